@@ -1,0 +1,63 @@
+# Every target sets up what it needs: python3.11 or later, pip and make are enough.
+
+PYTHON ?= python3
+JOBS   ?= 2
+TESTS  ?= tests
+BIN    := .venv/bin
+READY  := .venv/.ready
+
+# Test tensors are tiny: threads inside torch only get in the way of the parallel test processes.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow lint format bench docs clean
+
+help:
+	@echo "make demo       see what works today"
+	@echo "make test       the fast tests (TESTS=path for some of them)"
+	@echo "make test-slow  the tests that take minutes"
+	@echo "make lint       ruff and pyright"
+	@echo "make format     let ruff rewrite the sources"
+	@echo "make bench      measure, and compare with peers"
+	@echo "make docs       regenerate docs/operators.md"
+	@echo "make clean      remove the environment and everything generated"
+
+demo: $(READY)
+	$(BIN)/python examples/demo.py
+
+test: $(READY)
+	$(PYTEST) $(TESTS)
+
+test-slow: $(READY)
+	$(PYTEST) tests/slow
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+format: $(READY)
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks
+
+docs: $(READY)
+	$(BIN)/python scripts/operators_report.py
+
+clean:
+	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis benchmarks/results
+	find src tests benchmarks examples scripts -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+# One pip command: the pins must bind while torch is being resolved, or CUDA packages come in.
+# Some distributions ship venv without its own pip; then the system's pip fills the environment.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	    echo "anyshape needs Python 3.11 or later; '$(PYTHON)' is missing or older." >&2; \
+	    echo "Name another one: make PYTHON=python3.12 <target>" >&2; exit 1; }
+	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv || { \
+	    $(PYTHON) -m venv --clear --without-pip .venv && \
+	    $(PYTHON) -m pip --python $(BIN)/python install pip; }
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	@touch $@

@@ -1,0 +1,246 @@
+"""Every error that anyshape raises: what happened, why, what to do, where.
+
+A class states its message as templates; a raise site only gives the values:
+
+    raise ParseError(text="s0 +", column=4, detail="expected an operand")
+
+The base class turns the two into one message, and the values stay readable as attributes. Codes are
+stable, because people search for them: AS1xx belong to compiling and marking, AS2xx to
+`anyshape.symbolic`, AS3xx to `anyshape.ops`. A number is never used again for something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import ClassVar, cast, dataclass_transform
+
+_LONGEST_VALUE = 200
+_LONGEST_EXCERPT = 72
+_MOST_LISTED = 12
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False)
+@dataclass(kw_only=True, eq=False, repr=False)
+class AnyshapeError(Exception):
+    """Base of all errors. A subclass declares its values as fields and its message as templates.
+
+    A class without a code is a family: something to catch, not to raise.
+    """
+
+    code: ClassVar[str] = ""
+    what: ClassVar[str] = ""
+    why: ClassVar[str] = ""
+    do: ClassVar[tuple[str, ...]] = ()
+
+    where: str | None = None
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        dataclass(kw_only=True, eq=False, repr=False)(cls)
+
+    def __post_init__(self) -> None:
+        super().__init__(self._message())
+
+    def _shown(self) -> dict[str, str]:
+        """The values as the templates see them; a subclass may add derived ones."""
+        return {name: _show(value) for name, value in self._values().items()}
+
+    def _values(self) -> dict[str, object]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def _message(self) -> str:
+        shown = self._shown()
+        lines = [f"[{self.code}] {self.what.format(**shown)}", f"  why: {self.why.format(**shown)}"]
+        lines += [f"  try: {step.format(**shown)}" for step in self.do]
+        if self.where:
+            lines.append(f"  at:  {self.where}")
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Rebuild from keywords; values become text, since interned expressions cannot travel."""
+        values = {name: _portable(value) for name, value in self._values().items()}
+        notes = {"__notes__": self.__notes__} if hasattr(self, "__notes__") else {}
+        return partial(type(self), **values), (), notes
+
+
+def _show(value: object) -> str:
+    # Python refuses to print integers of more than some thousand digits; an error must not fail.
+    if isinstance(value, int) and value.bit_length() > 4 * _LONGEST_VALUE:
+        return f"an integer of {value.bit_length()} bits"
+    text = str(value)
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
+
+
+def _portable(value: object) -> object:
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, list | tuple):
+        return tuple(_portable(item) for item in cast("Sequence[object]", value))
+    return str(value)
+
+
+def _listed(values: Sequence[object], nothing: str) -> str:
+    shown = [f"`{_show(value)}`" for value in values[:_MOST_LISTED]]
+    if len(values) > _MOST_LISTED:
+        shown.append(f"and {len(values) - _MOST_LISTED} more")
+    return ", ".join(shown) or nothing
+
+
+def _excerpt(text: str, column: int) -> str:
+    """The line around offset `column`, cut to fit a terminal, with a caret below the offset."""
+    column = min(max(column, 0), len(text))
+    start = text.rfind("\n", 0, column) + 1
+    end = text.find("\n", column)
+    end = len(text) if end < 0 else end
+    first = max(start, column - _LONGEST_EXCERPT // 2)
+    last = min(end, first + _LONGEST_EXCERPT)
+    before, after = "…" * (first > start), "…" * (last < end)
+    line = text[first:last].replace("\t", " ")
+    return f"    {before}{line}{after}\n    {' ' * (len(before) + column - first)}^"
+
+
+# -- symbolic: the integer engine ---------------------------------------------------------------
+
+
+class SymbolicError(AnyshapeError):
+    """Something that `anyshape.symbolic` was asked has no meaning."""
+
+
+class SymbolicTypeError(SymbolicError, TypeError):
+    """A value of the wrong type where the engine expects an expression or a fact."""
+
+    code = "AS201"
+    what = "wrong type in a symbolic expression: {detail}"
+    why = "sizes are integers and facts are booleans; mixing them would hide mistakes"
+    do = (
+        "convert explicitly: `int(flag)` for a number, `ne(e, 0)` for a fact",
+        "take the value out of the tensor, float or other object first",
+    )
+
+    detail: object
+
+
+class UnknownSymbol(SymbolicError, LookupError):
+    """A symbol that nothing was declared or bound for."""
+
+    code = "AS202"
+    what = "symbol `{symbol}` is not known here"
+    why = "a symbol must be declared, and bound to a value to be evaluated; known: {listed}"
+    do = ("check the spelling", "declare the symbol, or give a value for it")
+
+    symbol: object
+    known: Sequence[object] = ()
+
+    def _shown(self) -> dict[str, str]:
+        return super()._shown() | {"listed": _listed(self.known, "none")}
+
+
+class ParseError(SymbolicError, ValueError):
+    """Text that is not an expression; `column` counts from 0 and may be one past the end."""
+
+    code = "AS203"
+    what = "cannot read this as an expression: {detail}\n{excerpt}"
+    why = "the text must be in the form that expressions print in"
+    do = (
+        "correct the text at the caret",
+        "use integers, symbols, + - * // % **, min, max, ceildiv, comparisons, and/or/not",
+    )
+
+    text: str
+    column: int
+    detail: object
+
+    def _shown(self) -> dict[str, str]:
+        return super()._shown() | {"excerpt": _excerpt(self.text, self.column)}
+
+
+class ExpressionTooLarge(SymbolicError, OverflowError, ValueError):
+    """An expression or integer beyond a limit of the engine; `size` and `limit` share a unit."""
+
+    code = "AS204"
+    what = "{detail}: {size}, where the limit is {limit}"
+    why = "questions about sizes must stay fast, so expressions and integers are bounded"
+    do = (
+        "look for a product or power that grows without need",
+        "make some of the sizes static, so that the expression folds into a number",
+    )
+
+    detail: object
+    size: object
+    limit: int
+
+
+class Contradiction(SymbolicError):
+    """An assumption that cannot hold together with what is known already."""
+
+    code = "AS205"
+    what = "`{fact}` cannot be assumed (wanted because: {reason})"
+    why = "it contradicts what is known: {listed}"
+    do = (
+        "check the input against the declared ranges and the checks made earlier",
+        "drop or widen the earlier assumption that excludes it",
+    )
+
+    fact: object
+    reason: object
+    known: Sequence[object] = ()
+
+    def _shown(self) -> dict[str, str]:
+        return super()._shown() | {"listed": _listed(self.known, "the fact is false by itself")}
+
+
+class UndefinedDivision(SymbolicError, ZeroDivisionError):
+    """A division or remainder whose divisor is the constant zero."""
+
+    code = "AS206"
+    what = "`{expression}` divides by zero"
+    why = "// and % mean what they mean in Python, and there this raises"
+    do = ("check where the divisor comes from: a size or stride of 0 is the usual cause",)
+
+    expression: object
+
+
+# -- ops: shapes of operators ---------------------------------------------------------------------
+
+
+class OperatorError(AnyshapeError):
+    """The shape of an operator's result cannot be given."""
+
+    op: object
+
+
+class ShapeMismatch(OperatorError, RuntimeError):
+    """The operator rejects these inputs, as it would in eager mode (so a RuntimeError too)."""
+
+    code = "AS301"
+    what = "{op}: {detail}"
+    why = "the operator is not defined for these inputs; eager mode rejects them too"
+    do = ("compare the shapes and dtypes of the inputs with what {op} documents",)
+
+    detail: object
+
+
+class NeedsDecision(OperatorError):
+    """The result depends on a fact about an unbacked size, which nothing known decides."""
+
+    code = "AS302"
+    what = "{op} must know whether `{fact}`, because {reason}"
+    why = "the fact is about a size that depends on data, so there is no value to decide it by"
+    do = (
+        "state it before the call: `torch._check(...)`",
+        "declare a range of the size that decides it",
+    )
+
+    fact: object
+    reason: object
+
+
+class UnknownOperator(OperatorError, LookupError):
+    """An operator without a row in the table of `anyshape.ops`."""
+
+    code = "AS303"
+    what = "no shape rule for {op}"
+    why = "the operator is neither in the table nor among torch's meta functions"
+    do = ("write it with operators that are in the table (docs/operators.md)", "add a row for it")

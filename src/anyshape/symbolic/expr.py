@@ -1,0 +1,376 @@
+"""Integer expressions: interned polynomials over symbols and a few integer functions.
+
+A size is a plain `int` where it is known and an `Expr` where it is not; an `Expr` is never a constant. Expressions are
+interned: two of them are equal exactly if they are the same object, so `==`, `hash` and look-ups cost nothing. Nodes carry
+no facts and no hints; those live in `Facts`. What a symbol does carry is the range it was declared with, since canonical
+forms rely on it (`max(s0, 0)` is `s0` for a size).
+
+Division is partial. An expression is undefined where one of its divisors is 0, and every law of this package holds where
+both sides are defined. Whoever builds a division has to know, or assume, that the divisor is not 0.
+
+This file has the nodes and the ring (`+ - * **`). `division.py`, `extrema.py` and `text.py` build on it. Comparisons are
+facts, not truth values (`logic.py`): `<` and friends are not defined here, and an `Expr` has no truth value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NoReturn, TypeGuard
+
+from anyshape.errors import ExpressionTooLarge, SymbolicTypeError
+from anyshape.symbolic.ranges import NATURAL, Range, is_empty
+
+#: Indices of atoms, ascending, repeated for powers. `()` is the constant monomial.
+Monomial = tuple[int, ...]
+Terms = tuple[tuple[Monomial, int], ...]
+
+#: Beyond these an expression is of no use to shape code, and canonical forms get slow.
+MOST_TERMS: Final = 2048
+MOST_DEGREE: Final = 64
+MOST_BITS: Final = 16384
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Symbol:
+    """An integer the program is not specialised to; a backed one has a value in the run at hand, an unbacked one has not."""
+
+    index: int
+    name: str
+    declared: Range
+    backed: bool
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FloorDiv:
+    """`numerator // denominator` as in Python: rounds towards minus infinity."""
+
+    index: int
+    numerator: Size
+    denominator: Size
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mod:
+    """`numerator % denominator` as in Python: the result takes the sign of the denominator."""
+
+    index: int
+    numerator: Size
+    denominator: Size
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Min:
+    """The smallest of two or more expressions."""
+
+    index: int
+    arguments: tuple[Size, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Max:
+    """The largest of two or more expressions."""
+
+    index: int
+    arguments: tuple[Size, ...]
+
+
+Atom = Symbol | FloorDiv | Mod | Min | Max
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Expr:
+    """A sum of integer multiples of products of atoms, never constant. Made by `polynomial`, which interns it."""
+
+    terms: Terms
+    symbols: frozenset[Symbol] = field(repr=False)
+
+    def __add__(self, other: Size) -> Size:
+        return add(self, other)
+
+    def __radd__(self, other: Size) -> Size:
+        return add(other, self)
+
+    def __sub__(self, other: Size) -> Size:
+        return subtract(self, other)
+
+    def __rsub__(self, other: Size) -> Size:
+        return subtract(other, self)
+
+    def __mul__(self, other: Size) -> Size:
+        return multiply(self, other)
+
+    def __rmul__(self, other: Size) -> Size:
+        return multiply(other, self)
+
+    def __pow__(self, exponent: int) -> Size:
+        return power(self, exponent)
+
+    def __neg__(self) -> Size:
+        return negate(self)
+
+    def __pos__(self) -> Expr:
+        return self
+
+    if TYPE_CHECKING:  # Given to the class by division.py, which builds on this file.
+
+        def __floordiv__(self, other: Size) -> Size: ...
+        def __rfloordiv__(self, other: Size) -> Size: ...
+        def __mod__(self, other: Size) -> Size: ...
+        def __rmod__(self, other: Size) -> Size: ...
+
+    def __bool__(self) -> NoReturn:
+        raise SymbolicTypeError(
+            detail=f"the truth of `{self}` was asked: build a fact (`ne(e, 0)`) and `prove` it"
+        )
+
+    def __reduce__(self) -> NoReturn:
+        raise SymbolicTypeError(detail="expressions are interned: keep them as text (`to_text`, `parse`)")
+
+    def __copy__(self) -> Expr:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Expr:
+        return self
+
+
+Size = int | Expr
+
+_ATOMS: Final[list[Atom]] = []
+_ATOM_OF: Final[dict[tuple[object, ...], Expr]] = {}
+_EXPRS: Final[dict[Terms, Expr]] = {}
+_NO_SYMBOLS: Final[frozenset[Symbol]] = frozenset()
+
+
+def is_int(value: object) -> TypeGuard[int]:
+    """A plain integer: `bool` is an `int` to Python, but a truth value is never a size here."""
+    return type(value) is int
+
+
+def check_size(value: object) -> Size:
+    """`value` if it is an integer or an expression, else the error that says what came instead."""
+    if type(value) is int or type(value) is Expr:
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(value)
+    raise SymbolicTypeError(
+        detail=f"an integer or an integer expression was expected, not {value!r} of type {type(value).__name__}"
+    )
+
+
+def atom_at(index: int) -> Atom:
+    return _ATOMS[index]
+
+
+def symbols_of(size: Size) -> frozenset[Symbol]:
+    return _NO_SYMBOLS if type(size) is int else size.symbols  # pyright: ignore[reportAttributeAccessIssue] Size is int | Expr
+
+
+def terms_of(size: Size) -> Terms:
+    if type(size) is Expr:
+        return size.terms
+    return (((), size),) if size else ()  # pyright: ignore[reportReturnType] Size is int | Expr
+
+
+def single_atom(size: Size) -> Atom | None:
+    """The atom of an expression that is just that atom, else None."""
+    if type(size) is not Expr or len(size.terms) != 1:
+        return None
+    monomial, coefficient = size.terms[0]
+    return _ATOMS[monomial[0]] if coefficient == 1 and len(monomial) == 1 else None
+
+
+def symbol(name: str, declared: Range = NATURAL, *, backed: bool = True) -> Expr:
+    """The symbol of that name and range as an expression. Equal arguments give the same symbol."""
+    if not name.isidentifier():
+        raise SymbolicTypeError(detail=f"a symbol's name must be an identifier, not {name!r}")
+    if is_empty(declared):
+        raise SymbolicTypeError(detail=f"symbol {name} has no value left: its range is {declared}")
+    return _symbol(name, declared, backed)
+
+
+def derived_symbol(meaning: Expr, declared: Range) -> Expr:
+    """A symbol that stands for `meaning`. Its name is no identifier, so that no program's symbol can be taken for it."""
+    return _symbol(f"[{meaning}]", declared, all(s.backed for s in meaning.symbols))
+
+
+def _symbol(name: str, declared: Range, backed: bool) -> Expr:
+    key = (Symbol, name, declared, backed)
+    found = _ATOM_OF.get(key)
+    if found is None:
+        node = Symbol(len(_ATOMS), name, declared, backed)
+        found = _register(key, node, frozenset((node,)))
+    return found
+
+
+def as_symbol(size: Size) -> Symbol:
+    """The symbol behind an expression made by `symbol`."""
+    atom = single_atom(size)
+    if not isinstance(atom, Symbol):
+        raise SymbolicTypeError(detail=f"`{size}` is not a symbol")
+    return atom
+
+
+def function_of_two(kind: type[FloorDiv] | type[Mod], numerator: Size, denominator: Size) -> Expr:
+    """The atom itself, without any simplification: `division.py` has decided that there is none."""
+    key = (kind, numerator, denominator)
+    found = _ATOM_OF.get(key)
+    if found is None:
+        node = kind(len(_ATOMS), numerator, denominator)
+        found = _register(key, node, symbols_of(numerator) | symbols_of(denominator))
+    return found
+
+
+def function_of_many(kind: type[Min] | type[Max], arguments: tuple[Size, ...]) -> Expr:
+    """The atom itself, without any simplification; `extrema.py` has ordered the arguments."""
+    key = (kind, arguments)
+    found = _ATOM_OF.get(key)
+    if found is None:
+        node = kind(len(_ATOMS), arguments)
+        found = _register(key, node, _NO_SYMBOLS.union(*map(symbols_of, arguments)))
+    return found
+
+
+def _register(key: tuple[object, ...], node: Atom, symbols: frozenset[Symbol]) -> Expr:
+    # The index is taken before the append, so a second thread may have taken it too: the append decides.
+    _ATOMS.append(node)
+    while _ATOMS[node.index] is not node:
+        object.__setattr__(node, "index", node.index + 1)
+    terms: Terms = (((node.index,), 1),)
+    expression = _EXPRS.setdefault(terms, Expr(terms, symbols))
+    return _ATOM_OF.setdefault(key, expression)
+
+
+def polynomial(terms: dict[Monomial, int]) -> Size:
+    """The interned sum of these terms; a plain integer if nothing but the constant is left."""
+    items = sorted((item for item in terms.items() if item[1]))
+    if not items:
+        return 0
+    if len(items) == 1 and items[0][0] == ():
+        return items[0][1]
+    key = tuple(items)
+    found = _EXPRS.get(key)
+    if found is None:
+        if len(items) > MOST_TERMS:
+            raise ExpressionTooLarge(detail="terms of a sum", size=len(items), limit=MOST_TERMS)
+        symbols = _NO_SYMBOLS.union(
+            *(_symbols_of_atom(_ATOMS[index]) for monomial, _ in items for index in monomial)
+        )
+        found = _EXPRS.setdefault(key, Expr(key, symbols))
+    return found
+
+
+def _symbols_of_atom(atom: Atom) -> frozenset[Symbol]:
+    return _EXPRS[(((atom.index,), 1),)].symbols
+
+
+def of_atom(atom: Atom) -> Expr:
+    return _EXPRS[(((atom.index,), 1),)]
+
+
+_SUMS: Final[dict[tuple[Size, Size], Size]] = {}
+_PRODUCTS: Final[dict[tuple[Size, Size], Size]] = {}
+
+
+def add(a: Size, b: Size) -> Size:
+    if type(a) is int:
+        if type(b) is int:
+            return a + b
+        a, b = b, a
+    if type(a) is not Expr or (type(b) is not Expr and type(b) is not int):
+        # Before the look-up: True is 1 to a dictionary.
+        return add(check_size(a), check_size(b))
+    key = (a, b)
+    found = _SUMS.get(key)
+    if found is None:
+        if b == 0:
+            return a
+        total = dict(a.terms)
+        for monomial, coefficient in terms_of(b):
+            total[monomial] = total.get(monomial, 0) + coefficient
+        found = _SUMS[key] = polynomial(total)
+    return found
+
+
+def negate(a: Size) -> Size:
+    return multiply(a, -1)
+
+
+def subtract(a: Size, b: Size) -> Size:
+    if a is b:
+        check_size(a)
+        return 0
+    return add(a, multiply(b, -1))
+
+
+def multiply(a: Size, b: Size) -> Size:
+    if type(a) is int:
+        if type(b) is int:
+            return a * b
+        a, b = b, a
+    if type(a) is not Expr or (type(b) is not Expr and type(b) is not int):
+        # Before the look-up: True is 1 to a dictionary.
+        return multiply(check_size(a), check_size(b))
+    key = (a, b)
+    found = _PRODUCTS.get(key)
+    if found is None:
+        found = _PRODUCTS[key] = _product(a, b)
+    return found
+
+
+def _product(a: Expr, b: Size) -> Size:
+    if type(b) is int:
+        if b.bit_length() > MOST_BITS:
+            raise ExpressionTooLarge(detail="bits of a factor", size=b.bit_length(), limit=MOST_BITS)
+        return polynomial({monomial: coefficient * b for monomial, coefficient in a.terms})
+    product: dict[Monomial, int] = {}
+    other = terms_of(b)
+    count = len(a.terms) * len(other)
+    if count > 8 * MOST_TERMS:
+        raise ExpressionTooLarge(detail="terms of a product", size=count, limit=8 * MOST_TERMS)
+    for left, left_coefficient in a.terms:
+        for right, right_coefficient in other:
+            monomial = tuple(sorted(left + right))
+            product[monomial] = product.get(monomial, 0) + left_coefficient * right_coefficient
+    degree = max(map(len, product))
+    if degree > MOST_DEGREE:
+        raise ExpressionTooLarge(detail="degree of a product", size=degree, limit=MOST_DEGREE)
+    return polynomial(product)
+
+
+def power(base: Size, exponent: Size) -> Size:
+    """`base ** exponent` for a natural number as exponent; other exponents do not stay integers."""
+    base = check_size(base)
+    if type(exponent) is not int or exponent < 0:
+        raise SymbolicTypeError(
+            detail=f"the exponent of `{base}` must be a natural number, not {exponent!r}"
+        )
+    if type(base) is int:
+        bits = base.bit_length() * exponent
+        if bits > MOST_BITS:
+            raise ExpressionTooLarge(detail="bits of a power", size=bits, limit=MOST_BITS)
+        return base**exponent
+    if exponent > MOST_DEGREE:
+        raise ExpressionTooLarge(detail="exponent of a power", size=exponent, limit=MOST_DEGREE)
+    result: Size = 1
+    for _ in range(exponent):
+        result = multiply(result, base)
+    return result
+
+
+def product(sizes: tuple[Size, ...] | list[Size]) -> Size:
+    """The product of all of them; 1 for none."""
+    result: Size = 1
+    for size in sizes:
+        result = multiply(result, size)
+    return result
+
+
+def total(sizes: tuple[Size, ...] | list[Size]) -> Size:
+    """The sum of all of them; 0 for none."""
+    result: Size = 0
+    for size in sizes:
+        result = add(result, size)
+    return result

@@ -1,0 +1,153 @@
+"""Facts: what a compile knows about its sizes, and why.
+
+    facts = Facts().declare(s0, hint=5)
+    facts.prove(lt(s0, 10))                     UNKNOWN, and nothing has changed
+    facts = facts.assume(lt(s0, 10), reason)    the only way to fix anything; one `Assumption` is recorded
+
+`Facts` never changes; `declare` and `assume` return new ones. A hint is the value of a symbol in the run at hand: it is used to choose what to
+assume (`hint`, `holds_now`), never to prove.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from anyshape.errors import Contradiction, SymbolicTypeError
+from anyshape.symbolic.evaluate import evaluate, holds
+from anyshape.symbolic.expr import Expr, Size, Symbol, as_symbol, check_size, symbols_of
+from anyshape.symbolic.knowledge import NOTHING, Knowledge
+from anyshape.symbolic.learn import Inconsistent, learn
+from anyshape.symbolic.logic import Fact, Truth, check_fact, ge, le
+from anyshape.symbolic.prove import Answer, prove
+from anyshape.symbolic.ranges import Range
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """A fact that was not known and is taken to hold from here on; a guard is made of it."""
+
+    fact: Fact
+    #: why it was needed, in words
+    reason: str
+    #: where in the user's program, for whoever can tell
+    origin: object | None = None
+
+    def __str__(self) -> str:
+        return f"{self.fact}  because {self.reason}"
+
+
+class Facts:
+    """Immutable: declared symbols with hints, assumptions in order, and what follows from them."""
+
+    __slots__ = ("_answers", "_known", "assumptions", "hints", "symbols")
+
+    def __init__(self) -> None:
+        self._known: Knowledge = NOTHING
+        self._answers: dict[Fact, Answer] = {}
+        self.assumptions: tuple[Assumption, ...] = ()
+        #: the value of each backed symbol in the run at hand
+        self.hints: MappingProxyType[Symbol, int] = MappingProxyType({})
+        #: every declared symbol by name
+        self.symbols: MappingProxyType[str, Expr] = MappingProxyType({})
+
+    def _copy(self) -> Facts:
+        made = Facts()
+        made._known, made.assumptions = self._known, self.assumptions
+        made.hints, made.symbols = self.hints, self.symbols
+        return made
+
+    def declare(self, symbol: Expr, hint: int | None = None) -> Facts:
+        """Make a symbol known: a backed one with its hint, an unbacked one without."""
+        node = as_symbol(symbol)
+        if self.symbols.get(node.name, symbol) is not symbol:
+            raise SymbolicTypeError(detail=f"two different symbols are named {node.name}")
+        if node.backed != (hint is not None):
+            kind = "backed: it needs a hint" if node.backed else "unbacked: it has no hint"
+            raise SymbolicTypeError(detail=f"symbol {node.name} is {kind}")
+        if hint is not None and (type(hint) is not int or not node.declared.contains(hint)):
+            raise SymbolicTypeError(
+                detail=f"the hint {hint!r} of {node.name} is not in its range {node.declared}"
+            )
+        made = self._copy()
+        made.symbols = MappingProxyType({**self.symbols, node.name: symbol})
+        if hint is not None:
+            made.hints = MappingProxyType({**self.hints, node: hint})
+        return made
+
+    def prove(self, fact: Fact) -> Answer:
+        """Whether the fact follows. Changes nothing."""
+        if type(fact) is Truth:
+            return Answer.YES if fact.value else Answer.NO
+        found = self._answers.get(fact)
+        if found is None:
+            found = self._answers[fact] = prove(self._known, check_fact(fact))
+        return found
+
+    def holds(self, fact: Fact) -> bool:
+        """True if the fact follows; False says nothing."""
+        return self.prove(fact) is Answer.YES
+
+    def equal(self, a: Size, b: Size) -> bool:
+        """True if a == b follows; False says nothing."""
+        if a is b or (type(a) is int and type(b) is int):
+            return a == b
+        difference = self._known.normal(check_size(a) - check_size(b))
+        if type(difference) is int:
+            return difference == 0
+        return self.prove(ge(difference, 0)) is Answer.YES and self.holds(le(difference, 0))
+
+    def assume(self, fact: Fact, reason: str, origin: object | None = None) -> Facts:
+        """These facts and one more. What follows already changes nothing, and no assumption is recorded."""
+        answer = self.prove(fact)
+        if answer is Answer.YES:
+            return self
+        known = tuple(str(assumption.fact) for assumption in self.assumptions)
+        if answer is Answer.NO:
+            raise Contradiction(fact=str(fact), reason=reason, known=known)
+        made = self._copy()
+        try:
+            made._known = learn(self._known, (fact,))
+        except Inconsistent:
+            raise Contradiction(fact=str(fact), reason=reason, known=known) from None
+        made.assumptions = (*self.assumptions, Assumption(fact, reason, origin))
+        # What followed before still does; only what was unknown may have changed.
+        made._answers = {f: a for f, a in self._answers.items() if a is not Answer.UNKNOWN}
+        return made
+
+    def simplify(self, size: Size) -> Size:
+        """An expression equal to `size` where the facts hold, with what is known put in; never a longer one."""
+        size = check_size(size)
+        found = self._known.original(self._known.normal(size))
+        return found if _length(found) <= _length(size) else size
+
+    def value(self, size: Size) -> int | None:
+        """The integer that `size` must be, if the facts leave only one."""
+        found = self._known.normal(check_size(size))
+        if type(found) is int:
+            return found
+        low, high = self._known.bounds.of(found)
+        return low if low is not None and low == high else None
+
+    def range(self, size: Size) -> Range:
+        """A range that holds every value `size` can take."""
+        return self._known.bounds.of(self._known.normal(check_size(size)))
+
+    def hint(self, size: Size) -> int | None:
+        """The value of `size` in the run at hand; None if it depends on something unbacked."""
+        if type(size) is int:
+            return size
+        size = check_size(size)
+        if any(not symbol.backed for symbol in symbols_of(size)):
+            return None
+        return evaluate(size, self.hints)
+
+    def holds_now(self, fact: Fact) -> bool | None:
+        """Whether the fact is true in the run at hand; None if it depends on something unbacked."""
+        if any(not symbol.backed for symbol in check_fact(fact).symbols):
+            return None
+        return holds(fact, self.hints)
+
+
+def _length(size: Size) -> int:
+    return len(str(size))

@@ -1,0 +1,122 @@
+"""What is known, in solved form: replacements, ranges, inequalities, and what could not be solved.
+
+Questions are asked of normal forms, in which everything known has been put in: a replaced symbol by its value, a
+minimum without the arguments that never win, a quotient of something smaller than its divisor by 0. `learn.py` makes new knowledge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from anyshape.symbolic.bounds import Bounds
+from anyshape.symbolic.division import floordiv, modulo
+from anyshape.symbolic.evaluate import Rewrite
+from anyshape.symbolic.expr import (
+    Atom,
+    Expr,
+    FloorDiv,
+    Max,
+    Min,
+    Mod,
+    Size,
+    Symbol,
+    add,
+    negate,
+    of_atom,
+    single_atom,
+    subtract,
+    symbols_of,
+)
+from anyshape.symbolic.extrema import maximum, minimum
+from anyshape.symbolic.linear import Inequalities
+from anyshape.symbolic.logic import Fact, Or
+from anyshape.symbolic.ranges import Range
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """The facts themselves. Atoms are named by their index; expressions are in normal form."""
+
+    replacements: dict[int, Size] = field(default_factory=dict[int, Size])
+    narrowed: dict[int, Range] = field(default_factory=dict[int, Range])
+    #: each is >= 0
+    inequalities: tuple[Expr, ...] = ()
+    #: each is == 0 and could not be solved for an atom
+    equalities: tuple[Expr, ...] = ()
+    nonzero: frozenset[Expr] = frozenset()
+    disjunctions: tuple[Or, ...] = ()
+    #: what a symbol made by `learn` stands for, in terms of older ones
+    definitions: dict[Symbol, Expr] = field(default_factory=dict[Symbol, Expr])
+
+
+class Knowledge:
+    """Solved facts with the means to use them. Immutable; remembers what it computed."""
+
+    __slots__ = ("_rewrite", "bounds", "given", "is_empty", "solved")
+
+    def __init__(self, solved: Solved) -> None:
+        self.solved = solved
+        self.bounds = Bounds(solved.narrowed)
+        both_ways = [e for found in solved.equalities for e in (found, negate(found))]
+        known = (*solved.inequalities, *(e for e in both_ways if type(e) is Expr))
+        self.given = Inequalities(known, self.bounds)
+        self.is_empty = not (solved.replacements or solved.narrowed or known)
+        self._rewrite = Rewrite(self._replace)
+
+    def normal(self, size: Size) -> Size:
+        """`size` with everything known put in: equal where the facts hold."""
+        return size if type(size) is int or self.is_empty else self._rewrite.size(size)
+
+    def normal_fact(self, fact: Fact) -> Fact:
+        return fact if self.is_empty else self._rewrite.fact(fact)
+
+    def _replace(self, atom: Atom) -> Size | None:
+        found = self.solved.replacements.get(atom.index)
+        if found is not None or isinstance(atom, Symbol):
+            return found
+        if isinstance(atom, Min | Max):
+            combine = minimum if isinstance(atom, Min) else maximum
+            rebuilt = combine(*map(self.normal, atom.arguments))
+        else:
+            divide = floordiv if isinstance(atom, FloorDiv) else modulo
+            rebuilt = divide(self.normal(atom.numerator), self.normal(atom.denominator))
+        return self._by_facts(rebuilt)
+
+    def _by_facts(self, rebuilt: Size) -> Size:
+        """A function of normal arguments, simplified by what is known of these."""
+        atom = single_atom(rebuilt)
+        if atom is None or isinstance(atom, Symbol):
+            return rebuilt
+        found = self.solved.replacements.get(atom.index)
+        if found is not None:
+            return found
+        if isinstance(atom, Min | Max):
+            return self._without_losers(atom)
+        low, high = atom.numerator, add(subtract(atom.denominator, atom.numerator), -1)
+        if self.given.nonnegative(low) and self.given.nonnegative(high):  # 0 <= p < q
+            return 0 if isinstance(atom, FloorDiv) else low
+        return rebuilt
+
+    def _without_losers(self, atom: Min | Max) -> Size:
+        kept = list(atom.arguments)
+        for candidate in atom.arguments:
+            for other in kept:
+                excess = subtract(candidate, other)
+                loses = excess if isinstance(atom, Min) else negate(excess)
+                if other is not candidate and self.given.nonnegative(loses):
+                    kept.remove(candidate)
+                    break
+        if len(kept) == len(atom.arguments):
+            return of_atom(atom)
+        return minimum(*kept) if isinstance(atom, Min) else maximum(*kept)
+
+    def original(self, size: Size) -> Size:
+        """`size` without the symbols that `learn` made: in terms of what the program knows."""
+        definitions = self.solved.definitions
+        if definitions.keys().isdisjoint(symbols_of(size)):
+            return size
+        back = Rewrite(lambda atom: definitions.get(atom) if isinstance(atom, Symbol) else None)
+        return self.original(back.size(size))
+
+
+NOTHING = Knowledge(Solved())
