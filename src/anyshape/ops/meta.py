@@ -1,0 +1,160 @@
+"""What a shape rule sees of a tensor: sizes, layout, dtype, device, whether it requires grad. No data.
+
+The layout is a class rather than exact strides. Torch leaves the stride of a dimension of size 1 to chance, and strides mean nothing
+where a size is 0; a class is the same for every size, so that 0 and 1 are ordinary sizes here. Two layouts are the same
+where they give the same strides to all dimensions above 1 of a tensor that has elements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import torch
+
+from anyshape.symbolic import Size, product
+
+
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """Each element once and no gaps. `order` names the dimensions from the outermost to the innermost in memory."""
+
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Strided:
+    """Explicit strides in elements, as they are where no size is 0: views, expanded or overlapping tensors."""
+
+    strides: tuple[Size, ...]
+
+
+Layout = Dense | Strided
+
+
+@lru_cache(maxsize=64)
+def contiguous(rank: int) -> Dense:
+    """The layout of a fresh tensor: the last dimension is innermost."""
+    return Dense(tuple(range(rank)))
+
+
+@lru_cache(maxsize=8)
+def channels_last(rank: int) -> Dense:
+    """Dimension 1 innermost: `torch.channels_last` for rank 4, `torch.channels_last_3d` for rank 5."""
+    return Dense((0, *range(2, rank), 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """A tensor without its data."""
+
+    shape: tuple[Size, ...]
+    dtype: torch.dtype
+    layout: Layout
+    device: torch.device
+    offset: Size = 0
+    requires_grad: bool = False
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def numel(self) -> Size:
+        return product(self.shape)
+
+    @property
+    def strides(self) -> tuple[Size, ...]:
+        """Strides in elements where no size is 0."""
+        if isinstance(self.layout, Strided):
+            return self.layout.strides
+        return dense_strides(self.shape, self.layout.order)
+
+    @property
+    def is_contiguous(self) -> bool:
+        """True if contiguous for every size. A False may still be contiguous for some (ask `layouts.contiguity`)."""
+        return isinstance(self.layout, Dense) and self.layout == contiguous(self.rank)
+
+    def like(
+        self,
+        shape: tuple[Size, ...] | None = None,
+        dtype: torch.dtype | None = None,
+        layout: Layout | None = None,
+    ) -> Meta:
+        """A fresh tensor on the same device: this shape (or another), contiguous unless a layout is given."""
+        shape = self.shape if shape is None else shape
+        layout = contiguous(len(shape)) if layout is None else layout
+        return Meta(shape, self.dtype if dtype is None else dtype, layout, self.device)
+
+    def viewed(
+        self, shape: tuple[Size, ...], strides: tuple[Size, ...], offset: Size | None = None
+    ) -> Meta:
+        """The same storage seen with other sizes and strides."""
+        return replace(
+            self,
+            shape=shape,
+            layout=strided(shape, strides),
+            offset=self.offset if offset is None else offset,
+        )
+
+
+def dense_strides(shape: tuple[Size, ...], order: tuple[int, ...]) -> tuple[Size, ...]:
+    strides: list[Size] = [1] * len(shape)
+    step: Size = 1
+    for dim in reversed(order):
+        strides[dim] = step
+        step = step * shape[dim]
+    return tuple(strides)
+
+
+def strided(shape: tuple[Size, ...], strides: tuple[Size, ...]) -> Layout:
+    """The simplest layout with these strides: dense where they are dense in some order, whatever the sizes."""
+    rank = len(shape)
+    step: Size = 1
+    order: list[int] = []
+    # From the innermost: the dimension whose stride is the product of the sizes inside. A dimension of size 1 fits anywhere, so it
+    # is taken where it stands; taking the last candidate first gives contiguous layouts their usual order.
+    left = list(range(rank))
+    while left:
+        found = next((dim for dim in reversed(left) if strides[dim] == step and shape[dim] != 1), None)
+        if found is None:
+            found = next((dim for dim in reversed(left) if shape[dim] == 1), None)
+        if found is None:
+            return Strided(strides)
+        order.append(found)
+        left.remove(found)
+        step = step * shape[found]
+    order.reverse()
+    result = Dense(tuple(order))
+    usual = contiguous(rank)
+    # Dimensions of size 1 may have landed anywhere: prefer the contiguous reading where it says the same.
+    if result != usual and _same_but_for_ones(shape, strides, dense_strides(shape, usual.order)):
+        return usual
+    return result
+
+
+def _same_but_for_ones(
+    shape: tuple[Size, ...], a: tuple[Size, ...], b: tuple[Size, ...]
+) -> bool:
+    return all(size == 1 or x == y for size, x, y in zip(shape, a, b, strict=True))
+
+
+def of_tensor(tensor: torch.Tensor, shape: tuple[Size, ...] | None = None) -> Meta:
+    """The meta of a real tensor; with `shape`, of its symbolic counterpart (same layout class, symbolic sizes).
+
+    A layout that is not dense keeps its strides as numbers: they were not derived from the sizes, as far as we can tell.
+    """
+    sizes = tuple(tensor.shape) if shape is None else shape
+    layout = (
+        contiguous(tensor.dim())
+        if tensor.is_contiguous()  # also every tensor without elements
+        else strided(tuple(tensor.shape), tuple(tensor.stride()))
+    )
+    return Meta(
+        sizes,
+        tensor.dtype,
+        layout,
+        tensor.device,
+        tensor.storage_offset(),
+        tensor.requires_grad,
+    )

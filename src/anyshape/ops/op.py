@@ -1,0 +1,50 @@
+"""One row an operator: the torch names it answers to, its rule, and how it lowers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+#: rule(questions, *args, **kwargs): torch's own signature, with a `Meta` for each tensor and an `Expr` for each symbolic integer.
+#: Returns a `Meta`, or a tuple or list of them (and of sizes), nested as torch's result is.
+Rule = Callable[..., Any]
+
+
+class Lowering(Enum):
+    """What code generation makes of an operator."""
+
+    POINTWISE = auto()
+    REDUCTION = auto()
+    VIEW = auto()
+    INDEX_MAP = auto()
+    MATMUL = auto()
+    CALL_OUT = auto()
+    FACTORY = auto()
+    NOTHING = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """A row of the operator table."""
+
+    name: str
+    #: dotted names of the callables it answers to: "torch.add", "torch.Tensor.add", "torch.nn.functional.relu"
+    answers_to: tuple[str, ...]
+    rule: Rule
+    lowering: Lowering
+    #: dotted names of its in-place forms: the result is the first argument, its shape and dtype unchanged
+    in_place: tuple[str, ...] = ()
+    #: whether a result of floating dtype requires grad if an argument does
+    differentiable: bool = True
+
+
+def names_of(name: str, also: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The usual names of an operator: the function and the method."""
+    return (f"torch.{name}", f"torch.Tensor.{name}", *also)
+
+
+def in_place_names(name: str, also: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The usual names of an operator's in-place form."""
+    return (f"torch.{name}_", f"torch.Tensor.{name}_", *also)

@@ -1,0 +1,1 @@
+"""One module a family of operators, each with its `ROWS`. `table.py` puts them together."""

@@ -1,0 +1,7 @@
+"""Running sums, products and extremes."""
+
+from __future__ import annotations
+
+from anyshape.ops.op import Op
+
+ROWS: tuple[Op, ...] = ()

@@ -1,0 +1,7 @@
+"""einsum: labels to sizes."""
+
+from __future__ import annotations
+
+from anyshape.ops.op import Op
+
+ROWS: tuple[Op, ...] = ()

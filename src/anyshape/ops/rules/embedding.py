@@ -1,0 +1,7 @@
+"""Embeddings and bags of them."""
+
+from __future__ import annotations
+
+from anyshape.ops.op import Op
+
+ROWS: tuple[Op, ...] = ()

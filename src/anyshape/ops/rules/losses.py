@@ -1,0 +1,7 @@
+"""Loss functions."""
+
+from __future__ import annotations
+
+from anyshape.ops.op import Op
+
+ROWS: tuple[Op, ...] = ()

@@ -1,0 +1,7 @@
+"""Softmax and the norms of layers."""
+
+from __future__ import annotations
+
+from anyshape.ops.op import Op
+
+ROWS: tuple[Op, ...] = ()

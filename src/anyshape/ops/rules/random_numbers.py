@@ -1,0 +1,7 @@
+"""Random factories and random operators."""
+
+from __future__ import annotations
+
+from anyshape.ops.op import Op
+
+ROWS: tuple[Op, ...] = ()

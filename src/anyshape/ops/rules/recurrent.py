@@ -1,0 +1,7 @@
+"""RNN, LSTM and GRU."""
+
+from __future__ import annotations
+
+from anyshape.ops.op import Op
+
+ROWS: tuple[Op, ...] = ()

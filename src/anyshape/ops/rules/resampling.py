@@ -1,0 +1,7 @@
+"""Interpolation and sampling on grids."""
+
+from __future__ import annotations
+
+from anyshape.ops.op import Op
+
+ROWS: tuple[Op, ...] = ()

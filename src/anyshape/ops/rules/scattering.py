@@ -1,0 +1,7 @@
+"""gather, scatter and indexed updates."""
+
+from __future__ import annotations
+
+from anyshape.ops.op import Op
+
+ROWS: tuple[Op, ...] = ()
