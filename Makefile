@@ -44,7 +44,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks
 
 docs: $(READY)
-	$(BIN)/python scripts/operators_report.py
+	$(BIN)/python -m scripts.operators_report
 
 clean:
 	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis benchmarks/results

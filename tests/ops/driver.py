@@ -22,6 +22,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 from anyshape.ops.infer import How, Inferred, infer
 from anyshape.ops.meta import Meta, of_tensor
 from anyshape.ops.questions import Kind, Need
+from anyshape.ops.table import lookup
 from anyshape.symbolic import Expr, Facts, Size, as_symbol, evaluate, holds, symbol
 
 #: Asked of a tensor by the driver and by torch itself; answered by the real tensor.
@@ -89,20 +90,28 @@ class SideBySide(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        if func in _QUERIES or getattr(func, "__name__", "") == "__get__":
+        # Properties are questions too, unless the table knows them (`x.T`, `x.real`).
+        if func in _QUERIES or (getattr(func, "__name__", "") == "__get__" and lookup(func) is None):
             return func(*args, **kwargs)
         inferred = infer(self.facts, func, self._in_symbols(args), self._in_symbols(kwargs))
         result = func(*args, **kwargs)
+        # `x[i] = v` gives the program nothing; the table says what its first argument is afterwards.
+        self.record(func, inferred, args[0] if result is None else result)
+        return result
+
+    def record(self, func: Callable[..., Any], inferred: Inferred, result: Any) -> None:
+        """Take over what a call says of its result, after comparing it with the real one."""
         self.facts = inferred.facts
         self.needs += inferred.needs
         self.calls.append(Call(func, inferred))
         self._remember(func, inferred, result)
-        return result
 
     def _in_symbols(self, value: Any) -> Any:
         def convert(leaf: Any) -> Any:
             if isinstance(leaf, torch.Tensor):
                 return self.meta_of(leaf)
+            if isinstance(leaf, slice):  # not a container to pytree
+                return slice(convert(leaf.start), convert(leaf.stop), convert(leaf.step))
             return leaf.expr if isinstance(leaf, SymbolicInt) else leaf
 
         if isinstance(value, torch.Size):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anyshape.ops.meta import Dense, Layout, Meta, contiguous
+from anyshape.errors import Contradiction
+from anyshape.ops.meta import Dense, Meta, Strided, contiguous
 from anyshape.ops.questions import Questions
-from anyshape.symbolic import Size, eq, ge, le
+from anyshape.symbolic import Facts, Size, eq, ge, gt, le, lt, or_
 
 
 def broadcast(q: Questions, shapes: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
@@ -44,47 +45,114 @@ def _stretched(q: Questions, a: Size, b: Size) -> Size:
     raise q.fail(f"sizes {a} and {b} neither are equal nor is one of them 1")
 
 
-def pointwise_layout(q: Questions, shape: tuple[Size, ...], operands: Sequence[Meta]) -> Layout:
+def pointwise_layout(q: Questions, shape: tuple[Size, ...], operands: Sequence[Meta]) -> Dense:
     """The layout of a fresh result: dense, its dimensions in the order of the operands' strides, earlier operands first.
 
-    Where operands are dense in one order, so is the result. The order of two dimensions matters only where both are above 1, hence
-    sizes of 0 and 1 need no decision.
+    The order of two dimensions matters only where both are above 1, hence sizes of 0 and 1 need no decision.
     """
     rank = len(shape)
-    usual = contiguous(rank)
-    full = [operand for operand in operands if operand.shape == shape]
-    if len(full) == len(operands) and full:
-        layout = full[0].layout
-        if isinstance(layout, Dense) and all(operand.layout == layout for operand in full):
-            return layout
     if rank < 2 or all(operand.is_contiguous for operand in operands):
-        return usual
-    order: list[int] = []  # innermost first
-    for dim in range(rank - 1, -1, -1):
-        place = len(order)
-        while place and _is_inside(q, dim, order[place - 1], shape, operands):
-            place -= 1
-        order.insert(place, dim)
+        return contiguous(rank)
+    first = operands[0]
+    # Its strides differ in all dimensions above 1, so nobody else is asked.
+    if isinstance(first.layout, Dense) and q.same_all(first.shape, shape):
+        return first.layout
+    # Torch's own insertion sort: where no operand can tell two dimensions apart, it goes on without moving anything.
+    order = list(range(rank - 1, -1, -1))  # innermost first
+    for start in range(1, rank):
+        moving = start
+        for place in range(start - 1, -1, -1):
+            relation = _compare_strides(q, order[place], order[moving], shape, operands)
+            if relation < 0:
+                break
+            if relation > 0:
+                order[place], order[moving] = order[moving], order[place]
+                moving = place
     return Dense(tuple(reversed(order)))
 
 
-def _is_inside(
-    q: Questions, dim: int, other: int, shape: tuple[Size, ...], operands: Sequence[Meta]
-) -> bool:
-    """Whether `dim` is to lie further inside than `other`: its stride is smaller in the first operand that can tell."""
+def _compare_strides(
+    q: Questions, a: int, b: int, shape: tuple[Size, ...], operands: Sequence[Meta]
+) -> int:
+    """Negative if dimension `a` has the smaller stride in the first operand that can tell, positive if `b`, else 0."""
     for operand in operands:
         missing = len(shape) - operand.rank
-        a, b = dim - missing, other - missing
-        if a < 0 or b < 0 or operand.shape[a] == 1 or operand.shape[b] == 1:
+        x, y = a - missing, b - missing
+        if x < 0 or y < 0:
             continue
+        if not (q.same(operand.shape[x], shape[a]) and q.same(operand.shape[y], shape[b])):
+            continue  # stretched: its stride is 0
         if isinstance(operand.layout, Dense):
-            return operand.layout.order.index(a) > operand.layout.order.index(b)
-        stride_a, stride_b = operand.strides[a], operand.strides[b]
-        if stride_a == 0 or stride_b == 0:
-            continue
-        if q.same(stride_a, stride_b):
-            if q.known(ge(operand.shape[a], operand.shape[b])):
-                continue
-            return q.known(le(operand.shape[a], operand.shape[b]))
-        return not q.decide(ge(stride_a, stride_b), "the order of strides decides the result's layout")
-    return False
+            return operand.layout.order.index(y) - operand.layout.order.index(x)
+        relation = _compare_two(q, operand, x, y)
+        if relation:
+            return relation
+    return 0
+
+
+def _compare_two(q: Questions, operand: Meta, x: int, y: int) -> int:
+    sizes, strides = operand.shape, operand.strides
+    if strides[x] == 0 or strides[y] == 0 or sizes[x] == 1 or sizes[y] == 1:
+        return 0
+    facts = _where_order_matters(q.facts, sizes, x, y)
+    if facts is None:
+        return 0
+    larger, smaller = gt(strides[x], strides[y]), lt(strides[x], strides[y])
+    reason = "the order of strides decides the result's layout"
+    if facts.holds(larger):
+        return 1
+    if facts.holds(smaller):
+        return -1
+    if not facts.equal(strides[x], strides[y]):
+        if q.decide(larger, reason):
+            return 1
+        if q.decide(smaller, reason):
+            return -1
+    return 1 if q.decide(gt(sizes[x], sizes[y]), "of equal strides the smaller size goes inside") else 0
+
+
+def _where_order_matters(facts: Facts, sizes: tuple[Size, ...], x: int, y: int) -> Facts | None:
+    """The facts where the tensor has elements and both dimensions are above 1; None if that cannot be."""
+    try:
+        for dim, size in enumerate(sizes):
+            facts = facts.assume(ge(size, 2 if dim in (x, y) else 1), "")
+    except Contradiction:
+        return None
+    return facts
+
+
+def expanded(q: Questions, meta: Meta, shape: tuple[Size, ...]) -> Meta:
+    """A view stretched to a shape that `broadcast` found."""
+    missing = len(shape) - meta.rank
+    strides = (
+        *(0,) * missing,
+        *(
+            stride if q.same(size, wanted) else 0
+            for size, wanted, stride in zip(meta.shape, shape[missing:], meta.strides, strict=True)
+        ),
+    )
+    return meta.viewed(shape, strides)
+
+
+def require_writable(q: Questions, target: Meta) -> None:
+    """An in-place operator writes each element once: a stretched dimension has to be trivial.
+
+    Operators that only fill take any target. Hence a run in which the sizes are larger says that this one does not mind.
+    """
+    if isinstance(target.layout, Strided):
+        for size, stride in zip(target.shape, target.strides, strict=True):
+            trivial = le(size, 1)
+            if stride == 0 and q.facts.holds_now(trivial) is not False:
+                q.require(trivial, "an expanded tensor is written in place")
+
+
+def require_expands(q: Questions, shape: tuple[Size, ...], target: tuple[Size, ...]) -> None:
+    """Require that a tensor of this shape stretches to `target`; which sizes are 1 does not matter to the result."""
+    if len(shape) > len(target):
+        raise q.fail(f"shape {shape} has more dimensions than {target}, to which it is expanded")
+    for size, wanted in zip(reversed(shape), reversed(target), strict=False):
+        if size is not wanted and size != 1:
+            q.require(
+                or_(eq(size, wanted), eq(size, 1)),
+                f"size {size} is expanded to {wanted}: they must be equal, or the size 1",
+            )

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from anyshape.errors import UnknownOperator
+from anyshape.ops.concrete import Call
+from anyshape.ops.broadcast import require_writable
+from anyshape.ops.long_tail import without_row
 from anyshape.ops.meta import Meta
 from anyshape.ops.op import Op
 from anyshape.ops.promotion import category
 from anyshape.ops.questions import Need, Questions
 from anyshape.ops.table import Entry, lookup
-from anyshape.symbolic import Expr, Facts, eq
+from anyshape.symbolic import Expr, Facts, Size, and_, eq
 
 
 class How(Enum):
@@ -26,8 +29,7 @@ class How(Enum):
     SPECIALISED = "run for these sizes only"
 
 
-@dataclass(frozen=True, slots=True)
-class Inferred:
+class Inferred(NamedTuple):
     """The result of an operator in symbols, and what it relies on."""
 
     #: a `Meta` for each tensor of the result, nested as the result is
@@ -38,6 +40,8 @@ class Inferred:
     how: How
     #: symbols made for sizes that depend on data
     unbacked: tuple[Expr, ...] = ()
+    #: of a result for these sizes only: why
+    detail: str = ""
 
 
 #: Names that torch takes for the same parameter.
@@ -49,27 +53,62 @@ def infer(
 ) -> Inferred:
     """What `function` returns on these arguments, with a `Meta` for each tensor and an `Expr` for each symbolic integer."""
     entry = lookup(function)
-    if entry is None:
-        raise UnknownOperator(op=getattr(function, "__name__", repr(function)))
-    return _by_rule(facts, entry, args, kwargs)
+    if entry is not None:
+        try:
+            return _by_rule(facts, entry, args, kwargs)
+        except UnknownOperator:
+            # The rule does not cover these arguments.
+            return _without_row(facts, function, args, kwargs)
+    return _without_row(facts, function, args, kwargs)
+
+
+def _without_row(
+    facts: Facts, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Inferred:
+    named = {name: value for name, value in kwargs.items() if name != "out"}
+    found = without_row(facts, Call(function, args, named), rule_value)
+    out = kwargs.get("out")
+    q = found.questions
+    value = found.value if out is None else _onto(q, out, found.value)
+    how = How.META if found.specialised is None else How.SPECIALISED
+    return Inferred(value, tuple(q.needs), q.facts, how, (), found.specialised or "")
 
 
 def _by_rule(
     facts: Facts, entry: Entry, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Inferred:
     questions = Questions(facts, entry.op.name)
-    named = {_SYNONYMS.get(name, name): value for name, value in kwargs.items()}
-    out = named.pop("out", None)
-    value = entry.op.rule(questions, *args, **named)
+    named: dict[str, Any] = {}
+    out = None
+    if kwargs:
+        named = {_SYNONYMS.get(name, name): value for name, value in kwargs.items()}
+        out = named.pop("out", None)
+    value = rule_value(questions, entry, args, named)
     target: Meta | None = None
     if entry.in_place:
-        target = value = _into(questions, args[0] if args else named["input"], value)
+        target = value
     elif out is not None:
-        value = _onto(out, value)
+        value = _onto(questions, out, value)
     value = _with_grad(entry.op, target, (args, named), value)
     return Inferred(
         value, tuple(questions.needs), questions.facts, How.RULE, tuple(questions.unbacked)
     )
+
+
+def rule_value(
+    q: Questions, entry: Entry, args: Sequence[Any], named: Mapping[str, Any]
+) -> Any:
+    """What a row says; for an in-place form, of its target. `UnknownOperator` if the rule does not cover the arguments."""
+    try:
+        value = entry.op.rule(q, *args, **named)
+    except TypeError as error:
+        if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+            # The call itself, not something in the rule: torch takes arguments that the rule does not.
+            raise UnknownOperator(op=entry.op.name) from error
+        raise
+    if entry.in_place and not entry.op.restrides:
+        return _into(q, args[0] if args else named["input"], value)
+    return value
 
 
 def _into(q: Questions, target: Meta, value: Any) -> Meta:
@@ -81,29 +120,57 @@ def _into(q: Questions, target: Meta, value: Any) -> Meta:
         raise q.fail(f"a result of shape {computed.shape} does not go into shape {target.shape}")
     for size, wanted in zip(computed.shape, target.shape, strict=True):
         q.require(eq(size, wanted), "the result of an in-place operator has its target's shape")
+    require_writable(q, target)
+    if target.shares_if is not None:
+        q.decide(target.shares_if, "a write to a reshaped tensor is seen through its operand where it is a view")
     return target
 
 
-def _onto(out: Any, value: Any) -> Any:
+def _onto(q: Questions, out: Any, value: Any) -> Any:
     """The result given by `out=`: the computed shape in the dtype of the given tensor, which is resized if need be."""
     if isinstance(out, tuple | list):
-        return tuple(map(_onto, out, value))
+        return tuple(_onto(q, given, computed) for given, computed in zip(out, value, strict=True))
     assert isinstance(out, Meta) and isinstance(value, Meta), "out= takes the place of tensors"
-    if out.shape == value.shape:
+    # Without elements it does not matter which of the two layouts the result has.
+    if 0 not in out.shape and _has_shape(q, out, value.shape):
         return out
-    return value.like(dtype=out.dtype)
+    return value.like(dtype=out.dtype, layout=value.layout)
+
+
+def _has_shape(q: Questions, out: Meta, shape: tuple[Size, ...]) -> bool:
+    if q.same_all(out.shape, shape):
+        return True
+    if len(out.shape) != len(shape):
+        return False
+    return q.decide(and_(*map(eq, out.shape, shape)), "`out` is resized if it has another shape")
 
 
 def _with_grad(op: Op, target: Meta | None, args: Any, value: Any) -> Any:
     """The value with `requires_grad` as autograd sets it; a row that is not differentiable has said it itself."""
     if not op.differentiable:
         return value
-    tracked = torch.is_grad_enabled() and any(meta.requires_grad for meta in metas_in(args))
+    tracked = torch.is_grad_enabled() and _requires_grad(args)
     if target is not None:
-        return replace(target, requires_grad=target.requires_grad or tracked)
-    return map_metas(
-        lambda meta: replace(meta, requires_grad=tracked and category(meta.dtype) >= 2), value
-    )
+        return _requiring(target, target.requires_grad or tracked)
+    if type(value) is Meta:
+        # An operator that had nothing to do returns its tensor, which stays as it was.
+        return value if args[0] and value is args[0][0] else _requiring(value, tracked)
+    return map_metas(lambda meta: _requiring(meta, tracked), value)
+
+
+def _requires_grad(value: Any) -> bool:
+    """Whether a tensor in nested tuples, lists and dictionaries requires grad."""
+    kind = type(value)
+    if kind is Meta:
+        return value.requires_grad
+    if kind is tuple or kind is list:
+        return any(map(_requires_grad, value))
+    return kind is dict and any(map(_requires_grad, value.values()))
+
+
+def _requiring(meta: Meta, tracked: bool) -> Meta:
+    tracked = tracked and category(meta.dtype) >= 2
+    return meta if meta.requires_grad == tracked else replace(meta, requires_grad=tracked)
 
 
 def metas_in(value: Any) -> Iterator[Meta]:

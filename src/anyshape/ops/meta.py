@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import torch
 
-from anyshape.symbolic import Size, product
+from anyshape.symbolic import Fact, Size, product
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,12 @@ class Meta:
     dtype: torch.dtype
     layout: Layout
     device: torch.device
+    #: of the first element in its storage, where there is one
     offset: Size = 0
     requires_grad: bool = False
+    #: set on a result that is a copy for some sizes and a view for others, with the same strides for all (`reshape` of a transposed
+    #: tensor): it shares its operand's memory exactly where this holds. Only a write to either of the two has to decide it
+    shares_if: Fact | None = None
 
     @property
     def rank(self) -> int:

@@ -34,8 +34,11 @@ class Op:
     answers_to: tuple[str, ...]
     rule: Rule
     lowering: Lowering
-    #: dotted names of its in-place forms: the result is the first argument, its shape and dtype unchanged
+    #: dotted names of its in-place forms: the result is the first argument, its shape and dtype unchanged. A form that gives the
+    #: program nothing (`x[i] = v`) is one too: what the table says is its first argument afterwards
     in_place: tuple[str, ...] = ()
+    #: whether the in-place forms instead give the first argument the sizes, strides and offset of the result (`transpose_`)
+    restrides: bool = False
     #: whether a result of floating dtype requires grad if an argument does
     differentiable: bool = True
 

@@ -6,7 +6,7 @@ Within a rank dtypes join by `torch.promote_types`; a lower rank only matters if
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache
 
 import torch
 
@@ -16,6 +16,7 @@ from anyshape.symbolic import Expr
 Number = int | float | complex | bool | Expr
 
 
+@cache
 def category(dtype: torch.dtype) -> int:
     """0 bool, 1 integer, 2 float, 3 complex."""
     if dtype is torch.bool:
@@ -34,46 +35,47 @@ def dtype_of_number(number: Number) -> torch.dtype:
     return complex_of(torch.get_default_dtype())
 
 
-@lru_cache(maxsize=None)
+@cache
 def complex_of(dtype: torch.dtype) -> torch.dtype:
-    return {torch.float16: torch.complex32, torch.float64: torch.complex128}.get(dtype, torch.complex64)
+    """The complex dtype whose parts have this dtype, or the next wider one if there is none."""
+    return dtype if dtype.is_complex else dtype.to_complex()
 
 
-@lru_cache(maxsize=None)
+@cache
 def join(a: torch.dtype, b: torch.dtype) -> torch.dtype:
     return torch.promote_types(a, b)
 
 
 def result_type(operands: Iterable[Meta | Number]) -> torch.dtype:
-    """The dtype that an operator on these computes in."""
+    """The dtype that an operator on these computes in: `torch.result_type` for any number of operands."""
     with_dims: torch.dtype | None = None
     without_dims: torch.dtype | None = None
     numbers: torch.dtype | None = None
     for operand in operands:
         if isinstance(operand, Meta):
+            dtype = operand.dtype
             if operand.shape:
-                with_dims = operand.dtype if with_dims is None else join(with_dims, operand.dtype)
+                with_dims = dtype if with_dims in (None, dtype) else join(with_dims, dtype)
             else:
-                zero = operand.dtype
-                without_dims = zero if without_dims is None else join(without_dims, zero)
+                without_dims = dtype if without_dims is None else join(without_dims, dtype)
         else:
-            found = dtype_of_number(operand)
-            numbers = found if numbers is None else join(numbers, found)
-    result = with_dims
-    for lower in (without_dims, numbers):
-        if result is None:
-            result = lower
-        elif lower is not None and category(lower) > category(result):
-            result = join(result, _of_category(lower, result))
-    assert result is not None, "an operator has operands"
-    return result
+            dtype = dtype_of_number(operand)
+            numbers = dtype if numbers is None else join(numbers, dtype)
+    # The order matters: an integer tensor without dimensions and a float number make a float before they meet the rest.
+    found = _raised(with_dims, _raised(without_dims, numbers))
+    assert found is not None, "an operator has operands"
+    return found
 
 
-def _of_category(lower: torch.dtype, higher: torch.dtype) -> torch.dtype:
-    """What a lower rank contributes: its dtype; a complex number joins a float at the float's precision."""
-    if lower.is_complex and higher.is_floating_point:
-        return complex_of(higher)
-    return lower
+def _raised(higher: torch.dtype | None, lower: torch.dtype | None) -> torch.dtype | None:
+    """The dtype of a higher rank, raised to the category of a lower one."""
+    if higher is None or lower is None:
+        return higher or lower
+    if category(lower) <= category(higher):
+        return higher
+    if lower.is_complex:  # it takes on a float's precision
+        return complex_of(higher) if higher.is_floating_point else lower
+    return join(higher, lower)
 
 
 def floating(dtype: torch.dtype) -> torch.dtype:
@@ -83,6 +85,4 @@ def floating(dtype: torch.dtype) -> torch.dtype:
 
 def real(dtype: torch.dtype) -> torch.dtype:
     """The dtype of the parts of a complex number; other dtypes as they are."""
-    if not dtype.is_complex:
-        return dtype
-    return dtype.to_real()
+    return dtype.to_real() if dtype.is_complex else dtype

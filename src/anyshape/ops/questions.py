@@ -140,6 +140,10 @@ class Questions:
         self.unbacked.append(made)
         return made
 
+    def given(self, fact: Fact) -> None:
+        """A fact that the operator makes true of a size it has just made (`new_size`): known from here on, nothing to check."""
+        self.facts = self.facts.assume(fact, f"{self.op} makes it so")
+
     def dim(self, dim: int, rank: int) -> int:
         """A dimension counted from the front; a scalar is taken to have one dimension, as torch does."""
         most = max(rank, 1)

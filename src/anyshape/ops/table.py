@@ -9,12 +9,19 @@ from typing import Any
 
 import torch
 
+from anyshape.ops.op import Op
 from anyshape.ops.rules import (
+    activations,
     attention,
     casts,
+    classification_losses,
+    comparison,
+    complex_numbers,
     convolution,
     cumulative,
     data_dependent,
+    distances,
+    dropout,
     einsum,
     embedding,
     factories,
@@ -33,18 +40,25 @@ from anyshape.ops.rules import (
     resampling,
     reshaping,
     scattering,
+    sequences,
     sorting,
+    statistics,
     views,
 )
-from anyshape.ops.op import Op
 
 #: One module a family of operators.
 FAMILIES = (
+    activations,
     attention,
     casts,
+    classification_losses,
+    comparison,
+    complex_numbers,
     convolution,
     cumulative,
     data_dependent,
+    distances,
+    dropout,
     einsum,
     embedding,
     factories,
@@ -63,7 +77,9 @@ FAMILIES = (
     resampling,
     reshaping,
     scattering,
+    sequences,
     sorting,
+    statistics,
     views,
 )
 

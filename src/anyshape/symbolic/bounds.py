@@ -18,6 +18,7 @@ from anyshape.symbolic.expr import (
     Size,
     Symbol,
     atom_at,
+    single_atom,
     subtract,
 )
 from anyshape.symbolic.ranges import Range
@@ -116,18 +117,30 @@ class Bounds:
     def _nonnegative_when_shifted(self, size: Expr) -> bool:
         """Write each atom as (its least value + something natural): with no negative coefficient left, the sum is natural.
 
-        Proves what a sum of ranges cannot, since there the same atom may take two values at once: `s*t - s` for t >= 1.
-        An atom with only an upper bound is mirrored.
+        Proves what a sum of ranges cannot, since there the same atom may take two values at once: `s*t - s` for t >= 1. An
+        atom that is subtracted somewhere may instead be mirrored at its largest value: `6*s - s*t` for t <= 6.
         """
+        if self._natural_after_shift(size, frozenset()):
+            return True
+        subtracted = frozenset(
+            index
+            for monomial, coefficient in size.terms
+            if coefficient < 0
+            for index in monomial
+            if self.of_atom(index).upper is not None
+        )
+        return bool(subtracted) and self._natural_after_shift(size, subtracted)
+
+    def _natural_after_shift(self, size: Expr, mirrored: frozenset[int]) -> bool:
         shifted: dict[Monomial, int] = {}
         for monomial, coefficient in size.terms:
             parts: dict[Monomial, int] = {(): coefficient}
             for index in monomial:
                 low, high = self.of_atom(index)
-                if low is not None:
-                    offset, sign = low, 1
-                elif high is not None:
+                if high is not None and (low is None or index in mirrored):
                     offset, sign = high, -1
+                elif low is not None:
+                    offset, sign = low, 1
                 else:
                     return False
                 grown: dict[Monomial, int] = {}
@@ -142,8 +155,17 @@ class Bounds:
         return all(value >= 0 for value in shifted.values())
 
     def at_least(self, a: Size, b: Size) -> bool:
-        """True if `a >= b` follows from bounds."""
-        return self.nonnegative(subtract(a, b))
+        """True if `a >= b` follows from bounds; an extreme is compared by its arguments."""
+        if self.nonnegative(subtract(a, b)):
+            return True
+        low, high = single_atom(b), single_atom(a)
+        if isinstance(low, Max):
+            return all(self.at_least(a, argument) for argument in low.arguments)
+        if isinstance(high, Min):
+            return all(self.at_least(argument, b) for argument in high.arguments)
+        if isinstance(low, Min):
+            return any(self.at_least(a, argument) for argument in low.arguments)
+        return isinstance(high, Max) and any(self.at_least(x, b) for x in high.arguments)
 
     def positive(self, size: Size) -> bool:
         """True if a divisor `size` is above 0: it is not 0 (else the division has no value), so natural is enough."""

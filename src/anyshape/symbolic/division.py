@@ -107,7 +107,7 @@ def _leading_coefficient(e: Expr) -> int:
 
 
 def _quotient(p: Size, q: Expr) -> Size:
-    if p == 0:
+    if p == 0 or _is_within(p, q):
         return 0
     if p is q:
         return 1
@@ -125,8 +125,8 @@ def _quotient(p: Size, q: Expr) -> Size:
 
 
 def _irreducible_quotient(p: Size, q: Size) -> Size:
-    if DECLARED.nonnegative(p) and DECLARED.nonnegative(subtract(subtract(q, p), 1)):
-        return 0  # 0 <= p < q
+    if _is_within(p, q):
+        return 0
     # (x // a + r) // q == (x + a*r) // (a*q) for q > 0: floor(floor(y) / q) == floor(y / q).
     inner = _quotient_inside(p)
     if inner is not None and DECLARED.positive(q):
@@ -134,6 +134,14 @@ def _irreducible_quotient(p: Size, q: Size) -> Size:
         numerator = add(atom.numerator, multiply(atom.denominator, rest))
         return floordiv(numerator, multiply(atom.denominator, q))
     return function_of_two(FloorDiv, p, q)
+
+
+def _is_within(p: Size, q: Size) -> bool:
+    """True if 0 <= p < q, or 0 >= p > q: then p // q is 0 and p % q is p."""
+    atom = single_atom(p)
+    if isinstance(atom, Mod) and atom.denominator == q:
+        return True
+    return DECLARED.nonnegative(p) and DECLARED.nonnegative(add(subtract(q, p), -1))
 
 
 def _quotient_inside(p: Size) -> tuple[FloorDiv, Size] | None:
@@ -189,6 +197,8 @@ def _without_inner_remainders(p: Size, q: int) -> Size:
 def _remainder(p: Size, q: Expr) -> Size:
     if p is q:
         return 0
+    if _is_within(p, q):
+        return p
     _, rest = divide(p, q)  # (q*k + r) % q == r % q
     if rest == 0:
         return 0
@@ -204,12 +214,7 @@ def _remainder(p: Size, q: Expr) -> Size:
 
 
 def _irreducible_remainder(p: Size, q: Size) -> Size:
-    if DECLARED.nonnegative(p) and DECLARED.nonnegative(subtract(subtract(q, p), 1)):
-        return p  # 0 <= p < q
-    atom = single_atom(p)
-    if isinstance(atom, Mod) and atom.denominator == q:
-        return p
-    return function_of_two(Mod, p, q)
+    return p if _is_within(p, q) else function_of_two(Mod, p, q)
 
 
 def divide(p: Size, q: Size) -> tuple[Size, Size]:

@@ -89,7 +89,8 @@ def holds(fact: Fact, values: Mapping[Symbol, int]) -> bool:
 class Rewrite:
     """Rebuilds expressions bottom-up, giving each atom to `replace` first; remembers what it rebuilt.
 
-    `replace` returns the expression to put for an atom, or None to rebuild the atom from its rewritten parts.
+    `replace` returns the expression to put for an atom, or None to rebuild the atom from its rewritten parts. A division whose
+    divisor becomes 0 has no value any more; it is left as it was.
     """
 
     __slots__ = ("_atoms", "_exprs", "_facts", "_replace")
@@ -127,10 +128,10 @@ class Rewrite:
         match atom:
             case Symbol():
                 return of_atom(atom)
-            case FloorDiv():
-                return floordiv(self.size(atom.numerator), self.size(atom.denominator))
-            case Mod():
-                return modulo(self.size(atom.numerator), self.size(atom.denominator))
+            case FloorDiv() | Mod():
+                divide = floordiv if isinstance(atom, FloorDiv) else modulo
+                divisor = self.size(atom.denominator)
+                return of_atom(atom) if divisor == 0 else divide(self.size(atom.numerator), divisor)
             case Min():
                 return minimum(*map(self.size, atom.arguments))
             case Max():

@@ -18,8 +18,8 @@ from anyshape.symbolic.evaluate import evaluate, holds
 from anyshape.symbolic.expr import Expr, Size, Symbol, as_symbol, check_size, symbols_of
 from anyshape.symbolic.knowledge import NOTHING, Knowledge
 from anyshape.symbolic.learn import Inconsistent, learn
-from anyshape.symbolic.logic import Fact, Truth, check_fact, ge, le
-from anyshape.symbolic.prove import Answer, prove
+from anyshape.symbolic.logic import Fact, Truth, check_fact, zero
+from anyshape.symbolic.prove import Answer, Prover
 from anyshape.symbolic.ranges import Range
 
 
@@ -40,10 +40,11 @@ class Assumption:
 class Facts:
     """Immutable: declared symbols with hints, assumptions in order, and what follows from them."""
 
-    __slots__ = ("_answers", "_known", "assumptions", "hints", "symbols")
+    __slots__ = ("_answers", "_known", "_prover", "assumptions", "hints", "symbols")
 
     def __init__(self) -> None:
         self._known: Knowledge = NOTHING
+        self._prover = Prover(NOTHING)
         self._answers: dict[Fact, Answer] = {}
         self.assumptions: tuple[Assumption, ...] = ()
         #: the value of each backed symbol in the run at hand
@@ -53,7 +54,7 @@ class Facts:
 
     def _copy(self) -> Facts:
         made = Facts()
-        made._known, made.assumptions = self._known, self.assumptions
+        made._known, made._prover, made.assumptions = self._known, self._prover, self.assumptions
         made.hints, made.symbols = self.hints, self.symbols
         return made
 
@@ -81,7 +82,7 @@ class Facts:
             return Answer.YES if fact.value else Answer.NO
         found = self._answers.get(fact)
         if found is None:
-            found = self._answers[fact] = prove(self._known, check_fact(fact))
+            found = self._answers[fact] = self._prover.prove(check_fact(fact))
         return found
 
     def holds(self, fact: Fact) -> bool:
@@ -95,7 +96,7 @@ class Facts:
         difference = self._known.normal(check_size(a) - check_size(b))
         if type(difference) is int:
             return difference == 0
-        return self.prove(ge(difference, 0)) is Answer.YES and self.holds(le(difference, 0))
+        return self.prove(zero(difference)) is Answer.YES
 
     def assume(self, fact: Fact, reason: str, origin: object | None = None) -> Facts:
         """These facts and one more. What follows already changes nothing, and no assumption is recorded."""
@@ -110,6 +111,7 @@ class Facts:
             made._known = learn(self._known, (fact,))
         except Inconsistent:
             raise Contradiction(fact=str(fact), reason=reason, known=known) from None
+        made._prover = Prover(made._known)
         made.assumptions = (*self.assumptions, Assumption(fact, reason, origin))
         # What followed before still does; only what was unknown may have changed.
         made._answers = {f: a for f, a in self._answers.items() if a is not Answer.UNKNOWN}

@@ -52,16 +52,25 @@ class Solved:
 class Knowledge:
     """Solved facts with the means to use them. Immutable; remembers what it computed."""
 
-    __slots__ = ("_rewrite", "bounds", "given", "is_empty", "solved")
+    __slots__ = ("_given", "_rewrite", "bounds", "is_empty", "solved")
 
     def __init__(self, solved: Solved) -> None:
         self.solved = solved
         self.bounds = Bounds(solved.narrowed)
-        both_ways = [e for found in solved.equalities for e in (found, negate(found))]
-        known = (*solved.inequalities, *(e for e in both_ways if type(e) is Expr))
-        self.given = Inequalities(known, self.bounds)
-        self.is_empty = not (solved.replacements or solved.narrowed or known)
+        self.is_empty = not (
+            solved.replacements or solved.narrowed or solved.inequalities or solved.equalities
+        )
+        self._given: Inequalities | None = None  # made when first asked: learning passes through many states
         self._rewrite = Rewrite(self._replace)
+
+    @property
+    def given(self) -> Inequalities:
+        """What is known to be >= 0."""
+        if self._given is None:
+            both_ways = [e for found in self.solved.equalities for e in (found, negate(found))]
+            known = (*self.solved.inequalities, *(e for e in both_ways if type(e) is Expr))
+            self._given = Inequalities(known, self.bounds)
+        return self._given
 
     def normal(self, size: Size) -> Size:
         """`size` with everything known put in: equal where the facts hold."""
@@ -79,7 +88,10 @@ class Knowledge:
             rebuilt = combine(*map(self.normal, atom.arguments))
         else:
             divide = floordiv if isinstance(atom, FloorDiv) else modulo
-            rebuilt = divide(self.normal(atom.numerator), self.normal(atom.denominator))
+            divisor = self.normal(atom.denominator)
+            if divisor == 0:
+                return of_atom(atom)  # It has no value where the facts hold: left as it is.
+            rebuilt = divide(self.normal(atom.numerator), divisor)
         return self._by_facts(rebuilt)
 
     def _by_facts(self, rebuilt: Size) -> Size:

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Final
 
 from anyshape.symbolic import ranges
+from anyshape.symbolic.bounds import Bounds
 from anyshape.symbolic.division import floordiv, modulo
 from anyshape.symbolic.evaluate import Rewrite
 from anyshape.symbolic.expr import (
@@ -145,6 +146,7 @@ class _Learning:
         if bound is not None:
             self._narrow(*bound)
             return
+        self.queue.extend(_positive_factors(e, self.now.bounds))
         solved = self.now.solved
         self._become(replace(solved, inequalities=(*solved.inequalities, e)))
         self._look_again(e.symbols)
@@ -181,6 +183,7 @@ class _Learning:
             raise Inconsistent
         if self._solve_product(e) or self._solve_remainder(e) or self._solve_atom(e):
             return
+        self.queue.extend(_factors_of_constant(e, self.now.bounds))
         solved = self.now.solved
         if e not in solved.equalities:
             self._become(replace(solved, equalities=(*solved.equalities, e)))
@@ -214,10 +217,10 @@ class _Learning:
         for monomial, coefficient in p.terms if type(p) is Expr else ():
             atom = atom_at(monomial[0]) if len(monomial) == 1 else None
             rest = subtract(p, polynomial({monomial: coefficient}))
-            if not isinstance(atom, Symbol) or abs(coefficient) != 1 or type(rest) is not int:
+            if not isinstance(atom, Symbol) or abs(coefficient) != 1:
                 continue
             meaning = floordiv(p, q)
-            if atom in symbols_of(q) or type(meaning) is not Expr:
+            if atom in symbols_of(q) | symbols_of(rest) or type(meaning) is not Expr:
                 continue
             count = self._new_symbol(meaning)
             value = subtract(multiply(q, count), rest)
@@ -304,12 +307,13 @@ class _Learning:
                 rest = tuple(other for other in self.now.solved.disjunctions if other is not fact)
                 self._become(replace(self.now.solved, disjunctions=rest))
         for e in solved.nonzero:
-            if not symbols.isdisjoint(e.symbols):
-                # At the end of its range, `e != 0` is `e >= 1` or `e <= -1`.
-                if self.now.given.nonnegative(e):
-                    self.queue.append(ge(e, 1))
-                elif self.now.given.nonnegative(negate(e)):
-                    self.queue.append(le(e, -1))
+            if symbols.isdisjoint(e.symbols):
+                continue
+            # At the end of its range, `e != 0` is `e >= 1` or `e <= -1`, which says more.
+            above = self.now.given.nonnegative(e)
+            if above or self.now.given.nonnegative(negate(e)):
+                self.queue.append(ge(e, 1) if above else le(e, -1))
+                self._become(replace(self.now.solved, nonzero=self.now.solved.nonzero - {e}))
 
 
 def _without(monomial: Monomial, index: int) -> Monomial:
@@ -328,6 +332,38 @@ def _bound_of_one_atom(e: Expr) -> tuple[Atom, Range] | None:
     if coefficient > 0:
         return atom_at(monomial[0]), Range(-(constant // coefficient), None)
     return atom_at(monomial[0]), Range(None, constant // -coefficient)
+
+
+def _positive_factors(e: Expr, bounds: Bounds) -> Iterator[Fact]:
+    """`a*b >= c` with c > 0 and natural factors says that no factor is 0."""
+    found = _natural_product(e, bounds)
+    if found is not None:
+        atoms, _ = found
+        yield from (ge(atom, 1) for atom in atoms)
+
+
+def _factors_of_constant(e: Expr, bounds: Bounds) -> Iterator[Fact]:
+    """`a*b == c` with c > 0 and natural factors says that each lies between 1 and c."""
+    found = _natural_product(e, bounds)
+    if found is not None:
+        atoms, constant = found
+        for atom in atoms:
+            yield ge(atom, 1)
+            yield le(atom, constant)
+
+
+def _natural_product(e: Expr, bounds: Bounds) -> tuple[list[Expr], int] | None:
+    """`n*a*b - c` with c > 0 and natural a, b as ([a, b], c)."""
+    if len(e.terms) != 2 or e.terms[0][0] != () or not e.terms[0][1] < 0 < e.terms[1][1]:
+        return None
+    indices = dict.fromkeys(e.terms[1][0])
+    if not all(_is_natural(bounds.of_atom(index)) for index in indices):
+        return None
+    return [of_atom(atom_at(index)) for index in indices], -e.terms[0][1]
+
+
+def _is_natural(r: Range) -> bool:
+    return r.lower is not None and r.lower >= 0
 
 
 def _what_bound_means(atom: Atom, bound: Range) -> Iterator[Fact]:
@@ -363,6 +399,7 @@ def _what_value_means(atom: Atom, value: Size) -> Iterator[Fact]:
         case Mod(numerator=p, denominator=q):
             if type(value) is int:
                 yield zero(modulo(subtract(p, value), q))
+                yield eq(multiply(q, floordiv(p, q)), subtract(p, value))
         case Min():
             yield from (ge(argument, value) for argument in atom.arguments)
             yield or_(*(le(argument, value) for argument in atom.arguments))

@@ -30,19 +30,21 @@ from anyshape.symbolic.expr import (
     of_atom,
     polynomial,
     subtract,
+    terms_of,
 )
 
-_MOST_STEPS: Final = 48
+_MOST_STEPS: Final = 32
 _MOST_DEPTH: Final = 4
 
 
 class Inequalities:
     """Known `g >= 0`, found by the atoms of their terms."""
 
-    __slots__ = ("_by_atom", "_defining", "bounds", "known")
+    __slots__ = ("_answers", "_by_atom", "_defining", "bounds", "known")
 
     def __init__(self, known: Iterable[Expr], bounds: Bounds) -> None:
         self.known = tuple(known)
+        self._answers: dict[Expr, bool] = dict.fromkeys(self.known, True)
         self.bounds = bounds
         self._defining: dict[int, tuple[Expr, ...]] = {}
         self._by_atom: dict[int, list[Expr]] = {}
@@ -54,10 +56,19 @@ class Inequalities:
         """True if `size >= 0` was shown."""
         if type(size) is int:
             return size >= 0
-        return self.bounds.nonnegative(size) or _Search(self).nonnegative(size, _MOST_DEPTH)
+        assert type(size) is Expr, f"not a size: {size!r}"
+        found = self._answers.get(size)
+        if found is None:
+            found = self._answers[size] = _Search(self).nonnegative(size, _MOST_DEPTH)
+        return found
 
-    def at_least(self, a: Size, b: Size) -> bool:
-        return self.nonnegative(subtract(a, b))
+    def _plainly_natural(self, size: Size) -> bool:
+        """Whether `size >= 0` by bounds or one known inequality: without a search, since searches ask this."""
+        if self.bounds.nonnegative(size):
+            return True
+        indices = (index for monomial, _ in terms_of(size) for index in monomial)
+        about = {g for index in indices for g in self._by_atom.get(index, ())}
+        return any(self.bounds.nonnegative(subtract(size, g)) for g in about)
 
     def about(self, monomial: Monomial, e: Expr) -> Iterator[Expr]:
         """Inequalities that may cancel this term of `e`: known ones, and what the functions in `e` mean."""
@@ -81,9 +92,11 @@ class Inequalities:
             # q*(p // q) <= p <= q*(p // q) + q - 1 for q > 0
             over = subtract(atom.numerator, multiply(atom.denominator, itself))
             found = [over, subtract(add(atom.denominator, -1), over)]
+            if self._plainly_natural(atom.numerator):
+                found += [itself, subtract(atom.numerator, itself)]
         elif isinstance(atom, Mod) and self.bounds.nonnegative(atom.denominator):
             found = [subtract(add(atom.denominator, -1), itself)]
-            if self.bounds.nonnegative(atom.numerator):
+            if self._plainly_natural(atom.numerator):
                 found.append(subtract(atom.numerator, itself))
         return (inequality for inequality in found if type(inequality) is Expr)
 
@@ -109,8 +122,10 @@ class _Search:
         if (high is not None and high < 0) or depth <= 0 or self.tried.get(e, 0) >= depth:
             return False
         self.tried[e] = depth
+        # A negative constant may be made up for by any term; otherwise only what may pull below 0 needs to go.
+        short = e.terms[0][0] == () and e.terms[0][1] < 0
         for monomial, coefficient in e.terms:
-            if monomial == () or not self._may_be_negative(monomial, coefficient):
+            if monomial == () or not (short or self._may_be_negative(monomial, coefficient)):
                 continue
             for smaller in self._without(e, monomial, coefficient):
                 if self.steps <= 0:

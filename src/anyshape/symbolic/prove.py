@@ -1,30 +1,39 @@
 """Does a fact follow from what is known? YES, NO or UNKNOWN; a pure question.
 
-A comparison is put in normal form and tried by bounds and by elimination (`linear.py`). Where minima and maxima are left, each
-case is tried with its condition added. A conjunction follows if each part does, a disjunction if one part does when the
-others are false.
+A comparison is put in normal form and tried by bounds and by elimination (`linear.py`). If that fails, points at which the facts hold show
+whether a proof can be hoped for at all (`witnesses.py`), and then cases are tried, each with its condition added:
+
+    a minimum or maximum        is one of its arguments
+    a natural factor s          is 0 or at least 1
+    a remainder or quotient by c of a symbol      has one of c remainders
+
+A conjunction follows if each part does, a disjunction if one part does when the others are false.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Final
 
-from anyshape.symbolic.division import divide, floordiv
+from anyshape.symbolic.division import divide, floordiv, modulo
 from anyshape.symbolic.evaluate import Rewrite
 from anyshape.symbolic.expr import (
     Atom,
     Expr,
+    FloorDiv,
     Max,
     Min,
     Mod,
     Size,
+    Symbol,
     add,
     atom_at,
     multiply,
     negate,
     of_atom,
     subtract,
+    symbols_of,
 )
 from anyshape.symbolic.knowledge import Knowledge
 from anyshape.symbolic.learn import Inconsistent, learn
@@ -36,13 +45,19 @@ from anyshape.symbolic.logic import (
     Or,
     Truth,
     Zero,
+    eq,
     ge,
     le,
     not_,
     zero,
 )
+from anyshape.symbolic.witnesses import Witnesses
 
-_MOST_SPLITS: Final = 3
+#: How many cases a question may take, how deep they may be nested, and how many remainders are tried: what shape code needs, and still
+#: milliseconds at worst.
+_MOST_CASES: Final = 32
+_MOST_NESTED: Final = 4
+_MOST_REMAINDERS: Final = 8
 
 
 class Answer(Enum):
@@ -53,118 +68,116 @@ class Answer(Enum):
     UNKNOWN = "unknown"
 
 
-def prove(known: Knowledge, fact: Fact) -> Answer:
-    """Whether the fact follows from what is known. Without side effects."""
-    fact = known.normal_fact(fact)
-    if isinstance(fact, Truth):
-        return Answer.YES if fact.value else Answer.NO
-    if _follows(known, fact, _MOST_SPLITS):
-        return Answer.YES
-    if _follows(known, not_(fact), _MOST_SPLITS):
-        return Answer.NO
-    return Answer.UNKNOWN
+class Prover:
+    """Answers questions about one state of knowledge. Without side effects."""
+
+    __slots__ = ("_known", "_witnesses")
+
+    def __init__(self, known: Knowledge) -> None:
+        self._known = known
+        self._witnesses = Witnesses(known)
+
+    def prove(self, fact: Fact) -> Answer:
+        fact = self._known.normal_fact(fact)
+        if isinstance(fact, Truth):
+            return Answer.YES if fact.value else Answer.NO
+        may_hold, may_fail = self._witnesses.tendency(fact)
+        if may_hold and may_fail:
+            return Answer.UNKNOWN
+        if not may_fail and _follows(self._known, fact, _Effort()):
+            return Answer.YES
+        if not may_hold and _follows(self._known, not_(fact), _Effort()):
+            return Answer.NO
+        return Answer.UNKNOWN
 
 
-def _follows(known: Knowledge, fact: Fact, splits: int) -> bool:
+class _Effort:
+    """What a proof may still spend."""
+
+    __slots__ = ("cases", "nested")
+
+    def __init__(self) -> None:
+        self.cases = _MOST_CASES
+        self.nested = 0
+
+    @property
+    def is_spent(self) -> bool:
+        return self.cases <= 0 or self.nested >= _MOST_NESTED
+
+
+def _follows(known: Knowledge, fact: Fact, effort: _Effort) -> bool:
     match fact:
         case Truth():
             return fact.value
-        case Nonnegative():
-            return _nonnegative(known, fact.size, splits)
-        case Zero():
-            return _zero(known, fact.size, splits)
-        case Nonzero():
-            return _nonzero(known, fact.size, splits)
         case And():
-            return all(_follows(known, part, splits) for part in fact.parts)
+            return all(_follows(known, part, effort) for part in fact.parts)
         case Or():
-            return _one_follows(known, fact, splits)
+            return _one_follows(known, fact, effort)
+        case Nonnegative() | Zero() | Nonzero():
+            return _follows_directly(known, fact) or _follows_in_each_case(known, fact, effort)
 
 
-def _one_follows(known: Knowledge, fact: Or, splits: int) -> bool:
+def _one_follows(known: Knowledge, fact: Or, effort: _Effort) -> bool:
     if fact in known.solved.disjunctions:
         return True
-    if any(_follows(known, part, splits) for part in fact.parts):
+    if any(_follows(known, part, effort) for part in fact.parts):
         return True
-    if splits <= 0:
-        return False
     # "a or b" follows if b follows from "not a".
-    for part in fact.parts:
-        others = [other for other in fact.parts if other is not part]
-        try:
-            without = learn(known, map(not_, others))
-        except Inconsistent:
-            return True
-        if _follows(without, without.normal_fact(part), splits - 1):
-            return True
-    return False
+    return any(
+        _follows_given(
+            known, part, (not_(other) for other in fact.parts if other is not part), effort
+        )
+        for part in fact.parts
+    )
 
 
-def _nonnegative(known: Knowledge, e: Size, splits: int) -> bool:
-    if known.given.nonnegative(e):
-        return True
-    if type(e) is not Expr or splits <= 0:
+def _follows_given(known: Knowledge, fact: Fact, more: Iterable[Fact], effort: _Effort) -> bool:
+    """Whether the fact follows if `more` is known too; anything does where that cannot be."""
+    if effort.is_spent:
         return False
-    smaller = _without_natural_factor(known, e)
-    if smaller is not e:
-        return _nonnegative(known, smaller, splits)
-    return _in_each_case(known, ge(e, 0), e, splits)
-
-
-def _zero(known: Knowledge, e: Size, splits: int) -> bool:
-    if type(e) is int:
-        return e == 0
-    assert type(e) is Expr, f"not a size: {e!r}"
-    for equality in known.solved.equalities:
-        if divide(e, equality)[1] == 0:
-            return True  # A multiple of what is 0.
-    expanded = _with_quotients(e)
-    if expanded == 0:
+    effort.cases -= 1
+    try:
+        case = learn(known, more)
+    except Inconsistent:
         return True
-    given = known.given
-    if given.nonnegative(e) and given.nonnegative(negate(e)):
-        return True
-    if splits <= 0:
-        return False
-    smaller = _without_natural_factor(known, e)
-    if smaller is not e:
-        return _zero(known, smaller, splits)
-    if expanded is not e and _zero(known, known.normal(expanded), splits - 1):
-        return True
-    return _in_each_case(known, zero(e), e, splits)
+    effort.nested += 1
+    found = _follows(case, case.normal_fact(fact), effort)
+    effort.nested -= 1
+    return found
 
 
-def _nonzero(known: Knowledge, e: Size, splits: int) -> bool:
-    if type(e) is int:
-        return e != 0
-    assert type(e) is Expr, f"not a size: {e!r}"
-    if e in known.solved.nonzero or negate(e) in known.solved.nonzero:
-        return True
-    given = known.given
-    if given.nonnegative(add(e, -1)) or given.nonnegative(subtract(-1, e)):
-        return True
-    if splits <= 0:
-        return False
-    if len(e.terms) == 1 and len(e.terms[0][0]) > 1:
-        # A product is not 0 if no factor is.
-        factors = (of_atom(atom_at(index)) for index in dict.fromkeys(e.terms[0][0]))
-        return all(_nonzero(known, factor, splits) for factor in factors)
-    return _in_each_case(known, not_(zero(e)), e, splits)
+# -- without cases --------------------------------------------------------------------------------
 
 
-def _without_natural_factor(known: Knowledge, e: Expr) -> Size:
-    """`e` divided by atoms that all terms share and that are above 0: of the same sign, and 0 at the same places.
+def _follows_directly(known: Knowledge, fact: Nonnegative | Zero | Nonzero) -> bool:
+    e, given = fact.size, known.given
+    match fact:
+        case Nonnegative():
+            return given.nonnegative(e)
+        case Zero():
+            if any(divide(e, equality)[1] == 0 for equality in known.solved.equalities):
+                return True  # a multiple of what is 0
+            if given.nonnegative(e) and given.nonnegative(negate(e)):
+                return True
+            return _has_remainder(e) and known.normal(_with_quotients(e)) == 0
+        case Nonzero():
+            nonzero = known.solved.nonzero
+            if e in nonzero or given.nonnegative(add(e, -1)) or given.nonnegative(subtract(-1, e)):
+                return True
+            # A product is not 0 if no factor is.
+            factors = dict.fromkeys(e.terms[0][0]) if len(e.terms) == 1 else ()
+            return len(factors) > 1 and all(
+                _is_nonzero(known, of_atom(atom_at(index))) for index in factors
+            )
 
-    Without the "above 0", `s*(t - 5) >= 0` would need `t >= 5` though s may be 0: that is fine for a proof of `>= 0` (it is
-    enough), and for `== 0` too.
-    """
-    shared = set(e.terms[0][0]).intersection(*(monomial for monomial, _ in e.terms[1:]))
-    for index in sorted(shared):
-        factor = of_atom(atom_at(index))
-        quotient, rest = divide(e, factor)
-        if rest == 0 and type(quotient) is Expr and known.given.nonnegative(factor):
-            return quotient
-    return e
+
+def _is_nonzero(known: Knowledge, e: Expr) -> bool:
+    fact = not_(zero(e))
+    return fact.value if isinstance(fact, Truth) else isinstance(fact, Nonzero) and _follows_directly(known, fact)
+
+
+def _has_remainder(e: Expr) -> bool:
+    return any(isinstance(atom, Mod) for atom in _atoms(e))
 
 
 def _with_quotients(e: Expr) -> Size:
@@ -179,22 +192,91 @@ def _with_quotients(e: Expr) -> Size:
     return Rewrite(expand).size(e)
 
 
-def _in_each_case(known: Knowledge, fact: Fact, e: Expr, splits: int) -> bool:
-    """Try a minimum or maximum of `e` as each of its arguments, with the condition that it is that one."""
-    for index in dict.fromkeys(index for monomial, _ in e.terms for index in monomial):
-        atom = atom_at(index)
+# -- by cases -------------------------------------------------------------------------------------
+
+
+def _follows_in_each_case(
+    known: Knowledge, fact: Nonnegative | Zero | Nonzero, effort: _Effort
+) -> bool:
+    if effort.is_spent:
+        return False
+    e = fact.size
+    factor = None if isinstance(fact, Nonzero) else _natural_factor(known, e)
+    if factor is not None:
+        # f*r >= 0 and f*r == 0 hold where f is 0; elsewhere r has the same sign.
+        quotient, _ = divide(e, factor)
+        rest = ge(quotient, 0) if isinstance(fact, Nonnegative) else zero(quotient)
+        return _follows_given(known, rest, (ge(factor, 1),), effort)
+    for atom in _atoms(e):
         if isinstance(atom, Min | Max):
-            return all(
-                _in_case(known, fact, atom, argument, splits - 1) for argument in atom.arguments
-            )
+            return _for_each_argument(known, fact, atom, effort)
+    by_remainder = next(_split_by_remainder(e), None)
+    if by_remainder is not None:
+        symbol, divisor = by_remainder
+        remainder = modulo(of_atom(symbol), divisor)
+        return all(
+            _follows_given(known, fact, (eq(remainder, value),), effort)
+            for value in range(divisor)
+        )
+    vanishing = _factor_that_may_vanish(known, e)
+    if vanishing is not None:
+        cases = (zero(vanishing), ge(vanishing, 1))
+        return all(_follows_given(known, fact, (case,), effort) for case in cases)
     return False
 
 
-def _in_case(known: Knowledge, fact: Fact, atom: Min | Max, value: Size, splits: int) -> bool:
+def _atoms(e: Expr) -> Iterator[Atom]:
+    """The atoms of an expression, at every depth, outermost first."""
+    for index in dict.fromkeys(index for monomial, _ in e.terms for index in monomial):
+        atom = atom_at(index)
+        yield atom
+        match atom:
+            case Symbol():
+                continue
+            case FloorDiv() | Mod():
+                inner: tuple[Size, ...] = (atom.numerator, atom.denominator)
+            case Min() | Max():
+                inner = atom.arguments
+        for size in inner:
+            if type(size) is Expr:
+                yield from _atoms(size)
+
+
+def _natural_factor(known: Knowledge, e: Expr) -> Expr | None:
+    """An atom that all terms share and that is not below 0."""
+    shared = set(e.terms[0][0]).intersection(*(monomial for monomial, _ in e.terms[1:]))
+    for index in sorted(shared):
+        factor = of_atom(atom_at(index))
+        if e is not factor and known.given.nonnegative(factor):
+            return factor
+    return None
+
+
+def _for_each_argument(known: Knowledge, fact: Fact, atom: Min | Max, effort: _Effort) -> bool:
     wins = le if isinstance(atom, Min) else ge
-    try:
-        case = learn(known, (wins(value, other) for other in atom.arguments if other is not value))
-    except Inconsistent:
-        return True
-    here = Rewrite(lambda other: value if other is atom else None)
-    return _follows(case, case.normal_fact(here.fact(fact)), splits)
+
+    def in_case(value: Size) -> bool:
+        here = Rewrite(lambda other: value if other is atom else None)
+        others = (wins(value, other) for other in atom.arguments if other is not value)
+        return _follows_given(known, here.fact(fact), others, effort)
+
+    return all(map(in_case, atom.arguments))
+
+
+def _split_by_remainder(e: Expr) -> Iterator[tuple[Symbol, int]]:
+    """Symbols that are divided by a small number, and the number."""
+    for atom in _atoms(e):
+        if isinstance(atom, FloorDiv | Mod) and type(atom.denominator) is int:
+            symbols = symbols_of(atom.numerator)
+            if len(symbols) == 1 and atom.denominator <= _MOST_REMAINDERS:
+                (symbol,) = symbols
+                yield symbol, atom.denominator
+
+
+def _factor_that_may_vanish(known: Knowledge, e: Expr) -> Expr | None:
+    """A natural atom of a product of several, that may be 0."""
+    for monomial, _ in e.terms:
+        for index in monomial if len(monomial) > 1 else ():
+            if known.bounds.of_atom(index).lower == 0:
+                return of_atom(atom_at(index))
+    return None

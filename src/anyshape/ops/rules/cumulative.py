@@ -1,7 +1,167 @@
-"""Running sums, products and extremes."""
+"""Running sums and extremes, and what goes with them: differences, gradients, the trapezoidal rule."""
 
 from __future__ import annotations
 
-from anyshape.ops.op import Op
+from collections.abc import Sequence
+from typing import Any
 
-ROWS: tuple[Op, ...] = ()
+import torch
+
+from anyshape.ops.broadcast import broadcast, pointwise_layout
+from anyshape.ops.memory_format import kept_format
+from anyshape.ops.meta import Layout, Meta
+from anyshape.ops.op import Lowering, Op, Rule, in_place_names, names_of
+from anyshape.ops.promotion import Number, category, floating, join, result_type
+from anyshape.ops.questions import Questions
+from anyshape.ops.rules.reductions import Dims, dims_or_all, reduced, require_float, whole
+from anyshape.symbolic import Size, eq, ge, maximum, ne
+
+
+def running(q: Questions, input: Meta, dim: int, *, dtype: torch.dtype | None = None) -> Meta:
+    """cumsum, cumprod."""
+    q.dim(dim, input.rank)
+    return input.like(dtype=whole(input.dtype) if dtype is None else dtype)
+
+
+def logcumsumexp(q: Questions, input: Meta, dim: int) -> Meta:
+    require_float(q, input.dtype)
+    q.dim(dim, input.rank)
+    return input.like()
+
+
+def running_extreme(q: Questions, input: Meta, dim: int) -> tuple[Meta, Meta]:
+    """cummax, cummin."""
+    q.dim(dim, input.rank)
+    return input.like(), input.like(dtype=torch.int64)
+
+
+def diff(
+    q: Questions,
+    input: Meta,
+    n: Size = 1,
+    dim: int = -1,
+    prepend: Meta | None = None,
+    append: Meta | None = None,
+) -> Meta:
+    if not input.rank:
+        raise q.fail("a tensor without dimensions has no differences")
+    along = q.dim(dim, input.rank)
+    q.require(ge(n, 0), "differences are taken 0 times or more")
+    parts = [part for part in (prepend, input, append) if part is not None]
+    size: Size = 0
+    dtype = input.dtype
+    for part in parts:
+        if part is not input:
+            _require_joinable(q, input, part, along)
+        size = size + part.shape[along]
+        dtype = join(dtype, part.dtype)
+    if n == 0:  # the input itself, without what is to be joined to it
+        return input.like(layout=_own_order(q, input))
+    shape = (*input.shape[:along], maximum(size - n, 0), *input.shape[along + 1 :])
+    # A joined tensor is contiguous unless all parts agree on something else.
+    layout = _own_order(q, input) if len(parts) == 1 else None
+    if layout is None and not all(part.is_contiguous for part in parts):
+        layout = _common_layout(q, parts)
+    return input.like(shape, dtype, layout)
+
+
+def _own_order(q: Questions, input: Meta) -> Layout:
+    return pointwise_layout(q, input.shape, (input,))
+
+
+def _common_layout(q: Questions, parts: Sequence[Meta]) -> Layout | None:
+    formats = {kept_format(q, part) for part in parts}
+    return formats.pop() if len(formats) == 1 else None
+
+
+def _require_joinable(q: Questions, input: Meta, other: Meta, along: int) -> None:
+    if other.rank != input.rank:
+        raise q.fail(f"{other.rank} dimensions do not join {input.rank}")
+    for d, (size, wanted) in enumerate(zip(other.shape, input.shape, strict=True)):
+        if d != along:
+            q.require(eq(size, wanted), "sizes must be equal except along the joined dimension")
+
+
+def gradient(
+    q: Questions,
+    input: Meta,
+    *,
+    spacing: Number | Sequence[Any] | None = None,
+    dim: Dims = None,
+    edge_order: int = 1,
+) -> list[Meta]:
+    dims = dims_or_all(q, dim, input.rank)
+    operands: list[Meta | Number] = [input]
+    if isinstance(spacing, tuple | list):
+        if len(spacing) != len(dims):
+            raise q.fail(f"{len(spacing)} spacings for {len(dims)} dimensions")
+        for d, steps in zip(dims, spacing, strict=True):
+            if isinstance(steps, Meta):
+                q.require(eq(steps.shape[0], input.shape[d]), "there must be a coordinate for each point")
+                operands.append(steps)
+    for d in dims:
+        q.require(ge(input.shape[d], edge_order + 1), "a gradient needs a point more than its order")
+    return [input.like(dtype=floating(result_type(operands))) for _ in dims]
+
+
+def _samples(q: Questions, y: Meta, x: Meta | Number | None, dim: int) -> tuple[int, Meta]:
+    """The dimension to integrate over, and `y` as it is with the steps of `x` broadcast to it."""
+    if not y.rank:
+        raise q.fail("a tensor without dimensions has no integral")
+    along = q.dim(dim, y.rank)
+    if not isinstance(x, Meta):
+        return along, y.like(dtype=floating(y.dtype))
+    dtype = floating(join(y.dtype, x.dtype))
+    if x.rank == 1:
+        q.require(eq(x.shape[0], y.shape[along]), "there must be one x for each sample")
+        return along, y.like(dtype=dtype)
+    if x.rank < 1:
+        raise q.fail("x must have dimensions")
+    # Steps of x and pairs of y are multiplied, so that what is broadcast is one shorter along the dimension.
+    ones = (1,) * (y.rank - x.rank)
+    full = (*ones, *x.shape)
+    steps = (*full[: along - y.rank], full[along - y.rank] - 1, *full[len(full) + along - y.rank + 1 :])
+    pairs = (*y.shape[:along], y.shape[along] - 1, *y.shape[along + 1 :])
+    shape = broadcast(q, (steps, pairs))
+    along += len(shape) - y.rank
+    return along, y.like((*shape[:along], shape[along] + 1, *shape[along + 1 :]), dtype)
+
+
+def trapezoid(
+    q: Questions, y: Meta, x: Meta | Number | None = None, *, dx: Number = 1, dim: int = -1
+) -> Meta:
+    along, samples = _samples(q, y, x, dim)
+    if category(y.dtype) < 2:
+        # An integral over nothing is a zero of the integers' own dtype.
+        q.require(ne(y.shape[q.dim(dim, y.rank)], 0), "an integral of integers is over at least one sample")
+    return samples.like(reduced(samples.shape, (along,), False))
+
+
+def cumulative_trapezoid(
+    q: Questions, y: Meta, x: Meta | Number | None = None, *, dx: Number = 1, dim: int = -1
+) -> Meta:
+    along, samples = _samples(q, y, x, dim)
+    shape = samples.shape
+    return samples.like((*shape[:along], maximum(shape[along] - 1, 0), *shape[along + 1 :]))
+
+
+def _row(name: str, rule: Rule) -> Op:
+    return Op(name, names_of(name), rule, Lowering.CALL_OUT, in_place=in_place_names(name))
+
+
+ROWS: tuple[Op, ...] = (
+    _row("cumsum", running),
+    _row("cumprod", running),
+    _row("logcumsumexp", logcumsumexp),
+    _row("cummax", running_extreme),
+    _row("cummin", running_extreme),
+    _row("diff", diff),
+    Op("gradient", ("torch.gradient",), gradient, Lowering.CALL_OUT),
+    Op("trapezoid", ("torch.trapezoid", "torch.trapz"), trapezoid, Lowering.CALL_OUT),
+    Op(
+        "cumulative_trapezoid",
+        ("torch.cumulative_trapezoid",),
+        cumulative_trapezoid,
+        Lowering.CALL_OUT,
+    ),
+)

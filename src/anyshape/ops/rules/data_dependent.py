@@ -1,7 +1,177 @@
-"""Operators whose output size depends on data."""
+"""Operators whose sizes depend on data: each result size that only the data knows is a new symbol.
+
+What is true of it by construction is told: no more elements are found than there are.
+"""
 
 from __future__ import annotations
 
-from anyshape.ops.op import Op
+from typing import Any
 
-ROWS: tuple[Op, ...] = ()
+import torch
+
+from anyshape.ops.broadcast import broadcast
+from anyshape.ops.meta import Dense, Meta
+from anyshape.ops.op import Lowering, Op, Rule, names_of
+from anyshape.ops.questions import Questions
+from anyshape.symbolic import NATURAL, Expr, Range, Size, and_, eq, ge, le, ne, or_, product
+
+_POSITIONS = (torch.int64, torch.int32)
+
+
+def _found(q: Questions, among: Size, least: Size = 0) -> Expr:
+    """How many of so many elements: at least `least`, unless there are none."""
+    count = q.new_size(Range(0, among) if isinstance(among, int) else NATURAL)
+    if not isinstance(among, int):
+        q.given(le(count, among))
+    if least != 0:
+        q.given(or_(eq(among, 0), ge(count, least)))
+    return count
+
+
+def nonzero(q: Questions, input: Meta, *, as_tuple: bool = False) -> Meta | tuple[Meta, ...]:
+    if as_tuple:
+        return where_true(q, input)
+    # One row of positions for each dimension is written, and seen transposed.
+    count = _found(q, input.numel)
+    return input.like((count, input.rank), torch.int64, Dense((1, 0)))
+
+
+def where_true(q: Questions, condition: Meta) -> tuple[Meta, ...]:
+    """A vector of positions for each dimension; a tensor without dimensions counts as a vector."""
+    position = condition.like((_found(q, condition.numel),), torch.int64)
+    return (position,) * max(condition.rank, 1)
+
+
+def argwhere(q: Questions, input: Meta) -> Meta:
+    return input.like((_found(q, input.numel), input.rank), torch.int64, Dense((1, 0)))
+
+
+def nonzero_static(q: Questions, input: Meta, *, size: Size, fill_value: int = -1) -> Meta:
+    q.require(ge(size, 0), "a size is not negative")
+    return input.like((size, input.rank), torch.int64)
+
+
+def masked_select(q: Questions, input: Meta, mask: Meta) -> Meta:
+    if mask.dtype is not torch.bool:
+        raise q.fail(f"the mask must be boolean, not {mask.dtype}")
+    shape = broadcast(q, (input.shape, mask.shape))
+    return input.like((_found(q, product(shape)),))
+
+
+def unique(
+    q: Questions,
+    input: Meta,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Meta | tuple[Meta, ...]:
+    return _unique(q, input, return_inverse, return_counts, dim)
+
+
+def unique_consecutive(
+    q: Questions,
+    input: Meta,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Meta | tuple[Meta, ...]:
+    return _unique(q, input, return_inverse, return_counts, dim)
+
+
+def _unique(
+    q: Questions, input: Meta, inverse: bool, counts: bool, dim: int | None
+) -> Meta | tuple[Meta, ...]:
+    if dim is None:
+        count = _found(q, input.numel, 1)
+        values = input.like((count,))
+        places = input.like(dtype=torch.int64)
+    else:
+        along = q.dim(dim, input.rank)
+        if not input.rank:
+            raise q.fail("a tensor without dimensions has no slices")
+        size = input.shape[along]
+        others = (*input.shape[:along], *input.shape[along + 1 :])
+        if others:
+            # Slices without elements cannot be compared; without slices there is nothing to compare.
+            q.require(
+                or_(eq(size, 0), and_(*(ne(other, 0) for other in others))),
+                "slices may not be empty",
+            )
+        count = _found(q, size, 1)
+        # The dimension was moved to the front to compare slices, and is seen back in its place.
+        shape = (*input.shape[:along], count, *input.shape[along + 1 :])
+        order = (along, *(d for d in range(input.rank) if d != along))
+        values = input.like(shape, layout=Dense(order))
+        places = input.like((size,), torch.int64)
+    if not inverse and not counts:
+        return values
+    extra = ((places,) if inverse else ()) + ((input.like((count,), torch.int64),) if counts else ())
+    return (values, *extra)
+
+
+def bincount(
+    q: Questions, input: Meta, weights: Meta | None = None, minlength: Size = 0
+) -> Meta:
+    if input.rank != 1 or input.dtype.is_floating_point or input.dtype.is_complex:
+        raise q.fail("a vector of integers is needed")
+    q.require(ge(minlength, 0), "a length is not negative")
+    dtype = torch.int64
+    if weights is not None:
+        if weights.rank != 1:
+            raise q.fail("weights must be a vector")
+        q.require(eq(weights.shape[0], input.shape[0]), "there must be one weight for each value")
+        if not q.decide(eq(input.shape[0], 0), "nothing is counted in integers, whatever its weight"):
+            dtype = torch.float32 if weights.dtype is torch.float32 else torch.float64
+    count = q.new_size(Range(minlength, None) if isinstance(minlength, int) else NATURAL)
+    if not isinstance(minlength, int):
+        q.given(ge(count, minlength))
+    return input.like((count,), dtype)
+
+
+def repeat_interleave(
+    q: Questions,
+    input: Meta,
+    repeats: Meta | Size | None = None,
+    dim: int | None = None,
+    *,
+    output_size: Size | None = None,
+) -> Meta:
+    if repeats is None:  # repeat_interleave(repeats): how often each position occurs
+        if input.rank != 1 or input.dtype not in _POSITIONS:
+            raise q.fail("repeats must be a vector of integers")
+        return input.like((q.new_size() if output_size is None else output_size,))
+    shape = (input.numel,) if dim is None else input.shape or (1,)
+    along = 0 if dim is None else q.dim(dim, input.rank)
+    size = shape[along]
+    if isinstance(repeats, Meta):
+        if repeats.rank > 1 or repeats.dtype not in _POSITIONS:
+            raise q.fail("repeats must be a vector of integers")
+        count = repeats.shape[0] if repeats.shape else 1
+        if count != 1 and count is not size:
+            q.require(or_(eq(count, size), eq(count, 1)), "there must be one repeat for each slice, or one for all")
+        total = q.new_size() if output_size is None else output_size
+        if output_size is not None and q.decide(eq(size, 0), "of nothing there is nothing to repeat"):
+            total = 0
+    else:
+        q.require(ge(repeats, 0), "a number of repeats is not negative")
+        total = size * repeats
+        if output_size is not None:
+            q.require(eq(output_size, total), "the size of the result must be the one given")
+    return input.like((*shape[:along], total, *shape[along + 1 :]))
+
+
+def _row(name: str, rule: Rule, also: tuple[str, ...] = (), **options: Any) -> Op:
+    return Op(name, names_of(name, also), rule, Lowering.CALL_OUT, **options)
+
+
+ROWS: tuple[Op, ...] = (
+    _row("nonzero", nonzero),
+    _row("argwhere", argwhere),
+    _row("nonzero_static", nonzero_static),
+    _row("masked_select", masked_select),
+    _row("unique", unique),
+    _row("unique_consecutive", unique_consecutive),
+    _row("bincount", bincount, differentiable=False),
+    _row("repeat_interleave", repeat_interleave),
+)

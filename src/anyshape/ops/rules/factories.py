@@ -2,6 +2,310 @@
 
 from __future__ import annotations
 
-from anyshape.ops.op import Op
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
-ROWS: tuple[Op, ...] = ()
+import torch
+
+from anyshape.ops.meta import Dense, Layout, Meta, contiguous, strided
+from anyshape.ops.op import Lowering, Op, Rule
+from anyshape.ops.promotion import category, dtype_of_number, join
+from anyshape.ops.questions import Questions
+from anyshape.ops.rules.casts import cast, device_named, layout_in
+from anyshape.symbolic import Expr, Size, ge, gt, maximum
+
+
+def made(
+    q: Questions,
+    shape: Sequence[Size],
+    dtype: torch.dtype | None,
+    *,
+    device: Any = None,
+    requires_grad: bool = False,
+    layout: Layout | None = None,
+    default: torch.dtype | None = None,
+    **_: Any,
+) -> Meta:
+    """A fresh tensor with the options of a factory; sizes have to be natural numbers."""
+    sizes = tuple(shape)
+    for size in sizes:
+        require_natural(q, size, "a size")
+    return Meta(
+        sizes,
+        dtype or default or torch.get_default_dtype(),
+        layout if isinstance(layout, Dense) else contiguous(len(sizes)),
+        device_named(device, torch.get_default_device()),
+        requires_grad=requires_grad,
+    )
+
+
+def require_natural(q: Questions, size: Any, what: str) -> None:
+    if isinstance(size, int):
+        if size < 0:
+            raise q.fail(f"{what} must not be negative, but is {size}")
+    elif isinstance(size, Expr):
+        q.require(ge(size, 0), f"{what} must not be negative")
+    else:
+        raise q.fail(f"{what} must be an integer, not {size!r}")
+
+
+def size_in(args: tuple[Any, ...], size: Any) -> tuple[Size, ...]:
+    """The shape among a factory's arguments: integers, one sequence, or `size=`."""
+    if size is not None:
+        return tuple(size)
+    return tuple(args[0]) if len(args) == 1 and isinstance(args[0], tuple | list) else args
+
+
+def _filled(
+    q: Questions, *args: Any, size: Any = None, dtype: torch.dtype | None = None, **options: Any
+) -> Meta:
+    return made(q, size_in(args, size), dtype, **_laid_out(q, size_in(args, size), options))
+
+
+def _laid_out(q: Questions, shape: tuple[Size, ...], options: dict[str, Any]) -> dict[str, Any]:
+    """The options with `memory_format` (of `empty`) turned into a layout."""
+    chosen = options.pop("memory_format", None)
+    if chosen is not None:
+        rank = len(shape)
+        empty = Meta(shape, torch.float32, contiguous(rank), torch.device("cpu"))
+        options["layout"] = layout_in(q, empty, chosen)
+    return options
+
+
+def dtype_of_value(value: Any) -> torch.dtype:
+    """The dtype that `full` gives to a number, or to a tensor that stands for one."""
+    if not isinstance(value, Meta):
+        return dtype_of_number(value)
+    return dtype_of_number((False, 0, 0.0, 0j)[category(value.dtype)])
+
+
+def _full(
+    q: Questions, size: Any, fill_value: Any, *, dtype: torch.dtype | None = None, **options: Any
+) -> Meta:
+    return made(q, tuple(size), dtype or dtype_of_value(fill_value), **options)
+
+
+def _scalar(q: Questions, s: Any, *, dtype: torch.dtype | None = None, **options: Any) -> Meta:
+    return made(q, (), dtype, **options)
+
+
+def _empty_strided(
+    q: Questions, size: Any, stride: Any, *, dtype: torch.dtype | None = None, **options: Any
+) -> Meta:
+    shape, strides = tuple(size), tuple(stride)
+    if len(shape) != len(strides):
+        raise q.fail(f"{len(shape)} sizes, but {len(strides)} strides")
+    for step in strides:
+        require_natural(q, step, "a stride")
+    return replace(made(q, shape, dtype, **options), layout=strided(shape, strides))
+
+
+def _empty_permuted(
+    q: Questions, size: Any, physical_layout: Any, *, dtype: Any = None, **options: Any
+) -> Meta:
+    order = q.dims(tuple(physical_layout), len(size))
+    if len(order) != len(size):
+        raise q.fail(f"{len(size)} sizes, but {len(order)} dimensions in the order")
+    return replace(made(q, tuple(size), dtype, **options), layout=Dense(order))
+
+
+def _eye(
+    q: Questions, n: Size, m: Size | None = None, *, dtype: torch.dtype | None = None, **options: Any
+) -> Meta:
+    return made(q, (n, n if m is None else m), dtype, **options)
+
+
+def _triangle(rows: Size, columns: Size, offset: Size) -> Size:
+    """How many elements lie on and below a diagonal: row i has as many as i + offset + 1, within 0 and the columns."""
+
+    def up_to(last: Size) -> Size:
+        """1 + 2 + … + last, nothing for a negative one."""
+        last = maximum(last, 0)
+        return last * (last + 1) // 2
+
+    every = up_to(rows + offset) - up_to(offset)
+    beyond = up_to(rows + offset - columns) - up_to(offset - columns)
+    return every - beyond
+
+
+def _triangle_indices(upper: bool) -> Rule:
+    def rule(
+        q: Questions,
+        row: Size,
+        col: Size,
+        offset: Size = 0,
+        *,
+        dtype: torch.dtype | None = None,
+        **options: Any,
+    ) -> Meta:
+        require_natural(q, row, "the number of rows")
+        require_natural(q, col, "the number of columns")
+        count = row * col - _triangle(row, col, offset - 1) if upper else _triangle(row, col, offset)
+        # The count is never negative, which nobody needs to prove.
+        empty = made(q, (2, 0), dtype, default=torch.int64, **options)
+        return replace(empty, shape=(2, count))
+
+    return rule
+
+
+def _window(
+    q: Questions, window_length: Size, *_: Any, dtype: torch.dtype | None = None, **options: Any
+) -> Meta:
+    for parameter in ("periodic", "alpha", "beta"):
+        options.pop(parameter, None)
+    if dtype is not None and category(dtype) != 2:
+        raise q.fail(f"a window is of a float dtype, not {dtype}")
+    return made(q, (window_length,), dtype, **options)
+
+
+def _vander(q: Questions, x: Meta, N: Size | None = None, increasing: bool = False) -> Meta:
+    if x.rank != 1:
+        raise q.fail(f"`x` must have one dimension, not {x.rank}")
+    columns = x.shape[0] if N is None else N
+    require_natural(q, columns, "N")
+    found = x.like((x.shape[0], columns), x.dtype if category(x.dtype) > 1 else torch.int64)
+    # The first column is all ones: only from the second on does the result depend on `x`.
+    tracked = x.requires_grad and torch.is_grad_enabled()
+    return replace(found, requires_grad=tracked and q.decide(gt(columns, 1), "powers of x are taken"))
+
+
+def like(
+    q: Questions,
+    input: Meta,
+    *,
+    dtype: torch.dtype | None = None,
+    device: Any = None,
+    memory_format: torch.memory_format | None = None,
+    requires_grad: bool = False,
+    **_: Any,
+) -> Meta:
+    """A fresh tensor with the shape and, unless the options say otherwise, the dtype, device and layout of another."""
+    return Meta(
+        input.shape,
+        dtype or input.dtype,
+        layout_in(q, input, memory_format),
+        device_named(device, input.device),
+        requires_grad=requires_grad,
+    )
+
+
+def _full_like(q: Questions, input: Meta, fill_value: Any, **options: Any) -> Meta:
+    return like(q, input, **options)
+
+
+def _new(q: Questions, input: Meta, *args: Any, size: Any = None, **options: Any) -> Meta:
+    return _new_of(q, input, size_in(args, size), **options)
+
+
+def _new_of(q: Questions, input: Meta, size: Any, **options: Any) -> Meta:
+    options.setdefault("device", None)
+    options["device"] = options["device"] or input.device
+    return made(q, tuple(size), options.pop("dtype", None), default=input.dtype, **options)
+
+
+def _new_full(q: Questions, input: Meta, size: Any, fill_value: Any, **options: Any) -> Meta:
+    return _new_of(q, input, size, **options)
+
+
+def _new_empty_strided(q: Questions, input: Meta, size: Any, stride: Any, **options: Any) -> Meta:
+    found = _empty_strided(q, size, stride)
+    return replace(_new_of(q, input, size, **options), layout=found.layout)
+
+
+def _tensor(
+    q: Questions,
+    data: Any,
+    *,
+    dtype: torch.dtype | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **_: Any,
+) -> Meta:
+    """A copy of the data: a tensor, or nested lists of numbers and of tensors without dimensions."""
+    if isinstance(data, Meta):
+        found = cast(q, data, dtype, device, copy=True)
+    else:
+        found = made(q, _shape_of(q, data), dtype or _dtype_of(data), device=device)
+    return replace(found, requires_grad=requires_grad)
+
+
+def _as_tensor(q: Questions, data: Any, dtype: torch.dtype | None = None, device: Any = None) -> Meta:
+    if isinstance(data, Meta):
+        return cast(q, data, dtype, device)
+    return _tensor(q, data, dtype=dtype, device=device)
+
+
+def _as_array(
+    q: Questions,
+    obj: Any,
+    *,
+    dtype: torch.dtype | None = None,
+    device: Any = None,
+    copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Meta:
+    if isinstance(obj, Meta):
+        return cast(q, obj, dtype, device, copy is True)
+    return _tensor(q, obj, dtype=dtype, device=device)
+
+
+def _new_tensor(q: Questions, input: Meta, data: Any, **options: Any) -> Meta:
+    options["device"] = options.get("device") or input.device
+    if not isinstance(data, Meta):
+        options["dtype"] = options.get("dtype") or input.dtype
+    return _tensor(q, data, **options)
+
+
+def _shape_of(q: Questions, data: Any) -> tuple[Size, ...]:
+    if isinstance(data, Meta):
+        return data.shape
+    if not isinstance(data, tuple | list):
+        return ()
+    inner = _shape_of(q, data[0]) if data else ()
+    return (len(data), *inner)
+
+
+def _dtype_of(data: Any) -> torch.dtype:
+    if isinstance(data, Meta):
+        return data.dtype
+    if not isinstance(data, tuple | list):
+        return dtype_of_number(data)
+    found: torch.dtype | None = None
+    for item in data:
+        dtype = _dtype_of(item)
+        found = dtype if found is None else join(found, dtype)
+    return found or torch.get_default_dtype()
+
+
+def factory_row(name: str, rule: Rule, *names: str) -> Op:
+    """A row of tensors from nothing, whose results never require grad unless they are told to."""
+    return Op(name, names or (f"torch.{name}",), rule, Lowering.FACTORY, differentiable=False)
+
+
+_WINDOWS = ("bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window")
+
+ROWS = (
+    *(factory_row(name, _filled) for name in ("zeros", "ones", "empty")),
+    factory_row("full", _full),
+    factory_row("scalar_tensor", _scalar),
+    factory_row("empty_strided", _empty_strided),
+    factory_row("empty_permuted", _empty_permuted),
+    factory_row("eye", _eye),
+    factory_row("tril_indices", _triangle_indices(upper=False)),
+    factory_row("triu_indices", _triangle_indices(upper=True)),
+    *(factory_row(name, _window) for name in _WINDOWS),
+    factory_row("vander", _vander),
+    *(factory_row(name, like) for name in ("zeros_like", "ones_like", "empty_like")),
+    factory_row("full_like", _full_like),
+    *(
+        factory_row(name, _new, f"torch.Tensor.{name}")
+        for name in ("new_zeros", "new_ones", "new_empty")
+    ),
+    factory_row("new_full", _new_full, "torch.Tensor.new_full"),
+    factory_row("new_empty_strided", _new_empty_strided, "torch.Tensor.new_empty_strided"),
+    factory_row("tensor", _tensor),
+    factory_row("new_tensor", _new_tensor, "torch.Tensor.new_tensor"),
+    Op("as_tensor", ("torch.as_tensor",), _as_tensor, Lowering.NOTHING),
+    Op("asarray", ("torch.asarray",), _as_array, Lowering.NOTHING),
+)

@@ -1,7 +1,251 @@
-"""`x[...]` and `x[...] = y`: basic, advanced and boolean indexing."""
+"""Subscripts: `x[…]` and `x[…] = v`, with integers, slices, None, Ellipsis, truth values, lists and index tensors.
+
+Torch reads a subscript in two rounds. The first goes through the items from the left and makes a view: integers select, slices slice, None and
+truth values insert a dimension of size 1. The second looks up what is left, the index tensors, all at once.
+"""
 
 from __future__ import annotations
 
-from anyshape.ops.op import Op
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from types import EllipsisType
+from typing import Any
 
-ROWS: tuple[Op, ...] = ()
+import torch
+
+from anyshape.ops.broadcast import broadcast, pointwise_layout
+from anyshape.ops.meta import Meta, contiguous, of_tensor
+from anyshape.ops.op import Lowering, Op
+from anyshape.ops.questions import Questions
+from anyshape.ops.rules.views import is_stretched, permuted, selected, sliced, unsqueezed, without
+from anyshape.symbolic import Expr, Range, Size, and_, eq, le, ne, or_
+
+_MASKS = (torch.bool, torch.uint8)
+_INDICES = (torch.int64, torch.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """The index tensor for a dimension. One that a mask gave finds its positions in the dimension, even if that has none."""
+
+    index: Meta
+    by_mask: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenMask:
+    """A mask written out in the program: how many of it are True is no question of data."""
+
+    size: int
+    count: int
+
+
+#: One entry a dimension; None for a dimension that stays.
+Lookups = list[Lookup | None]
+
+
+def getitem(q: Questions, input: Meta, index: Any) -> Meta:
+    base, lookups = first_round(q, input, index)
+    return looked_up(q, base, lookups)
+
+
+def setitem(q: Questions, input: Meta, index: Any, value: Any) -> Meta:
+    base, lookups = first_round(q, input, index)
+    target = looked_up(q, base, lookups)
+    if isinstance(value, Meta):
+        _require_dtype(q, input, [lookup for lookup in lookups if lookup is not None], value)
+        require_fits(q, value.shape, target.shape)
+    elif isinstance(value, complex) and not input.dtype.is_complex:
+        raise q.fail(f"a complex number does not go into a tensor of {input.dtype}")
+    return input
+
+
+def _require_dtype(q: Questions, input: Meta, found: Sequence[Lookup], value: Meta) -> None:
+    """Slices take values of any dtype; index tensors do not, except that one mask may be filled with one number."""
+    if not found or value.dtype == input.dtype:
+        return
+    one_mask = all(lookup.by_mask and lookup.index is found[0].index for lookup in found)
+    if not (one_mask and q.decide(eq(value.numel, 1), "one number fills a mask")):
+        raise q.fail(f"values of {value.dtype} are not put into a tensor of {input.dtype}")
+
+
+def require_fits(q: Questions, shape: tuple[Size, ...], target: tuple[Size, ...]) -> None:
+    """A value that is written: stretched to its target; dimensions of size 1 at its front do not count."""
+    extra = len(shape) - len(target)
+    for size in shape[: max(extra, 0)]:
+        q.require(eq(size, 1), "a value may have more dimensions than its target only if they are of size 1")
+    for size, wanted in zip(reversed(shape), reversed(target), strict=False):
+        is_stretched(q, size, wanted)
+
+
+# ---- the first round: a view ---------------------------------------------------------------------------------------------------
+
+
+def first_round(q: Questions, input: Meta, index: Any) -> tuple[Meta, Lookups]:
+    """The view that integers, slices and new dimensions make, and the lookups left to do."""
+    items = [_as_tensor(q, item) for item in _items(index)]
+    named = sum(map(_dims_named, items))
+    if named > input.rank:
+        raise q.fail(f"{named} indices are too many for {input.rank} dimensions")
+    base, dim = input, 0
+    lookups: Lookups = []
+    for item in items:
+        if isinstance(item, EllipsisType):
+            dim += input.rank - named
+        elif item is None:
+            base = unsqueezed(base, dim)
+            dim += 1
+        elif isinstance(item, slice):
+            base = _apply_slice(q, base, dim, item)
+            dim += 1
+        elif isinstance(item, int | Expr) and not isinstance(item, bool):
+            base = selected(q, base, dim, item)
+        elif isinstance(item, Meta) and _is_position(item):
+            base = _at_position(q, base, dim)
+        else:
+            lookups += [None] * (dim - len(lookups))
+            if isinstance(item, bool) or (isinstance(item, Meta) and not item.shape):
+                base = unsqueezed(base, dim)
+                found: Lookups = [_truth(q, item, input)]
+            else:
+                found = _as_lookups(q, base, dim, item)
+            lookups += found
+            dim += len(found)
+    return base, lookups
+
+
+def _items(index: Any) -> Sequence[Any]:
+    if isinstance(index, tuple):
+        return index
+    # A list that holds more than integers was once a tuple to numpy, and still is to torch.
+    if isinstance(index, list) and len(index) < 32:
+        parts = (Meta, list, tuple, range, slice, EllipsisType, type(None))
+        if any(isinstance(item, parts) for item in index):
+            return index
+    return (index,)
+
+
+def _dims_named(item: Any) -> int:
+    """How many dimensions of the tensor an item speaks of: what is left is for the Ellipsis."""
+    if item is None or isinstance(item, bool | EllipsisType):
+        return 0
+    return item.rank if isinstance(item, Meta) and item.dtype in _MASKS else 1
+
+
+def _as_tensor(q: Questions, item: Any) -> Any:
+    """Sequences and arrays as the index tensors that torch makes of them."""
+    if item is None or isinstance(item, Meta | slice | EllipsisType | int | Expr):
+        return item
+    if isinstance(item, float | str | complex):
+        raise q.fail(f"{item!r} is no index")
+    if not isinstance(item, list | tuple | range):
+        return of_tensor(torch.as_tensor(item))
+    shape: list[Size] = []
+    inner: Any = item
+    while isinstance(inner, list | tuple | range):
+        shape.append(len(inner))
+        inner = inner[0] if len(inner) else 0
+    if isinstance(inner, bool):
+        if len(shape) > 1:
+            raise q.fail("a mask of several dimensions must be a tensor")
+        return WrittenMask(len(item), sum(map(bool, item)))
+    if isinstance(inner, Meta):
+        raise q.fail("a list of tensors within a list is no index")
+    return Meta(tuple(shape), torch.int64, contiguous(len(shape)), torch.device("cpu"))
+
+
+def _apply_slice(q: Questions, base: Meta, dim: int, item: slice) -> Meta:
+    start, stop, step = item.start, item.stop, 1 if item.step is None else item.step
+    if not isinstance(start, Meta) and not isinstance(stop, Meta) and not isinstance(step, Meta):
+        return sliced(q, base, dim, start, stop, step)
+    size = base.shape[dim]
+    first, length = q.new_size(), q.new_size()
+    q.require(le(first + length, size), "a slice lies within its dimension")
+    stride = base.strides[dim] * (step if not isinstance(step, Meta) else q.new_size())
+    shape = (*base.shape[:dim], length, *base.shape[dim + 1 :])
+    strides = (*base.strides[:dim], stride, *base.strides[dim + 1 :])
+    return base.viewed(shape, strides, base.offset + first * base.strides[dim])
+
+
+def _is_position(item: Meta) -> bool:
+    """Whether an index tensor is read as an integer."""
+    return not item.shape and not item.dtype.is_floating_point and item.dtype not in _MASKS
+
+
+def _at_position(q: Questions, base: Meta, dim: int) -> Meta:
+    position = q.new_size()
+    q.require(ne(base.shape[dim], 0), "there is a position to select")
+    moved = replace(base, offset=base.offset + position * base.strides[dim])
+    return without(moved, (dim,))
+
+
+def _truth(q: Questions, item: Meta | bool, input: Meta) -> Lookup:
+    """The lookup that a truth value stands for: of the one position of a new dimension, or of none."""
+    if isinstance(item, bool):
+        size: Size = int(item)
+    else:
+        if item.dtype not in _MASKS:
+            raise q.fail(f"{item.dtype} is no dtype for indices")
+        size = q.new_size(Range(0, 1))
+    return Lookup(Meta((size,), torch.int64, contiguous(1), input.device))
+
+
+def _as_lookups(q: Questions, base: Meta, dim: int, item: Meta | WrittenMask) -> Lookups:
+    """One lookup a dimension: a mask looks up as many dimensions as it has, at the places where it is True."""
+    if isinstance(item, WrittenMask):
+        sizes: tuple[Size, ...] = (item.size,)
+        count: Size = item.count
+    elif item.dtype in _INDICES:
+        return [Lookup(item)]
+    elif item.dtype in _MASKS:
+        sizes, count = item.shape, q.new_size()
+    else:
+        raise q.fail(f"{item.dtype} is no dtype for indices")
+    for size, wanted in zip(sizes, base.shape[dim : dim + len(sizes)], strict=True):
+        q.require(eq(size, wanted), "a mask has the sizes of the dimensions that it looks up")
+    places = Meta((count,), torch.int64, contiguous(1), base.device)
+    return [Lookup(places, by_mask=True)] * len(sizes)
+
+
+# ---- the second round: lookups -------------------------------------------------------------------------------------------------
+
+
+def looked_up(q: Questions, base: Meta, lookups: Lookups) -> Meta:
+    """The elements that the index tensors name, which are broadcast; one tensor of indices a dimension."""
+    found = [lookup.index for lookup in lookups if lookup is not None]
+    if not found:
+        return base
+    places = broadcast(q, [index.shape for index in found])
+    dims = [dim for dim, lookup in enumerate(lookups) if lookup is not None]
+    sizes = [base.shape[d] for d, lookup in enumerate(lookups) if lookup is not None and not lookup.by_mask]
+    _require_positions(q, sizes, places)
+    others = [dim for dim in range(base.rank) if dim not in dims]
+    # Neighbouring dimensions are replaced where they stand; otherwise the places come first.
+    first = dims[0] if dims[-1] - dims[0] == len(dims) - 1 else 0
+    kept = permuted(base, [*dims, *others])
+    shape, strides = kept.shape[len(dims) :], kept.strides[len(dims) :]
+    result = (*shape[:first], *places, *shape[first:])
+    if base.is_contiguous and all(index.is_contiguous for index in found):
+        return base.like(result)
+    still = (0,) * len(places)
+    source = base.viewed(result, (*strides[:first], *still, *strides[first:]))
+    after = len(result) - first - len(places)
+    operands = [source, *(_with_ones(index, after) for index in found)]
+    return base.like(result, layout=pointwise_layout(q, result, operands))
+
+
+def _with_ones(index: Meta, after: int) -> Meta:
+    """An index tensor as it is laid over the result: of size 1 in the dimensions after the places."""
+    return index.viewed((*index.shape, *(1,) * after), (*index.strides, *(0,) * after))
+
+
+def _require_positions(q: Questions, sizes: Sequence[Size], places: Sequence[Size]) -> None:
+    """Nothing can be looked up in a dimension of size 0."""
+    empty = [ne(size, 0) for size in sizes]
+    q.require(or_(and_(*empty), *(eq(size, 0) for size in places)), "there is nothing to look up in a size of 0")
+
+
+ROWS: tuple[Op, ...] = (
+    Op("getitem", ("torch.Tensor.__getitem__",), getitem, Lowering.INDEX_MAP),
+    Op("setitem", (), setitem, Lowering.INDEX_MAP, in_place=("torch.Tensor.__setitem__",)),
+)

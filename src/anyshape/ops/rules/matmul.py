@@ -1,7 +1,261 @@
-"""Matrix products of all ranks."""
+"""Matrix products of all ranks. Every result is fresh and contiguous, except where a product is really pointwise."""
 
 from __future__ import annotations
 
-from anyshape.ops.op import Op
+from collections.abc import Sequence
+from typing import Any
 
-ROWS: tuple[Op, ...] = ()
+import torch
+
+from anyshape.ops.broadcast import broadcast, require_expands
+from anyshape.ops.meta import Meta
+from anyshape.ops.op import Lowering, Op, Rule, in_place_names, names_of
+from anyshape.ops.promotion import Number, category, result_type
+from anyshape.ops.questions import Questions
+from anyshape.ops.rules.pointwise import elementwise, same
+from anyshape.symbolic import Size, eq, or_
+
+
+def require_same(q: Questions, a: Size, b: Size, what: str) -> None:
+    """Require that two sizes are equal, as torch does: not even a size of 1 is stretched."""
+    if a is not b:
+        q.require(eq(a, b), f"{what}: {a} and {b} must be equal")
+
+
+def require_rank(q: Questions, tensor: Meta, rank: int, what: str) -> None:
+    if tensor.rank != rank:
+        raise q.fail(f"{what} must have {rank} dimensions, not {tensor.rank}")
+
+
+def require_one_dtype(q: Questions, *tensors: Meta | None) -> torch.dtype:
+    """The dtype that all of them have: products do not promote, and there are none of booleans."""
+    dtypes = {tensor.dtype for tensor in tensors if tensor is not None}
+    if len(dtypes) != 1:
+        raise q.fail(f"the tensors must have the same dtype, not {sorted(map(str, dtypes))}")
+    (dtype,) = dtypes
+    if dtype is torch.bool:
+        raise q.fail("there are no matrix products of booleans")
+    return dtype
+
+
+def product_of(q: Questions, a: Meta, b: Meta) -> Meta:
+    """`a @ b`: a vector on the left is a row, one on the right a column; dimensions before the last two broadcast."""
+    if not a.shape or not b.shape:
+        raise q.fail("a matrix product needs tensors of at least one dimension")
+    dtype = require_one_dtype(q, a, b)
+    inner = b.shape[-2] if b.rank > 1 else b.shape[0]
+    require_same(q, a.shape[-1], inner, "the inner sizes of a matrix product")
+    batch = broadcast(q, [a.shape[:-2], b.shape[:-2]]) if a.rank > 2 or b.rank > 2 else ()
+    return a.like((*batch, *a.shape[-2:-1], *(b.shape[-1:] if b.rank > 1 else ())), dtype)
+
+
+def _matmul(q: Questions, input: Meta, other: Meta) -> Meta:
+    return product_of(q, input, other)
+
+
+def _rmatmul(q: Questions, input: Meta, other: Meta) -> Meta:
+    return product_of(q, other, input)
+
+
+def _of_ranks(left: int, right: int, name: str) -> Rule:
+    """A product that only takes these ranks; `name` is what torch calls the second factor."""
+
+    def rule(q: Questions, input: Meta, *rest: Any, **named: Any) -> Meta:
+        other, *options = (*rest, *([named.pop(name)] if name in named else ()))
+        require_rank(q, input, left, "the left factor")
+        require_rank(q, other, right, "the right factor")
+        if left == 3:
+            require_same(q, input.shape[0], other.shape[0], "the batch sizes")
+        result = product_of(q, input, other)
+        dtype = options[0] if options else named.pop("out_dtype", None)
+        return result if dtype is None else result.like(dtype=dtype)
+
+    return rule
+
+
+def _outer(q: Questions, input: Meta, vec2: Meta) -> Meta:
+    require_rank(q, input, 1, "the left factor")
+    require_rank(q, vec2, 1, "the right factor")
+    return input.like((input.shape[0], vec2.shape[0]), result_type((input, vec2)))
+
+
+def _inner(q: Questions, input: Meta, other: Meta) -> Meta:
+    if not input.shape or not other.shape:
+        return elementwise(q, (input, other), same)
+    require_same(q, input.shape[-1], other.shape[-1], "the last sizes of an inner product")
+    dtype = require_one_dtype(q, input, other)
+    return input.like((*input.shape[:-1], *other.shape[:-1]), dtype)
+
+
+def _added(left: int, right: int, summed: bool = False) -> Rule:
+    """`beta * input + alpha * (first @ second)`: the input is expanded to the product's shape."""
+
+    def rule(
+        q: Questions, input: Meta, first: Meta, second: Meta, *, beta: Any = 1, alpha: Any = 1, **_: Any
+    ) -> Meta:
+        require_rank(q, first, left, "the left factor")
+        require_rank(q, second, right, "the right factor")
+        if left == 3:
+            require_same(q, first.shape[0], second.shape[0], "the batch sizes")
+        require_one_dtype(q, input, first, second)
+        result = product_of(q, first, second)
+        if summed:
+            result = result.like(result.shape[1:])
+        require_expands(q, input.shape, result.shape)
+        return result
+
+    return rule
+
+
+def _named(rule: Rule, first: str, second: str) -> Rule:
+    """The same rule where torch calls the factors by these names."""
+
+    def renamed(q: Questions, input: Meta, *rest: Any, **named: Any) -> Any:
+        given = [*rest, *(named.pop(name) for name in (first, second) if name in named)]
+        return rule(q, input, *given, **named)
+
+    return renamed
+
+
+def _addr(
+    q: Questions, input: Meta, vec1: Meta, vec2: Meta, *, beta: Number = 1, alpha: Number = 1
+) -> Meta:
+    require_rank(q, vec1, 1, "the left factor")
+    require_rank(q, vec2, 1, "the right factor")
+    shape = (vec1.shape[0], vec2.shape[0])
+    require_expands(q, input.shape, shape)
+    dtype = result_type((input, vec1, vec2))
+    if category(dtype) < 2 and any(isinstance(number, float) for number in (beta, alpha)):
+        raise q.fail(f"a result of {dtype} cannot be scaled by a float")
+    # Computed element by element: the input's layout is kept where it has the result's shape.
+    full = input if q.same_all(input.shape, shape) else input.like(shape)
+    return elementwise(q, (full,), lambda _: dtype)
+
+
+def _linear(q: Questions, input: Meta, weight: Meta, bias: Meta | None = None) -> Meta:
+    if weight.rank > 2 or not weight.shape or not input.shape:
+        raise q.fail(f"a weight of shape {weight.shape} does not apply to an input {input.shape}")
+    if weight.rank == 1 and bias is not None:
+        raise q.fail("a weight of one dimension takes no bias")
+    require_one_dtype(q, input, weight, bias)
+    require_same(q, input.shape[-1], weight.shape[-1], "the features of input and weight")
+    result = input.like((*input.shape[:-1], *weight.shape[:-1]))
+    if bias is not None:
+        require_expands(q, bias.shape, result.shape)
+    return result
+
+
+def _bilinear(
+    q: Questions, input1: Meta, input2: Meta, weight: Meta, bias: Meta | None = None
+) -> Meta:
+    require_rank(q, weight, 3, "the weight")
+    if input1.rank != input2.rank or not input1.shape:
+        raise q.fail("both inputs must have the same number of dimensions, at least one")
+    require_one_dtype(q, input1, input2, weight, bias)
+    for a, b in zip(input1.shape[:-1], input2.shape[:-1], strict=True):
+        require_same(q, a, b, "the batch sizes")
+    require_same(q, input1.shape[-1], weight.shape[1], "the features of the first input")
+    require_same(q, input2.shape[-1], weight.shape[2], "the features of the second input")
+    if bias is not None:
+        require_rank(q, bias, 1, "the bias")
+        require_same(q, bias.shape[0], weight.shape[0], "the bias and the weight's outputs")
+    return input1.like((*input1.shape[:-1], weight.shape[0]))
+
+
+def _tensordot(q: Questions, a: Meta, b: Meta, dims: Any = 2) -> Meta:
+    left, right = _contracted(q, a, b, dims)
+    require_one_dtype(q, a, b)
+    for i, j in zip(left, right, strict=True):
+        x, y = a.shape[i], b.shape[j]
+        if x is not y and x != 1 and y != 1:
+            # A size of 1 is stretched, which the result does not show: the dimension is gone.
+            q.require(or_(eq(x, y), eq(x, 1), eq(y, 1)), f"contracted sizes {x} and {y} must match")
+    kept = [size for dim, size in enumerate(a.shape) if dim not in left]
+    kept += [size for dim, size in enumerate(b.shape) if dim not in right]
+    return a.like(tuple(kept))
+
+
+def _contracted(
+    q: Questions, a: Meta, b: Meta, dims: Any
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    if isinstance(dims, Meta):
+        raise q.fail("the dimensions are the values of a tensor, which shapes do not tell")
+    if isinstance(dims, int):
+        if not 0 <= dims <= min(a.rank, b.rank):
+            raise q.fail(f"{dims} dimensions cannot be contracted")
+        return tuple(range(a.rank - dims, a.rank)), tuple(range(dims))
+    left, right = (((d,) if isinstance(d, int) else tuple(d)) for d in dims)
+    if len(left) != len(right):
+        raise q.fail("as many dimensions of the one tensor as of the other are contracted")
+    return q.dims(left, a.rank), q.dims(right, b.rank)
+
+
+def _multi_dot(q: Questions, tensors: Sequence[Meta]) -> Meta:
+    if len(tensors) < 2:
+        raise q.fail("a chain of products needs at least two tensors")
+    for position, tensor in enumerate(tensors):
+        ends = position in (0, len(tensors) - 1)
+        if tensor.rank != 2 and not (ends and tensor.rank == 1):
+            raise q.fail("a chain is of matrices; only its ends may be vectors")
+    result = tensors[0]
+    for tensor in tensors[1:]:
+        result = product_of(q, result, tensor)
+    return result
+
+
+def _chain_matmul(q: Questions, *matrices: Meta) -> Meta:
+    for matrix in matrices:
+        require_rank(q, matrix, 2, "a matrix of the chain")
+    return matrices[0] if len(matrices) == 1 else _multi_dot(q, matrices)
+
+
+def _vecdot(q: Questions, x: Meta, y: Meta, *, dim: int = -1) -> Meta:
+    dtype = require_one_dtype(q, x, y)
+    if category(dtype) < 2:
+        raise q.fail(f"a product of vectors of {dtype}: only floats and complex numbers have one")
+    if x.rank == y.rank == 1:
+        require_same(q, x.shape[0], y.shape[0], "the sizes of the vectors")
+        return x.like(())
+    shape = broadcast(q, [x.shape, y.shape])
+    dim = q.dim(dim, len(shape))
+    return x.like(shape[:dim] + shape[dim + 1 :])
+
+
+def _vecdot_renamed(q: Questions, *given: Meta, dim: int = -1, **named: Meta) -> Meta:
+    # infer takes `x` for torch's usual `input`.
+    x, y = (*given, *(named[name] for name in ("input", "y") if name in named))
+    return _vecdot(q, x, y, dim=dim)
+
+
+def _row(name: str, rule: Rule, also: tuple[str, ...] = (), in_place: tuple[str, ...] = ()) -> Op:
+    return Op(name, names_of(name, also), rule, Lowering.MATMUL, in_place)
+
+
+def _added_row(name: str, rule: Rule, first: str, second: str) -> Op:
+    return _row(name, _named(rule, first, second), in_place=in_place_names(name))
+
+
+_T = "torch.Tensor."
+_F = "torch.nn.functional."
+ROWS: tuple[Op, ...] = (
+    _row("matmul", _matmul, (_T + "__matmul__", "torch.linalg.matmul")),
+    Op("rmatmul", (_T + "__rmatmul__",), _rmatmul, Lowering.MATMUL),
+    _row("mm", _of_ranks(2, 2, "mat2")),
+    _row("bmm", _of_ranks(3, 3, "mat2")),
+    _row("mv", _of_ranks(2, 1, "vec")),
+    _row("dot", _of_ranks(1, 1, "tensor")),
+    _row("vdot", _of_ranks(1, 1, "other")),
+    Op("outer", (*names_of("outer"), *names_of("ger")), _outer, Lowering.POINTWISE),
+    _row("inner", _inner),
+    _added_row("addmm", _added(2, 2), "mat1", "mat2"),
+    _added_row("addbmm", _added(3, 3, summed=True), "batch1", "batch2"),
+    _added_row("baddbmm", _added(3, 3), "batch1", "batch2"),
+    _added_row("addmv", _added(2, 1), "mat", "vec"),
+    Op("addr", names_of("addr"), _addr, Lowering.POINTWISE, in_place_names("addr")),
+    Op("linear", (_F + "linear", "torch._C._nn.linear"), _linear, Lowering.MATMUL),
+    Op("bilinear", ("torch.bilinear", _F + "bilinear"), _bilinear, Lowering.CALL_OUT),
+    Op("tensordot", ("torch.tensordot", "torch.functional.tensordot"), _tensordot, Lowering.MATMUL),
+    Op("multi_dot", ("torch.linalg.multi_dot",), _multi_dot, Lowering.CALL_OUT),
+    Op("chain_matmul", ("torch.chain_matmul", "torch.functional.chain_matmul"), _chain_matmul, Lowering.CALL_OUT),
+    Op("vecdot", ("torch.linalg.vecdot",), _vecdot_renamed, Lowering.REDUCTION),
+)

@@ -1,7 +1,335 @@
-"""Pooling of 1 to 3 dimensions, fixed and adaptive."""
+"""Pooling over one to three spatial dimensions: windows, adaptive, fractional, and its inverse."""
 
 from __future__ import annotations
 
-from anyshape.ops.op import Op
+from collections.abc import Sequence
+from typing import Any
 
-ROWS: tuple[Op, ...] = ()
+import torch
+
+from anyshape.ops.memory_format import is_channels_last, is_dense_in, kept_format, unsqueezed
+from anyshape.ops.meta import Dense, Layout, Meta, channels_last, contiguous
+from anyshape.ops.op import Lowering, Op, Rule
+from anyshape.ops.promotion import category, floating
+from anyshape.ops.questions import Questions
+from anyshape.ops.rules.convolution import per_dimension
+from anyshape.ops.rules.matmul import require_same
+from anyshape.ops.rules.pointwise import elementwise
+from anyshape.ops.scaling import scaled
+from anyshape.symbolic import Size, and_, ceildiv, eq, ge, gt, le, lt, minimum, or_, product
+
+
+def _require_rank(q: Questions, input: Meta, dims: int) -> None:
+    if input.rank not in (dims + 1, dims + 2):
+        raise q.fail(f"pooling over {dims} dimensions takes {dims + 1} or {dims + 2}")
+
+
+def _require_elements(q: Questions, input: Meta, dims: int) -> None:
+    """All sizes but the batch's must be positive, the channels' included."""
+    for size in input.shape[-dims - 1 :]:
+        q.require(gt(size, 0), f"only the batch may be empty, in {input.shape}")
+
+
+def _window(
+    q: Questions, size: Size, kernel: Size, stride: Size, padding: Size, dilation: Size, ceil: bool
+) -> Size:
+    """How many windows there are along a dimension."""
+    for value in (kernel, stride, dilation):
+        q.require(gt(value, 0), "kernel size, stride and dilation must be positive")
+    if padding != 0:
+        half = and_(ge(padding, 0), le(padding, kernel // 2))
+        q.require(half, f"padding {padding} must be at most half of the kernel size {kernel}")
+    room = size + 2 * padding - dilation * (kernel - 1) - 1
+    result = room + 1 if stride == 1 else room // stride + 1
+    if ceil and stride != 1:
+        # The last window may reach over the end, but has to start inside or in the padding before.
+        result = minimum(ceildiv(room, stride), (size + padding - 1) // stride) + 1
+    q.require(gt(result, 0), "a window fits at least once")
+    return result
+
+
+def _windows(
+    q: Questions, input: Meta, dims: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool
+) -> tuple[Size, ...]:
+    """The shape after sliding a window over the last dimensions."""
+    _require_rank(q, input, dims)
+    _require_elements(q, input, dims)
+    kernels = per_dimension(q, kernel, dims, "kernel_size")
+    if stride is None or (isinstance(stride, Sequence) and not stride):
+        stride = kernels
+    steps = per_dimension(q, stride, dims, "stride")
+    pads = per_dimension(q, padding, dims, "padding")
+    dilations = per_dimension(q, dilation, dims, "dilation")
+    spatial = [
+        _window(q, size, *along, ceil)
+        for size, *along in zip(input.shape[-dims:], kernels, steps, pads, dilations, strict=True)
+    ]
+    return (*input.shape[:-dims], *spatial)
+
+
+def _format(q: Questions, input: Meta, dims: int) -> Layout:
+    """The layout of a result: channels-last images stay so, and signals, which torch sees as images of height 1."""
+    if input.is_contiguous or input.rank == dims + 1:
+        return contiguous(input.rank)
+    if dims == 1:
+        return channels_last(3) if is_channels_last(q, unsqueezed(input, 2)) else contiguous(3)
+    return kept_format(q, input)
+
+
+def _format_of_max(q: Questions, input: Meta, dims: int) -> Layout:
+    """As `_format`, but volumes without a batch are looked at as well."""
+    if dims < 3 or input.rank == 5 or input.is_contiguous:
+        return _format(q, input, dims)
+    last = (1, 2, 3, 0)
+    if is_dense_in(q, input, last) and not is_dense_in(q, input, (0, 1, 2, 3)):
+        return Dense(last)
+    return contiguous(4)
+
+
+def _require_dtype(q: Questions, dtype: torch.dtype, integers: tuple[torch.dtype, ...]) -> None:
+    if dtype is torch.bool or dtype.is_complex or (category(dtype) == 1 and dtype not in integers):
+        raise q.fail(f"there is no pooling of {dtype}")
+
+
+_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
+
+def _max_pool(dims: int, indices: bool) -> Rule:
+    def rule(
+        q: Questions,
+        input: Meta,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Meta | tuple[Meta, Meta]:
+        shape = _windows(q, input, dims, kernel_size, stride, padding, dilation, ceil_mode)
+        own = dims == 1 and not indices and input.device.type == "cpu"
+        own = own and not (input.requires_grad and torch.is_grad_enabled())
+        _require_dtype(q, input.dtype, () if own else _INTEGERS)
+        # Without gradients and indices torch has a kernel of its own for signals, which forgets their layout.
+        layout = contiguous(input.rank) if own else _format_of_max(q, input, dims)
+        result = input.like(shape, layout=layout)
+        return (result, result.like(dtype=torch.int64, layout=layout)) if indices else result
+
+    return rule
+
+
+def _avg_pool(dims: int) -> Rule:
+    def rule(
+        q: Questions,
+        input: Meta,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Meta:
+        shape = _windows(q, input, dims, kernel_size, stride, padding, 1, ceil_mode)
+        if divisor_override is not None:
+            q.require(or_(gt(divisor_override, 0), lt(divisor_override, 0)), "a divisor is not 0")
+        _require_dtype(q, input.dtype, (torch.int64,))
+        layout = contiguous(input.rank) if dims == 3 else _format(q, input, dims)
+        return input.like(shape, layout=layout)
+
+    return rule
+
+
+def _lp_pool(dims: int) -> Rule:
+    average = _avg_pool(dims)
+
+    def rule(
+        q: Questions,
+        input: Meta,
+        norm_type: float,
+        kernel_size: Any,
+        stride: Any = None,
+        ceil_mode: bool = False,
+    ) -> Meta:
+        powers = elementwise(q, (input,), floating)
+        return average(q, powers, kernel_size, stride, 0, ceil_mode)
+
+    return rule
+
+
+def _targets(q: Questions, input: Meta, dims: int, output_size: Any) -> tuple[Size, ...]:
+    """The wanted sizes; None stands for the size that is there."""
+    if not isinstance(output_size, Sequence):
+        output_size = (output_size,) * dims
+    if len(output_size) != dims:
+        raise q.fail(f"output_size must have {dims} entries, not {len(output_size)}")
+    found: list[Size] = []
+    for size, wanted in zip(input.shape[-dims:], output_size, strict=True):
+        if wanted is not None:
+            q.require(ge(wanted, 0), f"output_size must not be negative: {wanted}")
+        found.append(size if wanted is None else wanted)
+    return tuple(found)
+
+
+def adaptive_avg(dims: int) -> Rule:
+    def rule(q: Questions, input: Meta, output_size: Any) -> Meta:
+        _require_rank(q, input, dims)
+        targets = _targets(q, input, dims, output_size)
+        if category(input.dtype) < 2:
+            raise q.fail(f"there is no mean of {input.dtype}")
+        # A single window is a mean, which does not mind an empty dimension.
+        single = and_(*(eq(target, 1) for target in targets))
+        for size in input.shape[-dims - (dims == 3) :]:
+            q.require(or_(gt(size, 0), single), "an empty dimension has no windows")
+        if input.dtype.is_complex:
+            q.require(single, "there are no windows of complex numbers")
+        layout = contiguous(input.rank) if dims == 3 else _format(q, input, dims)
+        return input.like((*input.shape[:-dims], *targets), layout=layout)
+
+    return rule
+
+
+def _adaptive_max(dims: int, indices: bool) -> Rule:
+    def rule(
+        q: Questions, input: Meta, output_size: Any, return_indices: bool = False
+    ) -> Meta | tuple[Meta, Meta]:
+        _require_rank(q, input, dims)
+        _require_elements(q, input, dims)
+        _require_dtype(q, input.dtype, ())
+        shape = (*input.shape[:-dims], *_targets(q, input, dims, output_size))
+        layout = contiguous(input.rank) if dims == 3 else _format(q, input, dims)
+        result = input.like(shape, layout=layout)
+        return (result, result.like(dtype=torch.int64, layout=layout)) if indices else result
+
+    return rule
+
+
+def _fractional(dims: int, indices: bool) -> Rule:
+    def rule(
+        q: Questions,
+        input: Meta,
+        kernel_size: Any,
+        output_size: Any = None,
+        output_ratio: Any = None,
+        return_indices: bool = False,
+        _random_samples: Meta | None = None,
+    ) -> Meta | tuple[Meta, Meta]:
+        _require_rank(q, input, dims)
+        _require_elements(q, input, dims)
+        _require_dtype(q, input.dtype, ())
+        image = input.shape[-dims:]
+        kernels = per_dimension(q, kernel_size, dims, "kernel_size")
+        if isinstance(output_size, Meta):  # torch's own form: the samples come third
+            output_size, _random_samples = output_ratio, output_size
+        if output_size is not None:
+            targets = per_dimension(q, output_size, dims, "output_size")
+        elif output_ratio is not None:
+            ratios = per_dimension(q, output_ratio, dims, "output_ratio")
+            targets = tuple(scaled(q, size, ratio) for size, ratio in zip(image, ratios, strict=True))
+        else:
+            raise q.fail("fractional pooling takes an output_size or an output_ratio")
+        for size, kernel, target in zip(image, kernels, targets, strict=True):
+            last = target + kernel - 1 + (dims == 3)  # torch wants room to spare in volumes
+            fits = and_(ge(target, 0), le(last, size))
+            q.require(fits, f"windows of {kernel} do not fit {target} times into {size}")
+        if _random_samples is not None:
+            _require_samples(q, input, _random_samples, dims)
+        result = input.like((*input.shape[:-dims], *targets))
+        return (result, result.like(dtype=torch.int64)) if indices else result
+
+    return rule
+
+
+def _require_samples(q: Questions, input: Meta, samples: Meta, dims: int) -> None:
+    if samples.rank != 3:
+        raise q.fail("the random samples have three dimensions")
+    batch = input.shape[0] if input.rank == dims + 2 else 1
+    q.require(ge(samples.shape[0], batch), "there are samples for the whole batch")
+    require_same(q, samples.shape[1], input.shape[-dims - 1], "the channels of samples and input")
+    require_same(q, samples.shape[2], dims, "the samples of each channel")
+
+
+def _unpool(dims: int) -> Rule:
+    def rule(
+        q: Questions,
+        input: Meta,
+        indices: Meta,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        output_size: Any = None,
+    ) -> Meta:
+        _require_rank(q, input, dims)
+        _require_elements(q, input, dims)
+        _require_dtype(q, input.dtype, ())
+        if indices.dtype is not torch.int64 or indices.rank != input.rank:
+            raise q.fail("the indices are int64, one for each element of the input")
+        for size, other in zip(input.shape, indices.shape, strict=True):
+            require_same(q, size, other, "the sizes of input and indices")
+        kernels = per_dimension(q, kernel_size, dims, "kernel_size")
+        steps = per_dimension(q, stride, dims, "stride") if stride else kernels
+        pads = per_dimension(q, padding, dims, "padding")
+        targets = [
+            (size - 1) * step + kernel - 2 * pad
+            for size, kernel, step, pad in zip(input.shape[-dims:], kernels, steps, pads, strict=True)
+        ]
+        if output_size is not None:
+            targets = _chosen(q, targets, steps, tuple(output_size), dims)
+        layout = _format(q, input, dims) if dims == 2 else contiguous(input.rank)
+        return input.like((*input.shape[:-dims], *targets), layout=layout)
+
+    return rule
+
+
+def _chosen(
+    q: Questions, usual: list[Size], steps: tuple[Size, ...], wanted: tuple[Size, ...], dims: int
+) -> list[Size]:
+    """The sizes that the caller wants, each less than a stride off the usual one."""
+    if len(wanted) not in (dims, dims + 2):
+        raise q.fail(f"output_size has {dims} entries, or {dims + 2} with batch and channels")
+    chosen = list(wanted[-dims:])
+    for size, target, step in zip(usual, chosen, steps, strict=True):
+        near = and_(gt(target, size - step), lt(target, size + step))
+        q.require(near, f"output size {target} must lie within {step} of {size}")
+    return chosen
+
+
+_F = "torch.nn.functional."
+_NN = "torch._C._nn."
+
+
+def _row(name: str, rule: Rule, *also: str) -> Op:
+    return Op(name, (_F + name, *also), rule, Lowering.CALL_OUT)
+
+
+def _of_dims(dims: int) -> tuple[Op, ...]:
+    d = f"{dims}d"
+    # Torch's own functions of two and three dimensions live in a module apart, and some always return indices.
+    own = "torch." if dims == 1 else _NN
+    return (
+        _row(f"max_pool{d}", _max_pool(dims, False), f"torch.max_pool{d}"),
+        _row(f"max_pool{d}_with_indices", _max_pool(dims, True), f"{own}max_pool{d}_with_indices"),
+        _row(f"avg_pool{d}", _avg_pool(dims), f"{own}avg_pool{d}"),
+        _row(f"lp_pool{d}", _lp_pool(dims)),
+        _row(f"adaptive_avg_pool{d}", adaptive_avg(dims), f"{own}adaptive_avg_pool{d}"),
+        _row(f"adaptive_max_pool{d}", _adaptive_max(dims, False)),
+        _row(
+            f"adaptive_max_pool{d}_with_indices",
+            _adaptive_max(dims, True),
+            f"{own}adaptive_max_pool{d}",
+        ),
+        _row(f"max_unpool{d}", _unpool(dims)),
+    )
+
+
+def _fractional_of(dims: int) -> tuple[Op, ...]:
+    name = f"fractional_max_pool{dims}d"
+    with_indices = _fractional(dims, True)
+    return (
+        _row(name, _fractional(dims, False)),
+        _row(f"{name}_with_indices", with_indices, _NN + name),
+    )
+
+
+ROWS: tuple[Op, ...] = (
+    *(row for dims in (1, 2, 3) for row in _of_dims(dims)),
+    *(row for dims in (2, 3) for row in _fractional_of(dims)),
+)

@@ -1,7 +1,158 @@
-"""reshape, view and flatten: a view where the strides allow it, else a copy."""
+"""The same elements in the same order in another shape: views where the strides allow it, else copies."""
 
 from __future__ import annotations
 
-from anyshape.ops.op import Op
+from collections.abc import Sequence
+from dataclasses import replace
 
-ROWS: tuple[Op, ...] = ()
+import torch
+
+from anyshape.ops.layouts import Copy, as_view, contiguity, must_view
+from anyshape.ops.meta import Meta
+from anyshape.ops.op import Lowering, Op, names_of
+from anyshape.ops.questions import Questions
+from anyshape.symbolic import Expr, Size, eq, ge, ne, not_, product
+
+
+def sizes_of(sizes: Sequence[Size | Sequence[Size]]) -> tuple[Size, ...]:
+    """Sizes as methods take them: one by one, or as one sequence."""
+    if len(sizes) == 1 and isinstance(sizes[0], tuple | list):
+        return tuple(sizes[0])
+    return tuple(sizes)  # pyright: ignore[reportReturnType] one by one
+
+
+def inferred(q: Questions, shape: tuple[Size, ...], numel: Size) -> tuple[Size, ...]:
+    """The shape with its -1 replaced by what is left of the elements; the elements must come out even."""
+    open_dims = [dim for dim, size in enumerate(shape) if _is_open(q, size)]
+    if len(open_dims) > 1:
+        raise q.fail(f"only one size of {shape} can be inferred")
+    if not open_dims:
+        elements = product(shape)
+        if elements is not numel:
+            q.require(eq(elements, numel), f"shape {shape} must have the {numel} elements of the tensor")
+        return shape
+    (dim,) = open_dims
+    rest = product(shape[:dim] + shape[dim + 1 :])
+    if type(rest) is Expr or rest == 0:
+        q.require(ne(rest, 0), "-1 is ambiguous beside a size of 0")
+    q.require(eq(numel % rest, 0), f"{numel} elements must be a multiple of {rest}")
+    return (*shape[:dim], numel // rest, *shape[dim + 1 :])
+
+
+def _is_open(q: Questions, size: Size) -> bool:
+    if type(size) is Expr:
+        if q.known(ge(size, 0)):
+            return False
+        if q.decide(eq(size, -1), "a size of -1 is inferred"):
+            return True
+    elif size == -1:
+        return True
+    q.require(ge(size, 0), f"{size} is no size")
+    return False
+
+
+def viewed_as(q: Questions, input: Meta, shape: tuple[Size, ...]) -> Meta:
+    """A view with another shape of as many elements; an error where the strides do not allow it."""
+    return input.viewed(shape, must_view(q, input, shape))
+
+
+def reshaped(q: Questions, input: Meta, shape: tuple[Size, ...]) -> Meta:
+    """A view with another shape of as many elements where the strides allow it, else a copy."""
+    found = as_view(q, input, shape)
+    if isinstance(found, Copy):
+        return replace(input.like(shape), shares_if=found.shares_if)
+    return input.viewed(shape, found)
+
+
+def view(q: Questions, input: Meta, *shape: Size | Sequence[Size] | torch.dtype, **named: object) -> Meta:
+    given = shape or tuple(named.values())
+    if len(given) == 1 and isinstance(given[0], torch.dtype):
+        return _in_dtype(q, input, given[0])
+    sizes = sizes_of(given)  # pyright: ignore[reportArgumentType] a dtype has been dealt with
+    return viewed_as(q, input, inferred(q, sizes, input.numel))
+
+
+def _in_dtype(q: Questions, input: Meta, dtype: torch.dtype) -> Meta:
+    """The same bytes as numbers of another dtype: the last dimension grows or shrinks with the width of a number."""
+    old, new = input.dtype.itemsize, dtype.itemsize
+    if old == new:
+        return replace(input, dtype=dtype)
+    if not input.shape:
+        raise q.fail(f"a tensor without dimensions cannot be viewed as {dtype}: its width differs")
+    *outer, last = input.strides
+    # Torch looks at this stride whatever the size, but the stride of a size of 1 is not known here.
+    q.require(eq(last, 1), "only a last dimension without gaps can be viewed in a dtype of another width")
+    size = input.shape[-1]
+    if old > new:
+        ratio = old // new
+        strides = (*(stride * ratio for stride in outer), 1)
+        seen = input.viewed((*input.shape[:-1], size * ratio), strides, input.offset * ratio)
+        return replace(seen, dtype=dtype)
+    ratio = new // old
+    q.require(eq(size % ratio, 0), f"the last size {size} must be a multiple of {ratio}")
+    q.require(eq(input.offset % ratio, 0), f"the offset {input.offset} must be a multiple of {ratio}")
+    for dim, stride in enumerate(outer):
+        q.require(eq(stride % ratio, 0), f"stride {stride} of dimension {dim} must be a multiple of {ratio}")
+    strides = (*(stride // ratio for stride in outer), 1)
+    seen = input.viewed((*input.shape[:-1], size // ratio), strides, input.offset // ratio)
+    return replace(seen, dtype=dtype)
+
+
+def view_as(q: Questions, input: Meta, other: Meta) -> Meta:
+    return viewed_as(q, input, inferred(q, other.shape, input.numel))
+
+
+def reshape(q: Questions, input: Meta, *shape: Size | Sequence[Size], **named: Sequence[Size]) -> Meta:
+    sizes = sizes_of(shape or tuple(named.values()))
+    return reshaped(q, input, inferred(q, sizes, input.numel))
+
+
+def reshape_as(q: Questions, input: Meta, other: Meta) -> Meta:
+    return reshaped(q, input, inferred(q, other.shape, input.numel))
+
+
+def flatten(q: Questions, input: Meta, start_dim: int = 0, end_dim: int = -1) -> Meta:
+    if not input.shape:
+        q.dim(start_dim, 0), q.dim(end_dim, 0)
+        return reshaped(q, input, (1,))
+    start, end = q.dim(start_dim, input.rank), q.dim(end_dim, input.rank)
+    if start > end:
+        raise q.fail(f"dimension {start_dim} comes after {end_dim}")
+    if start == end:
+        return input
+    joined = product(input.shape[start : end + 1])
+    return reshaped(q, input, (*input.shape[:start], joined, *input.shape[end + 1 :]))
+
+
+def ravel(q: Questions, input: Meta) -> Meta:
+    # Unlike reshape(-1) it never leaves gaps: it copies whatever is not contiguous.
+    if input.is_contiguous:
+        return viewed_as(q, input, (input.numel,))
+    whole = contiguity(input)
+    if q.known(whole):
+        return input.viewed((input.numel,), (1,))
+    return replace(input.like((input.numel,)), shares_if=None if q.known(not_(whole)) else whole)
+
+
+def unflatten(q: Questions, input: Meta, dim: int, sizes: Size | Sequence[Size]) -> Meta:
+    dim = q.dim(dim, input.rank)
+    split = sizes_of((sizes,))
+    if not split or not input.shape:
+        raise q.fail("a dimension is needed to unflatten, and sizes to unflatten it into")
+    split = inferred(q, split, input.shape[dim])
+    return viewed_as(q, input, (*input.shape[:dim], *split, *input.shape[dim + 1 :]))
+
+
+def _view_row(name: str, rule: object, *also: str) -> Op:
+    return Op(name, names_of(name, also), rule, Lowering.VIEW)  # pyright: ignore[reportArgumentType]
+
+
+ROWS = (
+    _view_row("view", view),
+    _view_row("view_as", view_as),
+    _view_row("reshape", reshape),
+    _view_row("reshape_as", reshape_as),
+    _view_row("flatten", flatten),
+    _view_row("ravel", ravel),
+    _view_row("unflatten", unflatten),
+)

@@ -1,0 +1,187 @@
+"""Operators at given sizes, without the program's data: on the `meta` device, or for real on made-up data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+from anyshape.ops.meta import Meta
+from anyshape.ops.twins import (
+    META,
+    Twins,
+    device_of,
+    leaves,
+    made_up,
+    meta_of,
+    rebuilt,
+    tensor_of,
+)
+from anyshape.symbolic import Size
+
+Number = Callable[[Size], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A torch function and its arguments, with a meta for each tensor and an expression for each symbolic integer."""
+
+    function: Callable[..., Any]
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return getattr(self.function, "__name__", repr(self.function))
+
+    @property
+    def metas(self) -> list[Meta]:
+        return [leaf for leaf in leaves((self.args, self.kwargs)) if isinstance(leaf, Meta)]
+
+    @property
+    def device(self) -> torch.device:
+        return device_of(self.args, self.kwargs)
+
+
+class DependsOnData(Exception):
+    """The shape of the result, or the way to it, depends on what the tensors hold."""
+
+
+class WillNotRun(Exception):
+    """It may have effects beyond its result, or only runs on a device that is not to be used for this."""
+
+
+def at_numbers(call: Call, number: Number, *, grads: bool = False) -> Any:
+    """What a call returns where each size is the number given for it, by torch's shape functions."""
+    twins = Twins(number, grads=grads)
+    with calm(grads):
+        args, kwargs = twins.arguments(tuple(call.args)), twins.arguments(on_meta(call.kwargs))
+        with _OnMeta():
+            result = call.function(*args, **kwargs)
+    return twins.results(result, call.device)
+
+
+def for_real(call: Call, number: Number) -> Any:
+    """The same by running the function on made-up data.
+
+    Leaves no trace: on the CPU and with torch's own operators only, and random numbers are put back.
+    """
+    device = torch.device("cpu")
+    if any(meta.device != device for meta in call.metas) or call.device != device:
+        raise WillNotRun("not on the CPU")
+    twins = Twins(number, made_up)
+    with calm(), torch.random.fork_rng([]):
+        args, kwargs = twins.arguments(tuple(call.args)), twins.arguments(dict(call.kwargs))
+        with _NothingElse():
+            result = call.function(*args, **kwargs)
+    return twins.results(result, device)
+
+
+class Watching(TorchDispatchMode):
+    """A dispatch mode that does not load the compiler which torch would hide it from."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+
+class _OnMeta(Watching):
+    """Keeps everything on the `meta` device, and refuses what depends on data."""
+
+    def __torch_dispatch__(
+        self,
+        func: OpOverload,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        tensors = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        if tensors and all(tensor.device != META for tensor in tensors):
+            return func(*args, **kwargs)
+        refuse_data(func, args, kwargs)
+        args, kwargs = moved(func, args, kwargs, bool(tensors))
+        return func(*args, **kwargs)
+
+
+class _NothingElse(Watching):
+    """Refuses what depends on data, and operators that are not torch's own: they may do anything."""
+
+    def __torch_dispatch__(
+        self,
+        func: OpOverload,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        if func.namespace not in ("aten", "prim", "prims"):
+            raise WillNotRun(f"{func} is not one of torch's own operators")
+        refuse_data(func, args, kwargs or {})
+        return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def calm(grads: bool = False) -> Iterator[None]:
+    """Nobody listens, and autograd only if it is asked about: what runs here is about shapes."""
+    modes: list[Any] = []
+    try:
+        while torch._C._len_torch_function_stack():
+            modes.append(torch._C._pop_torch_function_stack())
+        with _disable_current_modes(), torch.set_grad_enabled(grads):
+            yield
+    finally:
+        for mode in reversed(modes):
+            torch._C._push_on_torch_function_stack(mode)
+
+
+def on_meta(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The keyword arguments for twins: they are on the `meta` device, which has no generators."""
+    named = {
+        name: value for name, value in kwargs.items() if name not in ("generator", "pin_memory")
+    }
+    if named.get("device") is not None:
+        named["device"] = META
+    return named
+
+
+def first_line(error: Exception) -> str:
+    text = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def refuse_data(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Raise if the result's shape, or a number that leaves the tensors, depends on data."""
+    if _BY_DATA.isdisjoint(func.tags):
+        return
+    if func._schema.name == "aten::index":
+        # Tagged for its masks only.
+        indices = [leaf for leaf in leaves(args[1]) if isinstance(leaf, torch.Tensor)]
+        if all(index.dtype not in (torch.bool, torch.uint8) for index in indices):
+            return
+    if func._schema.name == "aten::repeat_interleave" and kwargs.get("output_size") is not None:
+        return
+    raise DependsOnData(f"{func} depends on data")
+
+
+_BY_DATA: Final = frozenset((torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape))
+
+
+def moved(
+    func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], has_tensors: bool
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments with all tensors on the `meta` device, and with what is made there made there."""
+
+    def move(value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and value.device != META:
+            return tensor_of(meta_of(value, META), lambda size: size)
+        return META if isinstance(value, torch.device) else rebuilt(value, move)
+
+    args, kwargs = move(args), on_meta(move(kwargs))
+    if not has_tensors and any(argument.name == "device" for argument in func._schema.arguments):
+        kwargs["device"] = META
+    return args, kwargs

@@ -1,0 +1,186 @@
+"""Is a result in symbols what torch does at other sizes? A guard where it is not.
+
+Torch's shape functions take sizes to be neither 0 nor 1 where they cannot know (`symint.py`), forget
+some of what the operator checks, and now and then state another layout than the operator's. So what
+they said in symbols is compared with what they say in numbers, and, where that is cheap, with what
+the operator itself does with made-up data: at the sizes of this run, with each symbol 0 and 1, with
+all of them 1, and at other sizes. A size of 0 or 1 that disagrees is excluded by a guard; if another
+does, the result is not to be trusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any, Final
+
+from anyshape.ops.actual_strides import layout_of
+from anyshape.ops.concrete import Call, at_numbers, first_line, for_real
+from anyshape.ops.meta import Dense, Meta
+from anyshape.ops.promotion import category
+from anyshape.ops.questions import Questions
+from anyshape.ops.twins import leaves, rebuilt
+from anyshape.symbolic import Expr, Size, Symbol, eq, evaluate, holds, not_, or_
+from anyshape.symbolic.expr import of_atom
+
+Values = Mapping[Symbol, int]
+
+#: The operator itself is run if its tensors have no more elements than this.
+_MOST_ELEMENTS: Final = 1 << 12
+
+
+class Untrue(Exception):
+    """The result in symbols differs from torch's in a way that no guard mends."""
+
+
+def probed(q: Questions, call: Call, value: Any) -> Any:
+    """The value, with the layouts that the operator gives, and guards against sizes at which it is not the result."""
+    return _Probe(q, call, value).run()
+
+
+@dataclass
+class _Probe:
+    q: Questions
+    call: Call
+    value: Any
+    #: whether the operator takes made-up data at sizes that are fine, so that its errors are about sizes
+    takes_data: bool = field(default=False, init=False)
+    layouts_known: bool = field(default=False, init=False)
+
+    def run(self) -> Any:
+        symbols = sorted(_symbols((self.call.args, self.call.kwargs)), key=lambda s: s.index)
+        hints = self.q.facts.hints
+        # A size that depends on data has no value. Any will do that is like no other.
+        now = {symbol: hints.get(symbol, 23 + 6 * at) for at, symbol in enumerate(symbols)}
+        for change in _changes(now):
+            values = {**hints, **now, **change}
+            if not self._possible(values):
+                continue
+            problem = self._problem(values)
+            if problem is not None:
+                self._exclude(now, change, problem)
+        return self.value
+
+    def _possible(self, values: Values) -> bool:
+        """Whether what is known, and what the result needs, leaves room for these sizes."""
+        if any(not symbol.declared.contains(value) for symbol, value in values.items()):
+            return False
+        facts = [assumption.fact for assumption in self.q.facts.assumptions]
+        return all(holds(fact, values) for fact in facts if fact.symbols <= values.keys())
+
+    def _exclude(self, now: Values, change: Values, problem: str) -> None:
+        apart = [symbol for symbol, size in change.items() if size < 2]
+        if not apart or len(apart) < len(change) or not all(symbol.backed for symbol in apart):
+            told = ", ".join(f"{symbol} = {size}" for symbol, size in {**now, **change}.items())
+            raise Untrue(f"at {told}: {problem}")
+        other = or_(*(not_(eq(of_atom(symbol), change[symbol])) for symbol in apart))
+        self.q.decide(other, f"torch's shape function is right for other sizes only: {problem}")
+
+    def _problem(self, values: Values) -> str | None:
+        """What is not as said where the symbols have these values; None if all is."""
+
+        def number(size: Size) -> int:
+            return evaluate(size, values)
+
+        try:
+            shape_function = at_numbers(self.call, number)
+        except Exception as error:
+            return first_line(error)
+        problem = _difference(self.value, shape_function, values, strides=not self.layouts_known)
+        if problem is not None or not self._is_cheap(values):
+            return problem
+        try:
+            actual = for_real(self.call, number)
+        except Exception as error:
+            return first_line(error) if self.takes_data else None
+        self.takes_data = self.takes_data or not self._has_indices()
+        if (
+            not self.layouts_known
+            and _difference(self.value, actual, values, strides=False) is None
+        ):
+            self._take_layouts(actual, values)
+        return _difference(self.value, actual, values)
+
+    def _is_cheap(self, values: Values) -> bool:
+        metas = [*self.call.metas, *(m for m in leaves(self.value) if isinstance(m, Meta))]
+        try:
+            elements = sum(prod(evaluate(n, values) for n in meta.shape) for meta in metas)
+        except ArithmeticError:
+            return False
+        return elements <= _MOST_ELEMENTS
+
+    def _has_indices(self) -> bool:
+        """Whether made-up data may not suit all sizes: 0 is no index into nothing."""
+        return any(category(meta.dtype) < 2 for meta in self.call.metas)
+
+    def _take_layouts(self, actual: Any, values: Values) -> None:
+        """Believe the operator, not its shape function, in what is innermost in memory."""
+        found = iter([leaf for leaf in leaves(actual) if isinstance(leaf, Meta)])
+        mended = True
+
+        def take(item: Any) -> Any:
+            nonlocal mended
+            if not isinstance(item, Meta):
+                return rebuilt(item, take)
+            real = next(found)
+            if _same_strides(item, real, values):
+                return item
+            layout = layout_of(real.shape, real.strides)
+            mended = mended and isinstance(layout, Dense) and min(real.shape) > 1
+            return replace(item, layout=layout)
+
+        value = take(self.value)
+        if mended:
+            self.layouts_known = value is not self.value
+            self.value = value
+
+
+def _changes(now: Values) -> Iterator[dict[Symbol, int]]:
+    yield {}
+    yield {symbol: 2 + at for at, symbol in enumerate(now)}
+    yield {symbol: size + 2 + at for at, (symbol, size) in enumerate(now.items())}
+    yield {symbol: size * 2 for symbol, size in now.items()}
+    for small in (1, 0):
+        for symbol, size in now.items():
+            if size != small:
+                yield {symbol: small}
+    if len(now) > 1 and any(size != 1 for size in now.values()):
+        yield {symbol: 1 for symbol, size in now.items() if size != 1}
+
+
+def _difference(said: Any, found: Any, values: Values, *, strides: bool = True) -> str | None:
+    symbolic, concrete = list(leaves(said)), list(leaves(found))
+    if len(symbolic) != len(concrete):
+        return f"{len(concrete)} results, not {len(symbolic)}"
+    for meta, actual in zip(symbolic, concrete, strict=True):
+        if not _agrees(meta, actual, values, strides):
+            return f"the result is {actual}, not {meta}"
+    return None
+
+
+def _agrees(said: Any, actual: Any, values: Values, strides: bool) -> bool:
+    if not isinstance(said, Meta) or not isinstance(actual, Meta):
+        return (evaluate(said, values) if isinstance(said, Expr) else said) == actual
+    try:
+        shape = tuple(evaluate(size, values) for size in said.shape)
+        if shape != actual.shape or said.dtype != actual.dtype:
+            return False
+        return not strides or _same_strides(said, actual, values)
+    except ArithmeticError:
+        return False
+
+
+def _same_strides(said: Meta, actual: Meta, values: Values) -> bool:
+    pairs = list(zip(actual.shape, said.strides, actual.strides, strict=True))
+    return 0 in actual.shape or all(size == 1 or evaluate(a, values) == b for size, a, b in pairs)
+
+
+def _symbols(value: Any) -> set[Symbol]:
+    found: set[Symbol] = set()
+    for leaf in leaves(value):
+        sizes: Sequence[Any] = (*leaf.shape, *leaf.strides) if isinstance(leaf, Meta) else (leaf,)
+        for size in sizes:
+            if isinstance(size, Expr):
+                found |= size.symbols
+    return found

@@ -1,0 +1,244 @@
+"""Losses of scores against classes: cross entropy, negative log likelihood, margins over classes, CTC."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from anyshape.ops.meta import Meta
+from anyshape.ops.op import Lowering, Op, Rule
+from anyshape.ops.promotion import result_type
+from anyshape.ops.questions import Questions
+from anyshape.ops.rules.reductions import reduced, require_float
+from anyshape.symbolic import Size, eq, le, maximum, ne, or_, total
+
+_BY_NUMBER = {0: "none", 1: "mean", 2: "sum"}
+
+
+def reduction_of(
+    q: Questions, reduction: str | int, size_average: bool | None = None, reduce: bool | None = None
+) -> str:
+    """The reduction by name; the older flags win where one of them is given."""
+    if size_average is not None or reduce is not None:
+        if reduce is False:
+            return "none"
+        return "sum" if size_average is False else "mean"
+    name = _BY_NUMBER.get(reduction) if isinstance(reduction, int) else reduction
+    if name not in ("none", "mean", "sum", "batchmean"):
+        raise q.fail(f"there is no reduction {reduction!r}")
+    return name
+
+
+def lessened(loss: Meta, reduction: str) -> Meta:
+    """The loss of each element, or the number that they are reduced to."""
+    return loss if reduction == "none" else loss.like(())
+
+
+def require_sizes(
+    q: Questions, shape: Sequence[Size], wanted: Sequence[Size], detail: str
+) -> None:
+    if len(shape) != len(wanted):
+        raise q.fail(f"{detail}: {tuple(shape)} and {tuple(wanted)}")
+    for size, other in zip(shape, wanted, strict=True):
+        if size is not other:
+            q.require(eq(size, other), detail)
+
+
+def nll_loss(
+    q: Questions,
+    input: Meta,
+    target: Meta,
+    weight: Meta | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str | int = "mean",
+) -> Meta:
+    require_float(q, input.dtype)
+    if not input.rank or target.dtype not in (torch.int64, torch.uint8):
+        raise q.fail(f"scores of {input.rank} dimensions with classes of {target.dtype}")
+    classes = input.shape[0 if input.rank == 1 else 1]
+    if input.rank == 1:
+        if target.rank > 1:
+            raise q.fail("one row of scores is for one class")
+        require_sizes(q, target.shape or (1,), (1,), "one row of scores is for one class")
+        shape: tuple[Size, ...] = ()
+    else:
+        shape = (input.shape[0], *input.shape[2:])
+        require_sizes(q, target.shape, shape, "there must be one class for each row of scores")
+    if weight is not None:
+        require_sizes(q, weight.shape, (classes,), "there must be one weight for each class")
+        if weight.dtype != input.dtype:
+            raise q.fail(f"weights of {weight.dtype} for scores of {input.dtype}")
+    # A class out of range is an error of the data, but without classes there is none in range.
+    q.require(or_(ne(classes, 0), *(eq(size, 0) for size in shape)), "there must be a class")
+    return lessened(input.like(shape), reduction_of(q, reduction, size_average, reduce))
+
+
+def cross_entropy(
+    q: Questions,
+    input: Meta,
+    target: Meta,
+    weight: Meta | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str | int = "mean",
+    label_smoothing: float = 0.0,
+) -> Meta:
+    if target.rank != input.rank or not target.dtype.is_floating_point:
+        if input.rank == target.rank == 1:
+            q.require(ne(input.shape[0], 1), "a class and a probability could not be told apart")
+        return nll_loss(
+            q, input, target, weight, size_average, ignore_index, reduce, reduction
+        )
+    if not input.rank:
+        raise q.fail("scores must have dimensions")
+    require_float(q, input.dtype)
+    require_sizes(q, target.shape, input.shape, "there must be a probability for each score")
+    along = 0 if input.rank == 1 else 1
+    operands = [input, target]
+    if weight is not None:
+        require_sizes(q, weight.shape, (input.shape[along],), "there must be one weight for each class")
+        operands.append(weight)
+    loss = input.like(reduced(input.shape, (along,), False), result_type(operands))
+    return lessened(loss, reduction_of(q, reduction, size_average, reduce))
+
+
+def linear_cross_entropy(
+    q: Questions,
+    input: Meta,
+    linear_weight: Meta,
+    target: Meta,
+    *,
+    linear_bias: Meta | None = None,
+    weight: Meta | None = None,
+    reduction: str = "mean",
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    options: Any = None,
+) -> Meta:
+    if input.rank not in (1, 2) or linear_weight.rank < 2:
+        raise q.fail("a vector or a matrix and its weights are needed")
+    q.require(eq(input.shape[-1], linear_weight.shape[-1]), "both must have as many features")
+    if linear_bias is not None:
+        require_sizes(q, linear_bias.shape, linear_weight.shape[:-1], "there must be one bias for each score")
+    classes, *others = linear_weight.shape[:-1]
+    if others and input.rank == 1:
+        raise q.fail("several losses need a batch")
+    logits = input.like((*input.shape[:-1], classes, *others))
+    return cross_entropy(q, logits, target, weight, reduction=reduction)
+
+
+def multi_margin_loss(
+    q: Questions,
+    input: Meta,
+    target: Meta,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Meta | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str | int = "mean",
+) -> Meta:
+    classes, batch = _rows_of_classes(q, input)
+    if target.rank > 1:
+        raise q.fail("there must be one class for each row")
+    require_sizes(q, target.shape or (1,), (batch,), "there must be one class for each row")
+    if weight is not None:
+        require_sizes(q, weight.shape, (classes,), "there must be one weight for each class")
+    return lessened(input.like(target.shape), reduction_of(q, reduction, size_average, reduce))
+
+
+def multilabel_margin_loss(
+    q: Questions,
+    input: Meta,
+    target: Meta,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str | int = "mean",
+) -> Meta:
+    _rows_of_classes(q, input)
+    shape, wanted = (target.shape, input.shape) if input.shape else (target.shape or (1,), (1,))
+    require_sizes(q, shape, wanted, "there must be a label for each score")
+    loss = input.like(input.shape[:1] if input.rank == 2 else ())
+    return lessened(loss, reduction_of(q, reduction, size_average, reduce))
+
+
+def _rows_of_classes(q: Questions, input: Meta) -> tuple[Size, Size]:
+    """The number of classes and of rows of a vector or a matrix of scores."""
+    require_float(q, input.dtype)
+    if input.rank > 2:
+        raise q.fail(f"a vector or a matrix of scores is needed, not {input.rank} dimensions")
+    classes = input.shape[-1] if input.shape else 1
+    q.require(ne(classes, 0), "there must be a class")
+    return classes, input.shape[0] if input.rank == 2 else 1
+
+
+def ctc_loss(
+    q: Questions,
+    log_probs: Meta,
+    targets: Meta,
+    input_lengths: Meta | Sequence[Size],
+    target_lengths: Meta | Sequence[Size],
+    blank: int = 0,
+    reduction: str | int = "mean",
+    zero_infinity: bool = False,
+) -> Meta:
+    require_float(q, log_probs.dtype)
+    if log_probs.rank not in (2, 3):
+        raise q.fail("log probabilities are by time, batch and class")
+    for size in log_probs.shape:
+        q.require(ne(size, 0), "log probabilities may not be empty")
+    shape = log_probs.shape[1:-1]
+    batch = shape[0] if shape else 1
+    _require_lengths(q, input_lengths, batch, log_probs.shape[0])
+    if targets.rank == 2:
+        q.require(eq(targets.shape[0], batch), "there must be a row of targets for each sequence")
+        _require_lengths(q, target_lengths, batch, targets.shape[1])
+    elif targets.rank == 1:
+        _require_lengths(q, target_lengths, batch, targets.shape[0])
+        if not isinstance(target_lengths, Meta):
+            joined = total(tuple(target_lengths))
+            q.require(eq(targets.shape[0], joined), "the targets are all sequences, joined")
+    else:
+        raise q.fail("targets are a matrix, or rows joined to a vector")
+    return lessened(log_probs.like(shape), reduction_of(q, reduction))
+
+
+def _require_lengths(q: Questions, lengths: Meta | Sequence[Size], batch: Size, most: Size) -> None:
+    """A length for each sequence; lengths in a tensor are data, others are compared with what there is."""
+    count = (lengths.shape or (1,))[0] if isinstance(lengths, Meta) else len(lengths)
+    q.require(eq(count, batch), "there must be a length for each sequence")
+    if not isinstance(lengths, Meta) and lengths:
+        q.require(le(maximum(*lengths), most), "a sequence may not be longer than the data")
+
+
+def _ctc_of_torch(
+    q: Questions,
+    log_probs: Meta,
+    targets: Meta,
+    input_lengths: Meta | Sequence[Size],
+    target_lengths: Meta | Sequence[Size],
+    blank: int = 0,
+    reduction: int = 0,
+    zero_infinity: bool = False,
+) -> Meta:
+    return ctc_loss(q, log_probs, targets, input_lengths, target_lengths, blank, reduction)
+
+
+def _row(name: str, rule: Rule) -> Op:
+    return Op(name, (f"torch.nn.functional.{name}",), rule, Lowering.CALL_OUT)
+
+
+ROWS: tuple[Op, ...] = (
+    _row("nll_loss", nll_loss),
+    _row("cross_entropy", cross_entropy),
+    _row("linear_cross_entropy", linear_cross_entropy),
+    _row("multi_margin_loss", multi_margin_loss),
+    _row("multilabel_margin_loss", multilabel_margin_loss),
+    _row("ctc_loss", ctc_loss),
+    Op("ctc_loss", ("torch.ctc_loss",), _ctc_of_torch, Lowering.CALL_OUT),
+)

@@ -1,0 +1,100 @@
+"""Comparisons, tests and logic: results are booleans; and operators that choose by a boolean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from anyshape.ops.broadcast import broadcast
+from anyshape.ops.meta import Meta
+from anyshape.ops.op import Lowering, Op
+from anyshape.ops.promotion import result_type
+from anyshape.ops.questions import Questions
+from anyshape.ops.rules.data_dependent import where_true
+from anyshape.ops.rules.data_dependent import where_true
+from anyshape.ops.rules.pointwise import (
+    Operand,
+    binary,
+    boolean,
+    everywhere,
+    fresh,
+    pointwise_row,
+    unary,
+)
+
+_COMPARISONS = {
+    "eq": "__eq__",
+    "ne not_equal": "__ne__",
+    "lt less": "__lt__",
+    "le less_equal": "__le__",
+    "gt greater": "__gt__",
+    "ge greater_equal": "__ge__",
+    "logical_and": "",
+    "logical_or": "",
+    "logical_xor": "",
+}
+
+_TESTS = ("isfinite", "isinf", "isnan", "isneginf", "isposinf", "isreal", "logical_not", "signbit")
+
+
+def _isclose(q: Questions, input: Meta, other: Meta, *_: Any, **__: Any) -> Meta:
+    if input.dtype != other.dtype:
+        raise q.fail(f"both tensors must have the same dtype, not {input.dtype} and {other.dtype}")
+    return fresh(q, [input, other], torch.bool)
+
+
+def _isin(q: Questions, elements: Operand, test_elements: Operand, **_: Any) -> Meta:
+    if isinstance(elements, Meta):
+        return elements.like(dtype=torch.bool)
+    if not isinstance(test_elements, Meta):
+        raise q.fail("at least one of `elements` and `test_elements` must be a tensor")
+    return test_elements.like((), torch.bool)
+
+
+def _choose(q: Questions, condition: Meta, input: Operand, other: Operand) -> Meta:
+    if condition.dtype not in (torch.bool, torch.uint8):
+        raise q.fail(f"the condition must be boolean, not {condition.dtype}")
+    operands = (condition, input, other)
+    tensors = [operand for operand in operands if isinstance(operand, Meta)]
+    return fresh(q, tensors, result_type((input, other)))
+
+
+def _where(q: Questions, condition: Meta, input: Operand | None = None, other: Operand | None = None) -> Any:
+    if input is None or other is None:
+        return where_true(q, condition)
+    return _choose(q, condition, input, other)
+
+
+def _where(
+    q: Questions, condition: Meta, input: Operand | None = None, other: Operand | None = None
+) -> Meta | tuple[Meta, ...]:
+    if input is None or other is None:
+        return where_true(q, condition)
+    return _choose(q, condition, input, other)
+
+
+def _where_method(q: Questions, input: Meta, condition: Meta, other: Operand) -> Meta:
+    return _choose(q, condition, input, other)
+
+
+def _masked_fill(q: Questions, input: Meta, mask: Meta, value: Operand) -> Meta:
+    if mask.dtype is not torch.bool:
+        raise q.fail(f"the mask must be boolean, not {mask.dtype}")
+    if isinstance(value, Meta) and value.shape:
+        raise q.fail("the value must be a number or a tensor without dimensions")
+    return input.like(broadcast(q, [input.shape, mask.shape]))
+
+
+ROWS = (
+    *(
+        pointwise_row(*names.split()[:1], binary(boolean), *names.split()[1:], methods=method.split())
+        for names, method in _COMPARISONS.items()
+    ),
+    *(pointwise_row(name, unary(boolean)) for name in _TESTS),
+    Op("isclose", everywhere("isclose"), _isclose, Lowering.POINTWISE),
+    Op("isin", everywhere("isin"), _isin, Lowering.CALL_OUT),
+    Op("where", ("torch.where",), _where, Lowering.POINTWISE),
+    Op("where", ("torch.Tensor.where",), _where_method, Lowering.POINTWISE),
+    pointwise_row("masked_fill", _masked_fill),
+)

@@ -1,0 +1,187 @@
+"""Norms of tensors and distances between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+import torch
+
+from anyshape.ops.broadcast import broadcast, pointwise_layout
+from anyshape.ops.meta import Meta, strided
+from anyshape.ops.op import Lowering, Op, Rule, in_place_names, names_of
+from anyshape.ops.promotion import Number, category, floating, real, result_type
+from anyshape.ops.questions import Questions
+from anyshape.ops.rules.pointwise import elementwise, same
+from anyshape.ops.rules.reductions import Dims, dims_or_all, reduced, require_elements, require_float
+from anyshape.symbolic import Size, eq
+
+Order = Number | str | None
+
+
+def vector_norm(
+    q: Questions,
+    x: Meta,
+    ord: Number = 2,
+    dim: Dims = None,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
+) -> Meta:
+    require_float(q, x.dtype)
+    dims = dims_or_all(q, dim, x.rank)
+    # These orders take an extreme, which nothing has.
+    if isinstance(ord, int | float) and (ord < 0 or ord == inf):
+        require_elements(q, x, dims)
+    return x.like(reduced(x.shape, dims, keepdim), real(x.dtype if dtype is None else dtype))
+
+
+def matrix_norm(
+    q: Questions,
+    A: Meta,
+    ord: Order = "fro",
+    dim: Sequence[int] = (-2, -1),
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
+) -> Meta:
+    require_float(q, A.dtype)
+    dims = q.dims(tuple(dim), A.rank)
+    if A.rank < 2 or len(dims) != 2:
+        raise q.fail("a matrix norm is over two dimensions")
+    return A.like(reduced(A.shape, dims, keepdim), real(A.dtype if dtype is None else dtype))
+
+
+def linalg_norm(
+    q: Questions,
+    A: Meta,
+    ord: Order = None,
+    dim: Dims = None,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
+) -> Meta:
+    two = dim is not None and not isinstance(dim, int) and len(dim) == 2
+    if isinstance(ord, str) or (ord is not None and (two or (dim is None and A.rank == 2))):
+        over = (-2, -1) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+        return matrix_norm(q, A, ord, over, keepdim, dtype=dtype)
+    if ord is not None and dim is None and A.rank != 1:
+        raise q.fail("an order without dimensions is for a vector or a matrix")
+    return vector_norm(q, A, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
+
+
+def norm(
+    q: Questions,
+    input: Meta,
+    p: Order = "fro",
+    dim: Dims = None,
+    keepdim: bool = False,
+    dtype: torch.dtype | None = None,
+) -> Meta:
+    if p == "nuc":
+        over = (-2, -1) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+        return matrix_norm(q, input, p, over, keepdim, dtype=dtype)
+    order = 2 if p is None or isinstance(p, str) else p
+    return vector_norm(q, input, order, dim, keepdim, dtype=dtype)
+
+
+def frobenius_norm(q: Questions, input: Meta, dim: Dims, keepdim: bool = False) -> Meta:
+    return vector_norm(q, input, 2, dim, keepdim)
+
+
+def nuclear_norm(
+    q: Questions, input: Meta, dim: Sequence[int] | bool = (-2, -1), keepdim: bool = False
+) -> Meta:
+    if isinstance(dim, bool):  # nuclear_norm(input, keepdim)
+        dim, keepdim = (-2, -1), dim
+    return matrix_norm(q, input, "nuc", dim, keepdim)
+
+
+def norm_except_dim(q: Questions, v: Meta, pow: int = 2, dim: int = 0) -> Meta:
+    require_float(q, v.dtype)
+    if dim == -1:  # here it means: over everything
+        return v.like((), real(v.dtype))
+    kept = q.dim(dim, v.rank)
+    shape = tuple(size if d == kept else 1 for d, size in enumerate(v.shape))
+    return v.like(shape, real(v.dtype))
+
+
+def normalize(
+    q: Questions, input: Meta, p: float = 2.0, dim: Dims = 1, eps: float = 1e-12
+) -> Meta:
+    length = norm(q, input, p, dim, True)
+    # The divisor is the length expanded over the reduced dimensions.
+    dims = dims_or_all(q, dim, input.rank)
+    strides = tuple(0 if d in dims else s for d, s in enumerate(length.strides))
+    divisor = input.like(layout=strided(input.shape, strides))
+    return input.like(layout=pointwise_layout(q, input.shape, (input, divisor)))
+
+
+def renorm(q: Questions, input: Meta, p: Number, dim: int, maxnorm: Number) -> Meta:
+    require_float(q, input.dtype)
+    if input.rank < 2:
+        raise q.fail(f"two dimensions are needed, not {input.rank}")
+    kept = q.dim(dim, input.rank)
+    if p == inf:
+        require_elements(q, input, [d for d in range(input.rank) if d != kept])
+    return input.like()
+
+
+def dist(q: Questions, input: Meta, other: Meta, p: Number = 2) -> Meta:
+    return vector_norm(q, elementwise(q, (input, other), same), p)
+
+
+def pairwise_distance(
+    q: Questions, x1: Meta, x2: Meta, p: Number = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Meta:
+    difference = elementwise(q, (x1, x2), floating)
+    return vector_norm(q, difference, p, -1, keepdim)
+
+
+def cosine_similarity(q: Questions, x1: Meta, x2: Meta, dim: int = 1, eps: float = 1e-8) -> Meta:
+    dtype = result_type((x1, x2))
+    require_float(q, dtype)
+    shape = broadcast(q, (x1.shape, x2.shape))
+    return x1.like(reduced(shape, (q.dim(dim, len(shape)),), False), dtype)
+
+
+def cdist(
+    q: Questions, x1: Meta, x2: Meta, p: float = 2.0, compute_mode: str | None = None
+) -> Meta:
+    if x1.rank < 2 or x2.rank < 2:
+        raise q.fail("both must have at least two dimensions")
+    if category(x1.dtype) != 2 or x1.dtype != x2.dtype:
+        raise q.fail("both must have the same floating dtype")
+    q.require(eq(x1.shape[-1], x2.shape[-1]), "both must have the same number of columns")
+    batch = broadcast(q, (x1.shape[:-2], x2.shape[:-2]))
+    return x1.like((*batch, x1.shape[-2], x2.shape[-2]))
+
+
+def pdist(q: Questions, input: Meta, p: float = 2.0) -> Meta:
+    if input.rank != 2 or category(input.dtype) != 2:
+        raise q.fail("a matrix of floating point numbers is needed")
+    rows: Size = input.shape[0]
+    return input.like((rows * (rows - 1) // 2,))
+
+
+def _row(name: str, answers_to: tuple[str, ...], rule: Rule, in_place: tuple[str, ...] = ()) -> Op:
+    return Op(name, answers_to, rule, Lowering.CALL_OUT, in_place=in_place)
+
+
+_F = "torch.nn.functional."
+ROWS: tuple[Op, ...] = (
+    Op("vector_norm", ("torch.linalg.vector_norm",), vector_norm, Lowering.REDUCTION),
+    Op("norm", names_of("norm"), norm, Lowering.REDUCTION),
+    Op("frobenius_norm", ("torch.frobenius_norm",), frobenius_norm, Lowering.REDUCTION),
+    Op("norm_except_dim", ("torch.norm_except_dim",), norm_except_dim, Lowering.REDUCTION),
+    _row("matrix_norm", ("torch.linalg.matrix_norm",), matrix_norm),
+    _row("linalg_norm", ("torch.linalg.norm",), linalg_norm),
+    _row("nuclear_norm", ("torch.nuclear_norm",), nuclear_norm),
+    _row("normalize", (_F + "normalize",), normalize),
+    _row("renorm", names_of("renorm"), renorm, in_place_names("renorm")),
+    _row("dist", names_of("dist"), dist),
+    _row("pairwise_distance", ("torch.pairwise_distance", _F + "pairwise_distance"), pairwise_distance),
+    _row("cosine_similarity", ("torch.cosine_similarity", _F + "cosine_similarity"), cosine_similarity),
+    _row("cdist", ("torch.cdist",), cdist),
+    _row("pdist", ("torch.pdist", _F + "pdist"), pdist),
+)

@@ -1,0 +1,102 @@
+"""Dropout in its variants. While not training, and with nothing to drop, the result is the input itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from anyshape.ops.broadcast import pointwise_layout, require_writable
+from anyshape.ops.meta import Meta
+from anyshape.ops.op import Lowering, Op, Rule
+from anyshape.ops.questions import Questions
+from anyshape.ops.rules.pointwise import fresh
+
+def _noise(q: Questions, input: Meta) -> Meta:
+    return input.like(layout=pointwise_layout(q, input.shape, (input,)))
+
+
+def _noise_by_feature(q: Questions, input: Meta) -> Meta:
+    """One number for each feature of each item: dimensions 0 and 1."""
+    if input.rank < 2:
+        raise q.fail("feature dropout needs at least two dimensions")
+    return input.like((*input.shape[:2], *(1,) * (input.rank - 2)))
+
+
+def _noise_by_channel(q: Questions, input: Meta) -> Meta:
+    """One number for each feature of a single item: dimension 0."""
+    if input.rank < 1:
+        raise q.fail("feature dropout needs at least one dimension")
+    return input.like((*input.shape[:1], *(1,) * (input.rank - 1)))
+
+
+def _dropped(noise: Callable[[Questions, Meta], Meta], training: bool) -> Rule:
+    """The rule of a function with these defaults; the operators have no defaults, and no `inplace`."""
+
+    def rule(
+        q: Questions,
+        input: Meta,
+        p: float = 0.5,
+        training: bool = training,
+        inplace: bool = False,
+        train: bool | None = None,
+    ) -> Meta:
+        if not 0 <= p <= 1:
+            raise q.fail(f"the probability must lie between 0 and 1, not {p}")
+        if p == 0 or not (training if train is None else train):
+            return input
+        if inplace:
+            require_writable(q, input)
+            return input
+        return fresh(q, [input, noise(q, input)], input.dtype)
+
+    return rule
+
+
+def _spatial(batched: int, only: tuple[int, ...] = ()) -> Rule:
+    """Feature dropout on inputs of rank `batched`; any other rank, or any of `only`, is one item without a batch."""
+    by_item, alone = _dropped(_noise_by_feature, True), _dropped(_noise_by_channel, True)
+
+    def rule(q: Questions, input: Meta, *args: Any, **kwargs: Any) -> Meta:
+        if input.rank == batched:
+            return by_item(q, input, *args, **kwargs)
+        if only and input.rank not in only:
+            raise q.fail(f"an input of {input.rank} dimensions is neither one item nor a batch")
+        return alone(q, input, *args, **kwargs)
+
+    return rule
+
+
+def _native(q: Questions, input: Meta, p: float, train: bool | None) -> tuple[Meta, Meta]:
+    layout = pointwise_layout(q, input.shape, (input,))
+    return input.like(layout=layout), input.like(dtype=torch.bool, layout=layout)
+
+
+def _row(name: str, rule: Rule, *homes: str, in_place: bool = False) -> Op:
+    return Op(
+        name,
+        tuple(f"{home}.{name}" for home in homes),
+        rule,
+        Lowering.CALL_OUT,
+        in_place=(f"torch.{name}_",) if in_place else (),
+    )
+
+
+_FUNCTIONS = "torch.nn.functional"
+ROWS = (
+    _row("dropout", _dropped(_noise, True), "torch", _FUNCTIONS, in_place=True),
+    _row("dropout1d", _spatial(3, (2,)), _FUNCTIONS),
+    _row("dropout2d", _dropped(_noise_by_feature, True), _FUNCTIONS),
+    _row("dropout3d", _spatial(5), _FUNCTIONS),
+    _row("alpha_dropout", _dropped(_noise, False), "torch", _FUNCTIONS, in_place=True),
+    _row("feature_dropout", _dropped(_noise_by_feature, True), "torch", in_place=True),
+    _row(
+        "feature_alpha_dropout",
+        _dropped(_noise_by_feature, False),
+        "torch",
+        _FUNCTIONS,
+        in_place=True,
+    ),
+    _row("native_dropout", _native, "torch"),
+)

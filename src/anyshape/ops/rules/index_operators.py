@@ -1,0 +1,156 @@
+"""Operators that take index tensors or masks: `index_select`, `take`, `index_put`, `index_fill`, `index_copy`, `put`, `masked_scatter`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from anyshape.ops.broadcast import broadcast, pointwise_layout, require_expands
+from anyshape.ops.meta import Meta, contiguous
+from anyshape.ops.op import Lowering, Op, Rule, in_place_names, names_of
+from anyshape.ops.promotion import Number
+from anyshape.ops.questions import Questions
+from anyshape.ops.rules.indexing import first_round, looked_up
+from anyshape.symbolic import Size, and_, eq, le, ne, or_
+
+
+def cloned(q: Questions, input: Meta) -> Meta:
+    """A fresh tensor in the layout of another: what an operator returns that writes into a copy."""
+    return input.like(layout=pointwise_layout(q, input.shape, (input,)))
+
+
+def _require_long(q: Questions, *indices: Meta) -> None:
+    for index in indices:
+        if index.dtype is not torch.int64:
+            raise q.fail(f"indices must be of int64, not {index.dtype}")
+
+
+def _require_same_dtype(q: Questions, input: Meta, source: Meta) -> None:
+    if input.dtype != source.dtype:
+        raise q.fail(f"{source.dtype} does not go into a tensor of {input.dtype}")
+
+
+def _count(q: Questions, index: Meta) -> Size:
+    """How many indices a vector has; a tensor without dimensions is one."""
+    if index.rank > 1:
+        raise q.fail(f"the indices must be a vector, not of {index.rank} dimensions")
+    return index.numel
+
+
+def index_select(q: Questions, input: Meta, dim: int, index: Meta) -> Meta:
+    dim = q.dim(dim, input.rank)
+    if index.dtype not in (torch.int64, torch.int32):
+        raise q.fail(f"indices must be of int64 or int32, not {index.dtype}")
+    count = _count(q, index)
+    if not input.shape:
+        q.require(eq(count, 1), "a tensor without dimensions has one element")
+        return input.like()
+    q.require(or_(ne(input.shape[dim], 0), eq(count, 0)), "there is nothing to select in a size of 0")
+    return input.like((*input.shape[:dim], count, *input.shape[dim + 1 :]))
+
+
+def take(q: Questions, input: Meta, index: Meta) -> Meta:
+    _require_long(q, index)
+    q.require(or_(ne(input.numel, 0), eq(index.numel, 0)), "there is nothing to take from no elements")
+    return input.like(index.shape)
+
+
+def take_along_dim(q: Questions, input: Meta, indices: Meta, dim: int | None = None) -> Meta:
+    _require_long(q, indices)
+    if dim is None:
+        return input.like((indices.numel,))
+    if indices.rank != input.rank:
+        raise q.fail(f"as many dimensions are needed as the tensor's {input.rank}, not {indices.rank}")
+    dim = q.dim(dim, input.rank)
+    if not input.shape:
+        return input.like()
+    pairs = [(input.shape[d], indices.shape[d]) for d in range(input.rank) if d != dim]
+    found = list(broadcast(q, [tuple(a for a, _ in pairs), tuple(b for _, b in pairs)]))
+    found.insert(dim, indices.shape[dim])
+    # The lookup itself: nothing is found in a dimension of size 0.
+    empty = [eq(size, 0) for size in found]
+    q.require(or_(ne(input.shape[dim], 0), *empty), "there is nothing to take in a size of 0")
+    return input.like(tuple(found))
+
+
+def index_put(
+    q: Questions, input: Meta, indices: Sequence[Meta | None], values: Meta, accumulate: bool = False
+) -> Meta:
+    # As a subscript, except that None leaves a dimension as it is and an index without dimensions is one like others.
+    if len(indices) > input.rank:
+        raise q.fail(f"{len(indices)} indices are too many for {input.rank} dimensions")
+    items = [slice(None) if index is None else _at_least_vector(index) for index in indices]
+    base, lookups = first_round(q, input, tuple(items))
+    target = looked_up(q, base, lookups)
+    if values.dtype != input.dtype and not q.decide(eq(values.numel, 1), "one number may be of any dtype"):
+        raise q.fail(f"{values.dtype} does not go into a tensor of {input.dtype}")
+    require_expands(q, values.shape, target.shape)
+    return cloned(q, input)
+
+
+def _at_least_vector(index: Meta) -> Meta:
+    return index if index.shape else index.viewed((1,), (1,))
+
+
+def index_fill(q: Questions, input: Meta, dim: int, index: Meta, value: Meta | Number) -> Meta:
+    q.dim(dim, input.rank)
+    _require_long(q, index)
+    _count(q, index)
+    if isinstance(value, Meta):
+        if value.shape:
+            raise q.fail("the value must be a number or a tensor without dimensions")
+        if value.dtype.is_complex and not input.dtype.is_complex:
+            raise q.fail(f"a complex value does not go into a tensor of {input.dtype}")
+    elif isinstance(value, complex) and not input.dtype.is_complex:
+        raise q.fail(f"a complex value does not go into a tensor of {input.dtype}")
+    return cloned(q, input)
+
+
+def index_copy(q: Questions, input: Meta, dim: int, index: Meta, source: Meta) -> Meta:
+    dim = q.dim(dim, input.rank)
+    _require_long(q, index)
+    _require_same_dtype(q, input, source)
+    count = _count(q, index)
+    if not source.shape:
+        q.require(eq(count, 1), "a source without dimensions is for one index")
+        return input.like()
+    if input.shape and input.rank != source.rank:
+        raise q.fail(f"the source has {source.rank} dimensions, the tensor {input.rank}")
+    q.require(eq(source.shape[dim], count), "the source has one position an index")
+    for d in range(input.rank):
+        if d != dim:
+            q.require(eq(input.shape[d], source.shape[d]), f"size {d} of the source is the tensor's")
+    return input.like()
+
+
+def put(q: Questions, input: Meta, index: Meta, source: Meta, accumulate: bool = False) -> Meta:
+    _require_long(q, index)
+    _require_same_dtype(q, input, source)
+    q.require(eq(index.numel, source.numel), "the source has one element an index")
+    q.require(or_(ne(input.numel, 0), eq(index.numel, 0)), "there is nothing to put into no elements")
+    return cloned(q, input)
+
+
+def masked_scatter(q: Questions, input: Meta, mask: Meta, source: Meta) -> Meta:
+    if mask.dtype is not torch.bool:
+        raise q.fail(f"a mask is of bool, not {mask.dtype}")
+    _require_same_dtype(q, input, source)
+    return input.like(broadcast(q, [mask.shape, input.shape]))
+
+
+def _row(name: str, rule: Rule, *, writes: bool) -> Op:
+    in_place = in_place_names(name) if writes else ()
+    return Op(name, names_of(name), rule, Lowering.INDEX_MAP, in_place=in_place)
+
+
+ROWS: tuple[Op, ...] = (
+    _row("index_select", index_select, writes=False),
+    _row("take", take, writes=False),
+    _row("take_along_dim", take_along_dim, writes=False),
+    _row("index_put", index_put, writes=True),
+    _row("index_fill", index_fill, writes=True),
+    _row("index_copy", index_copy, writes=True),
+    _row("put", put, writes=True),
+    _row("masked_scatter", masked_scatter, writes=True),
+)

@@ -1,0 +1,253 @@
+"""The long tail: operators without a row of their own, by torch's own shape functions on symbolic sizes.
+
+Torch's functions run on tensors of the `meta` device whose sizes are `torch.SymInt`s with our nodes inside. A dispatch mode sees every
+operator that they call on the way down and answers it by the first of these that can:
+
+    our own rule          views above all, whose C++ functions reject symbolic sizes
+    the pointwise tag     the shape of broadcasting, with the dtype that torch's function gives for sizes of 1
+    a Python function     torch registers them for most operators
+    its parts             an operator that is made of others
+    C++                   takes symbolic sizes where it was written to
+
+What comes out is checked against the same functions at sizes of 0, 1 and others (`probe.py`), since some take a way that is only right for most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from types import BuiltinFunctionType, MethodDescriptorType
+from typing import Any, Final
+
+import torch
+from torch._dispatch.python import enable_python_dispatcher, no_python_dispatcher
+from torch._ops import OpOverload
+
+from anyshape.errors import NeedsDecision, UnknownOperator
+from anyshape.ops.broadcast import broadcast, pointwise_layout
+from anyshape.ops.concrete import (
+    DependsOnData,
+    Watching,
+    calm,
+    first_line,
+    moved,
+    on_meta,
+    refuse_data,
+)
+from anyshape.ops.meta import Meta
+from anyshape.ops.questions import Questions
+from anyshape.ops.symint import Asked
+from anyshape.ops.table import Entry, lookup
+from anyshape.ops.twins import META, NoTwin, Twins, device_of, leaves, meta_of, rebuilt, tensor_of
+from anyshape.symbolic import eq
+
+#: rule(questions, entry, args, kwargs): the value of a row, also of its in-place form.
+RuleOf = Callable[[Questions, Entry, Sequence[Any], Mapping[str, Any]], Any]
+
+_SYMBOLIC: Final = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_META_KEY: Final = torch._C.DispatchKey.Meta
+_PARTS_KEY: Final = torch._C.DispatchKey.CompositeExplicitAutograd
+
+
+class Unable(Exception):
+    """Torch's functions do not give a result in symbols; the text says why."""
+
+
+def by_torch(
+    q: Questions,
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    rule_of: RuleOf,
+    *,
+    hinted: bool = False,
+) -> Any:
+    """What the function returns on these arguments, by torch's own shape functions."""
+    asked = Asked(q, hinted)
+    twins = Twins(asked.int)
+    device = device_of(args, kwargs)
+    try:
+        with calm():
+            made, named = twins.arguments(tuple(args)), twins.arguments(on_meta(kwargs))
+            with enable_python_dispatcher(), _Functions(asked, rule_of):
+                result = function(*made, **named)
+        return twins.results(result, device)
+    except (NeedsDecision, DependsOnData):
+        raise
+    except Exception as error:
+        # Whatever torch's functions fail with: they were not written for us, and the next way may do.
+        raise Unable(first_line(error)) from error
+
+
+class _Functions(Watching):
+    """Answers the operators that torch's functions call, in symbols."""
+
+    def __init__(self, asked: Asked, rule_of: RuleOf) -> None:
+        super().__init__()
+        self._asked = asked
+        self._rule_of = rule_of
+
+    def __torch_dispatch__(
+        self,
+        func: OpOverload,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        found = list(leaves((args, kwargs)))
+        tensors = [leaf for leaf in found if isinstance(leaf, torch.Tensor)]
+        if tensors and all(tensor.device != META for tensor in tensors):
+            # Constants that torch's functions make. Their values are known.
+            if not any(isinstance(leaf, _SYMBOLIC) for leaf in found):
+                return func(*args, **kwargs)
+        refuse_data(func, args, kwargs)
+        args, kwargs = moved(func, args, kwargs, bool(tensors))
+        for answer in (self._by_rule, self._pointwise, self._by_python, self._by_parts):
+            result = answer(func, args, kwargs)
+            if result is not NotImplemented:
+                return result
+        with no_python_dispatcher():
+            return func(*args, **kwargs)
+
+    def _by_rule(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if func._schema.name in _ALIASES:
+            return self._tensor(self._meta(args[0]))
+        entry = _entry_of(func)
+        if entry is None or "out" in kwargs:
+            return NotImplemented
+        given = _as_written(func, tuple(map(self._meta, args)))
+        try:
+            value = self._rule_of(self._asked.q, entry, given, self._meta(kwargs))
+        except UnknownOperator:
+            return NotImplemented
+        if entry.in_place:
+            return _restrided(args[0], self._tensor(value)) if entry.op.restrides else args[0]
+        return self._tensor(value)
+
+    def _meta(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return meta_of(value, META)
+        if isinstance(value, torch.SymInt):
+            return value.node.size
+        if isinstance(value, torch.SymFloat | torch.SymBool):
+            raise NoTwin(f"a {type(value).__name__} as an argument")
+        return rebuilt(value, self._meta)
+
+    def _tensor(self, value: Any) -> Any:
+        if isinstance(value, Meta):
+            return tensor_of(value, self._asked.int)
+        return rebuilt(value, self._tensor)
+
+    def _pointwise(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if (
+            torch.Tag.pointwise not in func.tags
+            or len(func._schema.returns) != 1
+            or "out" in kwargs
+        ):
+            return NotImplemented
+        metas = [self._meta(x) for x in (*args, *kwargs.values()) if isinstance(x, torch.Tensor)]
+        if not metas or any(isinstance(x, tuple | list) for x in args):
+            return NotImplemented
+        q = self._asked.q
+        shape = broadcast(q, [meta.shape for meta in metas])
+        if func._schema.is_mutable:
+            for size, wanted in zip(shape, metas[0].shape, strict=True):
+                q.require(
+                    eq(size, wanted), "the result of an in-place operator has its target's shape"
+                )
+            return args[0]
+        small = func(*map(_small, args), **{name: _small(value) for name, value in kwargs.items()})
+        layout = pointwise_layout(q, shape, metas)
+        return self._tensor(Meta(shape, small.dtype, layout, META))
+
+    def _by_python(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        kernel = func.py_kernels.get(_META_KEY)
+        if kernel is None or func._schema.name in _BY_CPP:
+            return NotImplemented
+        with self:
+            return kernel(*args, **kwargs)
+
+    def _by_parts(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if func._schema.name in _BY_NUMBERS:
+            raise Unable(f"C++ code asks for the {func._schema.name.partition('::')[2]} in numbers")
+        if func._can_decompose():
+            with self:
+                return func.decompose(*args, **kwargs)
+        if not func.has_kernel_for_dispatch_key(_META_KEY) and func.has_kernel_for_dispatch_key(
+            _PARTS_KEY
+        ):
+            with self:
+                return func._op_dk(_PARTS_KEY, *args, **kwargs)
+        return NotImplemented
+
+
+#: Operators that see their argument as it is.
+_ALIASES: Final = frozenset(
+    f"aten::{name}" for name in ("alias", "detach", "lift_fresh", "_conj", "_neg_view", "lift")
+)
+#: Operators whose C++ functions take symbolic sizes and whose Python ones do something else.
+_BY_CPP: Final = frozenset(f"aten::{name}" for name in ("empty", "empty_strided", "as_strided_"))
+#: How C++ code that was not written for symbolic sizes asks for them.
+_BY_NUMBERS: Final = frozenset(("aten::size", "aten::stride"))
+#: Names inside torch of operators that have a row under another one.
+_OTHER_NAMES: Final = {
+    "_unsafe_view": "view",
+    "_reshape_alias": "view",
+    "slice": "__getitem__",
+}
+_PREFIXES: Final = {"special": torch.special, "linalg": torch.linalg, "fft": torch.fft}
+
+
+@cache
+def _entry_of(func: OpOverload) -> Entry | None:
+    """The row of an operator as torch calls it inside.
+
+    Functions and methods that torch generates take their arguments in the order of the operator; those that are written in Python need not.
+    """
+    namespace, _, name = func._schema.name.partition("::")
+    if namespace != "aten":
+        return None
+    name = _OTHER_NAMES.get(name, name)
+    prefix, _, rest = name.partition("_")
+    places = [(torch, name), (torch.Tensor, name), (torch._C._nn, name)]
+    if prefix in _PREFIXES:
+        places.append((_PREFIXES[prefix], rest))
+    for holder, called in places:
+        found = getattr(holder, called, None)
+        generated = isinstance(found, BuiltinFunctionType | MethodDescriptorType)
+        entry = (
+            lookup(found) if found is not None and (generated or name == "__getitem__") else None
+        )
+        if entry is not None:
+            return entry
+    return None
+
+
+def _as_written(func: OpOverload, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments as the row takes them, where torch has another order inside."""
+    name = func._schema.name
+    if name == "aten::slice":
+        self, dim, start, end, step = (*args, *(0, None, None, 1)[len(args) - 1 :])
+        return self, (*[slice(None)] * (dim % max(self.rank, 1)), slice(start, end, step))
+    if name == "aten::_reshape_alias":
+        return args[:2]
+    return args
+
+
+def _small(value: Any) -> Any:
+    """The argument for a question about dtypes: sizes of 1."""
+    if isinstance(value, torch.Tensor):
+        return torch.empty((1,) * value.dim(), dtype=value.dtype, device=META)
+    return (
+        1
+        if isinstance(value, torch.SymInt)
+        else 1.0
+        if isinstance(value, torch.SymFloat)
+        else value
+    )
+
+
+def _restrided(target: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    with no_python_dispatcher():
+        return target.as_strided_(value.size(), value.stride(), value.storage_offset())

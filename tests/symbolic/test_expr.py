@@ -1,0 +1,122 @@
+"""Interned polynomials: identity, ring laws, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+from itertools import product
+
+import pytest
+
+from anyshape.errors import ExpressionTooLarge, SymbolicTypeError
+from anyshape.symbolic import EVERYTHING, Range, as_symbol, evaluate, power, product as size_product, symbol, total
+from anyshape.symbolic.expr import add, multiply, subtract
+from tests.symbolic.small_integers import SYMBOLS
+
+a, b, s, t = (SYMBOLS[name] for name in "abst")
+
+
+def test_equal_expressions_are_the_same_object():
+    assert (s + t) * 2 is t * 2 + s + s
+    assert symbol("s") is s
+    assert symbol("s", EVERYTHING) is not s
+    assert symbol("s", backed=False) is not s
+
+
+def test_constants_are_plain_integers():
+    assert s - s == 0 and type(s - s) is int
+    assert s * 0 == 0 and type(0 * s) is int
+    assert (s + 3) - s == 3
+
+
+def test_ring_laws():
+    for x, y, z in product((a, b, s, 3, -2, a * b + 1), repeat=3):
+        assert x + y == y + x and x * y == y * x
+        assert (x + y) + z == x + (y + z)
+        assert (x * y) * z == x * (y * z)
+        assert x * (y + z) == x * y + x * z
+        assert x - y == x + (-y)
+
+
+def test_powers():
+    assert (a + b) ** 2 == a * a + 2 * a * b + b * b
+    assert a**0 == 1
+    assert power(-2, 3) == -8
+
+
+def test_sums_and_products_of_many():
+    assert size_product((s, 2, t)) == 2 * s * t
+    assert total((s, 2, s)) == 2 * s + 2
+    assert size_product(()) == 1 and total(()) == 0
+
+
+@pytest.mark.parametrize("wrong", [True, False, 1.0, "3", None, 2 + 0j])
+@pytest.mark.parametrize("operator", [add, subtract, multiply])
+def test_only_integers_mix_with_expressions(operator, wrong):
+    operator(s, 1)  # so that a cached result for 1 cannot be taken for True
+    for pair in ((s, wrong), (wrong, s)):
+        with pytest.raises(SymbolicTypeError):
+            operator(*pair)
+
+
+def test_an_expression_has_no_truth_value_and_no_order():
+    with pytest.raises(SymbolicTypeError, match="prove"):
+        bool(s)
+    with pytest.raises(TypeError):
+        _ = s < t  # pyright: ignore[reportOperatorIssue] this is the point
+
+
+def test_exponents_are_natural_numbers():
+    for wrong in (-1, 1.5, s, True):
+        with pytest.raises(SymbolicTypeError):
+            power(s, wrong)  # pyright: ignore[reportArgumentType] this is the point
+
+
+def test_huge_integers_are_exact_and_bounded():
+    huge = 10**400
+    assert evaluate(s * huge + 1, {as_symbol(s): 3}) == 3 * huge + 1
+    with pytest.raises(ExpressionTooLarge):
+        s * 2**20_000
+    with pytest.raises(ExpressionTooLarge):
+        power(s, 10**9)
+    with pytest.raises(ExpressionTooLarge):
+        power(2, 10**9)
+
+
+def test_too_many_terms_are_refused():
+    wide = total([symbol(f"w{i}") for i in range(60)])
+    with pytest.raises(ExpressionTooLarge):
+        wide * wide * wide
+
+
+def test_names_and_ranges_are_checked():
+    for name in ("", "1s", "s 0", "s-0"):
+        with pytest.raises(SymbolicTypeError):
+            symbol(name)
+    with pytest.raises(SymbolicTypeError, match="no value"):
+        symbol("s", Range(3, 2))
+
+
+def test_copies_are_the_same_object_and_pickles_are_refused():
+    assert copy.copy(s * t) is s * t
+    assert copy.deepcopy([s * t])[0] is s * t
+    with pytest.raises(SymbolicTypeError, match="to_text"):
+        pickle.dumps(s * t)
+
+
+def test_threads_intern_the_same_objects():
+    found: list[list[object]] = []
+    ready = threading.Barrier(4)
+
+    def build():
+        ready.wait()
+        found.append([symbol(f"thread{i}") * symbol(f"thread{i + 1}") // 7 for i in range(300)])
+
+    threads = [threading.Thread(target=build) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for others in found[1:]:
+        assert all(x is y for x, y in zip(found[0], others, strict=True))
