@@ -91,7 +91,9 @@ class SideBySide(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         # Properties are questions too, unless the table knows them (`x.T`, `x.real`).
-        if func in _QUERIES or (getattr(func, "__name__", "") == "__get__" and lookup(func) is None):
+        if func in _QUERIES or (
+            getattr(func, "__name__", "") == "__get__" and lookup(func) is None
+        ):
             return func(*args, **kwargs)
         inferred = infer(self.facts, func, self._in_symbols(args), self._in_symbols(kwargs))
         result = func(*args, **kwargs)
@@ -129,11 +131,17 @@ class SideBySide(TorchFunctionMode):
             self.know(tensor, meta)
 
 
-def bind_unbacked(values: dict[Any, int], said: list[Meta], real: list[torch.Tensor]) -> dict[Any, int]:
+def bind_unbacked(
+    values: dict[Any, int], said: list[Meta], real: list[torch.Tensor]
+) -> dict[Any, int]:
     """Values of sizes that depend on data, read off the real result."""
     for meta, tensor in zip(said, real, strict=True):
         for size, actual in zip(meta.shape, tensor.shape, strict=False):
-            if isinstance(size, Expr) and len(size.terms) == 1 and not any(s.backed for s in size.symbols):
+            if (
+                isinstance(size, Expr)
+                and len(size.terms) == 1
+                and not any(s.backed for s in size.symbols)
+            ):
                 try:
                     values.setdefault(as_symbol(size), actual)
                 except TypeError:
@@ -145,7 +153,9 @@ def compare(meta: Meta, tensor: torch.Tensor, values: Mapping[Any, int], where: 
     """Raise `Disagreement` unless the meta says what the tensor is, for these values of the symbols."""
     shape = tuple(evaluate(size, values) for size in meta.shape)
     if shape != tuple(tensor.shape):
-        raise Disagreement(f"{where}: shape {meta.shape} = {shape}, torch says {tuple(tensor.shape)}")
+        raise Disagreement(
+            f"{where}: shape {meta.shape} = {shape}, torch says {tuple(tensor.shape)}"
+        )
     if meta.dtype != tensor.dtype:
         raise Disagreement(f"{where}: dtype {meta.dtype}, torch says {tensor.dtype}")
     if meta.requires_grad != tensor.requires_grad:
@@ -159,7 +169,9 @@ def compare(meta: Meta, tensor: torch.Tensor, values: Mapping[Any, int], where: 
     strides = tuple(evaluate(stride, values) for stride in meta.strides)
     for size, said, actual in zip(shape, strides, tensor.stride(), strict=True):
         if size > 1 and said != actual:
-            raise Disagreement(f"{where}: strides {strides} for {shape}, torch says {tensor.stride()}")
+            raise Disagreement(
+                f"{where}: strides {strides} for {shape}, torch says {tensor.stride()}"
+            )
 
 
 @dataclass

@@ -73,7 +73,9 @@ class QuestionMaker:
     def _size(self, names: list[str], depth: int) -> str:
         if depth <= 0 or self.random.random() < 0.2:
             return self.random.choice((*names, *names, self._number(-3, 12)))
-        operator = self.random.choice(("+", "-", "*", "*", "//", "//", "%", "min", "max", "ceildiv"))
+        operator = self.random.choice(
+            ("+", "-", "*", "*", "//", "//", "%", "min", "max", "ceildiv")
+        )
         left, right = self._size(names, depth - 1), self._size(names, depth - 1)
         if operator in ("//", "%", "ceildiv") and self.random.random() < 0.7:
             right = self._number(2, 16)

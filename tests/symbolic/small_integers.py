@@ -10,16 +10,35 @@ from typing import Any
 from anyshape.symbolic import EVERYTHING, Expr, Range, Symbol, as_symbol, symbol
 
 #: Declared ranges by the first letter: sizes, positive sizes, integers of any sign, unbacked sizes.
-_RANGES = {"s": Range(0, None), "p": Range(1, None), "u": Range(0, None)}
+_RANGES = {"s": Range(0, None), "t": Range(0, None), "p": Range(1, None), "u": Range(0, None)}
 _FUNCTIONS = {"ceildiv": lambda a, b: -(-a // b), "min": min, "max": max, "abs": abs}
 
 
 def named(name: str) -> Expr:
-    """The symbol of that name: s… a size, p… a positive size, u… an unbacked size, others any integer."""
+    """The symbol of that name: s… and t… a size, p… a positive size, u… an unbacked size, others any integer."""
     return symbol(name, _RANGES.get(name[0], EVERYTHING), backed=not name.startswith("u"))
 
 
-NAMES = ("a", "b", "c", "k", "m", "n", "p", "q", "s", "t", "s0", "s1", "s2", "s3", "p0", "p1", "u0", "u1")
+NAMES = (
+    "a",
+    "b",
+    "c",
+    "k",
+    "m",
+    "n",
+    "p",
+    "q",
+    "s",
+    "t",
+    "s0",
+    "s1",
+    "s2",
+    "s3",
+    "p0",
+    "p1",
+    "u0",
+    "u1",
+)
 SYMBOLS: dict[str, Expr] = {name: named(name) for name in NAMES}
 
 

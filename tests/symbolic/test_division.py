@@ -89,7 +89,13 @@ def _sizes(depth: int = 3):
 
 @given(_sizes(), st.lists(st.integers(0, 12), min_size=5, max_size=5))
 def test_any_expression_is_what_python_computes(text, numbers):
-    values = {"a": numbers[0] - 6, "b": numbers[1] - 6, "s": numbers[2], "t": numbers[3], "p": numbers[4] + 1}
+    values = {
+        "a": numbers[0] - 6,
+        "b": numbers[1] - 6,
+        "s": numbers[2],
+        "t": numbers[3],
+        "p": numbers[4] + 1,
+    }
     wanted = python_value(text, values)
     if wanted is None:
         return

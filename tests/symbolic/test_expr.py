@@ -10,7 +10,18 @@ from itertools import product
 import pytest
 
 from anyshape.errors import ExpressionTooLarge, SymbolicTypeError
-from anyshape.symbolic import EVERYTHING, Range, as_symbol, evaluate, power, product as size_product, symbol, total
+from anyshape.symbolic import (
+    EVERYTHING,
+    Range,
+    as_symbol,
+    evaluate,
+    power,
+    symbol,
+    total,
+)
+from anyshape.symbolic import (
+    product as size_product,
+)
 from anyshape.symbolic.expr import add, multiply, subtract
 from tests.symbolic.small_integers import SYMBOLS
 

@@ -44,7 +44,12 @@ def test_every_value_is_in_the_range(of_ranges, of_integers):
 
 @pytest.mark.parametrize(
     ("of_ranges", "of_integers"),
-    [(ranges.add, operator.add), (ranges.multiply, operator.mul), (ranges.minimum, min), (ranges.maximum, max)],
+    [
+        (ranges.add, operator.add),
+        (ranges.multiply, operator.mul),
+        (ranges.minimum, min),
+        (ranges.maximum, max),
+    ],
 )
 def test_bounded_ranges_are_exact(of_ranges, of_integers):
     for a, b in product(RANGES, RANGES):

@@ -36,7 +36,9 @@ def _stretched(q: Questions, a: Size, b: Size) -> Size:
     now_a, now_b = q.facts.hint(a), q.facts.hint(b)
     if now_a is None or now_b is None or now_a == now_b:
         # Equal in this run. Another run may stretch one of them, which is another program.
-        q.decide_or(eq(a, b), True, "operands of the same size here; a size of 1 would be stretched")
+        q.decide_or(
+            eq(a, b), True, "operands of the same size here; a size of 1 would be stretched"
+        )
         return a if isinstance(a, int) else b
     if now_a == 1 and q.decide(eq(a, 1), "a dimension of size 1 is stretched"):
         return b
@@ -108,7 +110,11 @@ def _compare_two(q: Questions, operand: Meta, x: int, y: int) -> int:
             return 1
         if q.decide(smaller, reason):
             return -1
-    return 1 if q.decide(gt(sizes[x], sizes[y]), "of equal strides the smaller size goes inside") else 0
+    return (
+        1
+        if q.decide(gt(sizes[x], sizes[y]), "of equal strides the smaller size goes inside")
+        else 0
+    )
 
 
 def _where_order_matters(facts: Facts, sizes: tuple[Size, ...], x: int, y: int) -> Facts | None:

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import torch
 
 from anyshape.errors import UnknownOperator
-from anyshape.ops.concrete import Call
 from anyshape.ops.broadcast import require_writable
+from anyshape.ops.concrete import Call
 from anyshape.ops.long_tail import without_row
 from anyshape.ops.meta import Meta
 from anyshape.ops.op import Op
@@ -45,7 +45,14 @@ class Inferred(NamedTuple):
 
 
 #: Names that torch takes for the same parameter.
-_SYNONYMS = {"axis": "dim", "keepdims": "keepdim", "axes": "dims", "x": "input", "x1": "input", "x2": "other"}
+_SYNONYMS = {
+    "axis": "dim",
+    "keepdims": "keepdim",
+    "axes": "dims",
+    "x": "input",
+    "x1": "input",
+    "x2": "other",
+}
 
 
 def infer(
@@ -95,9 +102,7 @@ def _by_rule(
     )
 
 
-def rule_value(
-    q: Questions, entry: Entry, args: Sequence[Any], named: Mapping[str, Any]
-) -> Any:
+def rule_value(q: Questions, entry: Entry, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
     """What a row says; for an in-place form, of its target. `UnknownOperator` if the rule does not cover the arguments."""
     try:
         value = entry.op.rule(q, *args, **named)
@@ -122,7 +127,10 @@ def _into(q: Questions, target: Meta, value: Any) -> Meta:
         q.require(eq(size, wanted), "the result of an in-place operator has its target's shape")
     require_writable(q, target)
     if target.shares_if is not None:
-        q.decide(target.shares_if, "a write to a reshaped tensor is seen through its operand where it is a view")
+        q.decide(
+            target.shares_if,
+            "a write to a reshaped tensor is seen through its operand where it is a view",
+        )
     return target
 
 

@@ -83,7 +83,9 @@ def must_view(q: Questions, meta: Meta, shape: tuple[Size, ...]) -> tuple[Size, 
         steps = _joined(q, Steps(meta.shape, meta.strides))
         found = _laid_on(q, steps, shape) or _as_in_this_run(q, steps, shape)
     if isinstance(found, Copy):
-        raise q.fail(f"strides {meta.strides} of shape {meta.shape} do not allow a view of shape {shape}")
+        raise q.fail(
+            f"strides {meta.strides} of shape {meta.shape} do not allow a view of shape {shape}"
+        )
     return found
 
 
@@ -189,14 +191,21 @@ def _without_common(sizes: Sequence[Size], a: Size, b: Size) -> tuple[Size, Size
     """Both divided by the sizes that they share: as good as the two wherever there are elements."""
     for size in sizes:
         if type(size) is Expr:
-            while type(a) is Expr and type(b) is Expr and _multiple(a, [size]) and _multiple(b, [size]):
+            while (
+                type(a) is Expr
+                and type(b) is Expr
+                and _multiple(a, [size])
+                and _multiple(b, [size])
+            ):
                 a, b = a // size, b // size
     return a, b
 
 
 def _multiple(a: Size, of: Sequence[Size]) -> bool:
     """Whether `a` is plainly a product with one of these as a factor."""
-    return any(a is size or (type(a) is Expr and size != 0 and a // size * size == a) for size in of)
+    return any(
+        a is size or (type(a) is Expr and size != 0 and a // size * size == a) for size in of
+    )
 
 
 def _is_contiguous_view(q: Questions, part: Fact, steps: Steps, shape: tuple[Size, ...]) -> bool:
@@ -210,8 +219,7 @@ def _is_contiguous_view(q: Questions, part: Fact, steps: Steps, shape: tuple[Siz
         return False
     usual = dense_strides(shape, contiguous(len(shape)).order)
     return all(
-        case.same(a, b) or case.same(size, 1)
-        for size, a, b in zip(shape, seen, usual, strict=True)
+        case.same(a, b) or case.same(size, 1) for size, a, b in zip(shape, seen, usual, strict=True)
     )
 
 

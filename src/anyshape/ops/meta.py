@@ -120,7 +120,9 @@ def strided(shape: tuple[Size, ...], strides: tuple[Size, ...]) -> Layout:
     # is taken where it stands; taking the last candidate first gives contiguous layouts their usual order.
     left = list(range(rank))
     while left:
-        found = next((dim for dim in reversed(left) if strides[dim] == step and shape[dim] != 1), None)
+        found = next(
+            (dim for dim in reversed(left) if strides[dim] == step and shape[dim] != 1), None
+        )
         if found is None:
             found = next((dim for dim in reversed(left) if shape[dim] == 1), None)
         if found is None:
@@ -137,9 +139,7 @@ def strided(shape: tuple[Size, ...], strides: tuple[Size, ...]) -> Layout:
     return result
 
 
-def _same_but_for_ones(
-    shape: tuple[Size, ...], a: tuple[Size, ...], b: tuple[Size, ...]
-) -> bool:
+def _same_but_for_ones(shape: tuple[Size, ...], a: tuple[Size, ...], b: tuple[Size, ...]) -> bool:
     return all(size == 1 or x == y for size, x, y in zip(shape, a, b, strict=True))
 
 

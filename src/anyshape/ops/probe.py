@@ -2,10 +2,12 @@
 
 Torch's shape functions take sizes to be neither 0 nor 1 where they cannot know (`symint.py`), forget
 some of what the operator checks, and now and then state another layout than the operator's. So what
-they said in symbols is compared with what they say in numbers, and, where that is cheap, with what
-the operator itself does with made-up data: at the sizes of this run, with each symbol 0 and 1, with
-all of them 1, and at other sizes. A size of 0 or 1 that disagrees is excluded by a guard; if another
-does, the result is not to be trusted.
+they said in symbols is compared with what they say in numbers: at the sizes of this run, with each
+symbol 0 and 1, with all of them 1, and at other sizes. A size of 0 or 1 that disagrees is excluded
+by a guard; if another does, the result is not to be trusted.
+
+The operator itself is asked too, with made-up data, but at the sizes of this run only: some kernels
+do not check what they are given, and end the process.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from anyshape.symbolic.expr import of_atom
 Values = Mapping[Symbol, int]
 
 #: The operator itself is run if its tensors have no more elements than this.
-_MOST_ELEMENTS: Final = 1 << 12
+_MOST_ELEMENTS: Final = 1 << 18
 
 
 class Untrue(Exception):
@@ -44,15 +46,16 @@ class _Probe:
     q: Questions
     call: Call
     value: Any
-    #: whether the operator takes made-up data at sizes that are fine, so that its errors are about sizes
-    takes_data: bool = field(default=False, init=False)
-    layouts_known: bool = field(default=False, init=False)
+    #: whether the operator has another layout than its shape function says
+    corrected: bool = field(default=False, init=False)
 
     def run(self) -> Any:
         symbols = sorted(_symbols((self.call.args, self.call.kwargs)), key=lambda s: s.index)
         hints = self.q.facts.hints
         # A size that depends on data has no value. Any will do that is like no other.
         now = {symbol: hints.get(symbol, 23 + 6 * at) for at, symbol in enumerate(symbols)}
+        if all(symbol.backed for symbol in symbols):
+            self._ask_operator({**hints, **now})
         for change in _changes(now):
             values = {**hints, **now, **change}
             if not self._possible(values):
@@ -84,35 +87,32 @@ class _Probe:
             return evaluate(size, values)
 
         try:
-            shape_function = at_numbers(self.call, number)
+            found = at_numbers(self.call, number)
         except Exception as error:
             return first_line(error)
-        problem = _difference(self.value, shape_function, values, strides=not self.layouts_known)
-        if problem is not None or not self._is_cheap(values):
-            return problem
+        return _difference(self.value, found, values, strides=not self.corrected)
+
+    def _ask_operator(self, values: Values) -> None:
+        """Compare with what the operator does at the sizes of this run, and believe it in what is innermost in memory."""
+        if not self._is_cheap(values):
+            return
         try:
-            actual = for_real(self.call, number)
-        except Exception as error:
-            return first_line(error) if self.takes_data else None
-        self.takes_data = self.takes_data or not self._has_indices()
-        if (
-            not self.layouts_known
-            and _difference(self.value, actual, values, strides=False) is None
-        ):
+            actual = for_real(self.call, lambda size: evaluate(size, values))
+        except Exception:
+            # It may be the made-up data that it does not take.
+            return
+        if _difference(self.value, actual, values, strides=False) is None:
             self._take_layouts(actual, values)
-        return _difference(self.value, actual, values)
+        problem = _difference(self.value, actual, values)
+        if problem is not None:
+            raise Untrue(f"the operator itself disagrees: {problem}")
 
     def _is_cheap(self, values: Values) -> bool:
         metas = [*self.call.metas, *(m for m in leaves(self.value) if isinstance(m, Meta))]
-        try:
-            elements = sum(prod(evaluate(n, values) for n in meta.shape) for meta in metas)
-        except ArithmeticError:
-            return False
-        return elements <= _MOST_ELEMENTS
-
-    def _has_indices(self) -> bool:
-        """Whether made-up data may not suit all sizes: 0 is no index into nothing."""
-        return any(category(meta.dtype) < 2 for meta in self.call.metas)
+        elements = [prod(evaluate(n, values) for n in meta.shape) for meta in metas]
+        # 0 is no index into nothing.
+        indices = any(category(meta.dtype) < 2 for meta in self.call.metas)
+        return sum(elements) <= _MOST_ELEMENTS and not (indices and 0 in elements)
 
     def _take_layouts(self, actual: Any, values: Values) -> None:
         """Believe the operator, not its shape function, in what is innermost in memory."""
@@ -127,18 +127,17 @@ class _Probe:
             if _same_strides(item, real, values):
                 return item
             layout = layout_of(real.shape, real.strides)
-            mended = mended and isinstance(layout, Dense) and min(real.shape) > 1
+            mended = mended and isinstance(layout, Dense) and min(_shape(real, values)) > 1
             return replace(item, layout=layout)
 
         value = take(self.value)
         if mended:
-            self.layouts_known = value is not self.value
+            self.corrected = value != self.value
             self.value = value
 
 
 def _changes(now: Values) -> Iterator[dict[Symbol, int]]:
     yield {}
-    yield {symbol: 2 + at for at, symbol in enumerate(now)}
     yield {symbol: size + 2 + at for at, (symbol, size) in enumerate(now.items())}
     yield {symbol: size * 2 for symbol, size in now.items()}
     for small in (1, 0):
@@ -163,8 +162,7 @@ def _agrees(said: Any, actual: Any, values: Values, strides: bool) -> bool:
     if not isinstance(said, Meta) or not isinstance(actual, Meta):
         return (evaluate(said, values) if isinstance(said, Expr) else said) == actual
     try:
-        shape = tuple(evaluate(size, values) for size in said.shape)
-        if shape != actual.shape or said.dtype != actual.dtype:
+        if _shape(said, values) != _shape(actual, values) or said.dtype != actual.dtype:
             return False
         return not strides or _same_strides(said, actual, values)
     except ArithmeticError:
@@ -172,8 +170,16 @@ def _agrees(said: Any, actual: Any, values: Values, strides: bool) -> bool:
 
 
 def _same_strides(said: Meta, actual: Meta, values: Values) -> bool:
-    pairs = list(zip(actual.shape, said.strides, actual.strides, strict=True))
-    return 0 in actual.shape or all(size == 1 or evaluate(a, values) == b for size, a, b in pairs)
+    shape = _shape(actual, values)
+    pairs = zip(shape, said.strides, actual.strides, strict=True)
+    return 0 in shape or all(
+        size == 1 or evaluate(a, values) == evaluate(b, values) for size, a, b in pairs
+    )
+
+
+def _shape(meta: Meta, values: Values) -> tuple[int, ...]:
+    # In numbers too an argument that is returned is itself, in symbols.
+    return tuple(evaluate(size, values) for size in meta.shape)
 
 
 def _symbols(value: Any) -> set[Symbol]:

@@ -164,8 +164,15 @@ class Questions:
 
     def index(self, index: Size, size: Size, what: str = "index") -> Size:
         """A position counted from the front; the operator requires that it lies within the size."""
-        self.require(and_(ge(index, -size), lt(index, size)), f"{what} {index} is out of range for size {size}")
-        return index + size if self.decide(lt(index, 0), f"a negative {what} counts from the end") else index
+        self.require(
+            and_(ge(index, -size), lt(index, size)),
+            f"{what} {index} is out of range for size {size}",
+        )
+        return (
+            index + size
+            if self.decide(lt(index, 0), f"a negative {what} counts from the end")
+            else index
+        )
 
 
 def _count_unbacked(facts: Facts) -> int:

@@ -443,6 +443,8 @@ class Node:
         return self._float()
 
     def guard_bool(self, file: str, line: int) -> bool:
+        if file.endswith(_ABOUT_LAYOUT):
+            return self.guard_or_false(file, line)
         return self.asked.decide(self.fact, file, line)
 
     def guard_or_false(self, file: str, line: int) -> bool:
@@ -457,6 +459,8 @@ class Node:
         return self.asked.q.known(self.fact)
 
     def expect_true(self, file: str, line: int) -> bool:
+        if file.endswith(_ABOUT_MEMORY):
+            return True
         return self.asked.expect(self.fact, file, line)
 
     def expect_size(self, file: str, line: int) -> bool:
@@ -512,13 +516,17 @@ def _float_or_none(value: int | None) -> float | None:
     return None if value is None else float(value)
 
 
+#: The file whose C++ lines ask whether strides are contiguous, dense or channels-last.
+_ABOUT_LAYOUT: Final = "core/TensorImpl.h"
+#: The file whose C++ lines ask whether a storage is large enough. The tensors here have none.
+_ABOUT_MEMORY: Final = "native/Resize.h"
 #: Files whose lines ask on behalf of another.
 _RELAYS: Final = ("symint.py", "sym_node.py", "symbolic_shapes.py", "torch/__init__.py")
 
 
 def _where(file: str = "", line: int = 0) -> str:
     """The line of torch's source that asks: the one given, else the first on the stack that is not a relay."""
-    if not file:
+    if not file or file.endswith(_RELAYS):
         frame = sys._getframe(1)
         while frame.f_back is not None and frame.f_code.co_filename.endswith(_RELAYS):
             frame = frame.f_back

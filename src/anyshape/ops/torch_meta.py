@@ -26,6 +26,7 @@ from torch._ops import OpOverload
 from anyshape.errors import NeedsDecision, UnknownOperator
 from anyshape.ops.broadcast import broadcast, pointwise_layout
 from anyshape.ops.concrete import (
+    Call,
     DependsOnData,
     Watching,
     calm,
@@ -35,10 +36,11 @@ from anyshape.ops.concrete import (
     refuse_data,
 )
 from anyshape.ops.meta import Meta
+from anyshape.ops.op import Lowering
 from anyshape.ops.questions import Questions
 from anyshape.ops.symint import Asked
 from anyshape.ops.table import Entry, lookup
-from anyshape.ops.twins import META, NoTwin, Twins, device_of, leaves, meta_of, rebuilt, tensor_of
+from anyshape.ops.twins import META, Twins, leaves, meta_of, rebuilt, tensor_of
 from anyshape.symbolic import eq
 
 #: rule(questions, entry, args, kwargs): the value of a row, also of its in-place form.
@@ -46,36 +48,30 @@ RuleOf = Callable[[Questions, Entry, Sequence[Any], Mapping[str, Any]], Any]
 
 _SYMBOLIC: Final = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _META_KEY: Final = torch._C.DispatchKey.Meta
-_PARTS_KEY: Final = torch._C.DispatchKey.CompositeExplicitAutograd
+_PARTS_KEYS: Final = (
+    torch._C.DispatchKey.CompositeExplicitAutograd,
+    torch._C.DispatchKey.CompositeExplicitAutogradNonFunctional,
+)
 
 
 class Unable(Exception):
     """Torch's functions do not give a result in symbols; the text says why."""
 
 
-def by_torch(
-    q: Questions,
-    function: Callable[..., Any],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    rule_of: RuleOf,
-    *,
-    hinted: bool = False,
-) -> Any:
-    """What the function returns on these arguments, by torch's own shape functions."""
+def by_torch(q: Questions, call: Call, rule_of: RuleOf, *, hinted: bool = False) -> Any:
+    """What a call returns, by torch's own shape functions; `hinted` as in `symint.Asked`."""
     asked = Asked(q, hinted)
     twins = Twins(asked.int)
-    device = device_of(args, kwargs)
     try:
         with calm():
-            made, named = twins.arguments(tuple(args)), twins.arguments(on_meta(kwargs))
+            args, kwargs = twins.arguments(tuple(call.args)), twins.arguments(on_meta(call.kwargs))
             with enable_python_dispatcher(), _Functions(asked, rule_of):
-                result = function(*made, **named)
-        return twins.results(result, device)
+                result = call.function(*args, **kwargs)
+        return twins.results(result, call.device)
     except (NeedsDecision, DependsOnData):
         raise
     except Exception as error:
-        # Whatever torch's functions fail with: they were not written for us, and the next way may do.
+        # Whatever torch's functions fail with: they were not written for us.
         raise Unable(first_line(error)) from error
 
 
@@ -97,10 +93,10 @@ class _Functions(Watching):
         kwargs = kwargs or {}
         found = list(leaves((args, kwargs)))
         tensors = [leaf for leaf in found if isinstance(leaf, torch.Tensor)]
-        if tensors and all(tensor.device != META for tensor in tensors):
+        symbolic = any(isinstance(leaf, _SYMBOLIC) for leaf in found)
+        if tensors and not symbolic and all(tensor.device != META for tensor in tensors):
             # Constants that torch's functions make. Their values are known.
-            if not any(isinstance(leaf, _SYMBOLIC) for leaf in found):
-                return func(*args, **kwargs)
+            return func(*args, **kwargs)
         refuse_data(func, args, kwargs)
         args, kwargs = moved(func, args, kwargs, bool(tensors))
         for answer in (self._by_rule, self._pointwise, self._by_python, self._by_parts):
@@ -116,23 +112,27 @@ class _Functions(Watching):
         entry = _entry_of(func)
         if entry is None or "out" in kwargs:
             return NotImplemented
-        given = _as_written(func, tuple(map(self._meta, args)))
+        exact = entry.op.lowering is not Lowering.POINTWISE and func._schema.name not in _FILLS
+        given = _as_written(func, self._meta(args, exact))
         try:
-            value = self._rule_of(self._asked.q, entry, given, self._meta(kwargs))
+            value = self._rule_of(self._asked.q, entry, given, self._meta(kwargs, exact))
         except UnknownOperator:
             return NotImplemented
         if entry.in_place:
             return _restrided(args[0], self._tensor(value)) if entry.op.restrides else args[0]
         return self._tensor(value)
 
-    def _meta(self, value: Any) -> Any:
+    def _meta(self, value: Any, exact: bool = True) -> Any:
+        """The argument as a rule sees it. The value of a float matters unless only elements depend on it."""
         if isinstance(value, torch.Tensor):
             return meta_of(value, META)
         if isinstance(value, torch.SymInt):
             return value.node.size
-        if isinstance(value, torch.SymFloat | torch.SymBool):
-            raise NoTwin(f"a {type(value).__name__} as an argument")
-        return rebuilt(value, self._meta)
+        if isinstance(value, torch.SymFloat):
+            return float(value) if exact else 1.0
+        if isinstance(value, torch.SymBool):
+            return bool(value)
+        return rebuilt(value, lambda item: self._meta(item, exact))
 
     def _tensor(self, value: Any) -> Any:
         if isinstance(value, Meta):
@@ -174,11 +174,11 @@ class _Functions(Watching):
         if func._can_decompose():
             with self:
                 return func.decompose(*args, **kwargs)
-        if not func.has_kernel_for_dispatch_key(_META_KEY) and func.has_kernel_for_dispatch_key(
-            _PARTS_KEY
-        ):
-            with self:
-                return func._op_dk(_PARTS_KEY, *args, **kwargs)
+        if not func.has_kernel_for_dispatch_key(_META_KEY):
+            for key in _PARTS_KEYS:
+                if func.has_kernel_for_dispatch_key(key):
+                    with self:
+                        return func._op_dk(key, *args, **kwargs)
         return NotImplemented
 
 
@@ -188,6 +188,10 @@ _ALIASES: Final = frozenset(
 )
 #: Operators whose C++ functions take symbolic sizes and whose Python ones do something else.
 _BY_CPP: Final = frozenset(f"aten::{name}" for name in ("empty", "empty_strided", "as_strided_"))
+#: Operators whose numbers become elements.
+_FILLS: Final = frozenset(
+    f"aten::{name}" for name in ("full", "full_like", "new_full", "scalar_tensor")
+)
 #: How C++ code that was not written for symbolic sizes asks for them.
 _BY_NUMBERS: Final = frozenset(("aten::size", "aten::stride"))
 #: Names inside torch of operators that have a row under another one.

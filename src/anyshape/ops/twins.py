@@ -1,4 +1,4 @@
-"""A tensor on the `meta` device for each meta, and back: how arguments go to torch's own shape functions and results return.
+"""A tensor for each meta, and back: how arguments go to torch's own functions and results return.
 
 Twins have no storage in common, also where the tensors they stand for do: shapes do not depend on it.
 """
@@ -18,20 +18,24 @@ from anyshape.symbolic import Expr, Size
 
 META = torch.device("meta")
 
+#: make(meta, number): a tensor for a meta.
+Make = Callable[[Meta, Callable[[Size], Any]], torch.Tensor]
+
 
 class NoTwin(Exception):
     """Something that a meta cannot say: a sparse tensor, a float made of sizes."""
 
 
 class Twins:
-    """The arguments of one call as torch sees them."""
+    """The arguments of one call as torch sees them: on the `meta` device unless `make` says otherwise."""
 
     def __init__(
-        self, number: Callable[[Size], Any], device: torch.device = META, grads: bool = False
+        self, number: Callable[[Size], Any], make: Make | None = None, *, grads: bool = False
     ) -> None:
         #: a size as torch gets it: a number, or a `torch.SymInt`
         self._number = number
-        self._device = device
+        self._make = make or tensor_of
+        self._on_meta = make is None
         #: whether twins require grad as their tensors do
         self._grads = grads
         self._metas: dict[int, tuple[torch.Tensor, Meta]] = {}
@@ -39,7 +43,7 @@ class Twins:
     def arguments(self, value: Any) -> Any:
         """The same nest with a twin for each meta and a number for each expression."""
         if isinstance(value, Meta):
-            made = tensor_of(value, self._number, self._device)
+            made = self._make(value, self._number)
             if self._grads and value.requires_grad:
                 # Not a leaf, since those reject writes.
                 made = made.requires_grad_().clone()
@@ -47,8 +51,8 @@ class Twins:
             return made
         if isinstance(value, Expr):
             return self._number(value)
-        if isinstance(value, torch.device):
-            return self._device
+        if isinstance(value, torch.device) and self._on_meta:
+            return META
         if isinstance(value, slice):
             return slice(*map(self.arguments, (value.start, value.stop, value.step)))
         return rebuilt(value, self.arguments)
@@ -62,7 +66,9 @@ class Twins:
                 return found
             # An argument that was written to. In-place forms of views change its sizes too.
             grad = given.requires_grad or found.requires_grad
-            if found.shape != given.shape:
+            if found.rank != given.rank or found.shape != tuple(
+                map(size_of, map(self._number, given.shape))
+            ):
                 return replace(found, device=given.device, requires_grad=grad)
             return given if grad == given.requires_grad else replace(given, requires_grad=grad)
         if isinstance(value, torch.SymInt):
@@ -72,19 +78,33 @@ class Twins:
         return rebuilt(value, lambda item: self.results(item, device))
 
 
-def tensor_of(
-    meta: Meta, number: Callable[[Size], Any], device: torch.device = META
-) -> torch.Tensor:
+def tensor_of(meta: Meta, number: Callable[[Size], Any]) -> torch.Tensor:
+    """A tensor on the `meta` device."""
     shape = tuple(map(number, meta.shape))
     strides = tuple(map(number, actual_strides(meta)))
     with no_python_dispatcher():
-        made = torch.empty_strided(shape, strides, dtype=meta.dtype, device=device)
+        made = torch.empty_strided(shape, strides, dtype=meta.dtype, device=META)
         if meta.offset != 0:
             made = made.as_strided(shape, strides, number(meta.offset))
     return made
 
 
+def made_up(meta: Meta, number: Callable[[Size], int]) -> torch.Tensor:
+    """A tensor with data that most operators take: indices are 0, matrices the identity, rows add up to something."""
+    shape = [number(size) for size in meta.shape]
+    strides = [number(stride) for stride in actual_strides(meta)]
+    offset = number(meta.offset)
+    reach = sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
+    elements = 0 if 0 in shape else 1 + reach
+    made = torch.zeros(offset + elements, dtype=meta.dtype).as_strided(shape, strides, offset)
+    distinct = all(n == 1 or step != 0 for n, step in zip(shape, strides, strict=True))
+    if (meta.dtype.is_floating_point or meta.dtype.is_complex) and elements and distinct:
+        (made if made.dim() < 2 else made.diagonal(dim1=-2, dim2=-1)).fill_(1)
+    return made
+
+
 def meta_of(tensor: torch.Tensor, device: torch.device) -> Meta:
+    """The meta of a tensor that stands for one on that device."""
     if tensor.layout is not torch.strided:
         raise NoTwin(f"a tensor of layout {tensor.layout}")
     shape = tuple(map(size_of, tensor.size()))

@@ -25,6 +25,7 @@ from anyshape.symbolic.expr import (
     atom_at,
     check_size,
     function_of_two,
+    leading_coefficient,
     multiply,
     negate,
     polynomial,
@@ -95,15 +96,10 @@ def _quotient_by_int(p: Size, q: int) -> Size:
         reduced = polynomial({m: c // common for m, c in remainder.terms})
         return add(polynomial(whole), floordiv(reduced, q // common))
     # floor(r / q) == -ceil(-r / q) == -((-r + q - 1) // q): one form for floor and ceiling, the first term positive.
-    if _leading_coefficient(remainder) < 0:
+    if leading_coefficient(remainder) < 0:
         flipped = floordiv(add(negate(remainder), q - 1), q)
         return subtract(polynomial(whole), flipped)
     return add(polynomial(whole), _irreducible_quotient(remainder, q))
-
-
-def _leading_coefficient(e: Expr) -> int:
-    """The coefficient that decides the sign of the canonical form: of the first term that is not the constant."""
-    return next(c for m, c in e.terms if m != ())
 
 
 def _quotient(p: Size, q: Expr) -> Size:
@@ -119,7 +115,7 @@ def _quotient(p: Size, q: Expr) -> Size:
     if denominator is not q:
         return add(whole, floordiv(numerator, denominator))
     # q*(-1) // ... : p // q == (-p) // (-q); the divisor's first term is positive.
-    if _leading_coefficient(q) < 0:
+    if leading_coefficient(q) < 0:
         return add(whole, floordiv(negate(rest), negate(q)))
     return add(whole, _irreducible_quotient(rest, q))
 
@@ -208,7 +204,7 @@ def _remainder(p: Size, q: Expr) -> Size:
         factor, left = divide(q, denominator)
         assert left == 0, "a factor divides what it was taken from"
         return multiply(factor, modulo(numerator, denominator))
-    if _leading_coefficient(q) < 0:
+    if leading_coefficient(q) < 0:
         return negate(modulo(negate(rest), negate(q)))
     return _irreducible_remainder(rest, q)
 

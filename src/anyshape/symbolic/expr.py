@@ -32,9 +32,13 @@ MOST_BITS: Final = 16384
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Symbol:
-    """An integer the program is not specialised to; a backed one has a value in the run at hand, an unbacked one has not."""
+    """An integer the program is not specialised to; a backed one has a value in the run at hand, an unbacked one has not.
+
+    All atoms have an `index` that is unique in this process and a `key` that orders them the same way in every process.
+    """
 
     index: int
+    key: str
     name: str
     declared: Range
     backed: bool
@@ -48,6 +52,7 @@ class FloorDiv:
     """`numerator // denominator` as in Python: rounds towards minus infinity."""
 
     index: int
+    key: str
     numerator: Size
     denominator: Size
 
@@ -57,6 +62,7 @@ class Mod:
     """`numerator % denominator` as in Python: the result takes the sign of the denominator."""
 
     index: int
+    key: str
     numerator: Size
     denominator: Size
 
@@ -66,6 +72,7 @@ class Min:
     """The smallest of two or more expressions."""
 
     index: int
+    key: str
     arguments: tuple[Size, ...]
 
 
@@ -74,6 +81,7 @@ class Max:
     """The largest of two or more expressions."""
 
     index: int
+    key: str
     arguments: tuple[Size, ...]
 
 
@@ -127,7 +135,9 @@ class Expr:
         )
 
     def __reduce__(self) -> NoReturn:
-        raise SymbolicTypeError(detail="expressions are interned: keep them as text (`to_text`, `parse`)")
+        raise SymbolicTypeError(
+            detail="expressions are interned: keep them as text (`to_text`, `parse`)"
+        )
 
     def __copy__(self) -> Expr:
         return self
@@ -200,7 +210,7 @@ def _symbol(name: str, declared: Range, backed: bool) -> Expr:
     key = (Symbol, name, declared, backed)
     found = _ATOM_OF.get(key)
     if found is None:
-        node = Symbol(len(_ATOMS), name, declared, backed)
+        node = Symbol(len(_ATOMS), name, name, declared, backed)
         found = _register(key, node, frozenset((node,)))
     return found
 
@@ -218,7 +228,8 @@ def function_of_two(kind: type[FloorDiv] | type[Mod], numerator: Size, denominat
     key = (kind, numerator, denominator)
     found = _ATOM_OF.get(key)
     if found is None:
-        node = kind(len(_ATOMS), numerator, denominator)
+        text = f"({_key(numerator)}){kind.__name__}({_key(denominator)})"
+        node = kind(len(_ATOMS), text, numerator, denominator)
         found = _register(key, node, symbols_of(numerator) | symbols_of(denominator))
     return found
 
@@ -228,9 +239,29 @@ def function_of_many(kind: type[Min] | type[Max], arguments: tuple[Size, ...]) -
     key = (kind, arguments)
     found = _ATOM_OF.get(key)
     if found is None:
-        node = kind(len(_ATOMS), arguments)
+        text = f"{kind.__name__}({','.join(sorted(map(_key, arguments)))})"
+        node = kind(len(_ATOMS), text, arguments)
         found = _register(key, node, _NO_SYMBOLS.union(*map(symbols_of, arguments)))
     return found
+
+
+def _key(size: Size) -> str:
+    """A text that is the same in every process, for ordering: indices depend on what was built before."""
+    if type(size) is int:
+        return str(size)
+    return "+".join(sorted(f"{c}*{_key_of_monomial(m)}" for m, c in terms_of(size)))
+
+
+def _key_of_monomial(monomial: Monomial) -> str:
+    return "*".join(sorted(_ATOMS[index].key for index in monomial))
+
+
+def leading_coefficient(size: Expr) -> int:
+    """The coefficient whose sign decides between `e` and `-e`: of the term whose text comes first, the constant aside."""
+    terms = [term for term in size.terms if term[0] != ()]
+    if len(terms) == 1:
+        return terms[0][1]
+    return min(terms, key=lambda term: _key_of_monomial(term[0]))[1]
 
 
 def _register(key: tuple[object, ...], node: Atom, symbols: frozenset[Symbol]) -> Expr:
@@ -245,7 +276,7 @@ def _register(key: tuple[object, ...], node: Atom, symbols: frozenset[Symbol]) -
 
 def polynomial(terms: dict[Monomial, int]) -> Size:
     """The interned sum of these terms; a plain integer if nothing but the constant is left."""
-    items = sorted((item for item in terms.items() if item[1]))
+    items = sorted(item for item in terms.items() if item[1])
     if not items:
         return 0
     if len(items) == 1 and items[0][0] == ():
@@ -323,7 +354,9 @@ def multiply(a: Size, b: Size) -> Size:
 def _product(a: Expr, b: Size) -> Size:
     if type(b) is int:
         if b.bit_length() > MOST_BITS:
-            raise ExpressionTooLarge(detail="bits of a factor", size=b.bit_length(), limit=MOST_BITS)
+            raise ExpressionTooLarge(
+                detail="bits of a factor", size=b.bit_length(), limit=MOST_BITS
+            )
         return polynomial({monomial: coefficient * b for monomial, coefficient in a.terms})
     product: dict[Monomial, int] = {}
     other = terms_of(b)

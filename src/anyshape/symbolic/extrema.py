@@ -1,8 +1,8 @@
 """Minimum and maximum, in canonical form.
 
-    max(s0, 0)              gives  s0        (a size is not below 0)
-    min(s0, s0 + 2, s1)     gives  min(s0, s1)
-    max(min(s0, s1), s0)    gives  s0
+max(s0, 0)              gives  s0        (a size is not below 0)
+min(s0, s0 + 2, s1)     gives  min(s0, s1)
+max(min(s0, s1), s0)    gives  s0
 """
 
 from __future__ import annotations

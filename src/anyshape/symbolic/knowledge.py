@@ -17,20 +17,31 @@ from anyshape.symbolic.expr import (
     FloorDiv,
     Max,
     Min,
-    Mod,
     Size,
     Symbol,
     add,
+    multiply,
     negate,
     of_atom,
+    polynomial,
+    power,
     single_atom,
     subtract,
     symbols_of,
+    terms_of,
 )
 from anyshape.symbolic.extrema import maximum, minimum
 from anyshape.symbolic.linear import Inequalities
 from anyshape.symbolic.logic import Fact, Or
 from anyshape.symbolic.ranges import Range
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What a symbol made by `learn` stands for: `numerator // denominator`, which leaves no remainder."""
+
+    numerator: Size
+    denominator: Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +54,10 @@ class Solved:
     inequalities: tuple[Expr, ...] = ()
     #: each is == 0 and could not be solved for an atom
     equalities: tuple[Expr, ...] = ()
-    nonzero: frozenset[Expr] = frozenset()
+    #: each is != 0
+    nonzero: tuple[Expr, ...] = ()
     disjunctions: tuple[Or, ...] = ()
-    #: what a symbol made by `learn` stands for, in terms of older ones
-    definitions: dict[Symbol, Expr] = field(default_factory=dict[Symbol, Expr])
+    definitions: dict[Symbol, Definition] = field(default_factory=dict[Symbol, Definition])
 
 
 class Knowledge:
@@ -60,7 +71,9 @@ class Knowledge:
         self.is_empty = not (
             solved.replacements or solved.narrowed or solved.inequalities or solved.equalities
         )
-        self._given: Inequalities | None = None  # made when first asked: learning passes through many states
+        self._given: Inequalities | None = (
+            None  # made when first asked: learning passes through many states
+        )
         self._rewrite = Rewrite(self._replace)
 
     @property
@@ -124,11 +137,26 @@ class Knowledge:
 
     def original(self, size: Size) -> Size:
         """`size` without the symbols that `learn` made: in terms of what the program knows."""
-        definitions = self.solved.definitions
-        if definitions.keys().isdisjoint(symbols_of(size)):
-            return size
-        back = Rewrite(lambda atom: definitions.get(atom) if isinstance(atom, Symbol) else None)
-        return self.original(back.size(size))
+        for made in reversed(self.solved.definitions):  # a later one may be defined by earlier ones
+            if made in symbols_of(size):
+                size = _written_out(size, made, self.solved.definitions[made])
+        return size
+
+
+def _written_out(size: Size, made: Symbol, definition: Definition) -> Size:
+    """`size` with p // q put for the symbol; where a term has q as a factor, p is put for the product of both."""
+    p, q = definition.numerator, definition.denominator
+    inside = Rewrite(lambda atom: floordiv(p, q) if atom is made else None)
+    result: Size = 0
+    for monomial, coefficient in terms_of(size):
+        times = monomial.count(made.index)
+        whole = q**times if type(q) is int else 0
+        if whole and coefficient % whole == 0:
+            rest = polynomial({tuple(i for i in monomial if i != made.index): coefficient // whole})
+            result = add(result, multiply(inside.size(rest), power(p, times)))
+        else:
+            result = add(result, inside.size(polynomial({monomial: coefficient})))
+    return result
 
 
 NOTHING = Knowledge(Solved())

@@ -42,7 +42,7 @@ from anyshape.symbolic.expr import (
     subtract,
     symbols_of,
 )
-from anyshape.symbolic.knowledge import Knowledge
+from anyshape.symbolic.knowledge import Definition, Knowledge
 from anyshape.symbolic.logic import (
     And,
     Fact,
@@ -149,6 +149,7 @@ class _Learning:
         self.queue.extend(_positive_factors(e, self.now.bounds))
         solved = self.now.solved
         self._become(replace(solved, inequalities=(*solved.inequalities, e)))
+        self._learn_anew(e.symbols, but=e)
         self._look_again(e.symbols)
 
     def _narrow(self, atom: Atom, bound: Range) -> None:
@@ -161,6 +162,7 @@ class _Learning:
             return
         solved = self.now.solved
         self._become(replace(solved, narrowed={**solved.narrowed, atom.index: found}))
+        self._learn_anew(of_atom(atom).symbols)
         self._look_again(of_atom(atom).symbols)
 
     def _take_nonzero(self, e: Expr) -> None:
@@ -173,7 +175,7 @@ class _Learning:
             self.queue.extend(ne(of_atom(atom_at(index)), 0) for index in atoms)
             return
         if e not in solved.nonzero:
-            self._become(replace(solved, nonzero=solved.nonzero | {e}))
+            self._become(replace(solved, nonzero=(*solved.nonzero, e)))
             self._look_again(e.symbols)
 
     # -- equalities -------------------------------------------------------------------------------
@@ -222,16 +224,17 @@ class _Learning:
             meaning = floordiv(p, q)
             if atom in symbols_of(q) | symbols_of(rest) or type(meaning) is not Expr:
                 continue
-            count = self._new_symbol(meaning)
+            count = self._new_symbol(meaning, Definition(p, q))
             value = subtract(multiply(q, count), rest)
             self._replace(atom, value if coefficient > 0 else negate(value))
             return True
         return False
 
-    def _new_symbol(self, meaning: Expr) -> Expr:
+    def _new_symbol(self, meaning: Expr, definition: Definition) -> Expr:
         made = derived_symbol(meaning, self.now.bounds.of(meaning))
         solved = self.now.solved
-        self._become(replace(solved, definitions={**solved.definitions, as_symbol(made): meaning}))
+        definitions = {**solved.definitions, as_symbol(made): definition}
+        self._become(replace(solved, definitions=definitions))
         return made
 
     def _solve_atom(self, e: Expr) -> bool:
@@ -260,41 +263,48 @@ class _Learning:
         if bound.upper is not None:
             self.queue.append(le(value, bound.upper))
         self.queue.extend(_what_value_means(atom, value))
-        self._learn_anew(atom)
+        self._become(replace(self.now.solved, narrowed=_without_key(solved.narrowed, atom.index)))
+        self._learn_anew(of_atom(atom).symbols)
 
     # -- keeping everything in normal form --------------------------------------------------------
 
     def _become(self, solved: object) -> None:
         self.now = Knowledge(solved)  # pyright: ignore[reportArgumentType] dataclasses.replace keeps the class
 
-    def _learn_anew(self, atom: Atom) -> None:
-        """Take out what mentions a replaced atom, and learn its normal form."""
-        solved, symbols = self.now.solved, of_atom(atom).symbols
+    def _learn_anew(self, symbols: frozenset[Symbol], but: Expr | None = None) -> None:
+        """Take out facts about these symbols that are no longer in normal form, and learn them again."""
+        solved, now = self.now.solved, self.now
 
         def stale(e: Expr) -> bool:
-            return not symbols.isdisjoint(e.symbols) and self.now.normal(e) is not e
+            return e is not but and not symbols.isdisjoint(e.symbols) and now.normal(e) is not e
 
-        self.queue.extend(ge(e, 0) for e in solved.inequalities if stale(e))
-        self.queue.extend(eq(e, 0) for e in solved.equalities if stale(e))
-        self.queue.extend(ne(e, 0) for e in solved.nonzero if stale(e))
-        self.queue.extend(solved.disjunctions)
-        narrowed: dict[int, Range] = {}
-        for index, bound in solved.narrowed.items():
-            itself = of_atom(atom_at(index))
-            if index == atom.index or not stale(itself):
-                narrowed[index] = bound
-                continue
-            self.queue.extend([] if bound.lower is None else [ge(itself, bound.lower)])
-            self.queue.extend([] if bound.upper is None else [le(itself, bound.upper)])
-        narrowed.pop(atom.index, None)
+        inequalities = [e for e in solved.inequalities if stale(e)]
+        equalities = [e for e in solved.equalities if stale(e)]
+        nonzero = [e for e in solved.nonzero if stale(e)]
+        narrowed = [index for index in solved.narrowed if stale(of_atom(atom_at(index)))]
+        disjunctions = [
+            fact
+            for fact in solved.disjunctions
+            if not symbols.isdisjoint(fact.symbols) and now.normal_fact(fact) is not fact
+        ]
+        if not (inequalities or equalities or nonzero or narrowed or disjunctions):
+            return
+        self.queue.extend(ge(e, 0) for e in inequalities)
+        self.queue.extend(eq(e, 0) for e in equalities)
+        self.queue.extend(ne(e, 0) for e in nonzero)
+        self.queue.extend(disjunctions)
+        for index in narrowed:
+            itself, (low, high) = of_atom(atom_at(index)), solved.narrowed[index]
+            self.queue.extend([] if low is None else [ge(itself, low)])
+            self.queue.extend([] if high is None else [le(itself, high)])
         self._become(
             replace(
                 solved,
-                inequalities=tuple(e for e in solved.inequalities if not stale(e)),
-                equalities=tuple(e for e in solved.equalities if not stale(e)),
-                nonzero=frozenset(e for e in solved.nonzero if not stale(e)),
-                disjunctions=(),
-                narrowed=narrowed,
+                inequalities=tuple(e for e in solved.inequalities if e not in inequalities),
+                equalities=tuple(e for e in solved.equalities if e not in equalities),
+                nonzero=tuple(e for e in solved.nonzero if e not in nonzero),
+                disjunctions=tuple(f for f in solved.disjunctions if f not in disjunctions),
+                narrowed=_without_key(solved.narrowed, *narrowed),
             )
         )
 
@@ -313,7 +323,12 @@ class _Learning:
             above = self.now.given.nonnegative(e)
             if above or self.now.given.nonnegative(negate(e)):
                 self.queue.append(ge(e, 1) if above else le(e, -1))
-                self._become(replace(self.now.solved, nonzero=self.now.solved.nonzero - {e}))
+                rest = tuple(other for other in self.now.solved.nonzero if other is not e)
+                self._become(replace(self.now.solved, nonzero=rest))
+
+
+def _without_key(bounds: dict[int, Range], *indices: int) -> dict[int, Range]:
+    return {index: bound for index, bound in bounds.items() if index not in indices}
 
 
 def _without(monomial: Monomial, index: int) -> Monomial:
@@ -426,7 +441,9 @@ def _remainders(e: Expr) -> Iterator[tuple[Size, Size, Size]]:
             over = subtract(p, multiply(q, of_atom(atom)))
             for side in (e, negate(e)):
                 remainder = subtract(over, side)
-                if type(remainder) is int and (remainder == 0 or (type(q) is int and 0 <= remainder < q)):
+                if type(remainder) is int and (
+                    remainder == 0 or (type(q) is int and 0 <= remainder < q)
+                ):
                     yield p, q, remainder
 
 

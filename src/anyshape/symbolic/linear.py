@@ -33,8 +33,8 @@ from anyshape.symbolic.expr import (
     terms_of,
 )
 
-_MOST_STEPS: Final = 32
-_MOST_DEPTH: Final = 4
+_MOST_STEPS: Final = 16
+_MOST_DEPTH: Final = 3
 
 
 class Inequalities:

@@ -24,6 +24,7 @@ from anyshape.symbolic.expr import (
     Symbol,
     add,
     check_size,
+    leading_coefficient,
     polynomial,
     subtract,
 )
@@ -186,7 +187,7 @@ def _zero(size: Expr) -> Fact:
     constant = size.terms[0][1] if size.terms[0][0] == () else 0
     if constant % common:
         return FALSE  # g*x == -c has no solution unless g divides c.
-    if next(c for m, c in size.terms if m != ()) < 0:
+    if leading_coefficient(size) < 0:
         common = -common  # One form for x == y and y == x.
     if common != 1:
         return zero(polynomial({m: c // common for m, c in size.terms}))

@@ -173,7 +173,11 @@ def _follows_directly(known: Knowledge, fact: Nonnegative | Zero | Nonzero) -> b
 
 def _is_nonzero(known: Knowledge, e: Expr) -> bool:
     fact = not_(zero(e))
-    return fact.value if isinstance(fact, Truth) else isinstance(fact, Nonzero) and _follows_directly(known, fact)
+    return (
+        fact.value
+        if isinstance(fact, Truth)
+        else isinstance(fact, Nonzero) and _follows_directly(known, fact)
+    )
 
 
 def _has_remainder(e: Expr) -> bool:
@@ -215,8 +219,7 @@ def _follows_in_each_case(
         symbol, divisor = by_remainder
         remainder = modulo(of_atom(symbol), divisor)
         return all(
-            _follows_given(known, fact, (eq(remainder, value),), effort)
-            for value in range(divisor)
+            _follows_given(known, fact, (eq(remainder, value),), effort) for value in range(divisor)
         )
     vanishing = _factor_that_may_vanish(known, e)
     if vanishing is not None:

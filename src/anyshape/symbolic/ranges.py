@@ -98,9 +98,7 @@ def power(a: Range, exponent: int) -> Range:
         return a
     al, ah = a
     if exponent % 2 or (al is not None and al >= 0):
-        return Range(
-            None if al is None else al**exponent, None if ah is None else ah**exponent
-        )
+        return Range(None if al is None else al**exponent, None if ah is None else ah**exponent)
     if ah is not None and ah <= 0:
         return Range(ah**exponent, None if al is None else al**exponent)
     if al is None or ah is None:
@@ -157,9 +155,7 @@ def modulo(a: Range, b: Range) -> Range:
         return Range(0, None if bh is None else max(bh - 1, 0))
     if bh is not None and bh <= 0:
         return negate(modulo(negate(a), negate(b)))
-    return Range(
-        None if bl is None else min(bl + 1, 0), None if bh is None else max(bh - 1, 0)
-    )
+    return Range(None if bl is None else min(bl + 1, 0), None if bh is None else max(bh - 1, 0))
 
 
 def minimum(a: Range, b: Range) -> Range:

@@ -297,7 +297,9 @@ class _Parser:
             raise self._fail(node, f"operator {type(node.op).__name__} is not one of + - * // % **")
         return self._apply(node, function, [node.left, node.right])
 
-    def _apply(self, node: ast.expr, function: Callable[..., Size], operands: list[ast.expr]) -> Size:
+    def _apply(
+        self, node: ast.expr, function: Callable[..., Size], operands: list[ast.expr]
+    ) -> Size:
         try:
             return function(*map(self._size, operands))
         except UndefinedDivision as error:

@@ -25,7 +25,12 @@ def needs(outcome: Outcome) -> set[str]:
 
 
 # A kernel must fit, which 0 and 1 do not always: `then` has the sizes that torch accepts.
-THEN = [{"n": 5, "h": 11, "w": 17}, {"n": 1, "h": 9, "w": 8}, {"n": 0, "h": 9, "w": 8}, {"n": 2, "h": 3, "w": 3}]
+THEN = [
+    {"n": 5, "h": 11, "w": 17},
+    {"n": 1, "h": 9, "w": 8},
+    {"n": 0, "h": 9, "w": 8},
+    {"n": 2, "h": 3, "w": 3},
+]
 
 
 @pytest.mark.parametrize("prepare", [None, channels_last])
@@ -44,7 +49,15 @@ THEN = [{"n": 5, "h": 11, "w": 17}, {"n": 1, "h": 9, "w": 8}, {"n": 0, "h": 9, "
 )
 def test_conv2d(kwargs: Any, dtype: torch.dtype, prepare: Any) -> None:
     outcome = check(
-        F.conv2d, "n 4 h w", "6 4 3 3", "6", first=BATCH, then=THEN, dtype=dtype, prepare=prepare, **kwargs
+        F.conv2d,
+        "n 4 h w",
+        "6 4 3 3",
+        "6",
+        first=BATCH,
+        then=THEN,
+        dtype=dtype,
+        prepare=prepare,
+        **kwargs,
     )
     assert dynamic(outcome)
 
@@ -72,7 +85,9 @@ def test_conv2d(kwargs: Any, dtype: torch.dtype, prepare: Any) -> None:
 def test_dims_and_kinds(function: Callable[..., Any], specs: tuple[str, ...], kwargs: Any) -> None:
     assert dynamic(check(function, *specs, first=BATCH, then=THEN, **kwargs))
     if function is not F.conv3d and function is not F.conv_transpose3d:
-        assert dynamic(check(function, *specs, first=BATCH, then=THEN, prepare=channels_last, **kwargs))
+        assert dynamic(
+            check(function, *specs, first=BATCH, then=THEN, prepare=channels_last, **kwargs)
+        )
 
 
 def test_one_by_one_takes_every_size() -> None:
@@ -117,12 +132,20 @@ def test_symbolic_kernel_and_numbers(prepare: Any) -> None:
     ],
 )
 def test_other_layouts_at_their_own_sizes(layout: Any) -> None:
-    check(F.conv2d, "3 4 9 8", "6 4 3 3", first={}, prepare=lambda t: layout(t) if t.shape[0] == 3 else t)
+    check(
+        F.conv2d,
+        "3 4 9 8",
+        "6 4 3 3",
+        first={},
+        prepare=lambda t: layout(t) if t.shape[0] == 3 else t,
+    )
 
 
 def test_weight_channels_last() -> None:
     prepare = lambda t: channels_last(t) if t.shape[-1] == 3 else t  # noqa: E731
-    assert dynamic(check(F.conv2d, "n 4 h w", "6 4 3 3", first=BATCH, then=THEN[:3], prepare=prepare))
+    assert dynamic(
+        check(F.conv2d, "n 4 h w", "6 4 3 3", first=BATCH, then=THEN[:3], prepare=prepare)
+    )
 
 
 def test_padded_single_element_is_not_channels_last() -> None:
@@ -137,7 +160,13 @@ def test_padded_single_element_is_not_channels_last() -> None:
 def test_conv3d_channels_last(dtype: torch.dtype) -> None:
     then = [{"n": 5, "h": 4, "w": 8}, {"n": 1, "h": 9, "w": 8}, {"n": 0, "h": 9, "w": 8}]
     outcome = check(
-        F.conv3d, "n 4 h w 5", "6 4 3 3 3", first=BATCH, then=then, prepare=channels_last, dtype=dtype
+        F.conv3d,
+        "n 4 h w 5",
+        "6 4 3 3 3",
+        first=BATCH,
+        then=then,
+        prepare=channels_last,
+        dtype=dtype,
     )
     assert outcome.served
     single = check(
@@ -148,9 +177,19 @@ def test_conv3d_channels_last(dtype: torch.dtype) -> None:
 
 def test_convolution_and_tbc() -> None:
     last = (None, [1, 1], [1, 1], [1, 1])
-    assert dynamic(check(torch.convolution, "n 4 h w", "6 4 3 3", *last, False, [0, 0], 1, first=BATCH, then=THEN))
-    assert dynamic(check(torch.convolution, "n 4 h w", "4 6 3 3", *last, True, [0, 0], 1, first=BATCH, then=THEN))
-    outcome = check(torch.conv_tbc, "t b c", "2 c o", "o", 1, first={"t": 5, "b": 2, "c": 3, "o": 4})
+    assert dynamic(
+        check(
+            torch.convolution, "n 4 h w", "6 4 3 3", *last, False, [0, 0], 1, first=BATCH, then=THEN
+        )
+    )
+    assert dynamic(
+        check(
+            torch.convolution, "n 4 h w", "4 6 3 3", *last, True, [0, 0], 1, first=BATCH, then=THEN
+        )
+    )
+    outcome = check(
+        torch.conv_tbc, "t b c", "2 c o", "o", 1, first={"t": 5, "b": 2, "c": 3, "o": 4}
+    )
     assert dynamic(outcome)
 
 

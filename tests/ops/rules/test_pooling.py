@@ -23,7 +23,11 @@ UNBATCHED = {1: "c h", 2: "c h w", 3: "c h w 6"}
 
 def channels_last(tensor: torch.Tensor) -> torch.Tensor:
     dims = range(2, tensor.dim())
-    return tensor.permute(0, *dims, 1).contiguous().permute(0, tensor.dim() - 1, *(d - 1 for d in dims))
+    return (
+        tensor.permute(0, *dims, 1)
+        .contiguous()
+        .permute(0, tensor.dim() - 1, *(d - 1 for d in dims))
+    )
 
 
 WINDOWS = [
@@ -41,7 +45,9 @@ WINDOWS = [
 def test_windows(dims: int, kwargs: dict[str, Any], prepare: Any) -> None:
     for name in ("max_pool", "avg_pool"):
         function = getattr(F, f"{name}{dims}d")
-        assert dynamic(check(function, INPUT[dims], first=FIRST, then=THEN, prepare=prepare, **kwargs))
+        assert dynamic(
+            check(function, INPUT[dims], first=FIRST, then=THEN, prepare=prepare, **kwargs)
+        )
     function = getattr(F, f"max_pool{dims}d")
     kwargs = {**kwargs, "return_indices": True}
     assert dynamic(check(function, INPUT[dims], first=FIRST, then=THEN, prepare=prepare, **kwargs))
@@ -52,15 +58,33 @@ def test_without_a_batch(dims: int) -> None:
     first = {"c": 2, "h": 9, "w": 8}
     then = [{"c": 3, "h": 4, "w": 5}, {"c": 1, "h": 7, "w": 9}]
     for name in ("max_pool", "avg_pool"):
-        assert dynamic(check(getattr(F, f"{name}{dims}d"), UNBATCHED[dims], 2, first=first, then=then))
+        assert dynamic(
+            check(getattr(F, f"{name}{dims}d"), UNBATCHED[dims], 2, first=first, then=then)
+        )
     for name in ("adaptive_max_pool", "adaptive_avg_pool"):
-        assert dynamic(check(getattr(F, f"{name}{dims}d"), UNBATCHED[dims], 2, first=first, then=then))
+        assert dynamic(
+            check(getattr(F, f"{name}{dims}d"), UNBATCHED[dims], 2, first=first, then=then)
+        )
 
 
 def test_max_pool3d_of_channels_last_without_a_batch() -> None:
     prepare = lambda t: t.permute(1, 2, 3, 0).contiguous().permute(3, 0, 1, 2)  # noqa: E731
-    check(F.max_pool3d, "c h w 6", 2, first={"c": 2, "h": 9, "w": 8}, then=[{"c": 3, "h": 4, "w": 5}], prepare=prepare)
-    check(F.max_pool3d, "c 9 8 6", 2, first={"c": 2}, prepare=lambda t: t.transpose(1, 2), then=[{"c": 5}, {"c": 1}])
+    check(
+        F.max_pool3d,
+        "c h w 6",
+        2,
+        first={"c": 2, "h": 9, "w": 8},
+        then=[{"c": 3, "h": 4, "w": 5}],
+        prepare=prepare,
+    )
+    check(
+        F.max_pool3d,
+        "c 9 8 6",
+        2,
+        first={"c": 2},
+        prepare=lambda t: t.transpose(1, 2),
+        then=[{"c": 5}, {"c": 1}],
+    )
 
 
 @pytest.mark.parametrize("dilation", [2, (1, 3)])
@@ -99,16 +123,27 @@ def test_adaptive(dims: int, prepare: Any) -> None:
     for size in (1, 4, (None,) * (dims - 1) + (3,)):
         for name in ("adaptive_max_pool", "adaptive_avg_pool"):
             function = getattr(F, f"{name}{dims}d")
-            assert dynamic(check(function, INPUT[dims], size, first=FIRST, then=THEN, prepare=prepare))
+            assert dynamic(
+                check(function, INPUT[dims], size, first=FIRST, then=THEN, prepare=prepare)
+            )
     function = getattr(F, f"adaptive_max_pool{dims}d")
-    outcome = check(function, INPUT[dims], 2, return_indices=True, first=FIRST, then=THEN, prepare=prepare)
+    outcome = check(
+        function, INPUT[dims], 2, return_indices=True, first=FIRST, then=THEN, prepare=prepare
+    )
     assert dynamic(outcome)
 
 
 def test_adaptive_symbolic_target() -> None:
     first = {"n": 2, "h": 8, "o": 3}
-    then = [{"n": 1, "h": 1, "o": 1}, {"n": 2, "h": 0, "o": 1}, {"n": 2, "h": 5, "o": 0}, {"n": 2, "h": 5, "o": 9}]
-    outcome = check(lambda x, o: F.adaptive_avg_pool2d(x, (o, o)), "n 3 h h", Sym("o"), first=first, then=then)
+    then = [
+        {"n": 1, "h": 1, "o": 1},
+        {"n": 2, "h": 0, "o": 1},
+        {"n": 2, "h": 5, "o": 0},
+        {"n": 2, "h": 5, "o": 9},
+    ]
+    outcome = check(
+        lambda x, o: F.adaptive_avg_pool2d(x, (o, o)), "n 3 h h", Sym("o"), first=first, then=then
+    )
     assert dynamic(outcome)
 
 
@@ -122,7 +157,9 @@ def test_adaptive_to_one_takes_every_size() -> None:
 def test_lp_pool(dims: int) -> None:
     for prepare in (None, channels_last):
         function = getattr(F, f"lp_pool{dims}d")
-        outcome = check(function, INPUT[dims], 2.0, 3, 2, True, first=FIRST, then=THEN, prepare=prepare)
+        outcome = check(
+            function, INPUT[dims], 2.0, 3, 2, True, first=FIRST, then=THEN, prepare=prepare
+        )
         assert dynamic(outcome)
 
 
@@ -132,7 +169,9 @@ def test_fractional(dims: int) -> None:
     then = [sizes for sizes in THEN if min(sizes["h"], sizes["w"]) > 3]
     assert dynamic(check(function, INPUT[dims], 2, 2, first=FIRST, then=then))
     assert dynamic(check(function, INPUT[dims], 2, 2, return_indices=True, first=FIRST, then=then))
-    assert dynamic(check(function, INPUT[dims], 2, output_ratio=(0.5,) * dims, first=FIRST, then=THEN))
+    assert dynamic(
+        check(function, INPUT[dims], 2, output_ratio=(0.5,) * dims, first=FIRST, then=THEN)
+    )
 
 
 @pytest.mark.parametrize("dims", [1, 2, 3])

@@ -36,9 +36,7 @@ def lessened(loss: Meta, reduction: str) -> Meta:
     return loss if reduction == "none" else loss.like(())
 
 
-def require_sizes(
-    q: Questions, shape: Sequence[Size], wanted: Sequence[Size], detail: str
-) -> None:
+def require_sizes(q: Questions, shape: Sequence[Size], wanted: Sequence[Size], detail: str) -> None:
     if len(shape) != len(wanted):
         raise q.fail(f"{detail}: {tuple(shape)} and {tuple(wanted)}")
     for size, other in zip(shape, wanted, strict=True):
@@ -91,9 +89,7 @@ def cross_entropy(
     if target.rank != input.rank or not target.dtype.is_floating_point:
         if input.rank == target.rank == 1:
             q.require(ne(input.shape[0], 1), "a class and a probability could not be told apart")
-        return nll_loss(
-            q, input, target, weight, size_average, ignore_index, reduce, reduction
-        )
+        return nll_loss(q, input, target, weight, size_average, ignore_index, reduce, reduction)
     if not input.rank:
         raise q.fail("scores must have dimensions")
     require_float(q, input.dtype)
@@ -101,7 +97,9 @@ def cross_entropy(
     along = 0 if input.rank == 1 else 1
     operands = [input, target]
     if weight is not None:
-        require_sizes(q, weight.shape, (input.shape[along],), "there must be one weight for each class")
+        require_sizes(
+            q, weight.shape, (input.shape[along],), "there must be one weight for each class"
+        )
         operands.append(weight)
     loss = input.like(reduced(input.shape, (along,), False), result_type(operands))
     return lessened(loss, reduction_of(q, reduction, size_average, reduce))
@@ -124,7 +122,9 @@ def linear_cross_entropy(
         raise q.fail("a vector or a matrix and its weights are needed")
     q.require(eq(input.shape[-1], linear_weight.shape[-1]), "both must have as many features")
     if linear_bias is not None:
-        require_sizes(q, linear_bias.shape, linear_weight.shape[:-1], "there must be one bias for each score")
+        require_sizes(
+            q, linear_bias.shape, linear_weight.shape[:-1], "there must be one bias for each score"
+        )
     classes, *others = linear_weight.shape[:-1]
     if others and input.rank == 1:
         raise q.fail("several losses need a batch")

@@ -12,7 +12,6 @@ from anyshape.ops.op import Lowering, Op
 from anyshape.ops.promotion import result_type
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.data_dependent import where_true
-from anyshape.ops.rules.data_dependent import where_true
 from anyshape.ops.rules.pointwise import (
     Operand,
     binary,
@@ -60,7 +59,9 @@ def _choose(q: Questions, condition: Meta, input: Operand, other: Operand) -> Me
     return fresh(q, tensors, result_type((input, other)))
 
 
-def _where(q: Questions, condition: Meta, input: Operand | None = None, other: Operand | None = None) -> Any:
+def _where(
+    q: Questions, condition: Meta, input: Operand | None = None, other: Operand | None = None
+) -> Any:
     if input is None or other is None:
         return where_true(q, condition)
     return _choose(q, condition, input, other)
@@ -88,7 +89,9 @@ def _masked_fill(q: Questions, input: Meta, mask: Meta, value: Operand) -> Meta:
 
 ROWS = (
     *(
-        pointwise_row(*names.split()[:1], binary(boolean), *names.split()[1:], methods=method.split())
+        pointwise_row(
+            *names.split()[:1], binary(boolean), *names.split()[1:], methods=method.split()
+        )
         for names, method in _COMPARISONS.items()
     ),
     *(pointwise_row(name, unary(boolean)) for name in _TESTS),

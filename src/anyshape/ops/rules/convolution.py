@@ -114,7 +114,9 @@ class _Call:
         self.dilation = per_dimension(q, dilation, dims, "dilation")
         for value in (*self.stride, *self.dilation, groups):
             if value != 1:
-                q.require(gt(value, 0), f"stride, dilation and groups must be positive, not {value}")
+                q.require(
+                    gt(value, 0), f"stride, dilation and groups must be positive, not {value}"
+                )
         self.kernel = weight.shape[2:]
         for size in self.kernel:
             q.require(gt(size, 0), "a kernel has elements")
@@ -159,7 +161,9 @@ class _Call:
 
     def transposed(self, extra: Sizes) -> Meta:
         q, image = self.q, self.input.shape[2:]
-        require_same(q, self.input.shape[1], self.weight.shape[0], "the channels of input and weight")
+        require_same(
+            q, self.input.shape[1], self.weight.shape[0], "the channels of input and weight"
+        )
         self._check_outputs(self.weight.shape[0], bias=self.weight.shape[1] * self.groups)
         q.require(gt(self.weight.shape[1], 0), "a transposed convolution has output channels")
         spatial: list[Size] = []

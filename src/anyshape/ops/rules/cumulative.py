@@ -97,10 +97,14 @@ def gradient(
             raise q.fail(f"{len(spacing)} spacings for {len(dims)} dimensions")
         for d, steps in zip(dims, spacing, strict=True):
             if isinstance(steps, Meta):
-                q.require(eq(steps.shape[0], input.shape[d]), "there must be a coordinate for each point")
+                q.require(
+                    eq(steps.shape[0], input.shape[d]), "there must be a coordinate for each point"
+                )
                 operands.append(steps)
     for d in dims:
-        q.require(ge(input.shape[d], edge_order + 1), "a gradient needs a point more than its order")
+        q.require(
+            ge(input.shape[d], edge_order + 1), "a gradient needs a point more than its order"
+        )
     return [input.like(dtype=floating(result_type(operands))) for _ in dims]
 
 
@@ -120,7 +124,11 @@ def _samples(q: Questions, y: Meta, x: Meta | Number | None, dim: int) -> tuple[
     # Steps of x and pairs of y are multiplied, so that what is broadcast is one shorter along the dimension.
     ones = (1,) * (y.rank - x.rank)
     full = (*ones, *x.shape)
-    steps = (*full[: along - y.rank], full[along - y.rank] - 1, *full[len(full) + along - y.rank + 1 :])
+    steps = (
+        *full[: along - y.rank],
+        full[along - y.rank] - 1,
+        *full[len(full) + along - y.rank + 1 :],
+    )
     pairs = (*y.shape[:along], y.shape[along] - 1, *y.shape[along + 1 :])
     shape = broadcast(q, (steps, pairs))
     along += len(shape) - y.rank
@@ -133,7 +141,10 @@ def trapezoid(
     along, samples = _samples(q, y, x, dim)
     if category(y.dtype) < 2:
         # An integral over nothing is a zero of the integers' own dtype.
-        q.require(ne(y.shape[q.dim(dim, y.rank)], 0), "an integral of integers is over at least one sample")
+        q.require(
+            ne(y.shape[q.dim(dim, y.rank)], 0),
+            "an integral of integers is over at least one sample",
+        )
     return samples.like(reduced(samples.shape, (along,), False))
 
 

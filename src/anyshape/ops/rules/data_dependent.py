@@ -106,13 +106,13 @@ def _unique(
         places = input.like((size,), torch.int64)
     if not inverse and not counts:
         return values
-    extra = ((places,) if inverse else ()) + ((input.like((count,), torch.int64),) if counts else ())
+    extra = ((places,) if inverse else ()) + (
+        (input.like((count,), torch.int64),) if counts else ()
+    )
     return (values, *extra)
 
 
-def bincount(
-    q: Questions, input: Meta, weights: Meta | None = None, minlength: Size = 0
-) -> Meta:
+def bincount(q: Questions, input: Meta, weights: Meta | None = None, minlength: Size = 0) -> Meta:
     if input.rank != 1 or input.dtype.is_floating_point or input.dtype.is_complex:
         raise q.fail("a vector of integers is needed")
     q.require(ge(minlength, 0), "a length is not negative")
@@ -121,7 +121,9 @@ def bincount(
         if weights.rank != 1:
             raise q.fail("weights must be a vector")
         q.require(eq(weights.shape[0], input.shape[0]), "there must be one weight for each value")
-        if not q.decide(eq(input.shape[0], 0), "nothing is counted in integers, whatever its weight"):
+        if not q.decide(
+            eq(input.shape[0], 0), "nothing is counted in integers, whatever its weight"
+        ):
             dtype = torch.float32 if weights.dtype is torch.float32 else torch.float64
     count = q.new_size(Range(minlength, None) if isinstance(minlength, int) else NATURAL)
     if not isinstance(minlength, int):
@@ -149,9 +151,14 @@ def repeat_interleave(
             raise q.fail("repeats must be a vector of integers")
         count = repeats.shape[0] if repeats.shape else 1
         if count != 1 and count is not size:
-            q.require(or_(eq(count, size), eq(count, 1)), "there must be one repeat for each slice, or one for all")
+            q.require(
+                or_(eq(count, size), eq(count, 1)),
+                "there must be one repeat for each slice, or one for all",
+            )
         total = q.new_size() if output_size is None else output_size
-        if output_size is not None and q.decide(eq(size, 0), "of nothing there is nothing to repeat"):
+        if output_size is not None and q.decide(
+            eq(size, 0), "of nothing there is nothing to repeat"
+        ):
             total = 0
     else:
         q.require(ge(repeats, 0), "a number of repeats is not negative")

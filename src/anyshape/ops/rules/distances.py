@@ -13,7 +13,13 @@ from anyshape.ops.op import Lowering, Op, Rule, in_place_names, names_of
 from anyshape.ops.promotion import Number, category, floating, real, result_type
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.pointwise import elementwise, same
-from anyshape.ops.rules.reductions import Dims, dims_or_all, reduced, require_elements, require_float
+from anyshape.ops.rules.reductions import (
+    Dims,
+    dims_or_all,
+    reduced,
+    require_elements,
+    require_float,
+)
 from anyshape.symbolic import Size, eq
 
 Order = Number | str | None
@@ -106,9 +112,7 @@ def norm_except_dim(q: Questions, v: Meta, pow: int = 2, dim: int = 0) -> Meta:
     return v.like(shape, real(v.dtype))
 
 
-def normalize(
-    q: Questions, input: Meta, p: float = 2.0, dim: Dims = 1, eps: float = 1e-12
-) -> Meta:
+def normalize(q: Questions, input: Meta, p: float = 2.0, dim: Dims = 1, eps: float = 1e-12) -> Meta:
     length = norm(q, input, p, dim, True)
     # The divisor is the length expanded over the reduced dimensions.
     dims = dims_or_all(q, dim, input.rank)
@@ -180,8 +184,16 @@ ROWS: tuple[Op, ...] = (
     _row("normalize", (_F + "normalize",), normalize),
     _row("renorm", names_of("renorm"), renorm, in_place_names("renorm")),
     _row("dist", names_of("dist"), dist),
-    _row("pairwise_distance", ("torch.pairwise_distance", _F + "pairwise_distance"), pairwise_distance),
-    _row("cosine_similarity", ("torch.cosine_similarity", _F + "cosine_similarity"), cosine_similarity),
+    _row(
+        "pairwise_distance",
+        ("torch.pairwise_distance", _F + "pairwise_distance"),
+        pairwise_distance,
+    ),
+    _row(
+        "cosine_similarity",
+        ("torch.cosine_similarity", _F + "cosine_similarity"),
+        cosine_similarity,
+    ),
     _row("cdist", ("torch.cdist",), cdist),
     _row("pdist", ("torch.pdist", _F + "pdist"), pdist),
 )

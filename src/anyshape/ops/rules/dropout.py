@@ -13,6 +13,7 @@ from anyshape.ops.op import Lowering, Op, Rule
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.pointwise import fresh
 
+
 def _noise(q: Questions, input: Meta) -> Meta:
     return input.like(layout=pointwise_layout(q, input.shape, (input,)))
 

@@ -1,7 +1,267 @@
-"""einsum: labels to sizes."""
+"""Sums of products over labelled dimensions.
+
+Torch lines up the dimensions of all operands: those of the result in its order, then those that are summed. It multiplies the first
+two operands, puts the product last, and so on. A product over summed dimensions is a batched matrix product, whose result is seen
+in the order of the labels without a copy, so that the layout tells which operand a dimension came from.
+"""
 
 from __future__ import annotations
 
-from anyshape.ops.op import Op
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
-ROWS: tuple[Op, ...] = ()
+import torch
+
+from anyshape.errors import UnknownOperator
+from anyshape.ops.broadcast import broadcast
+from anyshape.ops.meta import Meta, strided
+from anyshape.ops.op import Lowering, Op
+from anyshape.ops.promotion import result_type
+from anyshape.ops.questions import Questions
+from anyshape.ops.rules.matmul import require_one_dtype, require_same
+from anyshape.ops.rules.pointwise import elementwise, same
+from anyshape.symbolic import Size, eq, or_
+
+#: A letter, or a position in the ellipsis counted from the right: -1, -2 …
+Label = str | int
+
+_ONE = "a dimension of size 1 changes the order in which factors are multiplied, and so the layout"
+
+
+def _einsum(q: Questions, *args: Any) -> Meta:
+    terms, output, operands = _parsed(q, args)
+    if len(operands) > 2 and torch.backends.opt_einsum.enabled and torch.backends.opt_einsum.is_available():
+        raise UnknownOperator(op=q.op)  # the order of multiplication depends on the sizes
+    labels = [_spread(q, term, operand.rank) for term, operand in zip(terms, operands, strict=True)]
+    order = _order(q, labels, output)
+    lined = [_diagonal(q, *pair) for pair in zip(labels, operands, strict=True)]
+    sizes = _sizes(q, lined, order)
+    shape = tuple(sizes[label] for label in order.kept)
+    if len(lined) == 1:
+        return _of_one(lined[0], order, shape)
+    if _is_plain(lined, order):
+        return operands[0].like(shape, _product_type(q, operands, order))
+    return _multiplied(q, lined, order, shape)
+
+
+def _parsed(q: Questions, args: tuple[Any, ...]) -> tuple[list[str], str | None, list[Meta]]:
+    """The labels of each operand ("." for the ellipsis), those of the result if they are given, and the operands."""
+    if isinstance(args[0], str):
+        equation, *rest = args
+        operands = list(rest[0] if len(rest) == 1 and isinstance(rest[0], list | tuple) else rest)
+        equation = equation.replace(" ", "").replace("...", ".")
+        inputs, arrow, output = equation.partition("->")
+        terms = inputs.split(",")
+    else:
+        operands = list(args[: len(args) // 2 * 2 : 2])
+        terms = [_letters(q, labels) for labels in args[1::2]]
+        arrow = len(args) % 2
+        output = _letters(q, args[-1]) if arrow else ""
+    if len(terms) != len(operands):
+        raise q.fail(f"{len(terms)} terms do not go with {len(operands)} operands")
+    return terms, output if arrow else None, operands
+
+
+def _letters(q: Questions, labels: Sequence[Any]) -> str:
+    """The form with numbers: 0 to 25 are capitals, 26 to 51 small letters."""
+    letters = (
+        "." if label is ... else chr(label + (ord("A") if label < 26 else ord("a") - 26))
+        for label in labels
+    )
+    return "".join(letters)
+
+
+def _spread(q: Questions, term: str, rank: int) -> list[Label]:
+    """One label a dimension: the ellipsis stands for as many dimensions as the letters leave."""
+    left, dots, right = term.partition(".")
+    missing = rank - len(left) - len(right)
+    if missing < 0 or (missing and not dots) or not (left + right).isalpha() and left + right:
+        raise q.fail(f"`{term}` does not name the {rank} dimensions of its operand")
+    return [*left, *range(-missing, 0), *right]
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """The labels of the result, and those that are summed, in the order torch gives them."""
+
+    kept: list[Label]
+    summed: list[Label]
+
+
+def _order(q: Questions, labels: list[list[Label]], output: str | None) -> _Order:
+    everywhere = [label for term in labels for label in term]
+    dots: list[Label] = list(range(min((x for x in everywhere if isinstance(x, int)), default=0), 0))
+    letters = sorted({label for label in everywhere if isinstance(label, str)})
+    if output is None:
+        kept: list[Label] = dots + [letter for letter in letters if everywhere.count(letter) == 1]
+    else:
+        kept = [x for label in output for x in (dots if label == "." else [label])]
+    if len(set(kept)) != len(kept) or not set(kept) <= set(everywhere):
+        raise q.fail(f"the result's labels `{output}` must be labels of operands, each once")
+    summed = [label for label in [*dots, *letters] if label not in kept]
+    return _Order(kept, summed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Factor:
+    """An operand with one dimension a label."""
+
+    meta: Meta
+    labels: list[Label]
+
+    def size(self, label: Label) -> Size:
+        return self.meta.shape[self.labels.index(label)] if label in self.labels else 1
+
+    def stride(self, label: Label) -> Size:
+        return self.meta.strides[self.labels.index(label)] if label in self.labels else 0
+
+
+def _diagonal(q: Questions, labels: list[Label], operand: Meta) -> _Factor:
+    """A label that appears twice in a term walks along the diagonal."""
+    if len(set(labels)) == len(labels):
+        return _Factor(operand, labels)
+    sizes: dict[Label, Size] = {}
+    strides: dict[Label, Size] = {}
+    for label, size, stride in zip(labels, operand.shape, operand.strides, strict=True):
+        if label in sizes:
+            require_same(q, sizes[label], size, f"the sizes of the repeated label {label}")
+        sizes.setdefault(label, size)
+        strides[label] = strides.get(label, 0) + stride
+    seen = operand.viewed(tuple(sizes.values()), tuple(strides.values()))
+    return _Factor(seen, list(sizes))
+
+
+def _sizes(q: Questions, factors: list[_Factor], order: _Order) -> dict[Label, Size]:
+    """The size of each label of the result; sizes of summed labels are only checked."""
+    sizes: dict[Label, Size] = {}
+    for label in order.kept:
+        found = [(factor.size(label),) for factor in factors if label in factor.labels]
+        (sizes[label],) = broadcast(q, found)
+    for label in order.summed:
+        first, *others = (factor.size(label) for factor in factors if label in factor.labels)
+        for size in others:
+            if size is not first and size != 1 and first != 1:
+                fits = or_(eq(first, size), eq(first, 1), eq(size, 1))
+                q.require(fits, f"sizes {first} and {size} of label {label} must match")
+            first = size if first == 1 else first
+    return sizes
+
+
+def _of_one(factor: _Factor, order: _Order, shape: tuple[Size, ...]) -> Meta:
+    if not order.summed:
+        return factor.meta.viewed(shape, tuple(map(factor.stride, order.kept)))
+    dtype = factor.meta.dtype
+    whole = dtype.is_floating_point or dtype.is_complex
+    return factor.meta.like(shape, dtype if whole else torch.int64)
+
+
+def _product_type(q: Questions, operands: list[Meta], order: _Order) -> torch.dtype:
+    return require_one_dtype(q, *operands) if order.summed else result_type(operands)
+
+
+def _is_plain(factors: list[_Factor], order: _Order) -> bool:
+    """Whether the result is contiguous whatever the sizes, because no operand has its labels in another order.
+
+    Of two contiguous operands: first the labels of both, then those of the left, then those of the right. A size of 1 can only move
+    a label behind the others, where it does not show. Where all summed sizes are 1 torch multiplies element by element, and the
+    strides of these sizes must not come between those of the left and those of the right.
+    """
+    if len(factors) != 2 or not all(factor.meta.is_contiguous for factor in factors):
+        return False
+    left, right = factors
+    if any(label not in left.labels or label not in right.labels for label in order.summed):
+        return False
+    places = [[order.kept.index(x) for x in f.labels if x in order.kept] for f in factors]
+    if any(place != sorted(place) for place in places):
+        return False
+    both = set(places[0]) & set(places[1])
+    groups = [sorted(both), sorted(set(places[0]) - both), sorted(set(places[1]) - both)]
+    if [place for group in groups for place in group] != list(range(len(order.kept))):
+        return False
+    if not groups[1] or not groups[2]:
+        return True
+    own = [[order.kept[place] for place in group] for group in groups[1:]]
+    return _ends_with(left.labels, order.summed, own[0]) or _ends_with(right.labels, own[1], order.summed)
+
+
+def _ends_with(labels: list[Label], later: list[Label], earlier: list[Label]) -> bool:
+    """Whether all of `later` come after all of `earlier`."""
+    places = [max(map(labels.index, earlier), default=-1), min(map(labels.index, later), default=len(labels))]
+    return places[0] < places[1]
+
+
+def _multiplied(q: Questions, factors: list[_Factor], order: _Order, shape: tuple[Size, ...]) -> Meta:
+    """The general case: as torch does it, with every dimension either 1 or not."""
+    labels = [*order.kept, *order.summed]
+    lined = [_lined(q, factor, labels) for factor in factors]
+    count = {d: sum(x.shape[d] != 1 for x in lined) for d in range(len(labels))}
+    while len(lined) > 1:
+        left, right, *lined = lined
+        summed: list[int] = []
+        for d in range(len(order.kept), len(labels)):
+            if left.shape[d] != 1 and right.shape[d] != 1:
+                count[d] -= 1
+                if count[d] == 1:
+                    summed.append(d)
+            elif count[d] == 1:
+                if left.shape[d] != 1:
+                    left = _summed(left, d)
+                elif right.shape[d] != 1:
+                    right = _summed(right, d)
+        lined.append(_pair(q, left, right, summed))
+    result = lined[0]
+    kept = len(order.kept)
+    return result.viewed(shape, result.strides[:kept])
+
+
+def _lined(q: Questions, factor: _Factor, labels: list[Label]) -> Meta:
+    """The operand with a dimension for every label, of size 1 where it has none."""
+    shape = [factor.size(label) for label in labels]
+    for place, size in enumerate(shape):
+        if size != 1 and q.decide(eq(size, 1), _ONE):
+            shape[place] = 1
+    return factor.meta.viewed(tuple(shape), tuple(map(factor.stride, labels)))
+
+
+def _summed(factor: Meta, dim: int) -> Meta:
+    shape = (*factor.shape[:dim], 1, *factor.shape[dim + 1 :])
+    whole = factor.dtype.is_floating_point or factor.dtype.is_complex
+    return factor.like(shape, factor.dtype if whole else torch.int64)
+
+
+def _elementwise(q: Questions, left: Meta, right: Meta) -> Meta:
+    pairs = list(zip(left.shape, right.shape, strict=True))
+    if (1, 1) in pairs and any(a == 1 != b for a, b in pairs) and any(b == 1 != a for a, b in pairs):
+        # Strides of sizes of 1, which a layout does not tell, decide the order of dimensions that no operand has both of.
+        raise UnknownOperator(op=q.op)
+    return elementwise(q, (left, right), same)
+
+
+def _pair(q: Questions, left: Meta, right: Meta, summed: list[int]) -> Meta:
+    """The product of two, summed over dimensions that both have."""
+    if not summed:
+        return _elementwise(q, left, right)
+    dtype = require_one_dtype(q, left, right)
+    both, only_left, only_right = [], [], []
+    for d, (a, b) in enumerate(zip(left.shape, right.shape, strict=True)):
+        if d not in summed:
+            (both if a != 1 and b != 1 else only_left if a != 1 else only_right).append(d)
+    if only_left and only_right and only_right[-1] < only_left[0]:
+        only_left, only_right = only_right, only_left
+    memory = [*both, *only_left, *summed, *only_right]
+    shape = tuple(
+        1 if d in summed else b if a == 1 else a
+        for d, (a, b) in enumerate(zip(left.shape, right.shape, strict=True))
+    )
+    strides: list[Size] = [0] * len(shape)
+    step: Size = 1
+    for d in reversed(memory):
+        strides[d] = step
+        step = step * shape[d]
+    return left.like(shape, dtype, strided(shape, tuple(strides)))
+
+
+ROWS: tuple[Op, ...] = (
+    Op("einsum", ("torch.einsum", "torch.functional.einsum"), _einsum, Lowering.CALL_OUT),
+)

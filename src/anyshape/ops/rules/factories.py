@@ -111,7 +111,12 @@ def _empty_permuted(
 
 
 def _eye(
-    q: Questions, n: Size, m: Size | None = None, *, dtype: torch.dtype | None = None, **options: Any
+    q: Questions,
+    n: Size,
+    m: Size | None = None,
+    *,
+    dtype: torch.dtype | None = None,
+    **options: Any,
 ) -> Meta:
     return made(q, (n, n if m is None else m), dtype, **options)
 
@@ -141,7 +146,9 @@ def _triangle_indices(upper: bool) -> Rule:
     ) -> Meta:
         require_natural(q, row, "the number of rows")
         require_natural(q, col, "the number of columns")
-        count = row * col - _triangle(row, col, offset - 1) if upper else _triangle(row, col, offset)
+        count = (
+            row * col - _triangle(row, col, offset - 1) if upper else _triangle(row, col, offset)
+        )
         # The count is never negative, which nobody needs to prove.
         empty = made(q, (2, 0), dtype, default=torch.int64, **options)
         return replace(empty, shape=(2, count))
@@ -167,7 +174,9 @@ def _vander(q: Questions, x: Meta, N: Size | None = None, increasing: bool = Fal
     found = x.like((x.shape[0], columns), x.dtype if category(x.dtype) > 1 else torch.int64)
     # The first column is all ones: only from the second on does the result depend on `x`.
     tracked = x.requires_grad and torch.is_grad_enabled()
-    return replace(found, requires_grad=tracked and q.decide(gt(columns, 1), "powers of x are taken"))
+    return replace(
+        found, requires_grad=tracked and q.decide(gt(columns, 1), "powers of x are taken")
+    )
 
 
 def like(
@@ -230,7 +239,9 @@ def _tensor(
     return replace(found, requires_grad=requires_grad)
 
 
-def _as_tensor(q: Questions, data: Any, dtype: torch.dtype | None = None, device: Any = None) -> Meta:
+def _as_tensor(
+    q: Questions, data: Any, dtype: torch.dtype | None = None, device: Any = None
+) -> Meta:
     if isinstance(data, Meta):
         return cast(q, data, dtype, device)
     return _tensor(q, data, dtype=dtype, device=device)

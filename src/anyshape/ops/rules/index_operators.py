@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import torch
 
 from anyshape.ops.broadcast import broadcast, pointwise_layout, require_expands
-from anyshape.ops.meta import Meta, contiguous
+from anyshape.ops.meta import Meta
 from anyshape.ops.op import Lowering, Op, Rule, in_place_names, names_of
 from anyshape.ops.promotion import Number
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.indexing import first_round, looked_up
-from anyshape.symbolic import Size, and_, eq, le, ne, or_
+from anyshape.symbolic import Size, eq, ne, or_
 
 
 def cloned(q: Questions, input: Meta) -> Meta:
@@ -46,13 +46,17 @@ def index_select(q: Questions, input: Meta, dim: int, index: Meta) -> Meta:
     if not input.shape:
         q.require(eq(count, 1), "a tensor without dimensions has one element")
         return input.like()
-    q.require(or_(ne(input.shape[dim], 0), eq(count, 0)), "there is nothing to select in a size of 0")
+    q.require(
+        or_(ne(input.shape[dim], 0), eq(count, 0)), "there is nothing to select in a size of 0"
+    )
     return input.like((*input.shape[:dim], count, *input.shape[dim + 1 :]))
 
 
 def take(q: Questions, input: Meta, index: Meta) -> Meta:
     _require_long(q, index)
-    q.require(or_(ne(input.numel, 0), eq(index.numel, 0)), "there is nothing to take from no elements")
+    q.require(
+        or_(ne(input.numel, 0), eq(index.numel, 0)), "there is nothing to take from no elements"
+    )
     return input.like(index.shape)
 
 
@@ -61,7 +65,9 @@ def take_along_dim(q: Questions, input: Meta, indices: Meta, dim: int | None = N
     if dim is None:
         return input.like((indices.numel,))
     if indices.rank != input.rank:
-        raise q.fail(f"as many dimensions are needed as the tensor's {input.rank}, not {indices.rank}")
+        raise q.fail(
+            f"as many dimensions are needed as the tensor's {input.rank}, not {indices.rank}"
+        )
     dim = q.dim(dim, input.rank)
     if not input.shape:
         return input.like()
@@ -75,7 +81,11 @@ def take_along_dim(q: Questions, input: Meta, indices: Meta, dim: int | None = N
 
 
 def index_put(
-    q: Questions, input: Meta, indices: Sequence[Meta | None], values: Meta, accumulate: bool = False
+    q: Questions,
+    input: Meta,
+    indices: Sequence[Meta | None],
+    values: Meta,
+    accumulate: bool = False,
 ) -> Meta:
     # As a subscript, except that None leaves a dimension as it is and an index without dimensions is one like others.
     if len(indices) > input.rank:
@@ -83,7 +93,9 @@ def index_put(
     items = [slice(None) if index is None else _at_least_vector(index) for index in indices]
     base, lookups = first_round(q, input, tuple(items))
     target = looked_up(q, base, lookups)
-    if values.dtype != input.dtype and not q.decide(eq(values.numel, 1), "one number may be of any dtype"):
+    if values.dtype != input.dtype and not q.decide(
+        eq(values.numel, 1), "one number may be of any dtype"
+    ):
         raise q.fail(f"{values.dtype} does not go into a tensor of {input.dtype}")
     require_expands(q, values.shape, target.shape)
     return cloned(q, input)
@@ -120,7 +132,9 @@ def index_copy(q: Questions, input: Meta, dim: int, index: Meta, source: Meta) -
     q.require(eq(source.shape[dim], count), "the source has one position an index")
     for d in range(input.rank):
         if d != dim:
-            q.require(eq(input.shape[d], source.shape[d]), f"size {d} of the source is the tensor's")
+            q.require(
+                eq(input.shape[d], source.shape[d]), f"size {d} of the source is the tensor's"
+            )
     return input.like()
 
 
@@ -128,7 +142,9 @@ def put(q: Questions, input: Meta, index: Meta, source: Meta, accumulate: bool =
     _require_long(q, index)
     _require_same_dtype(q, input, source)
     q.require(eq(index.numel, source.numel), "the source has one element an index")
-    q.require(or_(ne(input.numel, 0), eq(index.numel, 0)), "there is nothing to put into no elements")
+    q.require(
+        or_(ne(input.numel, 0), eq(index.numel, 0)), "there is nothing to put into no elements"
+    )
     return cloned(q, input)
 
 

@@ -18,7 +18,7 @@ from anyshape.ops.meta import Meta, contiguous, of_tensor
 from anyshape.ops.op import Lowering, Op
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.views import is_stretched, permuted, selected, sliced, unsqueezed, without
-from anyshape.symbolic import Expr, Range, Size, and_, eq, le, ne, or_
+from anyshape.symbolic import Expr, Range, Size, and_, eq, le, lt, ne, or_
 
 _MASKS = (torch.bool, torch.uint8)
 _INDICES = (torch.int64, torch.int32)
@@ -73,7 +73,10 @@ def require_fits(q: Questions, shape: tuple[Size, ...], target: tuple[Size, ...]
     """A value that is written: stretched to its target; dimensions of size 1 at its front do not count."""
     extra = len(shape) - len(target)
     for size in shape[: max(extra, 0)]:
-        q.require(eq(size, 1), "a value may have more dimensions than its target only if they are of size 1")
+        q.require(
+            eq(size, 1),
+            "a value may have more dimensions than its target only if they are of size 1",
+        )
     for size, wanted in zip(reversed(shape), reversed(target), strict=False):
         is_stretched(q, size, wanted)
 
@@ -160,7 +163,7 @@ def _apply_slice(q: Questions, base: Meta, dim: int, item: slice) -> Meta:
         return sliced(q, base, dim, start, stop, step)
     size = base.shape[dim]
     first, length = q.new_size(), q.new_size()
-    q.require(le(first + length, size), "a slice lies within its dimension")
+    q.given(le(first + length, size))
     stride = base.strides[dim] * (step if not isinstance(step, Meta) else q.new_size())
     shape = (*base.shape[:dim], length, *base.shape[dim + 1 :])
     strides = (*base.strides[:dim], stride, *base.strides[dim + 1 :])
@@ -175,6 +178,7 @@ def _is_position(item: Meta) -> bool:
 def _at_position(q: Questions, base: Meta, dim: int) -> Meta:
     position = q.new_size()
     q.require(ne(base.shape[dim], 0), "there is a position to select")
+    q.given(lt(position, base.shape[dim]))
     moved = replace(base, offset=base.offset + position * base.strides[dim])
     return without(moved, (dim,))
 
@@ -199,6 +203,7 @@ def _as_lookups(q: Questions, base: Meta, dim: int, item: Meta | WrittenMask) ->
         return [Lookup(item)]
     elif item.dtype in _MASKS:
         sizes, count = item.shape, q.new_size()
+        q.given(le(count, item.numel))
     else:
         raise q.fail(f"{item.dtype} is no dtype for indices")
     for size, wanted in zip(sizes, base.shape[dim : dim + len(sizes)], strict=True):
@@ -217,7 +222,11 @@ def looked_up(q: Questions, base: Meta, lookups: Lookups) -> Meta:
         return base
     places = broadcast(q, [index.shape for index in found])
     dims = [dim for dim, lookup in enumerate(lookups) if lookup is not None]
-    sizes = [base.shape[d] for d, lookup in enumerate(lookups) if lookup is not None and not lookup.by_mask]
+    sizes = [
+        base.shape[d]
+        for d, lookup in enumerate(lookups)
+        if lookup is not None and not lookup.by_mask
+    ]
     _require_positions(q, sizes, places)
     others = [dim for dim in range(base.rank) if dim not in dims]
     # Neighbouring dimensions are replaced where they stand; otherwise the places come first.
@@ -242,7 +251,10 @@ def _with_ones(index: Meta, after: int) -> Meta:
 def _require_positions(q: Questions, sizes: Sequence[Size], places: Sequence[Size]) -> None:
     """Nothing can be looked up in a dimension of size 0."""
     empty = [ne(size, 0) for size in sizes]
-    q.require(or_(and_(*empty), *(eq(size, 0) for size in places)), "there is nothing to look up in a size of 0")
+    q.require(
+        or_(and_(*empty), *(eq(size, 0) for size in places)),
+        "there is nothing to look up in a size of 0",
+    )
 
 
 ROWS: tuple[Op, ...] = (

@@ -27,7 +27,9 @@ Flag = bool | None
 
 def _of_two(q: Questions, input: Meta, target: Meta, dtype: DtypeRule = same) -> Meta:
     """A loss whose operands torch expands first, so that also one without dimensions counts in full for the dtype."""
-    return replace(elementwise(q, (input, target), same), dtype=dtype(join(input.dtype, target.dtype)))
+    return replace(
+        elementwise(q, (input, target), same), dtype=dtype(join(input.dtype, target.dtype))
+    )
 
 
 def _weighted(q: Questions, loss: Meta, input: Meta, weight: Meta | None) -> Meta:
@@ -234,7 +236,9 @@ def _variance(q: Questions, input: Meta, var: Meta) -> Meta:
     for have, want in zip(var.shape, input.shape, strict=True):
         if have is want or q.same(have, want):
             continue
-        if have == 1 or (q.facts.hint(have) == 1 and q.decide(eq(have, 1), "a variance is stretched")):
+        if have == 1 or (
+            q.facts.hint(have) == 1 and q.decide(eq(have, 1), "a variance is stretched")
+        ):
             stretched.append(want)
         else:
             q.require(eq(have, want), "there must be a variance for each value")

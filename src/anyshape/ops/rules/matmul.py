@@ -91,7 +91,14 @@ def _added(left: int, right: int, summed: bool = False) -> Rule:
     """`beta * input + alpha * (first @ second)`: the input is expanded to the product's shape."""
 
     def rule(
-        q: Questions, input: Meta, first: Meta, second: Meta, *, beta: Any = 1, alpha: Any = 1, **_: Any
+        q: Questions,
+        input: Meta,
+        first: Meta,
+        second: Meta,
+        *,
+        beta: Any = 1,
+        alpha: Any = 1,
+        **_: Any,
     ) -> Meta:
         require_rank(q, first, left, "the left factor")
         require_rank(q, second, right, "the right factor")
@@ -256,6 +263,11 @@ ROWS: tuple[Op, ...] = (
     Op("bilinear", ("torch.bilinear", _F + "bilinear"), _bilinear, Lowering.CALL_OUT),
     Op("tensordot", ("torch.tensordot", "torch.functional.tensordot"), _tensordot, Lowering.MATMUL),
     Op("multi_dot", ("torch.linalg.multi_dot",), _multi_dot, Lowering.CALL_OUT),
-    Op("chain_matmul", ("torch.chain_matmul", "torch.functional.chain_matmul"), _chain_matmul, Lowering.CALL_OUT),
+    Op(
+        "chain_matmul",
+        ("torch.chain_matmul", "torch.functional.chain_matmul"),
+        _chain_matmul,
+        Lowering.CALL_OUT,
+    ),
     Op("vecdot", ("torch.linalg.vecdot",), _vecdot_renamed, Lowering.REDUCTION),
 )

@@ -19,9 +19,7 @@ from anyshape.symbolic import Size, eq, gt, ne, or_, product
 Scale = Meta | None
 
 
-def softmax(
-    q: Questions, input: Meta, dim: int, dtype: torch.dtype | None = None
-) -> Meta:
+def softmax(q: Questions, input: Meta, dim: int, dtype: torch.dtype | None = None) -> Meta:
     found = input.dtype if dtype is None else dtype
     require_float(q, found)
     q.dim(dim, input.rank)
@@ -223,9 +221,7 @@ def batch_norm_functional(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Meta:
-    result = batch_norm(
-        q, input, weight, bias, running_mean, running_var, training, momentum, eps
-    )
+    result = batch_norm(q, input, weight, bias, running_mean, running_var, training, momentum, eps)
     if training:
         values = product((input.shape[0], *input.shape[2:]))
         q.require(ne(values, 1), "more than one value is needed for each channel")
@@ -243,9 +239,7 @@ def native_batch_norm(
     momentum: float,
     eps: float,
 ) -> tuple[Meta, Meta, Meta]:
-    result = batch_norm(
-        q, input, weight, bias, running_mean, running_var, training, momentum, eps
-    )
+    result = batch_norm(q, input, weight, bias, running_mean, running_var, training, momentum, eps)
     if training:
         require_elements(q, input, range(input.rank))
     dtype = _dtype_of_statistics(input, weight, bias, running_mean, running_var)

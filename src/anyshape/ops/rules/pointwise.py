@@ -84,7 +84,10 @@ def pointwise_row(name: str, rule: Rule, *aliases: str, methods: Iterable[str] =
 def unary(dtype: DtypeRule) -> Rule:
     def rule(q: Questions, input: Meta, *_: Any, **__: Any) -> Meta:
         return Meta(
-            input.shape, dtype(input.dtype), pointwise_layout(q, input.shape, (input,)), input.device
+            input.shape,
+            dtype(input.dtype),
+            pointwise_layout(q, input.shape, (input,)),
+            input.device,
         )
 
     return rule
@@ -153,14 +156,18 @@ def _lerp(q: Questions, input: Meta, end: Meta, weight: Operand) -> Meta:
     return fresh(q, tensors, input.dtype)
 
 
-def _fused(q: Questions, input: Meta, tensor1: Any, tensor2: Any = None, *old: Any, **_: Any) -> Meta:
+def _fused(
+    q: Questions, input: Meta, tensor1: Any, tensor2: Any = None, *old: Any, **_: Any
+) -> Meta:
     """`input + value * tensor1 ∘ tensor2`; an old form has the value in second place."""
     if not isinstance(tensor1, Meta):
         (tensor1, tensor2) = (tensor2, *old)
     return elementwise(q, (input, tensor1, tensor2), same)
 
 
-def _clamp(q: Questions, input: Meta, min: Operand | None = None, max: Operand | None = None) -> Meta:
+def _clamp(
+    q: Questions, input: Meta, min: Operand | None = None, max: Operand | None = None
+) -> Meta:
     bounds = [bound for bound in (min, max) if bound is not None]
     if not bounds:
         raise q.fail("at least one of `min` and `max` must be given")
@@ -179,8 +186,6 @@ def _positive(q: Questions, input: Meta) -> Meta:
     if category(input.dtype) == 0:
         raise q.fail("`+` is not defined for booleans")
     return input
-
-
 
 
 #: name and aliases, by the dtype of the result
@@ -271,9 +276,7 @@ ROWS = (
     _row("clamp_min", _clamp_min),
     _row("clamp_max", _clamp_max),
     Op("rsub", everywhere("rsub"), reflected(binary(same)), Lowering.POINTWISE),
-    Op(
-        "positive", (*everywhere("positive"), "torch.Tensor.__pos__"), _positive, Lowering.NOTHING
-    ),
+    Op("positive", (*everywhere("positive"), "torch.Tensor.__pos__"), _positive, Lowering.NOTHING),
     *(
         Op(
             methods.split()[0],

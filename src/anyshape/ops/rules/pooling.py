@@ -16,7 +16,7 @@ from anyshape.ops.rules.convolution import per_dimension
 from anyshape.ops.rules.matmul import require_same
 from anyshape.ops.rules.pointwise import elementwise
 from anyshape.ops.scaling import scaled
-from anyshape.symbolic import Size, and_, ceildiv, eq, ge, gt, le, lt, minimum, or_, product
+from anyshape.symbolic import Size, and_, ceildiv, eq, ge, gt, le, lt, minimum, or_
 
 
 def _require_rank(q: Questions, input: Meta, dims: int) -> None:
@@ -49,7 +49,14 @@ def _window(
 
 
 def _windows(
-    q: Questions, input: Meta, dims: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool
+    q: Questions,
+    input: Meta,
+    dims: int,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil: bool,
 ) -> tuple[Size, ...]:
     """The shape after sliding a window over the last dimensions."""
     _require_rank(q, input, dims)
@@ -223,11 +230,13 @@ def _fractional(dims: int, indices: bool) -> Rule:
             targets = per_dimension(q, output_size, dims, "output_size")
         elif output_ratio is not None:
             ratios = per_dimension(q, output_ratio, dims, "output_ratio")
-            targets = tuple(scaled(q, size, ratio) for size, ratio in zip(image, ratios, strict=True))
+            targets = tuple(
+                scaled(q, size, ratio) for size, ratio in zip(image, ratios, strict=True)
+            )
         else:
             raise q.fail("fractional pooling takes an output_size or an output_ratio")
         for size, kernel, target in zip(image, kernels, targets, strict=True):
-            last = target + kernel - 1 + (dims == 3)  # torch wants room to spare in volumes
+            last = target + kernel - 1 + int(dims == 3)  # torch wants room to spare in volumes
             fits = and_(ge(target, 0), le(last, size))
             q.require(fits, f"windows of {kernel} do not fit {target} times into {size}")
         if _random_samples is not None:
@@ -269,7 +278,9 @@ def _unpool(dims: int) -> Rule:
         pads = per_dimension(q, padding, dims, "padding")
         targets = [
             (size - 1) * step + kernel - 2 * pad
-            for size, kernel, step, pad in zip(input.shape[-dims:], kernels, steps, pads, strict=True)
+            for size, kernel, step, pad in zip(
+                input.shape[-dims:], kernels, steps, pads, strict=True
+            )
         ]
         if output_size is not None:
             targets = _chosen(q, targets, steps, tuple(output_size), dims)

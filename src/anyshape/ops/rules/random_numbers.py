@@ -80,7 +80,9 @@ def _multinomial(
     categories = input.shape[-1]
     q.require(le(categories, 2**24), "there are at most 2**24 categories")
     if not replacement:
-        q.require(le(num_samples, categories), "not more samples are drawn than there are categories")
+        q.require(
+            le(num_samples, categories), "not more samples are drawn than there are categories"
+        )
     elif input.rank == 1:
         q.require(ge(categories, 1), "there must be a category")
     else:
@@ -115,7 +117,12 @@ ROWS = (
     ),
     Op("binomial", ("torch.binomial",), _binomial, Lowering.CALL_OUT),
     Op("normal", ("torch.normal",), _normal, Lowering.CALL_OUT),
-    Op("multinomial", ("torch.multinomial", _METHOD + "multinomial"), _multinomial, Lowering.CALL_OUT),
+    Op(
+        "multinomial",
+        ("torch.multinomial", _METHOD + "multinomial"),
+        _multinomial,
+        Lowering.CALL_OUT,
+    ),
     *(
         Op(
             name,

@@ -99,9 +99,7 @@ def any_all(q: Questions, input: Meta, dim: Dims = None, keepdim: bool = False) 
 def logsumexp(q: Questions, input: Meta, dim: Dims, keepdim: bool = False) -> Meta:
     if not isinstance(dim, int) and not dim:
         raise q.fail("the dimensions to reduce must be given")
-    return input.like(
-        reduced(input.shape, q.dims(dim, input.rank), keepdim), floating(input.dtype)
-    )
+    return input.like(reduced(input.shape, q.dims(dim, input.rank), keepdim), floating(input.dtype))
 
 
 def extreme_values(q: Questions, input: Meta, dim: Dims = (), keepdim: bool = False) -> Meta:
@@ -202,7 +200,9 @@ def sum_to_size(q: Questions, input: Meta, *size: Size | Sequence[Size]) -> Meta
             continue
         if want == 1:
             # Where the size is 1 nothing is summed, and the tensor itself comes back in its own layout.
-            summed = summed or input.is_contiguous or q.decide(ne(have, 1), "a size of 1 needs no sum")
+            summed = (
+                summed or input.is_contiguous or q.decide(ne(have, 1), "a size of 1 needs no sum")
+            )
             continue
         q.require(eq(have, want), "a size is summed to 1 or kept")
     return input.like(tuple(wanted)) if summed else input  # pyright: ignore[reportArgumentType] sizes, as asserted

@@ -73,7 +73,9 @@ def _targets(
         raise q.fail(f"size or scale_factor must have {dims} entries, not {len(values)}")
     if scale_factor is None:
         return values
-    return tuple(scaled(q, size, factor) for size, factor in zip(input.shape[2:], values, strict=True))
+    return tuple(
+        scaled(q, size, factor) for size, factor in zip(input.shape[2:], values, strict=True)
+    )
 
 
 def _grid_sample(
@@ -117,7 +119,12 @@ ROWS: tuple[Op, ...] = (
     Op("interpolate", (_F + "interpolate",), _interpolate, Lowering.CALL_OUT),
     Op(
         "grid_sample",
-        (_F + "grid_sample", "torch.grid_sampler", "torch.grid_sampler_2d", "torch.grid_sampler_3d"),
+        (
+            _F + "grid_sample",
+            "torch.grid_sampler",
+            "torch.grid_sampler_2d",
+            "torch.grid_sampler_3d",
+        ),
         _grid_sample,
         Lowering.CALL_OUT,
     ),

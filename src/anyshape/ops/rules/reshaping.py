@@ -29,7 +29,9 @@ def inferred(q: Questions, shape: tuple[Size, ...], numel: Size) -> tuple[Size, 
     if not open_dims:
         elements = product(shape)
         if elements is not numel:
-            q.require(eq(elements, numel), f"shape {shape} must have the {numel} elements of the tensor")
+            q.require(
+                eq(elements, numel), f"shape {shape} must have the {numel} elements of the tensor"
+            )
         return shape
     (dim,) = open_dims
     rest = product(shape[:dim] + shape[dim + 1 :])
@@ -64,7 +66,9 @@ def reshaped(q: Questions, input: Meta, shape: tuple[Size, ...]) -> Meta:
     return input.viewed(shape, found)
 
 
-def view(q: Questions, input: Meta, *shape: Size | Sequence[Size] | torch.dtype, **named: object) -> Meta:
+def view(
+    q: Questions, input: Meta, *shape: Size | Sequence[Size] | torch.dtype, **named: object
+) -> Meta:
     given = shape or tuple(named.values())
     if len(given) == 1 and isinstance(given[0], torch.dtype):
         return _in_dtype(q, input, given[0])
@@ -81,7 +85,9 @@ def _in_dtype(q: Questions, input: Meta, dtype: torch.dtype) -> Meta:
         raise q.fail(f"a tensor without dimensions cannot be viewed as {dtype}: its width differs")
     *outer, last = input.strides
     # Torch looks at this stride whatever the size, but the stride of a size of 1 is not known here.
-    q.require(eq(last, 1), "only a last dimension without gaps can be viewed in a dtype of another width")
+    q.require(
+        eq(last, 1), "only a last dimension without gaps can be viewed in a dtype of another width"
+    )
     size = input.shape[-1]
     if old > new:
         ratio = old // new
@@ -90,9 +96,14 @@ def _in_dtype(q: Questions, input: Meta, dtype: torch.dtype) -> Meta:
         return replace(seen, dtype=dtype)
     ratio = new // old
     q.require(eq(size % ratio, 0), f"the last size {size} must be a multiple of {ratio}")
-    q.require(eq(input.offset % ratio, 0), f"the offset {input.offset} must be a multiple of {ratio}")
+    q.require(
+        eq(input.offset % ratio, 0), f"the offset {input.offset} must be a multiple of {ratio}"
+    )
     for dim, stride in enumerate(outer):
-        q.require(eq(stride % ratio, 0), f"stride {stride} of dimension {dim} must be a multiple of {ratio}")
+        q.require(
+            eq(stride % ratio, 0),
+            f"stride {stride} of dimension {dim} must be a multiple of {ratio}",
+        )
     strides = (*(stride // ratio for stride in outer), 1)
     seen = input.viewed((*input.shape[:-1], size // ratio), strides, input.offset // ratio)
     return replace(seen, dtype=dtype)
@@ -102,7 +113,9 @@ def view_as(q: Questions, input: Meta, other: Meta) -> Meta:
     return viewed_as(q, input, inferred(q, other.shape, input.numel))
 
 
-def reshape(q: Questions, input: Meta, *shape: Size | Sequence[Size], **named: Sequence[Size]) -> Meta:
+def reshape(
+    q: Questions, input: Meta, *shape: Size | Sequence[Size], **named: Sequence[Size]
+) -> Meta:
     sizes = sizes_of(shape or tuple(named.values()))
     return reshaped(q, input, inferred(q, sizes, input.numel))
 

@@ -24,7 +24,9 @@ def _empty(meta: Meta) -> tuple[Fact, ...]:
     return tuple(eq(size, 0) for size in meta.shape)
 
 
-def _require_positions(q: Questions, input: Meta, dim: int, index: Meta, source: Meta | None) -> None:
+def _require_positions(
+    q: Questions, input: Meta, dim: int, index: Meta, source: Meta | None
+) -> None:
     """What the shapes must be unless there are no positions."""
     along = q.dim(dim, input.rank)
     if index.dtype not in (torch.int64, torch.int32):
@@ -127,9 +129,7 @@ def _require_slices(q: Questions, input: Meta, dim: int, index: Meta, source: Me
         if other is not wanted:
             q.require(eq(other, wanted), "the source has a slice for each position")
     if have[along] is not positions:
-        q.require(
-            or_(eq(positions, 0), gt(have[along], 0)), "an empty dimension has no position"
-        )
+        q.require(or_(eq(positions, 0), gt(have[along], 0)), "an empty dimension has no position")
 
 
 def _row(name: str, rule: Rule, in_place: bool = True) -> Op:

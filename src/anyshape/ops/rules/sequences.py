@@ -26,7 +26,9 @@ def _step_is_positive(q: Questions, start: Size, end: Size, step: Size) -> bool:
         q.require(ne(step, 0), "the step must not be 0")
     elif step == 0:
         raise q.fail("the step must not be 0")
-    positive = step > 0 if isinstance(step, int) else q.decide(gt(step, 0), "the direction of the steps")
+    positive = (
+        step > 0 if isinstance(step, int) else q.decide(gt(step, 0), "the direction of the steps")
+    )
     fits = le(start, end) if positive else ge(start, end)
     q.require(fits, "the step must lead from the start to the end")
     return positive
@@ -63,9 +65,7 @@ def _numbers(q: Questions, bounds: tuple[Bound, Bound, Bound]) -> list[float]:
     return [start, end, step]
 
 
-def _arange(
-    q: Questions, *bounds: Any, dtype: torch.dtype | None = None, **options: Any
-) -> Meta:
+def _arange(q: Questions, *bounds: Any, dtype: torch.dtype | None = None, **options: Any) -> Meta:
     start, end, step = _bounds(bounds, options)
     if any(isinstance(bound, Meta) for bound in (start, end, step)):
         dtypes = {dtype_of_value(bound) for bound in (start, end, step)}
@@ -74,7 +74,9 @@ def _arange(
     whole = all(isinstance(bound, int | Expr) for bound in (start, end, step))
     default = torch.int64 if whole else torch.get_default_dtype()
     if (dtype or default) is torch.int64:  # cut to integers first, unlike all other dtypes
-        start, end, step = (int(b) if isinstance(b, bool | float) else b for b in (start, end, step))
+        start, end, step = (
+            int(b) if isinstance(b, bool | float) else b for b in (start, end, step)
+        )
     integers = _in_integers(q, start, end, step)
     if integers is not None:
         count = _steps(q, *integers)
@@ -108,7 +110,9 @@ def _range(q: Questions, *bounds: Any, dtype: torch.dtype | None = None, **optio
     """Like `arange`, with the end, and of floats by default."""
     start, end, step = _bounds(bounds, options)
     if dtype is torch.int64:
-        start, end, step = (int(b) if isinstance(b, bool | float) else b for b in (start, end, step))
+        start, end, step = (
+            int(b) if isinstance(b, bool | float) else b for b in (start, end, step)
+        )
     integers = _in_integers(q, start, end, step)
     if integers is not None:
         start, end, step = integers

@@ -64,14 +64,18 @@ def searchsorted(
     if not sorted_sequence.rank:
         raise q.fail("the sorted values must have dimensions")
     if sorter is not None:
-        _require_shape(q, sorter, sorted_sequence.shape, "the order of values must have their shape")
+        _require_shape(
+            q, sorter, sorted_sequence.shape, "the order of values must have their shape"
+        )
     if not isinstance(input, Meta):
         if sorted_sequence.rank != 1:
             raise q.fail("a number is looked for in a vector")
         return sorted_sequence.like((), dtype)
     if sorted_sequence.rank > 1:
         wanted = (*sorted_sequence.shape[:-1], input.shape[-1] if input.shape else 1)
-        _require_shape(q, input, wanted, "all dimensions but the last must be those of the sorted values")
+        _require_shape(
+            q, input, wanted, "all dimensions but the last must be those of the sorted values"
+        )
     return input.like(dtype=dtype)
 
 

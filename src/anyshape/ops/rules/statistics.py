@@ -9,7 +9,7 @@ import torch
 
 from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.op import Lowering, Op, Rule, names_of
-from anyshape.ops.promotion import category, floating
+from anyshape.ops.promotion import floating, join
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.reductions import along, reduced, require_elements, require_float
 from anyshape.symbolic import Size, and_, eq, ge, gt, le, ne
@@ -135,11 +135,14 @@ def covariance(
             q.require(eq(have, observations), "there must be one weight for each observation")
             q.require(ne(observations, 0), "weights may not sum to 0")
     shape: tuple[Size, ...] = ()
-    if input.rank == 2 and not q.decide(eq(input.shape[0], 1), "one variable has a variance, not a matrix"):
+    if input.rank == 2 and not q.decide(
+        eq(input.shape[0], 1), "one variable has a variance, not a matrix"
+    ):
         shape = (input.shape[0], input.shape[0])
     dtype = floating(input.dtype)
-    if aweights is not None and category(input.dtype) < 3:
-        dtype = torch.promote_types(dtype, aweights.dtype)
+    if aweights is not None and join(dtype, aweights.dtype) != dtype:
+        q.require(ne(observations, 1), "weights of a wider dtype need more than one observation")
+        dtype = join(dtype, aweights.dtype)
     return input.like(shape, dtype)
 
 

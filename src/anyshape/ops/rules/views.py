@@ -122,7 +122,9 @@ def squeeze(q: Questions, input: Meta, *dim: int | Sequence[int] | None, **named
     dims = q.dims(asked, input.rank)  # pyright: ignore[reportArgumentType]
     if not input.shape:
         return input
-    gone = [d for d in dims if q.decide(eq(input.shape[d], 1), "only a dimension of size 1 is squeezed")]
+    gone = [
+        d for d in dims if q.decide(eq(input.shape[d], 1), "only a dimension of size 1 is squeezed")
+    ]
     return without(input, gone) if gone else input
 
 
@@ -263,17 +265,25 @@ def narrow(q: Questions, input: Meta, dim: int, start: Size | Meta, length: Size
     size = input.shape[dim]
     q.require(ge(length, 0), f"the length {length} must not be negative")
     if isinstance(start, Meta):
-        if start.shape or start.dtype.is_floating_point or start.dtype in (torch.bool, torch.complex64):
+        if (
+            start.shape
+            or start.dtype.is_floating_point
+            or start.dtype in (torch.bool, torch.complex64)
+        ):
             raise q.fail("a start that is a tensor must be an integer without dimensions")
         start = q.new_size()
+        q.require(le(length, size), f"{length} positions do not fit into size {size}")
+        q.given(le(start + length, size))
     elif not q.decide(ge(start, 0), "a negative start counts from the end"):
         q.require(ge(start, -size), f"start {start} is out of range for size {size}")
         start = start + size
-    q.require(le(start + length, size), f"{length} positions from {start} on do not fit into size {size}")
-    return _part(input, dim, start, length)
+    q.require(
+        le(start + length, size), f"{length} positions from {start} on do not fit into size {size}"
+    )
+    return part(input, dim, start, length)
 
 
-def _part(input: Meta, dim: int, start: Size, length: Size) -> Meta:
+def part(input: Meta, dim: int, start: Size, length: Size) -> Meta:
     """`length` positions from `start` on, which are known to exist."""
     shape = (*input.shape[:dim], length, *input.shape[dim + 1 :])
     return input.viewed(shape, input.strides, input.offset + start * input.strides[dim])
@@ -345,7 +355,10 @@ def _require_room(
     q: Questions, input: Meta, shape: tuple[Size, ...], strides: tuple[Size, ...], offset: Size
 ) -> None:
     """Make sure that such a view lies in the storage, of which only the part is known that the tensor reaches."""
-    room = or_(*(eq(size, 0) for size in shape), le(offset + reach(shape, strides), input.offset + extent(input)))
+    room = or_(
+        *(eq(size, 0) for size in shape),
+        le(offset + reach(shape, strides), input.offset + extent(input)),
+    )
     if q.facts.holds_now(room) is not False:
         q.require(room, "the view lies where the tensor does")
         return
@@ -376,9 +389,7 @@ def view_as_real(q: Questions, input: Meta) -> Meta:
 def _in_halves(input: Meta) -> Meta:
     """The real parts of complex numbers: every second number."""
     doubled = tuple(2 * stride for stride in input.strides)
-    return replace(
-        input.viewed(input.shape, doubled, 2 * input.offset), dtype=real(input.dtype)
-    )
+    return replace(input.viewed(input.shape, doubled, 2 * input.offset), dtype=real(input.dtype))
 
 
 def view_as_complex(q: Questions, input: Meta) -> Meta:
@@ -391,19 +402,10 @@ def view_as_complex(q: Questions, input: Meta) -> Meta:
     q.require(eq(last, 1), "the two parts of a number lie side by side")
     evens = [eq(stride % 2, 0) for stride in (*strides, input.offset)]
     q.require(and_(*evens), "numbers begin at even places")
-    seen = input.viewed(input.shape[:-1], tuple(stride // 2 for stride in strides), input.offset // 2)
+    seen = input.viewed(
+        input.shape[:-1], tuple(stride // 2 for stride in strides), input.offset // 2
+    )
     return replace(seen, dtype=complex_of(input.dtype))
-
-
-def real_part(q: Questions, input: Meta) -> Meta:
-    return _in_halves(input) if input.dtype.is_complex else input
-
-
-def imaginary_part(q: Questions, input: Meta) -> Meta:
-    if not input.dtype.is_complex:
-        raise q.fail(f"{input.dtype} has no imaginary part")
-    seen = _in_halves(input)
-    return replace(seen, offset=seen.offset + 1)
 
 
 def _row(name: str, rule: Rule, *also: str) -> Op:
@@ -413,7 +415,12 @@ def _row(name: str, rule: Rule, *also: str) -> Op:
 def _row_in_place(name: str, rule: Rule, *also: str) -> Op:
     """A view with a form that turns the tensor itself into it."""
     return Op(
-        name, names_of(name, also), rule, Lowering.VIEW, in_place=in_place_names(name), restrides=True
+        name,
+        names_of(name, also),
+        rule,
+        Lowering.VIEW,
+        in_place=in_place_names(name),
+        restrides=True,
     )
 
 
@@ -444,6 +451,4 @@ ROWS: tuple[Op, ...] = (
     _row_in_place("as_strided", as_strided),
     _row("view_as_real", view_as_real),
     _row("view_as_complex", view_as_complex),
-    _row("real", real_part, _PROPERTY.format("real")),
-    _row("imag", imaginary_part, _PROPERTY.format("imag")),
 )

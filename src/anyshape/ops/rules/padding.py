@@ -1,0 +1,107 @@
+"""Padding: sizes grow or shrink at both ends of the last dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anyshape.ops.broadcast import pointwise_layout
+from anyshape.ops.memory_format import kept_format
+from anyshape.ops.meta import Meta, contiguous
+from anyshape.ops.op import Lowering, Op
+from anyshape.ops.questions import Questions
+from anyshape.ops.rules.views import part
+from anyshape.symbolic import Size, and_, ge, gt, le, lt, ne, or_
+
+#: (dimension, in front, behind)
+Pads = list[tuple[int, Size, Size]]
+
+
+def _pads(q: Questions, input: Meta, pad: Sequence[Size]) -> Pads:
+    """The padding by dimension: it is given in pairs, from the last dimension on."""
+    if len(pad) % 2 or len(pad) > 2 * input.rank:
+        raise q.fail(f"padding {list(pad)} is no pair for each of at most {input.rank} dimensions")
+    count = len(pad) // 2
+    return [(input.rank - 1 - i, pad[2 * i], pad[2 * i + 1]) for i in range(count)]
+
+
+def _grown(input: Meta, pads: Pads) -> tuple[Size, ...]:
+    shape = list(input.shape)
+    for dim, front, behind in pads:
+        shape[dim] = shape[dim] + front + behind
+    return tuple(shape)
+
+
+def constant_pad_nd(q: Questions, input: Meta, pad: Sequence[Size], value: object = 0) -> Meta:
+    pads = _pads(q, input, pad)
+    inner = input
+    for dim, front, behind in pads:
+        inner = _cut(q, inner, dim, front, behind)
+    shape = _grown(input, pads)
+    if inner.shape == shape and all(q.known(and_(le(a, 0), le(b, 0))) for _, a, b in pads):
+        # Nothing is added: what is left is cloned.
+        return input.like(shape, layout=pointwise_layout(q, shape, (inner,)))
+    for size in shape:
+        q.require(ge(size, 0), f"a padded size must not be negative: {size}")
+    return input.like(shape, layout=kept_format(q, input))
+
+
+def _cut(q: Questions, input: Meta, dim: int, front: Size, behind: Size) -> Meta:
+    """The tensor without what negative padding cuts off."""
+    if q.decide(lt(front, 0), "negative padding cuts off"):
+        q.require(ge(input.shape[dim] + front, 0), f"{-front} positions are cut off in front")
+        input = part(input, dim, -front, input.shape[dim] + front)
+    if q.decide(lt(behind, 0), "negative padding cuts off"):
+        q.require(ge(input.shape[dim] + behind, 0), f"{-behind} positions are cut off behind")
+        input = part(input, dim, 0, input.shape[dim] + behind)
+    return input
+
+
+def circular(q: Questions, input: Meta, pads: Pads) -> Meta:
+    for dim, front, behind in pads:
+        size = input.shape[dim]
+        q.require(and_(le(front, size), le(behind, size)), "circular padding wraps around at most once")
+        q.require(ge(size + front + behind, 0), "a padded size must not be negative")
+    shape = _grown(input, pads)
+    return input.like(shape, layout=contiguous(len(shape)))
+
+
+def mirrored(q: Questions, input: Meta, pads: Pads, *, reflect: bool) -> Meta:
+    """Reflected or repeated edges."""
+    if input.dtype.is_floating_point is False and str(input.dtype) == "torch.bool":
+        raise q.fail("booleans cannot be padded in this way")
+    batched = input.rank == len(pads) + 2
+    for size in input.shape[1:] if batched else input.shape:
+        q.require(ne(size, 0), "only the batch may be empty")
+    for dim, front, behind in pads:
+        size = input.shape[dim]
+        if reflect:
+            q.require(and_(lt(front, size), lt(behind, size)), f"padding must be less than the size {size}")
+        q.require(ge(size + front + behind, 0), "a padded size must not be negative")
+    shape = _grown(input, pads)
+    q.require(or_(*(gt(shape[dim], 0) for dim, _, _ in pads)), "a padded size must be at least 1")
+    return input.like(shape, layout=kept_format(q, input))
+
+
+def pad(
+    q: Questions,
+    input: Meta,
+    pad: Sequence[Size],
+    mode: str = "constant",
+    value: float | None = None,
+) -> Meta:
+    if mode == "constant":
+        return constant_pad_nd(q, input, pad)
+    pads = _pads(q, input, pad)
+    if value not in (None, 0) or mode not in ("reflect", "replicate", "circular"):
+        raise q.fail(f"there is no padding mode {mode!r} with value {value!r}")
+    if not pads or len(pads) > 3 or input.rank not in (len(pads) + 1, len(pads) + 2):
+        raise q.fail(f"padding of {len(pads)} dimensions is not for {input.rank} dimensions")
+    if mode == "circular":
+        return circular(q, input, pads)
+    return mirrored(q, input, pads, reflect=mode == "reflect")
+
+
+ROWS: tuple[Op, ...] = (
+    Op("pad", ("torch.nn.functional.pad", "torch._C._nn.pad"), pad, Lowering.INDEX_MAP),
+    Op("constant_pad_nd", ("torch.constant_pad_nd",), constant_pad_nd, Lowering.INDEX_MAP),
+)
