@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import torch

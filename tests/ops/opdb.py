@@ -36,7 +36,7 @@ from anyshape.ops.meta import Meta
 from anyshape.ops.questions import Kind, Need
 from anyshape.symbolic import Expr, Facts, as_symbol, holds
 from tests.ops.driver import Disagreement, bind_unbacked, compare
-from tests.ops.samples import NotStrided, Sample, Template, Values, by_place, by_value, template
+from tests.ops.samples import NotStrided, Sample, Template, Values, by_place, by_value, plain, template
 from tests.ops.tracking import InferenceFailed, Tracking, said_of
 from tests.ops.truth import Outcome, Truth, meta_accepts, torch_at
 
@@ -104,6 +104,8 @@ class Operator:
     name: str
     function: Callable[..., Any]
     samples: Callable[[], Sequence[Sample]]
+    #: see `torch_at`
+    trusting: bool = False
 
 
 def judge(operator: Operator) -> Judgement:
@@ -117,7 +119,7 @@ def judge(operator: Operator) -> Judgement:
         except Exception as error:
             return _not_sampled(judgement, f"{type(error).__name__}: {error}")
         for sample in samples:
-            rejected = _judge_sample(operator.function, sample, judgement) or rejected
+            rejected = _judge_sample(operator, sample, judgement) or rejected
     if not judgement.samples and not judgement.findings:
         return _not_sampled(judgement, rejected or "torch has no samples for it on the CPU")
     return judgement
@@ -128,7 +130,7 @@ def _not_sampled(judgement: Judgement, reason: str) -> Judgement:
     return judgement
 
 
-def _judge_sample(function: Callable[..., Any], sample: Sample, judgement: Judgement) -> str:
+def _judge_sample(operator: Operator, sample: Sample, judgement: Judgement) -> str:
     """Add what the sample shows to the judgement. Returns the reason if torch itself does not take the sample here."""
     shown = str(sample)
     try:
@@ -136,31 +138,31 @@ def _judge_sample(function: Callable[..., Any], sample: Sample, judgement: Judge
     except NotStrided as error:
         judgement.add(Verdict.UNSUPPORTED, str(error), shown)
         return ""
-    truth = torch_at(function, shared, shared.values)
+    truth = torch_at(operator.function, shared, shared.values)
     if truth.outcome is not Outcome.RESULT:
         return truth.error
     judgement.samples += 1
-    traced = _trace(function, shared)
+    traced = _trace(operator.function, shared)
     if isinstance(traced, _Problem):
         judgement.add(traced.verdict, traced.reason, shown)
         return ""
     judgement.hows |= traced.hows
-    _judge_sizes(function, shared, traced, _other_sizes(shared.values), judgement, shown)
+    _judge_sizes(operator, shared, traced, _other_sizes(shared.values), judgement, shown)
     if len(apart.symbols) > len(shared.symbols):
-        _judge_apart(function, apart, judgement, shown)
+        _judge_apart(operator, apart, judgement, shown)
     return ""
 
 
 def _judge_apart(
-    function: Callable[..., Any], apart: Template, judgement: Judgement, shown: str
+    operator: Operator, apart: Template, judgement: Judgement, shown: str
 ) -> None:
     """With a symbol for each dimension: only what is wrong counts."""
-    traced = _trace(function, apart)
+    traced = _trace(operator.function, apart)
     if isinstance(traced, _Problem):
         judgement.add(traced.verdict, traced.reason, shown)
         return
     trial = Judgement(judgement.name)
-    _judge_sizes(function, apart, traced, _sizes_apart(apart, traced.facts), trial, shown)
+    _judge_sizes(operator, apart, traced, _sizes_apart(apart, traced.facts), trial, shown)
     judgement.findings += [f for f in trial.findings if f.verdict is Verdict.WRONG]
     judgement.served += trial.served
 
@@ -230,8 +232,8 @@ def _on_device_of(tensor: torch.Tensor, meta: Meta) -> Meta:
 
 def _trace(function: Callable[..., Any], template: Template) -> _Traced | _Problem:
     """Run the sample in symbols, side by side with torch."""
-    args, kwargs = template.build(template.values)
     mode = Tracking(template.facts)
+    args, kwargs = template.build(template.values, integer=mode.tracked)
     for tensor, meta in _paired(template, (args, kwargs)):
         mode.know(tensor, meta)
     torch.manual_seed(0)
@@ -318,7 +320,7 @@ def _sizes_apart(template: Template, facts: Facts) -> Iterable[Values]:
 
 
 def _judge_sizes(
-    function: Callable[..., Any],
+    operator: Operator,
     template: Template,
     traced: _Traced,
     sizes: Iterable[Values],
@@ -328,10 +330,11 @@ def _judge_sizes(
     for values in sizes:
         if template.elements_at(values) > _MOST_ELEMENTS:
             continue
-        truth = torch_at(function, template, values)
+        truth = torch_at(operator.function, template, values, operator.trusting)
         found = _judge_at(traced, values, truth)
         unchecked = found is not None and truth.outcome is Outcome.RAISES
-        if unchecked and How.META in traced.hows and meta_accepts(function, template, values):
+        by_torch = unchecked and How.META in traced.hows
+        if by_torch and meta_accepts(operator.function, template, values):
             # Torch's meta functions leave this check to the kernel, and what they infer is always
             # computed by torch's kernels.
             continue
@@ -382,9 +385,24 @@ def _is_pinned(traced: _Traced, unmet: Sequence[Need], values: Values, truth: Tr
 # -- torch's table --------------------------------------------------------------------------------
 
 
+#: Their kernels take elements of integer tensors for offsets into memory, without a check.
+_TRUSTING = {
+    "_segment_reduce.lengths",
+    "_segment_reduce.offsets",
+    "linalg.ldl_solve",
+    "linalg.lu_solve",
+    "lu_solve",
+    "lu_unpack",
+    "nn.functional.embedding_bag",
+}
+
+
 def operators() -> list[Operator]:
     """All of torch's table, in its order."""
-    return [Operator(info.full_name, info.op, _sampler(info)) for info in op_db]
+    return [
+        Operator(info.full_name, info.op, _sampler(info), info.full_name in _TRUSTING)
+        for info in op_db
+    ]
 
 
 def _sampler(info: OpInfo) -> Callable[[], Sequence[Sample]]:
@@ -395,7 +413,7 @@ def _sampler(info: OpInfo) -> Callable[[], Sequence[Sample]]:
         random.seed(0)
         found = info.sample_inputs("cpu", _dtype(info), requires_grad=False)
         return _diverse(
-            Sample((sample.input, *sample.args), sample.kwargs)
+            Sample(plain((sample.input, *sample.args)), plain(sample.kwargs))
             for sample in islice(found, _CANDIDATES)
         )
 

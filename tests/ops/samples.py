@@ -56,6 +56,17 @@ def _shown(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
+def plain(value: Any) -> Any:
+    """The same arguments with a plain tuple for each `torch.Size`."""
+    if isinstance(value, torch.Size):
+        return tuple(value)
+    if type(value) in (tuple, list):
+        return type(value)(map(plain, value))
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    return value
+
+
 @dataclass(frozen=True)
 class TensorTemplate:
     """A tensor of the sample with symbols for its sizes."""
@@ -134,29 +145,40 @@ class Template:
         """The sizes of the sample itself."""
         return dict(self.facts.hints)
 
-    def build(self, values: Values, zeroed_integers: bool = False) -> tuple[Any, Any]:
-        """Fresh arguments at these sizes; on request with zeros in all integer tensors, which are valid as indices."""
+    def build(
+        self,
+        values: Values,
+        zeroed: bool = False,
+        integer: Callable[[Size, int], int] = lambda _, value: value,
+    ) -> tuple[Any, Any]:
+        """Fresh arguments at these sizes.
 
-        def make(tensor: TensorTemplate) -> torch.Tensor:
-            return tensor.build(values, zeroed_integers and _is_integral(tensor.original))
+        On request with zeros in all integer tensors, which are valid as indices; `integer` may wrap
+        the integers that have symbols.
+        """
 
-        return self._filled(make)
+        def tensor(leaf: TensorTemplate) -> torch.Tensor:
+            return leaf.build(values, zeroed and _is_integral(leaf.original))
+
+        return self._filled(tensor, lambda size: integer(size, evaluate(size, values)))
 
     def on_meta(self, values: Values) -> tuple[Any, Any]:
         """Arguments of these sizes without data."""
-        return self._filled(lambda tensor: tensor.on_meta(values))
+        return self._filled(lambda leaf: leaf.on_meta(values), lambda size: evaluate(size, values))
 
-    def _filled(self, make: Callable[[TensorTemplate], torch.Tensor]) -> tuple[Any, Any]:
+    def _filled(
+        self, tensor: Callable[[TensorTemplate], torch.Tensor], integer: Callable[[Expr], int]
+    ) -> tuple[Any, Any]:
         made: dict[int, torch.Tensor] = {}
         leaves: list[Any] = []
         for leaf in self.leaves:
             if isinstance(leaf, TensorTemplate):
                 # A tensor that is given twice is given twice again.
                 key = id(leaf.original)
-                made[key] = found = made[key] if key in made else make(leaf)
+                made[key] = found = made[key] if key in made else tensor(leaf)
                 leaves.append(found)
             else:
-                leaves.append(leaf)
+                leaves.append(integer(leaf) if isinstance(leaf, Expr) else leaf)
         return tree_unflatten(leaves, self.spec)
 
     @property
@@ -177,27 +199,35 @@ class NotStrided(Exception):
 
 
 def template(sample: Sample, naming: Naming) -> Template:
-    """The sample with a symbol for each size of 2 or more; 0 and 1 stay what they are."""
+    """The sample with a symbol for each size of 2 or more; 0 and 1 stay what they are.
+
+    Integer arguments stay what they are too, unless there are no tensors: what makes a tensor out of
+    nothing takes its sizes as integers.
+    """
     flat, spec = tree_flatten((sample.args, dict(sample.kwargs)))
+    tensors = [leaf for leaf in flat if isinstance(leaf, torch.Tensor)]
     facts = Facts()
     leaves: list[Any] = []
     numbers: dict[int, int] = {}
-    for leaf in flat:
-        if not isinstance(leaf, torch.Tensor):
-            leaves.append(leaf)
-            continue
-        if leaf.layout is not torch.strided or leaf.is_nested:
-            raise NotStrided(f"a tensor of {leaf.layout}")
-        number = numbers.setdefault(id(leaf), len(numbers))
-        shape: list[Size] = []
-        for dim, size in enumerate(leaf.shape):
-            if size < 2:
-                shape.append(size)
-                continue
-            made = symbol(naming(number, dim, size))
-            facts = facts if as_symbol(made) in facts.hints else facts.declare(made, size)
-            shape.append(made)
-        leaves.append(TensorTemplate(leaf, _meta(leaf, tuple(shape))))
+
+    def named(number: int, dim: int, size: int) -> Size:
+        nonlocal facts
+        if size < 2:
+            return size
+        made = symbol(naming(number, dim, size))
+        facts = facts if as_symbol(made) in facts.hints else facts.declare(made, size)
+        return made
+
+    for position, leaf in enumerate(flat):
+        if isinstance(leaf, torch.Tensor):
+            if leaf.layout is not torch.strided or leaf.is_nested:
+                raise NotStrided(f"a tensor of {leaf.layout}")
+            number = numbers.setdefault(id(leaf), len(numbers))
+            shape = tuple(named(number, dim, size) for dim, size in enumerate(leaf.shape))
+            leaves.append(TensorTemplate(leaf, _meta(leaf, shape)))
+        else:
+            is_size = type(leaf) is int and not tensors
+            leaves.append(named(position, 0, leaf) if is_size else leaf)
     return Template(tuple(leaves), spec, facts)
 
 

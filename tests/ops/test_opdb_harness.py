@@ -263,6 +263,25 @@ def test_indices_are_made_valid(rule_of: Callable[[Any, Any], None]) -> None:
     assert judgement.verdict is Verdict.DYNAMIC, judgement.reason
 
 
+def test_a_kernel_that_trusts_its_arguments_is_not_given_made_up_ones(
+    rule_of: Callable[[Any, Any], None],
+) -> None:
+    def checked(q: Questions, input: Meta, index: Meta) -> Meta:
+        return input.like(index.shape)
+
+    def really(input: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        given.append(index)
+        return torch.take(input, index)
+
+    given: list[torch.Tensor] = []
+    rule_of(torch.take, checked)
+    call = Sample((torch.randn(5), torch.tensor([4, 3])), {})
+    judgement = judge(Operator("tested", really, lambda: [call], trusting=True))
+    assert judgement.verdict is Verdict.DYNAMIC, judgement.reason
+    assert judgement.served > 0
+    assert all(index.is_meta or index.tolist() == [4, 3] for index in given)
+
+
 def test_elements_that_torch_rejects_are_not_held_against_a_rule(
     rule_of: Callable[[Any, Any], None],
 ) -> None:
@@ -367,6 +386,16 @@ def test_equal_sizes_share_a_symbol_or_not() -> None:
     call = Sample((torch.randn(5, 5, 1, 0), [torch.randn(5)]), {})
     assert len(template(call, by_value).symbols) == 1
     assert len(template(call, by_place).symbols) == 3
+
+
+def test_integers_have_symbols_where_there_are_no_tensors() -> None:
+    alone, beside = Sample(((5, 1), 5), {"dtype": torch.float32}), Sample((torch.tensor(1.0), 5), {})
+    assert len(template(alone, by_value).symbols) == 1
+    assert len(template(alone, by_place).symbols) == 2
+    assert not template(beside, by_place).symbols
+    made = template(alone, by_value)
+    args, kwargs = made.build(dict.fromkeys(made.values, 7))
+    assert (args, kwargs) == (((7, 1), 7), {"dtype": torch.float32})
 
 
 def test_a_tensor_given_twice_is_given_twice_again() -> None:

@@ -20,6 +20,7 @@ from anyshape.ops.questions import Questions
 from anyshape.ops.table import lookup
 from anyshape.symbolic import Expr, Fact, Size, eq, ge, gt, le, lt, maximum, ne
 from tests.ops.driver import SideBySide, SymbolicInt
+from tests.ops.samples import plain
 
 
 class InferenceFailed(Exception):
@@ -45,10 +46,10 @@ def _symbolic(value: int) -> Size:
 
 
 def _arithmetic(name: str, function: Callable[[Any, Any], Any], reflected: bool) -> None:
-    plain = getattr(int, name)
+    usual = getattr(int, name)
 
     def method(self: TrackedInt, other: Any) -> Any:
-        found = plain(self, other)
+        found = usual(self, other)
         if found is NotImplemented or not isinstance(other, int):
             return found
         pair = (_symbolic(other), self.expr) if reflected else (self.expr, _symbolic(other))
@@ -58,10 +59,10 @@ def _arithmetic(name: str, function: Callable[[Any, Any], Any], reflected: bool)
 
 
 def _comparison(name: str, fact: Callable[[Size, Size], Fact]) -> None:
-    plain = getattr(int, name)
+    usual = getattr(int, name)
 
     def method(self: TrackedInt, other: Any) -> Any:
-        found = plain(self, other)
+        found = usual(self, other)
         if found is NotImplemented or not isinstance(other, int):
             return found
         return self.mode.decide(fact(self.expr, _symbolic(other)))
@@ -139,7 +140,7 @@ class Tracking(SideBySide):
         if func in _SIZES and isinstance(args[0], torch.Tensor):
             return self._read_size(func, args, kwargs)
         # Torch itself gets plain integers: what it does with them is no part of the program.
-        plain_args, plain_kwargs = tree_map_only(SymbolicInt, int, _without_sizes((args, kwargs)))
+        plain_args, plain_kwargs = tree_map_only(SymbolicInt, int, plain((args, kwargs)))
         if lookup(func) is None and _is_query(func, plain_args):
             return func(*plain_args, **plain_kwargs)
         try:
@@ -158,18 +159,7 @@ class Tracking(SideBySide):
         return type(real)(map(self.tracked, said, real))
 
     def _in_symbols(self, value: Any) -> Any:
-        return super()._in_symbols(_without_sizes(value))
-
-
-def _without_sizes(value: Any) -> Any:
-    """The same arguments with a plain tuple for each `torch.Size`."""
-    if isinstance(value, torch.Size):
-        return tuple(value)
-    if type(value) in (tuple, list):
-        return type(value)(map(_without_sizes, value))
-    if isinstance(value, dict):
-        return {key: _without_sizes(item) for key, item in value.items()}
-    return value
+        return super()._in_symbols(plain(value))
 
 
 def _is_query(func: Callable[..., Any], args: tuple[Any, ...]) -> bool:

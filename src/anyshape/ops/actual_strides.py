@@ -1,7 +1,8 @@
 """Strides as torch writes them down, where a size of 0 counts as 1, and back to a layout.
 
-A `Meta` states its layout for tensors that have elements. Torch's own shape functions compute with the strides of all tensors, so
-what goes to them and comes back from them is in this form: the product of `max(size, 1)` over the dimensions inside.
+A `Meta` states its layout for tensors that have elements. Torch's own shape functions compute with
+the strides of all tensors, so what goes to them and comes back from them is in this form: the
+product of `max(size, 1)` over the dimensions inside.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ def layout_of(shape: Sequence[Size], strides: Sequence[Size]) -> Layout:
 
 
 def dense_order(shape: Sequence[Size], strides: Sequence[Size]) -> tuple[int, ...] | None:
-    """The dimensions from the outermost to the innermost if the strides are dense whatever the sizes, else None.
+    """The dimensions from the outermost in, if the strides are dense whatever the sizes; else None.
 
-    Torch is not of one mind on whether a size of 0 counts as 1 in a stride, so both products are tried.
+    Torch is not of one mind on whether a size of 0 counts as 1 in a stride: both are tried.
     """
     usual = contiguous(len(shape)).order
     if is_dense(shape, strides, usual):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from anyshape.errors import Contradiction
 from anyshape.ops.meta import Dense, Meta, Strided, contiguous
 from anyshape.ops.questions import Questions
-from anyshape.symbolic import Facts, Size, eq, ge, gt, le, lt, or_
+from anyshape.symbolic import Expr, Facts, Size, and_, eq, ge, gt, le, lt, or_
 
 
 def broadcast(q: Questions, shapes: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
@@ -65,6 +66,10 @@ def pointwise_layout(q: Questions, shape: tuple[Size, ...], operands: Sequence[M
         moving = start
         for place in range(start - 1, -1, -1):
             relation = _compare_strides(q, order[place], order[moving], shape, operands)
+            apart = relation > 0 and moving - place > 1
+            if apart and _finds_one(q, (order[place], order[moving]), shape, operands):
+                # What lies between would change places, too: from the beginning, with what is known now.
+                return pointwise_layout(q, shape, operands)
             if relation < 0:
                 break
             if relation > 0:
@@ -92,39 +97,55 @@ def _compare_strides(
     return 0
 
 
+def _finds_one(
+    q: Questions, dims: tuple[int, int], shape: tuple[Size, ...], operands: Sequence[Meta]
+) -> bool:
+    """Whether a size turns out to be 1, so that an operand of size 1 is not stretched: its stride counts."""
+    reason = "a dimension of size 1 takes another place in the result's layout"
+    for dim in dims:
+        stretched = any(
+            operand.rank >= len(shape) - dim and operand.shape[dim - len(shape)] == 1
+            for operand in operands
+        )
+        if stretched and not q.same(shape[dim], 1) and q.decide(eq(shape[dim], 1), reason):
+            return True
+    return False
+
+
 def _compare_two(q: Questions, operand: Meta, x: int, y: int) -> int:
-    sizes, strides = operand.shape, operand.strides
-    if strides[x] == 0 or strides[y] == 0 or sizes[x] == 1 or sizes[y] == 1:
+    sizes, (a, b) = operand.shape, (operand.strides[x], operand.strides[y])
+    if a == 0 or b == 0:
         return 0
-    facts = _where_order_matters(q.facts, sizes, x, y)
-    if facts is None:
-        return 0
-    larger, smaller = gt(strides[x], strides[y]), lt(strides[x], strides[y])
+    relation = _relation_for_all(sizes, a, b, x, y)
+    if relation is None:
+        relation = _relation(q.facts, sizes, a, b, x, y)
+    if relation is not None:
+        return relation
     reason = "the order of strides decides the result's layout"
-    if facts.holds(larger):
+    if q.decide(gt(a, b), reason):
         return 1
-    if facts.holds(smaller):
+    if q.decide(lt(a, b), reason):
         return -1
-    if not facts.equal(strides[x], strides[y]):
-        if q.decide(larger, reason):
-            return 1
-        if q.decide(smaller, reason):
-            return -1
-    return (
-        1
-        if q.decide(gt(sizes[x], sizes[y]), "of equal strides the smaller size goes inside")
-        else 0
-    )
+    return int(q.decide(gt(sizes[x], sizes[y]), reason))  # of equal strides
 
 
-def _where_order_matters(facts: Facts, sizes: tuple[Size, ...], x: int, y: int) -> Facts | None:
-    """The facts where the tensor has elements and both dimensions are above 1; None if that cannot be."""
+@lru_cache(maxsize=4096)
+def _relation_for_all(sizes: tuple[Size, ...], a: Size, b: Size, x: int, y: int) -> int | None:
+    if isinstance(a, int) and isinstance(b, int) and a != b:
+        return 1 if a > b else -1
+    return _relation(Facts(), sizes, a, b, x, y)
+
+
+def _relation(
+    facts: Facts, sizes: tuple[Size, ...], a: Size, b: Size, x: int, y: int
+) -> int | None:
+    """How the strides of two dimensions compare wherever their order matters: elements exist, and both are above 1."""
     try:
         for dim, size in enumerate(sizes):
             facts = facts.assume(ge(size, 2 if dim in (x, y) else 1), "")
     except Contradiction:
-        return None
-    return facts
+        return 0
+    return 1 if facts.holds(gt(a, b)) else -1 if facts.holds(lt(a, b)) else None
 
 
 def expanded(q: Questions, meta: Meta, shape: tuple[Size, ...]) -> Meta:

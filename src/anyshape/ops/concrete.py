@@ -1,4 +1,4 @@
-"""Operators at given sizes, without the program's data: on the `meta` device, or for real on made-up data."""
+"""Operators at given sizes, without a program's data: on the `meta` device, or on made-up data."""
 
 from __future__ import annotations
 
@@ -26,10 +26,12 @@ from anyshape.symbolic import Size
 
 Number = Callable[[Size], int]
 
+_CPU: Final = torch.device("cpu")
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A torch function and its arguments, with a meta for each tensor and an expression for each symbolic integer."""
+    """A torch function and its arguments: a meta for each tensor, an expression for each symbol."""
 
     function: Callable[..., Any]
     args: Sequence[Any]
@@ -53,25 +55,25 @@ class DependsOnData(Exception):
 
 
 class WillNotRun(Exception):
-    """It may have effects beyond its result, or only runs on a device that is not to be used for this."""
+    """It may have effects beyond its result, or is for a device that is not to be used for this."""
 
 
 def at_numbers(call: Call, number: Number, *, grads: bool = False) -> Any:
-    """What a call returns where each size is the number given for it, by torch's shape functions."""
+    """What a call returns if each size is the number given for it, by torch's shape functions."""
     twins = Twins(number, grads=grads)
     with calm(grads):
         args, kwargs = twins.arguments(tuple(call.args)), twins.arguments(on_meta(call.kwargs))
         with _OnMeta():
             result = call.function(*args, **kwargs)
-    return twins.results(result, call.device)
+        return twins.results(result, call.device)
 
 
 def for_real(call: Call, number: Number) -> Any:
     """The same by running the function on made-up data.
 
-    Leaves no trace: on the CPU and with torch's own operators only, and random numbers are put back.
+    Leaves no trace: on the CPU, with torch's own operators only, and random numbers are put back.
     """
-    device = torch.device("cpu")
+    device = _CPU
     if any(meta.device != device for meta in call.metas) or call.device != device:
         raise WillNotRun("not on the CPU")
     twins = Twins(number, made_up)
@@ -79,7 +81,7 @@ def for_real(call: Call, number: Number) -> Any:
         args, kwargs = twins.arguments(tuple(call.args)), twins.arguments(dict(call.kwargs))
         with _NothingElse():
             result = call.function(*args, **kwargs)
-    return twins.results(result, device)
+        return twins.results(result, device)
 
 
 class Watching(TorchDispatchMode):
@@ -106,11 +108,17 @@ class _OnMeta(Watching):
             return func(*args, **kwargs)
         refuse_data(func, args, kwargs)
         args, kwargs = moved(func, args, kwargs, bool(tensors))
-        return func(*args, **kwargs)
+        shape = tuple(args[0].shape) if args and isinstance(args[0], torch.Tensor) else None
+        result = func(*args, **kwargs)
+        written = shape is not None and result is args[0] and tuple(result.shape) != shape
+        if written and torch.Tag.inplace_view not in func.tags:
+            # Shape functions resize the target of an in-place form where the operator rejects it.
+            raise RuntimeError(f"{func} does not change its target's shape {shape}")
+        return result
 
 
 class _NothingElse(Watching):
-    """Refuses what depends on data, and operators that are not torch's own: they may do anything."""
+    """Refuses what depends on data, and what is not torch's own: it may do anything."""
 
     def __torch_dispatch__(
         self,
@@ -174,7 +182,7 @@ _BY_DATA: Final = frozenset((torch.Tag.data_dependent_output, torch.Tag.dynamic_
 def moved(
     func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], has_tensors: bool
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments with all tensors on the `meta` device, and with what is made there made there."""
+    """The arguments with all tensors on the `meta` device, and new ones to be made there."""
 
     def move(value: Any) -> Any:
         if isinstance(value, torch.Tensor) and value.device != META:

@@ -103,12 +103,15 @@ def _by_rule(
 
 
 def rule_value(q: Questions, entry: Entry, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
-    """What a row says; for an in-place form, of its target. `UnknownOperator` if the rule does not cover the arguments."""
+    """What a row says; for an in-place form, of its target.
+
+    Raises `UnknownOperator` if the rule does not cover the arguments.
+    """
     try:
         value = entry.op.rule(q, *args, **named)
     except TypeError as error:
         if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-            # The call itself, not something in the rule: torch takes arguments that the rule does not.
+            # The call, not something in the rule: torch takes arguments that the rule does not.
             raise UnknownOperator(op=entry.op.name) from error
         raise
     if entry.in_place and not entry.op.restrides:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import gcd
 from typing import Final
 
 from anyshape.errors import Contradiction
@@ -188,7 +189,10 @@ def _obstacle(
 
 
 def _without_common(sizes: Sequence[Size], a: Size, b: Size) -> tuple[Size, Size]:
-    """Both divided by the sizes that they share: as good as the two wherever there are elements."""
+    """Both divided by what they share, of sizes too: as good as the two wherever there are elements."""
+    shared = gcd(_content(a), _content(b))
+    if shared > 1:
+        a, b = a // shared, b // shared
     for size in sizes:
         if type(size) is Expr:
             while (
@@ -199,6 +203,10 @@ def _without_common(sizes: Sequence[Size], a: Size, b: Size) -> tuple[Size, Size
             ):
                 a, b = a // size, b // size
     return a, b
+
+
+def _content(a: Size) -> int:
+    return a if type(a) is int else gcd(*(coefficient for _, coefficient in a.terms))  # pyright: ignore[reportAttributeAccessIssue, reportReturnType] Size is int | Expr
 
 
 def _multiple(a: Size, of: Sequence[Size]) -> bool:

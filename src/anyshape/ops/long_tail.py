@@ -1,4 +1,4 @@
-"""Operators without a row: by torch's shape functions in symbols, checked; where that fails, at the sizes of this run only."""
+"""Operators without a row: by torch's shape functions in symbols, else at the sizes of this run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Found:
 def without_row(facts: Facts, call: Call, rule_of: RuleOf) -> Found:
     """What a call returns, for as many sizes as torch's shape functions allow."""
     problems: list[str] = []
-    # First as if no size were 0 or 1 where that is not known; then with a guard for each such question.
+    # First as if no size were 0 or 1 where that is not known, then with a guard for each question.
     for hinted in (False, True):
         q = Questions(facts, call.name)
         try:
@@ -53,7 +53,7 @@ def without_row(facts: Facts, call: Call, rule_of: RuleOf) -> Found:
 
 
 def _completed(q: Questions, call: Call, value: Any) -> Any:
-    """The value with what shape functions do not say: is a write seen elsewhere, and what requires grad."""
+    """The value with what shape functions do not say: who sees writes, and `requires_grad`."""
     given = {id(meta): meta for meta in call.metas}
     for leaf in leaves(value):
         if isinstance(leaf, Meta) and id(leaf) in given and leaf.shares_if is not None:

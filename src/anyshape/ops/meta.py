@@ -132,10 +132,10 @@ def strided(shape: tuple[Size, ...], strides: tuple[Size, ...]) -> Layout:
         step = step * shape[found]
     order.reverse()
     result = Dense(tuple(order))
-    usual = contiguous(rank)
-    # Dimensions of size 1 may have landed anywhere: prefer the contiguous reading where it says the same.
-    if result != usual and _same_but_for_ones(shape, strides, dense_strides(shape, usual.order)):
-        return usual
+    # Dimensions of size 1 may have landed anywhere: prefer a usual reading where it says the same.
+    for usual in (contiguous(rank), *((channels_last(rank),) if rank in (4, 5) else ())):
+        if _same_but_for_ones(shape, strides, dense_strides(shape, usual.order)):
+            return usual
     return result
 
 

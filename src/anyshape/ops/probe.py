@@ -1,7 +1,7 @@
 """Is a result in symbols what torch does at other sizes? A guard where it is not.
 
-Torch's shape functions take sizes to be neither 0 nor 1 where they cannot know (`symint.py`), forget
-some of what the operator checks, and now and then state another layout than the operator's. So what
+Torch's shape functions take sizes to be neither 0 nor 1 where they cannot know (`symint.py`), leave
+out some of what the operator checks, and now and then state another layout than the operator's. So what
 they said in symbols is compared with what they say in numbers: at the sizes of this run, with each
 symbol 0 and 1, with all of them 1, and at other sizes. A size of 0 or 1 that disagrees is excluded
 by a guard; if another does, the result is not to be trusted.
@@ -12,7 +12,7 @@ do not check what they are given, and end the process.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, Final
@@ -37,7 +37,7 @@ class Untrue(Exception):
 
 
 def probed(q: Questions, call: Call, value: Any) -> Any:
-    """The value, with the layouts that the operator gives, and guards against sizes at which it is not the result."""
+    """The value with the operator's own layouts; a guard against each size at which it is wrong."""
     return _Probe(q, call, value).run()
 
 
@@ -56,7 +56,7 @@ class _Probe:
         now = {symbol: hints.get(symbol, 23 + 6 * at) for at, symbol in enumerate(symbols)}
         if all(symbol.backed for symbol in symbols):
             self._ask_operator({**hints, **now})
-        for change in _changes(now):
+        for change in self._changes(now):
             values = {**hints, **now, **change}
             if not self._possible(values):
                 continue
@@ -64,6 +64,29 @@ class _Probe:
             if problem is not None:
                 self._exclude(now, change, problem)
         return self.value
+
+    def _changes(self, now: Values) -> Iterator[dict[Symbol, int]]:
+        yield {}
+        yield {symbol: size + 2 + at for at, (symbol, size) in enumerate(now.items())}
+        yield {symbol: size * 2 for symbol, size in now.items()}
+        for small in (1, 0):
+            for alike in self._alike(now):
+                if now[alike[0]] != small:
+                    yield dict.fromkeys(alike, small)
+        if any(size != 1 for size in now.values()):
+            yield {symbol: 1 for symbol, size in now.items() if size != 1}
+
+    def _alike(self, symbols: Iterable[Symbol]) -> list[list[Symbol]]:
+        """The symbols, those that are known to be equal together."""
+        groups: list[list[Symbol]] = []
+        for symbol in symbols:
+            same = (g for g in groups if self.q.same(of_atom(g[0]), of_atom(symbol)))
+            group = next(same, None)
+            if group is None:
+                groups.append([symbol])
+            else:
+                group.append(symbol)
+        return groups
 
     def _possible(self, values: Values) -> bool:
         """Whether what is known, and what the result needs, leaves room for these sizes."""
@@ -93,7 +116,7 @@ class _Probe:
         return _difference(self.value, found, values, strides=not self.corrected)
 
     def _ask_operator(self, values: Values) -> None:
-        """Compare with what the operator does at the sizes of this run, and believe it in what is innermost in memory."""
+        """Compare with what the operator does at the sizes of this run, and believe its layouts."""
         if not self._is_cheap(values):
             return
         try:
@@ -127,25 +150,18 @@ class _Probe:
             if _same_strides(item, real, values):
                 return item
             layout = layout_of(real.shape, real.strides)
-            mended = mended and isinstance(layout, Dense) and min(_shape(real, values)) > 1
+            # A size that happens to be 1 here does not show its place.
+            shown = all(
+                said == 1 or size > 1
+                for said, size in zip(item.shape, _shape(real, values), strict=True)
+            )
+            mended = mended and isinstance(layout, Dense) and shown
             return replace(item, layout=layout)
 
         value = take(self.value)
         if mended:
             self.corrected = value != self.value
             self.value = value
-
-
-def _changes(now: Values) -> Iterator[dict[Symbol, int]]:
-    yield {}
-    yield {symbol: size + 2 + at for at, (symbol, size) in enumerate(now.items())}
-    yield {symbol: size * 2 for symbol, size in now.items()}
-    for small in (1, 0):
-        for symbol, size in now.items():
-            if size != small:
-                yield {symbol: small}
-    if len(now) > 1 and any(size != 1 for size in now.values()):
-        yield {symbol: 1 for symbol, size in now.items() if size != 1}
 
 
 def _difference(said: Any, found: Any, values: Values, *, strides: bool = True) -> str | None:

@@ -144,9 +144,11 @@ class Questions:
         """A fact that the operator makes true of a size it has just made (`new_size`): known from here on, nothing to check."""
         self.facts = self.facts.assume(fact, f"{self.op} makes it so")
 
-    def dim(self, dim: int, rank: int) -> int:
+    def dim(self, dim: Size, rank: int) -> int:
         """A dimension counted from the front; a scalar is taken to have one dimension, as torch does."""
         most = max(rank, 1)
+        if isinstance(dim, Expr):
+            dim = self.count(dim, "which dimension is meant decides the form of the result")
         if type(dim) is not int:
             raise self.fail(f"a dimension must be an integer, not {dim!r}")
         if not -most <= dim < most:

@@ -34,7 +34,7 @@ def specialised(q: Questions, call: Call, why: str) -> Any:
     def number(size: Size) -> int:
         return q.fix(size, reason)
 
-    # Kernels are right where shape functions are not; those without a shape function have nothing else.
+    # Kernels are right where shape functions are not, and are all there is where those are missing.
     try:
         shape_function = at_numbers(call, number)
     except DependsOnData as error:
@@ -48,7 +48,7 @@ def specialised(q: Questions, call: Call, why: str) -> Any:
 
 
 def _by_kernel(q: Questions, call: Call, number: Number, failed: Exception | None) -> Any:
-    """The result by running the operator, where that is cheap and where the data cannot decide the shape."""
+    """The result by running the operator, if that is cheap and data cannot decide the shape."""
     metas = call.metas
     # Tensors of integers hold lengths, indices and counts, which kernels read without telling.
     harmless = all(category(meta.dtype) >= 2 for meta in metas)

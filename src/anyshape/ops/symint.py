@@ -1,15 +1,16 @@
 """Our expressions and facts behind `torch.SymInt`, `torch.SymBool` and `torch.SymFloat`.
 
-Torch asks nothing of the node inside these but a set of methods, and computes with whatever answers them. `Node` answers with our
-algebra, and turns what torch wants to know into the questions of `Questions`:
+Torch asks nothing of the node inside these but a set of methods, and computes with whatever answers
+them. `Node` answers with our algebra, and turns what torch wants to know into `Questions`:
 
     if size > 4: ...              guard_bool         q.decide
     torch._check(size > 4)        expect_true        q.require
-    guard_or_false(size == 1)     guard_or_*         proved, else the default: no guard, so 0 and 1 stay ordinary sizes
+    guard_or_false(size == 1)     guard_or_*         proved, else the default, without a guard
     range(size)                   guard_int          q.fix
 
-Torch names the defaults "semantics preserving", which for shapes is not always so: whoever runs torch's functions with these nodes has to
-check the results where the defaults are not what holds (`torch_meta.py` does), or to run them `hinted`, where each is a guard.
+So 0 and 1 stay ordinary sizes. But defaults are not always right: whoever runs torch's functions
+with these nodes has to check the results where something else than the default holds (`probe.py`),
+or to run them `hinted`, where each such question is a guard.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _TRUTHS: Final = {True: TRUE, False: FALSE}
 
 @dataclass(frozen=True, slots=True)
 class Real:
-    """A float made of sizes: its value in this run, the sizes it depends on, and the ratio it is, if it is one."""
+    """A float made of sizes: its value in this run, the sizes in it, and the ratio if it is one."""
 
     #: None where a size depends on data
     now: float | None
@@ -65,13 +66,13 @@ Value = Size | Fact | Real
 
 
 class Asked:
-    """What one run of torch's functions asks: the other side of every node, and `node.shape_env` to torch."""
+    """What one run of torch's functions asks: behind every node, and `node.shape_env` to torch."""
 
     __slots__ = ("defaulted", "hinted", "q")
 
     def __init__(self, q: Questions, hinted: bool = False) -> None:
         self.q = q
-        #: whether `guard_or_*` decides by the sizes of this run, with a guard, instead of taking the default
+        #: whether `guard_or_*` decides by the sizes of this run, with a guard; else the default
         self.hinted = hinted
         #: whether a default was taken that nothing known supports
         self.defaulted = False
@@ -96,7 +97,7 @@ class Asked:
         return default
 
     def expect(self, fact: Fact, file: str = "", line: int = 0) -> bool:
-        """Whether the operator's precondition holds; where it does not, torch raises with its own words."""
+        """Whether a precondition holds; where it does not, torch raises with its own words."""
         answer = self.q.facts.prove(fact)
         if answer is not Answer.UNKNOWN:
             return answer is Answer.YES
@@ -141,7 +142,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What torch gets for `node.expr`, where it expects a sympy expression: one that has no parts to look at."""
+    """What torch gets for `node.expr`, where it expects a sympy expression: without parts."""
 
     value: Value
     free_symbols: frozenset[object] = frozenset()
@@ -186,7 +187,7 @@ def _compared(
     return method
 
 
-def _on_reals(asked: Asked, function: Callable[..., float], *operands: Value | float) -> Real:
+def _on_reals(asked: Asked, function: Callable[..., Any], *operands: Value | float) -> Real:
     values: list[float | None] = []
     sizes: list[Size] = []
     for operand in operands:
@@ -279,7 +280,7 @@ class Node:
         return self.value if isinstance(self.value, int) else None
 
     def constant_bool(self) -> bool | None:
-        return {TRUE: True, FALSE: False}.get(self.value) if self.is_bool() else None
+        return True if self.value is TRUE else False if self.value is FALSE else None
 
     def clone(self) -> Node:
         return self
@@ -330,7 +331,7 @@ class Node:
         return self.int_truediv(other) if whole else self.float_truediv(other)
 
     def _divisor(self) -> Size:
-        """This as a divisor. Python raises at 0, and code that tests for it first has been asked about it already."""
+        """This as a divisor: not 0. Code that tests for it first has asked already."""
         size = self.size
         self.asked.decide(ne(size, 0))
         return size
@@ -474,8 +475,8 @@ class Node:
             return self.asked.decide(ne(self.size, 0))
         return bool(self._float()) if self.is_float() else self.guard_bool("", 0)
 
-    # -- layouts: what holds whatever the sizes, without a guard. A layout that is contiguous at some sizes only has the same
-    #    strides there as the contiguous one, up to dimensions that do not matter.
+    # -- layouts: what holds whatever the sizes, without a guard. A layout that is contiguous at some
+    #    sizes only has the strides of the contiguous one there, where they matter.
 
     def is_contiguous(self, sizes: Sequence[Node], strides: Sequence[Node]) -> Node:
         return self._dense(sizes, strides, range(len(sizes)))
@@ -521,11 +522,11 @@ _ABOUT_LAYOUT: Final = "core/TensorImpl.h"
 #: The file whose C++ lines ask whether a storage is large enough. The tensors here have none.
 _ABOUT_MEMORY: Final = "native/Resize.h"
 #: Files whose lines ask on behalf of another.
-_RELAYS: Final = ("symint.py", "sym_node.py", "symbolic_shapes.py", "torch/__init__.py")
+_RELAYS: Final = ("/symint.py", "/sym_node.py", "/symbolic_shapes.py", "torch/__init__.py")
 
 
 def _where(file: str = "", line: int = 0) -> str:
-    """The line of torch's source that asks: the one given, else the first on the stack that is not a relay."""
+    """The line of torch's source that asks: as given, or the first on the stack but for relays."""
     if not file or file.endswith(_RELAYS):
         frame = sys._getframe(1)
         while frame.f_back is not None and frame.f_code.co_filename.endswith(_RELAYS):

@@ -1,15 +1,16 @@
-"""The long tail: operators without a row of their own, by torch's own shape functions on symbolic sizes.
+"""Operators by torch's own shape functions, on symbolic sizes.
 
-Torch's functions run on tensors of the `meta` device whose sizes are `torch.SymInt`s with our nodes inside. A dispatch mode sees every
-operator that they call on the way down and answers it by the first of these that can:
+Torch's functions run on tensors of the `meta` device whose sizes are `torch.SymInt`s with our nodes
+inside. A dispatch mode sees every operator that they call on the way down and answers it by the
+first of these that can:
 
     our own rule          views above all, whose C++ functions reject symbolic sizes
-    the pointwise tag     the shape of broadcasting, with the dtype that torch's function gives for sizes of 1
+    the pointwise tag     broadcasting, with the dtype that torch's function gives at sizes of 1
     a Python function     torch registers them for most operators
     its parts             an operator that is made of others
     C++                   takes symbolic sizes where it was written to
 
-What comes out is checked against the same functions at sizes of 0, 1 and others (`probe.py`), since some take a way that is only right for most.
+What comes out is not to be trusted at all sizes: see `probe.py`.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def by_torch(q: Questions, call: Call, rule_of: RuleOf, *, hinted: bool = False)
             args, kwargs = twins.arguments(tuple(call.args)), twins.arguments(on_meta(call.kwargs))
             with enable_python_dispatcher(), _Functions(asked, rule_of):
                 result = call.function(*args, **kwargs)
-        return twins.results(result, call.device)
+            return twins.results(result, call.device)
     except (NeedsDecision, DependsOnData):
         raise
     except Exception as error:
@@ -123,7 +124,7 @@ class _Functions(Watching):
         return self._tensor(value)
 
     def _meta(self, value: Any, exact: bool = True) -> Any:
-        """The argument as a rule sees it. The value of a float matters unless only elements depend on it."""
+        """The argument as a rule sees it; the value of a float, if it is more than an element."""
         if isinstance(value, torch.Tensor):
             return meta_of(value, META)
         if isinstance(value, torch.SymInt):
@@ -165,6 +166,9 @@ class _Functions(Watching):
         kernel = func.py_kernels.get(_META_KEY)
         if kernel is None or func._schema.name in _BY_CPP:
             return NotImplemented
+        if func._can_decompose() and any(a.name == "reduction" for a in func._schema.arguments):
+            # Some losses are registered with a function that takes the reduction's name.
+            return NotImplemented
         with self:
             return kernel(*args, **kwargs)
 
@@ -200,6 +204,8 @@ _OTHER_NAMES: Final = {
     "_reshape_alias": "view",
     "slice": "__getitem__",
 }
+#: `torch._C._nn`, which has functions that are not in `torch.nn.functional` under their own names.
+_NN: Final = vars(torch._C)["_nn"]
 _PREFIXES: Final = {"special": torch.special, "linalg": torch.linalg, "fft": torch.fft}
 
 
@@ -207,14 +213,15 @@ _PREFIXES: Final = {"special": torch.special, "linalg": torch.linalg, "fft": tor
 def _entry_of(func: OpOverload) -> Entry | None:
     """The row of an operator as torch calls it inside.
 
-    Functions and methods that torch generates take their arguments in the order of the operator; those that are written in Python need not.
+    Functions and methods that torch generates take the arguments of the operator; those that are
+    written in Python need not.
     """
     namespace, _, name = func._schema.name.partition("::")
     if namespace != "aten":
         return None
     name = _OTHER_NAMES.get(name, name)
     prefix, _, rest = name.partition("_")
-    places = [(torch, name), (torch.Tensor, name), (torch._C._nn, name)]
+    places = [(torch, name), (torch.Tensor, name), (_NN, name)]
     if prefix in _PREFIXES:
         places.append((_PREFIXES[prefix], rest))
     for holder, called in places:
@@ -232,7 +239,9 @@ def _as_written(func: OpOverload, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """The arguments as the row takes them, where torch has another order inside."""
     name = func._schema.name
     if name == "aten::slice":
-        self, dim, start, end, step = (*args, *(0, None, None, 1)[len(args) - 1 :])
+        self, rest = args[0], args[1:]
+        dim, start, end, step = (*rest, *(0, None, None, 1)[len(rest) :])
+        assert isinstance(dim, int), "a dimension is never symbolic"
         return self, (*[slice(None)] * (dim % max(self.rank, 1)), slice(start, end, step))
     if name == "aten::_reshape_alias":
         return args[:2]

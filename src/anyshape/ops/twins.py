@@ -1,6 +1,6 @@
 """A tensor for each meta, and back: how arguments go to torch's own functions and results return.
 
-Twins have no storage in common, also where the tensors they stand for do: shapes do not depend on it.
+Twins share no storage, also where the tensors they stand for do: shapes do not depend on it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class NoTwin(Exception):
 
 
 class Twins:
-    """The arguments of one call as torch sees them: on the `meta` device unless `make` says otherwise."""
+    """The arguments of one call as torch sees them, on the `meta` device unless `make` differs."""
 
     def __init__(
         self, number: Callable[[Size], Any], make: Make | None = None, *, grads: bool = False
@@ -90,7 +90,7 @@ def tensor_of(meta: Meta, number: Callable[[Size], Any]) -> torch.Tensor:
 
 
 def made_up(meta: Meta, number: Callable[[Size], int]) -> torch.Tensor:
-    """A tensor with data that most operators take: indices are 0, matrices the identity, rows add up to something."""
+    """A tensor with data that most operators take: indices are 0, matrices the identity."""
     shape = [number(size) for size in meta.shape]
     strides = [number(stride) for stride in actual_strides(meta)]
     offset = number(meta.offset)
@@ -146,7 +146,7 @@ def leaves(value: Any) -> Iterator[Any]:
 def device_of(args: Any, named: Mapping[str, Any]) -> torch.device:
     """Where the result of an operator is: where it is told to be, else where its tensors are.
 
-    A tensor without dimensions may be on the CPU whatever the others are on, so one with dimensions decides.
+    A tensor without dimensions may be on the CPU whatever the others are on; the others decide.
     """
     told = named.get("device")
     if told is not None:

@@ -81,6 +81,9 @@ class Prover:
         fact = self._known.normal_fact(fact)
         if isinstance(fact, Truth):
             return Answer.YES if fact.value else Answer.NO
+        by_bounds = _by_bounds(self._known, fact)
+        if by_bounds is not None:
+            return Answer.YES if by_bounds else Answer.NO
         may_hold, may_fail = self._witnesses.tendency(fact)
         if may_hold and may_fail:
             return Answer.UNKNOWN
@@ -89,6 +92,18 @@ class Prover:
         if not may_hold and _follows(self._known, not_(fact), _Effort()):
             return Answer.NO
         return Answer.UNKNOWN
+
+
+def _by_bounds(known: Knowledge, fact: Fact) -> bool | None:
+    """The answer to a comparison where ranges alone give it."""
+    if isinstance(fact, And | Or | Truth):
+        return None
+    low, high = known.bounds.of(fact.size)
+    if isinstance(fact, Nonnegative):
+        return True if low is not None and low >= 0 else False if high is not None and high < 0 else None
+    if (low is not None and low > 0) or (high is not None and high < 0):
+        return isinstance(fact, Nonzero)
+    return None
 
 
 class _Effort:

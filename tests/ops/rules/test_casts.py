@@ -63,7 +63,6 @@ FUNCTIONS = [
     lambda x: torch.alias_copy(x),
     lambda x: x.copy_(x[:1, :, :1].double()),
     lambda x: x.int().copy_(x),
-    lambda x: torch.broadcast_tensors(x, x[:, :1], x[0, 0]),
     lambda x: torch.as_tensor(x),
     lambda x: torch.as_tensor(x, dtype=torch.float64),
     lambda x: torch.asarray(x, copy=True),
@@ -75,6 +74,12 @@ FUNCTIONS = [
 @pytest.mark.parametrize("prepare", [None, channels_last, permuted])
 def test_functions(function: Any, prepare: Any) -> None:
     assert dynamic(check(function, "n c h w", first=NCHW, prepare=prepare))
+
+
+def test_broadcast_tensors() -> None:
+    specs = ("n c h", "c 1", "h")
+    outcome = check(torch.broadcast_tensors, *specs, first={"n": 2, "c": 3, "h": 4})
+    assert dynamic(outcome)
 
 
 def test_a_copy_may_be_a_view_at_some_sizes() -> None:

@@ -42,7 +42,6 @@ def permuted(tensor: torch.Tensor) -> torch.Tensor:
         (lambda x: torch.dropout(x, p=0.3, train=True), "n c"),
         (lambda x: torch.dropout_(x, 0.3, True), "n c"),
         (lambda x: torch.feature_dropout(x, 0.3, True), "n c h"),
-        (lambda x: torch.native_dropout(x, 0.3, True), "n c h"),
         (lambda x: F.dropout(x.transpose(0, 1)[:, ::2]), "n c h"),
         (lambda x: torch.nn.Dropout(0.2)(x), "n c"),
     ],
@@ -50,6 +49,12 @@ def permuted(tensor: torch.Tensor) -> torch.Tensor:
 def test_functions(function: Any, spec: str, prepare: Any) -> None:
     used = {name: size for name, size in SIZES.items() if name in spec} or {"n": 3}
     assert dynamic(check(function, spec, first=used, prepare=prepare if len(spec.split()) > 1 else None))
+
+
+def test_native_dropout() -> None:
+    """Without elements the mask is not boolean."""
+    outcome = check(lambda x: torch.native_dropout(x, 0.3, True), "n c", first={"n": 3, "c": 4})
+    assert outcome.guarded == [{"n": 0, "c": 4}, {"n": 3, "c": 0}]
 
 
 def test_the_input_itself_keeps_its_grad() -> None:

@@ -38,7 +38,7 @@ FUNCTIONS = [
     lambda n, m: torch.bartlett_window(n, False),
     lambda n, m: torch.blackman_window(n, periodic=False, dtype=torch.float64),
     lambda n, m: torch.hamming_window(n, True, 0.5, 0.4),
-    lambda n, m: torch.kaiser_window(n, beta=8.0),
+    lambda n, m: torch.kaiser_window(n, True, 8.0),
     lambda n, m: torch.tril_indices(n, m),
     lambda n, m: torch.triu_indices(n, m, 1, dtype=torch.int32),
     lambda n, m: torch.tril_indices(n, m, -2),

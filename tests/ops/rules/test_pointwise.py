@@ -51,9 +51,10 @@ def test_unary(names: str) -> None:
 @pytest.mark.parametrize("names", BINARY)
 def test_binary(names: str) -> None:
     function = _function(names)
+    by_zero = names in ("floor_divide", "fmod", "remainder")
     for dtype in DTYPES:
         ones = torch.ones(2, dtype=dtype)
-        if not accepts(function, ones, ones):
+        if not accepts(function, ones, ones) or (by_zero and not dtype.is_floating_point):
             continue
         assert dynamic(check(function, "a b", "a b", first=AB, dtype=dtype))
         assert dynamic(check(function, "a b", "b", first=AB, dtype=dtype, prepare=permuted))

@@ -10,7 +10,9 @@ import pytest
 import torch
 
 from anyshape.errors import ShapeMismatch
-from tests.ops.driver import Sym, check, dynamic
+from anyshape.ops.infer import infer
+from anyshape.symbolic import Facts, as_symbol, symbol
+from tests.ops.driver import Sym, check, compare, dynamic
 
 N, M = Sym("n"), Sym("m")
 ALL = [{"n": n, "m": m} for n in range(6) for m in range(1, 4)]
@@ -49,16 +51,17 @@ def test_functions(function: Any) -> None:
 
 @pytest.mark.filterwarnings("ignore:torch.range is deprecated")
 @pytest.mark.parametrize(
-    "function",
-    [
-        lambda n, m: torch.range(0, n),
-        lambda n, m: torch.range(0, n, 0.5),
-        lambda n, m: torch.range(n, -2, -1),
-        lambda n, m: torch.range(0, n, m, dtype=torch.int64),
-    ],
+    ("step", "dtype"), [(1, None), (2, torch.int32), (0.5, None), (-1, torch.int64), (-3, None)]
 )
-def test_range(function: Any) -> None:
-    assert dynamic(check(function, N, M, first={"n": 4, "m": 2}, then=ALL))
+def test_range(step: float, dtype: torch.dtype | None) -> None:
+    """No torch-function mode sees `torch.range`."""
+    n = symbol("n")
+    start, end = (0, n) if step > 0 else (n, -7)
+    found = infer(Facts().declare(n, 4), torch.range, (start, end, step), {"dtype": dtype})
+    for size in range(6):
+        numbers = (0, size) if step > 0 else (size, -7)
+        real = torch.range(*numbers, step, dtype=dtype)
+        compare(found.value, real, {as_symbol(n): size}, str(size))
 
 
 def test_a_step_that_rounds_is_for_one_size() -> None:

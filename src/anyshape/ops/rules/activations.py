@@ -37,18 +37,6 @@ def on_demand(rule: Rule, place: int) -> Rule:
     return maybe_in_place
 
 
-def _rrelu(
-    q: Questions,
-    input: Meta,
-    lower: float = 0.125,
-    upper: float = 1 / 3,
-    training: bool = False,
-    *_: Any,
-    **__: Any,
-) -> Meta:
-    return input.like() if training else unary(same)(q, input)
-
-
 def _prelu(q: Questions, input: Meta, weight: Meta) -> Meta:
     if input.dtype != weight.dtype:
         raise q.fail(f"input and weight must have the same dtype: {input.dtype}, {weight.dtype}")
@@ -75,7 +63,7 @@ def _glu(q: Questions, input: Meta, dim: int = -1) -> Meta:
     return input.like(shape, layout=pointwise_layout(q, shape, (half, half)))
 
 
-def _log_sigmoid(q: Questions, input: Meta) -> Meta:
+def _contiguous(q: Questions, input: Meta, *_: Any, **__: Any) -> Meta:
     return input.like()
 
 
@@ -90,9 +78,9 @@ ROWS = (
         Op(name, (_NN + name,), unary(floating), Lowering.POINTWISE)
         for name in ("softsign", "tanhshrink")
     ),
-    Op("rrelu", (_NN + "rrelu",), on_demand(_rrelu, 4), Lowering.POINTWISE),
-    pointwise_row("rrelu", _rrelu),
+    Op("rrelu", (_NN + "rrelu",), on_demand(_contiguous, 4), Lowering.POINTWISE),
+    pointwise_row("rrelu", _contiguous),
     Op("prelu", everywhere("prelu"), _prelu, Lowering.POINTWISE),
     Op("glu", everywhere("glu"), _glu, Lowering.POINTWISE),
-    Op("log_sigmoid", everywhere("log_sigmoid", "logsigmoid"), _log_sigmoid, Lowering.POINTWISE),
+    Op("log_sigmoid", everywhere("log_sigmoid", "logsigmoid"), _contiguous, Lowering.POINTWISE),
 )

@@ -1,4 +1,4 @@
-"""Losses of scores against classes: cross entropy, negative log likelihood, margins over classes, CTC."""
+"""Losses of scores against classes: cross entropy, log likelihood, margins over classes, CTC."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def ctc_loss(
 
 
 def _require_lengths(q: Questions, lengths: Meta | Sequence[Size], batch: Size, most: Size) -> None:
-    """A length for each sequence; lengths in a tensor are data, others are compared with what there is."""
+    """A length for each sequence. In a tensor they are data, as numbers they are compared."""
     count = (lengths.shape or (1,))[0] if isinstance(lengths, Meta) else len(lengths)
     q.require(eq(count, batch), "there must be a length for each sequence")
     if not isinstance(lengths, Meta) and lengths:

@@ -1,4 +1,4 @@
-"""Complex numbers: conjugation, angles, and building them from parts. Their parts are views."""
+"""Complex numbers: their parts as views, conjugation, and building them from parts."""
 
 from __future__ import annotations
 
@@ -11,8 +11,27 @@ from anyshape.ops.questions import Questions
 from anyshape.ops.rules.pointwise import elementwise, everywhere, fresh, same
 
 
+def _part(input: Meta, which: int) -> Meta:
+    """The real (0) or imaginary (1) parts: every second number of the storage."""
+    strides = tuple(stride * 2 for stride in input.strides)
+    view = input.viewed(input.shape, strides, input.offset * 2 + which)
+    return replace(view, dtype=real(input.dtype))
+
+
+def _real(q: Questions, input: Meta) -> Meta:
+    return _part(input, 0) if input.dtype.is_complex else input
+
+
+def _imag(q: Questions, input: Meta) -> Meta:
+    if not input.dtype.is_complex:
+        raise q.fail(f"a tensor of {input.dtype} has no imaginary part")
+    return _part(input, 1)
+
+
 def _angle(q: Questions, input: Meta) -> Meta:
-    return elementwise(q, (input,), lambda dtype: floating(real(dtype)))
+    if input.dtype.is_complex:
+        return input.like(dtype=real(input.dtype))
+    return elementwise(q, (input,), floating)
 
 
 def _conj(q: Questions, input: Meta) -> Meta:
@@ -39,6 +58,8 @@ def _polar(q: Questions, abs: Meta, angle: Meta) -> Meta:
 
 
 ROWS = (
+    Op("real", ("torch.real", "torch.Tensor.real.__get__"), _real, Lowering.VIEW),
+    Op("imag", ("torch.imag", "torch.Tensor.imag.__get__"), _imag, Lowering.VIEW),
     Op("angle", everywhere("angle"), _angle, Lowering.POINTWISE),
     Op("conj", everywhere("conj"), _conj, Lowering.POINTWISE),
     Op(

@@ -1,4 +1,4 @@
-"""Running sums and extremes, and what goes with them: differences, gradients, the trapezoidal rule."""
+"""Running sums and extremes, and their kin: differences, gradients, the trapezoidal rule."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from anyshape.errors import UnknownOperator
 from anyshape.ops.broadcast import broadcast, pointwise_layout
 from anyshape.ops.memory_format import kept_format
 from anyshape.ops.meta import Layout, Meta
@@ -121,7 +122,9 @@ def _samples(q: Questions, y: Meta, x: Meta | Number | None, dim: int) -> tuple[
         return along, y.like(dtype=dtype)
     if x.rank < 1:
         raise q.fail("x must have dimensions")
-    # Steps of x and pairs of y are multiplied, so that what is broadcast is one shorter along the dimension.
+    if x.rank > y.rank and dim >= 0:
+        raise UnknownOperator(op="an integral whose dimension is another one in x than in y")
+    # Steps of x are multiplied with pairs of y: what is broadcast is one shorter.
     ones = (1,) * (y.rank - x.rank)
     full = (*ones, *x.shape)
     steps = (
@@ -131,6 +134,9 @@ def _samples(q: Questions, y: Meta, x: Meta | Number | None, dim: int) -> tuple[
     )
     pairs = (*y.shape[:along], y.shape[along] - 1, *y.shape[along + 1 :])
     shape = broadcast(q, (steps, pairs))
+    if not q.same_all(shape, pairs):
+        # An integral over nothing has the shape of y, and never looks at x.
+        q.require(ne(y.shape[along], 0), "an integral is over at least one sample")
     along += len(shape) - y.rank
     return along, y.like((*shape[:along], shape[along] + 1, *shape[along + 1 :]), dtype)
 

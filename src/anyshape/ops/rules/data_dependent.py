@@ -13,18 +13,17 @@ from anyshape.ops.broadcast import broadcast
 from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.op import Lowering, Op, Rule, names_of
 from anyshape.ops.questions import Questions
-from anyshape.symbolic import NATURAL, Expr, Range, Size, and_, eq, ge, le, ne, or_, product
+from anyshape.symbolic import NATURAL, Expr, Range, Size, and_, eq, ge, gt, le, ne, or_, product
 
 _POSITIONS = (torch.int64, torch.int32)
 
 
-def _found(q: Questions, among: Size, least: Size = 0) -> Expr:
-    """How many of so many elements: at least `least`, unless there are none."""
-    count = q.new_size(Range(0, among) if isinstance(among, int) else NATURAL)
+def _found(q: Questions, among: Size, least: int = 0) -> Expr:
+    """How many of so many elements: at least `least`, unless there may be none."""
+    least = least if least and q.known(gt(among, 0)) else 0
+    count = q.new_size(Range(least, among if isinstance(among, int) else None))
     if not isinstance(among, int):
         q.given(le(count, among))
-    if least != 0:
-        q.given(or_(eq(among, 0), ge(count, least)))
     return count
 
 
@@ -93,7 +92,7 @@ def _unique(
         size = input.shape[along]
         others = (*input.shape[:along], *input.shape[along + 1 :])
         if others:
-            # Slices without elements cannot be compared; without slices there is nothing to compare.
+            # Slices without elements cannot be compared, unless there are no slices.
             q.require(
                 or_(eq(size, 0), and_(*(ne(other, 0) for other in others))),
                 "slices may not be empty",

@@ -108,6 +108,7 @@ def norm_except_dim(q: Questions, v: Meta, pow: int = 2, dim: int = 0) -> Meta:
     if dim == -1:  # here it means: over everything
         return v.like((), real(v.dtype))
     kept = q.dim(dim, v.rank)
+    require_elements(q, v, (kept,))
     shape = tuple(size if d == kept else 1 for d, size in enumerate(v.shape))
     return v.like(shape, real(v.dtype))
 

@@ -12,6 +12,7 @@ from anyshape.ops.meta import Meta
 from anyshape.ops.op import Lowering, Op, Rule
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.pointwise import fresh
+from anyshape.symbolic import eq
 
 
 def _noise(q: Questions, input: Meta) -> Meta:
@@ -71,7 +72,13 @@ def _spatial(batched: int, only: tuple[int, ...] = ()) -> Rule:
 
 def _native(q: Questions, input: Meta, p: float, train: bool | None) -> tuple[Meta, Meta]:
     layout = pointwise_layout(q, input.shape, (input,))
+    if q.decide(eq(input.numel, 0), "the mask of no elements has the dtype of the input"):
+        return input.like(layout=layout), input.like(layout=layout)
     return input.like(layout=layout), input.like(dtype=torch.bool, layout=layout)
+
+
+def _native_backward(q: Questions, grad_output: Meta, mask: Meta, scale: float) -> Meta:
+    return fresh(q, [grad_output, mask], grad_output.dtype)
 
 
 def _row(name: str, rule: Rule, *homes: str, in_place: bool = False) -> Op:
@@ -100,4 +107,10 @@ ROWS = (
         in_place=True,
     ),
     _row("native_dropout", _native, "torch"),
+    Op(
+        "native_dropout_backward",
+        ("torch.ops.aten.native_dropout_backward.default",),
+        _native_backward,
+        Lowering.POINTWISE,
+    ),
 )

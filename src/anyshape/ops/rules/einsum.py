@@ -1,21 +1,21 @@
 """Sums of products over labelled dimensions.
 
-Torch lines up the dimensions of all operands: those of the result in its order, then those that are summed. It multiplies the first
-two operands, puts the product last, and so on. A product over summed dimensions is a batched matrix product, whose result is seen
-in the order of the labels without a copy, so that the layout tells which operand a dimension came from.
+Torch lines up the dimensions of all operands, those of the result in its order, then those that are summed, and multiplies from
+the left, two at a time. A product over summed dimensions is a batched matrix product, whose result is seen in the order of the labels
+without a copy, so that the layout tells which operand a dimension came from.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from anyshape.errors import UnknownOperator
 from anyshape.ops.broadcast import broadcast
-from anyshape.ops.meta import Meta, strided
+from anyshape.ops.meta import Meta, Strided, dense_strides
 from anyshape.ops.op import Lowering, Op
 from anyshape.ops.promotion import result_type
 from anyshape.ops.questions import Questions
@@ -209,7 +209,7 @@ def _multiplied(q: Questions, factors: list[_Factor], order: _Order, shape: tupl
                     left = _summed(left, d)
                 elif right.shape[d] != 1:
                     right = _summed(right, d)
-        lined.append(_pair(q, left, right, summed))
+        lined.insert(0, _pair(q, left, right, summed))
     result = lined[0]
     kept = len(order.kept)
     return result.viewed(shape, result.strides[:kept])
@@ -221,7 +221,8 @@ def _lined(q: Questions, factor: _Factor, labels: list[Label]) -> Meta:
     for place, size in enumerate(shape):
         if size != 1 and q.decide(eq(size, 1), _ONE):
             shape[place] = 1
-    return factor.meta.viewed(tuple(shape), tuple(map(factor.stride, labels)))
+    strides = tuple(factor.stride(label) if label in factor.labels else 1 for label in labels)
+    return replace(factor.meta, shape=tuple(shape), layout=Strided(strides))
 
 
 def _summed(factor: Meta, dim: int) -> Meta:
@@ -232,10 +233,47 @@ def _summed(factor: Meta, dim: int) -> Meta:
 
 def _elementwise(q: Questions, left: Meta, right: Meta) -> Meta:
     pairs = list(zip(left.shape, right.shape, strict=True))
-    if (1, 1) in pairs and any(a == 1 != b for a, b in pairs) and any(b == 1 != a for a, b in pairs):
-        # Strides of sizes of 1, which a layout does not tell, decide the order of dimensions that no operand has both of.
-        raise UnknownOperator(op=q.op)
-    return elementwise(q, (left, right), same)
+    if (1, 1) not in pairs or not (
+        any(a == 1 != b for a, b in pairs) and any(b == 1 != a for a, b in pairs)
+    ):
+        return elementwise(q, (left, right), same)
+    # The strides of sizes of 1 decide the order of dimensions that no operand has both of.
+    shape = tuple(q.fix(b if a == 1 else a, _ONE) for a, b in pairs)
+    order = _iterated(q, shape, (left, right))
+    return left.like(shape, result_type((left, right)), Strided(dense_strides(shape, order)))
+
+
+def _iterated(q: Questions, shape: tuple[int, ...], operands: tuple[Meta, ...]) -> tuple[int, ...]:
+    """The order, outermost first, in which torch walks operands: an insertion sort that passes over pairs no operand tells apart."""
+    strides = [
+        [
+            0 if a == 1 != b else q.fix(s, _ONE)
+            for a, b, s in zip(operand.shape, shape, operand.strides, strict=True)
+        ]
+        for operand in operands
+    ]
+
+    def compare(inner: int, outer: int) -> int:
+        for stride in strides:
+            if stride[inner] == 0 or stride[outer] == 0:
+                continue
+            if stride[inner] != stride[outer]:
+                return 1 if stride[inner] > stride[outer] else -1
+            if shape[inner] > shape[outer]:
+                return 1
+        return 0
+
+    order = list(reversed(range(len(shape))))
+    for place in range(1, len(order)):
+        here = place
+        for before in range(place - 1, -1, -1):
+            found = compare(order[before], order[here])
+            if found < 0:
+                break
+            if found > 0:
+                order[before], order[here] = order[here], order[before]
+                here = before
+    return tuple(reversed(order))
 
 
 def _pair(q: Questions, left: Meta, right: Meta, summed: list[int]) -> Meta:
@@ -259,7 +297,7 @@ def _pair(q: Questions, left: Meta, right: Meta, summed: list[int]) -> Meta:
     for d in reversed(memory):
         strides[d] = step
         step = step * shape[d]
-    return left.like(shape, dtype, strided(shape, tuple(strides)))
+    return left.like(shape, dtype, Strided(tuple(strides)))
 
 
 ROWS: tuple[Op, ...] = (

@@ -104,7 +104,8 @@ def _empty_strided(
 def _empty_permuted(
     q: Questions, size: Any, physical_layout: Any, *, dtype: Any = None, **options: Any
 ) -> Meta:
-    order = q.dims(tuple(physical_layout), len(size))
+    named = tuple(q.count(dim, "the order of the dimensions") for dim in physical_layout)
+    order = q.dims(named, len(size))
     if len(order) != len(size):
         raise q.fail(f"{len(size)} sizes, but {len(order)} dimensions in the order")
     return replace(made(q, tuple(size), dtype, **options), layout=Dense(order))

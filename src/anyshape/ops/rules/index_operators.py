@@ -12,7 +12,7 @@ from anyshape.ops.op import Lowering, Op, Rule, in_place_names, names_of
 from anyshape.ops.promotion import Number
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.indexing import first_round, looked_up
-from anyshape.symbolic import Size, eq, ne, or_
+from anyshape.symbolic import Size, eq, le, ne, or_
 
 
 def cloned(q: Questions, input: Meta) -> Meta:
@@ -63,7 +63,7 @@ def take(q: Questions, input: Meta, index: Meta) -> Meta:
 def take_along_dim(q: Questions, input: Meta, indices: Meta, dim: int | None = None) -> Meta:
     _require_long(q, indices)
     if dim is None:
-        return input.like((indices.numel,))
+        return take(q, input, indices.like((indices.numel,)))
     if indices.rank != input.rank:
         raise q.fail(
             f"as many dimensions are needed as the tensor's {input.rank}, not {indices.rank}"
@@ -105,10 +105,19 @@ def _at_least_vector(index: Meta) -> Meta:
     return index if index.shape else index.viewed((1,), (1,))
 
 
+def _require_place(q: Questions, input: Meta, dim: int, count: Size) -> None:
+    """Nothing can be written at a position of a dimension of size 0, unless it is nothing anyway."""
+    sizes = [count, *(size for d, size in enumerate(input.shape) if d != dim)]
+    if input.shape:
+        q.require(
+            or_(ne(input.shape[dim], 0), *(eq(size, 0) for size in sizes)),
+            "there is no position in a size of 0",
+        )
+
+
 def index_fill(q: Questions, input: Meta, dim: int, index: Meta, value: Meta | Number) -> Meta:
-    q.dim(dim, input.rank)
     _require_long(q, index)
-    _count(q, index)
+    _require_place(q, input, q.dim(dim, input.rank), _count(q, index))
     if isinstance(value, Meta):
         if value.shape:
             raise q.fail("the value must be a number or a tensor without dimensions")
@@ -135,6 +144,7 @@ def index_copy(q: Questions, input: Meta, dim: int, index: Meta, source: Meta) -
             q.require(
                 eq(input.shape[d], source.shape[d]), f"size {d} of the source is the tensor's"
             )
+    _require_place(q, input, dim, count)
     return input.like()
 
 
@@ -152,7 +162,12 @@ def masked_scatter(q: Questions, input: Meta, mask: Meta, source: Meta) -> Meta:
     if mask.dtype is not torch.bool:
         raise q.fail(f"a mask is of bool, not {mask.dtype}")
     _require_same_dtype(q, input, source)
-    return input.like(broadcast(q, [mask.shape, input.shape]))
+    result = input.like(broadcast(q, [mask.shape, input.shape]))
+    if not q.known(le(result.numel, source.numel)):
+        written = q.new_size()
+        q.given(le(written, result.numel))
+        q.require(le(written, source.numel), "the source has an element for each place of the mask")
+    return result
 
 
 def _row(name: str, rule: Rule, *, writes: bool) -> Op:

@@ -18,7 +18,7 @@ from anyshape.ops.meta import Meta, contiguous, of_tensor
 from anyshape.ops.op import Lowering, Op
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.views import is_stretched, permuted, selected, sliced, unsqueezed, without
-from anyshape.symbolic import Expr, Range, Size, and_, eq, le, lt, ne, or_
+from anyshape.symbolic import Expr, Range, Size, and_, eq, ge, le, lt, ne, or_
 
 _MASKS = (torch.bool, torch.uint8)
 _INDICES = (torch.int64, torch.int32)
@@ -30,6 +30,16 @@ class Lookup:
 
     index: Meta
     by_mask: bool = False
+    #: positions that are written out in the program
+    written: tuple[Size, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenIndices:
+    """Positions written out in the program: torch's check of them is no question of data."""
+
+    index: Meta
+    positions: tuple[Size, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +164,18 @@ def _as_tensor(q: Questions, item: Any) -> Any:
         return WrittenMask(len(item), sum(map(bool, item)))
     if isinstance(inner, Meta):
         raise q.fail("a list of tensors within a list is no index")
-    return Meta(tuple(shape), torch.int64, contiguous(len(shape)), torch.device("cpu"))
+    index = Meta(tuple(shape), torch.int64, contiguous(len(shape)), torch.device("cpu"))
+    return WrittenIndices(index, _outermost(item))
+
+
+def _outermost(item: Any) -> tuple[Size, ...]:
+    """The positions in nested sequences; of plain integers the least and the greatest say it all."""
+    if isinstance(item, int | Expr):
+        return (item,)
+    found = [position for inner in item for position in _outermost(inner)]
+    plain = [position for position in found if isinstance(position, int)]
+    others = dict.fromkeys(position for position in found if isinstance(position, Expr))
+    return (*({min(plain), max(plain)} if plain else ()), *others)
 
 
 def _apply_slice(q: Questions, base: Meta, dim: int, item: slice) -> Meta:
@@ -194,11 +215,15 @@ def _truth(q: Questions, item: Meta | bool, input: Meta) -> Lookup:
     return Lookup(Meta((size,), torch.int64, contiguous(1), input.device))
 
 
-def _as_lookups(q: Questions, base: Meta, dim: int, item: Meta | WrittenMask) -> Lookups:
+def _as_lookups(
+    q: Questions, base: Meta, dim: int, item: Meta | WrittenMask | WrittenIndices
+) -> Lookups:
     """One lookup a dimension: a mask looks up as many dimensions as it has, at the places where it is True."""
     if isinstance(item, WrittenMask):
         sizes: tuple[Size, ...] = (item.size,)
         count: Size = item.count
+    elif isinstance(item, WrittenIndices):
+        return [Lookup(item.index, written=item.positions)]
     elif item.dtype in _INDICES:
         return [Lookup(item)]
     elif item.dtype in _MASKS:
@@ -234,18 +259,35 @@ def looked_up(q: Questions, base: Meta, lookups: Lookups) -> Meta:
     kept = permuted(base, [*dims, *others])
     shape, strides = kept.shape[len(dims) :], kept.strides[len(dims) :]
     result = (*shape[:first], *places, *shape[first:])
+    _require_in_range(q, base, lookups, result)
     if base.is_contiguous and all(index.is_contiguous for index in found):
         return base.like(result)
     still = (0,) * len(places)
     source = base.viewed(result, (*strides[:first], *still, *strides[first:]))
     after = len(result) - first - len(places)
-    operands = [source, *(_with_ones(index, after) for index in found)]
+    operands = [source, *(_laid_over(index, len(result) - after, after) for index in found)]
     return base.like(result, layout=pointwise_layout(q, result, operands))
 
 
-def _with_ones(index: Meta, after: int) -> Meta:
-    """An index tensor as it is laid over the result: of size 1 in the dimensions after the places."""
-    return index.viewed((*index.shape, *(1,) * after), (*index.strides, *(0,) * after))
+def _laid_over(index: Meta, before: int, after: int) -> Meta:
+    """An index tensor as torch lays it over the result: of size 1 where the places are not."""
+    front = before - index.rank
+    outer = index.shape[0] * index.strides[0] if index.shape else 1
+    inner = index.strides[-1] if index.shape else 1
+    return index.viewed(
+        (1,) * front + index.shape + (1,) * after,
+        (outer,) * front + index.strides + (inner,) * after,
+    )
+
+
+def _require_in_range(q: Questions, base: Meta, lookups: Lookups, result: Sequence[Size]) -> None:
+    """Positions that the program wrote out exist, unless there is nothing to look up anyway."""
+    for size, lookup in zip(base.shape, lookups, strict=False):
+        for position in lookup.written if lookup is not None else ():
+            inside = and_(ge(position, -size), lt(position, size))
+            if not q.known(inside):
+                empty = [eq(other, 0) for other in result]
+                q.require(or_(inside, *empty), f"position {position} is out of range for size {size}")
 
 
 def _require_positions(q: Questions, sizes: Sequence[Size], places: Sequence[Size]) -> None:

@@ -1,7 +1,8 @@
-"""Losses of values against values. All reduce to a number without dimensions unless `reduction="none"`.
+"""Losses of values against values, reduced to a number unless `reduction="none"`.
 
-The functions of `torch.nn.functional` take a reduction by name, and two older flags; those of `torch` take it as a number, which
-when left out is 0: no reduction. Layouts without a reduction are those of torch's formulas, so the order of operands matters.
+The functions of `torch.nn.functional` take a reduction by name, and two older flags; those of
+`torch` take it as a number, which when left out is 0: no reduction. Layouts without a reduction are
+those of torch's formulas, so the order of operands matters.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Flag = bool | None
 
 
 def _of_two(q: Questions, input: Meta, target: Meta, dtype: DtypeRule = same) -> Meta:
-    """A loss whose operands torch expands first, so that also one without dimensions counts in full for the dtype."""
+    """Torch expands these operands first: also one without dimensions counts for the dtype."""
     return replace(
         elementwise(q, (input, target), same), dtype=dtype(join(input.dtype, target.dtype))
     )
@@ -226,7 +227,7 @@ def gaussian_nll_loss(
 
 
 def _variance(q: Questions, input: Meta, var: Meta) -> Meta:
-    """The variance as it is broadcast: at most one dimension may be stretched, or missing at the end."""
+    """The variance as it is broadcast: one dimension may be stretched, or the last one missing."""
     if var.rank == input.rank - 1:
         require_sizes(q, var.shape, input.shape[:-1], "there must be a variance for each row")
         return var.viewed((*var.shape, 1), (*var.strides, 1))
@@ -261,7 +262,7 @@ def hinge_embedding_loss(
     shape = broadcast(q, (target.shape, input.shape))
     layout = pointwise_layout(q, shape, (target, input))
     found = reduction_of(q, reduction, size_average, reduce)
-    return _summed(q, input.like(shape, floating(input.dtype), layout), found)
+    return _summed(q, input.like(shape, layout=layout), found)
 
 
 def margin_ranking_loss(

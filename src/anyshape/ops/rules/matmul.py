@@ -13,7 +13,7 @@ from anyshape.ops.op import Lowering, Op, Rule, in_place_names, names_of
 from anyshape.ops.promotion import Number, category, result_type
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.pointwise import elementwise, same
-from anyshape.symbolic import Size, eq, or_
+from anyshape.symbolic import Size, eq, gt, or_
 
 
 def require_same(q: Questions, a: Size, b: Size, what: str) -> None:
@@ -161,6 +161,8 @@ def _bilinear(
     require_one_dtype(q, input1, input2, weight, bias)
     for a, b in zip(input1.shape[:-1], input2.shape[:-1], strict=True):
         require_same(q, a, b, "the batch sizes")
+    for tensor in (input1, input2):
+        q.require(gt(tensor.shape[-1], 0), "inputs have features")
     require_same(q, input1.shape[-1], weight.shape[1], "the features of the first input")
     require_same(q, input2.shape[-1], weight.shape[2], "the features of the second input")
     if bias is not None:

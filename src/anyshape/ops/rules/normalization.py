@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 
 from anyshape.ops.broadcast import pointwise_layout
-from anyshape.ops.memory_format import kept_format
-from anyshape.ops.meta import Meta
+from anyshape.ops.memory_format import is_dense_in, kept_format
+from anyshape.ops.meta import Layout, Meta, channels_last
 from anyshape.ops.op import Lowering, Op, Rule
 from anyshape.ops.promotion import category, floating
 from anyshape.ops.questions import Questions
@@ -207,7 +208,16 @@ def batch_norm(
     if weight is not None or bias is not None:
         # An input without elements is scaled by the first channel's weight.
         q.require(ne(channels, 0), "weights are for one channel or more")
-    return input.like(layout=kept_format(q, input))
+    return input.like(layout=_format_of_batch(q, input))
+
+
+def _format_of_batch(q: Questions, input: Meta) -> Layout:
+    """Here channels-last is also what merely lies so in memory, sizes of 1 aside."""
+    if input.rank in (4, 5) and not input.is_contiguous:
+        wanted = channels_last(input.rank)
+        if is_dense_in(q, input, wanted.order):
+            return wanted
+    return kept_format(q, input)
 
 
 def batch_norm_functional(
@@ -245,6 +255,28 @@ def native_batch_norm(
     dtype = _dtype_of_statistics(input, weight, bias, running_mean, running_var)
     stats = input.like((input.shape[1] if training else 0,), dtype)
     return _tracked(result, input, weight, bias), stats, stats
+
+
+def batch_norm_legit(q: Questions, input: Meta, weight: Scale, bias: Scale, *rest: Any) -> Any:
+    """With running statistics, or without: three arguments less two tensors."""
+    stats: tuple[Any, ...] = rest if isinstance(rest[0], Meta) else (None, None, *rest)
+    return native_batch_norm(q, input, weight, bias, *stats)
+
+
+def batch_norm_with_update(
+    q: Questions,
+    input: Meta,
+    weight: Scale,
+    bias: Scale,
+    running_mean: Meta,
+    running_var: Meta,
+    momentum: float,
+    eps: float,
+) -> tuple[Meta, ...]:
+    results = native_batch_norm(
+        q, input, weight, bias, running_mean, running_var, True, momentum, eps
+    )
+    return (*results, input.like((0,), torch.uint8))
 
 
 def instance_norm(
@@ -331,6 +363,13 @@ ROWS: tuple[Op, ...] = (
     _row("batch_norm", ("torch.batch_norm",), batch_norm),
     _row("functional_batch_norm", (_F + "batch_norm",), batch_norm_functional),
     _row("native_batch_norm", ("torch.native_batch_norm",), native_batch_norm, False),
+    _row("native_batch_norm_legit", ("torch._native_batch_norm_legit",), batch_norm_legit, False),
+    _row(
+        "batch_norm_with_update",
+        ("torch.ops.aten._batch_norm_with_update",),
+        batch_norm_with_update,
+        False,
+    ),
     _row("instance_norm", ("torch.instance_norm",), instance_norm),
     _row("functional_instance_norm", (_F + "instance_norm",), instance_norm_functional),
     _row("local_response_norm", (_F + "local_response_norm",), local_response_norm),

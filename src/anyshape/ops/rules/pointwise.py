@@ -67,7 +67,13 @@ def everywhere(*names: str) -> tuple[str, ...]:
     return tuple(f"{home}.{name}" for name in names for home in _HOMES)
 
 
-def pointwise_row(name: str, rule: Rule, *aliases: str, methods: Iterable[str] = ()) -> Op:
+def pointwise_row(
+    name: str,
+    rule: Rule,
+    *aliases: str,
+    methods: Iterable[str] = (),
+    differentiable: bool = True,
+) -> Op:
     """An operator under its name and aliases, with its in-place forms; `methods` are Python's (`__add__`)."""
     names = (name, *aliases)
     plain = [method for method in methods if not method.startswith("__i")]
@@ -78,6 +84,7 @@ def pointwise_row(name: str, rule: Rule, *aliases: str, methods: Iterable[str] =
         Lowering.POINTWISE,
         in_place=everywhere(*(f"{name}_" for name in names))
         + tuple(f"torch.Tensor.{method}" for method in methods if method not in plain),
+        differentiable=differentiable,
     )
 
 
@@ -224,6 +231,9 @@ _BINARY: dict[DtypeRule, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 
+#: In their names: torch has no derivatives of these functions.
+_WITHOUT_GRADIENT = ("airy", "bessel", "polynomial")
+
 #: Python's own methods for an operator; those with `__i` work in place.
 _METHODS = {
     "abs": "__abs__",
@@ -254,7 +264,13 @@ _REFLECTED: dict[str, Rule] = {
 
 def _row(names: str, rule: Rule) -> Op:
     name, *aliases = names.split()
-    return pointwise_row(name, rule, *aliases, methods=_METHODS.get(name, "").split())
+    return pointwise_row(
+        name,
+        rule,
+        *aliases,
+        methods=_METHODS.get(name, "").split(),
+        differentiable=not any(kind in name for kind in _WITHOUT_GRADIENT),
+    )
 
 
 ROWS = (

@@ -110,6 +110,8 @@ def pixel_unshuffle(q: Questions, input: Meta, downscale_factor: Size) -> Meta:
     q.require(
         and_(eq(height % factor, 0), eq(width % factor, 0)), "height and width must be multiples of the factor"
     )
+    if q.decide(eq(input.numel, 0), "torch returns a tensor without elements as it is"):
+        return input.like()
     shape = (*batch, channels * factor * factor, height // factor, width // factor)
     return input.like(shape, layout=kept_format(q, input))
 

@@ -1,7 +1,130 @@
-"""RNN, LSTM and GRU."""
+"""Recurrent networks, whole (the functions behind `nn.LSTM` and others) and by cell. Packed sequences are left to torch."""
 
 from __future__ import annotations
 
-from anyshape.ops.op import Op
+from collections.abc import Sequence
+from typing import Any
 
-ROWS: tuple[Op, ...] = ()
+from anyshape.errors import UnknownOperator
+from anyshape.ops.broadcast import pointwise_layout
+from anyshape.ops.meta import Dense, Meta
+from anyshape.ops.op import Lowering, Op, Rule
+from anyshape.ops.questions import Questions
+from anyshape.ops.rules.matmul import require_one_dtype, require_rank, require_same
+from anyshape.symbolic import Size, gt
+
+#: How many matrices are stacked in one weight.
+_GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
+
+
+def _whole(gates: int, *, cell_state: bool) -> Rule:
+    def rule(
+        q: Questions,
+        input: Meta,
+        hx: Any,
+        params: Any,
+        has_biases: bool,
+        num_layers: Any,
+        dropout: float,
+        train: bool,
+        bidirectional: bool,
+        batch_first: bool = False,
+    ) -> tuple[Meta, ...]:
+        states = tuple(hx) if isinstance(hx, Sequence) else (hx,)
+        if not isinstance(params, Sequence) or len(states) != 1 + cell_state or input.rank != 3:
+            raise UnknownOperator(op=q.op)
+        require_one_dtype(q, input, *states, *params)
+        steps, batch = input.shape[:2] if not batch_first else (input.shape[1], input.shape[0])
+        q.require(gt(steps, 0), "a sequence is not empty")
+        directions = 2 if bidirectional else 1
+        for state in states:
+            require_rank(q, state, 3, "a state")
+            require_same(q, state.shape[0], num_layers * directions, "states and layers")
+            require_same(q, state.shape[1], batch, "the batch sizes of state and input")
+        require_same(q, input.shape[2], params[0].shape[1], "the features of input and weight")
+        require_same(q, params[0].shape[0], gates * states[-1].shape[2], "the sizes of state and weight")
+        features = states[0].shape[2]
+        require_same(q, features, params[1].shape[1], "the sizes of state and recurrent weight")
+        last = [state.like() for state in states]
+        return (_sequence(input, steps, batch, features * directions, batch_first), *last)
+
+    return rule
+
+
+def _sequence(input: Meta, steps: Size, batch: Size, features: Size, batch_first: bool) -> Meta:
+    """The outputs of all steps; they are computed step by step, so a batch first is only seen so."""
+    if batch_first:
+        return input.like((batch, steps, features), layout=Dense((1, 0, 2)))
+    return input.like((steps, batch, features))
+
+
+def _require_cell(
+    q: Questions, gates: int, input: Meta, states: Sequence[Meta], weights: Sequence[Meta | None]
+) -> None:
+    w_ih, w_hh, *biases = weights
+    assert w_ih is not None and w_hh is not None, "a cell has two weights"
+    require_one_dtype(q, input, *states, *weights)
+    for tensor in (input, *states, w_ih, w_hh):
+        require_rank(q, tensor, 2, "a tensor of a cell")
+    require_same(q, input.shape[1], w_ih.shape[1], "the features of input and weight")
+    for state in states:
+        require_same(q, state.shape[0], input.shape[0], "the batch sizes of input and state")
+        require_same(q, state.shape[1], w_hh.shape[1], "the sizes of state and weight")
+        require_same(q, w_hh.shape[0], gates * state.shape[1], "the sizes of state and weight")
+    require_same(q, w_ih.shape[0], w_hh.shape[0], "the sizes of the two weights")
+    for bias in biases:
+        if bias is not None:
+            require_same(q, bias.shape[0], w_ih.shape[0], "the sizes of bias and weight")
+
+
+def _lstm_cell(
+    q: Questions,
+    input: Meta,
+    hx: Sequence[Meta],
+    w_ih: Meta,
+    w_hh: Meta,
+    b_ih: Meta | None = None,
+    b_hh: Meta | None = None,
+) -> tuple[Meta, Meta]:
+    _require_cell(q, 4, input, hx, (w_ih, w_hh, b_ih, b_hh))
+    return hx[0].like(), hx[1].like()
+
+
+def _gru_cell(
+    q: Questions,
+    input: Meta,
+    hx: Meta,
+    w_ih: Meta,
+    w_hh: Meta,
+    b_ih: Meta | None = None,
+    b_hh: Meta | None = None,
+) -> Meta:
+    _require_cell(q, 3, input, (hx,), (w_ih, w_hh, b_ih, b_hh))
+    # The last step mixes the old state into the new one, element by element.
+    return hx.like(layout=pointwise_layout(q, hx.shape, [hx, hx.like()]))
+
+
+def _rnn_cell(
+    q: Questions,
+    input: Meta,
+    hx: Meta,
+    w_ih: Meta,
+    w_hh: Meta,
+    b_ih: Meta | None = None,
+    b_hh: Meta | None = None,
+) -> Meta:
+    _require_cell(q, 1, input, (hx,), (w_ih, w_hh, b_ih, b_hh))
+    return hx.like()
+
+
+def _row(name: str, rule: Rule) -> Op:
+    return Op(name, (f"torch.{name}",), rule, Lowering.CALL_OUT)
+
+
+ROWS: tuple[Op, ...] = (
+    *(_row(name, _whole(gates, cell_state=name == "lstm")) for name, gates in _GATES.items()),
+    _row("lstm_cell", _lstm_cell),
+    _row("gru_cell", _gru_cell),
+    _row("rnn_tanh_cell", _rnn_cell),
+    _row("rnn_relu_cell", _rnn_cell),
+)

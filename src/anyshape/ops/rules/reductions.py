@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -97,7 +98,7 @@ def any_all(q: Questions, input: Meta, dim: Dims = None, keepdim: bool = False) 
 
 
 def logsumexp(q: Questions, input: Meta, dim: Dims, keepdim: bool = False) -> Meta:
-    if not isinstance(dim, int) and not dim:
+    if input.rank and not isinstance(dim, int) and not dim:
         raise q.fail("the dimensions to reduce must be given")
     return input.like(reduced(input.shape, q.dims(dim, input.rank), keepdim), floating(input.dtype))
 
@@ -187,25 +188,24 @@ def trace(q: Questions, input: Meta) -> Meta:
     return input.like((), whole(input.dtype))
 
 
-def sum_to_size(q: Questions, input: Meta, *size: Size | Sequence[Size]) -> Meta:
-    first = size[0] if size else ()
-    wanted = tuple(first) if isinstance(first, tuple | list) else size
+def sum_to_size(q: Questions, input: Meta, *size: Any) -> Meta:
+    listed = len(size) == 1 and isinstance(size[0], tuple | list)
+    wanted: tuple[Size, ...] = tuple(size[0]) if listed else size
     missing = input.rank - len(wanted)
     if missing < 0:
         raise q.fail(f"{len(wanted)} sizes are too many for a tensor of {input.rank} dimensions")
     summed = missing > 0
     for have, want in zip(input.shape[missing:], wanted, strict=True):
-        assert not isinstance(want, tuple | list), "sizes are integers"
         if have == want:
             continue
         if want == 1:
-            # Where the size is 1 nothing is summed, and the tensor itself comes back in its own layout.
+            # Where the size is 1 nothing is summed, and the tensor itself comes back.
             summed = (
                 summed or input.is_contiguous or q.decide(ne(have, 1), "a size of 1 needs no sum")
             )
             continue
         q.require(eq(have, want), "a size is summed to 1 or kept")
-    return input.like(tuple(wanted)) if summed else input  # pyright: ignore[reportArgumentType] sizes, as asserted
+    return input.like(wanted) if summed else input
 
 
 def _row(name: str, rule: Rule, also: tuple[str, ...] = ()) -> Op:

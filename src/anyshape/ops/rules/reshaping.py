@@ -8,10 +8,11 @@ from dataclasses import replace
 import torch
 
 from anyshape.ops.layouts import Copy, as_view, contiguity, must_view
-from anyshape.ops.meta import Meta
-from anyshape.ops.op import Lowering, Op, names_of
+from anyshape.ops.memory_format import kept_format
+from anyshape.ops.meta import Meta, channels_last, contiguous
+from anyshape.ops.op import Lowering, Op, in_place_names, names_of
 from anyshape.ops.questions import Questions
-from anyshape.symbolic import Expr, Size, eq, ge, ne, not_, product
+from anyshape.symbolic import Expr, Size, and_, eq, ge, ne, not_, product
 
 
 def sizes_of(sizes: Sequence[Size | Sequence[Size]]) -> tuple[Size, ...]:
@@ -156,6 +157,46 @@ def unflatten(q: Questions, input: Meta, dim: int, sizes: Size | Sequence[Size])
     return viewed_as(q, input, (*input.shape[:dim], *split, *input.shape[dim + 1 :]))
 
 
+def resize(
+    q: Questions,
+    input: Meta,
+    *sizes: Size | Sequence[Size],
+    memory_format: torch.memory_format | None = None,
+    **named: Sequence[Size],
+) -> Meta:
+    return _resized(q, input, sizes_of(sizes or tuple(named.values())), memory_format)
+
+
+def resize_as(
+    q: Questions, input: Meta, other: Meta, *, memory_format: torch.memory_format | None = None
+) -> Meta:
+    if memory_format is torch.preserve_format:
+        layout = kept_format(q, other)
+        memory_format = _FORMATS.get(other.rank) if layout != contiguous(other.rank) else None
+    return _resized(q, input, other.shape, memory_format)
+
+
+def _resized(
+    q: Questions, input: Meta, shape: tuple[Size, ...], memory_format: torch.memory_format | None
+) -> Meta:
+    """The storage, grown if need be, with these sizes: without gaps, unless nothing changes."""
+    for size in shape:
+        q.require(ge(size, 0), f"{size} is no size")
+    wanted = contiguous(len(shape))
+    if memory_format in _FORMATS.values():
+        if _FORMATS.get(len(shape)) is not memory_format:
+            raise q.fail(f"{memory_format} is not for {len(shape)} dimensions")
+        wanted = channels_last(len(shape))
+    elif input.rank == len(shape) and input.layout != wanted:
+        same = and_(*(eq(a, b) for a, b in zip(input.shape, shape, strict=True)))
+        if q.decide(same, "nothing is resized to the sizes that it has"):
+            return input
+    return replace(input, shape=shape, layout=wanted)
+
+
+_FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
 def _view_row(name: str, rule: object, *also: str) -> Op:
     return Op(name, names_of(name, also), rule, Lowering.VIEW)  # pyright: ignore[reportArgumentType]
 
@@ -168,4 +209,6 @@ ROWS = (
     _view_row("flatten", flatten),
     _view_row("ravel", ravel),
     _view_row("unflatten", unflatten),
+    Op("resize", (), resize, Lowering.VIEW, in_place=("torch.Tensor.resize_",), restrides=True),
+    Op("resize_as", (), resize_as, Lowering.VIEW, in_place=in_place_names("resize_as"), restrides=True),
 )

@@ -1,7 +1,7 @@
 """gather and scatter: one position for each element, along one dimension.
 
-A position out of range is an error of the data, which the kernel finds; but where a dimension is empty no position is in range,
-and that is a question of sizes.
+A position out of range is an error of the data, which the kernel finds; but where a dimension is
+empty no position is in range, and that is a question of sizes.
 """
 
 from __future__ import annotations

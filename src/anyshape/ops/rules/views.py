@@ -74,7 +74,7 @@ def matrix_h(q: Questions, input: Meta) -> Meta:
 def adjoint(q: Questions, input: Meta) -> Meta:
     if input.rank == 1:
         raise q.fail("a tensor of one dimension is no batch of matrices")
-    return transposed(input, -2, -1) if input.shape else input
+    return transposed(input, input.rank - 2, input.rank - 1) if input.shape else input
 
 
 def matrix_t(q: Questions, input: Meta) -> Meta:

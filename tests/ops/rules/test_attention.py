@@ -1,0 +1,116 @@
+"""Attention on symbols and on real tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from anyshape.errors import ShapeMismatch
+from tests.ops.driver import check, dynamic
+
+SIZES = {"n": 2, "h": 3, "l": 4, "s": 5, "e": 6, "v": 7}
+ATTEND = F.scaled_dot_product_attention
+
+
+def _used(*specs: str) -> dict[str, int]:
+    return {name: size for name, size in SIZES.items() if any(name in spec for spec in specs)}
+
+
+def heads_inside(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.transpose(-3, -2).contiguous().transpose(-3, -2) if tensor.dim() > 2 else tensor
+
+
+@pytest.mark.parametrize(
+    ("specs", "kwargs"),
+    [
+        (("l e", "s e", "s v"), {}),
+        (("n l e", "n s e", "n s v"), {}),
+        (("n h l e", "n h s e", "n h s v"), {}),
+        (("n h l e", "n h s e", "n h s e"), {"is_causal": True}),
+        (("n h l e", "n h s e", "n h s e", "l s"), {}),
+        (("n h l e", "n h s e", "n h s e", "n 1 l s"), {}),
+        (("n h l e", "n h s e", "n h s e", "1 s"), {}),
+        (("n h l e", "1 h s e", "n 1 s e"), {}),
+        (("n h l e", "n h s e", "n h s e"), {"dropout_p": 0.1}),
+    ],
+)
+def test_attention(specs: tuple[str, ...], kwargs: Any) -> None:
+    assert dynamic(check(ATTEND, *specs, first=_used(*specs), **kwargs))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_the_layout_of_heads(dtype: torch.dtype) -> None:
+    specs = ("n h l 8", "n h l 8", "n h l 8")
+    assert dynamic(check(ATTEND, *specs, first=_used("n h l"), prepare=heads_inside, dtype=dtype))
+    other = check(ATTEND, "n h l 8", "n h s 8", "n h s 8", first=_used("nhls"), prepare=heads_inside, dtype=dtype)
+    assert [str(need.fact) for need in other.needs] == ["s >= 1 or l == 0"]
+    for kwargs in ({"dropout_p": 0.1}, {"is_causal": True}):
+        assert dynamic(check(ATTEND, *specs, first=_used("nhl"), prepare=heads_inside, dtype=dtype, **kwargs))
+    check(ATTEND, *specs, "l l", first=_used("nhl"), prepare=heads_inside, dtype=dtype)
+    check(ATTEND, *specs, "h l l", first=_used("nhl"), prepare=heads_inside, dtype=dtype)
+    check(ATTEND, "n h l 8", "n h l 8", "n h l 9", first=_used("nhl"), prepare=heads_inside, dtype=dtype)
+    check(ATTEND, "n h l 8", "1 h l 8", "n h l 8", first=_used("nhl"), prepare=heads_inside, dtype=dtype)
+    check(ATTEND, *specs, first=_used("nhl"), prepare=lambda t: t.mT.contiguous().mT, dtype=dtype, then=[])
+
+
+def test_grouped_heads() -> None:
+    for prepare in (None, heads_inside):
+        outcome = check(
+            ATTEND, "n 6 l 8", "n 2 l 8", "n 2 l 8", enable_gqa=True, first=_used("nl"), prepare=prepare
+        )  # fmt: skip
+        assert dynamic(outcome)
+    outcome = check(ATTEND, "n h l 8", "n g l 8", "n g l 8", enable_gqa=True, first={"n": 2, "h": 6, "g": 3, "l": 4})
+    assert {"n": 4, "h": 9, "g": 7, "l": 9} in outcome.guarded
+
+
+def _multi_head(**kwargs: Any) -> Any:
+    module = torch.nn.MultiheadAttention(8, 2, **{k: v for k, v in kwargs.items() if k in ("kdim", "vdim", "add_bias_kv", "add_zero_attn", "batch_first")})  # fmt: skip
+    call = {k: v for k, v in kwargs.items() if k in ("need_weights", "average_attn_weights")}
+
+    def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *masks: torch.Tensor) -> Any:
+        named = dict(zip(("attn_mask", "key_padding_mask"), masks, strict=False))
+        return module(q, k, v, **call, **named)
+
+    return run
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"need_weights": False}, {"average_attn_weights": False}], ids=str)
+@pytest.mark.parametrize(
+    ("specs", "more"),
+    [
+        (("l n 8", "s n 8", "s n 8"), {}),
+        (("l 8", "s 8", "s 8"), {}),
+        (("l n 8", "s n 8", "s n 8", "l s"), {}),
+        (("l n 6", "s n 5", "s n 5"), {"kdim": 5, "vdim": 5}),
+        (("l n 8", "s n 8", "s n 8"), {"add_bias_kv": True, "add_zero_attn": True}),
+    ],
+)
+def test_multi_head(specs: tuple[str, ...], more: Any, kwargs: Any) -> None:
+    specs = tuple(spec.replace("6", "8") for spec in specs)
+    assert dynamic(check(_multi_head(**more, **kwargs), *specs, first=_used(*specs)))
+
+
+@pytest.mark.parametrize(
+    ("specs", "kwargs"),
+    [
+        (("4 6", "5 7", "5 6"), {}),
+        (("4 6", "5 6", "4 6"), {}),
+        (("6", "5 6", "5 6"), {}),
+        (("2 8 4 6", "2 2 5 6", "2 2 5 6"), {}),
+        (("2 8 4 6", "2 3 5 6", "2 3 5 6"), {"enable_gqa": True}),
+        (("2 3 4 6", "2 3 5 6", "2 3 5 6", "3 5"), {}),
+        (("3 4 6", "3 4 6", "3 4 6", "4 4"), {"is_causal": True}),
+    ],
+)
+def test_rejected(specs: tuple[str, ...], kwargs: Any) -> None:
+    with pytest.raises(ShapeMismatch):
+        check(ATTEND, *specs, first={}, **kwargs)
+
+
+def test_rejected_masks() -> None:
+    for mask in ("1 5", "3 4 5"):
+        with pytest.raises(ShapeMismatch):
+            check(_multi_head(), "4 2 8", "5 2 8", "5 2 8", mask, first={})
