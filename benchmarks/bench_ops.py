@@ -1,7 +1,9 @@
-"""Microseconds to infer an operator's result in symbols, by own rule: one figure a row of the table, and their median.
+"""Microseconds to infer an operator's result in symbols, by own rule: one figure a row of the
+table, and their median.
 
-Calls are taken from torch's own samples (op_db), with a symbol for each size of at least 2. A row's figure is the median over its calls;
-a call's figure is the least of several repeats, since the machine is shared.
+Calls are taken from torch's own samples (op_db), with a symbol for each size of at least 2. A row's
+figure is the median over its calls; a call's figure is the least of several repeats, since the
+machine is shared.
 """
 
 from __future__ import annotations
@@ -54,26 +56,24 @@ def _recorded() -> dict[str, list[Recorded]]:
         if torch.float32 not in info.dtypes:
             continue
         for sample in _samples(info):
-            tensors = [t for t in _tensors((sample.input, sample.args, sample.kwargs))]
-            facts, recorder = Facts(), None
-            shapes: list[tuple[Size, ...]] = []
-            for tensor in tensors:
-                shape: list[Size] = []
-                for size in tensor.shape:
-                    shape.append(symbol(f"d{size}") if size >= 2 else size)
-                    if size >= 2:
-                        facts = facts.declare(symbol(f"d{size}"), size)
-                shapes.append(tuple(shape))
+            tensors = list(_tensors((sample.input, sample.args, sample.kwargs)))
+            facts = Facts()
+            for size in {size for tensor in tensors for size in tensor.shape if size >= 2}:
+                facts = facts.declare(symbol(f"d{size}"), size)
             recorder = _Recorder(facts, kept)
-            for tensor, shape in zip(tensors, shapes, strict=True):
+            for tensor in tensors:
                 if tensor.layout is torch.strided:
-                    recorder.know(tensor, of_tensor(tensor, shape))
+                    recorder.know(tensor, of_tensor(tensor, _symbolic(tensor.shape)))
             try:
                 with recorder:
                     info.op(sample.input, *sample.args, **sample.kwargs)
             except Exception:
                 continue  # The sweep judges operators; here only those that work are timed.
     return kept
+
+
+def _symbolic(shape: torch.Size) -> tuple[Size, ...]:
+    return tuple(symbol(f"d{size}") if size >= 2 else size for size in shape)
 
 
 def _samples(info: Any) -> Iterator[Any]:

@@ -1,7 +1,9 @@
-"""The integer engine against sympy, on the corpus of real questions: building the expressions of each question, cold and warm.
+"""The integer engine against sympy, on the corpus of real questions: building the expressions of
+each question, cold and warm.
 
-Both sides walk the same syntax trees, so that only the algebra is measured. A pass in a fresh process is cold; the next passes are warm. Ours also
-answers the question (`prove`), which sympy does only as far as its relations evaluate themselves.
+Both sides walk the same syntax trees, so that only the algebra is measured. A pass in a fresh
+process is cold; the next passes are warm. Ours also answers the question (`prove`), which sympy
+does only as far as its relations evaluate themselves.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ _WARM_PASSES = 5
 class Builder:
     """Builds an expression from a syntax tree with one library's operators."""
 
-    def __init__(self, binary: dict[str, Any], compare: dict[str, Any], functions: dict[str, Any]) -> None:
+    def __init__(
+        self, binary: dict[str, Any], compare: dict[str, Any], functions: dict[str, Any]
+    ) -> None:
         self.binary, self.compare, self.functions = binary, compare, functions
 
     def build(self, node: ast.expr, symbols: dict[str, Any]) -> Any:
@@ -123,7 +127,8 @@ def sympy_side() -> tuple[Builder, Callable[[CorpusQuestion], dict[str, Any]]]:
 
 
 def one_pass(side: str) -> dict[str, float]:
-    """Microseconds a question in a cold pass and in warm ones; for us also with the answer. Runs in a process of its own."""
+    """Microseconds a question in a cold pass and in warm ones; for us also with the answer. Runs in
+    a process of its own."""
     builder, table = our_side() if side == "anyshape" else sympy_side()
     prepared = [
         (q, table(q), [ast.parse(text, mode="eval").body for text in (*q.premises(), q.ask)])
@@ -137,7 +142,10 @@ def one_pass(side: str) -> dict[str, float]:
                 builder.build(tree, symbols)
         return (time.perf_counter() - start) / len(prepared) * 1e6
 
-    found = {"cold": build_all(), "warm": statistics.median(build_all() for _ in range(_WARM_PASSES))}
+    found = {
+        "cold": build_all(),
+        "warm": statistics.median(build_all() for _ in range(_WARM_PASSES)),
+    }
     if side == "anyshape":
         found["decide"] = _decide_all(prepared, builder)
     return found
@@ -157,7 +165,10 @@ def _decide_all(prepared: list[Any], builder: Builder) -> float:
 
 
 def _in_fresh_process(side: str) -> dict[str, float]:
-    code = f"import json; from benchmarks.bench_symbolic import one_pass; print(json.dumps(one_pass({side!r})))"
+    code = (
+        "import json; from benchmarks.bench_symbolic import one_pass;"
+        f"print(json.dumps(one_pass({side!r})))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -43,8 +43,10 @@ def show_questions() -> None:
         print(f"  {premise:<24}{question:<36}{answer.name:<8} {taken:7.0f} us")
 
 
-def block(call: Callable[..., Any], x: Any, weights: dict[str, Any], batch: Any, length: Any) -> Any:
-    """A transformer block, written once for tensors and for metas: `call` runs an operator on either."""
+def block(
+    call: Callable[..., Any], x: Any, weights: dict[str, Any], batch: Any, length: Any
+) -> Any:
+    """A transformer block for tensors and for metas: `call` runs an operator on either."""
     normed = call(F.layer_norm, x, (WIDTH,))
     projected = call(F.linear, normed, weights["qkv"])
     heads = call(torch.reshape, projected, (batch, length, 3, HEADS, WIDTH // HEADS))

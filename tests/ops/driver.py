@@ -11,7 +11,7 @@ A Python number or `Sym("b")` may stand in place of a tensor; `Sym` is an intege
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,6 +70,8 @@ class SideBySide(TorchFunctionMode):
     metas: dict[int, Meta] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     needs: list[Need] = field(default_factory=list)
+    #: of symbols in this run, also of sizes that depend on data once a result has shown them
+    values: dict[Any, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -125,9 +127,9 @@ class SideBySide(TorchFunctionMode):
         said = [leaf for leaf in tree_leaves(inferred.value) if isinstance(leaf, Meta)]
         if len(real) != len(said):
             raise Disagreement(f"{func}: {len(said)} tensors inferred, torch returned {len(real)}")
-        values = bind_unbacked(dict(self.facts.hints), said, real)
+        self.values = bind_unbacked({**self.values, **self.facts.hints}, said, real)
         for meta, tensor in zip(said, real, strict=True):
-            compare(meta, tensor, values, str(func))
+            compare(meta, tensor, self.values, str(func))
             self.know(tensor, meta)
 
 
@@ -172,6 +174,14 @@ def compare(meta: Meta, tensor: torch.Tensor, values: Mapping[Any, int], where: 
             raise Disagreement(
                 f"{where}: strides {strides} for {shape}, torch says {tensor.stride()}"
             )
+    if meta.shares_if is None and isinstance(meta.offset, int | Expr) and _is_bound(meta.offset, values):
+        offset = evaluate(meta.offset, values)
+        if offset != tensor.storage_offset():
+            raise Disagreement(f"{where}: offset {offset}, torch says {tensor.storage_offset()}")
+
+
+def _is_bound(size: Size, values: Mapping[Any, int]) -> bool:
+    return isinstance(size, int) or all(symbol in values for symbol in size.symbols)
 
 
 @dataclass
@@ -204,7 +214,7 @@ def check(
     function: Callable[..., Any],
     *specs: Any,
     first: Mapping[str, int],
-    then: list[Mapping[str, int]] | None = None,
+    then: Sequence[Mapping[str, int]] | None = None,
     dtype: torch.dtype = torch.float32,
     dtypes: Mapping[int, torch.dtype] | None = None,
     prepare: Callable[[torch.Tensor], torch.Tensor] | None = None,

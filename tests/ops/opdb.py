@@ -1,28 +1,11 @@
-"""Every operator of torch's own test table (`op_db`), judged: is what our rules say true, and for how many sizes.
-
-A sample call is inferred with symbols for all sizes of 2 or more and compared with torch at its own sizes, at larger ones, at 1 and at 0.
-
-    WRONG         a formula differs from what torch does; a size that torch rejects is served; a valid call is rejected
-    CRASH         a rule fails with something else than an answer
-    UNSUPPORTED   there is no rule
-    SPECIALISED   right, but a size is refused that torch accepts and the formula would have served
-    DYNAMIC       right, and every refusal is justified: torch raises there too, or the result is of another form
-
-Samples are judged with equal sizes sharing a symbol (sizes that must agree do). Since torch's samples are full of 5 x 5 matrices, a rule
-that takes the wrong one of two dimensions would pass; so each sample is tried again with a symbol for each dimension. There only what is
-WRONG counts: which of two equal sizes is refused is a matter of taste.
-"""
+"""Torch's own table of operators and sample calls (`op_db`), for the judge."""
 
 from __future__ import annotations
 
 import random
-import re
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
-from itertools import islice
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice, zip_longest
+from typing import Any, TypeVar
 
 import numpy
 import torch
@@ -30,360 +13,15 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
 from torch.utils._pytree import tree_leaves
 
-from anyshape.errors import NeedsDecision, ShapeMismatch, SymbolicError, UnknownOperator
-from anyshape.ops.infer import How
-from anyshape.ops.meta import Meta
-from anyshape.ops.questions import Kind, Need
-from anyshape.symbolic import Expr, Facts, as_symbol, holds
-from tests.ops.driver import Disagreement, bind_unbacked, compare
-from tests.ops.samples import NotStrided, Sample, Template, Values, by_place, by_value, plain, template
-from tests.ops.tracking import InferenceFailed, Tracking, said_of
-from tests.ops.truth import Outcome, Truth, meta_accepts, torch_at
+from tests.ops.judge import Judgement, Operator, Verdict, judge
+from tests.ops.samples import Sample, plain
+
+__all__ = ["Judgement", "Operator", "Verdict", "judge", "operators"]
 
 #: Samples judged of each operator, and how many are looked at to choose them.
 _SAMPLES, _CANDIDATES = 12, 200
-#: Other sizes are not tried where a tensor would have more elements than this.
-_MOST_ELEMENTS = 1_000_000
 
-
-class Verdict(Enum):
-    """See the module's text. In order: an operator is what the worst of its samples is."""
-
-    WRONG = "wrong"
-    CRASH = "crash"
-    UNSUPPORTED = "unsupported"
-    SPECIALISED = "specialised"
-    DYNAMIC = "dynamic"
-    NOT_SAMPLED = "not sampled"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Why something is not dynamic."""
-
-    verdict: Verdict
-    reason: str
-    sample: str
-
-    def __str__(self) -> str:
-        return f"{self.reason} — ({self.sample})" if self.sample else self.reason
-
-
-@dataclass
-class Judgement:
-    """What was found out about one operator."""
-
-    name: str
-    findings: list[Finding] = field(default_factory=list)
-    hows: set[How] = field(default_factory=set)
-    samples: int = 0
-    #: how many other sizes gave what the symbols said
-    served: int = 0
-    #: refusals of size 0 alone: reported, but not held against an operator
-    at_zero: list[Finding] = field(default_factory=list)
-
-    @property
-    def verdict(self) -> Verdict:
-        found = {finding.verdict for finding in self.findings}
-        return next((verdict for verdict in Verdict if verdict in found), Verdict.DYNAMIC)
-
-    @property
-    def reason(self) -> str:
-        """The first reason for the verdict."""
-        return next((str(f) for f in self.findings if f.verdict is self.verdict), "")
-
-    def add(self, verdict: Verdict, reason: str, sample: str = "") -> None:
-        # Some of torch's functions print with an address, which changes from run to run.
-        self.findings.append(Finding(verdict, re.sub(r" at 0x[0-9a-f]+", "", reason), sample))
-
-
-@dataclass(frozen=True)
-class Operator:
-    """Something to judge: a function, and the calls to judge it by."""
-
-    name: str
-    function: Callable[..., Any]
-    samples: Callable[[], Sequence[Sample]]
-    #: see `torch_at`
-    trusting: bool = False
-
-
-def judge(operator: Operator) -> Judgement:
-    """Judge an operator by its samples."""
-    judgement = Judgement(operator.name)
-    rejected = ""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            samples = operator.samples()
-        except Exception as error:
-            return _not_sampled(judgement, f"{type(error).__name__}: {error}")
-        for sample in samples:
-            rejected = _judge_sample(operator, sample, judgement) or rejected
-    if not judgement.samples and not judgement.findings:
-        return _not_sampled(judgement, rejected or "torch has no samples for it on the CPU")
-    return judgement
-
-
-def _not_sampled(judgement: Judgement, reason: str) -> Judgement:
-    judgement.add(Verdict.NOT_SAMPLED, reason.splitlines()[0])
-    return judgement
-
-
-def _judge_sample(operator: Operator, sample: Sample, judgement: Judgement) -> str:
-    """Add what the sample shows to the judgement. Returns the reason if torch itself does not take the sample here."""
-    shown = str(sample)
-    try:
-        shared, apart = template(sample, by_value), template(sample, by_place)
-    except NotStrided as error:
-        judgement.add(Verdict.UNSUPPORTED, str(error), shown)
-        return ""
-    truth = torch_at(operator.function, shared, shared.values)
-    if truth.outcome is not Outcome.RESULT:
-        return truth.error
-    judgement.samples += 1
-    traced = _trace(operator.function, shared)
-    if isinstance(traced, _Problem):
-        judgement.add(traced.verdict, traced.reason, shown)
-        return ""
-    judgement.hows |= traced.hows
-    _judge_sizes(operator, shared, traced, _other_sizes(shared.values), judgement, shown)
-    if len(apart.symbols) > len(shared.symbols):
-        _judge_apart(operator, apart, judgement, shown)
-    return ""
-
-
-def _judge_apart(
-    operator: Operator, apart: Template, judgement: Judgement, shown: str
-) -> None:
-    """With a symbol for each dimension: only what is wrong counts."""
-    traced = _trace(operator.function, apart)
-    if isinstance(traced, _Problem):
-        judgement.add(traced.verdict, traced.reason, shown)
-        return
-    trial = Judgement(judgement.name)
-    _judge_sizes(operator, apart, traced, _sizes_apart(apart, traced.facts), trial, shown)
-    judgement.findings += [f for f in trial.findings if f.verdict is Verdict.WRONG]
-    judgement.served += trial.served
-
-
-# -- in symbols -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Problem:
-    """Why a call could not be inferred."""
-
-    verdict: Verdict
-    reason: str
-
-
-@dataclass(frozen=True)
-class _Traced:
-    """A call in symbols."""
-
-    said: list[Meta]
-    needs: list[Need]
-    facts: Facts
-    hows: set[How]
-
-    @property
-    def depends_on_data(self) -> bool:
-        return any(not _is_backed(need) for need in self.needs)
-
-    def unmet(self, values: Values) -> list[Need]:
-        """The needs that do not hold at these sizes."""
-        return [need for need in self.needs if _is_backed(need) and not _holds(need, values)]
-
-    def difference(self, tensors: Sequence[torch.Tensor], values: Values) -> str:
-        """How the formulas at these sizes differ from what torch returned; empty if they do not."""
-        if len(tensors) != len(self.said):
-            return f"{len(self.said)} tensors said, torch returned {len(tensors)}"
-        try:
-            bound = bind_unbacked(dict(values), self.said, list(tensors))
-            for meta, tensor in zip(self.said, tensors, strict=True):
-                compare(_on_device_of(tensor, meta), tensor, bound, "result")
-        except (Disagreement, SymbolicError) as error:
-            return str(error).splitlines()[0]
-        return ""
-
-    def has_form_of(self, tensors: Sequence[torch.Tensor]) -> bool:
-        """Whether torch returned as many tensors, each of the same number of dimensions."""
-        return [meta.rank for meta in self.said] == [tensor.dim() for tensor in tensors]
-
-
-def _is_backed(need: Need) -> bool:
-    return all(symbol.backed for symbol in need.fact.symbols)
-
-
-def _holds(need: Need, values: Values) -> bool:
-    try:
-        return holds(need.fact, values)
-    except ZeroDivisionError:
-        return False
-
-
-def _on_device_of(tensor: torch.Tensor, meta: Meta) -> Meta:
-    """The meta as it is where the truth comes from torch's meta functions."""
-    if tensor.device.type != "meta":
-        return meta
-    return Meta(meta.shape, meta.dtype, meta.layout, tensor.device, meta.offset, meta.requires_grad)
-
-
-def _trace(function: Callable[..., Any], template: Template) -> _Traced | _Problem:
-    """Run the sample in symbols, side by side with torch."""
-    mode = Tracking(template.facts)
-    args, kwargs = template.build(template.values, integer=mode.tracked)
-    for tensor, meta in _paired(template, (args, kwargs)):
-        mode.know(tensor, meta)
-    torch.manual_seed(0)
-    try:
-        with mode:
-            result = function(*args, **kwargs)
-        said = said_of(mode, result)
-    except Disagreement as error:
-        return _Problem(Verdict.WRONG, f"at its own sizes: {error}")
-    except InferenceFailed as error:
-        return _problem(error)
-    except Exception as error:
-        return _Problem(Verdict.CRASH, f"while tracking: {type(error).__name__}: {error}")
-    return _Traced(said, mode.needs, mode.facts, {call.inferred.how for call in mode.calls})
-
-
-def _problem(error: InferenceFailed) -> _Problem:
-    cause = error.__cause__
-    text = f"{error}: {(str(cause).splitlines() or [''])[0]}"
-    match cause:
-        case None:
-            return _Problem(Verdict.UNSUPPORTED, str(error))
-        case UnknownOperator():
-            return _Problem(Verdict.UNSUPPORTED, f"no rule for {error}")
-        case NeedsDecision():
-            return _Problem(Verdict.UNSUPPORTED, text)
-        case ShapeMismatch():
-            return _Problem(Verdict.WRONG, f"rejects a valid call: {text}")
-        case _:
-            return _Problem(Verdict.CRASH, f"{type(cause).__name__} in {text}")
-
-
-def _paired(template: Template, built: Any) -> Iterator[tuple[torch.Tensor, Meta]]:
-    for leaf, tensor in zip(template.leaves, tree_leaves(built), strict=True):
-        if isinstance(tensor, torch.Tensor):
-            yield tensor, leaf.meta
-
-
-# -- at other sizes -------------------------------------------------------------------------------
-
-
-def _other_sizes(first: Values) -> Iterable[Values]:
-    """Each size alone and all together larger, in another order of magnitude, 1 and 0."""
-    for grow in (lambda n: n + 1, lambda n: 2 * n):
-        for symbol in first:
-            yield {**first, symbol: grow(first[symbol])}
-        if len(first) > 1:
-            yield {symbol: grow(size) for symbol, size in first.items()}
-    if len(first) > 1:
-        # What was the smallest size becomes the largest.
-        ranked = sorted(first, key=lambda symbol: first[symbol])
-        sizes = sorted((first[symbol] + 3 for symbol in ranked), reverse=True)
-        yield dict(zip(ranked, sizes, strict=True))
-    for size in (1, 0):
-        for symbol in first:
-            yield {**first, symbol: size}
-        if len(first) > 1:
-            yield dict.fromkeys(first, size)
-
-
-def _sizes_apart(template: Template, facts: Facts) -> Iterable[Values]:
-    """Other sizes where those that the rules found equal stay equal, and all others differ."""
-    first = template.values
-    classes: list[list[Expr]] = []
-    for symbol in template.symbols:
-        alike = next((c for c in classes if facts.equal(c[0], symbol)), None)
-        if alike is None:
-            classes.append([symbol])
-        else:
-            alike.append(symbol)
-    groups = [[as_symbol(symbol) for symbol in members] for members in classes]
-
-    def changed(group: list[Any], size: int) -> dict[Any, int]:
-        return dict.fromkeys(group, size)
-
-    for scale in (1, 2):
-        together = dict(first)
-        for position, group in enumerate(groups):
-            together |= changed(group, scale * first[group[0]] + scale * (position + 1))
-        yield together
-    for group in groups:
-        for size in (first[group[0]] + 1, 1, 0):
-            yield {**first, **changed(group, size)}
-
-
-def _judge_sizes(
-    operator: Operator,
-    template: Template,
-    traced: _Traced,
-    sizes: Iterable[Values],
-    judgement: Judgement,
-    shown: str,
-) -> None:
-    for values in sizes:
-        if template.elements_at(values) > _MOST_ELEMENTS:
-            continue
-        truth = torch_at(operator.function, template, values, operator.trusting)
-        found = _judge_at(traced, values, truth)
-        unchecked = found is not None and truth.outcome is Outcome.RAISES
-        by_torch = unchecked and How.META in traced.hows
-        if by_torch and meta_accepts(operator.function, template, values):
-            # Torch's meta functions leave this check to the kernel, and what they infer is always
-            # computed by torch's kernels.
-            continue
-        if found is None:
-            judgement.served += truth.outcome is Outcome.RESULT and not traced.unmet(values)
-            continue
-        verdict, reason = found
-        where = ", ".join(f"{s.name}={n}" for s, n in values.items() if n != template.values[s])
-        if verdict is Verdict.SPECIALISED and 0 in values.values():
-            judgement.at_zero.append(Finding(verdict, f"at {where}: {reason}", shown))
-        else:
-            judgement.add(verdict, f"at {where}: {reason}", shown)
-
-
-def _judge_at(traced: _Traced, values: Values, truth: Truth) -> tuple[Verdict, str] | None:
-    """What is wrong with serving or refusing these sizes, if anything."""
-    unmet = traced.unmet(values)
-    match truth.outcome:
-        case Outcome.UNKNOWN:
-            return None
-        case Outcome.RAISES:
-            if unmet or traced.depends_on_data:
-                return None
-            return Verdict.WRONG, f"the needs hold, but torch raises {truth.error}"
-        case Outcome.RESULT:
-            difference = traced.difference(truth.tensors, values)
-            if not unmet:
-                return (Verdict.WRONG, difference) if difference else None
-            if difference and not _is_pinned(traced, unmet, values, truth):
-                return None
-            return Verdict.SPECIALISED, f"refused without cause by {unmet[0]}"
-
-
-def _is_pinned(traced: _Traced, unmet: Sequence[Need], values: Values, truth: Truth) -> bool:
-    """Whether the formula differs only because a size was replaced by its value in the sample."""
-    if any(need.kind is Kind.SPECIALISED for need in unmet):
-        return True
-    pinned = {
-        symbol
-        for need in unmet
-        for symbol in need.fact.symbols
-        if traced.facts.value(traced.facts.symbols[symbol.name]) is not None
-    }
-    # A size of 1 or 0 may well mean something else, such as stretching; a larger one does not if the result looks alike.
-    return any(values[symbol] > 1 for symbol in pinned) and traced.has_form_of(truth.tensors)
-
-
-# -- torch's table --------------------------------------------------------------------------------
-
+T = TypeVar("T")
 
 #: Their kernels take elements of integer tensors for offsets into memory, without a check.
 _TRUSTING = {
@@ -433,25 +71,53 @@ def _dtype(info: OpInfo) -> torch.dtype:
 
 
 def _diverse(samples: Iterable[Sample]) -> list[Sample]:
-    """A few of the samples: as many kinds of call as possible, in their order."""
-    kinds: dict[Any, list[tuple[int, Sample]]] = {}
+    """A few of the samples, in their order: many kinds of shapes, many kinds of other arguments.
+
+    Shapes with sizes that can change come first.
+    """
+    groups: dict[Any, dict[Any, list[tuple[int, Sample]]]] = {}
     for position, sample in enumerate(samples):
-        kinds.setdefault(_kind(sample), []).append((position, sample))
-    chosen: list[tuple[int, Sample]] = []
-    depth = 0
-    while len(chosen) < _SAMPLES and any(len(members) > depth for members in kinds.values()):
-        chosen += [members[depth] for members in kinds.values() if len(members) > depth]
-        depth += 1
-    return [sample for _, sample in sorted(chosen[:_SAMPLES], key=lambda pair: pair[0])]
+        shapes, others = _shapes(sample), _others(sample)
+        groups.setdefault(shapes, {}).setdefault(others, []).append((position, sample))
+    queues = [_in_turns(group.values()) for group in groups.values()]
+    queues.sort(key=lambda queue: not any(_can_change(sample) for _, sample in queue))
+    chosen = _in_turns(queues)[:_SAMPLES]
+    return [sample for _, sample in sorted(chosen, key=lambda pair: pair[0])]
 
 
-def _kind(sample: Sample) -> Any:
-    """Calls are alike if their tensors have the same numbers of dimensions and the other arguments the same names and types."""
+def _in_turns(lists: Iterable[Sequence[T]]) -> list[T]:
+    """The first of each list, then the second of each, and so on."""
+    rows = zip_longest(*lists, fillvalue=_NOTHING)
+    return [item for row in rows for item in row if item is not _NOTHING]
+
+
+_NOTHING: Any = object()
+
+
+def _tensors(sample: Sample) -> list[torch.Tensor]:
+    leaves = tree_leaves((sample.args, sample.kwargs))
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def _can_change(sample: Sample) -> bool:
+    return any(size > 1 for tensor in _tensors(sample) for size in tensor.shape)
+
+
+def _shapes(sample: Sample) -> Any:
+    """What is alike in calls on shapes of one kind: numbers of dimensions, zeros and ones, gaps."""
+    return tuple(
+        (
+            tuple(min(size, 2) for size in tensor.shape),
+            tensor.layout is torch.strided and tensor.is_contiguous(),
+        )
+        for tensor in _tensors(sample)
+    )
+
+
+def _others(sample: Sample) -> Any:
+    """What is alike in calls with other arguments of one kind: names and types, flags and words."""
 
     def of(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            dense = value.layout is torch.strided and value.is_contiguous()
-            return value.dim(), dense, 0 in value.shape, 1 in value.shape
         if isinstance(value, tuple | list):
             return tuple(map(of, value))
         return value if isinstance(value, bool | str) else type(value).__name__

@@ -1,8 +1,9 @@
-"""Sample arguments of an operator with symbols for their sizes, and the same arguments at other sizes.
+"""Sample arguments of an operator with symbols for their sizes, and the same at other sizes.
 
-A sample is what torch's tests call an operator with: tensors and plain values, nested. `Template` gives each tensor dimension of size 2 or
-more a symbol, `build(values)` makes real tensors for any values of the symbols: the sample's own elements, repeated or cut
-along each dimension, in the sample's own layout.
+A sample is what torch's tests call an operator with: tensors and plain values, nested. `Template`
+gives each tensor dimension of size 2 or more a symbol, `build(values)` makes real tensors for any
+values of the symbols: the sample's own elements, repeated or cut along each dimension, in the
+sample's own layout.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from anyshape.symbolic import Expr, Facts, Size, Symbol, as_symbol, evaluate, sy
 
 Values = Mapping[Symbol, int]
 
-#: The name of the symbol for a dimension: the number of the tensor, the dimension, and its size in the sample.
+#: The name of the symbol for a dimension: the number of the tensor, the dimension, and its size in
+#: the sample.
 Naming = Callable[[int, int, int], str]
 
 
 def by_value(tensor: int, dim: int, size: int) -> str:
-    """Equal sizes share a symbol, whatever they mean: sizes that must be equal stay equal at other sizes."""
+    """Equal sizes share a symbol, whatever they mean: sizes that must be equal stay equal at other
+    sizes.
+    """
     return f"d{size}"
 
 
@@ -93,7 +97,9 @@ class TensorTemplate:
         return self._laid_out(data, self.strides_at(values))
 
     def _laid_out(self, data: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
-        """A copy with these strides, at the same place of a storage with as much room behind it; a stride of 0 repeats the first element."""
+        """A copy with these strides, at the same place of a storage with as much room behind it; a
+        stride of 0 repeats the first element.
+        """
         offset = self.original.storage_offset()
         room = (
             _storage_size(self.original)
@@ -110,7 +116,10 @@ class TensorTemplate:
 
     def on_meta(self, values: Values) -> torch.Tensor:
         shape, strides = self.shape_at(values), self.strides_at(values)
-        return torch.empty_strided(shape, strides, dtype=self.original.dtype, device="meta")
+        offset = self.original.storage_offset()
+        size = offset + _extent(shape, strides)
+        storage = torch.empty(size, dtype=self.original.dtype, device="meta")
+        return storage.as_strided(shape, strides, offset)
 
 
 def _storage_size(tensor: torch.Tensor) -> int:
@@ -195,14 +204,16 @@ def _is_integral(tensor: torch.Tensor) -> bool:
 
 
 class NotStrided(Exception):
-    """The sample has a tensor that is not a strided one (sparse, nested): it has no strides to speak of."""
+    """The sample has a tensor that is not a strided one (sparse, nested): it has no strides to
+    speak of.
+    """
 
 
 def template(sample: Sample, naming: Naming) -> Template:
     """The sample with a symbol for each size of 2 or more; 0 and 1 stay what they are.
 
-    Integer arguments stay what they are too, unless there are no tensors: what makes a tensor out of
-    nothing takes its sizes as integers.
+    Integer arguments stay what they are too, unless there are no tensors: what makes a tensor out
+    of nothing takes its sizes as integers.
     """
     flat, spec = tree_flatten((sample.args, dict(sample.kwargs)))
     tensors = [leaf for leaf in flat if isinstance(leaf, torch.Tensor)]
@@ -241,7 +252,9 @@ def _meta(tensor: torch.Tensor, shape: tuple[Size, ...]) -> Meta:
 
 
 def _strides(tensor: torch.Tensor, shape: tuple[Size, ...]) -> tuple[Size, ...]:
-    """The strides in symbols: each steps over the dimensions inside it, and over a gap that does not depend on the sizes."""
+    """The strides in symbols: each steps over the dimensions inside it, and over a gap that does
+    not depend on the sizes.
+    """
     strides: list[Size] = list(tensor.stride())
     expected: Size = 1
     expected_now = 1

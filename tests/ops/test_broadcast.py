@@ -44,7 +44,9 @@ def test_sizes_that_do_not_fit() -> None:
 
 
 def _operand(dice: random.Random, shape: list[int]) -> torch.Tensor:
-    """A tensor of the shape, with some sizes 1 and some leading dimensions left out; permuted, sliced and expanded."""
+    """A tensor of the shape, with some sizes 1 and some leading dimensions left out; permuted,
+    sliced and expanded.
+    """
     kept = shape[dice.choice((0, 0, 0, 1)) :]
     sizes = [1 if dice.random() < 0.2 else size for size in kept]
     order = dice.sample(range(len(sizes)), len(sizes))
@@ -97,7 +99,9 @@ def test_symbolic_layouts(function: object) -> None:
 
 def test_an_overlapping_layout_is_decided() -> None:
     """Equal strides: the smaller size goes inside."""
-    outcome = check(lambda x: x.unfold(0, 3, 1).cos(), "a", first={"a": 9}, then=[{"a": 12}, {"a": 4}])
+    outcome = check(
+        lambda x: x.unfold(0, 3, 1).cos(), "a", first={"a": 9}, then=[{"a": 12}, {"a": 4}]
+    )
     assert outcome.served == [{"a": 12}]
     assert outcome.guarded == [{"a": 4}]
 

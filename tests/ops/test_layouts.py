@@ -1,4 +1,6 @@
-"""View or copy, for all sizes: what `as_view` says is compared with torch, strides and shared memory."""
+"""View or copy, for all sizes: what `as_view` says is compared with torch, strides and shared
+memory.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,13 @@
-"""A slice of torch's operator table for every run of the tests; all of it is in tests/slow/test_opdb.py."""
+"""A slice of torch's operator table for every run of the tests; all of it is in
+tests/slow/test_opdb.py.
+"""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.ops.opdb import Operator, Verdict, judge, operators
+from tests.ops.judge import Operator, Verdict, judge
+from tests.ops.opdb import operators
 
 #: Some of each family.
 NAMES = [

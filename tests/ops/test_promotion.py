@@ -1,4 +1,4 @@
-"""Type promotion against `torch.result_type`, over all pairs of dtypes, ranks and Python numbers."""
+"""Type promotion against `torch.result_type`, over all pairs of dtypes, ranks and numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from anyshape.symbolic import symbol
 
 DTYPES = (
     torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
-    torch.uint16, torch.uint32, torch.uint64, torch.float16, torch.bfloat16, torch.float32, torch.float64,
+    torch.uint16, torch.uint32, torch.uint64,
+    torch.float16, torch.bfloat16, torch.float32, torch.float64,
     torch.complex32, torch.complex64, torch.complex128,
     torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz,
 )  # fmt: skip
@@ -65,7 +66,10 @@ def test_result_type_of_all_pairs(default: torch.dtype) -> None:
     [
         # A float number lifts an integer tensor without dimensions before both meet the third.
         ((torch.ones(2, dtype=torch.int8), torch.tensor(1), 2.0), torch.float32),
-        ((torch.ones(2, dtype=torch.float16), torch.tensor(1.0, dtype=torch.float64), 2j), torch.complex32),
+        (
+            (torch.ones(2, dtype=torch.float16), torch.tensor(1.0, dtype=torch.float64), 2j),
+            torch.complex32,
+        ),
         ((torch.ones(2, dtype=torch.bool), 3, True), torch.int64),
         ((True, 2), torch.int64),
         ((2, 2.0), torch.float32),
@@ -85,6 +89,8 @@ def test_a_symbolic_integer_is_an_integer() -> None:
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_parts_of_dtypes(dtype: torch.dtype) -> None:
     if dtype.itemsize > 1 and floating(dtype) is dtype:
-        assert real(complex_of(dtype)) is (torch.float32 if dtype is torch.bfloat16 else real(dtype))
+        assert real(complex_of(dtype)) is (
+            torch.float32 if dtype is torch.bfloat16 else real(dtype)
+        )
     assert not real(dtype).is_complex
     assert floating(dtype).is_floating_point or floating(dtype).is_complex

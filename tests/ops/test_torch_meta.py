@@ -114,6 +114,12 @@ def test_layouts_that_shape_functions_state_wrong():
     assert dynamic(check(torch.linalg.svd, "a a", first={"a": 4}))
 
 
+def test_kernels_that_treat_nothing_apart():
+    # At size 0 the operator returns its argument as it is; its shape function does not say so.
+    outcome = check(F.pixel_unshuffle, "1 1 a a", 3, first={"a": 6}, then=[{"a": 9}, {"a": 0}])
+    assert outcome.served == [{"a": 9}]
+
+
 def test_in_place_forms_return_their_target():
     for function in (torch.Tensor.erfinv_, torch.Tensor.exponential_, torch.Tensor.cauchy_):
         outcome = check(function, "a b", first={"a": 3, "b": 4})

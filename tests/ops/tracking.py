@@ -1,8 +1,9 @@
 """A `SideBySide` under which Python code that reads sizes keeps their symbols.
 
-Many functions of torch are Python code around several calls, and some of that code reads `x.shape`. Here the integers it reads carry their
-expressions: arithmetic keeps them, a call that takes one sees the symbol, and a comparison becomes a guard. Where a number escapes
-(`range(n)`, floats), the result is for this number only, which shows at other sizes.
+Many functions of torch are Python code around several calls, and some of that code reads `x.shape`.
+Here the integers it reads carry their expressions: arithmetic keeps them, a call that takes one
+sees the symbol, and a comparison becomes a guard. Where a number escapes (`range(n)`, floats), the
+result is for this number only, which shows at other sizes.
 """
 
 from __future__ import annotations
@@ -101,17 +102,39 @@ _SIZES: dict[Callable[..., Any], Callable[..., Any]] = {
 
 #: What is asked of a tensor apart from its sizes: answered by the real one.
 _QUERIES = {
-    torch.Tensor.dim, torch.Tensor.ndimension, torch.Tensor.is_contiguous, torch.Tensor.is_floating_point,
-    torch.Tensor.is_complex, torch.is_floating_point, torch.is_complex, torch.Tensor.storage_offset,
-    torch.is_conj, torch.Tensor.is_conj, torch.Tensor.element_size, torch.is_storage, torch.get_default_dtype,
-    torch.Tensor.get_device, torch.Tensor.is_inference, torch.is_grad_enabled, torch.Tensor.is_neg, torch.is_neg,
-    torch.result_type, torch.is_same_size, torch.is_signed, torch.Tensor.is_signed,
-    torch.Tensor.untyped_storage, torch.Tensor.data_ptr, torch.Tensor.__repr__, torch.Tensor.__format__,
-}  # fmt: skip
+    torch.Tensor.__format__,
+    torch.Tensor.__repr__,
+    torch.Tensor.data_ptr,
+    torch.Tensor.dim,
+    torch.Tensor.element_size,
+    torch.Tensor.get_device,
+    torch.Tensor.is_complex,
+    torch.Tensor.is_conj,
+    torch.Tensor.is_contiguous,
+    torch.Tensor.is_floating_point,
+    torch.Tensor.is_inference,
+    torch.Tensor.is_neg,
+    torch.Tensor.is_signed,
+    torch.Tensor.ndimension,
+    torch.Tensor.storage_offset,
+    torch.Tensor.untyped_storage,
+    torch.get_default_dtype,
+    torch.is_complex,
+    torch.is_conj,
+    torch.is_floating_point,
+    torch.is_grad_enabled,
+    torch.is_neg,
+    torch.is_same_size,
+    torch.is_signed,
+    torch.is_storage,
+    torch.result_type,
+}
 
 
 class Tracking(SideBySide):
-    """While active, infers every torch call in symbols, runs it for real, compares, and tracks sizes that Python code reads."""
+    """While active, infers every torch call in symbols, runs it for real, compares, and tracks
+    sizes that Python code reads.
+    """
 
     def tracked(self, size: Size, value: int) -> int:
         """The integer with its expression; a plain one where there is nothing to track."""
@@ -163,7 +186,9 @@ class Tracking(SideBySide):
 
 
 def _is_query(func: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-    """Whether the call only asks about a tensor: attributes too, unless they are tensors themselves."""
+    """Whether the call only asks about a tensor: attributes too, unless they are tensors
+    themselves.
+    """
     if func in _QUERIES:
         return True
     return getattr(func, "__name__", "") == "__get__" and not _has_tensors(func(*args))
@@ -181,7 +206,7 @@ def _name(func: Callable[..., Any]) -> str:
 
 
 def said_of(mode: Tracking, result: Any) -> list[Meta]:
-    """What was inferred for each tensor of a result; fails for a tensor that no inferred call made."""
+    """What was inferred for each tensor of a result, all of which inferred calls must have made."""
     tensors = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
     unknown = [tensor for tensor in tensors if id(tensor) not in mode.metas]
     if unknown:

@@ -21,7 +21,8 @@ class Outcome(Enum):
     RESULT = auto()
     #: torch rejects these sizes
     RAISES = auto()
-    #: it fails on the values that the harness made up, or cannot be run without values: nothing can be said
+    #: it fails on the values that the harness made up, or cannot be run without values: nothing can
+    #: be said
     UNKNOWN = auto()
 
 

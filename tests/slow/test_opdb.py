@@ -1,6 +1,7 @@
 """All of torch's operator table: nothing is wrong, and docs/operators.md is true.
 
-The table is judged in parts, so that processes share the work; each part is held against what docs/operators.md says of its operators.
+The table is judged in parts, so that processes share the work; each part is held against what
+docs/operators.md says of its operators.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.ops.opdb import Verdict, judge, operators
+from tests.ops.judge import Verdict, judge
+from tests.ops.opdb import operators
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "operators.md"
 

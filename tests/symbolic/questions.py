@@ -1,4 +1,5 @@
-"""Random questions about sizes, as shape code asks them: symbols with ranges, facts that are given, a fact to prove."""
+"""Random questions about sizes, as shape code asks them: symbols with ranges, facts that are given,
+a fact to prove."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ SYMBOLS: dict[str, Expr] = {
 
 @dataclass(frozen=True)
 class Question:
-    """Facts that are given, and a fact to prove; as text, so that a failure can be kept as a test."""
+    """Facts that are given, and a fact to prove; as text, so that a failure can be kept as a
+    test."""
 
     given: tuple[str, ...]
     ask: str

@@ -1,4 +1,5 @@
-"""Python itself as the judge of canonical forms: every text is evaluated on all small integers, negatives, 0 and 1 included."""
+"""Python itself as the judge of canonical forms: every text is evaluated on all small integers,
+negatives, 0 and 1 included."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ _FUNCTIONS = {"ceildiv": lambda a, b: -(-a // b), "min": min, "max": max, "abs":
 
 
 def named(name: str) -> Expr:
-    """The symbol of that name: s… and t… a size, p… a positive size, u… an unbacked size, others any integer."""
+    """The symbol of that name: s… and t… a size, p… a positive size, u… an unbacked size, others
+    any integer."""
     return symbol(name, _RANGES.get(name[0], EVERYTHING), backed=not name.startswith("u"))
 
 
@@ -50,7 +52,8 @@ def names_in(text: str) -> list[str]:
 def assignments(
     names: list[str], low: int = -5, high: int = 9, most: int = 20_000
 ) -> Iterator[dict[str, int]]:
-    """All values within the declared ranges; a fixed random choice of them where there are too many."""
+    """All values within the declared ranges; a fixed random choice of them where there are too
+    many."""
     domains: list[range] = []
     for name in names:
         lower = as_symbol(SYMBOLS[name]).declared.lower

@@ -1,4 +1,5 @@
-"""The corpus of real questions: never a wrong answer, and few that can be decided are left undecided."""
+"""The corpus of real questions: never a wrong answer, and few that can be decided are left
+undecided."""
 
 from __future__ import annotations
 

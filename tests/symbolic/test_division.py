@@ -1,4 +1,5 @@
-"""Floor division and remainder: each canonical form is what Python computes, for all small integers."""
+"""Floor division and remainder: each canonical form is what Python computes, for all small
+integers."""
 
 from __future__ import annotations
 
@@ -102,7 +103,8 @@ def test_any_expression_is_what_python_computes(text, numbers):
     size = parse_size(text, SYMBOLS)
     assert evaluate(size, by_symbol(values)) == wanted
     printed = to_text(size)
-    # The text of the canonical form is Python, with the same value; and it reads back as the same object.
+    # The text of the canonical form is Python, with the same value; and it reads back as the same
+    # object.
     assert python_value(printed, values) == wanted
     assert parse_size(printed, SYMBOLS) == size
 

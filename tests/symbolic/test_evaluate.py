@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from anyshape.errors import UndefinedDivision, UnknownSymbol
-from anyshape.symbolic import as_symbol, evaluate, holds, parse_fact, parse_size, substitute, substitute_fact
+from anyshape.symbolic import (
+    as_symbol,
+    evaluate,
+    holds,
+    parse_fact,
+    parse_size,
+    substitute,
+    substitute_fact,
+)
 from tests.symbolic.small_integers import SYMBOLS, by_symbol
 
 s, t = SYMBOLS["s"], SYMBOLS["t"]

@@ -36,14 +36,14 @@ def test_equal_expressions_are_the_same_object():
 
 
 def test_constants_are_plain_integers():
-    assert s - s == 0 and type(s - s) is int
-    assert s * 0 == 0 and type(0 * s) is int
+    assert [(value, type(value)) for value in (s - s, 0 * s)] == [(0, int), (0, int)]
     assert (s + 3) - s == 3
 
 
 def test_ring_laws():
     for x, y, z in product((a, b, s, 3, -2, a * b + 1), repeat=3):
-        assert x + y == y + x and x * y == y * x
+        assert x + y == y + x
+        assert x * y == y * x
         assert (x + y) + z == x + (y + z)
         assert (x * y) * z == x * (y * z)
         assert x * (y + z) == x * y + x * z
@@ -59,7 +59,7 @@ def test_powers():
 def test_sums_and_products_of_many():
     assert size_product((s, 2, t)) == 2 * s * t
     assert total((s, 2, s)) == 2 * s + 2
-    assert size_product(()) == 1 and total(()) == 0
+    assert (size_product(()), total(())) == (1, 0)
 
 
 @pytest.mark.parametrize("wrong", [True, False, 1.0, "3", None, 2 + 0j])
@@ -88,7 +88,7 @@ def test_huge_integers_are_exact_and_bounded():
     huge = 10**400
     assert evaluate(s * huge + 1, {as_symbol(s): 3}) == 3 * huge + 1
     with pytest.raises(ExpressionTooLarge):
-        s * 2**20_000
+        multiply(s, 2**20_000)
     with pytest.raises(ExpressionTooLarge):
         power(s, 10**9)
     with pytest.raises(ExpressionTooLarge):
@@ -98,7 +98,7 @@ def test_huge_integers_are_exact_and_bounded():
 def test_too_many_terms_are_refused():
     wide = total([symbol(f"w{i}") for i in range(60)])
     with pytest.raises(ExpressionTooLarge):
-        wide * wide * wide
+        power(wide, 3)
 
 
 def test_names_and_ranges_are_checked():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from anyshape.errors import Contradiction, SymbolicTypeError, UnknownSymbol
@@ -147,7 +149,7 @@ def test_many_assumptions_stay_quick():
     """Hundreds of guards must not make each other slow: the work of one more is bounded."""
     facts = Facts()
     symbols = [symbol(f"m{i}") for i in range(120)]
-    for left, right in zip(symbols, symbols[1:], strict=False):
+    for left, right in pairwise(symbols):
         facts = facts.assume(ge(right, left), "sorted").assume(ne(left, 7), "odd one out")
     assert facts.prove(ge(symbols[1], symbols[0])) is Answer.YES
     assert len(facts.assumptions) == 238

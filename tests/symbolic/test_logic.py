@@ -7,7 +7,21 @@ from itertools import product
 import pytest
 
 from anyshape.errors import SymbolicTypeError
-from anyshape.symbolic import FALSE, TRUE, and_, eq, ge, gt, holds, le, lt, ne, not_, or_, parse_fact
+from anyshape.symbolic import (
+    FALSE,
+    TRUE,
+    and_,
+    eq,
+    ge,
+    gt,
+    holds,
+    le,
+    lt,
+    ne,
+    not_,
+    or_,
+    parse_fact,
+)
 from tests.symbolic.small_integers import SYMBOLS, assignments, by_symbol, names_in, python_value
 
 a, b, s, t, p = (SYMBOLS[name] for name in "abstp")
@@ -52,7 +66,14 @@ def test_canonical_form_is_what_python_says(text):
         assert holds(fact, by_symbol(values)) == python_value(text, values), values
 
 
-_PARTS = [lt(a, 2), ge(b, 1), eq(a, b), ne(a, 3), or_(lt(a, 0), eq(b, 2)), and_(gt(a, -2), le(b, 4))]
+_PARTS = [
+    lt(a, 2),
+    ge(b, 1),
+    eq(a, b),
+    ne(a, 3),
+    or_(lt(a, 0), eq(b, 2)),
+    and_(gt(a, -2), le(b, 4)),
+]
 
 
 def test_negation_is_true_exactly_where_the_fact_is_not():

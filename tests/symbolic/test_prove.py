@@ -1,4 +1,5 @@
-"""What the engine decides: one line a question. Truth is checked against Python on all small integers."""
+"""What the engine decides: one line a question. Truth is checked against Python on all small
+integers."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ import pytest
 from anyshape.symbolic import Answer, Facts, parse_fact
 from tests.symbolic.small_integers import SYMBOLS, assignments, names_in, python_value
 
-#: (question, facts that are given …); s…, t… are sizes, p… positive sizes, u… unbacked sizes, others any integers
+#: (question, facts that are given …); s…, t… are sizes, p… positive sizes, u… unbacked sizes,
+#: others any integers
 YES: list[tuple[str, ...]] = [
     # products of sizes, contiguity
     ("s*t >= 0",),

@@ -53,7 +53,9 @@ class Translation:
             case FloorDiv():
                 return self._quotient(atom)
             case Mod():
-                return self.size(atom.numerator) - self.size(atom.denominator) * self._quotient(atom)
+                return self.size(atom.numerator) - self.size(atom.denominator) * self._quotient(
+                    atom
+                )
             case Min() | Max():
                 first, *rest = map(self.size, atom.arguments)
                 for other in rest:
@@ -78,7 +80,8 @@ class Translation:
 
 
 def counterexample(given: list[Fact], fact: Fact, milliseconds: int) -> Any:
-    """A model of the given facts in which `fact` is false; None if there is none; `z3.unknown` if z3 gives up."""
+    """A model of the given facts in which `fact` is false; None if there is none; `z3.unknown` if
+    z3 gives up."""
     translation = Translation()
     solver = z3.Solver()
     solver.set("timeout", milliseconds)

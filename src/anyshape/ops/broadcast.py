@@ -8,11 +8,11 @@ from functools import lru_cache
 from anyshape.errors import Contradiction
 from anyshape.ops.meta import Dense, Meta, Strided, contiguous
 from anyshape.ops.questions import Questions
-from anyshape.symbolic import Expr, Facts, Size, and_, eq, ge, gt, le, lt, or_
+from anyshape.symbolic import Facts, Size, and_, eq, ge, gt, le, lt, or_
 
 
 def broadcast(q: Questions, shapes: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
-    """The common shape. Sizes that are not known to be equal are decided by this run: equal, or 1 and stretched."""
+    """The common shape. Sizes not known to be equal are equal in this run, or one is stretched."""
     if len(shapes) == 1:
         return shapes[0]
     first = shapes[0]
@@ -49,9 +49,11 @@ def _stretched(q: Questions, a: Size, b: Size) -> Size:
 
 
 def pointwise_layout(q: Questions, shape: tuple[Size, ...], operands: Sequence[Meta]) -> Dense:
-    """The layout of a fresh result: dense, its dimensions in the order of the operands' strides, earlier operands first.
+    """The layout of a fresh result: dense, its dimensions in the order of the operands' strides,
+    earlier operands first.
 
-    The order of two dimensions matters only where both are above 1, hence sizes of 0 and 1 need no decision.
+    The order of two dimensions matters only where both are above 1, hence sizes of 0 and 1 need no
+    decision.
     """
     rank = len(shape)
     if rank < 2 or all(operand.is_contiguous for operand in operands):
@@ -60,7 +62,8 @@ def pointwise_layout(q: Questions, shape: tuple[Size, ...], operands: Sequence[M
     # Its strides differ in all dimensions above 1, so nobody else is asked.
     if isinstance(first.layout, Dense) and q.same_all(first.shape, shape):
         return first.layout
-    # Torch's own insertion sort: where no operand can tell two dimensions apart, it goes on without moving anything.
+    # Torch's own insertion sort: where no operand can tell two dimensions apart, it goes on without
+    # moving anything.
     order = list(range(rank - 1, -1, -1))  # innermost first
     for start in range(1, rank):
         moving = start
@@ -68,7 +71,8 @@ def pointwise_layout(q: Questions, shape: tuple[Size, ...], operands: Sequence[M
             relation = _compare_strides(q, order[place], order[moving], shape, operands)
             apart = relation > 0 and moving - place > 1
             if apart and _finds_one(q, (order[place], order[moving]), shape, operands):
-                # What lies between would change places, too: from the beginning, with what is known now.
+                # What lies between would change places, too: from the beginning, with what is known
+                # now.
                 return pointwise_layout(q, shape, operands)
             if relation < 0:
                 break
@@ -81,7 +85,9 @@ def pointwise_layout(q: Questions, shape: tuple[Size, ...], operands: Sequence[M
 def _compare_strides(
     q: Questions, a: int, b: int, shape: tuple[Size, ...], operands: Sequence[Meta]
 ) -> int:
-    """Negative if dimension `a` has the smaller stride in the first operand that can tell, positive if `b`, else 0."""
+    """Negative if dimension `a` has the smaller stride in the first operand that can tell, positive
+    if `b`, else 0.
+    """
     for operand in operands:
         missing = len(shape) - operand.rank
         x, y = a - missing, b - missing
@@ -100,7 +106,9 @@ def _compare_strides(
 def _finds_one(
     q: Questions, dims: tuple[int, int], shape: tuple[Size, ...], operands: Sequence[Meta]
 ) -> bool:
-    """Whether a size turns out to be 1, so that an operand of size 1 is not stretched: its stride counts."""
+    """Whether a size turns out to be 1, so that an operand of size 1 is not stretched: its stride
+    counts.
+    """
     reason = "a dimension of size 1 takes another place in the result's layout"
     for dim in dims:
         stretched = any(
@@ -139,13 +147,28 @@ def _relation_for_all(sizes: tuple[Size, ...], a: Size, b: Size, x: int, y: int)
 def _relation(
     facts: Facts, sizes: tuple[Size, ...], a: Size, b: Size, x: int, y: int
 ) -> int | None:
-    """How the strides of two dimensions compare wherever their order matters: elements exist, and both are above 1."""
+    """How two strides compare where it matters: there are elements, and both sizes are above 1."""
     try:
-        for dim, size in enumerate(sizes):
-            facts = facts.assume(ge(size, 2 if dim in (x, y) else 1), "")
+        for size in sizes:
+            facts = facts.assume(ge(size, 1), "")
     except Contradiction:
         return 0
-    return 1 if facts.holds(gt(a, b)) else -1 if facts.holds(lt(a, b)) else None
+    try:
+        above_one = facts.assume(and_(ge(sizes[x], 2), ge(sizes[y], 2)), "")
+    except Contradiction:
+        return _relation_of_one(facts, sizes, a, b, x, y)
+    return 1 if above_one.holds(gt(a, b)) else -1 if above_one.holds(lt(a, b)) else None
+
+
+def _relation_of_one(
+    facts: Facts, sizes: tuple[Size, ...], a: Size, b: Size, x: int, y: int
+) -> int:
+    """The same where a dimension is of size 1: its stride is compared all the same, and may move
+    what lies between the two.
+    """
+    if facts.equal(a, b):
+        return int(facts.equal(sizes[y], 1) and not facts.equal(sizes[x], 1))
+    return facts.holds(ge(a, b)) - facts.holds(le(a, b))
 
 
 def expanded(q: Questions, meta: Meta, shape: tuple[Size, ...]) -> Meta:
@@ -164,7 +187,8 @@ def expanded(q: Questions, meta: Meta, shape: tuple[Size, ...]) -> Meta:
 def require_writable(q: Questions, target: Meta) -> None:
     """An in-place operator writes each element once: a stretched dimension has to be trivial.
 
-    Operators that only fill take any target. Hence a run in which the sizes are larger says that this one does not mind.
+    Operators that only fill take any target. Hence a run in which the sizes are larger says that
+    this one does not mind.
     """
     if isinstance(target.layout, Strided):
         for size, stride in zip(target.shape, target.strides, strict=True):
@@ -174,7 +198,9 @@ def require_writable(q: Questions, target: Meta) -> None:
 
 
 def require_expands(q: Questions, shape: tuple[Size, ...], target: tuple[Size, ...]) -> None:
-    """Require that a tensor of this shape stretches to `target`; which sizes are 1 does not matter to the result."""
+    """Require that a tensor of this shape stretches to `target`; which sizes are 1 does not matter
+    to the result.
+    """
     if len(shape) > len(target):
         raise q.fail(f"shape {shape} has more dimensions than {target}, to which it is expanded")
     for size, wanted in zip(reversed(shape), reversed(target), strict=False):

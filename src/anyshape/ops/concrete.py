@@ -106,7 +106,7 @@ class _OnMeta(Watching):
         tensors = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         if tensors and all(tensor.device != META for tensor in tensors):
             return func(*args, **kwargs)
-        refuse_data(func, args, kwargs)
+        refuse_data(func, args)
         args, kwargs = moved(func, args, kwargs, bool(tensors))
         shape = tuple(args[0].shape) if args and isinstance(args[0], torch.Tensor) else None
         result = func(*args, **kwargs)
@@ -129,7 +129,7 @@ class _NothingElse(Watching):
     ) -> Any:
         if func.namespace not in ("aten", "prim", "prims"):
             raise WillNotRun(f"{func} is not one of torch's own operators")
-        refuse_data(func, args, kwargs or {})
+        refuse_data(func, args)
         return func(*args, **(kwargs or {}))
 
 
@@ -162,7 +162,7 @@ def first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def refuse_data(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+def refuse_data(func: OpOverload, args: Sequence[Any]) -> None:
     """Raise if the result's shape, or a number that leaves the tensors, depends on data."""
     if _BY_DATA.isdisjoint(func.tags):
         return
@@ -171,8 +171,6 @@ def refuse_data(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
         indices = [leaf for leaf in leaves(args[1]) if isinstance(leaf, torch.Tensor)]
         if all(index.dtype not in (torch.bool, torch.uint8) for index in indices):
             return
-    if func._schema.name == "aten::repeat_interleave" and kwargs.get("output_size") is not None:
-        return
     raise DependsOnData(f"{func} depends on data")
 
 

@@ -1,15 +1,17 @@
-"""Questions about layouts: is it contiguous, and can a tensor be seen with another shape without a copy.
+"""Questions about layouts: is it contiguous, and can it be seen in another shape without a copy.
 
-Torch asks such questions of numbers, and a dimension of size 1 fits anywhere. Here the answer is wanted for all sizes. `as_view` first
-looks for strides that are right whatever the sizes; contiguous tensors always have them. Where there are none, it takes the general
-case apart: what keeps the tensor from being a view, and at which sizes that vanishes. A size at which eager returns a
-view with the same strides as the copy needs no decision; it is told as `Copy.shares_if`.
+Torch asks such questions of numbers, and a dimension of size 1 fits anywhere. Here the answer is
+wanted for all sizes. `as_view` first looks for strides that are right whatever the sizes;
+contiguous tensors always have them. Where there are none, it takes the general case apart: what
+keeps the tensor from being a view, and at which sizes that vanishes. A size at which eager returns
+a view with the same strides as the copy needs no decision; it is told as `Copy.shares_if`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import gcd
 from typing import Final
 
@@ -19,6 +21,7 @@ from anyshape.ops.questions import Questions
 from anyshape.symbolic import (
     Expr,
     Fact,
+    Facts,
     Size,
     Symbol,
     and_,
@@ -35,13 +38,16 @@ _A_VIEW: Final = "whether the new shape can be a view, and with which strides"
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """No view for all sizes: a copy. Where `shares_if` holds eager returns a view, with the strides that the copy has."""
+    """No view for all sizes. Where `shares_if` holds, eager's is one, with the strides of a copy."""
 
     shares_if: Fact | None = None
 
 
+@lru_cache(maxsize=4096)
 def contiguity(meta: Meta, layout: Dense | None = None) -> Fact:
-    """Whether torch says `is_contiguous`, or so in another layout, of a tensor that has elements (one without always is)."""
+    """Whether torch says `is_contiguous`, or so in another layout, of a tensor that has elements
+    (one without always is).
+    """
     usual = dense_strides(meta.shape, (layout or contiguous(meta.rank)).order)
     return and_(
         *(
@@ -60,8 +66,12 @@ class Steps:
 
 
 def as_view(q: Questions, meta: Meta, shape: tuple[Size, ...]) -> tuple[Size, ...] | Copy:
-    """The strides that show a tensor in another shape of as many elements, or that it has to be copied."""
+    """The strides that show a tensor in another shape of as many elements, or that it has to be
+    copied.
+    """
     found = _at_once(meta, shape)
+    if found is None:
+        found = _for_all_sizes(Steps(meta.shape, meta.strides), shape)
     if found is not None:
         return found
     steps = _joined(q, Steps(meta.shape, meta.strides))
@@ -88,6 +98,23 @@ def must_view(q: Questions, meta: Meta, shape: tuple[Size, ...]) -> tuple[Size, 
             f"strides {meta.strides} of shape {meta.shape} do not allow a view of shape {shape}"
         )
     return found
+
+
+@lru_cache(maxsize=4096)
+def _for_all_sizes(steps: Steps, shape: tuple[Size, ...]) -> tuple[Size, ...] | Copy | None:
+    """What can be said without knowing anything of the sizes; most calls are answered here, once."""
+    q = Questions(Facts(), "view")
+    steps = _joined(q, steps)
+    found = _laid_on(q, steps, shape)
+    if found is not None:
+        return found
+    general = _general(q, steps, shape)
+    if _broken(steps, shape, general) is None:
+        return None
+    parts = _obstacle(q, steps, shape, general)
+    if not all(_is_contiguous_view(q, part, steps, shape) for part in parts):
+        return None
+    return Copy(or_(*map(not_, parts)) if parts else None)
 
 
 def _at_once(meta: Meta, shape: tuple[Size, ...]) -> tuple[Size, ...] | None:
@@ -126,7 +153,9 @@ def _laid_on(q: Questions, steps: Steps, shape: tuple[Size, ...]) -> tuple[Size,
 
 
 def _general(q: Questions, steps: Steps, shape: tuple[Size, ...]) -> Mapping[Symbol, int]:
-    """Values that stand for the general case: those of this run, but nothing is 0, 1 or unknown by accident."""
+    """Values that stand for the general case: those of this run, but nothing is 0, 1 or unknown by
+    accident.
+    """
     values = dict(q.facts.hints)
     symbols: set[Symbol] = set()
     for size in (*steps.sizes, *steps.strides, *shape):
@@ -150,7 +179,9 @@ def _suffixes(shape: Sequence[Size]) -> list[Size]:
 def _broken(
     steps: Steps, shape: tuple[Size, ...], values: Mapping[Symbol, int]
 ) -> tuple[int, int] | None:
-    """The innermost two dimensions above 1 that do not step as one though the new shape joins them; None if there are none."""
+    """The innermost two dimensions above 1 that do not step as one though the new shape joins them;
+    None if there are none.
+    """
     sizes = [evaluate(size, values) for size in steps.sizes]
     strides = [evaluate(stride, values) for stride in steps.strides]
     ends = {evaluate(end, values) for end in _suffixes(shape)}
@@ -183,13 +214,15 @@ def _obstacle(
         if (a == 1 and _multiple(b, above_one)) or (b == 1 and _multiple(a, above_one)):
             continue
         if (a == 0) != (b == 0):
-            continue  # A size or a stride that is not written as 0 is not 0 where there are elements.
+            continue  # Where there are elements, what is not written as 0 is not 0.
         parts.append(ne(a, b))
     return [part for part in dict.fromkeys(parts) if not q.known(part)]
 
 
 def _without_common(sizes: Sequence[Size], a: Size, b: Size) -> tuple[Size, Size]:
-    """Both divided by what they share, of sizes too: as good as the two wherever there are elements."""
+    """Both divided by what they share, of sizes too: as good as the two wherever there are
+    elements.
+    """
     shared = gcd(_content(a), _content(b))
     if shared > 1:
         a, b = a // shared, b // shared
@@ -206,7 +239,7 @@ def _without_common(sizes: Sequence[Size], a: Size, b: Size) -> tuple[Size, Size
 
 
 def _content(a: Size) -> int:
-    return a if type(a) is int else gcd(*(coefficient for _, coefficient in a.terms))  # pyright: ignore[reportAttributeAccessIssue, reportReturnType] Size is int | Expr
+    return a if type(a) is int else gcd(*(coefficient for _, coefficient in a.terms))  # pyright: ignore[reportAttributeAccessIssue] an Expr, then
 
 
 def _multiple(a: Size, of: Sequence[Size]) -> bool:
@@ -249,7 +282,9 @@ def _as_in_this_run(q: Questions, steps: Steps, shape: tuple[Size, ...]) -> tupl
 def _fitting_strides(
     q: Questions, steps: Steps, shape: tuple[Size, ...], values: Mapping[Symbol, int]
 ) -> tuple[Size, ...]:
-    """The strides of the view that exists for these values, for all sizes that join and split dimensions in the same way."""
+    """The strides of the view that exists for these values, for all sizes that join and split
+    dimensions in the same way.
+    """
     strides: list[Size] = [1] * len(shape)
     ends = {evaluate(end, values) for end in _suffixes(shape)}
     dim = len(shape)

@@ -7,7 +7,7 @@ where they give the same strides to all dimensions above 1 of a tensor that has 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
@@ -94,11 +94,14 @@ class Meta:
         self, shape: tuple[Size, ...], strides: tuple[Size, ...], offset: Size | None = None
     ) -> Meta:
         """The same storage seen with other sizes and strides."""
-        return replace(
-            self,
-            shape=shape,
-            layout=strided(shape, strides),
-            offset=self.offset if offset is None else offset,
+        return Meta(
+            shape,
+            self.dtype,
+            strided(shape, strides),
+            self.device,
+            self.offset if offset is None else offset,
+            self.requires_grad,
+            self.shares_if,
         )
 
 
@@ -111,6 +114,7 @@ def dense_strides(shape: tuple[Size, ...], order: tuple[int, ...]) -> tuple[Size
     return tuple(strides)
 
 
+@lru_cache(maxsize=8192)
 def strided(shape: tuple[Size, ...], strides: tuple[Size, ...]) -> Layout:
     """The simplest layout with these strides: dense where they are dense in some order, whatever the sizes."""
     rank = len(shape)

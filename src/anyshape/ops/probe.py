@@ -1,13 +1,14 @@
 """Is a result in symbols what torch does at other sizes? A guard where it is not.
 
 Torch's shape functions take sizes to be neither 0 nor 1 where they cannot know (`symint.py`), leave
-out some of what the operator checks, and now and then state another layout than the operator's. So what
-they said in symbols is compared with what they say in numbers: at the sizes of this run, with each
-symbol 0 and 1, with all of them 1, and at other sizes. A size of 0 or 1 that disagrees is excluded
-by a guard; if another does, the result is not to be trusted.
+out some of what the operator checks, and now and then state another layout than the operator's. So
+what they said in symbols is compared with what they say in numbers: at the sizes of this run, with
+each symbol 0 and 1, with all of them 1, and at other sizes. A size of 0 or 1 that disagrees is
+excluded by a guard; if another does, the result is not to be trusted.
 
-The operator itself is asked too, with made-up data, but at the sizes of this run only: some kernels
-do not check what they are given, and end the process.
+The operator itself is asked too, with made-up data, where it cannot do harm: some kernels do not
+check what they are given, and end the process. So it is asked at the sizes of this run, and where
+a size is 0, which kernels often treat apart; and never with tensors of integers (indices, pivots).
 """
 
 from __future__ import annotations
@@ -46,8 +47,10 @@ class _Probe:
     q: Questions
     call: Call
     value: Any
-    #: whether the operator has another layout than its shape function says
-    corrected: bool = field(default=False, init=False)
+    #: whether the operator has another layout than its shape function states
+    misstated: bool = field(default=False, init=False)
+    #: whether the operator took made-up data at the sizes of this run
+    answered: bool = field(default=False, init=False)
 
     def run(self) -> Any:
         symbols = sorted(_symbols((self.call.args, self.call.kwargs)), key=lambda s: s.index)
@@ -113,11 +116,18 @@ class _Probe:
             found = at_numbers(self.call, number)
         except Exception as error:
             return first_line(error)
-        return _difference(self.value, found, values, strides=not self.corrected)
+        problem = _difference(self.value, found, values, strides=not self.misstated)
+        if problem is not None or not self.answered or 0 not in values.values():
+            return problem
+        try:
+            found = for_real(self.call, number)
+        except Exception as error:
+            return first_line(error)
+        return _difference(self.value, found, values)
 
     def _ask_operator(self, values: Values) -> None:
         """Compare with what the operator does at the sizes of this run, and believe its layouts."""
-        if not self._is_cheap(values):
+        if not self._may_run(values):
             return
         try:
             actual = for_real(self.call, lambda size: evaluate(size, values))
@@ -129,13 +139,14 @@ class _Probe:
         problem = _difference(self.value, actual, values)
         if problem is not None:
             raise Untrue(f"the operator itself disagrees: {problem}")
+        self.misstated = self._problem(values) is not None
+        self.answered = True
 
-    def _is_cheap(self, values: Values) -> bool:
+    def _may_run(self, values: Values) -> bool:
         metas = [*self.call.metas, *(m for m in leaves(self.value) if isinstance(m, Meta))]
-        elements = [prod(evaluate(n, values) for n in meta.shape) for meta in metas]
-        # 0 is no index into nothing.
-        indices = any(category(meta.dtype) < 2 for meta in self.call.metas)
-        return sum(elements) <= _MOST_ELEMENTS and not (indices and 0 in elements)
+        elements = sum(prod(evaluate(n, values) for n in meta.shape) for meta in metas)
+        indices = any(category(meta.dtype) == 1 for meta in self.call.metas)
+        return elements <= _MOST_ELEMENTS and not indices
 
     def _take_layouts(self, actual: Any, values: Values) -> None:
         """Believe the operator, not its shape function, in what is innermost in memory."""
@@ -160,7 +171,6 @@ class _Probe:
 
         value = take(self.value)
         if mended:
-            self.corrected = value != self.value
             self.value = value
 
 
@@ -178,8 +188,11 @@ def _agrees(said: Any, actual: Any, values: Values, strides: bool) -> bool:
     if not isinstance(said, Meta) or not isinstance(actual, Meta):
         return (evaluate(said, values) if isinstance(said, Expr) else said) == actual
     try:
-        if _shape(said, values) != _shape(actual, values) or said.dtype != actual.dtype:
+        shape = _shape(actual, values)
+        if _shape(said, values) != shape or said.dtype != actual.dtype:
             return False
+        if 0 not in shape and evaluate(said.offset, values) != evaluate(actual.offset, values):
+            return False  # a view in one of the two, a copy in the other
         return not strides or _same_strides(said, actual, values)
     except ArithmeticError:
         return False

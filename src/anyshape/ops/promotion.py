@@ -1,6 +1,8 @@
-"""Type promotion as torch does it: tensors with dimensions outrank tensors without, which outrank Python numbers.
+"""Type promotion as torch does it.
 
-Within a rank dtypes join by `torch.promote_types`; a lower rank only matters if its category (bool < integer < float < complex) is higher.
+Tensors with dimensions outrank tensors without, which outrank Python numbers. Within a rank dtypes
+join by `torch.promote_types`; a lower rank only matters if its category (bool < integer < float <
+complex) is higher.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ def join(a: torch.dtype, b: torch.dtype) -> torch.dtype:
 
 
 def result_type(operands: Iterable[Meta | Number]) -> torch.dtype:
-    """The dtype that an operator on these computes in: `torch.result_type` for any number of operands."""
+    """The dtype that an operator on these computes in, as `torch.result_type` for two."""
     with_dims: torch.dtype | None = None
     without_dims: torch.dtype | None = None
     numbers: torch.dtype | None = None
@@ -61,7 +63,8 @@ def result_type(operands: Iterable[Meta | Number]) -> torch.dtype:
         else:
             dtype = dtype_of_number(operand)
             numbers = dtype if numbers is None else join(numbers, dtype)
-    # The order matters: an integer tensor without dimensions and a float number make a float before they meet the rest.
+    # The order matters: an integer tensor without dimensions and a float number make a float before
+    # they meet the rest.
     found = _raised(with_dims, _raised(without_dims, numbers))
     assert found is not None, "an operator has operands"
     return found

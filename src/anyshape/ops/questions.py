@@ -141,7 +141,7 @@ class Questions:
         return made
 
     def given(self, fact: Fact) -> None:
-        """A fact that the operator makes true of a size it has just made (`new_size`): known from here on, nothing to check."""
+        """What the operator makes true of a size it has just made (`new_size`): nothing to check."""
         self.facts = self.facts.assume(fact, f"{self.op} makes it so")
 
     def dim(self, dim: Size, rank: int) -> int:
@@ -166,15 +166,13 @@ class Questions:
 
     def index(self, index: Size, size: Size, what: str = "index") -> Size:
         """A position counted from the front; the operator requires that it lies within the size."""
-        self.require(
-            and_(ge(index, -size), lt(index, size)),
-            f"{what} {index} is out of range for size {size}",
-        )
-        return (
-            index + size
-            if self.decide(lt(index, 0), f"a negative {what} counts from the end")
-            else index
-        )
+        inside = and_(ge(index, -size), lt(index, size))
+        if not self.known(inside):  # Texts of sizes cost more than answers.
+            self.require(inside, f"{what} {index} is out of range for size {size}")
+        if isinstance(index, int):
+            return index + size if index < 0 else index
+        negative = self.decide(lt(index, 0), f"a negative {what} counts from the end")
+        return index + size if negative else index
 
 
 def _count_unbacked(facts: Facts) -> int:

@@ -475,8 +475,8 @@ class Node:
             return self.asked.decide(ne(self.size, 0))
         return bool(self._float()) if self.is_float() else self.guard_bool("", 0)
 
-    # -- layouts: what holds whatever the sizes, without a guard. A layout that is contiguous at some
-    #    sizes only has the strides of the contiguous one there, where they matter.
+    # -- layouts: what holds whatever the sizes, without a guard. A layout that is contiguous at
+    #    some sizes only has the strides of the contiguous one there, where they matter.
 
     def is_contiguous(self, sizes: Sequence[Node], strides: Sequence[Node]) -> Node:
         return self._dense(sizes, strides, range(len(sizes)))

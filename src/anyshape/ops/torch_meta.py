@@ -98,7 +98,7 @@ class _Functions(Watching):
         if tensors and not symbolic and all(tensor.device != META for tensor in tensors):
             # Constants that torch's functions make. Their values are known.
             return func(*args, **kwargs)
-        refuse_data(func, args, kwargs)
+        refuse_data(func, args)
         args, kwargs = moved(func, args, kwargs, bool(tensors))
         for answer in (self._by_rule, self._pointwise, self._by_python, self._by_parts):
             result = answer(func, args, kwargs)

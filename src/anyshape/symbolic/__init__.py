@@ -1,7 +1,7 @@
 """Integers that a program is not specialised to, and what is known of them.
 
-In: names with ranges, facts to assume, questions. Out: canonical expressions, answers (YES, NO, UNKNOWN), text. No torch, no hidden state:
-a question never changes anything.
+In: names with ranges, facts to assume, questions. Out: canonical expressions, answers (YES, NO,
+UNKNOWN), text. No torch, no hidden state: a question never changes anything.
 
     s0 = symbol("s0")
     facts = Facts().declare(s0, hint=16).assume(eq(s0 % 8, 0), "a view by heads of 8")

@@ -1,7 +1,8 @@
 """What range can an expression take? And is it at least 0, by bounds alone?
 
-Both questions are answered from the ranges of atoms. `DECLARED` knows only what symbols were declared with, so its answers
-hold always and canonical forms may use them; `Facts` brings its own, narrower ranges.
+Both questions are answered from the ranges of atoms. `DECLARED` knows only what symbols were
+declared with, so its answers hold always and canonical forms may use them; `Facts` brings its own,
+narrower ranges.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ class Bounds:
             narrowed = self.narrowed.get(index)
             if narrowed is not None:
                 both = ranges.intersect(found, narrowed)
-                # Facts that cannot hold together leave nothing; any range is then right, and the narrower one is kept.
+                # Facts that cannot hold together leave nothing; any range is then right, and the
+                # narrower one is kept.
                 found = narrowed if ranges.is_empty(both) else both
             self._atoms[index] = found
         return found
@@ -115,10 +117,12 @@ class Bounds:
         return found
 
     def _nonnegative_when_shifted(self, size: Expr) -> bool:
-        """Write each atom as (its least value + something natural): with no negative coefficient left, the sum is natural.
+        """Write each atom as (its least value + something natural): with no negative coefficient
+        left, the sum is natural.
 
-        Proves what a sum of ranges cannot, since there the same atom may take two values at once: `s*t - s` for t >= 1. An
-        atom that is subtracted somewhere may instead be mirrored at its largest value: `6*s - s*t` for t <= 6.
+        Proves what a sum of ranges cannot, since there the same atom may take two values at once:
+        `s*t - s` for t >= 1. An atom that is subtracted somewhere may instead be mirrored at its
+        largest value: `6*s - s*t` for t <= 6.
         """
         if self._natural_after_shift(size, frozenset()):
             return True
@@ -168,7 +172,8 @@ class Bounds:
         return isinstance(high, Max) and any(self.at_least(x, b) for x in high.arguments)
 
     def positive(self, size: Size) -> bool:
-        """True if a divisor `size` is above 0: it is not 0 (else the division has no value), so natural is enough."""
+        """True if a divisor `size` is above 0: it is not 0 (else the division has no value), so
+        natural is enough."""
         return self.nonnegative(size)
 
 

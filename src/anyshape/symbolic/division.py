@@ -5,7 +5,8 @@
     (s0 * s1) // s1     gives  s0                 (s1 is a divisor, so it is not 0)
     (s0 // 4) // 2      gives  s0 // 8
 
-Each step below is an identity of Python's `//` and `%` over the integers, with its reason beside it; q is the divisor.
+Each step below is an identity of Python's `//` and `%` over the integers, with its reason beside
+it; q is the divisor.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def floordiv(p: Size, q: Size) -> Size:
     if found is None:
         if q == 0:
             raise UndefinedDivision(expression=f"{p} // 0")
-        found = _QUOTIENTS[key] = _quotient_by_int(p, q) if type(q) is int else _quotient(p, q)
+        found = _quotient(p, q) if isinstance(q, Expr) else _quotient_by_int(p, q)
+        _QUOTIENTS[key] = found
     return found
 
 
@@ -63,7 +65,8 @@ def modulo(p: Size, q: Size) -> Size:
     if found is None:
         if q == 0:
             raise UndefinedDivision(expression=f"{p} % 0")
-        found = _REMAINDERS[key] = _remainder_by_int(p, q) if type(q) is int else _remainder(p, q)
+        found = _remainder(p, q) if isinstance(q, Expr) else _remainder_by_int(p, q)
+        _REMAINDERS[key] = found
     return found
 
 
@@ -79,7 +82,8 @@ def _quotient_by_int(p: Size, q: int) -> Size:
         return floordiv(negate(p), -q)
     if q == 1:
         return p
-    # (q*k + r) // q == k + r // q. A coefficient keeps its sign, so that differences stay readable; the constant of r lies in 0..q-1.
+    # (q*k + r) // q == k + r // q. A coefficient keeps its sign, so that differences stay readable;
+    # the constant of r lies in 0..q-1.
     whole: dict[Monomial, int] = {}
     rest: dict[Monomial, int] = {}
     for monomial, coefficient in terms_of(p):
@@ -90,12 +94,14 @@ def _quotient_by_int(p: Size, q: int) -> Size:
     if type(remainder) is int:
         return polynomial(whole)
     assert type(remainder) is Expr, "a remainder is a size"
-    # floor((g*x + c) / (g*q)) == floor((x + floor(c / g)) / q) for g, q > 0: integers in between do not matter.
+    # floor((g*x + c) / (g*q)) == floor((x + floor(c / g)) / q) for g, q > 0: integers in between do
+    # not matter.
     common = gcd(q, *(c for m, c in remainder.terms if m != ()))
     if common > 1:
         reduced = polynomial({m: c // common for m, c in remainder.terms})
         return add(polynomial(whole), floordiv(reduced, q // common))
-    # floor(r / q) == -ceil(-r / q) == -((-r + q - 1) // q): one form for floor and ceiling, the first term positive.
+    # floor(r / q) == -ceil(-r / q) == -((-r + q - 1) // q): one form for floor and ceiling, the
+    # first term positive.
     if leading_coefficient(remainder) < 0:
         flipped = floordiv(add(negate(remainder), q - 1), q)
         return subtract(polynomial(whole), flipped)
@@ -141,7 +147,8 @@ def _is_within(p: Size, q: Size) -> bool:
 
 
 def _quotient_inside(p: Size) -> tuple[FloorDiv, Size] | None:
-    """`p` as (a quotient, the rest), if it has exactly one quotient among its terms, with coefficient 1."""
+    """`p` as (a quotient, the rest), if it has exactly one quotient among its terms, with
+    coefficient 1."""
     found: FloorDiv | None = None
     for monomial, coefficient in terms_of(p):
         atoms = [atom_at(index) for index in monomial]
@@ -214,7 +221,8 @@ def _irreducible_remainder(p: Size, q: Size) -> Size:
 
 
 def divide(p: Size, q: Size) -> tuple[Size, Size]:
-    """(k, r) with p == q*k + r, taking out what the first term of q divides evenly. r is 0 where q divides p."""
+    """(k, r) with p == q*k + r, taking out what the first term of q divides evenly. r is 0 where q
+    divides p."""
     if type(q) is int:
         whole = {m: c // q for m, c in terms_of(p) if c % q == 0}
         return polynomial(whole), polynomial({m: c for m, c in terms_of(p) if c % q})
@@ -303,24 +311,24 @@ def _shared_atoms(terms: tuple[tuple[Monomial, int], ...]) -> Monomial:
     return tuple(shared)
 
 
-def _operator_floordiv(a: Expr, b: Size) -> Size:
-    return floordiv(a, b)
+def _floordiv(self: Expr, other: Size) -> Size:
+    return floordiv(self, other)
 
 
-def _operator_rfloordiv(a: Expr, b: Size) -> Size:
-    return floordiv(b, a)
+def _rfloordiv(self: Expr, other: Size) -> Size:
+    return floordiv(other, self)
 
 
-def _operator_mod(a: Expr, b: Size) -> Size:
-    return modulo(a, b)
+def _mod(self: Expr, other: Size) -> Size:
+    return modulo(self, other)
 
 
-def _operator_rmod(a: Expr, b: Size) -> Size:
-    return modulo(b, a)
+def _rmod(self: Expr, other: Size) -> Size:
+    return modulo(other, self)
 
 
-# Python's operators on expressions; here, since division builds on the nodes and not the other way round.
-Expr.__floordiv__ = _operator_floordiv
-Expr.__rfloordiv__ = _operator_rfloordiv
-Expr.__mod__ = _operator_mod
-Expr.__rmod__ = _operator_rmod
+# Python's operators on expressions; here, since division builds on the nodes.
+Expr.__floordiv__ = _floordiv
+Expr.__rfloordiv__ = _rfloordiv
+Expr.__mod__ = _mod
+Expr.__rmod__ = _rmod

@@ -1,4 +1,5 @@
-"""The value of an expression or a fact when its symbols have values, and expressions with symbols replaced."""
+"""The value of an expression or a fact when its symbols have values, and expressions with symbols
+replaced."""
 
 from __future__ import annotations
 
@@ -70,7 +71,8 @@ def _value_of_atom(atom: Atom, values: Mapping[Symbol, int]) -> int:
 
 
 def holds(fact: Fact, values: Mapping[Symbol, int]) -> bool:
-    """Whether the fact is true for these values of its symbols; parts are tried in order, as Python does."""
+    """Whether the fact is true for these values of its symbols; parts are tried in order, as Python
+    does."""
     match fact:
         case Truth():
             return fact.value
@@ -87,10 +89,11 @@ def holds(fact: Fact, values: Mapping[Symbol, int]) -> bool:
 
 
 class Rewrite:
-    """Rebuilds expressions bottom-up, giving each atom to `replace` first; remembers what it rebuilt.
+    """Rebuilds expressions bottom-up, giving each atom to `replace` first; remembers what it
+    rebuilt.
 
-    `replace` returns the expression to put for an atom, or None to rebuild the atom from its rewritten parts. A division whose
-    divisor becomes 0 has no value any more; it is left as it was.
+    `replace` returns the expression to put for an atom, or None to rebuild the atom from its
+    rewritten parts. A division whose divisor becomes 0 has no value any more; it is left as it was.
     """
 
     __slots__ = ("_atoms", "_exprs", "_facts", "_replace")

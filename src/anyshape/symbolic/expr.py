@@ -1,15 +1,18 @@
 """Integer expressions: interned polynomials over symbols and a few integer functions.
 
-A size is a plain `int` where it is known and an `Expr` where it is not; an `Expr` is never a constant. Expressions are
-interned: two of them are equal exactly if they are the same object, so `==`, `hash` and look-ups cost nothing. Nodes carry
-no facts and no hints; those live in `Facts`. What a symbol does carry is the range it was declared with, since canonical
-forms rely on it (`max(s0, 0)` is `s0` for a size).
+A size is a plain `int` where it is known and an `Expr` where it is not; an `Expr` is never a
+constant. Expressions are interned: two of them are equal exactly if they are the same object, so
+`==`, `hash` and look-ups cost nothing. Nodes carry no facts and no hints; those live in `Facts`.
+What a symbol does carry is the range it was declared with, since canonical forms rely on it
+(`max(s0, 0)` is `s0` for a size).
 
-Division is partial. An expression is undefined where one of its divisors is 0, and every law of this package holds where
-both sides are defined. Whoever builds a division has to know, or assume, that the divisor is not 0.
+Division is partial. An expression is undefined where one of its divisors is 0, and every law of
+this package holds where both sides are defined. Whoever builds a division has to know, or assume,
+that the divisor is not 0.
 
-This file has the nodes and the ring (`+ - * **`). `division.py`, `extrema.py` and `text.py` build on it. Comparisons are
-facts, not truth values (`logic.py`): `<` and friends are not defined here, and an `Expr` has no truth value.
+This file has the nodes and the ring (`+ - * **`). `division.py`, `extrema.py` and `text.py` build
+on it. Comparisons are facts, not truth values (`logic.py`): `<` and friends are not defined here,
+and an `Expr` has no truth value.
 """
 
 from __future__ import annotations
@@ -32,9 +35,11 @@ MOST_BITS: Final = 16384
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Symbol:
-    """An integer the program is not specialised to; a backed one has a value in the run at hand, an unbacked one has not.
+    """An integer the program is not specialised to; a backed one has a value in the run at hand, an
+    unbacked one has not.
 
-    All atoms have an `index` that is unique in this process and a `key` that orders them the same way in every process.
+    All atoms have an `index` that is unique in this process and a `key` that orders them the same
+    way in every process.
     """
 
     index: int
@@ -90,7 +95,8 @@ Atom = Symbol | FloorDiv | Mod | Min | Max
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Expr:
-    """A sum of integer multiples of products of atoms, never constant. Made by `polynomial`, which interns it."""
+    """A sum of integer multiples of products of atoms, never constant. Made by `polynomial`, which
+    interns it."""
 
     terms: Terms
     symbols: frozenset[Symbol] = field(repr=False)
@@ -166,7 +172,8 @@ def check_size(value: object) -> Size:
     if isinstance(value, int) and not isinstance(value, bool):
         return int(value)
     raise SymbolicTypeError(
-        detail=f"an integer or an integer expression was expected, not {value!r} of type {type(value).__name__}"
+        detail="an integer or an integer expression was expected, "
+        f"not {value!r} of type {type(value).__name__}"
     )
 
 
@@ -175,13 +182,13 @@ def atom_at(index: int) -> Atom:
 
 
 def symbols_of(size: Size) -> frozenset[Symbol]:
-    return _NO_SYMBOLS if type(size) is int else size.symbols  # pyright: ignore[reportAttributeAccessIssue] Size is int | Expr
+    return size.symbols if isinstance(size, Expr) else _NO_SYMBOLS
 
 
 def terms_of(size: Size) -> Terms:
-    if type(size) is Expr:
+    if isinstance(size, Expr):
         return size.terms
-    return (((), size),) if size else ()  # pyright: ignore[reportReturnType] Size is int | Expr
+    return (((), size),) if size else ()
 
 
 def single_atom(size: Size) -> Atom | None:
@@ -202,7 +209,8 @@ def symbol(name: str, declared: Range = NATURAL, *, backed: bool = True) -> Expr
 
 
 def derived_symbol(meaning: Expr, declared: Range) -> Expr:
-    """A symbol that stands for `meaning`. Its name is no identifier, so that no program's symbol can be taken for it."""
+    """A symbol that stands for `meaning`. Its name is no identifier, so that no program's symbol
+    can be taken for it."""
     return _symbol(f"[{meaning}]", declared, all(s.backed for s in meaning.symbols))
 
 
@@ -246,7 +254,8 @@ def function_of_many(kind: type[Min] | type[Max], arguments: tuple[Size, ...]) -
 
 
 def _key(size: Size) -> str:
-    """A text that is the same in every process, for ordering: indices depend on what was built before."""
+    """A text that is the same in every process, for ordering: indices depend on what was built
+    before."""
     if type(size) is int:
         return str(size)
     return "+".join(sorted(f"{c}*{_key_of_monomial(m)}" for m, c in terms_of(size)))
@@ -257,7 +266,8 @@ def _key_of_monomial(monomial: Monomial) -> str:
 
 
 def leading_coefficient(size: Expr) -> int:
-    """The coefficient whose sign decides between `e` and `-e`: of the term whose text comes first, the constant aside."""
+    """The coefficient whose sign decides between `e` and `-e`: of the term whose text comes first,
+    the constant aside."""
     terms = [term for term in size.terms if term[0] != ()]
     if len(terms) == 1:
         return terms[0][1]
@@ -265,7 +275,8 @@ def leading_coefficient(size: Expr) -> int:
 
 
 def _register(key: tuple[object, ...], node: Atom, symbols: frozenset[Symbol]) -> Expr:
-    # The index is taken before the append, so a second thread may have taken it too: the append decides.
+    # The index is taken before the append, so a second thread may have taken it too: the append
+    # decides.
     _ATOMS.append(node)
     while _ATOMS[node.index] is not node:
         object.__setattr__(node, "index", node.index + 1)

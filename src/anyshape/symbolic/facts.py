@@ -1,11 +1,11 @@
 """Facts: what a compile knows about its sizes, and why.
 
-    facts = Facts().declare(s0, hint=5)
-    facts.prove(lt(s0, 10))                     UNKNOWN, and nothing has changed
-    facts = facts.assume(lt(s0, 10), reason)    the only way to fix anything; one `Assumption` is recorded
+    facts = Facts().declare(s0, hint=5) facts.prove(lt(s0, 10))                     UNKNOWN, and
+    nothing has changed facts = facts.assume(lt(s0, 10), reason)    the only way to fix anything;
+    one `Assumption` is recorded
 
-`Facts` never changes; `declare` and `assume` return new ones. A hint is the value of a symbol in the run at hand: it is used to choose what to
-assume (`hint`, `holds_now`), never to prove.
+`Facts` never changes; `declare` and `assume` return new ones. A hint is the value of a symbol in
+the run at hand: it is used to choose what to assume (`hint`, `holds_now`), never to prove.
 """
 
 from __future__ import annotations
@@ -99,7 +99,8 @@ class Facts:
         return self.prove(zero(difference)) is Answer.YES
 
     def assume(self, fact: Fact, reason: str, origin: object | None = None) -> Facts:
-        """These facts and one more. What follows already changes nothing, and no assumption is recorded."""
+        """These facts and one more. What follows already changes nothing, and no assumption is
+        recorded."""
         answer = self.prove(fact)
         if answer is Answer.YES:
             return self
@@ -118,7 +119,8 @@ class Facts:
         return made
 
     def simplify(self, size: Size) -> Size:
-        """An expression equal to `size` where the facts hold, with what is known put in; never a longer one."""
+        """An expression equal to `size` where the facts hold, with what is known put in; never a
+        longer one."""
         size = check_size(size)
         found = self._known.original(self._known.normal(size))
         return found if _length(found) <= _length(size) else size

@@ -1,7 +1,8 @@
 """What is known, in solved form: replacements, ranges, inequalities, and what could not be solved.
 
-Questions are asked of normal forms, in which everything known has been put in: a replaced symbol by its value, a
-minimum without the arguments that never win, a quotient of something smaller than its divisor by 0. `learn.py` makes new knowledge.
+Questions are asked of normal forms, in which everything known has been put in: a replaced symbol by
+its value, a minimum without the arguments that never win, a quotient of something smaller than its
+divisor by 0. `learn.py` makes new knowledge.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ from anyshape.symbolic.ranges import Range
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What a symbol made by `learn` stands for: `numerator // denominator`, which leaves no remainder."""
+    """What a symbol made by `learn` stands for: `numerator // denominator`, which leaves no
+    remainder."""
 
     numerator: Size
     denominator: Size
@@ -144,7 +146,8 @@ class Knowledge:
 
 
 def _written_out(size: Size, made: Symbol, definition: Definition) -> Size:
-    """`size` with p // q put for the symbol; where a term has q as a factor, p is put for the product of both."""
+    """`size` with p // q put for the symbol; where a term has q as a factor, p is put for the
+    product of both."""
     p, q = definition.numerator, definition.denominator
     inside = Rewrite(lambda atom: floordiv(p, q) if atom is made else None)
     result: Size = 0

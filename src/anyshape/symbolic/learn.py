@@ -60,16 +60,19 @@ from anyshape.symbolic.logic import (
 )
 from anyshape.symbolic.ranges import Range
 
-#: Facts lead to finitely many others; the bound keeps a mistake in that argument from hanging a compile.
+#: Facts lead to finitely many others; the bound keeps a mistake in that argument from hanging a
+#: compile.
 _MOST_STEPS: Final = 2000
 
 
 class Inconsistent(Exception):
-    """The facts cannot all hold. Internal: `Facts` makes an error of it, a case split an empty case."""
+    """The facts cannot all hold. Internal: `Facts` makes an error of it, a case split an empty
+    case."""
 
 
 def learn(known: Knowledge, facts: Iterable[Fact]) -> Knowledge:
-    """What is known with `facts` added. Raises `Inconsistent` where that is seen to be impossible."""
+    """What is known with `facts` added. Raises `Inconsistent` where that is seen to be
+    impossible."""
     learning = _Learning(known)
     learning.queue.extend(facts)
     for _ in range(_MOST_STEPS):
@@ -215,7 +218,8 @@ class _Learning:
         return False
 
     def _solve_divisible(self, p: Size, q: Size) -> bool:
-        """Use `p % q == 0`: solve p == q*k for a symbol of p, with a new symbol k that means p // q."""
+        """Use `p % q == 0`: solve p == q*k for a symbol of p, with a new symbol k that means p //
+        q."""
         for monomial, coefficient in p.terms if type(p) is Expr else ():
             atom = atom_at(monomial[0]) if len(monomial) == 1 else None
             rest = subtract(p, polynomial({monomial: coefficient}))
@@ -238,7 +242,8 @@ class _Learning:
         return made
 
     def _solve_atom(self, e: Expr) -> bool:
-        """Solve for an atom that stands alone, with coefficient 1 or -1, and does not occur in the rest."""
+        """Solve for an atom that stands alone, with coefficient 1 or -1, and does not occur in the
+        rest."""
         candidates: list[tuple[Atom, Size]] = []
         for monomial, coefficient in e.terms:
             if len(monomial) == 1 and abs(coefficient) == 1:
@@ -252,7 +257,8 @@ class _Learning:
         return True
 
     def _replace(self, atom: Atom, value: Size) -> None:
-        """Put `value` for the atom from now on; what was known of the atom becomes facts about `value`."""
+        """Put `value` for the atom from now on; what was known of the atom becomes facts about
+        `value`."""
         solved, bound = self.now.solved, self.now.bounds.of_atom(atom.index)
         once = Rewrite(lambda other: value if other is atom else None)
         replacements = {index: once.size(size) for index, size in solved.replacements.items()}
@@ -272,7 +278,8 @@ class _Learning:
         self.now = Knowledge(solved)  # pyright: ignore[reportArgumentType] dataclasses.replace keeps the class
 
     def _learn_anew(self, symbols: frozenset[Symbol], but: Expr | None = None) -> None:
-        """Take out facts about these symbols that are no longer in normal form, and learn them again."""
+        """Take out facts about these symbols that are no longer in normal form, and learn them
+        again."""
         solved, now = self.now.solved, self.now
 
         def stale(e: Expr) -> bool:
@@ -309,7 +316,8 @@ class _Learning:
         )
 
     def _look_again(self, symbols: frozenset[Symbol]) -> None:
-        """New facts about these symbols may decide a part of a disjunction, or the sign of what is not 0."""
+        """New facts about these symbols may decide a part of a disjunction, or the sign of what is
+        not 0."""
         solved = self.now.solved
         for fact in solved.disjunctions:
             if not symbols.isdisjoint(fact.symbols) and any(map(self._refuted, fact.parts)):
@@ -386,7 +394,8 @@ def _what_bound_means(atom: Atom, bound: Range) -> Iterator[Fact]:
     low, high = bound
     match atom:
         case FloorDiv(numerator=p, denominator=int(q)):
-            # lo <= p // q <= hi is q*lo <= p <= q*hi + q - 1; the divisor of a canonical quotient is above 0.
+            # lo <= p // q <= hi is q*lo <= p <= q*hi + q - 1; the divisor of a canonical quotient
+            # is above 0.
             if low is not None:
                 yield ge(p, q * low)
             if high is not None:
@@ -406,7 +415,8 @@ def _what_bound_means(atom: Atom, bound: Range) -> Iterator[Fact]:
 
 
 def _what_value_means(atom: Atom, value: Size) -> Iterator[Fact]:
-    """Facts about a function's arguments that follow from its value: the atom is gone once it is replaced."""
+    """Facts about a function's arguments that follow from its value: the atom is gone once it is
+    replaced."""
     match atom:
         case FloorDiv(numerator=p, denominator=int(q)):
             yield ge(p, multiply(value, q))
@@ -478,7 +488,8 @@ def _occurs_inside(atom: Atom, outer: Atom) -> bool:
 
 
 def _preference(atom: Atom) -> tuple[int, int, str]:
-    """Which atom to replace, the largest first: unbacked symbols, then backed ones, the youngest name first, then functions."""
+    """Which atom to replace, the largest first: unbacked symbols, then backed ones, the youngest
+    name first, then functions."""
     if isinstance(atom, Symbol):
         return (1 if atom.backed else 2, len(atom.name), atom.name)
     return (0, 0, str(of_atom(atom)))

@@ -1,9 +1,10 @@
 """Is an expression at least 0, given inequalities? A small search that eliminates terms.
 
-To show `e >= 0`, look at a term of e that may pull it below 0 and at a known `g >= 0` with a term that divides it, of the same
-sign. Then for positive factors `d*e - c*f*g` no longer has that term, and if it is at least 0, so is e. Since e is an integer, even
-`d*e - c*f*g + (d - 1) >= 0` is enough. What atoms mean is known too: a quotient lies within a divisor of its numerator, a
-minimum below each argument.
+To show `e >= 0`, look at a term of e that may pull it below 0 and at a known `g >= 0` with a term
+that divides it, of the same sign. Then for positive factors `d*e - c*f*g` no longer has that term,
+and if it is at least 0, so is e. Since e is an integer, even `d*e - c*f*g + (d - 1) >= 0` is
+enough. What atoms mean is known too: a quotient lies within a divisor of its numerator, a minimum
+below each argument.
 
 The search is bounded; running out of steps is "not shown", never a wrong answer.
 """
@@ -63,7 +64,8 @@ class Inequalities:
         return found
 
     def _plainly_natural(self, size: Size) -> bool:
-        """Whether `size >= 0` by bounds or one known inequality: without a search, since searches ask this."""
+        """Whether `size >= 0` by bounds or one known inequality: without a search, since searches
+        ask this."""
         if self.bounds.nonnegative(size):
             return True
         indices = (index for monomial, _ in terms_of(size) for index in monomial)
@@ -71,7 +73,8 @@ class Inequalities:
         return any(self.bounds.nonnegative(subtract(size, g)) for g in about)
 
     def about(self, monomial: Monomial, e: Expr) -> Iterator[Expr]:
-        """Inequalities that may cancel this term of `e`: known ones, and what the functions in `e` mean."""
+        """Inequalities that may cancel this term of `e`: known ones, and what the functions in `e`
+        mean."""
         for index in dict.fromkeys(monomial):
             yield from self._by_atom.get(index, ())
         for index in dict.fromkeys(index for other, _ in e.terms for index in other):
@@ -122,7 +125,8 @@ class _Search:
         if (high is not None and high < 0) or depth <= 0 or self.tried.get(e, 0) >= depth:
             return False
         self.tried[e] = depth
-        # A negative constant may be made up for by any term; otherwise only what may pull below 0 needs to go.
+        # A negative constant may be made up for by any term; otherwise only what may pull below 0
+        # needs to go.
         short = e.terms[0][0] == () and e.terms[0][1] < 0
         for monomial, coefficient in e.terms:
             if monomial == () or not (short or self._may_be_negative(monomial, coefficient)):

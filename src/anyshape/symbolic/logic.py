@@ -1,7 +1,8 @@
 """Facts about integers: comparisons with 0, conjunctions and disjunctions, in canonical form.
 
-There is no node for "not": the negation of each comparison is a comparison, and "not" of a conjunction is pushed inwards
-when it is built. A negated conjunction can therefore not be mistaken for anything else.
+There is no node for "not": the negation of each comparison is a comparison, and "not" of a
+conjunction is pushed inwards when it is built. A negated conjunction can therefore not be mistaken
+for anything else.
 
     lt(s0, 10)              is  -s0 + 9 >= 0
     not_(eq(s0, 5))         is  s0 - 5 != 0
@@ -114,7 +115,8 @@ def check_fact(value: object) -> Fact:
     if isinstance(value, Truth | Nonnegative | Zero | Nonzero | And | Or):
         return value
     raise SymbolicTypeError(
-        detail=f"a fact was expected (a comparison, and/or/not of facts), not {value!r} of type {type(value).__name__}"
+        detail="a fact was expected (a comparison, and/or/not of facts), "
+        f"not {value!r} of type {type(value).__name__}"
     )
 
 
@@ -257,8 +259,8 @@ def _junction(
         return neutral
     if len(parts) == 1:
         return next(iter(parts))
-    # The order of the program is kept, so that "n != 0 and m // n > 2" still tests n first; a reordering is the same fact
-    # to logic but another node.
+    # The order of the program is kept, so that "n != 0 and m // n > 2" still tests n first; a
+    # reordering is the same fact to logic but another node.
     key = (kind, *parts)
     found = _JUNCTIONS.get(key)
     if found is None:

@@ -1,7 +1,8 @@
 """Does a fact follow from what is known? YES, NO or UNKNOWN; a pure question.
 
-A comparison is put in normal form and tried by bounds and by elimination (`linear.py`). If that fails, points at which the facts hold show
-whether a proof can be hoped for at all (`witnesses.py`), and then cases are tried, each with its condition added:
+A comparison is put in normal form and tried by bounds and by elimination (`linear.py`). If that
+fails, points at which the facts hold show whether a proof can be hoped for at all (`witnesses.py`),
+and then cases are tried, each with its condition added:
 
     a minimum or maximum        is one of its arguments
     a natural factor s          is 0 or at least 1
@@ -53,15 +54,16 @@ from anyshape.symbolic.logic import (
 )
 from anyshape.symbolic.witnesses import Witnesses
 
-#: How many cases a question may take, how deep they may be nested, and how many remainders are tried: what shape code needs, and still
-#: milliseconds at worst.
+#: How many cases a question may take, how deep they may be nested, and how many remainders are
+#: tried: what shape code needs, and still milliseconds at worst.
 _MOST_CASES: Final = 32
 _MOST_NESTED: Final = 4
 _MOST_REMAINDERS: Final = 8
 
 
 class Answer(Enum):
-    """What `prove` says. UNKNOWN: it does not follow, nor does its negation, or neither was found."""
+    """What `prove` says. UNKNOWN: it does not follow, nor does its negation, or neither was
+    found."""
 
     YES = "yes"
     NO = "no"
@@ -100,7 +102,13 @@ def _by_bounds(known: Knowledge, fact: Fact) -> bool | None:
         return None
     low, high = known.bounds.of(fact.size)
     if isinstance(fact, Nonnegative):
-        return True if low is not None and low >= 0 else False if high is not None and high < 0 else None
+        return (
+            True
+            if low is not None and low >= 0
+            else False
+            if high is not None and high < 0
+            else None
+        )
     if (low is not None and low > 0) or (high is not None and high < 0):
         return isinstance(fact, Nonzero)
     return None

@@ -1,7 +1,8 @@
 """Integer ranges with infinities, and the arithmetic of ranges.
 
-`None` stands for the infinity on that side, so that integers of any length are exact (a float infinity would not add to
-an integer beyond 2**1024). A range is never empty: an empty one is a contradiction, and the caller has to say so.
+`None` stands for the infinity on that side, so that integers of any length are exact (a float
+infinity would not add to an integer beyond 2**1024). A range is never empty: an empty one is a
+contradiction, and the caller has to say so.
 """
 
 from __future__ import annotations
@@ -83,7 +84,8 @@ def multiply(a: Range, b: Range) -> Range:
 
 
 def _corner(x: tuple[int, int | None], y: tuple[int, int | None]) -> tuple[int, int]:
-    """The product of two ends, each (side, value or infinite): ordered as (-1, 0) < (0, value) < (1, 0)."""
+    """The product of two ends, each (side, value or infinite): ordered as (-1, 0) < (0, value) <
+    (1, 0)."""
     (x_side, x_value), (y_side, y_value) = x, y
     if x_value is not None and y_value is not None:
         return 0, x_value * y_value
@@ -110,7 +112,8 @@ def floordiv(a: Range, b: Range) -> Range:
     """The range of x // y for x in `a` and y in `b`, y not 0."""
     bl, bh = b
     if bl is not None and bl >= 0:
-        # Zero is left out of the divisor; if it is all there is, nothing has a value and any range is right.
+        # Zero is left out of the divisor; if it is all there is, nothing has a value and any range
+        # is right.
         return _floordiv_by_positive(a, max(bl, 1), None if bh is None else max(bh, 1))
     if bh is not None and bh <= 0:
         return floordiv(negate(a), negate(b))
@@ -124,7 +127,8 @@ def floordiv(a: Range, b: Range) -> Range:
 
 def _floordiv_by_positive(a: Range, low: int, high: int | None) -> Range:
     al, ah = a
-    # A quotient grows with the numerator; for a numerator >= 0 it shrinks with the divisor, for one < 0 it grows.
+    # A quotient grows with the numerator; for a numerator >= 0 it shrinks with the divisor, for one
+    # < 0 it grows.
     if al is None:
         lower = None
     elif al >= 0:

@@ -3,8 +3,9 @@
     to_text(ge(9, s0))          "s0 <= 9"
     parse_fact("s0 % 8 == 0", {"s0": s0})
 
-The text is Python: `+ - * // % **`, `min`, `max`, comparisons, `and`, `or`. `parse` also takes `ceildiv(a, b)`, `abs(a)`, `not`, chained
-comparisons and the forms `Eq(a, b)`, `Ne(a, b)`, `Le`, `Lt`, `Ge`, `Gt` known from logs. Terms are ordered by name, so equal expressions have equal text in
+The text is Python: `+ - * // % **`, `min`, `max`, comparisons, `and`, `or`. `parse` also takes
+`ceildiv(a, b)`, `abs(a)`, `not`, chained comparisons and the forms `Eq(a, b)`, `Ne(a, b)`, `Le`,
+`Lt`, `Ge`, `Gt` known from logs. Terms are ordered by name, so equal expressions have equal text in
 every process.
 """
 
@@ -64,7 +65,8 @@ def _own_name(symbol: Symbol) -> str:
 
 
 def to_text(value: Size | Fact, names: Names = _own_name) -> str:
-    """Python source for the expression or fact; `names` says what to write for a symbol (a variable, `x.shape[0]`)."""
+    """Python source for the expression or fact; `names` says what to write for a symbol (a
+    variable, `x.shape[0]`)."""
     if type(value) is int:
         return str(value)
     if type(value) is Expr:
@@ -88,7 +90,8 @@ def _sum(terms: tuple[tuple[Monomial, int], ...], names: Names) -> str:
 
 
 def _term(monomial: Monomial, coefficient: int, names: Names) -> tuple[str, bool]:
-    """The text of a term, and whether it is a lone division (then it has no parentheses of its own)."""
+    """The text of a term, and whether it is a lone division (then it has no parentheses of its
+    own)."""
     counts: dict[int, int] = {}
     for index in monomial:
         counts[index] = counts.get(index, 0) + 1
@@ -123,7 +126,8 @@ def _atom(atom: Atom, names: Names) -> str:
 
 
 def _operand(size: Size, names: Names) -> str:
-    """As part of a division: in parentheses unless it is a symbol, a function call or a natural number."""
+    """As part of a division: in parentheses unless it is a symbol, a function call or a natural
+    number."""
     text = to_text(size, names)
     if type(size) is int:
         return text if size >= 0 else f"({text})"
@@ -153,7 +157,8 @@ def _part(fact: Fact, names: Names) -> str:
 
 
 def _comparison(size: Expr, below: str, above: str, names: Names) -> str:
-    """`size >= 0` (or == or !=) with the subtracted terms moved to the other side, so that no minus sign is left."""
+    """`size >= 0` (or == or !=) with the subtracted terms moved to the other side, so that no minus
+    sign is left."""
     plus = tuple(term for term in size.terms if term[0] != () and term[1] > 0)
     minus = tuple((m, -c) for m, c in size.terms if m != () and c < 0)
     constant = size.terms[0][1] if size.terms[0][0] == () else 0

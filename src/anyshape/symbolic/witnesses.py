@@ -1,8 +1,10 @@
-"""Points at which the facts hold: enough to see that a question cannot be answered YES, or cannot be answered NO.
+"""Points at which the facts hold: enough to see that a question cannot be answered YES, or cannot
+be answered NO.
 
-Most questions of shape code that are undecided are so in an obvious way: true for one size, false for another. Two such points
-cost microseconds to find, failing to find a proof costs milliseconds. No proof is ever taken from here: a point that is none by
-mistake could only turn an answer into UNKNOWN.
+Most questions of shape code that are undecided are so in an obvious way: true for one size, false
+for another. Two such points cost microseconds to find, failing to find a proof costs milliseconds.
+No proof is ever taken from here: a point that is none by mistake could only turn an answer into
+UNKNOWN.
 """
 
 from __future__ import annotations
@@ -75,7 +77,8 @@ class Witnesses:
     def _holds(self, fact: Fact, row: tuple[int, ...], point: Point) -> bool:
         for symbol in fact.symbols:
             if symbol not in point:
-                # The place depends on the name alone, so that answers are the same in every process.
+                # The place depends on the name alone, so that answers are the same in every
+                # process.
                 place = sum(symbol.name.encode()) % len(row)
                 point[symbol] = self._value(symbol, row[place])
         return holds(fact, point)

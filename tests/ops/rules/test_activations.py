@@ -20,8 +20,10 @@ def permuted(tensor: torch.Tensor) -> torch.Tensor:
 
 
 FUNCTIONS = [
-    F.relu, F.relu6, F.elu, F.selu, F.celu, F.leaky_relu, F.hardtanh, F.hardswish, F.hardsigmoid, F.silu,
-    F.mish, F.rrelu, F.gelu, F.softplus, F.softshrink, F.hardshrink, F.logsigmoid, F.softsign, F.tanhshrink,
+    F.relu, F.relu6, F.elu, F.selu, F.celu, F.leaky_relu, F.hardtanh, F.hardswish, F.hardsigmoid,
+    F.silu,
+    F.mish, F.rrelu, F.gelu, F.softplus, F.softshrink, F.hardshrink, F.logsigmoid, F.softsign,
+    F.tanhshrink,
     F.sigmoid, F.tanh, torch.relu, torch.selu, torch.celu, torch.rrelu, torch.Tensor.relu,
     torch.relu_, torch.celu_, F.elu_, F.leaky_relu_, F.hardtanh_, torch.Tensor.hardshrink,
     lambda x: F.gelu(x, approximate="tanh"),

@@ -23,7 +23,7 @@ def transposed(tensor: torch.Tensor) -> torch.Tensor:
         lambda x, y: x == y,
         lambda x, y: x != 2,
         lambda x, y: x < y,
-        lambda x, y: 1.5 <= x,
+        lambda x, y: x >= 1.5,
         lambda x, y: torch.greater(x, y) & x.ge(1),
         lambda x, y: torch.logical_and(x, y).logical_not(),
         lambda x, y: torch.logical_xor(x, y) | torch.isnan(x),

@@ -47,7 +47,8 @@ def test_real_numbers_are_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "function", [torch.imag, lambda x: torch.complex(x, x.double()), lambda x: torch.polar(x.long(), x.long())]
+    "function",
+    [torch.imag, lambda x: torch.complex(x, x.double()), lambda x: torch.polar(x.long(), x.long())],
 )
 def test_rejected(function: Any) -> None:
     with pytest.raises(ShapeMismatch):

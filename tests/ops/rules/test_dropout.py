@@ -15,7 +15,11 @@ SIZES = {"n": 3, "c": 4, "h": 5}
 
 
 def permuted(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.permute(*range(1, tensor.dim()), 0).contiguous().permute(-1, *range(tensor.dim() - 1))
+    return (
+        tensor.permute(*range(1, tensor.dim()), 0)
+        .contiguous()
+        .permute(-1, *range(tensor.dim() - 1))
+    )
 
 
 @pytest.mark.parametrize("prepare", [None, permuted])
@@ -48,7 +52,9 @@ def permuted(tensor: torch.Tensor) -> torch.Tensor:
 )
 def test_functions(function: Any, spec: str, prepare: Any) -> None:
     used = {name: size for name, size in SIZES.items() if name in spec} or {"n": 3}
-    assert dynamic(check(function, spec, first=used, prepare=prepare if len(spec.split()) > 1 else None))
+    assert dynamic(
+        check(function, spec, first=used, prepare=prepare if len(spec.split()) > 1 else None)
+    )
 
 
 def test_native_dropout() -> None:

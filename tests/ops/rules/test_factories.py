@@ -28,7 +28,7 @@ FUNCTIONS = [
     lambda n, m: torch.full((n,), 1j),
     lambda n, m: torch.full((n,), m),
     lambda n, m: torch.full((n,), 2, dtype=torch.float16),
-    lambda n, m: torch.full((n,), torch.tensor(2.0, dtype=torch.float64)),
+    lambda n, m: torch.full((n,), torch.tensor(2.0, dtype=torch.float64)),  # pyright: ignore[reportArgumentType, reportCallIssue] torch takes it
     lambda n, m: torch.scalar_tensor(3),
     lambda n, m: torch.empty_strided((n, m), (1, n)),
     lambda n, m: torch.empty_permuted((n, 2, m), (2, 0, 1)),
@@ -95,7 +95,9 @@ def test_like(function: Any, prepare: Any, dtype: torch.dtype) -> None:
 
 def test_triangles_exhaustively() -> None:
     for rows, columns, offset in itertools.product(range(5), range(5), range(-6, 7)):
-        assert _triangle(rows, columns, offset) == torch.tril_indices(rows, columns, offset).shape[1]
+        assert (
+            _triangle(rows, columns, offset) == torch.tril_indices(rows, columns, offset).shape[1]
+        )
 
 
 def test_grad_of_powers() -> None:
@@ -119,7 +121,7 @@ def test_grad_of_powers() -> None:
         lambda n, m: torch.tril_indices(-1, n),
         lambda n, m: torch.vander(torch.zeros(n, m)),
         lambda n, m: torch.empty(n, m, memory_format=torch.channels_last),
-        lambda n, m: torch.zeros(n, 2.5),
+        lambda n, m: torch.zeros(n, 2.5),  # pyright: ignore[reportArgumentType] torch rejects it, too
     ],
 )
 def test_rejected(function: Any) -> None:

@@ -165,6 +165,7 @@ def test_dtypes(dtype: torch.dtype):
     for loss in (F.l1_loss, F.poisson_nll_loss, F.hinge_embedding_loss):
         check(loss, "b s", "b s", first=SIZES, dtype=torch.int64, reduction="none")
     check(F.l1_loss, "b s", "b s", first=SIZES, dtype=torch.int32, reduction="sum")
+    check(F.cosine_embedding_loss, "b s", "b s", "b", first=SIZES, dtype=torch.int64)
     check(F.l1_loss, "b s", "b s", first=SIZES, dtype=torch.complex64, reduction="none")
 
 

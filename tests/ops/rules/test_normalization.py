@@ -73,6 +73,13 @@ def test_without_dimensions():
         assert dynamic(check(call, "", first={}))
 
 
+def test_local_response_of_no_integers():
+    call = lambda x: F.local_response_norm(x, 2)  # noqa: E731
+    outcome = check(call, "b s 4", first=SIZES, dtype=torch.int64)
+    assert [0 in sizes.values() for sizes in outcome.guarded] == [True, True]
+    assert check(call, "0 s 4", first={"s": 5}, dtype=torch.int64).served
+
+
 def test_a_hard_choice_needs_something_to_choose():
     outcome = check(lambda x: F.gumbel_softmax(x, hard=True), "b s", first=SIZES)
     assert outcome.guarded == [{"b": 3, "s": 0}]

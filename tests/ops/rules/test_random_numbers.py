@@ -67,7 +67,9 @@ def test_operators(function: Any, prepare: Any) -> None:
 
 def test_two_tensors_broadcast() -> None:
     for function in (torch.normal, torch.binomial):
-        outcome = check(lambda x, y, f=function: f(x.abs().floor(), y.sigmoid()), "a b", "a 1", first=AB)
+        outcome = check(
+            lambda x, y, f=function: f(x.abs().floor(), y.sigmoid()), "a b", "a 1", first=AB
+        )
         assert dynamic(outcome)
 
 
@@ -76,7 +78,11 @@ def test_two_tensors_broadcast() -> None:
     [
         (lambda x: torch.multinomial(x.abs(), 2), ("a b",), [{"a": 0, "b": 2}, {"a": 9, "b": 7}]),
         (lambda x: x.abs().multinomial(2), ("b",), [{"a": 1, "b": 2}]),
-        (lambda x: torch.multinomial(x.abs(), 5, True), ("a b",), [{"a": 0, "b": 0}, {"a": 2, "b": 1}]),
+        (
+            lambda x: torch.multinomial(x.abs(), 5, True),
+            ("a b",),
+            [{"a": 0, "b": 0}, {"a": 2, "b": 1}],
+        ),
     ],
 )
 def test_multinomial(function: Any, specs: tuple[str, ...], then: Any) -> None:

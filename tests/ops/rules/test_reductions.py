@@ -75,6 +75,7 @@ def test_over_dimensions(function: Callable[..., Any], form: dict[str, Any]):
         lambda x: torch.trace(x),
         lambda x: x.sum_to_size(1, 1),
         lambda x: x.sum_to_size(1),
+        lambda x: x.sum_to_size(()),
     ],
 )
 def test_of_a_matrix(call: Callable[..., Any]):
@@ -212,5 +213,10 @@ def test_a_size_of_one_is_not_summed_where_the_layout_would_tell():
         return x.sum_to_size(b, 1, 4)
 
     assert dynamic(check(call, "b s 4", Sym("b"), first=SIZES))
-    outcome = check(call, "b s 4", Sym("b"), first=SIZES, prepare=inside_out)
+    cases: list[dict[str, Any]] = [{"prepare": inside_out}, {"dtype": torch.int32}]
+    for options in cases:
+        outcome = check(call, "b s 4", Sym("b"), first=SIZES, **options)
+        assert [need.kind for need in outcome.needs] == [Kind.GUARD]
+    outcome = check(lambda x, n: x.sum_to_size(n), "s", Sym("n"), first={"s": 5, "n": 1})
+    assert {"s": 7, "n": 1} not in outcome.guarded
     assert [need.kind for need in outcome.needs] == [Kind.GUARD]

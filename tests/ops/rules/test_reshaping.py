@@ -103,9 +103,7 @@ def test_needs(case: str) -> None:
 
 
 def test_where_a_copy_is_a_view_for_some_sizes_the_result_says_so() -> None:
-    outcome = check(
-        lambda x: x.transpose(1, 2).flatten(2), "b 4 s 6", first={"b": 2, "s": 5}
-    )
+    outcome = check(lambda x: x.transpose(1, 2).flatten(2), "b 4 s 6", first={"b": 2, "s": 5})
     assert dynamic(outcome)
     assert str(outcome.calls[-1].inferred.value.shares_if) == "s == 1"
 

@@ -135,13 +135,9 @@ def _plain(text: str) -> str:
 
 
 def test_symbolic_diagonals_and_windows() -> None:
-    outcome = check(
-        lambda x, k: x.diagonal(k), "b s", Sym("k"), first={"b": 4, "s": 6, "k": 2}
-    )
+    outcome = check(lambda x, k: x.diagonal(k), "b s", Sym("k"), first={"b": 4, "s": 6, "k": 2})
     assert dynamic(outcome)
-    outcome = check(
-        lambda x, k: x.unfold(0, k, 2), "b s", Sym("k"), first={"b": 6, "s": 2, "k": 3}
-    )
+    outcome = check(lambda x, k: x.unfold(0, k, 2), "b s", Sym("k"), first={"b": 6, "s": 2, "k": 3})
     assert {"b": 6, "s": 2, "k": 0} in outcome.served
     assert {"b": 1, "s": 2, "k": 3} in outcome.guarded
 

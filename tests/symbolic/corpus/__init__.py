@@ -29,8 +29,11 @@ class CorpusQuestion:
         }
 
     def premises(self) -> list[str]:
-        """What is given, after what every division takes for granted: its divisor is not 0. Whoever divides has assumed that first."""
-        divisors = [f"{text} != 0" for source in (*self.given, self.ask) for text in _divisors(source)]
+        """What is given, after what every division takes for granted: its divisor is not 0. Whoever
+        divides has assumed that first."""
+        divisors = [
+            f"{text} != 0" for source in (*self.given, self.ask) for text in _divisors(source)
+        ]
         return [*dict.fromkeys(divisors), *self.given]
 
     def facts(self) -> Facts:

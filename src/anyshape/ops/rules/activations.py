@@ -12,21 +12,24 @@ from anyshape.ops.questions import Questions
 from anyshape.ops.rules.pointwise import everywhere, pointwise_row, same, unary
 from anyshape.symbolic import eq, or_
 
-#: Functions of `torch.nn.functional` that work in place on demand, and where `inplace` stands among their arguments.
+#: Functions of `torch.nn.functional` that work in place on demand, and where `inplace` stands among
+#: their arguments.
 _ON_DEMAND = {
-    "relu": 1, "relu6": 1, "elu": 2, "selu": 1, "celu": 2, "leaky_relu": 2, "hardtanh": 3, "_threshold": 3,
+    "relu": 1, "relu6": 1, "elu": 2, "selu": 1, "celu": 2, "leaky_relu": 2, "hardtanh": 3,
+    "_threshold": 3,
     "threshold": 3, "hardswish": 1, "hardsigmoid": 1, "silu": 1, "mish": 1,
 }  # fmt: skip
 
 #: The operators themselves; those that never work in place are among them.
 _PLAIN = (
-    "celu", "elu", "gelu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish", "relu",
+    "celu", "elu", "gelu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu",
+    "mish", "relu",
     "relu6", "rrelu_with_noise", "selu", "silu", "softplus", "softshrink", "threshold",
 )  # fmt: skip
 
 
 def on_demand(rule: Rule, place: int) -> Rule:
-    """A rule for a function that returns its input where argument number `place`, or `inplace`, is true."""
+    """A rule that returns the input itself where argument number `place`, or `inplace`, is true."""
 
     def maybe_in_place(q: Questions, input: Meta, *args: Any, **kwargs: Any) -> Any:
         if kwargs.get("inplace", args[place - 1] if len(args) >= place else False):

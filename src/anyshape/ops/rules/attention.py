@@ -12,7 +12,7 @@ from anyshape.ops.meta import Meta
 from anyshape.ops.op import Lowering, Op
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.matmul import require_one_dtype, require_rank, require_same
-from anyshape.symbolic import Size, eq, gt, or_
+from anyshape.symbolic import Size, eq, gt, or_, product
 
 
 def _scaled_dot_product(
@@ -38,6 +38,10 @@ def _scaled_dot_product(
     batches = [query.shape[:-2], *_batches(q, query, (key, value), enable_gqa)]
     scores = (*broadcast(q, batches[:2]), query.shape[-2], key.shape[-2])
     shape = (*broadcast(q, [scores[:-2], batches[2]]), query.shape[-2], value.shape[-1])
+    if not q.same_all(shape[:-2], query.shape[:-2]):
+        sizes = (*shape, key.shape[-2])
+        if q.decide(eq(product(sizes), 0), "where there is nothing to attend, the query is not stretched"):
+            shape = (*query.shape[:-1], value.shape[-1])
     if attn_mask is not None:
         _require_mask(q, attn_mask, dtype, scores)
     both = is_causal and attn_mask is not None
@@ -149,10 +153,21 @@ def _multi_head(
         require_same(q, a, b, "the sizes of key and value")
     if batched:
         require_same(q, key.shape[1], batch, "the batch sizes of key and query")
-    _require_projections(q, key, value, features, use_separate_proj_weight, k_proj_weight, v_proj_weight)
+    if use_separate_proj_weight:
+        projections = (q_proj_weight, k_proj_weight, v_proj_weight)
+        for tensor, weight in zip((query, key, value), projections, strict=True):
+            _require_projection(q, tensor, weight, features)
+    else:
+        for tensor in (query, key, value):
+            _require_projection(q, tensor, in_proj_weight, 3 * features)
+    for tensor, wanted in ((in_proj_bias, 3 * features), (bias_k, features), (bias_v, features)):
+        if tensor is not None:
+            require_same(q, tensor.shape[-1], wanted, "the sizes of a bias")
     _require_masks(q, batched, (batch, num_heads, length, source), attn_mask, key_padding_mask)
     source = source + int(bias_k is not None) + int(add_zero_attn)
     require_same(q, out_proj_weight.shape[1], features, "the features of the last projection")
+    if out_proj_bias is not None:
+        require_expands(q, out_proj_bias.shape, (length * batch, out_proj_weight.shape[0]))
     middle = (batch,) if batched else ()
     result = query.like((length, *middle, out_proj_weight.shape[0]))
     if not need_weights:
@@ -161,13 +176,11 @@ def _multi_head(
     return result, query.like((*middle, *heads, length, source))
 
 
-def _require_projections(
-    q: Questions, key: Meta, value: Meta, features: Size, separate: bool, k: Meta | None, v: Meta | None
-) -> None:
-    pairs = ((key, k), (value, v))
-    for tensor, weight in pairs:
-        wanted = weight.shape[1] if separate and weight is not None else features
-        require_same(q, tensor.shape[-1], wanted, "the features of key or value and its projection")
+def _require_projection(q: Questions, tensor: Meta, weight: Meta | None, rows: Size) -> None:
+    if weight is None or weight.rank != 2:
+        raise q.fail("query, key and value are projected by matrices")
+    require_same(q, weight.shape[0], rows, "the rows of a projection")
+    require_same(q, tensor.shape[-1], weight.shape[1], "the features of a tensor and its projection")
 
 
 def _require_masks(

@@ -1,4 +1,4 @@
-"""Operators that copy, cast or move: the same values elsewhere or in another dtype. Where nothing changes, the tensor itself."""
+"""Operators that copy, cast or move; the tensor itself where nothing changes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from anyshape.ops.op import Lowering, Op, Rule
 from anyshape.ops.promotion import category
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.pointwise import Operand
-from anyshape.symbolic import not_
 
 _METHOD = "torch.Tensor."
 
 #: Methods that cast, by their names.
 _CASTS = {
-    "float": torch.float32, "double": torch.float64, "half": torch.float16, "bfloat16": torch.bfloat16,
-    "byte": torch.uint8, "char": torch.int8, "short": torch.int16, "int": torch.int32, "long": torch.int64,
-    "bool": torch.bool, "chalf": torch.complex32, "cfloat": torch.complex64, "cdouble": torch.complex128,
+    "float": torch.float32, "double": torch.float64, "half": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "byte": torch.uint8, "char": torch.int8, "short": torch.int16, "int": torch.int32,
+    "long": torch.int64,
+    "bool": torch.bool, "chalf": torch.complex32, "cfloat": torch.complex64,
+    "cdouble": torch.complex128,
 }  # fmt: skip
 
 _CHANNELS_LAST = {torch.channels_last: 4, torch.channels_last_3d: 5}
@@ -51,7 +53,7 @@ def layout_in(q: Questions, input: Meta, memory_format: torch.memory_format | No
 
 
 def _suggested(q: Questions, input: Meta) -> torch.memory_format:
-    """What torch takes a tensor's memory format to be: contiguous unless its strides look like channels-last."""
+    """What torch takes a memory format to be: contiguous, unless strides look channels-last."""
     for memory_format, rank in _CHANNELS_LAST.items():
         if input.rank == rank and layout_in(q, input, None) == channels_last(rank):
             return memory_format
@@ -79,7 +81,7 @@ def cast(
 
 
 def _to(q: Questions, input: Meta, *args: Any, **kwargs: Any) -> Meta:
-    """The first arguments are a dtype, or a device and maybe a dtype, or a tensor; then come two flags."""
+    """First come a dtype, or a device and maybe a dtype, or a tensor; then two flags."""
     dtype, device = kwargs.pop("dtype", None), kwargs.pop("device", None)
     other = kwargs.pop("other", None)
     flags: list[bool] = []
@@ -99,7 +101,7 @@ def _to(q: Questions, input: Meta, *args: Any, **kwargs: Any) -> Meta:
 
 
 def _tracked(input: Meta, result: Meta) -> Meta:
-    """The result with the grad of the input alone: the tensor that lends its dtype has no part in it."""
+    """The result with the grad of the input alone: who lends a dtype has no part in it."""
     tracked = input.requires_grad and torch.is_grad_enabled() and category(result.dtype) >= 2
     return result if result is input else replace(result, requires_grad=tracked)
 
@@ -125,7 +127,7 @@ def _moving(kind: str) -> Rule:
 
 
 def _type(q: Questions, input: Meta, dtype: Any = None, non_blocking: bool = False) -> Meta | str:
-    """A dtype, or one of torch's old tensor types, by itself or by name; without it, the name of the tensor's type."""
+    """To a dtype or an old tensor type, maybe by name; without it, the name of the type."""
     if dtype is None:
         return torch.empty(0, dtype=input.dtype, device=input.device).type()
     device = None
@@ -152,10 +154,7 @@ def _contiguous(
     layout = layout_in(q, input, memory_format)
     if input.layout == layout:
         return input
-    whole = contiguity(input, layout)
-    if q.known(whole):
-        return input
-    return replace(input.like(layout=layout), shares_if=None if q.known(not_(whole)) else whole)
+    return replace(input.like(layout=layout), shares_if=contiguity(input, layout))
 
 
 def _copied(q: Questions, input: Meta) -> Meta:

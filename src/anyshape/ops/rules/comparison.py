@@ -37,6 +37,10 @@ _COMPARISONS = {
 _TESTS = ("isfinite", "isinf", "isnan", "isneginf", "isposinf", "isreal", "logical_not", "signbit")
 
 
+def _compare(name: str, *aliases: str, method: str) -> Op:
+    return pointwise_row(name, binary(boolean), *aliases, methods=method.split())
+
+
 def _isclose(q: Questions, input: Meta, other: Meta, *_: Any, **__: Any) -> Meta:
     if input.dtype != other.dtype:
         raise q.fail(f"both tensors must have the same dtype, not {input.dtype} and {other.dtype}")
@@ -61,14 +65,6 @@ def _choose(q: Questions, condition: Meta, input: Operand, other: Operand) -> Me
 
 def _where(
     q: Questions, condition: Meta, input: Operand | None = None, other: Operand | None = None
-) -> Any:
-    if input is None or other is None:
-        return where_true(q, condition)
-    return _choose(q, condition, input, other)
-
-
-def _where(
-    q: Questions, condition: Meta, input: Operand | None = None, other: Operand | None = None
 ) -> Meta | tuple[Meta, ...]:
     if input is None or other is None:
         return where_true(q, condition)
@@ -88,12 +84,7 @@ def _masked_fill(q: Questions, input: Meta, mask: Meta, value: Operand) -> Meta:
 
 
 ROWS = (
-    *(
-        pointwise_row(
-            *names.split()[:1], binary(boolean), *names.split()[1:], methods=method.split()
-        )
-        for names, method in _COMPARISONS.items()
-    ),
+    *(_compare(*names.split(), method=method) for names, method in _COMPARISONS.items()),
     *(pointwise_row(name, unary(boolean)) for name in _TESTS),
     Op("isclose", everywhere("isclose"), _isclose, Lowering.POINTWISE),
     Op("isin", everywhere("isin"), _isin, Lowering.CALL_OUT),

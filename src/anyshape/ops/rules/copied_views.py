@@ -1,4 +1,6 @@
-"""Fresh tensors where a view would do: copies of views, and copies of a tensor with a view of them written."""
+"""Fresh tensors where a view would do: copies of views, and copies of a tensor with a view of them
+written.
+"""
 
 from __future__ import annotations
 
@@ -46,11 +48,13 @@ _COPIES: dict[str, Rule] = {
 }
 
 
-# ---- a view written into a copy ------------------------------------------------------------------------------------------------
+# ---- a view written into a copy ------------------------------------------------------------------
 
 
 def _with_written(q: Questions, input: Meta, seen: Meta, src: Meta) -> Meta:
-    """A copy of `input` in which the part that is `seen` has been replaced by `src`, of exactly its shape."""
+    """A copy of `input` in which the part that is `seen` has been replaced by `src`, of exactly its
+    shape.
+    """
     if seen.rank != src.rank:
         raise q.fail(f"the source must have the {seen.rank} dimensions of the part, not {src.rank}")
     for size, wanted in zip(src.shape, seen.shape, strict=True):
@@ -99,7 +103,7 @@ def as_strided_scatter(
     return _with_written(q, input, seen, src)
 
 
-# ---- diagonals -----------------------------------------------------------------------------------------------------------------
+# ---- diagonals -----------------------------------------------------------------------------------
 
 
 def diag(q: Questions, input: Meta, diagonal: Size = 0) -> Meta:
@@ -139,6 +143,9 @@ _WRITTEN: dict[str, Rule] = {
 }
 
 ROWS: tuple[Op, ...] = (
-    *(Op(name, names_of(name), _copied(rule), Lowering.INDEX_MAP) for name, rule in _COPIES.items()),
+    *(
+        Op(name, names_of(name), _copied(rule), Lowering.INDEX_MAP)
+        for name, rule in _COPIES.items()
+    ),
     *(Op(name, names_of(name), rule, Lowering.INDEX_MAP) for name, rule in _WRITTEN.items()),
 )

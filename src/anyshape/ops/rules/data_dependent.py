@@ -5,6 +5,7 @@ What is true of it by construction is told: no more elements are found than ther
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from anyshape.ops.broadcast import broadcast
 from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.op import Lowering, Op, Rule, names_of
 from anyshape.ops.questions import Questions
-from anyshape.symbolic import NATURAL, Expr, Range, Size, and_, eq, ge, gt, le, ne, or_, product
+from anyshape.symbolic import NATURAL, Expr, Range, Size, eq, ge, gt, le, ne, or_, product
 
 _POSITIONS = (torch.int64, torch.int32)
 
@@ -37,8 +38,10 @@ def nonzero(q: Questions, input: Meta, *, as_tuple: bool = False) -> Meta | tupl
 
 def where_true(q: Questions, condition: Meta) -> tuple[Meta, ...]:
     """A vector of positions for each dimension; a tensor without dimensions counts as a vector."""
-    position = condition.like((_found(q, condition.numel),), torch.int64)
-    return (position,) * max(condition.rank, 1)
+    count = _found(q, condition.numel)
+    position = condition.like((count,), torch.int64)
+    # Rows of one tensor, each as long as there are positions.
+    return tuple(replace(position, offset=row * count) for row in range(max(condition.rank, 1)))
 
 
 def argwhere(q: Questions, input: Meta) -> Meta:
@@ -91,12 +94,8 @@ def _unique(
             raise q.fail("a tensor without dimensions has no slices")
         size = input.shape[along]
         others = (*input.shape[:along], *input.shape[along + 1 :])
-        if others:
-            # Slices without elements cannot be compared, unless there are no slices.
-            q.require(
-                or_(eq(size, 0), and_(*(ne(other, 0) for other in others))),
-                "slices may not be empty",
-            )
+        for other in others:
+            q.require(ne(other, 0), "slices may not be empty")
         count = _found(q, size, 1)
         # The dimension was moved to the front to compare slices, and is seen back in its place.
         shape = (*input.shape[:along], count, *input.shape[along + 1 :])

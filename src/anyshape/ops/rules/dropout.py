@@ -1,4 +1,4 @@
-"""Dropout in its variants. While not training, and with nothing to drop, the result is the input itself."""
+"""Dropout in its variants: the input itself while not training, and with nothing to drop."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from anyshape.ops.broadcast import pointwise_layout, require_writable
 from anyshape.ops.meta import Meta
 from anyshape.ops.op import Lowering, Op, Rule
+from anyshape.ops.promotion import result_type
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.pointwise import fresh
 from anyshape.symbolic import eq
@@ -34,7 +35,7 @@ def _noise_by_channel(q: Questions, input: Meta) -> Meta:
 
 
 def _dropped(noise: Callable[[Questions, Meta], Meta], training: bool) -> Rule:
-    """The rule of a function with these defaults; the operators have no defaults, and no `inplace`."""
+    """The rule of a function with these defaults; operators have none, and no `inplace`."""
 
     def rule(
         q: Questions,
@@ -57,7 +58,7 @@ def _dropped(noise: Callable[[Questions, Meta], Meta], training: bool) -> Rule:
 
 
 def _spatial(batched: int, only: tuple[int, ...] = ()) -> Rule:
-    """Feature dropout on inputs of rank `batched`; any other rank, or any of `only`, is one item without a batch."""
+    """Feature dropout on batches of that rank; other ranks (or those of `only`) are one item."""
     by_item, alone = _dropped(_noise_by_feature, True), _dropped(_noise_by_channel, True)
 
     def rule(q: Questions, input: Meta, *args: Any, **kwargs: Any) -> Meta:
@@ -78,7 +79,7 @@ def _native(q: Questions, input: Meta, p: float, train: bool | None) -> tuple[Me
 
 
 def _native_backward(q: Questions, grad_output: Meta, mask: Meta, scale: float) -> Meta:
-    return fresh(q, [grad_output, mask], grad_output.dtype)
+    return fresh(q, [grad_output, mask], result_type((grad_output, scale)))
 
 
 def _row(name: str, rule: Rule, *homes: str, in_place: bool = False) -> Op:

@@ -21,7 +21,7 @@ from anyshape.ops.promotion import result_type
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.matmul import require_one_dtype, require_same
 from anyshape.ops.rules.pointwise import elementwise, same
-from anyshape.symbolic import Size, eq, or_
+from anyshape.symbolic import Size, eq, gt, or_
 
 #: A letter, or a position in the ellipsis counted from the right: -1, -2 …
 Label = str | int
@@ -170,8 +170,6 @@ def _is_plain(factors: list[_Factor], order: _Order) -> bool:
     if len(factors) != 2 or not all(factor.meta.is_contiguous for factor in factors):
         return False
     left, right = factors
-    if any(label not in left.labels or label not in right.labels for label in order.summed):
-        return False
     places = [[order.kept.index(x) for x in f.labels if x in order.kept] for f in factors]
     if any(place != sorted(place) for place in places):
         return False
@@ -182,7 +180,9 @@ def _is_plain(factors: list[_Factor], order: _Order) -> bool:
     if not groups[1] or not groups[2]:
         return True
     own = [[order.kept[place] for place in group] for group in groups[1:]]
-    return _ends_with(left.labels, order.summed, own[0]) or _ends_with(right.labels, own[1], order.summed)
+    if _ends_with(left.labels, [x for x in order.summed if x in left.labels], own[0]):
+        return True
+    return set(order.summed) <= set(right.labels) and _ends_with(right.labels, own[1], order.summed)
 
 
 def _ends_with(labels: list[Label], later: list[Label], earlier: list[Label]) -> bool:
@@ -238,18 +238,15 @@ def _elementwise(q: Questions, left: Meta, right: Meta) -> Meta:
     ):
         return elementwise(q, (left, right), same)
     # The strides of sizes of 1 decide the order of dimensions that no operand has both of.
-    shape = tuple(q.fix(b if a == 1 else a, _ONE) for a, b in pairs)
+    shape = tuple(b if a == 1 else a for a, b in pairs)
     order = _iterated(q, shape, (left, right))
     return left.like(shape, result_type((left, right)), Strided(dense_strides(shape, order)))
 
 
-def _iterated(q: Questions, shape: tuple[int, ...], operands: tuple[Meta, ...]) -> tuple[int, ...]:
+def _iterated(q: Questions, shape: tuple[Size, ...], operands: tuple[Meta, ...]) -> tuple[int, ...]:
     """The order, outermost first, in which torch walks operands: an insertion sort that passes over pairs no operand tells apart."""
     strides = [
-        [
-            0 if a == 1 != b else q.fix(s, _ONE)
-            for a, b, s in zip(operand.shape, shape, operand.strides, strict=True)
-        ]
+        [0 if a == 1 != b else s for a, b, s in zip(operand.shape, shape, operand.strides, strict=True)]
         for operand in operands
     ]
 
@@ -257,9 +254,9 @@ def _iterated(q: Questions, shape: tuple[int, ...], operands: tuple[Meta, ...]) 
         for stride in strides:
             if stride[inner] == 0 or stride[outer] == 0:
                 continue
-            if stride[inner] != stride[outer]:
-                return 1 if stride[inner] > stride[outer] else -1
-            if shape[inner] > shape[outer]:
+            if not q.decide(eq(stride[inner], stride[outer]), _ONE):
+                return 1 if q.decide(gt(stride[inner], stride[outer]), _ONE) else -1
+            if q.decide(gt(shape[inner], shape[outer]), _ONE):
                 return 1
         return 0
 

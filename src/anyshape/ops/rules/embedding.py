@@ -8,13 +8,18 @@ from anyshape.ops.meta import Meta
 from anyshape.ops.op import Lowering, Op
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.matmul import require_rank, require_same
-from anyshape.symbolic import Size, and_, ge, gt, lt
+from anyshape.symbolic import Size, and_, eq, ge, gt, lt, or_
 
 
 def _require_indices(q: Questions, *tensors: Meta) -> None:
     for tensor in tensors:
         if tensor.dtype not in (torch.int32, torch.int64):
             raise q.fail(f"positions are of int32 or int64, not {tensor.dtype}")
+
+
+def _require_rows(q: Questions, input: Meta, weight: Meta) -> None:
+    filled = or_(gt(weight.shape[0], 0), eq(input.numel, 0))
+    q.require(filled, "a table without rows has nothing to look up")
 
 
 def _embedding(
@@ -29,6 +34,7 @@ def _embedding(
 ) -> Meta:
     require_rank(q, weight, 2, "the table")
     _require_indices(q, input)
+    _require_rows(q, input, weight)
     if padding_idx is not None:
         rows = weight.shape[0]
         inside = and_(lt(padding_idx, rows), ge(padding_idx, -rows))
@@ -65,6 +71,7 @@ def _embedding_bag(
         input, weight = weight, input  # an old order of arguments, which torch still takes
     require_rank(q, weight, 2, "the table")
     _require_indices(q, input)
+    _require_rows(q, input, weight)
     if not weight.dtype.is_floating_point:
         raise q.fail(f"a table is of floats, not {weight.dtype}")
     if per_sample_weights is not None:

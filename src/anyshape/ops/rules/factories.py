@@ -123,7 +123,10 @@ def _eye(
 
 
 def _triangle(rows: Size, columns: Size, offset: Size) -> Size:
-    """How many elements lie on and below a diagonal: row i has as many as i + offset + 1, within 0 and the columns."""
+    """How many elements lie on and below a diagonal.
+
+    Row i has i + offset + 1 of them, but not fewer than 0 and not more than there are columns.
+    """
 
     def up_to(last: Size) -> Size:
         """1 + 2 + … + last, nothing for a negative one."""
@@ -190,7 +193,7 @@ def like(
     requires_grad: bool = False,
     **_: Any,
 ) -> Meta:
-    """A fresh tensor with the shape and, unless the options say otherwise, the dtype, device and layout of another."""
+    """A fresh tensor as another is, so far as the options do not say otherwise."""
     return Meta(
         input.shape,
         dtype or input.dtype,
@@ -232,7 +235,7 @@ def _tensor(
     requires_grad: bool = False,
     **_: Any,
 ) -> Meta:
-    """A copy of the data: a tensor, or nested lists of numbers and of tensors without dimensions."""
+    """A copy of the data: a tensor, or nested lists of numbers and of single elements."""
     if isinstance(data, Meta):
         found = cast(q, data, dtype, device, copy=True)
     else:

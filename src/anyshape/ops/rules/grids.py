@@ -15,7 +15,7 @@ from anyshape.ops.op import Lowering, Op, names_of
 from anyshape.ops.promotion import category, result_type
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.joining import tensors_of
-from anyshape.ops.rules.reshaping import reshaped
+from anyshape.ops.rules.reshaping import viewed_as
 from anyshape.symbolic import Size, ge, gt, ne, product
 
 
@@ -67,11 +67,15 @@ def combinations(q: Questions, input: Meta, r: int = 2, with_replacement: bool =
 def kron(q: Questions, input: Meta, other: Meta) -> Meta:
     rank = max(input.rank, other.rank)
     a, b = _interleaved(input, rank, 0), _interleaved(other, rank, 1)
-    pairs = tuple(y if position % 2 else x for position, (x, y) in enumerate(zip(a.shape, b.shape, strict=True)))
+    pairs = tuple(
+        y if position % 2 else x
+        for position, (x, y) in enumerate(zip(a.shape, b.shape, strict=True))
+    )
     dtype = result_type((input, other))
     multiplied = input.like(pairs, dtype=dtype, layout=pointwise_layout(q, pairs, (a, b)))
     joined = tuple(pairs[2 * dim] * pairs[2 * dim + 1] for dim in range(rank))
-    return replace(reshaped(q, multiplied, joined), shares_if=None)
+    # Torch takes the product apart as a view, and fails where its layout does not allow one.
+    return viewed_as(q, multiplied, joined)
 
 
 def _interleaved(tensor: Meta, rank: int, place: int) -> Meta:
@@ -85,7 +89,9 @@ def _interleaved(tensor: Meta, rank: int, place: int) -> Meta:
     return tensor.viewed(tuple(shape), tuple(strides))
 
 
-def unravel_index(q: Questions, indices: Meta, shape: Size | Sequence[Size] | Meta) -> tuple[Meta, ...]:
+def unravel_index(
+    q: Questions, indices: Meta, shape: Size | Sequence[Size] | Meta
+) -> tuple[Meta, ...]:
     if category(indices.dtype) != 1:
         raise q.fail(f"indices are integers, not {indices.dtype}")
     if isinstance(shape, Meta):
@@ -122,5 +128,10 @@ ROWS: tuple[Op, ...] = (
     Op("combinations", ("torch.combinations",), combinations, Lowering.INDEX_MAP),
     Op("kron", names_of("kron"), kron, Lowering.POINTWISE),
     Op("unravel_index", ("torch.unravel_index",), unravel_index, Lowering.POINTWISE),
-    Op("one_hot", ("torch.nn.functional.one_hot", "torch._C._nn.one_hot"), one_hot, Lowering.INDEX_MAP),
+    Op(
+        "one_hot",
+        ("torch.nn.functional.one_hot", "torch._C._nn.one_hot"),
+        one_hot,
+        Lowering.INDEX_MAP,
+    ),
 )

@@ -1,4 +1,6 @@
-"""Operators that take index tensors or masks: `index_select`, `take`, `index_put`, `index_fill`, `index_copy`, `put`, `masked_scatter`."""
+"""Operators that take index tensors or masks: `index_select`, `take`, `index_put`, `index_fill`,
+`index_copy`, `put`, `masked_scatter`.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,8 @@ def index_put(
     values: Meta,
     accumulate: bool = False,
 ) -> Meta:
-    # As a subscript, except that None leaves a dimension as it is and an index without dimensions is one like others.
+    # As a subscript, except that None leaves a dimension as it is and an index without dimensions
+    # is one like others.
     if len(indices) > input.rank:
         raise q.fail(f"{len(indices)} indices are too many for {input.rank} dimensions")
     items = [slice(None) if index is None else _at_least_vector(index) for index in indices]
@@ -106,7 +109,7 @@ def _at_least_vector(index: Meta) -> Meta:
 
 
 def _require_place(q: Questions, input: Meta, dim: int, count: Size) -> None:
-    """Nothing can be written at a position of a dimension of size 0, unless it is nothing anyway."""
+    """Nothing can be written into a dimension of size 0, unless it is nothing anyway."""
     sizes = [count, *(size for d, size in enumerate(input.shape) if d != dim)]
     if input.shape:
         q.require(

@@ -1,7 +1,9 @@
-"""Subscripts: `x[…]` and `x[…] = v`, with integers, slices, None, Ellipsis, truth values, lists and index tensors.
+"""Subscripts: `x[…]` and `x[…] = v`, with integers, slices, None, Ellipsis, truth values, lists and
+index tensors.
 
-Torch reads a subscript in two rounds. The first goes through the items from the left and makes a view: integers select, slices slice, None and
-truth values insert a dimension of size 1. The second looks up what is left, the index tensors, all at once.
+Torch reads a subscript in two rounds. The first goes through the items from the left and makes a
+view: integers select, slices slice, None and truth values insert a dimension of size 1. The second
+looks up what is left, the index tensors, all at once.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ _INDICES = (torch.int64, torch.int32)
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """The index tensor for a dimension. One that a mask gave finds its positions in the dimension, even if that has none."""
+    """The index tensor for a dimension. One that a mask gave finds its positions in the dimension,
+    even if that has none.
+    """
 
     index: Meta
     by_mask: bool = False
@@ -71,7 +75,9 @@ def setitem(q: Questions, input: Meta, index: Any, value: Any) -> Meta:
 
 
 def _require_dtype(q: Questions, input: Meta, found: Sequence[Lookup], value: Meta) -> None:
-    """Slices take values of any dtype; index tensors do not, except that one mask may be filled with one number."""
+    """Slices take values of any dtype; index tensors do not, except that one mask may be filled
+    with one number.
+    """
     if not found or value.dtype == input.dtype:
         return
     one_mask = all(lookup.by_mask and lookup.index is found[0].index for lookup in found)
@@ -80,7 +86,9 @@ def _require_dtype(q: Questions, input: Meta, found: Sequence[Lookup], value: Me
 
 
 def require_fits(q: Questions, shape: tuple[Size, ...], target: tuple[Size, ...]) -> None:
-    """A value that is written: stretched to its target; dimensions of size 1 at its front do not count."""
+    """A value that is written: stretched to its target; dimensions of size 1 at its front do not
+    count.
+    """
     extra = len(shape) - len(target)
     for size in shape[: max(extra, 0)]:
         q.require(
@@ -91,7 +99,7 @@ def require_fits(q: Questions, shape: tuple[Size, ...], target: tuple[Size, ...]
         is_stretched(q, size, wanted)
 
 
-# ---- the first round: a view ---------------------------------------------------------------------------------------------------
+# ---- the first round: a view ---------------------------------------------------------------------
 
 
 def first_round(q: Questions, input: Meta, index: Any) -> tuple[Meta, Lookups]:
@@ -169,7 +177,7 @@ def _as_tensor(q: Questions, item: Any) -> Any:
 
 
 def _outermost(item: Any) -> tuple[Size, ...]:
-    """The positions in nested sequences; of plain integers the least and the greatest say it all."""
+    """The positions in nested sequences; of plain integers only the least and the greatest."""
     if isinstance(item, int | Expr):
         return (item,)
     found = [position for inner in item for position in _outermost(inner)]
@@ -205,7 +213,7 @@ def _at_position(q: Questions, base: Meta, dim: int) -> Meta:
 
 
 def _truth(q: Questions, item: Meta | bool, input: Meta) -> Lookup:
-    """The lookup that a truth value stands for: of the one position of a new dimension, or of none."""
+    """What a truth value looks up: the one position of a new dimension, or none."""
     if isinstance(item, bool):
         size: Size = int(item)
     else:
@@ -218,7 +226,9 @@ def _truth(q: Questions, item: Meta | bool, input: Meta) -> Lookup:
 def _as_lookups(
     q: Questions, base: Meta, dim: int, item: Meta | WrittenMask | WrittenIndices
 ) -> Lookups:
-    """One lookup a dimension: a mask looks up as many dimensions as it has, at the places where it is True."""
+    """One lookup a dimension: a mask looks up as many dimensions as it has, at the places where it
+    is True.
+    """
     if isinstance(item, WrittenMask):
         sizes: tuple[Size, ...] = (item.size,)
         count: Size = item.count
@@ -237,11 +247,13 @@ def _as_lookups(
     return [Lookup(places, by_mask=True)] * len(sizes)
 
 
-# ---- the second round: lookups -------------------------------------------------------------------------------------------------
+# ---- the second round: lookups -------------------------------------------------------------------
 
 
 def looked_up(q: Questions, base: Meta, lookups: Lookups) -> Meta:
-    """The elements that the index tensors name, which are broadcast; one tensor of indices a dimension."""
+    """The elements that the index tensors name, which are broadcast; one tensor of indices a
+    dimension.
+    """
     found = [lookup.index for lookup in lookups if lookup is not None]
     if not found:
         return base
@@ -287,7 +299,9 @@ def _require_in_range(q: Questions, base: Meta, lookups: Lookups, result: Sequen
             inside = and_(ge(position, -size), lt(position, size))
             if not q.known(inside):
                 empty = [eq(other, 0) for other in result]
-                q.require(or_(inside, *empty), f"position {position} is out of range for size {size}")
+                q.require(
+                    or_(inside, *empty), f"position {position} is out of range for size {size}"
+                )
 
 
 def _require_positions(q: Questions, sizes: Sequence[Size], places: Sequence[Size]) -> None:

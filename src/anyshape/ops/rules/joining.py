@@ -48,7 +48,9 @@ def _without_empty_vectors(q: Questions, tensors: Sequence[Meta]) -> Sequence[Me
         return tensors
     for tensor in tensors:
         if tensor.rank == 1:
-            q.require(eq(tensor.shape[0], 0), "a vector can only be joined to vectors, unless it is empty")
+            q.require(
+                eq(tensor.shape[0], 0), "a vector can only be joined to vectors, unless it is empty"
+            )
     return [tensor for tensor in tensors if tensor.rank != 1]
 
 
@@ -76,16 +78,22 @@ def stack(q: Questions, tensors: Sequence[Meta], dim: int = 0) -> Meta:
                 q.require(eq(a, b), f"stacked tensors have the same sizes, not {a} and {b}")
     dim = q.dim(dim, first.rank + 1)
     if dim == first.rank:
-        return cat(q, [unsqueezed(tensor, dim) for tensor in tensors], dim)
+        # Torch joins columns, which are channels-last only where that is contiguous, too.
+        return first.like((*first.shape, len(tensors)), dtype=result_type(tensors))
     joined = cat(q, tensors, dim)
-    # The joined dimension is taken apart again: outside the number of tensors, inside the size that it had.
+    # The joined dimension is taken apart again: outside the number of tensors, inside the size that
+    # it had.
     assert isinstance(joined.layout, Dense), "a fresh tensor is dense"
-    order = [d for old in joined.layout.order for d in ((dim, dim + 1) if old == dim else (old + (old > dim),))]
+    order = [
+        d
+        for old in joined.layout.order
+        for d in ((dim, dim + 1) if old == dim else (old + (old > dim),))
+    ]
     shape = (*first.shape[:dim], len(tensors), *first.shape[dim:])
     return replace(joined, shape=shape, layout=Dense(tuple(order)))
 
 
-# ---- with dimensions added first -----------------------------------------------------------------------------------------------
+# ---- with dimensions added first -----------------------------------------------------------------
 
 
 def at_least(tensor: Meta, rank: int) -> Meta:
@@ -129,7 +137,10 @@ def dstack(q: Questions, tensors: Sequence[Meta]) -> Meta:
 
 def column_stack(q: Questions, tensors: Sequence[Meta]) -> Meta:
     _one_or_more(q, tensors)
-    columns = [t if t.rank > 1 else t.viewed((t.numel, 1), (*t.strides, 1)[-2:] if t.shape else (1, 1)) for t in tensors]
+    columns = [
+        t if t.rank > 1 else t.viewed((t.numel, 1), (*t.strides, 1)[-2:] if t.shape else (1, 1))
+        for t in tensors
+    ]
     return hstack(q, columns)
 
 

@@ -15,10 +15,10 @@ from anyshape.errors import UnknownOperator
 from anyshape.ops.broadcast import broadcast, pointwise_layout
 from anyshape.ops.meta import Meta
 from anyshape.ops.op import Lowering, Op, Rule
-from anyshape.ops.promotion import category, floating, join, real
+from anyshape.ops.promotion import category, floating, join, real, result_type
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.classification_losses import lessened, reduction_of, require_sizes
-from anyshape.ops.rules.distances import cosine_similarity, pairwise_distance
+from anyshape.ops.rules.distances import pairwise_distance
 from anyshape.ops.rules.pointwise import DtypeRule, elementwise, same
 from anyshape.ops.rules.reductions import reduced, require_float, whole
 from anyshape.symbolic import Size, and_, eq, or_
@@ -323,8 +323,9 @@ def cosine_embedding_loss(
 ) -> Meta:
     if target.rank > 1 or not input1.rank == input2.rank == target.rank + 1:
         raise q.fail("a number is for two vectors, a vector for two matrices")
-    likeness = cosine_similarity(q, input1, input2, target.rank)
-    loss = likeness.like(broadcast(q, (target.shape, likeness.shape)))
+    likeness = broadcast(q, (input1.shape, input2.shape))[:-1]
+    dtype = floating(result_type((input1, input2)))
+    loss = input1.like(broadcast(q, (target.shape, likeness)), dtype)
     return lessened(loss, reduction_of(q, reduction, size_average, reduce))
 
 

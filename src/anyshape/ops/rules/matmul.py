@@ -114,6 +114,15 @@ def _added(left: int, right: int, summed: bool = False) -> Rule:
     return rule
 
 
+def _addmv(q: Questions, input: Meta, mat: Meta, vec: Meta, *, beta: Any = 1, alpha: Any = 1) -> Meta:
+    result = _added(2, 1)(q, input, mat, vec)
+    if beta != 0 and not q.same_all(input.shape, result.shape):
+        # Torch forgets to expand the input where there is nothing to add to it.
+        if q.decide(eq(mat.numel, 0), "what is added has no elements"):
+            return input.like()
+    return result
+
+
 def _named(rule: Rule, first: str, second: str) -> Rule:
     """The same rule where torch calls the factors by these names."""
 
@@ -259,7 +268,7 @@ ROWS: tuple[Op, ...] = (
     _added_row("addmm", _added(2, 2), "mat1", "mat2"),
     _added_row("addbmm", _added(3, 3, summed=True), "batch1", "batch2"),
     _added_row("baddbmm", _added(3, 3), "batch1", "batch2"),
-    _added_row("addmv", _added(2, 1), "mat", "vec"),
+    _added_row("addmv", _addmv, "mat", "vec"),
     Op("addr", names_of("addr"), _addr, Lowering.POINTWISE, in_place_names("addr")),
     Op("linear", (_F + "linear", "torch._C._nn.linear"), _linear, Lowering.MATMUL),
     Op("bilinear", ("torch.bilinear", _F + "bilinear"), _bilinear, Lowering.CALL_OUT),

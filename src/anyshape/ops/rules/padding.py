@@ -10,7 +10,7 @@ from anyshape.ops.meta import Meta, contiguous
 from anyshape.ops.op import Lowering, Op
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.views import part
-from anyshape.symbolic import Size, and_, ge, gt, le, lt, ne, or_
+from anyshape.symbolic import Size, and_, eq, ge, gt, le, lt, ne, or_
 
 #: (dimension, in front, behind)
 Pads = list[tuple[int, Size, Size]]
@@ -41,8 +41,13 @@ def constant_pad_nd(q: Questions, input: Meta, pad: Sequence[Size], value: objec
         # Nothing is added: what is left is cloned.
         return input.like(shape, layout=pointwise_layout(q, shape, (inner,)))
     for size in shape:
-        q.require(ge(size, 0), f"a padded size must not be negative: {size}")
-    return input.like(shape, layout=kept_format(q, input))
+        q.require(ge(size, 0), "a padded size must not be negative")
+    layout = kept_format(q, input)
+    if layout != contiguous(input.rank) and q.decide(
+        eq(input.numel, 0), "a tensor without elements is not channels-last"
+    ):
+        layout = contiguous(input.rank)
+    return input.like(shape, layout=layout)
 
 
 def _cut(q: Questions, input: Meta, dim: int, front: Size, behind: Size) -> Meta:
@@ -59,7 +64,9 @@ def _cut(q: Questions, input: Meta, dim: int, front: Size, behind: Size) -> Meta
 def circular(q: Questions, input: Meta, pads: Pads) -> Meta:
     for dim, front, behind in pads:
         size = input.shape[dim]
-        q.require(and_(le(front, size), le(behind, size)), "circular padding wraps around at most once")
+        q.require(
+            and_(le(front, size), le(behind, size)), "circular padding wraps around at most once"
+        )
         q.require(ge(size + front + behind, 0), "a padded size must not be negative")
     shape = _grown(input, pads)
     return input.like(shape, layout=contiguous(len(shape)))
@@ -75,7 +82,10 @@ def mirrored(q: Questions, input: Meta, pads: Pads, *, reflect: bool) -> Meta:
     for dim, front, behind in pads:
         size = input.shape[dim]
         if reflect:
-            q.require(and_(lt(front, size), lt(behind, size)), f"padding must be less than the size {size}")
+            q.require(
+                and_(lt(front, size), lt(behind, size)),
+                f"padding must be less than the size {size}",
+            )
         q.require(ge(size + front + behind, 0), "a padded size must not be negative")
     shape = _grown(input, pads)
     q.require(or_(*(gt(shape[dim], 0) for dim, _, _ in pads)), "a padded size must be at least 1")

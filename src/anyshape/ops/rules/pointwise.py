@@ -1,4 +1,4 @@
-"""Arithmetic and mathematical functions, element by element: broadcast, promote, keep the layout."""
+"""Arithmetic and mathematics, element by element: broadcast, promote, keep the layout."""
 
 from __future__ import annotations
 
@@ -53,17 +53,17 @@ def elementwise(q: Questions, operands: tuple[Operand, ...], dtype: DtypeRule) -
 
 def fresh(q: Questions, tensors: list[Meta], dtype: torch.dtype) -> Meta:
     """A result of the shape and the layout that these tensors give it."""
-    first = tensors[0]
-    if len(tensors) == 1:
-        return Meta(first.shape, dtype, pointwise_layout(q, first.shape, tensors), first.device)
-    shape = broadcast(q, [tensor.shape for tensor in tensors])
-    # Only a tensor without dimensions may live elsewhere, on the CPU.
-    device = next((t.device for t in tensors if t.device.type != "cpu"), first.device)
+    shape, device = tensors[0].shape, tensors[0].device
+    if len(tensors) > 1:
+        shape = broadcast(q, [tensor.shape for tensor in tensors])
+        for tensor in tensors:
+            if tensor.device != device and device.type == "cpu":
+                device = tensor.device  # A tensor without dimensions may stay behind on the CPU.
     return Meta(shape, dtype, pointwise_layout(q, shape, tensors), device)
 
 
 def everywhere(*names: str) -> tuple[str, ...]:
-    """These names in each place where torch keeps operators; the table passes over those that this torch lacks."""
+    """These names wherever torch keeps operators; the table passes over those it lacks."""
     return tuple(f"{home}.{name}" for name in names for home in _HOMES)
 
 
@@ -74,7 +74,7 @@ def pointwise_row(
     methods: Iterable[str] = (),
     differentiable: bool = True,
 ) -> Op:
-    """An operator under its name and aliases, with its in-place forms; `methods` are Python's (`__add__`)."""
+    """An operator with its aliases and in-place forms; `methods` are Python's (`__add__`)."""
     names = (name, *aliases)
     plain = [method for method in methods if not method.startswith("__i")]
     return Op(
@@ -199,8 +199,10 @@ def _positive(q: Questions, input: Meta) -> Meta:
 _UNARY: dict[DtypeRule, tuple[str, ...]] = {
     floating: (
         "acos arccos", "acosh arccosh", "airy_ai", "asin arcsin", "asinh arcsinh", "atan arctan",
-        "atanh arctanh", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "cos", "cosh", "deg2rad",
-        "digamma psi", "entr", "erf", "erfc", "erfcx", "erfinv", "exp", "exp2", "expm1", "i0", "i0e",
+        "atanh arctanh", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "cos", "cosh",
+        "deg2rad",
+        "digamma psi", "entr", "erf", "erfc", "erfcx", "erfinv", "exp", "exp2", "expm1", "i0",
+        "i0e",
         "i1", "i1e", "lgamma gammaln", "log", "log10", "log1p", "log2", "log_ndtr", "logit",
         "modified_bessel_i0", "modified_bessel_i1", "modified_bessel_k0", "modified_bessel_k1",
         "ndtr", "ndtri", "rad2deg", "reciprocal", "rsqrt",
@@ -208,7 +210,8 @@ _UNARY: dict[DtypeRule, tuple[str, ...]] = {
         "sinh", "spherical_bessel_j0", "sqrt", "tan", "tanh",
     ),
     same: (
-        "bitwise_not", "ceil", "floor", "frac", "nan_to_num", "neg negative", "round", "sgn", "sign",
+        "bitwise_not", "ceil", "floor", "frac", "nan_to_num", "neg negative", "round", "sgn",
+        "sign",
         "trunc fix",
     ),
     integer: ("square",),
@@ -217,14 +220,16 @@ _UNARY: dict[DtypeRule, tuple[str, ...]] = {
 
 _BINARY: dict[DtypeRule, tuple[str, ...]] = {
     floating: (
-        "atan2 arctan2", "chebyshev_polynomial_t", "chebyshev_polynomial_u", "chebyshev_polynomial_v",
+        "atan2 arctan2", "chebyshev_polynomial_t", "chebyshev_polynomial_u",
+        "chebyshev_polynomial_v",
         "chebyshev_polynomial_w", "copysign", "hermite_polynomial_h", "hermite_polynomial_he",
         "laguerre_polynomial_l", "legendre_polynomial_p", "shifted_chebyshev_polynomial_t",
         "shifted_chebyshev_polynomial_u", "shifted_chebyshev_polynomial_v",
         "shifted_chebyshev_polynomial_w", "true_divide", "xlog1py", "xlogy", "zeta",
     ),
     same: (
-        "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift", "fmax",
+        "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift",
+        "fmax",
         "fmin", "floor_divide", "fmod", "gcd", "heaviside", "hypot", "igamma gammainc",
         "igammac gammaincc", "lcm", "logaddexp", "logaddexp2", "maximum", "minimum", "mul multiply",
         "nextafter", "remainder",

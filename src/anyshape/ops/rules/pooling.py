@@ -136,6 +136,10 @@ def _avg_pool(dims: int) -> Rule:
         divisor_override: int | None = None,
     ) -> Meta:
         shape = _windows(q, input, dims, kernel_size, stride, padding, 1, ceil_mode)
+        if dims == 3:
+            kernels = per_dimension(q, kernel_size, dims, "kernel_size")
+            for size, kernel in zip(input.shape[-dims:], kernels, strict=True):
+                q.require(ge(size, kernel), "a window fits without padding")
         if divisor_override is not None:
             q.require(or_(gt(divisor_override, 0), lt(divisor_override, 0)), "a divisor is not 0")
         _require_dtype(q, input.dtype, (torch.int64,))

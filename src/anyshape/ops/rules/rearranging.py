@@ -1,4 +1,6 @@
-"""The elements of a tensor at other places, or several times: flip, roll, rotate, repeat, and channels moved into space and back."""
+"""The elements of a tensor at other places, or several times: flip, roll, rotate, repeat, and
+channels moved into space and back.
+"""
 
 from __future__ import annotations
 
@@ -55,17 +57,22 @@ def roll(
         return input.like()
     if not moves or len(along) != len(moves):
         raise q.fail(f"{len(moves)} shifts do not go with {len(along)} dimensions")
-    # One dimension after the other is cut in two and joined again; a part without elements is not channels-last.
+    # One dimension after the other is cut in two and joined again; a part without elements is not
+    # channels-last.
     if not is_channels_last(q, input):
         return input.like()
     cut = all(
-        q.decide(ne(shift % maximum(input.shape[dim], 1), 0), "a roll by whole turns loses channels-last")
+        q.decide(
+            ne(shift % maximum(input.shape[dim], 1), 0), "a roll by whole turns loses channels-last"
+        )
         for dim, shift in zip(along, moves, strict=True)
     )
     return input.like(layout=kept_format(q, input) if cut else None)
 
 
-def repeat(q: Questions, input: Meta, *repeats: Size | Sequence[Size], **named: Sequence[Size]) -> Meta:
+def repeat(
+    q: Questions, input: Meta, *repeats: Size | Sequence[Size], **named: Sequence[Size]
+) -> Meta:
     times = sizes_of(repeats or tuple(named.values()))
     if len(times) < input.rank:
         raise q.fail(f"{len(times)} repeats are too few for {input.rank} dimensions")
@@ -91,14 +98,17 @@ def triangle(q: Questions, input: Meta, diagonal: Size = 0) -> Meta:
     return input.like()
 
 
-# ---- channels and space --------------------------------------------------------------------------------------------------------
+# ---- channels and space --------------------------------------------------------------------------
 
 
 def pixel_shuffle(q: Questions, input: Meta, upscale_factor: Size) -> Meta:
     *batch, channels, height, width = _spatial(q, input)
     factor = upscale_factor
     q.require(gt(factor, 0), f"the factor must be above 0, not {factor}")
-    q.require(eq(channels % (factor * factor), 0), f"{channels} channels are no multiple of the factor squared")
+    q.require(
+        eq(channels % (factor * factor), 0),
+        f"{channels} channels are no multiple of the factor squared",
+    )
     shape = (*batch, channels // (factor * factor), height * factor, width * factor)
     return input.like(shape, layout=kept_format(q, input))
 
@@ -108,7 +118,8 @@ def pixel_unshuffle(q: Questions, input: Meta, downscale_factor: Size) -> Meta:
     factor = downscale_factor
     q.require(gt(factor, 0), f"the factor must be above 0, not {factor}")
     q.require(
-        and_(eq(height % factor, 0), eq(width % factor, 0)), "height and width must be multiples of the factor"
+        and_(eq(height % factor, 0), eq(width % factor, 0)),
+        "height and width must be multiples of the factor",
     )
     if q.decide(eq(input.numel, 0), "torch returns a tensor without elements as it is"):
         return input.like()
@@ -126,11 +137,14 @@ def channel_shuffle(q: Questions, input: Meta, groups: Size) -> Meta:
     if input.rank < 3:
         raise q.fail(f"at least 3 dimensions are needed, not {input.rank}")
     q.require(gt(groups, 0), f"the number of groups must be above 0, not {groups}")
-    q.require(eq(input.shape[1] % groups, 0), f"{input.shape[1]} channels are no multiple of {groups} groups")
+    q.require(
+        eq(input.shape[1] % groups, 0),
+        f"{input.shape[1]} channels are no multiple of {groups} groups",
+    )
     return input.like(layout=kept_format(q, input))
 
 
-# ---- windows laid out as columns -----------------------------------------------------------------------------------------------
+# ---- windows laid out as columns -----------------------------------------------------------------
 
 Pair = Size | Sequence[Size]
 
@@ -144,13 +158,23 @@ def _pair(q: Questions, value: Pair) -> tuple[Size, Size]:
 
 
 def _windows(
-    q: Questions, sizes: tuple[Size, Size], kernel: Pair, dilation: Pair, padding: Pair, stride: Pair
+    q: Questions,
+    sizes: tuple[Size, Size],
+    kernel: Pair,
+    dilation: Pair,
+    padding: Pair,
+    stride: Pair,
 ) -> Size:
     """The number of places at which a window lies in an image."""
     found: Size = 1
-    parts = zip(sizes, *(_pair(q, pair) for pair in (kernel, dilation, padding, stride)), strict=True)
+    parts = zip(
+        sizes, *(_pair(q, pair) for pair in (kernel, dilation, padding, stride)), strict=True
+    )
     for size, width, spread, pad, step in parts:
-        q.require(and_(gt(width, 0), gt(spread, 0), gt(step, 0)), "kernel, dilation and stride are above 0")
+        q.require(
+            and_(gt(width, 0), gt(spread, 0), gt(step, 0)),
+            "kernel, dilation and stride are above 0",
+        )
         q.require(ge(pad, 0), f"padding must not be negative: {pad}")
         room = size + 2 * pad - spread * (width - 1) - 1
         q.require(ge(room, 0), f"a window of {width} must fit into the padded size")

@@ -194,18 +194,24 @@ def sum_to_size(q: Questions, input: Meta, *size: Any) -> Meta:
     missing = input.rank - len(wanted)
     if missing < 0:
         raise q.fail(f"{len(wanted)} sizes are too many for a tensor of {input.rank} dimensions")
-    summed = missing > 0
+    # Where nothing is summed the tensor itself comes back: in its own layout and its own dtype.
+    alike = input.is_contiguous and whole(input.dtype) == input.dtype
+    summed = missing > 0 or not wanted
     for have, want in zip(input.shape[missing:], wanted, strict=True):
         if have == want:
             continue
-        if want == 1:
-            # Where the size is 1 nothing is summed, and the tensor itself comes back.
-            summed = (
-                summed or input.is_contiguous or q.decide(ne(have, 1), "a size of 1 needs no sum")
-            )
-            continue
-        q.require(eq(have, want), "a size is summed to 1 or kept")
-    return input.like(wanted) if summed else input
+        if _is_one(q, have, want):
+            summed = summed or alike or q.decide(ne(have, 1), "a size of 1 needs no sum")
+        else:
+            q.require(eq(have, want), "a size is summed to 1 or kept")
+    return input.like(wanted, whole(input.dtype)) if summed else input
+
+
+def _is_one(q: Questions, have: Size, want: Size) -> bool:
+    """Whether a size is to become 1; one that is 1 now, where the other is not, must stay 1."""
+    if want == 1 or q.facts.hint(want) != 1 or q.facts.hint(have) == 1:
+        return want == 1
+    return q.decide(eq(want, 1), "a size is summed to 1")
 
 
 def _row(name: str, rule: Rule, also: tuple[str, ...] = ()) -> Op:

@@ -9,7 +9,7 @@ import torch
 
 from anyshape.ops.memory_format import kept_format
 from anyshape.ops.meta import Meta, contiguous
-from anyshape.ops.op import Lowering, Op
+from anyshape.ops.op import Lowering, Op, Rule
 from anyshape.ops.promotion import category
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.matmul import require_one_dtype, require_same
@@ -78,6 +78,19 @@ def _targets(
     )
 
 
+def _upsample(mode: str, *, aligned: bool) -> Rule:
+    """Torch's own functions, which take factors as a list or one by one."""
+
+    def rule(q: Questions, input: Meta, output_size: Any, *more: Any, **named: Any) -> Meta:
+        factors = named.get("scale_factors", next(iter(more[aligned:]), None))
+        if output_size is not None:
+            factors = None
+        antialias = mode.endswith("_aa")
+        return _interpolate(q, input, output_size, factors, mode.removesuffix("_aa"), antialias=antialias)
+
+    return rule
+
+
 def _grid_sample(
     q: Questions,
     input: Meta,
@@ -114,6 +127,16 @@ def _affine_grid(q: Questions, theta: Meta, size: Sequence[Size], *_: Any, **__:
     return theta.like((*size[:1], *size[2:], dims))
 
 
+_UPSAMPLES = {
+    **{f"upsample_nearest{dims}d": _upsample("nearest", aligned=False) for dims in (1, 2, 3)},
+    **{f"_upsample_nearest_exact{dims}d": _upsample("nearest-exact", aligned=False) for dims in (1, 2, 3)},
+    "upsample_linear1d": _upsample("linear", aligned=True),
+    "upsample_bilinear2d": _upsample("bilinear", aligned=True),
+    "upsample_bicubic2d": _upsample("bicubic", aligned=True),
+    "upsample_trilinear3d": _upsample("trilinear", aligned=True),
+    "_upsample_bilinear2d_aa": _upsample("bilinear_aa", aligned=True),
+    "_upsample_bicubic2d_aa": _upsample("bicubic_aa", aligned=True),
+}
 _F = "torch.nn.functional."
 ROWS: tuple[Op, ...] = (
     Op("interpolate", (_F + "interpolate",), _interpolate, Lowering.CALL_OUT),
@@ -127,6 +150,10 @@ ROWS: tuple[Op, ...] = (
         ),
         _grid_sample,
         Lowering.CALL_OUT,
+    ),
+    *(
+        Op(name, (f"torch._C._nn.{name}", f"torch.ops.aten.{name}"), rule, Lowering.CALL_OUT)
+        for name, rule in _UPSAMPLES.items()
     ),
     Op("affine_grid", (_F + "affine_grid",), _affine_grid, Lowering.CALL_OUT),
 )

@@ -1,4 +1,6 @@
-"""The same elements in the same order in another shape: views where the strides allow it, else copies."""
+"""The same elements in the same order in another shape: views where the strides allow it, else
+copies.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def sizes_of(sizes: Sequence[Size | Sequence[Size]]) -> tuple[Size, ...]:
 
 
 def inferred(q: Questions, shape: tuple[Size, ...], numel: Size) -> tuple[Size, ...]:
-    """The shape with its -1 replaced by what is left of the elements; the elements must come out even."""
+    """The shape with its -1 replaced by what is left of the elements; the elements must come out
+    even.
+    """
     open_dims = [dim for dim, size in enumerate(shape) if _is_open(q, size)]
     if len(open_dims) > 1:
         raise q.fail(f"only one size of {shape} can be inferred")
@@ -38,7 +42,9 @@ def inferred(q: Questions, shape: tuple[Size, ...], numel: Size) -> tuple[Size, 
     rest = product(shape[:dim] + shape[dim + 1 :])
     if type(rest) is Expr or rest == 0:
         q.require(ne(rest, 0), "-1 is ambiguous beside a size of 0")
-    q.require(eq(numel % rest, 0), f"{numel} elements must be a multiple of {rest}")
+    left = numel % rest
+    if left != 0:
+        q.require(eq(left, 0), f"{numel} elements must be a multiple of {rest}")
     return (*shape[:dim], numel // rest, *shape[dim + 1 :])
 
 
@@ -78,7 +84,9 @@ def view(
 
 
 def _in_dtype(q: Questions, input: Meta, dtype: torch.dtype) -> Meta:
-    """The same bytes as numbers of another dtype: the last dimension grows or shrinks with the width of a number."""
+    """The same bytes as numbers of another dtype: the last dimension grows or shrinks with the
+    width of a number.
+    """
     old, new = input.dtype.itemsize, dtype.itemsize
     if old == new:
         return replace(input, dtype=dtype)
@@ -127,7 +135,8 @@ def reshape_as(q: Questions, input: Meta, other: Meta) -> Meta:
 
 def flatten(q: Questions, input: Meta, start_dim: int = 0, end_dim: int = -1) -> Meta:
     if not input.shape:
-        q.dim(start_dim, 0), q.dim(end_dim, 0)
+        q.dims((start_dim,), 0)
+        q.dims((end_dim,), 0)
         return reshaped(q, input, (1,))
     start, end = q.dim(start_dim, input.rank), q.dim(end_dim, input.rank)
     if start > end:
@@ -210,5 +219,12 @@ ROWS = (
     _view_row("ravel", ravel),
     _view_row("unflatten", unflatten),
     Op("resize", (), resize, Lowering.VIEW, in_place=("torch.Tensor.resize_",), restrides=True),
-    Op("resize_as", (), resize_as, Lowering.VIEW, in_place=in_place_names("resize_as"), restrides=True),
+    Op(
+        "resize_as",
+        (),
+        resize_as,
+        Lowering.VIEW,
+        in_place=in_place_names("resize_as"),
+        restrides=True,
+    ),
 )

@@ -16,7 +16,8 @@ from anyshape.symbolic import Expr, Size, ceildiv, ge, gt, le, ne
 
 Bound = int | float | Expr
 
-#: Quotients of numbers of at most so many bits do not round across an integer in torch's double precision.
+#: Quotients of numbers of at most so many bits do not round across an integer in torch's double
+#: precision.
 _EXACT = 2**20
 
 
@@ -37,7 +38,7 @@ def _step_is_positive(q: Questions, start: Size, end: Size, step: Size) -> bool:
 def _in_integers(
     q: Questions, start: Bound, end: Bound, step: Bound
 ) -> tuple[Size, Size, Size] | None:
-    """The three times their common denominator, for which the number of steps is the same; None without it."""
+    """The three times a common denominator, which takes as many steps; None if there is none."""
     given = [start, end, step]
     scale = 1
     for number in given:

@@ -1,4 +1,6 @@
-"""One tensor in several: views of consecutive parts of a dimension. The number of parts is what the program sees."""
+"""One tensor in several: views of consecutive parts of a dimension. The number of parts is what the
+program sees.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def split_with_sizes(q: Questions, input: Meta, split_sizes: Sequence[Size], dim
             q.require(ge(size, 0), f"the size {size} of a part must not be negative")
     everything = total(list(split_sizes))
     if everything is not input.shape[dim]:
-        q.require(eq(everything, input.shape[dim]), f"the parts {list(split_sizes)} must sum to the size")
+        q.require(
+            eq(everything, input.shape[dim]), f"the parts {list(split_sizes)} must sum to the size"
+        )
     return parts(input, dim, split_sizes)
 
 
@@ -76,13 +80,16 @@ def chunk(q: Questions, input: Meta, chunks: int, dim: int = 0) -> Parts:
 
 
 def _chunks(q: Questions, size: Size, each: Size, most: int) -> int:
-    """How many chunks there are: as many as asked for, or fewer if the size does not last; all of them if it is 0."""
+    """How many chunks there are: as many as asked for, or fewer if the size does not last; all of
+    them if it is 0.
+    """
     if most == 1 or q.known(eq(size % most, 0)):
         return most
     if q.decide(or_(eq(size, 0), gt(size, (most - 1) * each)), _HOW_MANY):
         return most
     now, step = q.facts.hint(size), q.facts.hint(each)
-    assert now is not None and step is not None, "what depends on data has been refused"
+    assert now is not None, "what depends on data has been refused"
+    assert step is not None, "what depends on data has been refused"
     count = -(-now // step)
     q.decide(and_(gt(size, (count - 1) * each), le(size, count * each)), _HOW_MANY)
     return count
@@ -135,7 +142,7 @@ def _at_tensor(q: Questions, input: Meta, indices: Meta, dim: int) -> Parts:
 
 
 def _split_in(which: str, least: int, dim: int) -> Rule:
-    """hsplit, vsplit, dsplit: a dimension by name, and a number of sections must divide the size."""
+    """hsplit, vsplit, dsplit: a given dimension, and a number of sections must divide the size."""
 
     def rule(
         q: Questions,

@@ -141,7 +141,8 @@ def covariance(
         shape = (input.shape[0], input.shape[0])
     dtype = floating(input.dtype)
     if aweights is not None and join(dtype, aweights.dtype) != dtype:
-        q.require(ne(observations, 1), "weights of a wider dtype need more than one observation")
+        if fweights is None:
+            q.require(ne(observations, 1), "wider weights need more than one observation")
         dtype = join(dtype, aweights.dtype)
     return input.like(shape, dtype)
 

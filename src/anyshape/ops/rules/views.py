@@ -18,7 +18,7 @@ from anyshape.symbolic import Expr, Size, and_, eq, ge, le, maximum, minimum, or
 _PROPERTY = "torch.Tensor.{}.__get__"
 
 
-# ---- dimensions in another order -----------------------------------------------------------------------------------------------
+# ---- dimensions in another order -----------------------------------------------------------------
 
 
 def permuted(input: Meta, dims: Sequence[int]) -> Meta:
@@ -96,7 +96,7 @@ def movedim(
     return permuted(input, [placed[d] if d in placed else next(others) for d in range(input.rank)])
 
 
-# ---- dimensions added, dropped and stretched -----------------------------------------------------------------------------------
+# ---- dimensions added, dropped and stretched -----------------------------------------------------
 
 
 def unsqueezed(input: Meta, dim: int) -> Meta:
@@ -111,7 +111,9 @@ def unsqueeze(q: Questions, input: Meta, dim: int) -> Meta:
 
 
 def without(input: Meta, dims: Sequence[int]) -> Meta:
-    """The dimensions named left out; they are of size 1, or the offset has been moved to a position in them."""
+    """The dimensions named left out; they are of size 1, or the offset has been moved to a position
+    in them.
+    """
     kept = [dim for dim in range(input.rank) if dim not in dims]
     return input.viewed(tuple(input.shape[d] for d in kept), tuple(input.strides[d] for d in kept))
 
@@ -180,7 +182,7 @@ def expand_as(q: Questions, input: Meta, other: Meta) -> Meta:
     return expanded(q, input, other.shape)
 
 
-# ---- parts of a dimension ------------------------------------------------------------------------------------------------------
+# ---- parts of a dimension ------------------------------------------------------------------------
 
 
 def selected(q: Questions, input: Meta, dim: int, index: Size) -> Meta:
@@ -199,9 +201,12 @@ def select(q: Questions, input: Meta, dim: int, index: Size) -> Meta:
 def sliced(
     q: Questions, input: Meta, dim: int, start: Size | None, stop: Size | None, step: Size
 ) -> Meta:
-    """`input[start:stop:step]` in one dimension, as Python has it: from the end where negative, and never out of range."""
+    """`input[start:stop:step]` in one dimension, as Python has it: from the end where negative, and
+    never out of range.
+    """
     size = input.shape[dim]
-    q.require(ge(step, 1), f"the step of a slice must be at least 1, not {step}")
+    if step != 1:
+        q.require(ge(step, 1), f"the step of a slice must be at least 1, not {step}")
     first, length = _extent(q, size, 0 if start is None else start, stop)
     if type(step) is Expr or step != 1:
         length = (length + step - 1) // step
@@ -214,7 +219,9 @@ def sliced(
 
 
 def _extent(q: Questions, size: Size, start: Size, stop: Size | None) -> tuple[Size, Size]:
-    """The first position of a slice (right where the slice has elements) and the number of positions from there to its end."""
+    """The first position of a slice (right where the slice has elements) and the number of
+    positions from there to its end.
+    """
     stop = size if stop is None else _stop(q, size, stop)
     if not q.decide(ge(start, 0), "a negative start of a slice counts from the end"):
         # From max(size + start, 0): the length is the smaller of the two.
@@ -354,7 +361,9 @@ def as_strided(
 def _require_room(
     q: Questions, input: Meta, shape: tuple[Size, ...], strides: tuple[Size, ...], offset: Size
 ) -> None:
-    """Make sure that such a view lies in the storage, of which only the part is known that the tensor reaches."""
+    """Make sure that such a view lies in the storage, of which only the part is known that the
+    tensor reaches.
+    """
     room = or_(
         *(eq(size, 0) for size in shape),
         le(offset + reach(shape, strides), input.offset + extent(input)),
@@ -376,7 +385,7 @@ def extent(input: Meta) -> Size:
     return input.numel if isinstance(input.layout, Dense) else reach(input.shape, input.strides)
 
 
-# ---- numbers seen as other numbers ---------------------------------------------------------------------------------------------
+# ---- numbers seen as other numbers ---------------------------------------------------------------
 
 
 def view_as_real(q: Questions, input: Meta) -> Meta:
