@@ -147,12 +147,15 @@ class Bounds:
                     offset, sign = low, 1
                 else:
                     return False
+                if not offset and sign > 0:  # the atom itself is what is natural
+                    parts = {(*part, index): value for part, value in parts.items()}
+                    continue
                 grown: dict[Monomial, int] = {}
                 for part, value in parts.items():
-                    with_atom = tuple(sorted((*part, index)))
+                    # The indices of a monomial ascend, so the new one goes last.
+                    with_atom = (*part, index)
                     grown[with_atom] = grown.get(with_atom, 0) + sign * value
-                    if offset:
-                        grown[part] = grown.get(part, 0) + value * offset
+                    grown[part] = grown.get(part, 0) + value * offset
                 parts = grown
             for part, value in parts.items():
                 shifted[part] = shifted.get(part, 0) + value

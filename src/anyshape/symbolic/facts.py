@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Final
 
 from anyshape.errors import Contradiction, SymbolicTypeError
 from anyshape.symbolic.evaluate import evaluate, holds
@@ -37,15 +38,29 @@ class Assumption:
         return f"{self.fact}  because {self.reason}"
 
 
+#: How many generations back answers are looked up; older ones are proved again.
+_MOST_INHERITED: Final = 4
+
+
 class Facts:
     """Immutable: declared symbols with hints, assumptions in order, and what follows from them."""
 
-    __slots__ = ("_answers", "_known", "_prover", "assumptions", "hints", "symbols")
+    __slots__ = (
+        "_answers",
+        "_inherited",
+        "_known",
+        "_prover",
+        "assumptions",
+        "hints",
+        "symbols",
+    )
 
     def __init__(self) -> None:
         self._known: Knowledge = NOTHING
         self._prover = Prover(NOTHING)
         self._answers: dict[Fact, Answer] = {}
+        #: answers of the facts that these were made from: what followed there follows here
+        self._inherited: tuple[dict[Fact, Answer], ...] = ()
         self.assumptions: tuple[Assumption, ...] = ()
         #: the value of each backed symbol in the run at hand
         self.hints: MappingProxyType[Symbol, int] = MappingProxyType({})
@@ -56,6 +71,7 @@ class Facts:
         made = Facts()
         made._known, made._prover, made.assumptions = self._known, self._prover, self.assumptions
         made.hints, made.symbols = self.hints, self.symbols
+        made._inherited = (self._answers, *self._inherited[: _MOST_INHERITED - 1])
         return made
 
     def declare(self, symbol: Expr, hint: int | None = None) -> Facts:
@@ -82,8 +98,17 @@ class Facts:
             return Answer.YES if fact.value else Answer.NO
         found = self._answers.get(fact)
         if found is None:
-            found = self._answers[fact] = self._prover.prove(check_fact(fact))
+            found = self._answers[fact] = self._inherit(fact) or self._prover.prove(
+                check_fact(fact)
+            )
         return found
+
+    def _inherit(self, fact: Fact) -> Answer | None:
+        for answers in self._inherited:
+            found = answers.get(fact)
+            if found is not None and found is not Answer.UNKNOWN:
+                return found
+        return None
 
     def holds(self, fact: Fact) -> bool:
         """True if the fact follows; False says nothing."""
@@ -104,19 +129,20 @@ class Facts:
         answer = self.prove(fact)
         if answer is Answer.YES:
             return self
-        known = tuple(str(assumption.fact) for assumption in self.assumptions)
         if answer is Answer.NO:
-            raise Contradiction(fact=str(fact), reason=reason, known=known)
+            raise self._contradiction(fact, reason)
         made = self._copy()
         try:
             made._known = learn(self._known, (fact,))
         except Inconsistent:
-            raise Contradiction(fact=str(fact), reason=reason, known=known) from None
+            raise self._contradiction(fact, reason) from None
         made._prover = Prover(made._known)
         made.assumptions = (*self.assumptions, Assumption(fact, reason, origin))
-        # What followed before still does; only what was unknown may have changed.
-        made._answers = {f: a for f, a in self._answers.items() if a is not Answer.UNKNOWN}
         return made
+
+    def _contradiction(self, fact: Fact, reason: str) -> Contradiction:
+        known = tuple(str(assumption.fact) for assumption in self.assumptions)
+        return Contradiction(fact=str(fact), reason=reason, known=known)
 
     def simplify(self, size: Size) -> Size:
         """An expression equal to `size` where the facts hold, with what is known put in; never a

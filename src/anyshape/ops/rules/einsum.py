@@ -194,7 +194,13 @@ def _ends_with(labels: list[Label], later: list[Label], earlier: list[Label]) ->
 def _multiplied(q: Questions, factors: list[_Factor], order: _Order, shape: tuple[Size, ...]) -> Meta:
     """The general case: as torch does it, with every dimension either 1 or not."""
     labels = [*order.kept, *order.summed]
-    lined = [_lined(q, factor, labels) for factor in factors]
+    ones = {
+        size
+        for factor in factors
+        for size in factor.meta.shape
+        if size == 1 or q.decide(eq(size, 1), _ONE)
+    }
+    lined = [_lined(q, factor, labels, ones) for factor in factors]
     count = {d: sum(x.shape[d] != 1 for x in lined) for d in range(len(labels))}
     while len(lined) > 1:
         left, right, *lined = lined
@@ -215,14 +221,13 @@ def _multiplied(q: Questions, factors: list[_Factor], order: _Order, shape: tupl
     return result.viewed(shape, result.strides[:kept])
 
 
-def _lined(q: Questions, factor: _Factor, labels: list[Label]) -> Meta:
+def _lined(q: Questions, factor: _Factor, labels: list[Label], ones: set[Size]) -> Meta:
     """The operand with a dimension for every label, of size 1 where it has none."""
-    shape = [factor.size(label) for label in labels]
-    for place, size in enumerate(shape):
-        if size != 1 and q.decide(eq(size, 1), _ONE):
-            shape[place] = 1
-    strides = tuple(factor.stride(label) if label in factor.labels else 1 for label in labels)
-    return replace(factor.meta, shape=tuple(shape), layout=Strided(strides))
+    shape = tuple(1 if size in ones else size for size in map(factor.size, labels))
+    strides = tuple(
+        q.facts.simplify(factor.stride(label)) if label in factor.labels else 1 for label in labels
+    )
+    return replace(factor.meta, shape=shape, layout=Strided(strides))
 
 
 def _summed(factor: Meta, dim: int) -> Meta:
