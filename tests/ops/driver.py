@@ -2,11 +2,13 @@
 
     check(torch.add, "b s 4", "s 4", first={"b": 3, "s": 5})
 
-runs the function on real tensors of the first sizes under a torch-function mode that infers every call in symbols, then at other
-sizes (a second set, each symbol 1, each symbol 0) runs the function again on real tensors and compares with what the
-symbols said: shape, stride class, dtype, requires_grad. Where the recorded needs do not hold, the other size is not served ("guarded").
+runs the function on real tensors of the first sizes under a torch-function mode that infers every
+call in symbols, then at other sizes (a second set, each symbol 1, each symbol 0) runs the function
+again on real tensors and compares with what the symbols said: shape, stride class, dtype,
+requires_grad. Where the recorded needs do not hold, the other size is not served ("guarded").
 
-A Python number or `Sym("b")` may stand in place of a tensor; `Sym` is an integer that the rules see as a symbol.
+A Python number or `Sym("b")` may stand in place of a tensor; `Sym` is an integer that the rules see
+as a symbol.
 """
 
 from __future__ import annotations
@@ -97,9 +99,11 @@ class SideBySide(TorchFunctionMode):
             getattr(func, "__name__", "") == "__get__" and lookup(func) is None
         ):
             return func(*args, **kwargs)
-        inferred = infer(self.facts, func, self._in_symbols(args), self._in_symbols(kwargs))
+        symbolic = self._in_symbols(args), self._in_symbols(kwargs)  # before an in-place operator
         result = func(*args, **kwargs)
-        # `x[i] = v` gives the program nothing; the table says what its first argument is afterwards.
+        inferred = infer(self.facts, func, *symbolic, seen=seen(result))
+        # `x[i] = v` gives the program nothing; the table says what its first argument is
+        # afterwards.
         self.record(func, inferred, args[0] if result is None else result)
         return result
 
@@ -133,6 +137,16 @@ class SideBySide(TorchFunctionMode):
             self.know(tensor, meta)
 
 
+def seen(result: Any) -> Any:
+    """The metas of a real result; None if it has something that a meta cannot say."""
+    leaves = tree_leaves(result)
+    if any(isinstance(leaf, torch.Tensor) and leaf.layout is not torch.strided for leaf in leaves):
+        return None
+    return tree_map(
+        lambda leaf: of_tensor(leaf) if isinstance(leaf, torch.Tensor) else leaf, result
+    )
+
+
 def bind_unbacked(
     values: dict[Any, int], said: list[Meta], real: list[torch.Tensor]
 ) -> dict[Any, int]:
@@ -152,7 +166,8 @@ def bind_unbacked(
 
 
 def compare(meta: Meta, tensor: torch.Tensor, values: Mapping[Any, int], where: str) -> None:
-    """Raise `Disagreement` unless the meta says what the tensor is, for these values of the symbols."""
+    """Raise `Disagreement` unless the meta says what the tensor is, for these values of the
+    symbols."""
     shape = tuple(evaluate(size, values) for size in meta.shape)
     if shape != tuple(tensor.shape):
         raise Disagreement(
@@ -174,7 +189,7 @@ def compare(meta: Meta, tensor: torch.Tensor, values: Mapping[Any, int], where: 
             raise Disagreement(
                 f"{where}: strides {strides} for {shape}, torch says {tensor.stride()}"
             )
-    if meta.shares_if is None and isinstance(meta.offset, int | Expr) and _is_bound(meta.offset, values):
+    if meta.shares_if is None and _is_bound(meta.offset, values):
         offset = evaluate(meta.offset, values)
         if offset != tensor.storage_offset():
             raise Disagreement(f"{where}: offset {offset}, torch says {tensor.storage_offset()}")
@@ -186,7 +201,8 @@ def _is_bound(size: Size, values: Mapping[Any, int]) -> bool:
 
 @dataclass
 class Outcome:
-    """What a check found: how each call was inferred, what was needed, and which other sizes were served."""
+    """What a check found: how each call was inferred, what was needed, and which other sizes were
+    served."""
 
     calls: list[Call]
     needs: list[Need]
@@ -222,8 +238,9 @@ def check(
 ) -> Outcome:
     """Infer at the first sizes, compare with torch there and at other sizes. See the module's text.
 
-    `dtypes` gives the dtype of single arguments by position; `prepare` turns each made tensor into another (a transposed or
-    channels-last one) before it is used. Sizes at which torch itself raises are not compared, but then the needs must not hold.
+    `dtypes` gives the dtype of single arguments by position; `prepare` turns each made tensor into
+    another (a transposed or channels-last one) before it is used. Sizes at which torch itself
+    raises are not compared, but then the needs must not hold.
     """
     symbols = {name: symbol(name) for name in first}
     facts = Facts()

@@ -237,7 +237,7 @@ def test_the_worst_sample_decides(rule_of: Callable[[Any, Any], None]) -> None:
 
 
 def test_an_operator_without_rule_is_not_supported(monkeypatch: pytest.MonkeyPatch) -> None:
-    def knows_nothing(*_: Any) -> Any:
+    def knows_nothing(*_: Any, **__: Any) -> Any:
         raise UnknownOperator(op="t")
 
     monkeypatch.setattr(tracking, "infer", knows_nothing)

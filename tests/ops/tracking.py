@@ -20,7 +20,7 @@ from anyshape.ops.meta import Meta, Strided, dense_strides
 from anyshape.ops.questions import Questions
 from anyshape.ops.table import lookup
 from anyshape.symbolic import Expr, Fact, Size, eq, ge, gt, le, lt, maximum, ne
-from tests.ops.driver import SideBySide, SymbolicInt
+from tests.ops.driver import SideBySide, SymbolicInt, seen
 from tests.ops.samples import plain
 
 
@@ -166,11 +166,12 @@ class Tracking(SideBySide):
         plain_args, plain_kwargs = tree_map_only(SymbolicInt, int, plain((args, kwargs)))
         if lookup(func) is None and _is_query(func, plain_args):
             return func(*plain_args, **plain_kwargs)
+        symbolic = self._in_symbols(args), self._in_symbols(kwargs)  # before an in-place operator
+        result = func(*plain_args, **plain_kwargs)
         try:
-            inferred = infer(self.facts, func, self._in_symbols(args), self._in_symbols(kwargs))
+            inferred = infer(self.facts, func, *symbolic, seen=seen(result))
         except Exception as error:
             raise InferenceFailed(_name(func)) from error
-        result = func(*plain_args, **plain_kwargs)
         self.record(func, inferred, args[0] if result is None else result)
         return result
 

@@ -38,7 +38,7 @@ class Truth:
 #: Errors about the elements of a tensor rather than its sizes.
 _ABOUT_VALUES = re.compile(
     r"singular|positive[- ]definite|failed to converge|ill-conditioned|probability|not be completed"
-    r"|allocated size does not match|number of ones in mask"
+    r"|allocated size does not match|number of ones in mask|full rank|division by zero"
 )
 #: An index that is out of range: about elements where the index is a tensor.
 _ABOUT_INDICES = re.compile(r"out of (range|bounds)|invalid index|not in range|must be less than")

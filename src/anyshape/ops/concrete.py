@@ -17,7 +17,6 @@ from anyshape.ops.twins import (
     Twins,
     device_of,
     leaves,
-    made_up,
     meta_of,
     rebuilt,
     tensor_of,
@@ -25,8 +24,6 @@ from anyshape.ops.twins import (
 from anyshape.symbolic import Size
 
 Number = Callable[[Size], int]
-
-_CPU: Final = torch.device("cpu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +33,8 @@ class Call:
     function: Callable[..., Any]
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
+    #: what it returned in this run, as metas of the real tensors; None if it has not run
+    seen: Any = None
 
     @property
     def name(self) -> str:
@@ -54,10 +53,6 @@ class DependsOnData(Exception):
     """The shape of the result, or the way to it, depends on what the tensors hold."""
 
 
-class WillNotRun(Exception):
-    """It may have effects beyond its result, or is for a device that is not to be used for this."""
-
-
 def at_numbers(call: Call, number: Number, *, grads: bool = False) -> Any:
     """What a call returns if each size is the number given for it, by torch's shape functions."""
     twins = Twins(number, grads=grads)
@@ -66,22 +61,6 @@ def at_numbers(call: Call, number: Number, *, grads: bool = False) -> Any:
         with _OnMeta():
             result = call.function(*args, **kwargs)
         return twins.results(result, call.device)
-
-
-def for_real(call: Call, number: Number) -> Any:
-    """The same by running the function on made-up data.
-
-    Leaves no trace: on the CPU, with torch's own operators only, and random numbers are put back.
-    """
-    device = _CPU
-    if any(meta.device != device for meta in call.metas) or call.device != device:
-        raise WillNotRun("not on the CPU")
-    twins = Twins(number, made_up)
-    with calm(), torch.random.fork_rng([]):
-        args, kwargs = twins.arguments(tuple(call.args)), twins.arguments(dict(call.kwargs))
-        with _NothingElse():
-            result = call.function(*args, **kwargs)
-        return twins.results(result, device)
 
 
 class Watching(TorchDispatchMode):
@@ -117,22 +96,6 @@ class _OnMeta(Watching):
         return result
 
 
-class _NothingElse(Watching):
-    """Refuses what depends on data, and what is not torch's own: it may do anything."""
-
-    def __torch_dispatch__(
-        self,
-        func: OpOverload,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        if func.namespace not in ("aten", "prim", "prims"):
-            raise WillNotRun(f"{func} is not one of torch's own operators")
-        refuse_data(func, args)
-        return func(*args, **(kwargs or {}))
-
-
 @contextmanager
 def calm(grads: bool = False) -> Iterator[None]:
     """Nobody listens, and autograd only if it is asked about: what runs here is about shapes."""
@@ -164,7 +127,7 @@ def first_line(error: Exception) -> str:
 
 def refuse_data(func: OpOverload, args: Sequence[Any]) -> None:
     """Raise if the result's shape, or a number that leaves the tensors, depends on data."""
-    if _BY_DATA.isdisjoint(func.tags):
+    if BY_DATA.isdisjoint(func.tags):
         return
     if func._schema.name == "aten::index":
         # Tagged for its masks only.
@@ -174,7 +137,7 @@ def refuse_data(func: OpOverload, args: Sequence[Any]) -> None:
     raise DependsOnData(f"{func} depends on data")
 
 
-_BY_DATA: Final = frozenset((torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape))
+BY_DATA: Final = frozenset((torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape))
 
 
 def moved(

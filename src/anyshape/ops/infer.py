@@ -1,4 +1,5 @@
-"""From a call on metas to the metas of its result: by rule, else by torch's meta functions, else for these sizes only."""
+"""From a call on metas to the metas of its result: by rule, else by torch's meta functions, else
+for these sizes only."""
 
 from __future__ import annotations
 
@@ -56,25 +57,32 @@ _SYNONYMS = {
 
 
 def infer(
-    facts: Facts, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    facts: Facts,
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    seen: Any = None,
 ) -> Inferred:
-    """What `function` returns on these arguments, with a `Meta` for each tensor and an `Expr` for each symbolic integer."""
+    """What `function` returns on these arguments, with a `Meta` for each tensor and an `Expr` for
+    each symbolic integer.
+
+    `seen` is what it returned in this run (the metas of the real tensors, nested as the result is),
+    if it has run: torch's shape functions misstate a layout here and there.
+    """
     entry = lookup(function)
     if entry is not None:
         try:
             return _by_rule(facts, entry, args, kwargs)
         except UnknownOperator:
             # The rule does not cover these arguments.
-            return _without_row(facts, function, args, kwargs)
-    return _without_row(facts, function, args, kwargs)
+            return _without_row(facts, Call(function, args, kwargs, seen))
+    return _without_row(facts, Call(function, args, kwargs, seen))
 
 
-def _without_row(
-    facts: Facts, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> Inferred:
-    named = {name: value for name, value in kwargs.items() if name != "out"}
-    found = without_row(facts, Call(function, args, named), rule_value)
-    out = kwargs.get("out")
+def _without_row(facts: Facts, call: Call) -> Inferred:
+    named = dict(call.kwargs)
+    out = named.pop("out", None)
+    found = without_row(facts, replace(call, kwargs=named), rule_value)
     q = found.questions
     value = found.value if out is None else _onto(q, out, found.value)
     how = How.META if found.specialised is None else How.SPECIALISED
@@ -138,10 +146,12 @@ def _into(q: Questions, target: Meta, value: Any) -> Meta:
 
 
 def _onto(q: Questions, out: Any, value: Any) -> Any:
-    """The result given by `out=`: the computed shape in the dtype of the given tensor, which is resized if need be."""
+    """The result given by `out=`: the computed shape in the dtype of the given tensor, which is
+    resized if need be."""
     if isinstance(out, tuple | list):
         return tuple(_onto(q, given, computed) for given, computed in zip(out, value, strict=True))
-    assert isinstance(out, Meta) and isinstance(value, Meta), "out= takes the place of tensors"
+    assert isinstance(out, Meta), "out= takes the place of a tensor"
+    assert isinstance(value, Meta), "out= takes the place of a tensor"
     # Without elements it does not matter which of the two layouts the result has.
     if 0 not in out.shape and _has_shape(q, out, value.shape):
         return out
@@ -157,7 +167,8 @@ def _has_shape(q: Questions, out: Meta, shape: tuple[Size, ...]) -> bool:
 
 
 def _with_grad(op: Op, target: Meta | None, args: Any, value: Any) -> Any:
-    """The value with `requires_grad` as autograd sets it; a row that is not differentiable has said it itself."""
+    """The value with `requires_grad` as autograd sets it; a row that is not differentiable has said
+    it itself."""
     if not op.differentiable:
         return value
     tracked = torch.is_grad_enabled() and _requires_grad(args)

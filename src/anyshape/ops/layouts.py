@@ -38,7 +38,7 @@ _A_VIEW: Final = "whether the new shape can be a view, and with which strides"
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """No view for all sizes. Where `shares_if` holds, eager's is one, with the strides of a copy."""
+    """No view for all sizes. Where `shares_if` holds eager has one, with the strides of a copy."""
 
     shares_if: Fact | None = None
 
@@ -102,7 +102,7 @@ def must_view(q: Questions, meta: Meta, shape: tuple[Size, ...]) -> tuple[Size, 
 
 @lru_cache(maxsize=4096)
 def _for_all_sizes(steps: Steps, shape: tuple[Size, ...]) -> tuple[Size, ...] | Copy | None:
-    """What can be said without knowing anything of the sizes; most calls are answered here, once."""
+    """What can be said without knowing anything of the sizes; most calls are answered here."""
     q = Questions(Facts(), "view")
     steps = _joined(q, steps)
     found = _laid_on(q, steps, shape)

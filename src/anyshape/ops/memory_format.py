@@ -10,10 +10,12 @@ from anyshape.symbolic import Size, and_, eq, ge, or_
 
 
 def is_channels_last(q: Questions, tensor: Meta) -> bool:
-    """Whether torch's `suggest_memory_format` says channels-last (of two or three spatial dimensions).
+    """Whether torch's `suggest_memory_format` says channels-last (of two or three spatial
+    dimensions).
 
-    For a dense channels-last tensor it says no where a size is 0, or where all sizes but the batch are 1. Both matter only to an
-    operator whose result then has elements, and more channels than one: convolution asks for itself.
+    For a dense channels-last tensor it says no where a size is 0, or where all sizes but the batch
+    are 1. Both matter only to an operator whose result then has elements, and more channels than
+    one: convolution asks for itself.
     """
     if tensor.rank not in (4, 5):
         return False
@@ -41,14 +43,16 @@ def _strides_ascend(q: Questions, shape: tuple[Size, ...], strides: tuple[Size, 
 
 
 def kept_format(q: Questions, tensor: Meta) -> Layout:
-    """The layout of a result of the same rank that is channels-last where the tensor is, else contiguous."""
+    """The layout of a result of the same rank that is channels-last where the tensor is, else
+    contiguous."""
     if is_channels_last(q, tensor):
         return channels_last(tensor.rank)
     return contiguous(tensor.rank)
 
 
 def unsqueezed(tensor: Meta, dim: int) -> Meta:
-    """A dimension of size 1 before `dim`, with the stride torch gives it: which format it suggests depends on that."""
+    """A dimension of size 1 before `dim`, with the stride torch gives it: which format it suggests
+    depends on that."""
     shape = (*tensor.shape[:dim], 1, *tensor.shape[dim:])
     if isinstance(tensor.layout, Dense):
         # Its stride is the size times the stride of what was `dim`: it lies just outside of that.

@@ -1,8 +1,10 @@
-"""What a shape rule sees of a tensor: sizes, layout, dtype, device, whether it requires grad. No data.
+"""What a shape rule sees of a tensor: sizes, layout, dtype, device, whether it requires grad. No
+data.
 
-The layout is a class rather than exact strides. Torch leaves the stride of a dimension of size 1 to chance, and strides mean nothing
-where a size is 0; a class is the same for every size, so that 0 and 1 are ordinary sizes here. Two layouts are the same
-where they give the same strides to all dimensions above 1 of a tensor that has elements.
+The layout is a class rather than exact strides. Torch leaves the stride of a dimension of size 1 to
+chance, and strides mean nothing where a size is 0; a class is the same for every size, so that 0
+and 1 are ordinary sizes here. Two layouts are the same where they give the same strides to all
+dimensions above 1 of a tensor that has elements.
 """
 
 from __future__ import annotations
@@ -17,14 +19,16 @@ from anyshape.symbolic import Fact, Size, product
 
 @dataclass(frozen=True, slots=True)
 class Dense:
-    """Each element once and no gaps. `order` names the dimensions from the outermost to the innermost in memory."""
+    """Each element once and no gaps. `order` names the dimensions from the outermost to the
+    innermost in memory."""
 
     order: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Strided:
-    """Explicit strides in elements, as they are where no size is 0: views, expanded or overlapping tensors."""
+    """Explicit strides in elements, as they are where no size is 0: views, expanded or overlapping
+    tensors."""
 
     strides: tuple[Size, ...]
 
@@ -40,7 +44,8 @@ def contiguous(rank: int) -> Dense:
 
 @lru_cache(maxsize=8)
 def channels_last(rank: int) -> Dense:
-    """Dimension 1 innermost: `torch.channels_last` for rank 4, `torch.channels_last_3d` for rank 5."""
+    """Dimension 1 innermost: `torch.channels_last` for rank 4, `torch.channels_last_3d` for rank
+    5."""
     return Dense((0, *range(2, rank), 1))
 
 
@@ -55,8 +60,9 @@ class Meta:
     #: of the first element in its storage, where there is one
     offset: Size = 0
     requires_grad: bool = False
-    #: set on a result that is a copy for some sizes and a view for others, with the same strides for all (`reshape` of a transposed
-    #: tensor): it shares its operand's memory exactly where this holds. Only a write to either of the two has to decide it
+    #: set on a result that is a copy for some sizes and a view for others, with the same strides
+    #: for all (`reshape` of a transposed tensor): it shares its operand's memory exactly where this
+    #: holds. Only a write to either of the two has to decide it
     shares_if: Fact | None = None
 
     @property
@@ -76,7 +82,8 @@ class Meta:
 
     @property
     def is_contiguous(self) -> bool:
-        """True if contiguous for every size. A False may still be contiguous for some (ask `layouts.contiguity`)."""
+        """True if contiguous for every size. A False may still be contiguous for some (ask
+        `layouts.contiguity`)."""
         return isinstance(self.layout, Dense) and self.layout == contiguous(self.rank)
 
     def like(
@@ -85,7 +92,8 @@ class Meta:
         dtype: torch.dtype | None = None,
         layout: Layout | None = None,
     ) -> Meta:
-        """A fresh tensor on the same device: this shape (or another), contiguous unless a layout is given."""
+        """A fresh tensor on the same device: this shape (or another), contiguous unless a layout is
+        given."""
         shape = self.shape if shape is None else shape
         layout = contiguous(len(shape)) if layout is None else layout
         return Meta(shape, self.dtype if dtype is None else dtype, layout, self.device)
@@ -116,12 +124,14 @@ def dense_strides(shape: tuple[Size, ...], order: tuple[int, ...]) -> tuple[Size
 
 @lru_cache(maxsize=8192)
 def strided(shape: tuple[Size, ...], strides: tuple[Size, ...]) -> Layout:
-    """The simplest layout with these strides: dense where they are dense in some order, whatever the sizes."""
+    """The simplest layout with these strides: dense where they are dense in some order, whatever
+    the sizes."""
     rank = len(shape)
     step: Size = 1
     order: list[int] = []
-    # From the innermost: the dimension whose stride is the product of the sizes inside. A dimension of size 1 fits anywhere, so it
-    # is taken where it stands; taking the last candidate first gives contiguous layouts their usual order.
+    # From the innermost: the dimension whose stride is the product of the sizes inside. A dimension
+    # of size 1 fits anywhere, so it is taken where it stands; taking the last candidate first gives
+    # contiguous layouts their usual order.
     left = list(range(rank))
     while left:
         found = next(
@@ -148,9 +158,11 @@ def _same_but_for_ones(shape: tuple[Size, ...], a: tuple[Size, ...], b: tuple[Si
 
 
 def of_tensor(tensor: torch.Tensor, shape: tuple[Size, ...] | None = None) -> Meta:
-    """The meta of a real tensor; with `shape`, of its symbolic counterpart (same layout class, symbolic sizes).
+    """The meta of a real tensor; with `shape`, of its symbolic counterpart (same layout class,
+    symbolic sizes).
 
-    A layout that is not dense keeps its strides as numbers: they were not derived from the sizes, as far as we can tell.
+    A layout that is not dense keeps its strides as numbers: they were not derived from the sizes,
+    as far as we can tell.
     """
     sizes = tuple(tensor.shape) if shape is None else shape
     layout = (

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
-#: rule(questions, *args, **kwargs): torch's own signature, with a `Meta` for each tensor and an `Expr` for each symbolic integer.
-#: Returns a `Meta`, or a tuple or list of them (and of sizes), nested as torch's result is.
+#: rule(questions, *args, **kwargs): torch's own signature, with a `Meta` for each tensor and an
+#: `Expr` for each symbolic integer. Returns a `Meta`, or a tuple or list of them (and of sizes),
+#: nested as torch's result is.
 Rule = Callable[..., Any]
 
 
@@ -30,14 +31,17 @@ class Op:
     """A row of the operator table."""
 
     name: str
-    #: dotted names of the callables it answers to: "torch.add", "torch.Tensor.add", "torch.nn.functional.relu"
+    #: dotted names of the callables it answers to: "torch.add", "torch.Tensor.add",
+    #: "torch.nn.functional.relu"
     answers_to: tuple[str, ...]
     rule: Rule
     lowering: Lowering
-    #: dotted names of its in-place forms: the result is the first argument, its shape and dtype unchanged. A form that gives the
-    #: program nothing (`x[i] = v`) is one too: what the table says is its first argument afterwards
+    #: dotted names of its in-place forms: the result is the first argument, its shape and dtype
+    #: unchanged. A form that gives the program nothing (`x[i] = v`) is one too: what the table says
+    #: is its first argument afterwards
     in_place: tuple[str, ...] = ()
-    #: whether the in-place forms instead give the first argument the sizes, strides and offset of the result (`transpose_`)
+    #: whether the in-place forms instead give the first argument the sizes, strides and offset of
+    #: the result (`transpose_`)
     restrides: bool = False
     #: whether a result of floating dtype requires grad if an argument does
     differentiable: bool = True

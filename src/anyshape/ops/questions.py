@@ -1,7 +1,8 @@
 """What a shape rule may ask, and what it has to say when it needs more than is known.
 
-A rule gets a `Questions` as its first argument. `known` and `same` only ask. `decide` and `require` also answer from the run at
-hand where nothing is known, and then record what they assumed as a `Need`:
+A rule gets a `Questions` as its first argument. `known` and `same` only ask. `decide` and `require`
+also answer from the run at hand where nothing is known, and then record what they assumed as a
+`Need`:
 
     decide    both answers are possible, and lead to different results: a guard
     require   the operator fails in eager too unless it holds: a check
@@ -76,7 +77,8 @@ class Questions:
         return len(a) == len(b) and all(map(self.same, a, b))
 
     def decide(self, fact: Fact, reason: str) -> bool:
-        """Whether the fact holds; where both are possible, what holds in this run becomes a guard."""
+        """Whether the fact holds; where both are possible, what holds in this run becomes a
+        guard."""
         answer = self.facts.prove(fact)
         if answer is not Answer.UNKNOWN:
             return answer is Answer.YES
@@ -87,7 +89,8 @@ class Questions:
         return now
 
     def decide_or(self, fact: Fact, default: bool, reason: str) -> bool:
-        """Like `decide`, but a question about something unbacked takes `default`, to be checked when it runs."""
+        """Like `decide`, but a question about something unbacked takes `default`, to be checked
+        when it runs."""
         answer = self.facts.prove(fact)
         if answer is Answer.UNKNOWN and self.facts.holds_now(fact) is None:
             self._assume(fact if default else not_(fact), reason, Kind.CHECK)
@@ -95,7 +98,8 @@ class Questions:
         return self.decide(fact, reason)
 
     def require(self, fact: Fact, detail: str) -> None:
-        """The operator only accepts sizes for which the fact holds; `detail` says so in the words of an error."""
+        """The operator only accepts sizes for which the fact holds; `detail` says so in the words
+        of an error."""
         answer = self.facts.prove(fact)
         if answer is Answer.YES:
             return
@@ -119,7 +123,8 @@ class Questions:
         return hint
 
     def count(self, size: Size, reason: str) -> int:
-        """The value of a size that decides how many outputs there are: a guard, since the program sees the number."""
+        """The value of a size that decides how many outputs there are: a guard, since the program
+        sees the number."""
         value = self.facts.value(size)
         if value is not None:
             return value
@@ -141,11 +146,13 @@ class Questions:
         return made
 
     def given(self, fact: Fact) -> None:
-        """What the operator makes true of a size it has just made (`new_size`): nothing to check."""
+        """What the operator makes true of a size it has just made (`new_size`): nothing to
+        check."""
         self.facts = self.facts.assume(fact, f"{self.op} makes it so")
 
     def dim(self, dim: Size, rank: int) -> int:
-        """A dimension counted from the front; a scalar is taken to have one dimension, as torch does."""
+        """A dimension counted from the front; a scalar is taken to have one dimension, as torch
+        does."""
         most = max(rank, 1)
         if isinstance(dim, Expr):
             dim = self.count(dim, "which dimension is meant decides the form of the result")

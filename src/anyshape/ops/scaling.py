@@ -1,4 +1,5 @@
-"""Sizes times a float factor, as torch computes them: the product in double precision, cut off to an integer."""
+"""Sizes times a float factor, as torch computes them: the product in double precision, cut off to
+an integer."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from anyshape.symbolic import Size
 
 
 def scaled(q: Questions, size: Size, factor: float) -> Size:
-    """`int(size * factor)`: a division where that is the same for all sizes, else for the size at hand only."""
+    """`int(size * factor)`: a division where that is the same for all sizes, else for the size at
+    hand only."""
     if isinstance(size, int):
         return int(size * factor)
     ratio = exact_ratio(factor)
@@ -23,9 +25,10 @@ def scaled(q: Questions, size: Size, factor: float) -> Size:
 def exact_ratio(factor: float) -> Fraction | None:
     """The ratio a/b for which `int(n * factor) == n * a // b` for every size n (below 2**40).
 
-    Let the factor be a/b * (1 + e). Between integers the product stays more than 1/(2*b) from the next one, far more than rounding
-    moves it. Where n * a/b is an integer k the product must not round below k: it is at least k if e >= 0, and within half a unit in
-    the last place of k if -e <= 2**-54.
+    Let the factor be a/b * (1 + e). Between integers the product stays more than 1/(2*b) from the
+    next one, far more than rounding moves it. Where n * a/b is an integer k the product must not
+    round below k: it is at least k if e >= 0, and within half a unit in the last place of k if -e
+    <= 2**-54.
     """
     ratio = Fraction(factor).limit_denominator(1024)
     if ratio <= 0 or float(ratio) != factor:

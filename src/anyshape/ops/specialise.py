@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from math import prod
-from typing import Any, Final
+from typing import Any
+
+import torch
 
 from anyshape.errors import UnknownOperator
-from anyshape.ops.concrete import Call, DependsOnData, Number, at_numbers, first_line, for_real
+from anyshape.ops.concrete import BY_DATA, Call, DependsOnData, at_numbers
 from anyshape.ops.meta import Meta
 from anyshape.ops.promotion import category
 from anyshape.ops.questions import Questions
 from anyshape.ops.twins import leaves
 from anyshape.symbolic import Expr, Size
-
-#: An operator is only run if its tensors have no more elements than this.
-_MOST_ELEMENTS: Final = 1 << 18
-#: What torch raises for arguments that it does not take.
-_REJECTIONS: Final = (RuntimeError, ValueError, IndexError, TypeError)
 
 
 def specialised(q: Questions, call: Call, why: str) -> Any:
@@ -34,37 +30,41 @@ def specialised(q: Questions, call: Call, why: str) -> Any:
     def number(size: Size) -> int:
         return q.fix(size, reason)
 
-    # Kernels are right where shape functions are not, and are all there is where those are missing.
     try:
-        shape_function = at_numbers(call, number)
+        value = at_numbers(call, number)
     except DependsOnData as error:
         raise UnknownOperator(op=q.op) from error
     except Exception as error:
-        return _by_kernel(q, call, number, error)
-    try:
-        return _by_kernel(q, call, number, None)
-    except Exception:
-        return shape_function
-
-
-def _by_kernel(q: Questions, call: Call, number: Number, failed: Exception | None) -> Any:
-    """The result by running the operator, if that is cheap and data cannot decide the shape."""
-    metas = call.metas
-    # Tensors of integers hold lengths, indices and counts, which kernels read without telling.
-    harmless = all(category(meta.dtype) >= 2 for meta in metas)
-    elements = sum(prod(map(number, meta.shape)) for meta in metas)
-    if not metas or not harmless or elements > _MOST_ELEMENTS:
-        raise UnknownOperator(op=q.op) from failed
-    try:
-        value = for_real(call, number)
-    except _REJECTIONS as error:
-        if not isinstance(failed, _REJECTIONS) or isinstance(failed, NotImplementedError):
+        if call.seen is None or not _shape_is_free_of_data(call):
             raise UnknownOperator(op=q.op) from error
-        # Both ways fail: this is what eager does with such arguments.
-        raise q.fail(first_line(failed)) from error
-    except Exception as error:
-        raise UnknownOperator(op=q.op) from error
-    if not all(isinstance(leaf, Meta) or leaf is None for leaf in leaves(value)):
-        # A number or an array, and of made-up data.
-        raise UnknownOperator(op=q.op) from failed
-    return value
+        return call.seen
+    return value if call.seen is None else _confirmed(q, call, value)
+
+
+def _confirmed(q: Questions, call: Call, value: Any) -> Any:
+    """What the operator did in this run, if its shape function says the same: layouts are the
+    operator's. Where they differ, data may have decided."""
+    said, seen = list(leaves(value)), list(leaves(call.seen))
+    if len(said) != len(seen) or not all(map(_same_but_for_layout, said, seen)):
+        raise UnknownOperator(op=q.op)
+    return call.seen
+
+
+def _shape_is_free_of_data(call: Call) -> bool:
+    """Whether the result of this run has the shape of every run at these sizes.
+
+    So for torch's own operators that are not tagged otherwise, if no tensor holds integers:
+    lengths, indices and counts, which kernels read without telling.
+    """
+    packet = getattr(torch.ops.aten, call.name, None)
+    if packet is None or not all(category(meta.dtype) >= 2 for meta in call.metas):
+        return False
+    overloads = [getattr(packet, name) for name in packet.overloads()]
+    tensors_only = all(isinstance(leaf, Meta) or leaf is None for leaf in leaves(call.seen))
+    return tensors_only and all(BY_DATA.isdisjoint(overload.tags) for overload in overloads)
+
+
+def _same_but_for_layout(said: Any, seen: Any) -> bool:
+    if isinstance(said, Meta) and isinstance(seen, Meta):
+        return said.shape == seen.shape and said.dtype == seen.dtype
+    return said == seen

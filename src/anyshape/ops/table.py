@@ -109,7 +109,8 @@ class Entry:
 
 
 def resolve(name: str) -> Callable[..., Any] | None:
-    """The callable of that dotted name in this torch; None if it has none (names come and go between versions)."""
+    """The callable of that dotted name in this torch; None if it has none (names come and go
+    between versions)."""
     found: Any = torch
     for part in name.split(".")[1:]:
         found = getattr(found, part, None)

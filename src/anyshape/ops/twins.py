@@ -89,20 +89,6 @@ def tensor_of(meta: Meta, number: Callable[[Size], Any]) -> torch.Tensor:
     return made
 
 
-def made_up(meta: Meta, number: Callable[[Size], int]) -> torch.Tensor:
-    """A tensor with data that most operators take: indices are 0, matrices the identity."""
-    shape = [number(size) for size in meta.shape]
-    strides = [number(stride) for stride in actual_strides(meta)]
-    offset = number(meta.offset)
-    reach = sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
-    elements = 0 if 0 in shape else 1 + reach
-    made = torch.zeros(offset + elements, dtype=meta.dtype).as_strided(shape, strides, offset)
-    distinct = all(n == 1 or step != 0 for n, step in zip(shape, strides, strict=True))
-    if (meta.dtype.is_floating_point or meta.dtype.is_complex) and elements and distinct:
-        (made if made.dim() < 2 else made.diagonal(dim1=-2, dim2=-1)).fill_(1)
-    return made
-
-
 def meta_of(tensor: torch.Tensor, device: torch.device) -> Meta:
     """The meta of a tensor that stands for one on that device."""
     if tensor.layout is not torch.strided:

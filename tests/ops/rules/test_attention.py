@@ -45,15 +45,48 @@ def test_attention(specs: tuple[str, ...], kwargs: Any) -> None:
 def test_the_layout_of_heads(dtype: torch.dtype) -> None:
     specs = ("n h l 8", "n h l 8", "n h l 8")
     assert dynamic(check(ATTEND, *specs, first=_used("n h l"), prepare=heads_inside, dtype=dtype))
-    other = check(ATTEND, "n h l 8", "n h s 8", "n h s 8", first=_used("nhls"), prepare=heads_inside, dtype=dtype)
+    other = check(
+        ATTEND,
+        "n h l 8",
+        "n h s 8",
+        "n h s 8",
+        first=_used("nhls"),
+        prepare=heads_inside,
+        dtype=dtype,
+    )
     assert [str(need.fact) for need in other.needs] == ["s >= 1 or l == 0"]
     for kwargs in ({"dropout_p": 0.1}, {"is_causal": True}):
-        assert dynamic(check(ATTEND, *specs, first=_used("nhl"), prepare=heads_inside, dtype=dtype, **kwargs))
+        assert dynamic(
+            check(ATTEND, *specs, first=_used("nhl"), prepare=heads_inside, dtype=dtype, **kwargs)
+        )
     check(ATTEND, *specs, "l l", first=_used("nhl"), prepare=heads_inside, dtype=dtype)
     check(ATTEND, *specs, "h l l", first=_used("nhl"), prepare=heads_inside, dtype=dtype)
-    check(ATTEND, "n h l 8", "n h l 8", "n h l 9", first=_used("nhl"), prepare=heads_inside, dtype=dtype)
-    check(ATTEND, "n h l 8", "1 h l 8", "n h l 8", first=_used("nhl"), prepare=heads_inside, dtype=dtype)
-    check(ATTEND, *specs, first=_used("nhl"), prepare=lambda t: t.mT.contiguous().mT, dtype=dtype, then=[])
+    check(
+        ATTEND,
+        "n h l 8",
+        "n h l 8",
+        "n h l 9",
+        first=_used("nhl"),
+        prepare=heads_inside,
+        dtype=dtype,
+    )
+    check(
+        ATTEND,
+        "n h l 8",
+        "1 h l 8",
+        "n h l 8",
+        first=_used("nhl"),
+        prepare=heads_inside,
+        dtype=dtype,
+    )
+    check(
+        ATTEND,
+        *specs,
+        first=_used("nhl"),
+        prepare=lambda t: t.mT.contiguous().mT,
+        dtype=dtype,
+        then=[],
+    )
 
 
 def test_grouped_heads() -> None:
@@ -62,7 +95,14 @@ def test_grouped_heads() -> None:
             ATTEND, "n 6 l 8", "n 2 l 8", "n 2 l 8", enable_gqa=True, first=_used("nl"), prepare=prepare
         )  # fmt: skip
         assert dynamic(outcome)
-    outcome = check(ATTEND, "n h l 8", "n g l 8", "n g l 8", enable_gqa=True, first={"n": 2, "h": 6, "g": 3, "l": 4})
+    outcome = check(
+        ATTEND,
+        "n h l 8",
+        "n g l 8",
+        "n g l 8",
+        enable_gqa=True,
+        first={"n": 2, "h": 6, "g": 3, "l": 4},
+    )
     assert {"n": 4, "h": 9, "g": 7, "l": 9} in outcome.guarded
 
 
@@ -77,7 +117,9 @@ def _multi_head(**kwargs: Any) -> Any:
     return run
 
 
-@pytest.mark.parametrize("kwargs", [{}, {"need_weights": False}, {"average_attn_weights": False}], ids=str)
+@pytest.mark.parametrize(
+    "kwargs", [{}, {"need_weights": False}, {"average_attn_weights": False}], ids=str
+)
 @pytest.mark.parametrize(
     ("specs", "more"),
     [

@@ -67,7 +67,10 @@ def test_the_layout_depends_on_sizes_of_one(equation: str, specs: tuple[str, ...
         for prepare in (None, _reversed):
             # Left to a run for these sizes: strides of sizes of 1, which layouts do not tell.
             with contextlib.suppress(UnknownOperator):
-                assert check(_einsum(equation), *specs, first=first, prepare=prepare).served or 1 in first.values()
+                assert (
+                    check(_einsum(equation), *specs, first=first, prepare=prepare).served
+                    or 1 in first.values()
+                )
 
 
 def _reversed(tensor: torch.Tensor) -> torch.Tensor:
@@ -76,10 +79,28 @@ def _reversed(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def test_lists_of_labels() -> None:
-    check(lambda x, y: torch.einsum(x, [0, 1], y, [1, 2], [2, 0]), "a b", "b c", first=_used(("a b c",)))
-    assert dynamic(check(lambda x, y: torch.einsum(x, [0, 1], y, [1, 2]), "a b", "b c", first=_used(("a b c",))))
-    assert dynamic(check(lambda x: torch.einsum(x, [..., 30], [..., 30]), "a b", first=_used(("a b",))))
-    assert dynamic(check(lambda x, y: torch.einsum("ab , bc -> ac", [x, y]), "a b", "b c", first=_used(("a b c",))))
+    check(
+        lambda x, y: torch.einsum(x, [0, 1], y, [1, 2], [2, 0]),
+        "a b",
+        "b c",
+        first=_used(("a b c",)),
+    )
+    assert dynamic(
+        check(
+            lambda x, y: torch.einsum(x, [0, 1], y, [1, 2]), "a b", "b c", first=_used(("a b c",))
+        )
+    )
+    assert dynamic(
+        check(lambda x: torch.einsum(x, [..., 30], [..., 30]), "a b", first=_used(("a b",)))
+    )
+    assert dynamic(
+        check(
+            lambda x, y: torch.einsum("ab , bc -> ac", [x, y]),
+            "a b",
+            "b c",
+            first=_used(("a b c",)),
+        )
+    )
 
 
 def test_stretched() -> None:

@@ -18,7 +18,11 @@ FIRST = {"a": 2, "b": 3, "n": 9, "d": 4}
 @pytest.mark.parametrize("index", [torch.int64, torch.int32])
 @pytest.mark.parametrize("spec", ["a b", "a", "", "a b 2"])
 def test_embedding(spec: str, index: torch.dtype, dtype: torch.dtype) -> None:
-    kwargs: Any = {"dtypes": {0: index}, "dtype": dtype, "first": {k: FIRST[k] for k in "abd" if k in spec + "d"}}
+    kwargs: Any = {
+        "dtypes": {0: index},
+        "dtype": dtype,
+        "first": {k: FIRST[k] for k in "abd" if k in spec + "d"},
+    }
     assert dynamic(check(F.embedding, spec, "9 d", **kwargs))
     assert dynamic(check(lambda i, w: torch.embedding(w, i), spec, "9 d", **kwargs))
 

@@ -12,7 +12,12 @@ from anyshape.errors import ShapeMismatch
 from tests.ops.driver import Sym, check, dynamic
 
 FIRST = {"a": 3, "b": 4, "c": 6}
-THEN = [{"a": 5, "b": 7, "c": 8}, {"a": 2, "b": 3, "c": 2}, {"a": 1, "b": 4, "c": 6}, {"a": 3, "b": 2, "c": 9}]
+THEN = [
+    {"a": 5, "b": 7, "c": 8},
+    {"a": 2, "b": 3, "c": 2},
+    {"a": 1, "b": 4, "c": 6},
+    {"a": 3, "b": 2, "c": 9},
+]
 REAL = {"rfft", "ihfft"}
 
 
@@ -46,7 +51,15 @@ def test_dtypes(name: str, dtype: torch.dtype) -> None:
         with pytest.raises(ShapeMismatch):
             check(getattr(fft, name), "a b", first={"a": 3, "b": 4}, dtype=dtype)
     else:
-        assert dynamic(check(getattr(fft, name), "a b", first={"a": 3, "b": 4}, dtype=dtype, then=[{"a": 5, "b": 2}]))
+        assert dynamic(
+            check(
+                getattr(fft, name),
+                "a b",
+                first={"a": 3, "b": 4},
+                dtype=dtype,
+                then=[{"a": 5, "b": 2}],
+            )
+        )
 
 
 @pytest.mark.parametrize("name", ["fft", "rfft", "irfft", "hfft", "ihfft"])
@@ -55,12 +68,23 @@ def test_lengths(name: str) -> None:
     then = [{"a": 3, "b": 6, "n": 5}, {"a": 1, "b": 9, "n": 1}, {"a": 4, "b": 1, "n": 9}]
     function = getattr(fft, name)
     assert dynamic(check(lambda x, n: function(x, n=n), "a b", Sym("n"), first=first, then=then))
-    assert dynamic(check(lambda x, n: function(x, n=n, dim=0), "b a", Sym("n"), first=first, then=then))
-    outcome = check(lambda x, n: function(x, n=n, dim=0), "b a", Sym("n"), first=first, then=then, prepare=reversed_dims)
+    assert dynamic(
+        check(lambda x, n: function(x, n=n, dim=0), "b a", Sym("n"), first=first, then=then)
+    )
+    outcome = check(
+        lambda x, n: function(x, n=n, dim=0),
+        "b a",
+        Sym("n"),
+        first=first,
+        then=then,
+        prepare=reversed_dims,
+    )
     assert outcome.served and outcome.guarded
     many = getattr(fft, name + "n")
     assert dynamic(check(lambda x, n: many(x, s=(n, n)), "2 a b", Sym("n"), first=first, then=then))
-    assert dynamic(check(lambda x, n: many(x, s=(-1, n)), "2 a b", Sym("n"), first=first, then=then))
+    assert dynamic(
+        check(lambda x, n: many(x, s=(-1, n)), "2 a b", Sym("n"), first=first, then=then)
+    )
 
 
 def test_needs() -> None:

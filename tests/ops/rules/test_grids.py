@@ -45,7 +45,7 @@ def test_kron_of_transposed_matrices() -> None:
     # Torch fails where the layout of the product is not that of one of the two, unless a size is 1.
     with pytest.raises(ShapeMismatch):
         check(lambda x, y: torch.kron(x.t(), y), "a b", "c d", first=first)
-    assert check(lambda x, y: torch.kron(x.t(), y), "a b", "c d", first={**first, "a": 1}).served
+    assert check(lambda x, y: torch.kron(x.t(), y), "a b", "c d", first={**first, "b": 1}).served
 
 
 def test_coordinates() -> None:

@@ -13,11 +13,14 @@ from tests.ops.driver import check, dynamic
 
 FIRST = {"b": 3, "s": 5, "t": 2}
 
+#: Torch's stubs do not know all names of its parameters.
+CONCATENATE: Any = torch.concatenate
+
 #: Of x (b s 4) and y (b t 4), right for all sizes, without a need.
 DYNAMIC: dict[str, Callable[..., Any]] = {
     "cat": lambda x, y: torch.cat([x, y], 1),
     "cat negative": lambda x, y: torch.cat((x, y), dim=-2),
-    "cat by axis": lambda x, y: torch.concatenate((x, y), **{"axis": 1}),
+    "cat by axis": lambda x, y: CONCATENATE((x, y), axis=1),
     "concat": lambda x, y: torch.concat([x, y, x], 1),
     "cat one": lambda x, y: torch.cat([x]),
     "cat transposed": lambda x, y: torch.cat([x.transpose(1, 2), y.transpose(1, 2)], 2),

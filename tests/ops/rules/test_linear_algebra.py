@@ -98,7 +98,9 @@ def test_any(name: str, function: Callable[..., Any], spec: str) -> None:
 @pytest.mark.filterwarnings("ignore:torch.lu is deprecated")
 @pytest.mark.filterwarnings("ignore:torch.lu_solve is deprecated")
 def test_old_names() -> None:
-    assert dynamic(check(lambda a: torch.triangular_solve(a, a), "b n n", first=FIRST, prepare=positive))
+    assert dynamic(
+        check(lambda a: torch.triangular_solve(a, a), "b n n", first=FIRST, prepare=positive)
+    )
     assert dynamic(check(lambda a: torch.lu(a), "b n n", first=FIRST, prepare=positive))
     function = lambda a: torch.lu_solve(a, *linalg.lu_factor(a))  # noqa: E731
     assert dynamic(check(function, "b n n", first=FIRST, prepare=positive))
@@ -137,7 +139,15 @@ def test_cross_finds_the_dimension() -> None:
 def test_powers() -> None:
     then = [{"b": 2, "n": 7}, {"b": 0, "n": 2}]
     assert dynamic(check(linalg.vander, "b n", first={"b": 3, "n": 4}, then=then))
-    assert dynamic(check(lambda x, k: linalg.vander(x, N=k), "b n", Sym("k"), first={"b": 3, "n": 4, "k": 3}, then=[]))
+    assert dynamic(
+        check(
+            lambda x, k: linalg.vander(x, N=k),
+            "b n",
+            Sym("k"),
+            first={"b": 3, "n": 4, "k": 3},
+            then=[],
+        )
+    )
     assert dynamic(check(torch.vander, "n", first={"n": 4}))
     assert dynamic(check(torch.vander, "n", 3, True, first={"n": 4}, dtype=torch.int32))
 

@@ -117,7 +117,12 @@ def test_inner_sizes_are_checked_and_batches_may_stretch() -> None:
 
 def test_an_added_input_may_be_expanded() -> None:
     sizes = {"r": 4, "c": 5, "i": 4, "j": 5}
-    then = [{**sizes, "r": 1}, {**sizes, "r": 1, "c": 1}, {**sizes, "r": 1, "i": 9}, {**sizes, "i": 9}]
+    then = [
+        {**sizes, "r": 1},
+        {**sizes, "r": 1, "c": 1},
+        {**sizes, "r": 1, "i": 9},
+        {**sizes, "i": 9},
+    ]
     outcome = check(torch.addmm, "r c", "i 3", "3 j", first=sizes, then=then)
     assert len(outcome.served) == 3
 

@@ -24,14 +24,26 @@ def _network(name: str, **kwargs: Any) -> tuple[Any, tuple[str, ...]]:
     def run(x: torch.Tensor, *hx: torch.Tensor) -> Any:
         state = hx if name == "LSTM" else hx[0]
         weights = module._flat_weights
-        return function(x, state, weights, module.bias, LAYERS, 0.0, False, module.bidirectional, module.batch_first)
+        return function(
+            x,
+            state,
+            weights,
+            module.bias,
+            LAYERS,
+            0.0,
+            False,
+            module.bidirectional,
+            module.batch_first,
+        )
 
     return run, ("n t 4" if module.batch_first else "t n 4", *states)
 
 
 @pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
 @pytest.mark.parametrize(
-    "kwargs", [{}, {"batch_first": True}, {"bidirectional": True, "batch_first": True}, {"bias": False}], ids=str
+    "kwargs",
+    [{}, {"batch_first": True}, {"bidirectional": True, "batch_first": True}, {"bias": False}],
+    ids=str,
 )
 def test_networks(name: str, kwargs: Any) -> None:
     run, specs = _network(name, **kwargs)

@@ -15,7 +15,11 @@ from tests.ops.driver import Sym, check, dynamic
 from tests.ops.rules.test_pooling import channels_last
 
 FIRST = {"n": 3, "c": 2, "h": 9, "w": 8}
-THEN = [{"n": 2, "c": 5, "h": 17, "w": 12}, {"n": 1, "c": 1, "h": 3, "w": 2}, {"n": 0, "c": 3, "h": 9, "w": 8}]
+THEN = [
+    {"n": 2, "c": 5, "h": 17, "w": 12},
+    {"n": 1, "c": 1, "h": 3, "w": 2},
+    {"n": 0, "c": 3, "h": 9, "w": 8},
+]
 INPUT = {1: "n c h", 2: "n c h w", 3: "n c h w 6"}
 
 
@@ -53,13 +57,18 @@ def test_ratios(factor: float) -> None:
 def test_a_ratio_is_exact(factor: float) -> None:
     ratio = exact_ratio(factor)
     if ratio is not None:
-        sizes = [*range(2000), *(k * ratio.denominator + j for k in (10**6, 2**30 // 3, 2**31) for j in (-1, 0, 1))]
+        sizes = [
+            *range(2000),
+            *(k * ratio.denominator + j for k in (10**6, 2**30 // 3, 2**31) for j in (-1, 0, 1)),
+        ]
         assert all(int(n * factor) == n * ratio.numerator // ratio.denominator for n in sizes)
 
 
 def test_other_factors_specialise() -> None:
     assert exact_ratio(1 / 49) is None  # int(49 * (1 / 49)) is 0
-    outcome = check(F.interpolate, "2 3 h", scale_factor=1.2345678, first={"h": 60}, then=[{"h": 61}])
+    outcome = check(
+        F.interpolate, "2 3 h", scale_factor=1.2345678, first={"h": 60}, then=[{"h": 61}]
+    )
     assert [need.kind for need in outcome.needs] == [Kind.SPECIALISED]
 
 
@@ -78,7 +87,9 @@ def test_grids() -> None:
     assert len(outcome.guarded) == 1
     outcome = check(F.grid_sample, "n c h 7 3", "n a b 2 3", align_corners=True, first=first)
     assert len(outcome.guarded) == 1
-    last = check(F.grid_sample, "n c h 7", "n a b 2", align_corners=False, first=first, prepare=channels_last)
+    last = check(
+        F.grid_sample, "n c h 7", "n a b 2", align_corners=False, first=first, prepare=channels_last
+    )
     assert len(last.guarded) == 1
     sizes = [{"n": 1, "h": 3, "w": 2}, {"n": 4, "h": 1, "w": 1}]
     outcome = check(

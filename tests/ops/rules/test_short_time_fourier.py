@@ -47,7 +47,9 @@ def test_complex_signals_and_windows() -> None:
 def test_symbolic_frames() -> None:
     run = lambda x, w, n, h: x.stft(n, h, window=w, return_complex=True)  # noqa: E731
     first = {"b": 2, "t": 100, "n": 16, "h": 4}
-    outcome = check(run, "b t", "n", Sym("n"), Sym("h"), first=first, then=[{"b": 1, "t": 30, "n": 11, "h": 3}])
+    outcome = check(
+        run, "b t", "n", Sym("n"), Sym("h"), first=first, then=[{"b": 1, "t": 30, "n": 11, "h": 3}]
+    )
     assert dynamic(outcome)
 
 
@@ -88,6 +90,16 @@ def test_rejected() -> None:
         (("2 8", "16"), {"center": False}),
     ):
         with pytest.raises(ShapeMismatch):
-            check(lambda x, w, k=kwargs: torch.stft(x, 16, window=w, return_complex=True, **k), *specs, first={})
+            check(
+                lambda x, w, k=kwargs: torch.stft(x, 16, window=w, return_complex=True, **k),
+                *specs,
+                first={},
+            )
     with pytest.raises(ShapeMismatch):
-        check(lambda x, w: torch.istft(x, 16, window=w), "2 8 20", "16", first={}, dtypes={0: torch.complex64})
+        check(
+            lambda x, w: torch.istft(x, 16, window=w),
+            "2 8 20",
+            "16",
+            first={},
+            dtypes={0: torch.complex64},
+        )

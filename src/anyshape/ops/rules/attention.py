@@ -40,7 +40,9 @@ def _scaled_dot_product(
     shape = (*broadcast(q, [scores[:-2], batches[2]]), query.shape[-2], value.shape[-1])
     if not q.same_all(shape[:-2], query.shape[:-2]):
         sizes = (*shape, key.shape[-2])
-        if q.decide(eq(product(sizes), 0), "where there is nothing to attend, the query is not stretched"):
+        if q.decide(
+            eq(product(sizes), 0), "where there is nothing to attend, the query is not stretched"
+        ):
             shape = (*query.shape[:-1], value.shape[-1])
     if attn_mask is not None:
         _require_mask(q, attn_mask, dtype, scores)
@@ -65,13 +67,13 @@ def _batches(
     for other in others:
         if other.shape[-3] is not heads:
             q.require(gt(other.shape[-3], 0), "key and value have heads")
-            q.require(eq(heads % other.shape[-3], 0), "the heads of key and value divide the query's")
+            q.require(
+                eq(heads % other.shape[-3], 0), "the heads of key and value divide the query's"
+            )
     return [(*other.shape[:-3], heads) for other in others]
 
 
-def _require_mask(
-    q: Questions, mask: Meta, dtype: torch.dtype, scores: tuple[Size, ...]
-) -> None:
+def _require_mask(q: Questions, mask: Meta, dtype: torch.dtype, scores: tuple[Size, ...]) -> None:
     if mask.dtype not in (torch.bool, torch.float32, dtype):
         raise q.fail(f"a mask is of booleans or of {dtype}, not {mask.dtype}")
     if mask.rank < 2:
@@ -80,11 +82,21 @@ def _require_mask(
 
 
 def _is_fused(
-    q: Questions, query: Meta, key: Meta, value: Meta, mask: Meta | None, dropout: float, grouped: bool
+    q: Questions,
+    query: Meta,
+    key: Meta,
+    value: Meta,
+    mask: Meta | None,
+    dropout: float,
+    grouped: bool,
 ) -> bool:
     """Whether torch takes its fused kernel, whose result is laid out like the query."""
     tensors = [query, key, value]
-    if any(tensor.rank != 4 for tensor in tensors) or dropout or not torch._C._get_flash_sdp_enabled():
+    if (
+        any(tensor.rank != 4 for tensor in tensors)
+        or dropout
+        or not torch._C._get_flash_sdp_enabled()
+    ):
         return False
     if mask is not None:
         if mask.rank == 3 or mask.requires_grad:
@@ -92,7 +104,11 @@ def _is_fused(
         tensors.append(mask)
     if any(_differs(q, tensor.strides[-1], 1) for tensor in tensors):
         return False
-    pairs = [(query.shape[0], key.shape[0]), (query.shape[0], value.shape[0]), (key.shape[1], value.shape[1])]
+    pairs = [
+        (query.shape[0], key.shape[0]),
+        (query.shape[0], value.shape[0]),
+        (key.shape[1], value.shape[1]),
+    ]
     pairs.append((query.shape[3], value.shape[3]))
     if not grouped:
         pairs.append((query.shape[1], key.shape[1]))
@@ -180,11 +196,17 @@ def _require_projection(q: Questions, tensor: Meta, weight: Meta | None, rows: S
     if weight is None or weight.rank != 2:
         raise q.fail("query, key and value are projected by matrices")
     require_same(q, weight.shape[0], rows, "the rows of a projection")
-    require_same(q, tensor.shape[-1], weight.shape[1], "the features of a tensor and its projection")
+    require_same(
+        q, tensor.shape[-1], weight.shape[1], "the features of a tensor and its projection"
+    )
 
 
 def _require_masks(
-    q: Questions, batched: bool, sizes: tuple[Size, Size, Size, Size], mask: Meta | None, padding: Meta | None
+    q: Questions,
+    batched: bool,
+    sizes: tuple[Size, Size, Size, Size],
+    mask: Meta | None,
+    padding: Meta | None,
 ) -> None:
     batch, heads, length, source = sizes
     if mask is not None:
@@ -200,8 +222,16 @@ def _require_masks(
 
 
 _F = "torch.nn.functional."
-_ATTENTION: tuple[Any, ...] = (_F + "scaled_dot_product_attention", "torch._C._nn.scaled_dot_product_attention")
+_ATTENTION: tuple[Any, ...] = (
+    _F + "scaled_dot_product_attention",
+    "torch._C._nn.scaled_dot_product_attention",
+)
 ROWS: tuple[Op, ...] = (
     Op("scaled_dot_product_attention", _ATTENTION, _scaled_dot_product, Lowering.CALL_OUT),
-    Op("multi_head_attention", (_F + "multi_head_attention_forward",), _multi_head, Lowering.CALL_OUT),
+    Op(
+        "multi_head_attention",
+        (_F + "multi_head_attention_forward",),
+        _multi_head,
+        Lowering.CALL_OUT,
+    ),
 )

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 import torch
 
-from anyshape.errors import UnknownOperator
+from anyshape.errors import Contradiction, UnknownOperator
 from anyshape.ops.broadcast import broadcast
 from anyshape.ops.meta import Meta, Strided, dense_strides
 from anyshape.ops.op import Lowering, Op
@@ -21,7 +22,10 @@ from anyshape.ops.promotion import result_type
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.matmul import require_one_dtype, require_same
 from anyshape.ops.rules.pointwise import elementwise, same
-from anyshape.symbolic import Size, eq, gt, or_
+from anyshape.symbolic import Expr, Size, eq, evaluate, gt, ne, or_
+
+#: How many sizes may be left open; each doubles the cases to compare.
+_MOST_OPEN = 3
 
 #: A letter, or a position in the ellipsis counted from the right: -1, -2 …
 Label = str | int
@@ -31,7 +35,11 @@ _ONE = "a dimension of size 1 changes the order in which factors are multiplied,
 
 def _einsum(q: Questions, *args: Any) -> Meta:
     terms, output, operands = _parsed(q, args)
-    if len(operands) > 2 and torch.backends.opt_einsum.enabled and torch.backends.opt_einsum.is_available():
+    if (
+        len(operands) > 2
+        and torch.backends.opt_einsum.enabled
+        and torch.backends.opt_einsum.is_available()
+    ):
         raise UnknownOperator(op=q.op)  # the order of multiplication depends on the sizes
     labels = [_spread(q, term, operand.rank) for term, operand in zip(terms, operands, strict=True)]
     order = _order(q, labels, output)
@@ -76,7 +84,7 @@ def _spread(q: Questions, term: str, rank: int) -> list[Label]:
     """One label a dimension: the ellipsis stands for as many dimensions as the letters leave."""
     left, dots, right = term.partition(".")
     missing = rank - len(left) - len(right)
-    if missing < 0 or (missing and not dots) or not (left + right).isalpha() and left + right:
+    if missing < 0 or (missing and not dots) or (not (left + right).isalpha() and left + right):
         raise q.fail(f"`{term}` does not name the {rank} dimensions of its operand")
     return [*left, *range(-missing, 0), *right]
 
@@ -91,7 +99,9 @@ class _Order:
 
 def _order(q: Questions, labels: list[list[Label]], output: str | None) -> _Order:
     everywhere = [label for term in labels for label in term]
-    dots: list[Label] = list(range(min((x for x in everywhere if isinstance(x, int)), default=0), 0))
+    dots: list[Label] = list(
+        range(min((x for x in everywhere if isinstance(x, int)), default=0), 0)
+    )
     letters = sorted({label for label in everywhere if isinstance(label, str)})
     if output is None:
         kept: list[Label] = dots + [letter for letter in letters if everywhere.count(letter) == 1]
@@ -187,19 +197,25 @@ def _is_plain(factors: list[_Factor], order: _Order) -> bool:
 
 def _ends_with(labels: list[Label], later: list[Label], earlier: list[Label]) -> bool:
     """Whether all of `later` come after all of `earlier`."""
-    places = [max(map(labels.index, earlier), default=-1), min(map(labels.index, later), default=len(labels))]
+    places = [
+        max(map(labels.index, earlier), default=-1),
+        min(map(labels.index, later), default=len(labels)),
+    ]
     return places[0] < places[1]
 
 
-def _multiplied(q: Questions, factors: list[_Factor], order: _Order, shape: tuple[Size, ...]) -> Meta:
+def _multiplied(
+    q: Questions, factors: list[_Factor], order: _Order, shape: tuple[Size, ...]
+) -> Meta:
     """The general case: as torch does it, with every dimension either 1 or not."""
+    ones = _ones(q, factors, order)
+    result = _product(q, factors, order, ones)
+    return result.viewed(shape, result.strides[: len(shape)])
+
+
+def _product(q: Questions, factors: list[_Factor], order: _Order, ones: frozenset[Size]) -> Meta:
+    """The product with a dimension for every label, where exactly these sizes are 1."""
     labels = [*order.kept, *order.summed]
-    ones = {
-        size
-        for factor in factors
-        for size in factor.meta.shape
-        if size == 1 or q.decide(eq(size, 1), _ONE)
-    }
     lined = [_lined(q, factor, labels, ones) for factor in factors]
     count = {d: sum(x.shape[d] != 1 for x in lined) for d in range(len(labels))}
     while len(lined) > 1:
@@ -216,12 +232,74 @@ def _multiplied(q: Questions, factors: list[_Factor], order: _Order, shape: tupl
                 elif right.shape[d] != 1:
                     right = _summed(right, d)
         lined.insert(0, _pair(q, left, right, summed))
-    result = lined[0]
-    kept = len(order.kept)
-    return result.viewed(shape, result.strides[:kept])
+    return lined[0]
 
 
-def _lined(q: Questions, factor: _Factor, labels: list[Label], ones: set[Size]) -> Meta:
+def _ones(q: Questions, factors: list[_Factor], order: _Order) -> frozenset[Size]:
+    """The sizes that are 1. Of those that may be, it is only asked where the answer changes the layout."""
+    labels = [*order.summed, *order.kept]
+    sizes = dict.fromkeys(f.size(label) for label in labels for f in factors if label in f.labels)
+    ones = frozenset(size for size in sizes if size == 1 or q.same(size, 1))
+    left = [size for size in sizes if size not in ones and not q.known(ne(size, 1))]
+    while left and not (len(left) <= _MOST_OPEN and _agree(q, factors, order, ones, left)):
+        size = left.pop(0)
+        if q.decide(eq(size, 1), _ONE):
+            ones |= {size}
+    return ones
+
+
+def _agree(
+    q: Questions,
+    factors: list[_Factor],
+    order: _Order,
+    ones: frozenset[Size],
+    open_sizes: list[Size],
+) -> bool:
+    """Whether the layout is the same whichever of the open sizes are 1."""
+    usual: list[int] | None = None
+    for count in range(len(open_sizes) + 1):
+        for chosen in combinations(open_sizes, count):
+            found = _memory(q, factors, order, ones, open_sizes, chosen)
+            if found is None:
+                return False
+            usual = found if usual is None else usual
+            if [dim for dim in usual if dim in found] != found:
+                return False
+    return True
+
+
+def _memory(
+    q: Questions,
+    factors: list[_Factor],
+    order: _Order,
+    ones: frozenset[Size],
+    open_sizes: list[Size],
+    chosen: tuple[Size, ...],
+) -> list[int] | None:
+    """The result's dimensions above 1, outermost first, if just the chosen ones are 1; None if that does not tell."""
+    try:
+        facts = q.facts
+        for size in open_sizes:
+            facts = facts.assume(eq(size, 1) if size in chosen else gt(size, 1), _ONE)
+    except Contradiction:
+        return []
+    case = Questions(facts, q.op)
+    result = _product(case, factors, order, ones | set(chosen))
+    if case.needs:
+        return None
+    primes = iter(
+        (10007, 10009, 10037, 10039, 10061, 10067, 10069, 10079, 10091, 10093, 10099, 10103)
+    )
+    symbols = {s for size in result.shape if isinstance(size, Expr) for s in size.symbols}
+    values = {symbol: next(primes, 10111) for symbol in sorted(symbols, key=lambda s: s.index)}
+    dims = [dim for dim in range(len(order.kept)) if result.shape[dim] != 1]
+    strides = [facts.simplify(stride) for stride in result.strides]
+    if any(isinstance(strides[dim], Expr) and not strides[dim].symbols <= symbols for dim in dims):
+        return None
+    return sorted(dims, key=lambda dim: -evaluate(strides[dim], values))
+
+
+def _lined(q: Questions, factor: _Factor, labels: list[Label], ones: frozenset[Size]) -> Meta:
     """The operand with a dimension for every label, of size 1 where it has none."""
     shape = tuple(1 if size in ones else size for size in map(factor.size, labels))
     strides = tuple(
@@ -233,7 +311,8 @@ def _lined(q: Questions, factor: _Factor, labels: list[Label], ones: set[Size]) 
 def _summed(factor: Meta, dim: int) -> Meta:
     shape = (*factor.shape[:dim], 1, *factor.shape[dim + 1 :])
     whole = factor.dtype.is_floating_point or factor.dtype.is_complex
-    return factor.like(shape, factor.dtype if whole else torch.int64)
+    strides = dense_strides(shape, tuple(range(len(shape))))
+    return factor.like(shape, factor.dtype if whole else torch.int64, Strided(strides))
 
 
 def _elementwise(q: Questions, left: Meta, right: Meta) -> Meta:
@@ -251,7 +330,10 @@ def _elementwise(q: Questions, left: Meta, right: Meta) -> Meta:
 def _iterated(q: Questions, shape: tuple[Size, ...], operands: tuple[Meta, ...]) -> tuple[int, ...]:
     """The order, outermost first, in which torch walks operands: an insertion sort that passes over pairs no operand tells apart."""
     strides = [
-        [0 if a == 1 != b else s for a, b, s in zip(operand.shape, shape, operand.strides, strict=True)]
+        [
+            0 if a == 1 != b else s
+            for a, b, s in zip(operand.shape, shape, operand.strides, strict=True)
+        ]
         for operand in operands
     ]
 

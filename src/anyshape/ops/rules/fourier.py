@@ -109,7 +109,9 @@ def _real_to_half_apart(q: Questions, input: Meta, dims: Dims, sizes: Sequence[S
 
 
 def _of_one(kind: Rule, *, halved: bool) -> Rule:
-    def rule(q: Questions, input: Meta, n: Size | None = None, dim: int = -1, norm: Any = None) -> Meta:
+    def rule(
+        q: Questions, input: Meta, n: Size | None = None, dim: int = -1, norm: Any = None
+    ) -> Meta:
         if not input.shape:
             raise q.fail("a tensor without dimensions has no transform")
         dims = (q.dim(dim, input.rank),)
@@ -142,7 +144,9 @@ def _of_many(kind: Rule, *, halved: bool, default: Dims | None = None) -> Rule:
     return rule
 
 
-def _lengths(input: Meta, dims: Dims, given: Sequence[Size] | None, halved: bool) -> tuple[Size, ...]:
+def _lengths(
+    input: Meta, dims: Dims, given: Sequence[Size] | None, halved: bool
+) -> tuple[Size, ...]:
     """The lengths in the domain that is not halved; -1 stands for the one that is there."""
     own = [input.shape[dim] for dim in dims]
     if halved and own:
@@ -202,11 +206,20 @@ ROWS: tuple[Op, ...] = (
         _row(f"{name}2", _of_many(kind, halved=halved, default=(-2, -1)))
         for name, (kind, halved) in _MANY_DIMS.items()
     ),
-    *(_row(f"{name}n", _of_many(kind, halved=halved)) for name, (kind, halved) in _MANY_DIMS.items()),
+    *(
+        _row(f"{name}n", _of_many(kind, halved=halved))
+        for name, (kind, halved) in _MANY_DIMS.items()
+    ),
     _row("fftshift", _shift),
     _row("ifftshift", _shift),
     *(
-        Op(name, (f"torch.fft.{name}",), _frequencies(halved), Lowering.FACTORY, differentiable=False)
+        Op(
+            name,
+            (f"torch.fft.{name}",),
+            _frequencies(halved),
+            Lowering.FACTORY,
+            differentiable=False,
+        )
         for name, halved in (("fftfreq", False), ("rfftfreq", True))
     ),
 )

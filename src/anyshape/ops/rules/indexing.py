@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from anyshape.ops.broadcast import broadcast, pointwise_layout
+from anyshape.ops.broadcast import broadcast, pointwise_layout, require_expands
 from anyshape.ops.meta import Meta, contiguous, of_tensor
 from anyshape.ops.op import Lowering, Op
 from anyshape.ops.questions import Questions
@@ -257,7 +257,7 @@ def looked_up(q: Questions, base: Meta, lookups: Lookups) -> Meta:
     found = [lookup.index for lookup in lookups if lookup is not None]
     if not found:
         return base
-    places = broadcast(q, [index.shape for index in found])
+    places = _places(q, [index.shape for index in found])
     dims = [dim for dim, lookup in enumerate(lookups) if lookup is not None]
     sizes = [
         base.shape[d]
@@ -279,6 +279,20 @@ def looked_up(q: Questions, base: Meta, lookups: Lookups) -> Meta:
     after = len(result) - first - len(places)
     operands = [source, *(_laid_over(index, len(result) - after, after) for index in found)]
     return base.like(result, layout=pointwise_layout(q, result, operands))
+
+
+def _places(q: Questions, shapes: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+    """The shape of the indices broadcast together.
+
+    Beside a vector of a known size above 1 another may be of that size or 1: the result is the
+    same, and so is its layout.
+    """
+    known = next((s for s in shapes if len(s) == 1 and isinstance(s[0], int) and s[0] > 1), None)
+    if known is None or any(len(shape) > 1 for shape in shapes):
+        return broadcast(q, shapes)
+    for shape in shapes:
+        require_expands(q, shape, known)
+    return known
 
 
 def _laid_over(index: Meta, before: int, after: int) -> Meta:

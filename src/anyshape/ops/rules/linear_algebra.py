@@ -42,7 +42,9 @@ def _require_square(q: Questions, a: Meta) -> None:
     require_same(q, a.shape[-2], a.shape[-1], "the sizes of a square matrix")
 
 
-def _columns(a: Meta, shape: tuple[Size, ...] | None = None, dtype: torch.dtype | None = None) -> Meta:
+def _columns(
+    a: Meta, shape: tuple[Size, ...] | None = None, dtype: torch.dtype | None = None
+) -> Meta:
     shape = a.shape if shape is None else shape
     return a.like(shape, dtype, by_columns(len(shape)))
 
@@ -99,7 +101,11 @@ def _svd(
     *batch, m, n = A.shape
     k = minimum(m, n)
     u = _columns(A, (*batch, m, m if full_matrices else k))
-    return u, A.like((*batch, k), real(A.dtype)), _columns(A, (*batch, n if full_matrices else k, n))
+    return (
+        u,
+        A.like((*batch, k), real(A.dtype)),
+        _columns(A, (*batch, n if full_matrices else k, n)),
+    )
 
 
 def _svdvals(q: Questions, A: Meta, *, driver: str | None = None) -> Meta:
@@ -122,7 +128,9 @@ def _qr(q: Questions, A: Meta, mode: str = "reduced") -> tuple[Meta, Meta]:
         raise q.fail(f"mode is 'reduced', 'complete' or 'r', not {mode!r}")
     *batch, m, n = A.shape
     rows = m if mode == "complete" else minimum(m, n)
-    return A.like((0,)) if mode == "r" else _columns(A, (*batch, m, rows)), _columns(A, (*batch, rows, n))
+    return A.like((0,)) if mode == "r" else _columns(A, (*batch, m, rows)), _columns(
+        A, (*batch, rows, n)
+    )
 
 
 def _old_qr(q: Questions, input: Meta, some: bool = True) -> tuple[Meta, Meta]:
@@ -154,7 +162,9 @@ def _lu_factor(q: Questions, A: Meta, *, pivot: bool = True) -> tuple[Meta, Meta
     return _columns(A), A.like((*A.shape[:-2], minimum(*A.shape[-2:])), torch.int32)
 
 
-def _lu_factor_ex(q: Questions, A: Meta, *, pivot: bool = True, check_errors: bool = False) -> tuple[Meta, ...]:
+def _lu_factor_ex(
+    q: Questions, A: Meta, *, pivot: bool = True, check_errors: bool = False
+) -> tuple[Meta, ...]:
     return (*_lu_factor(q, A, pivot=pivot), _infos(A))
 
 
@@ -326,8 +336,10 @@ def _lstsq(
 ) -> tuple[Meta, ...]:
     _require_lapack(q, A)
     vector = _is_vector(q, A, B)
-    if A.device.type != "cpu" or B.rank != A.rank - vector:
-        raise UnknownOperator(op=q.op)
+    if driver not in (None, "gelsy", "gels") or A.device.type != "cpu" or B.rank != A.rank - vector:
+        raise UnknownOperator(
+            op=q.op
+        )  # of other drivers the values tell whether there are residuals
     require_one_dtype(q, A, B)
     *batch, m, n = A.shape
     require_same(q, B.shape[-1 if vector else -2], m, "the rows of a system")
@@ -356,11 +368,7 @@ def _lstsq_findings(
     if driver == "gelsy":
         return nothing, ranks, nothing
     more_rows = q.decide(gt(m, n), "only a system with more rows than columns has residuals")
-    if driver == "gels":
-        return a.like(residuals, dtype) if more_rows else nothing, a.like((0,), torch.int64), nothing
-    if more_rows:
-        raise UnknownOperator(op=q.op)  # there are residuals if all ranks are full, which the values tell
-    return nothing, ranks, a.like((*batch, minimum(m, n)), dtype)
+    return a.like(residuals, dtype) if more_rows else nothing, a.like((0,), torch.int64), nothing
 
 
 def _cross(q: Questions, input: Meta, other: Meta, dim: int | None = None) -> Meta:
@@ -395,7 +403,9 @@ def _old_vander(q: Questions, input: Meta, N: Size | None = None, increasing: bo
     require_rank(q, input, 1, "the vector")
     count = input.shape[0] if N is None else N
     q.require(ge(count, 0), "the number of powers is not negative")
-    return input.like((input.shape[0], count), input.dtype if category(input.dtype) > 1 else torch.int64)
+    return input.like(
+        (input.shape[0], count), input.dtype if category(input.dtype) > 1 else torch.int64
+    )
 
 
 def _tensorinv(q: Questions, A: Meta, ind: int = 2) -> Meta:
@@ -416,7 +426,9 @@ def _tensorsolve(q: Questions, A: Meta, B: Meta, dims: Any = None) -> Meta:
     shape += [A.shape[dim] for dim in moved]
     result = tuple(shape[B.rank :])
     require_same(q, product(B.shape), product(result), "the sizes of a system")
-    require_same(q, product(tuple(shape[: B.rank])), product(result), "the sizes of a square system")
+    require_same(
+        q, product(tuple(shape[: B.rank])), product(result), "the sizes of a square system"
+    )
     return A.like(result)
 
 

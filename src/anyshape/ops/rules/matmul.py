@@ -114,7 +114,9 @@ def _added(left: int, right: int, summed: bool = False) -> Rule:
     return rule
 
 
-def _addmv(q: Questions, input: Meta, mat: Meta, vec: Meta, *, beta: Any = 1, alpha: Any = 1) -> Meta:
+def _addmv(
+    q: Questions, input: Meta, mat: Meta, vec: Meta, *, beta: Any = 1, alpha: Any = 1
+) -> Meta:
     result = _added(2, 1)(q, input, mat, vec)
     if beta != 0 and not q.same_all(input.shape, result.shape):
         # Torch forgets to expand the input where there is nothing to add to it.

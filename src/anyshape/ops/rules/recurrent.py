@@ -42,7 +42,9 @@ def _whole(gates: int, *, cell_state: bool) -> Rule:
             require_same(q, state.shape[0], num_layers * directions, "states and layers")
             require_same(q, state.shape[1], batch, "the batch sizes of state and input")
         require_same(q, input.shape[2], params[0].shape[1], "the features of input and weight")
-        require_same(q, params[0].shape[0], gates * states[-1].shape[2], "the sizes of state and weight")
+        require_same(
+            q, params[0].shape[0], gates * states[-1].shape[2], "the sizes of state and weight"
+        )
         features = states[0].shape[2]
         require_same(q, features, params[1].shape[1], "the sizes of state and recurrent weight")
         last = [state.like() for state in states]

@@ -86,7 +86,9 @@ def _upsample(mode: str, *, aligned: bool) -> Rule:
         if output_size is not None:
             factors = None
         antialias = mode.endswith("_aa")
-        return _interpolate(q, input, output_size, factors, mode.removesuffix("_aa"), antialias=antialias)
+        return _interpolate(
+            q, input, output_size, factors, mode.removesuffix("_aa"), antialias=antialias
+        )
 
     return rule
 
@@ -129,7 +131,10 @@ def _affine_grid(q: Questions, theta: Meta, size: Sequence[Size], *_: Any, **__:
 
 _UPSAMPLES = {
     **{f"upsample_nearest{dims}d": _upsample("nearest", aligned=False) for dims in (1, 2, 3)},
-    **{f"_upsample_nearest_exact{dims}d": _upsample("nearest-exact", aligned=False) for dims in (1, 2, 3)},
+    **{
+        f"_upsample_nearest_exact{dims}d": _upsample("nearest-exact", aligned=False)
+        for dims in (1, 2, 3)
+    },
     "upsample_linear1d": _upsample("linear", aligned=True),
     "upsample_bilinear2d": _upsample("bilinear", aligned=True),
     "upsample_bicubic2d": _upsample("bicubic", aligned=True),
