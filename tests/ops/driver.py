@@ -100,7 +100,11 @@ class SideBySide(TorchFunctionMode):
         ):
             return func(*args, **kwargs)
         symbolic = self._in_symbols(args), self._in_symbols(kwargs)  # before an in-place operator
-        result = func(*args, **kwargs)
+        try:
+            result = func(*args, **kwargs)
+        except Exception:
+            infer(self.facts, func, *symbolic)  # has to reject it too, with an error of ours
+            raise
         inferred = infer(self.facts, func, *symbolic, seen=seen(result))
         # `x[i] = v` gives the program nothing; the table says what its first argument is
         # afterwards.

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from anyshape.errors import ShapeMismatch, UnknownOperator
+from anyshape.errors import UnknownOperator
 from anyshape.ops import infer as inference
 from anyshape.ops.actual_strides import actual_strides, dense_order, layout_of
 from anyshape.ops.infer import How, Inferred, infer

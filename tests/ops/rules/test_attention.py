@@ -55,7 +55,8 @@ def test_the_layout_of_heads(dtype: torch.dtype) -> None:
         dtype=dtype,
     )
     assert [str(need.fact) for need in other.needs] == ["s >= 1 or l == 0"]
-    for kwargs in ({"dropout_p": 0.1}, {"is_causal": True}):
+    choices: tuple[dict[str, Any], ...] = ({"dropout_p": 0.1}, {"is_causal": True})
+    for kwargs in choices:
         assert dynamic(
             check(ATTEND, *specs, first=_used("nhl"), prepare=heads_inside, dtype=dtype, **kwargs)
         )
@@ -92,8 +93,14 @@ def test_the_layout_of_heads(dtype: torch.dtype) -> None:
 def test_grouped_heads() -> None:
     for prepare in (None, heads_inside):
         outcome = check(
-            ATTEND, "n 6 l 8", "n 2 l 8", "n 2 l 8", enable_gqa=True, first=_used("nl"), prepare=prepare
-        )  # fmt: skip
+            ATTEND,
+            "n 6 l 8",
+            "n 2 l 8",
+            "n 2 l 8",
+            enable_gqa=True,
+            first=_used("nl"),
+            prepare=prepare,
+        )
         assert dynamic(outcome)
     outcome = check(
         ATTEND,
@@ -106,9 +113,12 @@ def test_grouped_heads() -> None:
     assert {"n": 4, "h": 9, "g": 7, "l": 9} in outcome.guarded
 
 
+_CALL = ("need_weights", "average_attn_weights")
+
+
 def _multi_head(**kwargs: Any) -> Any:
-    module = torch.nn.MultiheadAttention(8, 2, **{k: v for k, v in kwargs.items() if k in ("kdim", "vdim", "add_bias_kv", "add_zero_attn", "batch_first")})  # fmt: skip
-    call = {k: v for k, v in kwargs.items() if k in ("need_weights", "average_attn_weights")}
+    call = {name: kwargs.pop(name) for name in _CALL if name in kwargs}
+    module = torch.nn.MultiheadAttention(8, 2, **kwargs)
 
     def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *masks: torch.Tensor) -> Any:
         named = dict(zip(("attn_mask", "key_padding_mask"), masks, strict=False))

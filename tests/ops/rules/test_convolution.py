@@ -67,7 +67,11 @@ def test_conv2d(kwargs: Any, dtype: torch.dtype, prepare: Any) -> None:
     ("function", "specs", "kwargs"),
     [
         (F.conv1d, ("n 4 h", "6 4 3"), {}),
-        (F.conv1d, ("n 4 h", "6 2 3", "6"), {"groups": 2, "stride": 2, "padding": 1, "dilation": 1}),
+        (
+            F.conv1d,
+            ("n 4 h", "6 2 3", "6"),
+            {"groups": 2, "stride": 2, "padding": 1, "dilation": 1},
+        ),
         (F.conv1d, ("4 h", "6 4 3"), {"padding": "same"}),
         (F.conv1d, ("n 4 h", "6 4 2"), {"padding": "same"}),
         (F.conv3d, ("n 4 h w 7", "6 4 3 3 2"), {"stride": (1, 2, 2)}),
@@ -81,7 +85,7 @@ def test_conv2d(kwargs: Any, dtype: torch.dtype, prepare: Any) -> None:
         (F.conv_transpose2d, ("4 h w", "4 6 3 3"), {}),
         (F.conv_transpose3d, ("n 4 h w 3", "4 2 3 3 3", "2"), {"padding": 1}),
     ],
-)  # fmt: skip
+)
 def test_dims_and_kinds(function: Callable[..., Any], specs: tuple[str, ...], kwargs: Any) -> None:
     assert dynamic(check(function, *specs, first=BATCH, then=THEN, **kwargs))
     if function is not F.conv3d and function is not F.conv_transpose3d:
@@ -105,9 +109,13 @@ def test_a_kernel_larger_than_the_image_is_checked() -> None:
 
 def test_symbolic_channels() -> None:
     outcome = check(
-        F.conv2d, "n c h w", "o c 3 3", "o", first={**BATCH, "c": 2, "o": 5},
+        F.conv2d,
+        "n c h w",
+        "o c 3 3",
+        "o",
+        first={**BATCH, "c": 2, "o": 5},
         then=[{"n": 2, "c": 3, "h": 4, "w": 5, "o": 1}, {"n": 2, "c": 1, "h": 4, "w": 5, "o": 2}],
-    )  # fmt: skip
+    )
     assert dynamic(outcome)
 
 
@@ -117,8 +125,14 @@ def test_symbolic_kernel_and_numbers(prepare: Any) -> None:
     then = [{"h": 17, "k": 5, "s": 1, "p": 0}, {"h": 1, "k": 1, "s": 3, "p": 0}]
     outcome = check(
         lambda x, w, s, p: F.conv2d(x, w, stride=(s, s), padding=(p, p)),
-        "2 4 h 9", "6 4 k 1", Sym("s"), Sym("p"), first=first, then=then, prepare=prepare,
-    )  # fmt: skip
+        "2 4 h 9",
+        "6 4 k 1",
+        Sym("s"),
+        Sym("p"),
+        first=first,
+        then=then,
+        prepare=prepare,
+    )
     assert dynamic(outcome)
 
 
@@ -150,9 +164,13 @@ def test_weight_channels_last() -> None:
 
 def test_padded_single_element_is_not_channels_last() -> None:
     outcome = check(
-        lambda x, w: F.conv2d(x, w, padding=1), "2 c h h", "5 c 1 1", first={"c": 2, "h": 3},
-        then=[{"c": 1, "h": 1}, {"c": 1, "h": 4}], prepare=lambda t: channels_last(t) if t.shape[2] > 1 else t,
-    )  # fmt: skip
+        lambda x, w: F.conv2d(x, w, padding=1),
+        "2 c h h",
+        "5 c 1 1",
+        first={"c": 2, "h": 3},
+        then=[{"c": 1, "h": 1}, {"c": 1, "h": 4}],
+        prepare=lambda t: channels_last(t) if t.shape[2] > 1 else t,
+    )
     assert {"c": 1, "h": 1} in outcome.guarded
 
 
@@ -170,8 +188,14 @@ def test_conv3d_channels_last(dtype: torch.dtype) -> None:
     )
     assert outcome.served
     single = check(
-        F.conv3d, "n 4 h w 5", "6 4 3 3 3", first={**BATCH, "n": 1}, then=then, prepare=channels_last, dtype=dtype
-    )  # fmt: skip
+        F.conv3d,
+        "n 4 h w 5",
+        "6 4 3 3 3",
+        first={**BATCH, "n": 1},
+        then=then,
+        prepare=channels_last,
+        dtype=dtype,
+    )
     assert single.served
 
 

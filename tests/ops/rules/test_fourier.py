@@ -79,7 +79,8 @@ def test_lengths(name: str) -> None:
         then=then,
         prepare=reversed_dims,
     )
-    assert outcome.served and outcome.guarded
+    assert outcome.served
+    assert outcome.guarded
     many = getattr(fft, name + "n")
     assert dynamic(check(lambda x, n: many(x, s=(n, n)), "2 a b", Sym("n"), first=first, then=then))
     assert dynamic(

@@ -14,9 +14,12 @@ from tests.ops.driver import Sym, check, dynamic
 
 FIRST = {"n": 3, "c": 2, "h": 9, "w": 8}
 THEN = [
-    {"n": 2, "c": 5, "h": 17, "w": 12}, {"n": 1, "c": 3, "h": 9, "w": 8}, {"n": 0, "c": 3, "h": 9, "w": 8},
-    {"n": 2, "c": 1, "h": 4, "w": 5}, *({"n": 2, "c": 2, "h": 3 + i, "w": 11 - i} for i in range(9)),
-]  # fmt: skip
+    {"n": 2, "c": 5, "h": 17, "w": 12},
+    {"n": 1, "c": 3, "h": 9, "w": 8},
+    {"n": 0, "c": 3, "h": 9, "w": 8},
+    {"n": 2, "c": 1, "h": 4, "w": 5},
+    *({"n": 2, "c": 2, "h": 3 + i, "w": 11 - i} for i in range(9)),
+]
 INPUT = {1: "n c h", 2: "n c h w", 3: "n c h w 6"}
 UNBATCHED = {1: "c h", 2: "c h w", 3: "c h w 6"}
 
@@ -112,8 +115,12 @@ def test_symbolic_window() -> None:
     for ceil in (True, False):
         outcome = check(
             lambda x, k, s, c=ceil: F.max_pool2d(x, (k, 2), (s, s), ceil_mode=c),
-            "2 3 h h", Sym("k"), Sym("s"), first=first, then=then,
-        )  # fmt: skip
+            "2 3 h h",
+            Sym("k"),
+            Sym("s"),
+            first=first,
+            then=then,
+        )
         assert dynamic(outcome)
 
 
@@ -181,17 +188,31 @@ def test_unpool(dims: int, prepare: Any) -> None:
 
     last = {1: "h", 2: "h w", 3: "h w 2"}[dims]
     outcome = check(
-        function, f"n c {last}", f"n c {last}", 3, 2, 1, first=FIRST, then=THEN, prepare=prepare,
+        function,
+        f"n c {last}",
+        f"n c {last}",
+        3,
+        2,
+        1,
+        first=FIRST,
+        then=THEN,
+        prepare=prepare,
         dtypes={1: torch.int64},
-    )  # fmt: skip
+    )
     assert dynamic(outcome)
 
 
 def test_unpool_to_a_chosen_size() -> None:
     outcome = check(
-        F.max_unpool2d, "n c h h", "n c h h", 2, output_size=(17, 17), first=FIRST | {"h": 8},
-        dtypes={1: torch.int64}, then=[FIRST | {"h": 8, "n": 1}, FIRST | {"h": 20}],
-    )  # fmt: skip
+        F.max_unpool2d,
+        "n c h h",
+        "n c h h",
+        2,
+        output_size=(17, 17),
+        first=FIRST | {"h": 8},
+        dtypes={1: torch.int64},
+        then=[FIRST | {"h": 8, "n": 1}, FIRST | {"h": 20}],
+    )
     assert len(outcome.served) == len(outcome.guarded) == 1
 
 

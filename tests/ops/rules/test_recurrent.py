@@ -52,6 +52,7 @@ def test_networks(name: str, kwargs: Any) -> None:
         assert dynamic(check(run, *specs, first=FIRST, then=THEN))
 
 
+@pytest.mark.filterwarnings("ignore:LSTM with projections")
 def test_projection() -> None:
     run, specs = _network("LSTM", proj_size=3, bidirectional=True)
     assert dynamic(check(run, *specs, first=FIRST, then=THEN))

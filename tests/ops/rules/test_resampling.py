@@ -74,9 +74,13 @@ def test_other_factors_specialise() -> None:
 
 def test_symbolic_size() -> None:
     outcome = check(
-        lambda x, a, b: F.interpolate(x, (a, b), mode="bilinear"), "2 3 h h", Sym("a"), Sym("b"),
-        first={"h": 6, "a": 4, "b": 9}, then=[{"h": 2, "a": 1, "b": 1}, {"h": 9, "a": 3, "b": 4}],
-    )  # fmt: skip
+        lambda x, a, b: F.interpolate(x, (a, b), mode="bilinear"),
+        "2 3 h h",
+        Sym("a"),
+        Sym("b"),
+        first={"h": 6, "a": 4, "b": 9},
+        then=[{"h": 2, "a": 1, "b": 1}, {"h": 9, "a": 3, "b": 4}],
+    )
     assert dynamic(outcome)
 
 
@@ -93,9 +97,14 @@ def test_grids() -> None:
     assert len(last.guarded) == 1
     sizes = [{"n": 1, "h": 3, "w": 2}, {"n": 4, "h": 1, "w": 1}]
     outcome = check(
-        lambda t, n, h, w: F.affine_grid(t, (n, 3, h, w), align_corners=False), "n 2 3",
-        Sym("n"), Sym("h"), Sym("w"), first={"n": 2, "h": 4, "w": 5}, then=sizes,
-    )  # fmt: skip
+        lambda t, n, h, w: F.affine_grid(t, [n, 3, h, w], align_corners=False),
+        "n 2 3",
+        Sym("n"),
+        Sym("h"),
+        Sym("w"),
+        first={"n": 2, "h": 4, "w": 5},
+        then=sizes,
+    )
     assert dynamic(outcome)
     outcome = check(F.affine_grid, "2 3 4", [2, 3, 4, 5, 6], align_corners=False, first={})
     assert outcome.served

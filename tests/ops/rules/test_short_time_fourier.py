@@ -14,6 +14,8 @@ FIRST = {"b": 3, "t": 100}
 THEN = [{"b": 2, "t": 57}, {"b": 1, "t": 17}, {"b": 5, "t": 64}]
 
 
+@pytest.mark.filterwarnings("ignore:stft with return_complex=False")
+@pytest.mark.filterwarnings("ignore:Note. you can still call")
 @pytest.mark.parametrize(
     "kwargs",
     [

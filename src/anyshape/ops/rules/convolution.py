@@ -1,4 +1,6 @@
-"""Convolutions and transposed convolutions of one to three spatial dimensions, with or without a batch."""
+"""Convolutions and transposed convolutions of one to three spatial dimensions, with or without a
+batch.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from anyshape.symbolic import Size, eq, ge, gt, ne, or_, product
 
 Sizes = tuple[Size, ...]
 
-#: Elements of an input (without its last dimension) from which torch's CPU hands a single float image to oneDNN.
+#: Elements of an input (without its last dimension) from which torch's CPU hands a single float
+#: image to oneDNN.
 _LARGE_IMAGE = 20480
 
 
@@ -120,8 +123,6 @@ class _Call:
         self.kernel = weight.shape[2:]
         for size in self.kernel:
             q.require(gt(size, 0), "a kernel has elements")
-        for size in self.input.shape[2:]:
-            q.require(gt(size, 0), "an image has elements")
         self.padding = self._padding(padding)
 
     def _padding(self, padding: Any) -> tuple[tuple[Size, Size], ...]:
@@ -191,6 +192,8 @@ class _Call:
             require_same(q, self.bias.shape[0], wanted, "the bias and the output channels")
 
     def _result(self, channels: Size, spatial: list[Size]) -> Meta:
+        for size in self.input.shape[2:]:
+            self.q.require(gt(size, 0), "an image has elements")  # mostly implied by now
         shape = (self.input.shape[0], channels, *spatial)
         rank = self.dims + 2
         last = self._is_channels_last(spatial)
@@ -205,7 +208,8 @@ class _Call:
         """Whether torch computes in channels-last, which it does if the input or the weight is."""
         q, input, weight = self.q, self.input, self.weight
         if self.dims == 1:
-            # A signal is made contiguous and seen as an image of height 1; the weight is seen as it is.
+            # A signal is made contiguous and seen as an image of height 1; the weight is seen as it
+            # is.
             return not weight.is_contiguous and is_channels_last(q, unsqueezed(weight, 2))
         if input.is_contiguous and weight.is_contiguous:
             return False
@@ -222,7 +226,9 @@ class _Call:
         return is_channels_last(q, input) and self._not_single(input, spatial)
 
     def _not_single(self, tensor: Meta, spatial: list[Size]) -> bool:
-        """Torch takes a dense channels-last tensor whose sizes after the first are all 1 for a contiguous one."""
+        """Torch takes a dense channels-last tensor whose sizes after the first are all 1 for a
+        contiguous one.
+        """
         if all(size == 1 for size in spatial) or tensor.layout != channels_last(tensor.rank):
             return True
         return self.q.decide(

@@ -1,28 +1,30 @@
 """Sums of products over labelled dimensions.
 
-Torch lines up the dimensions of all operands, those of the result in its order, then those that are summed, and multiplies from
-the left, two at a time. A product over summed dimensions is a batched matrix product, whose result is seen in the order of the labels
-without a copy, so that the layout tells which operand a dimension came from.
+Torch lines up the dimensions of all operands, those of the result in its order, then those that are
+summed, and multiplies from the left, two at a time. A product over summed dimensions is a batched
+matrix product, whose result is seen in the order of the labels without a copy, so that the layout
+tells which operand a dimension came from.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import torch
 
-from anyshape.errors import Contradiction, UnknownOperator
+from anyshape.errors import UnknownOperator
 from anyshape.ops.broadcast import broadcast
-from anyshape.ops.meta import Meta, Strided, dense_strides
+from anyshape.ops.meta import Meta, Strided, contiguous, dense_strides
 from anyshape.ops.op import Lowering, Op
 from anyshape.ops.promotion import result_type
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.matmul import require_one_dtype, require_same
 from anyshape.ops.rules.pointwise import elementwise, same
-from anyshape.symbolic import Expr, Size, eq, evaluate, gt, ne, or_
+from anyshape.symbolic import Expr, Facts, Size, eq, gt, ne, or_
 
 #: How many sizes may be left open; each doubles the cases to compare.
 _MOST_OPEN = 3
@@ -54,7 +56,9 @@ def _einsum(q: Questions, *args: Any) -> Meta:
 
 
 def _parsed(q: Questions, args: tuple[Any, ...]) -> tuple[list[str], str | None, list[Meta]]:
-    """The labels of each operand ("." for the ellipsis), those of the result if they are given, and the operands."""
+    """The labels of each operand ("." for the ellipsis), those of the result if they are given, and
+    the operands.
+    """
     if isinstance(args[0], str):
         equation, *rest = args
         operands = list(rest[0] if len(rest) == 1 and isinstance(rest[0], list | tuple) else rest)
@@ -171,11 +175,13 @@ def _product_type(q: Questions, operands: list[Meta], order: _Order) -> torch.dt
 
 
 def _is_plain(factors: list[_Factor], order: _Order) -> bool:
-    """Whether the result is contiguous whatever the sizes, because no operand has its labels in another order.
+    """Whether the result is contiguous whatever the sizes, because no operand has its labels in
+    another order.
 
-    Of two contiguous operands: first the labels of both, then those of the left, then those of the right. A size of 1 can only move
-    a label behind the others, where it does not show. Where all summed sizes are 1 torch multiplies element by element, and the
-    strides of these sizes must not come between those of the left and those of the right.
+    Of two contiguous operands: first the labels of both, then those of the left, then those of the
+    right. A size of 1 can only move a label behind the others, where it does not show. Where all
+    summed sizes are 1 torch multiplies element by element, and the strides of these sizes must not
+    come between those of the left and those of the right.
     """
     if len(factors) != 2 or not all(factor.meta.is_contiguous for factor in factors):
         return False
@@ -236,67 +242,78 @@ def _product(q: Questions, factors: list[_Factor], order: _Order, ones: frozense
 
 
 def _ones(q: Questions, factors: list[_Factor], order: _Order) -> frozenset[Size]:
-    """The sizes that are 1. Of those that may be, it is only asked where the answer changes the layout."""
+    """The sizes that are 1. Of those that may be, it is only asked where the answer changes the
+    layout.
+    """
     labels = [*order.summed, *order.kept]
     sizes = dict.fromkeys(f.size(label) for label in labels for f in factors if label in f.labels)
     ones = frozenset(size for size in sizes if size == 1 or q.same(size, 1))
-    left = [size for size in sizes if size not in ones and not q.known(ne(size, 1))]
-    while left and not (len(left) <= _MOST_OPEN and _agree(q, factors, order, ones, left)):
+    others = [size for size in sizes if isinstance(size, Expr) and size not in ones]
+    left: list[Size] = [size for size in others if not q.known(ne(size, 1))]
+    while left and not (len(left) <= _MOST_OPEN and _all_agree(factors, order, ones, left)):
         size = left.pop(0)
         if q.decide(eq(size, 1), _ONE):
             ones |= {size}
     return ones
 
 
-def _agree(
-    q: Questions,
-    factors: list[_Factor],
-    order: _Order,
-    ones: frozenset[Size],
-    open_sizes: list[Size],
+def _all_agree(
+    factors: list[_Factor], order: _Order, ones: frozenset[Size], open_sizes: list[Size]
 ) -> bool:
     """Whether the layout is the same whichever of the open sizes are 1."""
+    if not all(factor.meta.is_contiguous for factor in factors):
+        return False  # the strides of sizes of 1 are anyone's guess
+    names: dict[Size, int] = {size: -1 - place for place, size in enumerate(open_sizes)}
+    shapes: list[tuple[int, ...]] = []
+    for factor in factors:
+        shape = [1 if size in ones else size for size in factor.meta.shape]
+        shapes.append(
+            tuple(
+                size if isinstance(size, int) else names.setdefault(size, -1 - len(names))
+                for size in shape
+            )
+        )
+    labels = tuple(tuple(factor.labels) for factor in factors)
+    return _agree(labels, tuple(order.kept), tuple(order.summed), tuple(shapes), len(open_sizes))
+
+
+@lru_cache(maxsize=1024)
+def _agree(
+    labels: tuple[tuple[Label, ...], ...],
+    kept: tuple[Label, ...],
+    summed: tuple[Label, ...],
+    shapes: tuple[tuple[int, ...], ...],
+    open_sizes: int,
+) -> bool:
+    """The same for contiguous operands. Negative sizes stand for any above 1, the first ones of
+    them also for 1; of contiguous operands their order is all that counts, so numbers will do.
+    """
+    order = _Order(list(kept), list(summed))
     usual: list[int] | None = None
-    for count in range(len(open_sizes) + 1):
-        for chosen in combinations(open_sizes, count):
-            found = _memory(q, factors, order, ones, open_sizes, chosen)
-            if found is None:
-                return False
-            usual = found if usual is None else usual
-            if [dim for dim in usual if dim in found] != found:
-                return False
+    for chosen in product((False, True), repeat=open_sizes):
+        values = {-1 - place: 1 for place, is_one in enumerate(chosen) if is_one}
+        factors = [
+            _Factor(
+                _numbers([values.get(n, 10007 - 10 * n if n < 0 else n) for n in shape]), [*own]
+            )
+            for own, shape in zip(labels, shapes, strict=True)
+        ]
+        result = _product(Questions(Facts(), "einsum"), factors, order, frozenset({1}))
+        sizes, strides = _known(result.shape), _known(result.strides)
+        dims = [dim for dim in range(len(kept)) if sizes[dim] != 1]
+        found = sorted(dims, key=lambda dim: -strides[dim])
+        usual = found if usual is None else usual
+        if [dim for dim in usual if dim in found] != found:
+            return False
     return True
 
 
-def _memory(
-    q: Questions,
-    factors: list[_Factor],
-    order: _Order,
-    ones: frozenset[Size],
-    open_sizes: list[Size],
-    chosen: tuple[Size, ...],
-) -> list[int] | None:
-    """The result's dimensions above 1, outermost first, if just the chosen ones are 1; None if that does not tell."""
-    try:
-        facts = q.facts
-        for size in open_sizes:
-            facts = facts.assume(eq(size, 1) if size in chosen else gt(size, 1), _ONE)
-    except Contradiction:
-        return []
-    case = Questions(facts, q.op)
-    result = _product(case, factors, order, ones | set(chosen))
-    if case.needs:
-        return None
-    primes = iter(
-        (10007, 10009, 10037, 10039, 10061, 10067, 10069, 10079, 10091, 10093, 10099, 10103)
-    )
-    symbols = {s for size in result.shape if isinstance(size, Expr) for s in size.symbols}
-    values = {symbol: next(primes, 10111) for symbol in sorted(symbols, key=lambda s: s.index)}
-    dims = [dim for dim in range(len(order.kept)) if result.shape[dim] != 1]
-    strides = [facts.simplify(stride) for stride in result.strides]
-    if any(isinstance(strides[dim], Expr) and not strides[dim].symbols <= symbols for dim in dims):
-        return None
-    return sorted(dims, key=lambda dim: -evaluate(strides[dim], values))
+def _numbers(shape: list[int]) -> Meta:
+    return Meta(tuple(shape), torch.float32, contiguous(len(shape)), torch.device("cpu"))
+
+
+def _known(sizes: tuple[Size, ...]) -> list[int]:
+    return [size for size in sizes if isinstance(size, int)]
 
 
 def _lined(q: Questions, factor: _Factor, labels: list[Label], ones: frozenset[Size]) -> Meta:
@@ -328,7 +345,9 @@ def _elementwise(q: Questions, left: Meta, right: Meta) -> Meta:
 
 
 def _iterated(q: Questions, shape: tuple[Size, ...], operands: tuple[Meta, ...]) -> tuple[int, ...]:
-    """The order, outermost first, in which torch walks operands: an insertion sort that passes over pairs no operand tells apart."""
+    """The order, outermost first, in which torch walks operands: an insertion sort that passes over
+    pairs no operand tells apart.
+    """
     strides = [
         [
             0 if a == 1 != b else s

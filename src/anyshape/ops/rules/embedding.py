@@ -34,11 +34,11 @@ def _embedding(
 ) -> Meta:
     require_rank(q, weight, 2, "the table")
     _require_indices(q, input)
-    _require_rows(q, input, weight)
     if padding_idx is not None:
         rows = weight.shape[0]
         inside = and_(lt(padding_idx, rows), ge(padding_idx, -rows))
         q.require(inside, f"padding_idx {padding_idx} must be a row of the table")
+    _require_rows(q, input, weight)
     return weight.like((*input.shape, weight.shape[1]))
 
 

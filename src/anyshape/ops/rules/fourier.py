@@ -1,7 +1,9 @@
-"""Fourier transforms. The layouts are those of torch's CPU build with MKL; others are left to torch itself.
+"""Fourier transforms. The layouts are those of torch's CPU build with MKL; others are left to torch
+itself.
 
-A transform lays its result out with the other dimensions first, by falling strides, and the transformed ones last. It changes a
-dimension to the wanted length before: a slice keeps the strides, padding makes a contiguous copy.
+A transform lays its result out with the other dimensions first, by falling strides, and the
+transformed ones last. It changes a dimension to the wanted length before: a slice keeps the
+strides, padding makes a contiguous copy.
 """
 
 from __future__ import annotations
@@ -61,7 +63,9 @@ def _by_strides(q: Questions, input: Meta, dims: Sequence[int]) -> list[int]:
 def _transformed(
     q: Questions, input: Meta, dims: Sequence[int], dtype: torch.dtype, last: Size | None = None
 ) -> Meta:
-    """One step of a transform; `last` is the new length of the last of the dimensions, which then stays last."""
+    """One step of a transform; `last` is the new length of the last of the dimensions, which then
+    stays last.
+    """
     others = _by_strides(q, input, [dim for dim in range(input.rank) if dim not in dims])
     kept = list(dims[-1:]) if last is not None else []
     order = (*others, *_by_strides(q, input, dims[: len(dims) - len(kept)]), *kept)
@@ -89,7 +93,9 @@ def _real_to_half(q: Questions, input: Meta, dims: Dims, sizes: Sequence[Size]) 
 
 
 def _half_to_real(q: Questions, input: Meta, dims: Dims, sizes: Sequence[Size]) -> Meta:
-    """The first half of a symmetric transform back to real numbers: the last dimension apart from the others."""
+    """The first half of a symmetric transform back to real numbers: the last dimension apart from
+    the others.
+    """
     q.require(gt(sizes[-1], 0), "a transform is of at least one element")
     found = _prepared(q, input, dims, (*sizes[:-1], sizes[-1] // 2 + 1))
     dtype = real(floating(input.dtype))

@@ -1,6 +1,7 @@
 """Decompositions and solutions of linear systems. What comes from LAPACK is stored by columns.
 
-Left to torch's meta functions: what depends on the values (residuals of `lstsq` but for its usual driver) or is rarely used.
+Left to torch's meta functions: what depends on the values (residuals of `lstsq` but for its usual
+driver) or is rarely used.
 """
 
 from __future__ import annotations
@@ -256,7 +257,9 @@ def _householder(q: Questions, A: Meta, tau: Meta) -> Meta:
 
 
 def _is_vector(q: Questions, a: Meta, b: Meta) -> bool:
-    """Whether the right side is one vector a system: by its rank, or because it has the shape of such vectors."""
+    """Whether the right side is one vector a system: by its rank, or because it has the shape of
+    such vectors.
+    """
     if b.rank == 1:
         return True
     if b.rank != a.rank - 1:
@@ -347,10 +350,10 @@ def _lstsq(
         require_same(q, a, b, "the batch sizes")
     # LAPACK solves in place: the solution is the first rows of what held the right side.
     rows = maximum(m, n)
-    sides = () if vector else (B.shape[-1],)
+    sides: tuple[Size, ...] = () if vector else (B.shape[-1],)
     shape = (*batch, n, *sides)
     strides: list[Size] = [1] if vector else [1, rows]
-    step = rows if vector else rows * sides[0]
+    step = rows * product(sides)
     for size in reversed(batch):
         strides.insert(0, step)
         step = step * size

@@ -1,4 +1,6 @@
-"""Matrix products of all ranks. Every result is fresh and contiguous, except where a product is really pointwise."""
+"""Matrix products of all ranks. Every result is fresh and contiguous, except where a product is
+really pointwise.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def require_one_dtype(q: Questions, *tensors: Meta | None) -> torch.dtype:
 
 
 def product_of(q: Questions, a: Meta, b: Meta) -> Meta:
-    """`a @ b`: a vector on the left is a row, one on the right a column; dimensions before the last two broadcast."""
+    """`a @ b`: a vector on the left is a row, one on the right a column; dimensions before the last
+    two broadcast.
+    """
     if not a.shape or not b.shape:
         raise q.fail("a matrix product needs tensors of at least one dimension")
     dtype = require_one_dtype(q, a, b)
@@ -118,11 +122,11 @@ def _addmv(
     q: Questions, input: Meta, mat: Meta, vec: Meta, *, beta: Any = 1, alpha: Any = 1
 ) -> Meta:
     result = _added(2, 1)(q, input, mat, vec)
-    if beta != 0 and not q.same_all(input.shape, result.shape):
-        # Torch forgets to expand the input where there is nothing to add to it.
-        if q.decide(eq(mat.numel, 0), "what is added has no elements"):
-            return input.like()
-    return result
+    if beta == 0 or q.same_all(input.shape, result.shape):
+        return result
+    # Torch forgets to expand the input where there is nothing to add to it.
+    nothing = q.decide(eq(mat.numel, 0), "what is added has no elements")
+    return input.like() if nothing else result
 
 
 def _named(rule: Rule, first: str, second: str) -> Rule:

@@ -35,17 +35,19 @@ def _window(
 ) -> Size:
     """How many windows there are along a dimension."""
     for value in (kernel, stride, dilation):
-        q.require(gt(value, 0), "kernel size, stride and dilation must be positive")
+        if value != 1:
+            q.require(gt(value, 0), "kernel size, stride and dilation must be positive")
     if padding != 0:
         half = and_(ge(padding, 0), le(padding, kernel // 2))
         q.require(half, f"padding {padding} must be at most half of the kernel size {kernel}")
     room = size + 2 * padding - dilation * (kernel - 1) - 1
-    result = room + 1 if stride == 1 else room // stride + 1
-    if ceil and stride != 1:
-        # The last window may reach over the end, but has to start inside or in the padding before.
-        result = minimum(ceildiv(room, stride), (size + padding - 1) // stride) + 1
-    q.require(gt(result, 0), "a window fits at least once")
-    return result
+    q.require(gt(room + (stride if ceil else 1), 0), "a window fits at least once")
+    if stride == 1:
+        return room + 1
+    if not ceil:
+        return room // stride + 1
+    # The last window may reach over the end, but has to start inside or in the padding before.
+    return minimum(ceildiv(room, stride), (size + padding - 1) // stride) + 1
 
 
 def _windows(
@@ -60,7 +62,6 @@ def _windows(
 ) -> tuple[Size, ...]:
     """The shape after sliding a window over the last dimensions."""
     _require_rank(q, input, dims)
-    _require_elements(q, input, dims)
     kernels = per_dimension(q, kernel, dims, "kernel_size")
     if stride is None or (isinstance(stride, Sequence) and not stride):
         stride = kernels
@@ -68,14 +69,19 @@ def _windows(
     pads = per_dimension(q, padding, dims, "padding")
     dilations = per_dimension(q, dilation, dims, "dilation")
     spatial = [
-        _window(q, size, *along, ceil)
-        for size, *along in zip(input.shape[-dims:], kernels, steps, pads, dilations, strict=True)
+        _window(q, size, kernel, step, pad, dilation, ceil)
+        for size, kernel, step, pad, dilation in zip(
+            input.shape[-dims:], kernels, steps, pads, dilations, strict=True
+        )
     ]
+    _require_elements(q, input, dims)  # mostly implied by now
     return (*input.shape[:-dims], *spatial)
 
 
 def _format(q: Questions, input: Meta, dims: int) -> Layout:
-    """The layout of a result: channels-last images stay so, and signals, which torch sees as images of height 1."""
+    """The layout of a result: channels-last images stay so, and signals, which torch sees as images
+    of height 1.
+    """
     if input.is_contiguous or input.rank == dims + 1:
         return contiguous(input.rank)
     if dims == 1:
@@ -116,7 +122,8 @@ def _max_pool(dims: int, indices: bool) -> Rule:
         own = dims == 1 and not indices and input.device.type == "cpu"
         own = own and not (input.requires_grad and torch.is_grad_enabled())
         _require_dtype(q, input.dtype, () if own else _INTEGERS)
-        # Without gradients and indices torch has a kernel of its own for signals, which forgets their layout.
+        # Without gradients and indices torch has a kernel of its own for signals, which forgets
+        # their layout.
         layout = contiguous(input.rank) if own else _format_of_max(q, input, dims)
         result = input.like(shape, layout=layout)
         return (result, result.like(dtype=torch.int64, layout=layout)) if indices else result
@@ -233,7 +240,7 @@ def _fractional(dims: int, indices: bool) -> Rule:
         if output_size is not None:
             targets = per_dimension(q, output_size, dims, "output_size")
         elif output_ratio is not None:
-            ratios = per_dimension(q, output_ratio, dims, "output_ratio")
+            ratios: tuple[Any, ...] = per_dimension(q, output_ratio, dims, "output_ratio")
             targets = tuple(
                 scaled(q, size, ratio) for size, ratio in zip(image, ratios, strict=True)
             )
@@ -317,7 +324,8 @@ def _row(name: str, rule: Rule, *also: str) -> Op:
 
 def _of_dims(dims: int) -> tuple[Op, ...]:
     d = f"{dims}d"
-    # Torch's own functions of two and three dimensions live in a module apart, and some always return indices.
+    # Torch's own functions of two and three dimensions live in a module apart, and some always
+    # return indices.
     own = "torch." if dims == 1 else _NN
     return (
         _row(f"max_pool{d}", _max_pool(dims, False), f"torch.max_pool{d}"),

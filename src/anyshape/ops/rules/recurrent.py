@@ -1,4 +1,6 @@
-"""Recurrent networks, whole (the functions behind `nn.LSTM` and others) and by cell. Packed sequences are left to torch."""
+"""Recurrent networks, whole (the functions behind `nn.LSTM` and others) and by cell. Packed
+sequences are left to torch.
+"""
 
 from __future__ import annotations
 
@@ -54,18 +56,22 @@ def _whole(gates: int, *, cell_state: bool) -> Rule:
 
 
 def _sequence(input: Meta, steps: Size, batch: Size, features: Size, batch_first: bool) -> Meta:
-    """The outputs of all steps; they are computed step by step, so a batch first is only seen so."""
+    """The outputs of all steps, computed step by step: a batch that comes first is only seen so."""
     if batch_first:
         return input.like((batch, steps, features), layout=Dense((1, 0, 2)))
     return input.like((steps, batch, features))
 
 
 def _require_cell(
-    q: Questions, gates: int, input: Meta, states: Sequence[Meta], weights: Sequence[Meta | None]
+    q: Questions,
+    gates: int,
+    input: Meta,
+    states: Sequence[Meta],
+    w_ih: Meta,
+    w_hh: Meta,
+    *biases: Meta | None,
 ) -> None:
-    w_ih, w_hh, *biases = weights
-    assert w_ih is not None and w_hh is not None, "a cell has two weights"
-    require_one_dtype(q, input, *states, *weights)
+    require_one_dtype(q, input, *states, w_ih, w_hh, *biases)
     for tensor in (input, *states, w_ih, w_hh):
         require_rank(q, tensor, 2, "a tensor of a cell")
     require_same(q, input.shape[1], w_ih.shape[1], "the features of input and weight")
@@ -88,7 +94,7 @@ def _lstm_cell(
     b_ih: Meta | None = None,
     b_hh: Meta | None = None,
 ) -> tuple[Meta, Meta]:
-    _require_cell(q, 4, input, hx, (w_ih, w_hh, b_ih, b_hh))
+    _require_cell(q, 4, input, hx, w_ih, w_hh, b_ih, b_hh)
     return hx[0].like(), hx[1].like()
 
 
@@ -101,7 +107,7 @@ def _gru_cell(
     b_ih: Meta | None = None,
     b_hh: Meta | None = None,
 ) -> Meta:
-    _require_cell(q, 3, input, (hx,), (w_ih, w_hh, b_ih, b_hh))
+    _require_cell(q, 3, input, (hx,), w_ih, w_hh, b_ih, b_hh)
     # The last step mixes the old state into the new one, element by element.
     return hx.like(layout=pointwise_layout(q, hx.shape, [hx, hx.like()]))
 
@@ -115,7 +121,7 @@ def _rnn_cell(
     b_ih: Meta | None = None,
     b_hh: Meta | None = None,
 ) -> Meta:
-    _require_cell(q, 1, input, (hx,), (w_ih, w_hh, b_ih, b_hh))
+    _require_cell(q, 1, input, (hx,), w_ih, w_hh, b_ih, b_hh)
     return hx.like()
 
 
