@@ -165,7 +165,8 @@ def _judge_apart(operator: Operator, apart: Template, judgement: Judgement, show
         judgement.add(traced.verdict, traced.reason, shown)
         return
     trial = Judgement(judgement.name)
-    _judge_sizes(operator, apart, traced, _sizes_apart(apart, traced.facts), trial, shown)
+    sizes = [v for v in _sizes_apart(apart, traced.facts) if not traced.unmet(v)]
+    _judge_sizes(operator, apart, traced, sizes, trial, shown)
     judgement.findings += [f for f in trial.findings if f.verdict is Verdict.WRONG]
     judgement.served += trial.served
 

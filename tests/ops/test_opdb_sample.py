@@ -4,6 +4,8 @@ tests/slow/test_opdb.py.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.ops.judge import Operator, Verdict, judge
@@ -64,5 +66,5 @@ OPERATORS = {operator.name: operator for operator in operators()}
 
 @pytest.mark.parametrize("operator", [OPERATORS[name] for name in NAMES], ids=NAMES)
 def test_right_and_fully_dynamic(operator: Operator) -> None:
-    judgement = judge(operator)
+    judgement = judge(replace(operator, samples=lambda: operator.samples()[::3]))
     assert judgement.verdict is Verdict.DYNAMIC, judgement.reason

@@ -19,8 +19,8 @@ from tests.ops.opdb import operators
 DOCS = Path(__file__).parent.parent.parent / "docs" / "operators.md"
 
 _PARTS = 24
-#: Operators that are right and fully dynamic; the aim of the project is 580.
-_LEAST_DYNAMIC = 580
+#: Operators that are right and fully dynamic: what has been reached (the aim is 580).
+_LEAST_DYNAMIC = 640
 
 
 @cache

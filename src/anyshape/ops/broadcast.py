@@ -162,13 +162,14 @@ def _relation(
 
 def _relation_of_one(
     facts: Facts, sizes: tuple[Size, ...], a: Size, b: Size, x: int, y: int
-) -> int:
+) -> int | None:
     """The same where a dimension is of size 1: its stride is compared all the same, and may move
     what lies between the two.
     """
     if facts.equal(a, b):
         return int(facts.equal(sizes[y], 1) and not facts.equal(sizes[x], 1))
-    return facts.holds(ge(a, b)) - facts.holds(le(a, b))
+    above, below = facts.holds(ge(a, b)), facts.holds(le(a, b))
+    return above - below if above or below else None
 
 
 def expanded(q: Questions, meta: Meta, shape: tuple[Size, ...]) -> Meta:

@@ -165,11 +165,7 @@ def of_tensor(tensor: torch.Tensor, shape: tuple[Size, ...] | None = None) -> Me
     as far as we can tell.
     """
     sizes = tuple(tensor.shape) if shape is None else shape
-    layout = (
-        contiguous(tensor.dim())
-        if tensor.is_contiguous()  # also every tensor without elements
-        else strided(tuple(tensor.shape), tuple(tensor.stride()))
-    )
+    layout = _layout_of(tensor)
     return Meta(
         sizes,
         tensor.dtype,
@@ -178,3 +174,17 @@ def of_tensor(tensor: torch.Tensor, shape: tuple[Size, ...] | None = None) -> Me
         tensor.storage_offset(),
         tensor.requires_grad,
     )
+
+
+def _layout_of(tensor: torch.Tensor) -> Layout:
+    shape, strides = tuple(tensor.shape), tuple(tensor.stride())
+    if tensor.dim() in (4, 5) and 1 in shape and 0 not in shape:
+        # Both contiguous and channels-last where sizes are 1. Torch then goes by the strides, and
+        # convolutions hand the answer on to results of more channels.
+        written = channels_last(tensor.dim())
+        usual = dense_strides(shape, contiguous(tensor.dim()).order)
+        if strides == dense_strides(shape, written.order) and strides != usual:
+            return written
+    if tensor.is_contiguous():  # also every tensor without elements
+        return contiguous(tensor.dim())
+    return strided(shape, strides)

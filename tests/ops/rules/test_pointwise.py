@@ -84,7 +84,7 @@ def test_binary(names: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 @pytest.mark.parametrize(
-    "function", [torch.add, torch.mul, torch.maximum, torch.eq, torch.where], ids=str
+    "function", [torch.add, torch.mul, torch.maximum, torch.eq, torch.where]
 )
 def test_mixed_dtypes(function: Any) -> None:
     prefix = ("a b",) if function is torch.where else ()
@@ -192,7 +192,7 @@ TERNARY = [
 ]
 
 
-@pytest.mark.parametrize(("function", "specs", "kwargs"), TERNARY, ids=str)
+@pytest.mark.parametrize(("function", "specs", "kwargs"), TERNARY)
 def test_ternary(function: Any, specs: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     assert dynamic(check(function, *specs, first=AB, **kwargs))
     assert dynamic(check(function, *specs, first=AB, prepare=transposed, **kwargs))
