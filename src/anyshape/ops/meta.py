@@ -171,7 +171,7 @@ def of_tensor(tensor: torch.Tensor, shape: tuple[Size, ...] | None = None) -> Me
         tensor.dtype,
         layout,
         tensor.device,
-        tensor.storage_offset(),
+        int(tensor.storage_offset()),
         tensor.requires_grad,
     )
 

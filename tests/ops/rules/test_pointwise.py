@@ -83,9 +83,7 @@ def test_binary(names: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
-@pytest.mark.parametrize(
-    "function", [torch.add, torch.mul, torch.maximum, torch.eq, torch.where]
-)
+@pytest.mark.parametrize("function", [torch.add, torch.mul, torch.maximum, torch.eq, torch.where])
 def test_mixed_dtypes(function: Any) -> None:
     prefix = ("a b",) if function is torch.where else ()
     for one in DTYPES:
