@@ -113,25 +113,22 @@ class Questions:
 
     def fix(self, size: Size, reason: str) -> int:
         """The value of a size in this run, which becomes the only one that the result is for."""
-        value = self.facts.value(size)
-        if value is not None:
-            return value
-        hint = self.facts.hint(size)
-        if hint is None:
-            raise NeedsDecision(op=self.op, fact=f"{size} == ?", reason=reason)
-        self._assume(eq(size, hint), reason, Kind.SPECIALISED)
-        return hint
+        return self._fixed(size, reason, Kind.SPECIALISED)
 
     def count(self, size: Size, reason: str) -> int:
         """The value of a size that decides how many outputs there are: a guard, since the program
-        sees the number."""
+        sees the number.
+        """
+        return self._fixed(size, reason, Kind.GUARD)
+
+    def _fixed(self, size: Size, reason: str, kind: Kind) -> int:
         value = self.facts.value(size)
         if value is not None:
             return value
         hint = self.facts.hint(size)
         if hint is None:
             raise NeedsDecision(op=self.op, fact=f"{size} == ?", reason=reason)
-        self._assume(eq(size, hint), reason, Kind.GUARD)
+        self._assume(eq(size, hint), reason, kind)
         return hint
 
     def _assume(self, fact: Fact, reason: str, kind: Kind) -> None:

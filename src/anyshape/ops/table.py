@@ -5,96 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
 import torch
 
+from anyshape.ops import rules
 from anyshape.ops.op import Op
-from anyshape.ops.rules import (
-    activations,
-    attention,
-    casts,
-    classification_losses,
-    comparison,
-    complex_numbers,
-    convolution,
-    copied_views,
-    cumulative,
-    data_dependent,
-    distances,
-    dropout,
-    einsum,
-    embedding,
-    factories,
-    fourier,
-    grids,
-    index_operators,
-    indexing,
-    joining,
-    linear_algebra,
-    losses,
-    matmul,
-    normalization,
-    padding,
-    pointwise,
-    pooling,
-    random_numbers,
-    rearranging,
-    recurrent,
-    reductions,
-    resampling,
-    reshaping,
-    scattering,
-    sequences,
-    short_time_fourier,
-    sorting,
-    splitting,
-    statistics,
-    views,
-)
 
-#: One module a family of operators.
-FAMILIES = (
-    activations,
-    attention,
-    casts,
-    classification_losses,
-    comparison,
-    complex_numbers,
-    convolution,
-    copied_views,
-    cumulative,
-    data_dependent,
-    distances,
-    dropout,
-    einsum,
-    embedding,
-    factories,
-    fourier,
-    grids,
-    index_operators,
-    indexing,
-    joining,
-    linear_algebra,
-    losses,
-    matmul,
-    normalization,
-    padding,
-    pointwise,
-    pooling,
-    random_numbers,
-    rearranging,
-    recurrent,
-    reductions,
-    resampling,
-    reshaping,
-    scattering,
-    sequences,
-    short_time_fourier,
-    sorting,
-    splitting,
-    statistics,
-    views,
+#: One module a family of operators: a new family is a new file in `rules/`. Where two rows answer to
+#: one name, the first family in alphabetical order has it.
+FAMILIES = tuple(
+    import_module(f"{rules.__name__}.{module.name}") for module in iter_modules(rules.__path__)
 )
 
 ROWS: tuple[Op, ...] = tuple(row for family in FAMILIES for row in family.ROWS)
