@@ -14,8 +14,8 @@ import torch
 from anyshape.ops import rules
 from anyshape.ops.op import Op
 
-#: One module a family of operators: a new family is a new file in `rules/`. Where two rows answer to
-#: one name, the first family in alphabetical order has it.
+#: One module a family of operators: a new family is a new file in `rules/`. Where two rows answer
+#: to one name, the first family in alphabetical order has it.
 FAMILIES = tuple(
     import_module(f"{rules.__name__}.{module.name}") for module in iter_modules(rules.__path__)
 )

@@ -7,6 +7,8 @@ narrower ranges.
 
 from __future__ import annotations
 
+from typing import Final
+
 from anyshape.symbolic import ranges
 from anyshape.symbolic.expr import (
     Atom,
@@ -23,6 +25,8 @@ from anyshape.symbolic.expr import (
     subtract,
 )
 from anyshape.symbolic.ranges import Range
+
+_MOST_SHIFTED: Final = 6
 
 
 class Bounds:
@@ -138,6 +142,8 @@ class Bounds:
     def _natural_after_shift(self, size: Expr, mirrored: frozenset[int]) -> bool:
         shifted: dict[Monomial, int] = {}
         for monomial, coefficient in size.terms:
+            if len(monomial) > _MOST_SHIFTED:
+                return False  # A product of n shifted atoms has 2**n terms.
             parts: dict[Monomial, int] = {(): coefficient}
             for index in monomial:
                 low, high = self.of_atom(index)

@@ -19,6 +19,7 @@ from anyshape.symbolic.evaluate import evaluate, holds
 from anyshape.symbolic.expr import Expr, Size, Symbol, as_symbol, check_size, symbols_of
 from anyshape.symbolic.knowledge import NOTHING, Knowledge
 from anyshape.symbolic.learn import Inconsistent, learn
+from anyshape.symbolic.linear import Budget
 from anyshape.symbolic.logic import Fact, Truth, check_fact, zero
 from anyshape.symbolic.prove import Answer, Prover
 from anyshape.symbolic.ranges import Range
@@ -133,7 +134,7 @@ class Facts:
             raise self._contradiction(fact, reason)
         made = self._copy()
         try:
-            made._known = learn(self._known, (fact,))
+            made._known = Knowledge(learn(self._known, (fact,), Budget()).solved)
         except Inconsistent:
             raise self._contradiction(fact, reason) from None
         made._prover = Prover(made._known)

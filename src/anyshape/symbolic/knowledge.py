@@ -32,7 +32,7 @@ from anyshape.symbolic.expr import (
     terms_of,
 )
 from anyshape.symbolic.extrema import maximum, minimum
-from anyshape.symbolic.linear import Inequalities
+from anyshape.symbolic.linear import Budget, Inequalities
 from anyshape.symbolic.logic import Fact, Or
 from anyshape.symbolic.ranges import Range
 
@@ -65,10 +65,11 @@ class Solved:
 class Knowledge:
     """Solved facts with the means to use them. Immutable; remembers what it computed."""
 
-    __slots__ = ("_given", "_rewrite", "bounds", "is_empty", "solved")
+    __slots__ = ("_given", "_rewrite", "bounds", "budget", "is_empty", "solved")
 
-    def __init__(self, solved: Solved) -> None:
+    def __init__(self, solved: Solved, budget: Budget | None = None) -> None:
         self.solved = solved
+        self.budget = budget
         self.bounds = Bounds(solved.narrowed)
         self.is_empty = not (
             solved.replacements or solved.narrowed or solved.inequalities or solved.equalities
@@ -84,7 +85,7 @@ class Knowledge:
         if self._given is None:
             both_ways = [e for found in self.solved.equalities for e in (found, negate(found))]
             known = (*self.solved.inequalities, *(e for e in both_ways if type(e) is Expr))
-            self._given = Inequalities(known, self.bounds)
+            self._given = Inequalities(known, self.bounds, self.budget)
         return self._given
 
     def normal(self, size: Size) -> Size:

@@ -41,8 +41,10 @@ from anyshape.symbolic.expr import (
     single_atom,
     subtract,
     symbols_of,
+    terms_of,
 )
 from anyshape.symbolic.knowledge import Definition, Knowledge
+from anyshape.symbolic.linear import Budget
 from anyshape.symbolic.logic import (
     And,
     Fact,
@@ -60,9 +62,9 @@ from anyshape.symbolic.logic import (
 )
 from anyshape.symbolic.ranges import Range
 
-#: Facts lead to finitely many others; the bound keeps a mistake in that argument from hanging a
-#: compile.
-_MOST_STEPS: Final = 2000
+#: A fact leads to a few others. Whatever is still in the queue after so many steps is not learned:
+#: less is known then, and nothing wrong.
+_MOST_STEPS: Final = 200
 
 
 class Inconsistent(Exception):
@@ -70,10 +72,10 @@ class Inconsistent(Exception):
     case."""
 
 
-def learn(known: Knowledge, facts: Iterable[Fact]) -> Knowledge:
+def learn(known: Knowledge, facts: Iterable[Fact], budget: Budget) -> Knowledge:
     """What is known with `facts` added. Raises `Inconsistent` where that is seen to be
     impossible."""
-    learning = _Learning(known)
+    learning = _Learning(Knowledge(known.solved, budget))
     learning.queue.extend(facts)
     for _ in range(_MOST_STEPS):
         if not learning.queue:
@@ -275,7 +277,7 @@ class _Learning:
     # -- keeping everything in normal form --------------------------------------------------------
 
     def _become(self, solved: object) -> None:
-        self.now = Knowledge(solved)  # pyright: ignore[reportArgumentType] dataclasses.replace keeps the class
+        self.now = Knowledge(solved, self.now.budget)  # pyright: ignore[reportArgumentType] dataclasses.replace keeps the class
 
     def _learn_anew(self, symbols: frozenset[Symbol], but: Expr | None = None) -> None:
         """Take out facts about these symbols that are no longer in normal form, and learn them
@@ -422,7 +424,7 @@ def _what_value_means(atom: Atom, value: Size) -> Iterator[Fact]:
             yield ge(p, multiply(value, q))
             yield le(p, add(multiply(value, q), q - 1))
         case Mod(numerator=p, denominator=q):
-            if type(value) is int:
+            if type(value) is int and _is_polynomial(p):
                 yield zero(modulo(subtract(p, value), q))
                 yield eq(multiply(q, floordiv(p, q)), subtract(p, value))
         case Min():
@@ -462,8 +464,16 @@ def _common_divisors(e: Expr) -> Iterator[Fact]:
     for monomial, coefficient in e.terms:
         if monomial != () and abs(coefficient) > 1:
             rest = modulo(subtract(e, polynomial({monomial: coefficient})), abs(coefficient))
-            if isinstance(single_atom(rest), Mod) and len(symbols_of(rest)) == 1:
+            atom = single_atom(rest)
+            one = len(symbols_of(rest)) == 1
+            if isinstance(atom, Mod) and one and _is_polynomial(atom.numerator):
                 yield zero(rest)
+
+
+def _is_polynomial(size: Size) -> bool:
+    """Whether it is made of symbols alone. What is learned of functions of functions leads to ever
+    more of them."""
+    return all(isinstance(atom_at(i), Symbol) for monomial, _ in terms_of(size) for i in monomial)
 
 
 def _occurs(atom: Atom, size: Size) -> bool:

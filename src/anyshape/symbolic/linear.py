@@ -36,14 +36,26 @@ from anyshape.symbolic.expr import (
 
 _MOST_STEPS: Final = 16
 _MOST_DEPTH: Final = 3
+_MOST_TERMS: Final = 64
+_MOST_SEARCHES: Final = 300
+
+
+class Budget:
+    """How many searches one question may take, over all the cases that it is split into."""
+
+    __slots__ = ("searches",)
+
+    def __init__(self) -> None:
+        self.searches = _MOST_SEARCHES
 
 
 class Inequalities:
     """Known `g >= 0`, found by the atoms of their terms."""
 
-    __slots__ = ("_answers", "_by_atom", "_defining", "bounds", "known")
+    __slots__ = ("_answers", "_budget", "_by_atom", "_defining", "bounds", "known")
 
-    def __init__(self, known: Iterable[Expr], bounds: Bounds) -> None:
+    def __init__(self, known: Iterable[Expr], bounds: Bounds, budget: Budget | None = None) -> None:
+        self._budget = budget
         self.known = tuple(known)
         self._answers: dict[Expr, bool] = dict.fromkeys(self.known, True)
         self.bounds = bounds
@@ -60,6 +72,10 @@ class Inequalities:
         assert type(size) is Expr, f"not a size: {size!r}"
         found = self._answers.get(size)
         if found is None:
+            if self._budget is not None:
+                if self._budget.searches <= 0:
+                    return self.bounds.nonnegative(size)
+                self._budget.searches -= 1
             found = self._answers[size] = _Search(self).nonnegative(size, _MOST_DEPTH)
         return found
 
@@ -155,6 +171,8 @@ class _Search:
                     continue
                 multiplier = polynomial({cofactor: abs(coefficient)})
                 if not self.given.bounds.nonnegative(multiplier):
+                    continue
+                if len(e.terms) * len(inequality.terms) > _MOST_TERMS:
                     continue
                 scale = abs(factor)
                 smaller = subtract(multiply(e, scale), multiply(inequality, multiplier))

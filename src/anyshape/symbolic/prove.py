@@ -38,6 +38,7 @@ from anyshape.symbolic.expr import (
 )
 from anyshape.symbolic.knowledge import Knowledge
 from anyshape.symbolic.learn import Inconsistent, learn
+from anyshape.symbolic.linear import Budget
 from anyshape.symbolic.logic import (
     And,
     Fact,
@@ -117,9 +118,10 @@ def _by_bounds(known: Knowledge, fact: Fact) -> bool | None:
 class _Effort:
     """What a proof may still spend."""
 
-    __slots__ = ("cases", "nested")
+    __slots__ = ("budget", "cases", "nested")
 
     def __init__(self) -> None:
+        self.budget = Budget()
         self.cases = _MOST_CASES
         self.nested = 0
 
@@ -160,7 +162,7 @@ def _follows_given(known: Knowledge, fact: Fact, more: Iterable[Fact], effort: _
         return False
     effort.cases -= 1
     try:
-        case = learn(known, more)
+        case = learn(known, more, effort.budget)
     except Inconsistent:
         return True
     effort.nested += 1
@@ -237,7 +239,7 @@ def _follows_in_each_case(
     for atom in _atoms(e):
         if isinstance(atom, Min | Max):
             return _for_each_argument(known, fact, atom, effort)
-    by_remainder = next(_split_by_remainder(e), None)
+    by_remainder = next(_split_by_remainder(known, e), None)
     if by_remainder is not None:
         symbol, divisor = by_remainder
         remainder = modulo(of_atom(symbol), divisor)
@@ -289,14 +291,23 @@ def _for_each_argument(known: Knowledge, fact: Fact, atom: Min | Max, effort: _E
     return all(map(in_case, atom.arguments))
 
 
-def _split_by_remainder(e: Expr) -> Iterator[tuple[Symbol, int]]:
+def _split_by_remainder(known: Knowledge, e: Expr) -> Iterator[tuple[Symbol, int]]:
     """Symbols that are divided by a small number, and the number."""
     for atom in _atoms(e):
         if isinstance(atom, FloorDiv | Mod) and type(atom.denominator) is int:
             symbols = symbols_of(atom.numerator)
             if len(symbols) == 1 and atom.denominator <= _MOST_REMAINDERS:
                 (symbol,) = symbols
-                yield symbol, atom.denominator
+                if not _is_split_twice(known, symbol):
+                    yield symbol, atom.denominator
+
+
+def _is_split_twice(known: Knowledge, symbol: Symbol) -> bool:
+    """Whether it stands for a quotient of a quotient: splitting these goes on for ever."""
+    definition = known.solved.definitions.get(symbol)
+    if definition is None:
+        return False
+    return not symbols_of(definition.numerator).isdisjoint(known.solved.definitions)
 
 
 def _factor_that_may_vanish(known: Knowledge, e: Expr) -> Expr | None:
