@@ -10,6 +10,16 @@ import torch
 from anyshape.errors import ShapeMismatch
 from tests.ops.driver import check, dynamic
 
+
+@pytest.fixture(autouse=True)
+def _in_the_order_given():
+    """An optional package reorders the factors where it is installed; that is left to torch."""
+    before = torch.backends.opt_einsum.enabled
+    torch.backends.opt_einsum.enabled = False
+    yield
+    torch.backends.opt_einsum.enabled = before
+
+
 SIZES = {"a": 2, "b": 3, "c": 4, "d": 5, "e": 6}
 
 
