@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
 import torch
 
@@ -36,10 +37,13 @@ class Strided:
 Layout = Dense | Strided
 
 
-@lru_cache(maxsize=64)
+#: Asked of nearly every tensor, so made once; hardly any has more dimensions.
+_CONTIGUOUS: Final = tuple(Dense(tuple(range(rank))) for rank in range(16))
+
+
 def contiguous(rank: int) -> Dense:
     """The layout of a fresh tensor: the last dimension is innermost."""
-    return Dense(tuple(range(rank)))
+    return _CONTIGUOUS[rank] if rank < 16 else Dense(tuple(range(rank)))
 
 
 @lru_cache(maxsize=8)
@@ -84,7 +88,8 @@ class Meta:
     def is_contiguous(self) -> bool:
         """True if contiguous for every size. A False may still be contiguous for some (ask
         `layouts.contiguity`)."""
-        return isinstance(self.layout, Dense) and self.layout == contiguous(self.rank)
+        layout, usual = self.layout, contiguous(len(self.shape))
+        return layout is usual or layout == usual
 
     def like(
         self,
