@@ -323,5 +323,10 @@ def dynamic(outcome: Outcome) -> bool:
     return not outcome.guarded and all(need.kind is not Kind.SPECIALISED for need in outcome.needs)
 
 
+def checks_only(outcome: Outcome) -> bool:
+    """Whether no guard was needed, only what torch checks too."""
+    return bool(outcome.served) and all(need.kind is Kind.CHECK for need in outcome.needs)
+
+
 def evaluated(sizes: tuple[Size, ...], values: Mapping[Any, int]) -> tuple[int, ...]:
     return tuple(evaluate(size, values) for size in sizes)

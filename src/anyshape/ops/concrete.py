@@ -25,6 +25,8 @@ from anyshape.symbolic import Size
 
 Number = Callable[[Size], int]
 
+_SYMBOLIC: Final = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -58,21 +60,18 @@ def at_numbers(call: Call, number: Number, *, grads: bool = False) -> Any:
     twins = Twins(number, grads=grads)
     with calm(grads):
         args, kwargs = twins.arguments(tuple(call.args)), twins.arguments(on_meta(call.kwargs))
-        with _OnMeta():
+        with OnMeta():
             result = call.function(*args, **kwargs)
         return twins.results(result, call.device)
 
 
-class Watching(TorchDispatchMode):
-    """A dispatch mode that does not load the compiler which torch would hide it from."""
+class OnMeta(TorchDispatchMode):
+    """Keeps everything on the `meta` device, and refuses what depends on data."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
+        """Do not load the compiler that torch would hide this mode from."""
         return False
-
-
-class _OnMeta(Watching):
-    """Keeps everything on the `meta` device, and refuses what depends on data."""
 
     def __torch_dispatch__(
         self,
@@ -82,11 +81,17 @@ class _OnMeta(Watching):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        tensors = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-        if tensors and all(tensor.device != META for tensor in tensors):
+        found = list(leaves((args, kwargs)))
+        tensors = [leaf for leaf in found if isinstance(leaf, torch.Tensor)]
+        symbolic = any(isinstance(leaf, _SYMBOLIC) for leaf in found)
+        if tensors and not symbolic and all(tensor.device != META for tensor in tensors):
+            # Constants that torch's functions make. Their values are known.
             return func(*args, **kwargs)
-        refuse_data(func, args)
-        args, kwargs = moved(func, args, kwargs, bool(tensors))
+        _refuse_data(func, args)
+        return self.answer(func, *_moved(func, args, kwargs, bool(tensors)))
+
+    def answer(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of an operator, its arguments on the `meta` device."""
         shape = tuple(args[0].shape) if args and isinstance(args[0], torch.Tensor) else None
         result = func(*args, **kwargs)
         written = shape is not None and result is args[0] and tuple(result.shape) != shape
@@ -125,7 +130,7 @@ def first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def refuse_data(func: OpOverload, args: Sequence[Any]) -> None:
+def _refuse_data(func: OpOverload, args: Sequence[Any]) -> None:
     """Raise if the result's shape, or a number that leaves the tensors, depends on data."""
     if BY_DATA.isdisjoint(func.tags):
         return
@@ -140,7 +145,7 @@ def refuse_data(func: OpOverload, args: Sequence[Any]) -> None:
 BY_DATA: Final = frozenset((torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape))
 
 
-def moved(
+def _moved(
     func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], has_tensors: bool
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments with all tensors on the `meta` device, and new ones to be made there."""

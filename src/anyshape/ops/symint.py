@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 import operator
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -25,7 +24,7 @@ from typing import Any, Final
 import torch
 
 from anyshape.ops.actual_strides import dense_order, is_dense
-from anyshape.ops.questions import Questions
+from anyshape.ops.answers import Answers, Real
 from anyshape.symbolic import (
     FALSE,
     TRUE,
@@ -51,79 +50,17 @@ from anyshape.symbolic import (
 
 _TRUTHS: Final = {True: TRUE, False: FALSE}
 
-
-@dataclass(frozen=True, slots=True)
-class Real:
-    """A float made of sizes: its value in this run, the sizes in it, and the ratio if it is one."""
-
-    #: None where a size depends on data
-    now: float | None
-    of: tuple[Size, ...]
-    ratio: tuple[Size, Size] | None = None
-
-
 Value = Size | Fact | Real
 
 
-class Asked:
+class Asked(Answers):
     """What one run of torch's functions asks: behind every node, and `node.shape_env` to torch."""
 
-    __slots__ = ("defaulted", "hinted", "q")
-
-    def __init__(self, q: Questions, hinted: bool = False) -> None:
-        self.q = q
-        #: whether `guard_or_*` decides by the sizes of this run, with a guard; else the default
-        self.hinted = hinted
-        #: whether a default was taken that nothing known supports
-        self.defaulted = False
+    __slots__ = ()
 
     def int(self, size: Size) -> Any:
         """The size as torch sees it."""
         return torch.SymInt(Node(size, self)) if isinstance(size, Expr) else size
-
-    def decide(self, fact: Fact, file: str = "", line: int = 0) -> bool:
-        answer = self.q.facts.prove(fact)
-        if answer is not Answer.UNKNOWN:
-            return answer is Answer.YES
-        return self.q.decide(fact, f"torch goes another way otherwise ({_where(file, line)})")
-
-    def default(self, fact: Fact, default: bool, file: str = "", line: int = 0) -> bool:
-        answer = self.q.facts.prove(fact)
-        if answer is not Answer.UNKNOWN:
-            return answer is Answer.YES
-        if self.hinted and self.q.facts.holds_now(fact) is not None:
-            return self.decide(fact, file, line)
-        self.defaulted = True
-        return default
-
-    def expect(self, fact: Fact, file: str = "", line: int = 0) -> bool:
-        """Whether a precondition holds; where it does not, torch raises with its own words."""
-        answer = self.q.facts.prove(fact)
-        if answer is not Answer.UNKNOWN:
-            return answer is Answer.YES
-        now = self.q.facts.holds_now(fact)
-        if now is False:
-            return False
-        if self.defaulted and now:
-            # A default chose this way: eager may well accept other sizes, on another one.
-            return self.decide(fact, file, line)
-        self.q.require(fact, f"torch checks it ({_where(file, line)})")
-        return True
-
-    def fix(self, size: Size, file: str = "", line: int = 0) -> int:
-        known = self.q.facts.value(size)
-        if known is not None:
-            return known
-        return self.q.fix(size, f"torch needs the number ({_where(file, line)})")
-
-    def settle(self, real: Real | float) -> float:
-        """The value of a float, which fixes the sizes that it is made of."""
-        if not isinstance(real, Real):
-            return real
-        for size in real.of:
-            self.fix(size)
-        assert real.now is not None, "fixing a size that depends on data raises"
-        return real.now
 
     # Read by torch.fx.experimental.symbolic_shapes, which torch's shape functions use.
 
@@ -521,15 +458,3 @@ def _float_or_none(value: int | None) -> float | None:
 _ABOUT_LAYOUT: Final = "core/TensorImpl.h"
 #: The file whose C++ lines ask whether a storage is large enough. The tensors here have none.
 _ABOUT_MEMORY: Final = "native/Resize.h"
-#: Files whose lines ask on behalf of another.
-_RELAYS: Final = ("/symint.py", "/sym_node.py", "/symbolic_shapes.py", "torch/__init__.py")
-
-
-def _where(file: str = "", line: int = 0) -> str:
-    """The line of torch's source that asks: as given, or the first on the stack but for relays."""
-    if not file or file.endswith(_RELAYS):
-        frame = sys._getframe(1)
-        while frame.f_back is not None and frame.f_code.co_filename.endswith(_RELAYS):
-            frame = frame.f_back
-        file, line = frame.f_code.co_filename, frame.f_lineno
-    return f"{'/'.join(file.split('/')[-2:])}:{line}"

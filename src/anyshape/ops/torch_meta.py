@@ -29,25 +29,22 @@ from anyshape.ops.broadcast import broadcast, pointwise_layout
 from anyshape.ops.concrete import (
     Call,
     DependsOnData,
-    Watching,
+    OnMeta,
     calm,
     first_line,
-    moved,
     on_meta,
-    refuse_data,
 )
 from anyshape.ops.meta import Meta
 from anyshape.ops.op import Lowering
 from anyshape.ops.questions import Questions
 from anyshape.ops.symint import Asked
 from anyshape.ops.table import Entry, lookup
-from anyshape.ops.twins import META, Twins, leaves, meta_of, rebuilt, tensor_of
+from anyshape.ops.twins import META, Twins, meta_of, rebuilt, tensor_of
 from anyshape.symbolic import eq
 
 #: rule(questions, entry, args, kwargs): the value of a row, also of its in-place form.
 RuleOf = Callable[[Questions, Entry, Sequence[Any], Mapping[str, Any]], Any]
 
-_SYMBOLIC: Final = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _META_KEY: Final = torch._C.DispatchKey.Meta
 _PARTS_KEYS: Final = (
     torch._C.DispatchKey.CompositeExplicitAutograd,
@@ -76,7 +73,7 @@ def by_torch(q: Questions, call: Call, rule_of: RuleOf, *, hinted: bool = False)
         raise Unable(first_line(error)) from error
 
 
-class _Functions(Watching):
+class _Functions(OnMeta):
     """Answers the operators that torch's functions call, in symbols."""
 
     def __init__(self, asked: Asked, rule_of: RuleOf) -> None:
@@ -84,22 +81,7 @@ class _Functions(Watching):
         self._asked = asked
         self._rule_of = rule_of
 
-    def __torch_dispatch__(
-        self,
-        func: OpOverload,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        kwargs = kwargs or {}
-        found = list(leaves((args, kwargs)))
-        tensors = [leaf for leaf in found if isinstance(leaf, torch.Tensor)]
-        symbolic = any(isinstance(leaf, _SYMBOLIC) for leaf in found)
-        if tensors and not symbolic and all(tensor.device != META for tensor in tensors):
-            # Constants that torch's functions make. Their values are known.
-            return func(*args, **kwargs)
-        refuse_data(func, args)
-        args, kwargs = moved(func, args, kwargs, bool(tensors))
+    def answer(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         for answer in (self._by_rule, self._pointwise, self._by_python, self._by_parts):
             result = answer(func, args, kwargs)
             if result is not NotImplemented:

@@ -10,13 +10,10 @@ import torch.nn.functional as F
 
 from anyshape.errors import ShapeMismatch
 from tests.ops.driver import check, dynamic
+from tests.ops.laid_out import first_inside
 
 ABC = {"a": 3, "b": 4, "c": 6}
 EVEN = [{"a": 5, "b": 6, "c": 2}, {"a": 1, "b": 1, "c": 8}, {"a": 0, "b": 0, "c": 0}]
-
-
-def permuted(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.permute(1, 2, 0).contiguous().permute(2, 0, 1)
 
 
 FUNCTIONS = [
@@ -44,7 +41,7 @@ FUNCTIONS = [
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_functions(function: Any) -> None:
     assert dynamic(check(function, "a b c", first=ABC))
-    assert dynamic(check(function, "a b c", first=ABC, prepare=permuted))
+    assert dynamic(check(function, "a b c", first=ABC, prepare=first_inside))
     assert dynamic(check(function, "a b", first={"a": 3, "b": 4}, dtype=torch.bfloat16))
 
 
@@ -55,7 +52,7 @@ def test_dtypes() -> None:
 
 
 @pytest.mark.parametrize("dim", [0, 1, 2, -1])
-@pytest.mark.parametrize("prepare", [None, permuted])
+@pytest.mark.parametrize("prepare", [None, first_inside])
 def test_glu(dim: int, prepare: Any) -> None:
     first = {"a": 4, "b": 4, "c": 6}
     then = [{"a": 2, "b": 6, "c": 8}, {"a": 0, "b": 2, "c": 0}]

@@ -9,12 +9,9 @@ import torch
 
 from anyshape.errors import ShapeMismatch
 from tests.ops.driver import check, dynamic
+from tests.ops.laid_out import channels_last
 
 NCHW = {"n": 2, "c": 3, "h": 4, "w": 5}
-
-
-def channels_last(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.to(memory_format=torch.channels_last)
 
 
 def permuted(tensor: torch.Tensor) -> torch.Tensor:

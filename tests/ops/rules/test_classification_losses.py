@@ -10,8 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from anyshape.errors import ShapeMismatch
-from anyshape.ops.questions import Kind
-from tests.ops.driver import Outcome, check, dynamic
+from tests.ops.driver import check, checks_only, dynamic
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of torch, about old flags
 SIZES = {"b": 3, "c": 4, "s": 5}
@@ -21,10 +20,6 @@ LONG = {1: torch.int64}
 def in_range(loss: Callable[..., Any]) -> Callable[..., Any]:
     """The loss with classes that are in range whatever the sizes."""
     return lambda x, y, *rest, **options: loss(x, y - y, *rest, **options)
-
-
-def checks_only(outcome: Outcome) -> bool:
-    return bool(outcome.served) and all(need.kind is Kind.CHECK for need in outcome.needs)
 
 
 @pytest.mark.parametrize("loss", [F.nll_loss, F.cross_entropy], ids=lambda f: f.__name__)

@@ -9,12 +9,9 @@ import torch
 
 from anyshape.errors import ShapeMismatch
 from tests.ops.driver import check, dynamic
+from tests.ops.laid_out import inside_out
 
 AB = {"a": 3, "b": 4}
-
-
-def transposed(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.t().contiguous().t()
 
 
 @pytest.mark.parametrize(
@@ -37,12 +34,12 @@ def transposed(tensor: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
 def test_functions(function: Any, dtype: torch.dtype) -> None:
     assert dynamic(check(function, "a b", first=AB, dtype=dtype))
-    assert dynamic(check(function, "a b", first=AB, dtype=dtype, prepare=transposed))
+    assert dynamic(check(function, "a b", first=AB, dtype=dtype, prepare=inside_out))
 
 
 def test_real_numbers_are_their_own() -> None:
     for function in (torch.real, torch.conj, torch.conj_physical, torch.resolve_conj, torch.angle):
-        assert dynamic(check(function, "a b", first=AB, prepare=transposed))
+        assert dynamic(check(function, "a b", first=AB, prepare=inside_out))
     assert dynamic(check(torch.angle, "a b", first=AB, dtype=torch.int64))
 
 

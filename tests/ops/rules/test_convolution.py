@@ -11,13 +11,9 @@ import torch.nn.functional as F
 
 from anyshape.errors import ShapeMismatch
 from tests.ops.driver import Outcome, Sym, check, dynamic
+from tests.ops.laid_out import channels_last
 
 BATCH = {"n": 3, "h": 9, "w": 8}
-
-
-def channels_last(tensor: torch.Tensor) -> torch.Tensor:
-    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
-    return tensor.to(memory_format=formats[tensor.dim()]) if tensor.dim() in formats else tensor
 
 
 def needs(outcome: Outcome) -> set[str]:

@@ -11,17 +11,9 @@ import torch
 from anyshape.errors import ShapeMismatch
 from anyshape.ops.questions import Kind
 from tests.ops.driver import Sym, check, dynamic
+from tests.ops.laid_out import channels_last, inside_out
 
 SIZES = {"b": 3, "s": 5}
-
-
-def inside_out(tensor: torch.Tensor) -> torch.Tensor:
-    order = tuple(reversed(range(tensor.dim())))
-    return tensor.permute(order).contiguous().permute(order)
-
-
-def channels_last(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.to(memory_format=torch.channels_last)
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,9 @@ from anyshape.ops.meta import Meta, contiguous
 from anyshape.ops.questions import Kind
 from anyshape.symbolic import Facts, ge, le, symbol
 from tests.ops.driver import Sym, check, dynamic
+from tests.ops.laid_out import inside_out
 
 SIZES = {"b": 3, "s": 5}
-
-
-def inside_out(tensor: torch.Tensor) -> torch.Tensor:
-    order = tuple(reversed(range(tensor.dim())))
-    return tensor.permute(order).contiguous().permute(order)
 
 
 @pytest.mark.parametrize(

@@ -13,15 +13,11 @@ import torch.nn.functional as F
 from anyshape.errors import ShapeMismatch
 from anyshape.ops.questions import Kind
 from tests.ops.driver import check, dynamic
+from tests.ops.laid_out import inside_out
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of torch, about old names
 OVER_TWO: Any = (0, 2)  # torch takes it, its stubs do not say so
 SIZES = {"b": 3, "s": 5}
-
-
-def inside_out(tensor: torch.Tensor) -> torch.Tensor:
-    order = tuple(reversed(range(tensor.dim())))
-    return tensor.permute(order).contiguous().permute(order)
 
 
 @pytest.mark.parametrize(

@@ -10,19 +10,12 @@ import torch.nn.functional as F
 
 from anyshape.errors import ShapeMismatch
 from tests.ops.driver import check, dynamic
+from tests.ops.laid_out import first_inside
 
 SIZES = {"n": 3, "c": 4, "h": 5}
 
 
-def permuted(tensor: torch.Tensor) -> torch.Tensor:
-    return (
-        tensor.permute(*range(1, tensor.dim()), 0)
-        .contiguous()
-        .permute(-1, *range(tensor.dim() - 1))
-    )
-
-
-@pytest.mark.parametrize("prepare", [None, permuted])
+@pytest.mark.parametrize("prepare", [None, first_inside])
 @pytest.mark.parametrize(
     ("function", "spec"),
     [

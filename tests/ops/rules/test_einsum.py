@@ -9,6 +9,7 @@ import torch
 
 from anyshape.errors import ShapeMismatch
 from tests.ops.driver import check, dynamic
+from tests.ops.laid_out import inside_out
 
 
 @pytest.fixture(autouse=True)
@@ -77,13 +78,8 @@ def test_the_layout_depends_on_sizes_of_one(equation: str, specs: tuple[str, ...
     # A size of 1 would make another layout of it.
     larger = [{name: size + 2 for name, size in _used(specs).items()}]
     assert check(
-        _einsum(equation), *specs, first=_used(specs), then=larger, prepare=_reversed
+        _einsum(equation), *specs, first=_used(specs), then=larger, prepare=inside_out
     ).served
-
-
-def _reversed(tensor: torch.Tensor) -> torch.Tensor:
-    dims = tuple(reversed(range(tensor.dim())))
-    return tensor.permute(dims).contiguous().permute(dims)
 
 
 def test_lists_of_labels() -> None:

@@ -11,6 +11,7 @@ import torch
 from anyshape.errors import ShapeMismatch
 from anyshape.ops.rules.factories import _triangle
 from tests.ops.driver import Sym, check, dynamic
+from tests.ops.laid_out import first_inside
 
 N, M = Sym("n"), Sym("m")
 NM = {"n": 4, "m": 3}
@@ -59,10 +60,6 @@ def test_functions(function: Any) -> None:
     assert dynamic(check(function, N, M, first=NM))
 
 
-def permuted(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.permute(1, 2, 0).contiguous().permute(2, 0, 1)
-
-
 LIKE = [
     lambda x: torch.zeros_like(x),
     lambda x: torch.ones_like(x, dtype=torch.int64),
@@ -84,7 +81,7 @@ LIKE = [
 
 
 @pytest.mark.parametrize("function", LIKE)
-@pytest.mark.parametrize("prepare", [None, permuted])
+@pytest.mark.parametrize("prepare", [None, first_inside])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_like(function: Any, prepare: Any, dtype: torch.dtype) -> None:
     first = {"a": 3, "b": 4, "c": 5}

@@ -10,6 +10,7 @@ from torch import fft
 
 from anyshape.errors import ShapeMismatch
 from tests.ops.driver import Sym, check, dynamic
+from tests.ops.laid_out import inside_out
 
 FIRST = {"a": 3, "b": 4, "c": 6}
 THEN = [
@@ -21,16 +22,11 @@ THEN = [
 REAL = {"rfft", "ihfft"}
 
 
-def reversed_dims(tensor: torch.Tensor) -> torch.Tensor:
-    dims = tuple(reversed(range(tensor.dim())))
-    return tensor.permute(dims).contiguous().permute(dims)
-
-
 def swapped(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.transpose(0, 1).contiguous().transpose(0, 1)
 
 
-@pytest.mark.parametrize("prepare", [None, reversed_dims, swapped])
+@pytest.mark.parametrize("prepare", [None, inside_out, swapped])
 @pytest.mark.parametrize("name", ["fft", "ifft", "rfft", "irfft", "hfft", "ihfft"])
 def test_all_dims(name: str, prepare: Any) -> None:
     # A transform back to real numbers needs two points at least.
@@ -77,7 +73,7 @@ def test_lengths(name: str) -> None:
         Sym("n"),
         first=first,
         then=then,
-        prepare=reversed_dims,
+        prepare=inside_out,
     )
     assert outcome.served
     assert outcome.guarded

@@ -13,6 +13,7 @@ from anyshape.errors import ShapeMismatch
 from anyshape.ops.infer import How
 from anyshape.ops.questions import Kind
 from tests.ops.driver import check, dynamic
+from tests.ops.laid_out import inside_out
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::UserWarning"
@@ -21,11 +22,6 @@ pytestmark = pytest.mark.filterwarnings(
 # pyright: reportCallIssue=false
 SIZES = {"b": 3, "s": 5}
 REDUCTIONS = ["none", "mean", "sum"]
-
-
-def inside_out(tensor: torch.Tensor) -> torch.Tensor:
-    order = tuple(reversed(range(tensor.dim())))
-    return tensor.permute(order).contiguous().permute(order)
 
 
 def probabilities(tensor: torch.Tensor) -> torch.Tensor:

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 from anyshape.errors import ShapeMismatch
 from tests.ops.driver import check, dynamic
+from tests.ops.laid_out import inside_out
 
 SIZES = {"a": 2, "b": 3, "i": 4, "j": 5, "k": 6}
 
@@ -18,11 +19,6 @@ SIZES = {"a": 2, "b": 3, "i": 4, "j": 5, "k": 6}
 def _used(specs: tuple[Any, ...]) -> dict[str, int]:
     words = {word for spec in specs if isinstance(spec, str) for word in spec.split()}
     return {name: size for name, size in SIZES.items() if name in words}
-
-
-def transposed(tensor: torch.Tensor) -> torch.Tensor:
-    dims = tuple(reversed(range(tensor.dim())))
-    return tensor.permute(dims).contiguous().permute(dims)
 
 
 CASES: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = [
@@ -82,7 +78,7 @@ CASES: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("prepare", [None, transposed], ids=["contiguous", "transposed"])
+@pytest.mark.parametrize("prepare", [None, inside_out], ids=["contiguous", "inside_out"])
 @pytest.mark.parametrize(("function", "specs", "kwargs"), CASES)
 def test_all_sizes(function: Callable[..., Any], specs: Any, kwargs: Any, prepare: Any) -> None:
     assert dynamic(check(function, *specs, first=_used(specs), prepare=prepare, **kwargs))

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 
 from anyshape.errors import ShapeMismatch
-from anyshape.ops.questions import Kind
-from tests.ops.driver import Outcome, Sym, check, dynamic
+from tests.ops.driver import Sym, check, checks_only, dynamic
+from tests.ops.laid_out import inside_out
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::UserWarning"
@@ -20,21 +20,12 @@ SIZES = {"b": 3, "s": 5}
 LEGIT: Any = torch.__dict__["_native_batch_norm_legit"]
 
 
-def inside_out(tensor: torch.Tensor) -> torch.Tensor:
-    order = tuple(reversed(range(tensor.dim())))
-    return tensor.permute(order).contiguous().permute(order)
-
-
 def channels_last(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to(memory_format=torch.channels_last) if tensor.dim() == 4 else tensor
 
 
 def channels_last_3d(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to(memory_format=torch.channels_last_3d) if tensor.dim() == 5 else tensor
-
-
-def checks_only(outcome: Outcome) -> bool:
-    return bool(outcome.served) and all(need.kind is Kind.CHECK for need in outcome.needs)
 
 
 @pytest.mark.parametrize(

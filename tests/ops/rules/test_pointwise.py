@@ -11,6 +11,7 @@ from anyshape.errors import ShapeMismatch
 from anyshape.ops.rules import pointwise
 from anyshape.ops.table import lookup, resolve
 from tests.ops.driver import check, dynamic
+from tests.ops.laid_out import first_inside
 
 AB = {"a": 3, "b": 4}
 ABC = {"a": 3, "b": 4, "c": 5}
@@ -18,14 +19,6 @@ DTYPES = (
     torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.uint8,
     torch.bool, torch.complex64,
 )  # fmt: skip
-
-
-def permuted(tensor: torch.Tensor) -> torch.Tensor:
-    return (
-        tensor.permute(*range(1, tensor.dim()), 0)
-        .contiguous()
-        .permute(-1, *range(tensor.dim() - 1))
-    )
 
 
 def transposed(tensor: torch.Tensor) -> torch.Tensor:
@@ -57,7 +50,7 @@ def test_unary(names: str) -> None:
         if accepts(function, torch.ones(2, dtype=dtype)):
             assert dynamic(check(function, "a b", first=AB, dtype=dtype))
     assert function is torch.bitwise_not or dynamic(
-        check(function, "a b c", first=ABC, prepare=permuted)
+        check(function, "a b c", first=ABC, prepare=first_inside)
     )
 
 
@@ -70,7 +63,7 @@ def test_binary(names: str) -> None:
         if not accepts(function, ones, ones) or (by_zero and not dtype.is_floating_point):
             continue
         assert dynamic(check(function, "a b", "a b", first=AB, dtype=dtype))
-        assert dynamic(check(function, "a b", "b", first=AB, dtype=dtype, prepare=permuted))
+        assert dynamic(check(function, "a b", "b", first=AB, dtype=dtype, prepare=first_inside))
         if accepts(function, ones, ones[0]):
             assert dynamic(check(function, "a b", "", first=AB, dtype=dtype))
         for number in (True, 2, 2.0, 2j):
@@ -78,7 +71,7 @@ def test_binary(names: str) -> None:
                 assert not check(function, "a b", number, first=AB, then=[], dtype=dtype).needs
             if accepts(function, number, ones):
                 assert dynamic(
-                    check(function, number, "a b", first=AB, dtype=dtype, prepare=permuted)
+                    check(function, number, "a b", first=AB, dtype=dtype, prepare=first_inside)
                 )
 
 
@@ -158,7 +151,7 @@ def test_forms(function: Any, dtype: torch.dtype) -> None:
         return function(x.abs() + 1)
 
     assert dynamic(check(shifted, "a b", first=AB, dtype=dtype))
-    assert dynamic(check(shifted, "a b c", first=ABC, dtype=dtype, prepare=permuted))
+    assert dynamic(check(shifted, "a b c", first=ABC, dtype=dtype, prepare=first_inside))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import torch
 
 from anyshape.errors import ShapeMismatch
 from tests.ops.driver import Sym, check, dynamic
+from tests.ops.laid_out import inside_out
 
 N, M = Sym("n"), Sym("m")
 NM = {"n": 4, "m": 3}
@@ -35,11 +36,7 @@ def test_factories(function: Any) -> None:
     assert dynamic(check(function, N, M, first=NM))
 
 
-def transposed(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.t().contiguous().t()
-
-
-@pytest.mark.parametrize("prepare", [None, transposed])
+@pytest.mark.parametrize("prepare", [None, inside_out])
 @pytest.mark.parametrize(
     "function",
     [

@@ -11,17 +11,12 @@ import torch
 from anyshape.errors import ShapeMismatch
 from anyshape.ops.questions import Kind
 from tests.ops.driver import Sym, check, dynamic
+from tests.ops.laid_out import inside_out
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of torch, about degrees of freedom
 SIZES = {"b": 3, "s": 5}
 FLOATS = [torch.float16, torch.bfloat16, torch.float64, torch.complex64]
 INTEGERS = [torch.bool, torch.uint8, torch.int32, torch.int64]
-
-
-def inside_out(tensor: torch.Tensor) -> torch.Tensor:
-    """The same tensor with its dimensions in the opposite order in memory."""
-    order = tuple(reversed(range(tensor.dim())))
-    return tensor.permute(order).contiguous().permute(order)
 
 
 #: forms of dim and keepdim that nearly every reduction has

@@ -9,26 +9,17 @@ import pytest
 import torch
 
 from anyshape.errors import ShapeMismatch
-from anyshape.ops.questions import Kind
-from tests.ops.driver import Outcome, check, dynamic
+from tests.ops.driver import check, checks_only, dynamic
+from tests.ops.laid_out import inside_out
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of torch, about old options
 SIZES = {"b": 3, "s": 5}
 LONG = {1: torch.int64}
 
 
-def inside_out(tensor: torch.Tensor) -> torch.Tensor:
-    order = tuple(reversed(range(tensor.dim())))
-    return tensor.permute(order).contiguous().permute(order)
-
-
 def at_zero(call: Callable[..., Any]) -> Callable[..., Any]:
     """The call with positions that are in range whatever the sizes."""
     return lambda x, i, *rest: call(x, i - i, *rest)
-
-
-def checks_only(outcome: Outcome) -> bool:
-    return bool(outcome.served) and all(need.kind is Kind.CHECK for need in outcome.needs)
 
 
 SAME_SHAPE: list[Callable[..., Any]] = [

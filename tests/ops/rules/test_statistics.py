@@ -11,14 +11,10 @@ import torch
 from anyshape.errors import ShapeMismatch
 from anyshape.ops.questions import Kind
 from tests.ops.driver import Sym, check, dynamic
+from tests.ops.laid_out import inside_out
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of torch, about degrees of freedom
 SIZES = {"b": 3, "s": 5}
-
-
-def inside_out(tensor: torch.Tensor) -> torch.Tensor:
-    order = tuple(reversed(range(tensor.dim())))
-    return tensor.permute(order).contiguous().permute(order)
 
 
 def empty_refused(outcome: Any) -> set[str]:

@@ -169,13 +169,10 @@ def _multi_head(
         require_same(q, a, b, "the sizes of key and value")
     if batched:
         require_same(q, key.shape[1], batch, "the batch sizes of key and query")
-    if use_separate_proj_weight:
-        projections = (q_proj_weight, k_proj_weight, v_proj_weight)
-        for tensor, weight in zip((query, key, value), projections, strict=True):
-            _require_projection(q, tensor, weight, features)
-    else:
-        for tensor in (query, key, value):
-            _require_projection(q, tensor, in_proj_weight, 3 * features)
+    apart = use_separate_proj_weight
+    projections = (q_proj_weight, k_proj_weight, v_proj_weight) if apart else (in_proj_weight,) * 3
+    for tensor, weight in zip((query, key, value), projections, strict=True):
+        _require_projection(q, tensor, weight, features if apart else 3 * features)
     for tensor, wanted in ((in_proj_bias, 3 * features), (bias_k, features), (bias_v, features)):
         if tensor is not None:
             require_same(q, tensor.shape[-1], wanted, "the sizes of a bias")

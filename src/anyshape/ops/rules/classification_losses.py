@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -16,11 +16,48 @@ from anyshape.symbolic import Size, eq, le, maximum, ne, or_, total
 
 _BY_NUMBER = {0: "none", 1: "mean", 2: "sum"}
 
+#: reduce(questions, loss of each element, name of the reduction)
+Reduction = Callable[[Questions, Meta, str], Meta]
 
-def reduction_of(
-    q: Questions, reduction: str | int, size_average: bool | None = None, reduce: bool | None = None
+
+def _lessened(q: Questions, loss: Meta, reduction: str) -> Meta:
+    """The loss of each element, or the number that they are reduced to."""
+    return loss if reduction == "none" else loss.like(())
+
+
+def functional_row(rule: Rule, order: str, reduce: Reduction = _lessened) -> Op:
+    """In `torch.nn.functional` a reduction has a name, and two older flags win over it."""
+    name = rule.__name__
+    called = _called(rule, order.split(), "mean", reduce)
+    return Op(name, (f"torch.nn.functional.{name}",), called, Lowering.CALL_OUT)
+
+
+def torch_row(name: str, rule: Rule, order: str, reduce: Reduction = _lessened) -> Op:
+    """In `torch` a reduction is a number, which when left out is 0: none."""
+    called = _called(rule, order.split(), 0, reduce)
+    return Op(name, (f"torch.{name}",), called, Lowering.CALL_OUT)
+
+
+def _called(rule: Rule, order: list[str], default: str | int, reduce: Reduction) -> Rule:
+    """A rule for the loss of each element as torch calls it, its arguments in this order."""
+
+    def called(q: Questions, *args: Any, **kwargs: Any) -> Meta:
+        given = dict(zip(order, args, strict=False))
+        if len(args) > len(order) or not kwargs.keys() <= set(order) - given.keys():
+            raise TypeError(f"{q.op} takes {', '.join(order)}")
+        given.update(kwargs)
+        reduction = given.pop("reduction", default)
+        flags = given.pop("size_average", None), given.pop("reduce", None)
+        loss = rule(q, **given)
+        return reduce(q, loss, _reduction(q, reduction, *flags))
+
+    return called
+
+
+def _reduction(
+    q: Questions, reduction: str | int, size_average: bool | None, reduce: bool | None
 ) -> str:
-    """The reduction by name; the older flags win where one of them is given."""
+    """The reduction by name."""
     if size_average is not None or reduce is not None:
         if reduce is False:
             return "none"
@@ -31,11 +68,6 @@ def reduction_of(
     return name
 
 
-def lessened(loss: Meta, reduction: str) -> Meta:
-    """The loss of each element, or the number that they are reduced to."""
-    return loss if reduction == "none" else loss.like(())
-
-
 def require_sizes(q: Questions, shape: Sequence[Size], wanted: Sequence[Size], detail: str) -> None:
     if len(shape) != len(wanted):
         raise q.fail(f"{detail}: {tuple(shape)} and {tuple(wanted)}")
@@ -44,16 +76,7 @@ def require_sizes(q: Questions, shape: Sequence[Size], wanted: Sequence[Size], d
             q.require(eq(size, other), detail)
 
 
-def nll_loss(
-    q: Questions,
-    input: Meta,
-    target: Meta,
-    weight: Meta | None = None,
-    size_average: bool | None = None,
-    ignore_index: int = -100,
-    reduce: bool | None = None,
-    reduction: str | int = "mean",
-) -> Meta:
+def nll_loss(q: Questions, input: Meta, target: Meta, weight: Meta | None = None, **_: Any) -> Meta:
     require_float(q, input.dtype)
     if not input.rank or target.dtype not in (torch.int64, torch.uint8):
         raise q.fail(f"scores of {input.rank} dimensions with classes of {target.dtype}")
@@ -72,24 +95,16 @@ def nll_loss(
             raise q.fail(f"weights of {weight.dtype} for scores of {input.dtype}")
     # A class out of range is an error of the data, but without classes there is none in range.
     q.require(or_(ne(classes, 0), *(eq(size, 0) for size in shape)), "there must be a class")
-    return lessened(input.like(shape), reduction_of(q, reduction, size_average, reduce))
+    return input.like(shape)
 
 
 def cross_entropy(
-    q: Questions,
-    input: Meta,
-    target: Meta,
-    weight: Meta | None = None,
-    size_average: bool | None = None,
-    ignore_index: int = -100,
-    reduce: bool | None = None,
-    reduction: str | int = "mean",
-    label_smoothing: float = 0.0,
+    q: Questions, input: Meta, target: Meta, weight: Meta | None = None, **_: Any
 ) -> Meta:
     if target.rank != input.rank or not target.dtype.is_floating_point:
         if input.rank == target.rank == 1:
             q.require(ne(input.shape[0], 1), "a class and a probability could not be told apart")
-        return nll_loss(q, input, target, weight, size_average, ignore_index, reduce, reduction)
+        return nll_loss(q, input, target, weight)
     if not input.rank:
         raise q.fail("scores must have dimensions")
     require_float(q, input.dtype)
@@ -101,8 +116,7 @@ def cross_entropy(
             q, weight.shape, (input.shape[along],), "there must be one weight for each class"
         )
         operands.append(weight)
-    loss = input.like(reduced(input.shape, (along,), False), result_type(operands))
-    return lessened(loss, reduction_of(q, reduction, size_average, reduce))
+    return input.like(reduced(input.shape, (along,), False), result_type(operands))
 
 
 def linear_cross_entropy(
@@ -110,13 +124,9 @@ def linear_cross_entropy(
     input: Meta,
     linear_weight: Meta,
     target: Meta,
-    *,
     linear_bias: Meta | None = None,
     weight: Meta | None = None,
-    reduction: str = "mean",
-    ignore_index: int | None = None,
-    label_smoothing: float = 0.0,
-    options: Any = None,
+    **_: Any,
 ) -> Meta:
     if input.rank not in (1, 2) or linear_weight.rank < 2:
         raise q.fail("a vector or a matrix and its weights are needed")
@@ -129,19 +139,11 @@ def linear_cross_entropy(
     if others and input.rank == 1:
         raise q.fail("several losses need a batch")
     logits = input.like((*input.shape[:-1], classes, *others))
-    return cross_entropy(q, logits, target, weight, reduction=reduction)
+    return cross_entropy(q, logits, target, weight)
 
 
 def multi_margin_loss(
-    q: Questions,
-    input: Meta,
-    target: Meta,
-    p: int = 1,
-    margin: float = 1.0,
-    weight: Meta | None = None,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str | int = "mean",
+    q: Questions, input: Meta, target: Meta, weight: Meta | None = None, **_: Any
 ) -> Meta:
     classes, batch = _rows_of_classes(q, input)
     if target.rank > 1:
@@ -149,22 +151,14 @@ def multi_margin_loss(
     require_sizes(q, target.shape or (1,), (batch,), "there must be one class for each row")
     if weight is not None:
         require_sizes(q, weight.shape, (classes,), "there must be one weight for each class")
-    return lessened(input.like(target.shape), reduction_of(q, reduction, size_average, reduce))
+    return input.like(target.shape)
 
 
-def multilabel_margin_loss(
-    q: Questions,
-    input: Meta,
-    target: Meta,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str | int = "mean",
-) -> Meta:
+def multilabel_margin_loss(q: Questions, input: Meta, target: Meta, **_: Any) -> Meta:
     _rows_of_classes(q, input)
     shape, wanted = (target.shape, input.shape) if input.shape else (target.shape or (1,), (1,))
     require_sizes(q, shape, wanted, "there must be a label for each score")
-    loss = input.like(input.shape[:1] if input.rank == 2 else ())
-    return lessened(loss, reduction_of(q, reduction, size_average, reduce))
+    return input.like(input.shape[:1] if input.rank == 2 else ())
 
 
 def _rows_of_classes(q: Questions, input: Meta) -> tuple[Size, Size]:
@@ -183,9 +177,7 @@ def ctc_loss(
     targets: Meta,
     input_lengths: Meta | Sequence[Size],
     target_lengths: Meta | Sequence[Size],
-    blank: int = 0,
-    reduction: str | int = "mean",
-    zero_infinity: bool = False,
+    **_: Any,
 ) -> Meta:
     require_float(q, log_probs.dtype)
     if log_probs.rank not in (2, 3):
@@ -205,7 +197,7 @@ def ctc_loss(
             q.require(eq(targets.shape[0], joined), "the targets are all sequences, joined")
     else:
         raise q.fail("targets are a matrix, or rows joined to a vector")
-    return lessened(log_probs.like(shape), reduction_of(q, reduction))
+    return log_probs.like(shape)
 
 
 def _require_lengths(q: Questions, lengths: Meta | Sequence[Size], batch: Size, most: Size) -> None:
@@ -216,29 +208,16 @@ def _require_lengths(q: Questions, lengths: Meta | Sequence[Size], batch: Size, 
         q.require(le(maximum(*lengths), most), "a sequence may not be longer than the data")
 
 
-def _ctc_of_torch(
-    q: Questions,
-    log_probs: Meta,
-    targets: Meta,
-    input_lengths: Meta | Sequence[Size],
-    target_lengths: Meta | Sequence[Size],
-    blank: int = 0,
-    reduction: int = 0,
-    zero_infinity: bool = False,
-) -> Meta:
-    return ctc_loss(q, log_probs, targets, input_lengths, target_lengths, blank, reduction)
-
-
-def _row(name: str, rule: Rule) -> Op:
-    return Op(name, (f"torch.nn.functional.{name}",), rule, Lowering.CALL_OUT)
-
-
+_CTC = "log_probs targets input_lengths target_lengths blank reduction zero_infinity"
+_CLASSES = "input target weight size_average ignore_index reduce reduction"
+_LINEAR = "input linear_weight target linear_bias weight reduction"
+_MARGIN = "input target p margin weight size_average reduce reduction"
 ROWS: tuple[Op, ...] = (
-    _row("nll_loss", nll_loss),
-    _row("cross_entropy", cross_entropy),
-    _row("linear_cross_entropy", linear_cross_entropy),
-    _row("multi_margin_loss", multi_margin_loss),
-    _row("multilabel_margin_loss", multilabel_margin_loss),
-    _row("ctc_loss", ctc_loss),
-    Op("ctc_loss", ("torch.ctc_loss",), _ctc_of_torch, Lowering.CALL_OUT),
+    functional_row(nll_loss, _CLASSES),
+    functional_row(cross_entropy, f"{_CLASSES} label_smoothing"),
+    functional_row(linear_cross_entropy, f"{_LINEAR} ignore_index label_smoothing options"),
+    functional_row(multi_margin_loss, _MARGIN),
+    functional_row(multilabel_margin_loss, "input target size_average reduce reduction"),
+    functional_row(ctc_loss, _CTC),
+    torch_row("ctc_loss", ctc_loss, _CTC),
 )

@@ -104,6 +104,17 @@ def _require_dtype(q: Questions, dtype: torch.dtype, integers: tuple[torch.dtype
         raise q.fail(f"there is no pooling of {dtype}")
 
 
+def _require_floats(q: Questions, input: Meta, dims: int) -> None:
+    """What adaptive, fractional and reverse pooling ask of an input."""
+    _require_rank(q, input, dims)
+    _require_elements(q, input, dims)
+    _require_dtype(q, input.dtype, ())
+
+
+def _with_indices(result: Meta) -> tuple[Meta, Meta]:
+    return result, result.like(dtype=torch.int64, layout=result.layout)
+
+
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
@@ -126,7 +137,7 @@ def _max_pool(dims: int, indices: bool) -> Rule:
         # their layout.
         layout = contiguous(input.rank) if own else _format_of_max(q, input, dims)
         result = input.like(shape, layout=layout)
-        return (result, result.like(dtype=torch.int64, layout=layout)) if indices else result
+        return _with_indices(result) if indices else result
 
     return rule
 
@@ -209,13 +220,11 @@ def _adaptive_max(dims: int, indices: bool) -> Rule:
     def rule(
         q: Questions, input: Meta, output_size: Any, return_indices: bool = False
     ) -> Meta | tuple[Meta, Meta]:
-        _require_rank(q, input, dims)
-        _require_elements(q, input, dims)
-        _require_dtype(q, input.dtype, ())
+        _require_floats(q, input, dims)
         shape = (*input.shape[:-dims], *_targets(q, input, dims, output_size))
         layout = contiguous(input.rank) if dims == 3 else _format(q, input, dims)
         result = input.like(shape, layout=layout)
-        return (result, result.like(dtype=torch.int64, layout=layout)) if indices else result
+        return _with_indices(result) if indices else result
 
     return rule
 
@@ -230,9 +239,7 @@ def _fractional(dims: int, indices: bool) -> Rule:
         return_indices: bool = False,
         _random_samples: Meta | None = None,
     ) -> Meta | tuple[Meta, Meta]:
-        _require_rank(q, input, dims)
-        _require_elements(q, input, dims)
-        _require_dtype(q, input.dtype, ())
+        _require_floats(q, input, dims)
         image = input.shape[-dims:]
         kernels = per_dimension(q, kernel_size, dims, "kernel_size")
         if isinstance(output_size, Meta):  # torch's own form: the samples come third
@@ -253,7 +260,7 @@ def _fractional(dims: int, indices: bool) -> Rule:
         if _random_samples is not None:
             _require_samples(q, input, _random_samples, dims)
         result = input.like((*input.shape[:-dims], *targets))
-        return (result, result.like(dtype=torch.int64)) if indices else result
+        return _with_indices(result) if indices else result
 
     return rule
 
@@ -277,9 +284,7 @@ def _unpool(dims: int) -> Rule:
         padding: Any = 0,
         output_size: Any = None,
     ) -> Meta:
-        _require_rank(q, input, dims)
-        _require_elements(q, input, dims)
-        _require_dtype(q, input.dtype, ())
+        _require_floats(q, input, dims)
         if indices.dtype is not torch.int64 or indices.rank != input.rank:
             raise q.fail("the indices are int64, one for each element of the input")
         for size, other in zip(input.shape, indices.shape, strict=True):

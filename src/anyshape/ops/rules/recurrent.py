@@ -4,12 +4,12 @@ sequences are left to torch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from anyshape.errors import UnknownOperator
 from anyshape.ops.broadcast import pointwise_layout
-from anyshape.ops.meta import Dense, Meta
+from anyshape.ops.meta import Dense, Layout, Meta, contiguous
 from anyshape.ops.op import Lowering, Op, Rule
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.matmul import require_one_dtype, require_rank, require_same
@@ -98,31 +98,29 @@ def _lstm_cell(
     return hx[0].like(), hx[1].like()
 
 
-def _gru_cell(
-    q: Questions,
-    input: Meta,
-    hx: Meta,
-    w_ih: Meta,
-    w_hh: Meta,
-    b_ih: Meta | None = None,
-    b_hh: Meta | None = None,
-) -> Meta:
-    _require_cell(q, 3, input, (hx,), w_ih, w_hh, b_ih, b_hh)
-    # The last step mixes the old state into the new one, element by element.
-    return hx.like(layout=pointwise_layout(q, hx.shape, [hx, hx.like()]))
+def _cell(gates: int, layout: Callable[[Questions, Meta], Layout]) -> Rule:
+    def rule(
+        q: Questions,
+        input: Meta,
+        hx: Meta,
+        w_ih: Meta,
+        w_hh: Meta,
+        b_ih: Meta | None = None,
+        b_hh: Meta | None = None,
+    ) -> Meta:
+        _require_cell(q, gates, input, (hx,), w_ih, w_hh, b_ih, b_hh)
+        return hx.like(layout=layout(q, hx))
+
+    return rule
 
 
-def _rnn_cell(
-    q: Questions,
-    input: Meta,
-    hx: Meta,
-    w_ih: Meta,
-    w_hh: Meta,
-    b_ih: Meta | None = None,
-    b_hh: Meta | None = None,
-) -> Meta:
-    _require_cell(q, 1, input, (hx,), w_ih, w_hh, b_ih, b_hh)
-    return hx.like()
+def _plain(q: Questions, hx: Meta) -> Layout:
+    return contiguous(hx.rank)
+
+
+def _mixed(q: Questions, hx: Meta) -> Layout:
+    """The last step mixes the old state into the new one, element by element."""
+    return pointwise_layout(q, hx.shape, [hx, hx.like()])
 
 
 def _row(name: str, rule: Rule) -> Op:
@@ -132,7 +130,7 @@ def _row(name: str, rule: Rule) -> Op:
 ROWS: tuple[Op, ...] = (
     *(_row(name, _whole(gates, cell_state=name == "lstm")) for name, gates in _GATES.items()),
     _row("lstm_cell", _lstm_cell),
-    _row("gru_cell", _gru_cell),
-    _row("rnn_tanh_cell", _rnn_cell),
-    _row("rnn_relu_cell", _rnn_cell),
+    _row("gru_cell", _cell(_GATES["gru"], _mixed)),
+    _row("rnn_tanh_cell", _cell(_GATES["rnn_tanh"], _plain)),
+    _row("rnn_relu_cell", _cell(_GATES["rnn_relu"], _plain)),
 )

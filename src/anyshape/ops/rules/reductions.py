@@ -63,7 +63,7 @@ def require_float(q: Questions, dtype: torch.dtype) -> None:
         raise q.fail(f"only floating point and complex tensors are accepted, not {dtype}")
 
 
-def _fold(result: DtypeRule) -> Rule:
+def _fold(result: DtypeRule, floats: bool = False) -> Rule:
     def rule(
         q: Questions,
         input: Meta,
@@ -72,23 +72,12 @@ def _fold(result: DtypeRule) -> Rule:
         *,
         dtype: torch.dtype | None = None,
     ) -> Meta:
-        shape = reduced(input.shape, dims_or_all(q, dim, input.rank), keepdim)
-        return input.like(shape, result(input.dtype) if dtype is None else dtype)
+        found = result(input.dtype) if dtype is None else dtype
+        if floats:
+            require_float(q, found)
+        return input.like(reduced(input.shape, dims_or_all(q, dim, input.rank), keepdim), found)
 
     return rule
-
-
-def mean(
-    q: Questions,
-    input: Meta,
-    dim: Dims = None,
-    keepdim: bool = False,
-    *,
-    dtype: torch.dtype | None = None,
-) -> Meta:
-    found = input.dtype if dtype is None else dtype
-    require_float(q, found)
-    return input.like(reduced(input.shape, dims_or_all(q, dim, input.rank), keepdim), found)
 
 
 def any_all(q: Questions, input: Meta, dim: Dims = None, keepdim: bool = False) -> Meta:
@@ -224,8 +213,8 @@ ROWS: tuple[Op, ...] = (
     _row("nansum", _fold(whole)),
     _row("count_nonzero", _fold(counted)),
     _row("hash_tensor", hash_tensor),
-    _row("mean", mean),
-    _row("nanmean", mean),
+    _row("mean", _fold(same, floats=True)),
+    _row("nanmean", _fold(same, floats=True)),
     _row("any", any_all),
     _row("all", any_all),
     _row("logsumexp", logsumexp, ("torch.special.logsumexp",)),

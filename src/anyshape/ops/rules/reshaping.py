@@ -45,7 +45,7 @@ def inferred(q: Questions, shape: tuple[Size, ...], numel: Size) -> tuple[Size, 
     left = numel % rest
     if left != 0:
         q.require(eq(left, 0), f"{numel} elements must be a multiple of {rest}")
-    # What is known of the sizes may make a plain one of the quotient: s % 8 == 0, and 8*s // (s//8).
+    # What is known may make the quotient a plain size: with s % 8 == 0, 8*s // (s//8) is 64.
     size = q.facts.simplify(numel // rest)
     return (*shape[:dim], size, *shape[dim + 1 :])
 

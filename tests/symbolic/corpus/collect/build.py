@@ -1,5 +1,5 @@
-"""`build RAW [LIMIT]`: writes the corpus anew, with recorded questions from RAW and the hand-written
-ones of the old corpus, and prints the table for README.md.
+"""`build RAW [LIMIT]`: writes the corpus anew, with recorded questions from RAW and those written
+by hand in the old corpus, and prints the table for README.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# pyright: reportReturnType=false because a NodeTransformer's methods may return other nodes
 """Folds what any engine folds when it builds a node: constants, x*1, x+0, x//1, `True and`."""
 
 from __future__ import annotations

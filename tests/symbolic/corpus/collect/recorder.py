@@ -58,7 +58,7 @@ _QUESTIONS: tuple[tuple[Any, str, int, int | None], ...] = (
 # Frames that pass a question on, and our own.
 _SKIP_FILES = (
     "sym_node.py", "symbolic_shapes.py", "recording.py", "corpus/collect/", "torch/__init__.py",
-    "_sympy", "contextlib.py", "functools.py", "_stats.py", "_traceback.py", "sympy/",
+    "_sympy", "contextlib.py", "functools.py", "_stats.py", "_traceback.py", "sympy/", "runpy",
 )
 # fmt: on
 
@@ -123,7 +123,7 @@ class Recorder:
             finally:
                 self._ops.pop()
 
-        FakeTensorMode.dispatch = dispatch
+        FakeTensorMode.dispatch = dispatch  # pyright: ignore[reportAttributeAccessIssue] a patch
 
     def _note_node(self, node: Any, file: str) -> None:
         if getattr(node, "pytype", None) is not bool or node.shape_env is None:
@@ -199,7 +199,7 @@ def _keep_tree(method: str, op: str) -> None:
 
 
 def _keep_tree_of_sums() -> None:
-    original = SymNode.sym_sum
+    original: Callable[..., Any] = SymNode.sym_sum
 
     def recorded(self: Any, args: Any) -> Any:
         result = original(self, args)

@@ -38,7 +38,12 @@ def python_function(row: Row) -> Callable[..., tuple[bool, bool]]:
     names = ", ".join(row["symbols"])
     facts = [_compiled(fact, names) for fact in row["given"]]
     ask = _compiled(row["ask"], names)
-    return lambda *values: (all([fact(*values) for fact in facts]), ask(*values))
+
+    def holds_at(*values: int) -> tuple[bool, bool]:
+        given = [fact(*values) for fact in facts]
+        return all(given), ask(*values)
+
+    return holds_at
 
 
 def _ceildiv(a: int, b: int) -> int:
