@@ -27,8 +27,9 @@ from anyshape.ops.questions import Kind, Need
 from anyshape.ops.table import lookup
 from anyshape.symbolic import Expr, Facts, Size, as_symbol, evaluate, holds, symbol
 
-#: Asked of a tensor by the driver and by torch itself; answered by the real tensor.
+#: No operators: asked of a tensor by the driver and by torch itself, or switches.
 _QUERIES = {
+    torch._C._set_grad_enabled,
     torch.Tensor.size, torch.Tensor.dim, torch.Tensor.stride, torch.Tensor.numel,
     torch.Tensor.is_contiguous, torch.Tensor.__len__, torch.Tensor.is_floating_point,
     torch.Tensor.is_complex, torch.is_floating_point, torch.is_complex, torch.Tensor.storage_offset,

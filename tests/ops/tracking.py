@@ -102,6 +102,7 @@ _SIZES: dict[Callable[..., Any], Callable[..., Any]] = {
 
 #: What is asked of a tensor apart from its sizes: answered by the real one.
 _QUERIES = {
+    torch._C._set_grad_enabled,
     torch.Tensor.__format__,
     torch.Tensor.__repr__,
     torch.Tensor.data_ptr,

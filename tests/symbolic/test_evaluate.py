@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anyshape.errors import UndefinedDivision, UnknownSymbol
+from anyshape.errors import SymbolicTypeError, UndefinedDivision, UnknownSymbol
 from anyshape.symbolic import (
     as_symbol,
     evaluate,
@@ -52,3 +52,15 @@ def test_parts_are_tried_in_order():
     fact = parse_fact("t != 0 and s // t == 2", SYMBOLS)
     assert not holds(fact, by_symbol({"s": 4, "t": 0}))
     assert holds(fact, by_symbol({"s": 4, "t": 2}))
+
+
+def test_wrong_keys_and_values_are_clear_errors():
+    for wrong in ({"s": 3}, {s: 3}):
+        with pytest.raises(UnknownSymbol):
+            evaluate(s + 1, wrong)  # pyright: ignore[reportArgumentType] this is the point
+        with pytest.raises(SymbolicTypeError):
+            substitute(s + 1, wrong)  # pyright: ignore[reportArgumentType] this is the point
+    with pytest.raises(SymbolicTypeError, match="range"):
+        substitute(s + 1, {as_symbol(s): -3})
+    with pytest.raises(SymbolicTypeError):
+        parse_size("s", {"s": 2.5})  # pyright: ignore[reportArgumentType] this is the point

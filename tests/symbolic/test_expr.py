@@ -13,6 +13,7 @@ from anyshape.errors import ExpressionTooLarge, SymbolicTypeError
 from anyshape.symbolic import (
     EVERYTHING,
     Range,
+    Size,
     as_symbol,
     evaluate,
     power,
@@ -102,9 +103,12 @@ def test_too_many_terms_are_refused():
 
 
 def test_names_and_ranges_are_checked():
-    for name in ("", "1s", "s 0", "s-0"):
+    for name in ("", "1s", "s 0", "s-0", "if", "None", "\u00b5", 3):
         with pytest.raises(SymbolicTypeError):
-            symbol(name)
+            symbol(name)  # pyright: ignore[reportArgumentType] this is the point
+    for ends in (Range(0.5, 3), (0, 3), None):  # pyright: ignore[reportArgumentType] this is the point
+        with pytest.raises(SymbolicTypeError):
+            symbol("s", ends)  # pyright: ignore[reportArgumentType] this is the point
     with pytest.raises(SymbolicTypeError, match="no value"):
         symbol("s", Range(3, 2))
 
@@ -131,3 +135,20 @@ def test_threads_intern_the_same_objects():
         thread.join()
     for others in found[1:]:
         assert all(x is y for x, y in zip(found[0], others, strict=True))
+
+
+def test_every_expression_can_be_printed():
+    assert len(str(s * 2**8000 + 1)) > 2000
+    with pytest.raises(ExpressionTooLarge):
+        s * 2**8000 * 2**8000  # pyright: ignore[reportUnusedExpression] this is the point
+
+
+def test_nested_functions_are_bounded():
+    """Shared parts are written out, so texts and values would grow without bound."""
+
+    def nested(depth: int) -> Size:
+        return nested(depth - 1) % 7 + nested(depth - 1) // 3 if depth else s
+
+    assert str(nested(5))
+    with pytest.raises(ExpressionTooLarge):
+        nested(16)

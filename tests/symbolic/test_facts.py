@@ -153,3 +153,20 @@ def test_many_assumptions_stay_quick():
         facts = facts.assume(ge(right, left), "sorted").assume(ne(left, 7), "odd one out")
     assert facts.prove(ge(symbols[1], symbols[0])) is Answer.YES
     assert len(facts.assumptions) == 238
+
+
+def test_symbols_of_one_name_are_not_mixed_up():
+    a, other = symbol("twin"), symbol("twin", Range(1, None))
+    facts = Facts().assume(eq(a % 8, 0), "").assume(eq(other % 8, 0), "")
+    assert facts.prove(eq(a, other)) is Answer.UNKNOWN
+
+
+def test_a_hint_is_not_replaced():
+    with pytest.raises(SymbolicTypeError, match="hint"):
+        Facts().declare(s, 5).declare(s, 7)
+    assert Facts().declare(s, 5).declare(s, 5).hint(s) == 5
+
+
+def test_what_is_not_hashable_is_no_fact():
+    with pytest.raises(SymbolicTypeError):
+        Facts().prove([])  # pyright: ignore[reportArgumentType] this is the point

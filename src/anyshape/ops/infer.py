@@ -6,16 +6,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import torch
 
-from anyshape.errors import UnknownOperator
+from anyshape.errors import SymbolicTypeError, UnknownOperator
 from anyshape.ops.broadcast import require_writable
 from anyshape.ops.concrete import Call
 from anyshape.ops.long_tail import without_row
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Op
+from anyshape.ops.op import Lowering, Op
 from anyshape.ops.promotion import category
 from anyshape.ops.questions import Need, Questions
 from anyshape.ops.table import Entry, lookup
@@ -56,6 +56,10 @@ _SYNONYMS = {
 }
 
 
+#: What a rule says of `requires_grad` there is the base's for a view, and False for a copy.
+_MAY_BE_VIEWS: Final = (Lowering.VIEW, Lowering.INDEX_MAP)
+
+
 def infer(
     facts: Facts,
     function: Callable[..., Any],
@@ -69,6 +73,11 @@ def infer(
     `seen` is what it returned in this run (the metas of the real tensors, nested as the result is),
     if it has run: torch's shape functions misstate a layout here and there.
     """
+    for argument in args:
+        if isinstance(argument, torch.Tensor):
+            raise SymbolicTypeError(
+                detail="a real tensor among the arguments: `of_tensor` gives the meta of it"
+            )
     entry = lookup(function)
     if entry is not None:
         try:
@@ -171,6 +180,8 @@ def _with_grad(op: Op, target: Meta | None, args: Any, value: Any) -> Any:
     it itself."""
     if not op.differentiable:
         return value
+    if not torch.is_grad_enabled() and op.lowering in _MAY_BE_VIEWS:
+        return value  # A view requires grad if its base does, also where nothing is recorded.
     tracked = torch.is_grad_enabled() and _requires_grad(args)
     if target is not None:
         return _requiring(target, target.requires_grad or tracked)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
+from torch._ops import OpOverload, OpOverloadPacket
+from torch.overrides import get_testing_overrides
 
 from anyshape.errors import UnknownOperator
 from anyshape.ops.concrete import Call, DependsOnData, at_numbers
@@ -31,6 +34,8 @@ class Found:
 
 def without_row(facts: Facts, call: Call, rule_of: RuleOf) -> Found:
     """What a call returns, for as many sizes as torch's shape functions allow."""
+    if not _is_operator(call.function):
+        raise UnknownOperator(op=call.name)  # It would be run, whatever it does.
     problems: list[str] = []
     # First as if no size were 0 or 1 where that is not known, then with a guard for each question.
     for hinted in (False, True):
@@ -88,3 +93,18 @@ def _with_grad(q: Questions, call: Call, value: Any) -> Any:
         return rebuilt(item, flagged)
 
     return flagged(value)
+
+
+def _is_operator(function: Any) -> bool:
+    """Whether it is an operator: what torch lets others override, or has registered as one."""
+    if isinstance(function, OpOverload | OpOverloadPacket):
+        return True
+    try:
+        return function in _overridable()
+    except TypeError:  # not hashable
+        return False
+
+
+@lru_cache(maxsize=1)
+def _overridable() -> frozenset[Any]:
+    return frozenset(get_testing_overrides())

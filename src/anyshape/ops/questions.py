@@ -5,7 +5,8 @@ also answer from the run at hand where nothing is known, and then record what th
 `Need`:
 
     decide    both answers are possible, and lead to different results: a guard
-    require   the operator fails in eager too unless it holds: a check
+    require   the operator fails in eager too unless it holds: a check when the program runs, which
+              is also what a question about something unbacked becomes (`decide_or`)
     fix       the rule cannot say the result for any value: a specialisation
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import count
 
 from anyshape.errors import NeedsDecision, ShapeMismatch
 from anyshape.symbolic import (
@@ -137,7 +139,7 @@ class Questions:
 
     def new_size(self, declared: Range = NATURAL) -> Expr:
         """A size that depends on data: an unbacked symbol."""
-        made = symbol(f"u{_count_unbacked(self.facts)}", declared, backed=False)
+        made = symbol(_new_name(self.facts), declared, backed=False)
         self.facts = self.facts.declare(made)
         self.unbacked.append(made)
         return made
@@ -179,5 +181,6 @@ class Questions:
         return index + size if negative else index
 
 
-def _count_unbacked(facts: Facts) -> int:
-    return sum(name.startswith("u") for name in facts.symbols)
+def _new_name(facts: Facts) -> str:
+    """The first of u0, u1, … that is not taken."""
+    return next(name for name in map("u{}".format, count()) if name not in facts.symbols)

@@ -57,4 +57,7 @@ def entries() -> dict[Callable[..., Any], Entry]:
 
 def lookup(function: Callable[..., Any]) -> Entry | None:
     """The row of a torch callable, or None."""
-    return entries().get(function)
+    try:
+        return entries().get(function)
+    except TypeError:  # not hashable, hence no operator
+        return None

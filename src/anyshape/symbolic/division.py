@@ -194,7 +194,8 @@ def _without_inner_remainders(p: Size, q: int) -> Size:
         if isinstance(atom, Mod) and all(c % q == 0 for _, c in terms_of(atom.denominator)):
             inner = subtract(atom.numerator, polynomial({monomial: 1}))
             result = add(result, multiply(inner, coefficient))
-    return result
+    # What was inside may be a remainder itself.
+    return result if result is p else _without_inner_remainders(result, q)
 
 
 def _remainder(p: Size, q: Expr) -> Size:

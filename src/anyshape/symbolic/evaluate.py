@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from anyshape.errors import UndefinedDivision, UnknownSymbol
+from anyshape.errors import SymbolicTypeError, UndefinedDivision, UnknownSymbol
 from anyshape.symbolic.division import floordiv, modulo
 from anyshape.symbolic.expr import (
     Atom,
@@ -18,6 +18,7 @@ from anyshape.symbolic.expr import (
     Symbol,
     add,
     atom_at,
+    check_size,
     multiply,
     of_atom,
 )
@@ -56,7 +57,7 @@ def _value_of_atom(atom: Atom, values: Mapping[Symbol, int]) -> int:
         case Symbol():
             value = values.get(atom)
             if value is None:
-                raise UnknownSymbol(symbol=atom.name, known=tuple(s.name for s in values))
+                raise UnknownSymbol(symbol=atom.name, known=tuple(map(str, values)))
             return value
         case FloorDiv() | Mod():
             divisor = evaluate(atom.denominator, values)
@@ -163,10 +164,22 @@ class Rewrite:
 
 
 def substitute(size: Size, values: Mapping[Symbol, Size]) -> Size:
-    """`size` with symbols replaced, all at once."""
-    return Rewrite(lambda atom: values.get(atom) if isinstance(atom, Symbol) else None).size(size)
+    """`size` with symbols replaced, all at once. A value has to lie within its symbol's declared
+    range, which the expression may already rely on.
+    """
+    return _replacing(values).size(size)
 
 
 def substitute_fact(fact: Fact, values: Mapping[Symbol, Size]) -> Fact:
-    """`fact` with symbols replaced, all at once."""
-    return Rewrite(lambda atom: values.get(atom) if isinstance(atom, Symbol) else None).fact(fact)
+    """`fact` with symbols replaced, all at once; see `substitute`."""
+    return _replacing(values).fact(fact)
+
+
+def _replacing(values: Mapping[Symbol, Size]) -> Rewrite:
+    for symbol, value in values.items():
+        if not isinstance(symbol, Symbol):  # pyright: ignore[reportUnnecessaryIsInstance] input from outside
+            raise SymbolicTypeError(detail=f"`{symbol}` is not a symbol: `as_symbol` gives it")
+        size = check_size(value)
+        if isinstance(size, int) and not symbol.declared.contains(size):
+            raise SymbolicTypeError(detail=f"{value} is not in {symbol}'s range {symbol.declared}")
+    return Rewrite(lambda atom: values.get(atom) if isinstance(atom, Symbol) else None)

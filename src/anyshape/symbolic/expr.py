@@ -18,7 +18,10 @@ and an `Expr` has no truth value.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from hashlib import sha256
+from keyword import iskeyword
 from typing import TYPE_CHECKING, Final, NoReturn, TypeGuard
+from unicodedata import normalize
 
 from anyshape.errors import ExpressionTooLarge, SymbolicTypeError
 from anyshape.symbolic.ranges import NATURAL, Range, is_empty
@@ -30,7 +33,8 @@ Terms = tuple[tuple[Monomial, int], ...]
 #: Beyond these an expression is of no use to shape code, and canonical forms get slow.
 MOST_TERMS: Final = 2048
 MOST_DEGREE: Final = 64
-MOST_BITS: Final = 16384
+MOST_BITS: Final = 8192
+MOST_WEIGHT: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,6 +159,7 @@ class Expr:
 Size = int | Expr
 
 _ATOMS: Final[list[Atom]] = []
+_WEIGHTS: Final[dict[int, int]] = {}
 _ATOM_OF: Final[dict[tuple[object, ...], Expr]] = {}
 _EXPRS: Final[dict[Terms, Expr]] = {}
 _NO_SYMBOLS: Final[frozenset[Symbol]] = frozenset()
@@ -201,21 +206,29 @@ def single_atom(size: Size) -> Atom | None:
 
 def symbol(name: str, declared: Range = NATURAL, *, backed: bool = True) -> Expr:
     """The symbol of that name and range as an expression. Equal arguments give the same symbol."""
-    if not name.isidentifier():
+    if not isinstance(name, str) or not _can_be_parsed(name):  # pyright: ignore[reportUnnecessaryIsInstance] input from outside
         raise SymbolicTypeError(detail=f"a symbol's name must be an identifier, not {name!r}")
+    if not isinstance(declared, Range) or not all(e is None or type(e) is int for e in declared):  # pyright: ignore[reportUnnecessaryIsInstance] input from outside
+        raise SymbolicTypeError(detail=f"a range has integer ends or None, not {declared!r}")
     if is_empty(declared):
         raise SymbolicTypeError(detail=f"symbol {name} has no value left: its range is {declared}")
-    return _symbol(name, declared, backed)
+    return _symbol((Symbol, name, declared, backed), name, declared, backed)
+
+
+def _can_be_parsed(name: str) -> bool:
+    """Whether Python reads the name back as it is: no keyword, nothing that it would normalise."""
+    return name.isidentifier() and not iskeyword(name) and normalize("NFKC", name) == name
 
 
 def derived_symbol(meaning: Expr, declared: Range) -> Expr:
-    """A symbol that stands for `meaning`. Its name is no identifier, so that no program's symbol
-    can be taken for it."""
-    return _symbol(f"[{meaning}]", declared, all(s.backed for s in meaning.symbols))
+    """A symbol that stands for `meaning`, the same one only for the same expression. Its name is no
+    identifier, so that no program's symbol can be taken for it.
+    """
+    backed = all(s.backed for s in meaning.symbols)
+    return _symbol((Symbol, meaning, declared), f"[{meaning}]", declared, backed)
 
 
-def _symbol(name: str, declared: Range, backed: bool) -> Expr:
-    key = (Symbol, name, declared, backed)
+def _symbol(key: tuple[object, ...], name: str, declared: Range, backed: bool) -> Expr:
     found = _ATOM_OF.get(key)
     if found is None:
         node = Symbol(len(_ATOMS), name, name, declared, backed)
@@ -237,8 +250,10 @@ def function_of_two(kind: type[FloorDiv] | type[Mod], numerator: Size, denominat
     found = _ATOM_OF.get(key)
     if found is None:
         text = f"({_key(numerator)}){kind.__name__}({_key(denominator)})"
+        weight = _weight((numerator, denominator))
         node = kind(len(_ATOMS), text, numerator, denominator)
-        found = _register(key, node, symbols_of(numerator) | symbols_of(denominator))
+        symbols = symbols_of(numerator) | symbols_of(denominator)
+        found = _register(key, node, symbols, weight)
     return found
 
 
@@ -248,17 +263,32 @@ def function_of_many(kind: type[Min] | type[Max], arguments: tuple[Size, ...]) -
     found = _ATOM_OF.get(key)
     if found is None:
         text = f"{kind.__name__}({','.join(sorted(map(_key, arguments)))})"
+        weight = _weight(arguments)
         node = kind(len(_ATOMS), text, arguments)
-        found = _register(key, node, _NO_SYMBOLS.union(*map(symbols_of, arguments)))
+        found = _register(key, node, _NO_SYMBOLS.union(*map(symbols_of, arguments)), weight)
     return found
 
 
 def _key(size: Size) -> str:
     """A text that is the same in every process, for ordering: indices depend on what was built
-    before."""
+    before. A long one is cut, and a digest of all of it put at its end.
+    """
     if type(size) is int:
         return str(size)
-    return "+".join(sorted(f"{c}*{_key_of_monomial(m)}" for m, c in terms_of(size)))
+    text = "+".join(sorted(f"{c}*{_key_of_monomial(m)}" for m, c in terms_of(size)))
+    return text if len(text) <= 200 else text[:120] + sha256(text.encode()).hexdigest()
+
+
+def _weight(sizes: tuple[Size, ...]) -> int:
+    """How many symbols a function of these is written with; shared parts count as often as they
+    are written, since texts and values are made that way.
+    """
+    weight = 1 + sum(
+        _WEIGHTS[index] for size in sizes for monomial, _ in terms_of(size) for index in monomial
+    )
+    if weight > MOST_WEIGHT:
+        raise ExpressionTooLarge(detail="symbols of an expression", size=weight, limit=MOST_WEIGHT)
+    return weight
 
 
 def _key_of_monomial(monomial: Monomial) -> str:
@@ -274,12 +304,15 @@ def leading_coefficient(size: Expr) -> int:
     return min(terms, key=lambda term: _key_of_monomial(term[0]))[1]
 
 
-def _register(key: tuple[object, ...], node: Atom, symbols: frozenset[Symbol]) -> Expr:
+def _register(
+    key: tuple[object, ...], node: Atom, symbols: frozenset[Symbol], weight: int = 1
+) -> Expr:
     # The index is taken before the append, so a second thread may have taken it too: the append
     # decides.
     _ATOMS.append(node)
     while _ATOMS[node.index] is not node:
         object.__setattr__(node, "index", node.index + 1)
+    _WEIGHTS[node.index] = weight
     terms: Terms = (((node.index,), 1),)
     expression = _EXPRS.setdefault(terms, Expr(terms, symbols))
     return _ATOM_OF.setdefault(key, expression)
@@ -297,6 +330,9 @@ def polynomial(terms: dict[Monomial, int]) -> Size:
     if found is None:
         if len(items) > MOST_TERMS:
             raise ExpressionTooLarge(detail="terms of a sum", size=len(items), limit=MOST_TERMS)
+        bits = max(coefficient.bit_length() for _, coefficient in items)
+        if bits > MOST_BITS:
+            raise ExpressionTooLarge(detail="bits of a coefficient", size=bits, limit=MOST_BITS)
         symbols = _NO_SYMBOLS.union(
             *(_symbols_of_atom(_ATOMS[index]) for monomial, _ in items for index in monomial)
         )

@@ -1,11 +1,12 @@
 """Facts: what a compile knows about its sizes, and why.
 
-    facts = Facts().declare(s0, hint=5) facts.prove(lt(s0, 10))                     UNKNOWN, and
-    nothing has changed facts = facts.assume(lt(s0, 10), reason)    the only way to fix anything;
-    one `Assumption` is recorded
+    facts = Facts().declare(s0, hint=5)
+    facts.prove(lt(s0, 10))                     UNKNOWN, and nothing has changed
+    facts = facts.assume(lt(s0, 10), reason)    the only way to fix anything
 
-`Facts` never changes; `declare` and `assume` return new ones. A hint is the value of a symbol in
-the run at hand: it is used to choose what to assume (`hint`, `holds_now`), never to prove.
+`Facts` never changes; `declare` and `assume` return new ones, and an assumption is recorded with
+its reason. A hint is the value of a symbol in the run at hand: it is used to choose what to assume
+(`hint`, `holds_now`), never to prove.
 """
 
 from __future__ import annotations
@@ -80,6 +81,10 @@ class Facts:
         node = as_symbol(symbol)
         if self.symbols.get(node.name, symbol) is not symbol:
             raise SymbolicTypeError(detail=f"two different symbols are named {node.name}")
+        if self.hints.get(node, hint) != hint:
+            raise SymbolicTypeError(
+                detail=f"symbol {node.name} has the hint {self.hints[node]}, and now {hint!r}"
+            )
         if node.backed != (hint is not None):
             kind = "backed: it needs a hint" if node.backed else "unbacked: it has no hint"
             raise SymbolicTypeError(detail=f"symbol {node.name} is {kind}")
@@ -97,7 +102,11 @@ class Facts:
         """Whether the fact follows. Changes nothing."""
         if type(fact) is Truth:
             return Answer.YES if fact.value else Answer.NO
-        found = self._answers.get(fact)
+        try:
+            found = self._answers.get(fact)
+        except TypeError:  # not hashable, hence no fact
+            check_fact(fact)
+            raise
         if found is None:
             found = self._answers[fact] = self._inherit(fact) or self._prover.prove(
                 check_fact(fact)

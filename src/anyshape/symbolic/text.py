@@ -29,6 +29,7 @@ from anyshape.symbolic.expr import (
     Symbol,
     add,
     atom_at,
+    check_size,
     multiply,
     negate,
     power,
@@ -265,7 +266,7 @@ class _Parser:
                 found = self.symbols.get(name)
                 if found is None:
                     raise UnknownSymbol(symbol=name, known=tuple(self.symbols))
-                return found
+                return check_size(found)
             case ast.BinOp():
                 return self._binary(node)
             case ast.UnaryOp(op=ast.USub()):
