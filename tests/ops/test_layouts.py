@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from anyshape.errors import ShapeMismatch
 from anyshape.ops.layouts import Copy, as_view, contiguity, must_view
@@ -18,6 +19,7 @@ from anyshape.ops.questions import Kind, Questions
 from anyshape.ops.rules.indexing import getitem
 from anyshape.ops.rules.views import expand, permute
 from anyshape.symbolic import Facts, Size, as_symbol, evaluate, holds, symbol
+from tests.ops.driver import check
 
 A, B, C = symbol("a"), symbol("b"), symbol("c")
 CPU = torch.device("cpu")
@@ -166,3 +168,23 @@ def test_contiguity() -> None:
     for sizes in product((1, 2, 3), repeat=3):
         tensor = torch.empty(sizes).permute(0, 2, 1)
         assert holds(fact, _values(sizes)) == tensor.is_contiguous()
+
+
+def _as_two_dimensional(x: torch.Tensor) -> torch.Tensor:
+    return x.transpose(1, 2).unsqueeze(-1)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: F.conv2d(_as_two_dimensional(x), torch.ones(6, 4, 3, 1)),
+        lambda x: F.interpolate(_as_two_dimensional(x), scale_factor=2),
+        lambda x: F.pad(_as_two_dimensional(x), (0, 1)),
+        lambda x: torch.cat([_as_two_dimensional(x)] * 2, 3),
+        lambda x: F.max_pool2d(_as_two_dimensional(x), (3, 1)),
+        lambda x: _as_two_dimensional(x) + 1,
+    ],
+)
+def test_a_dimension_made_of_size_1_keeps_its_place(function: Any) -> None:
+    """Torch reads its stride when it asks whether a tensor is channels-last."""
+    assert check(function, "b s 4", first={"b": 2, "s": 5}).served

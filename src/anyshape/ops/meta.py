@@ -129,37 +129,40 @@ def dense_strides(shape: tuple[Size, ...], order: tuple[int, ...]) -> tuple[Size
 
 @lru_cache(maxsize=8192)
 def strided(shape: tuple[Size, ...], strides: tuple[Size, ...]) -> Layout:
-    """The simplest layout with these strides: dense where they are dense in some order, whatever
-    the sizes."""
+    """The layout of a view with these strides: dense where they are dense in some order, whatever
+    the sizes.
+
+    The stride of a dimension of size 1 counts. No element depends on it, but torch reads it when it
+    looks for channels-last tensors or sorts strides, and hands the answer on to larger results.
+    """
     rank = len(shape)
+    for usual in (contiguous(rank), *((channels_last(rank),) if rank in (4, 5) else ())):
+        if strides == dense_strides(shape, usual.order):
+            return usual
+    order = _order_inside_out(shape, strides, loosely=False)
+    return Strided(strides) if order is None else Dense(order)
+
+
+def _order_inside_out(
+    shape: tuple[Size, ...], strides: tuple[Size, ...], *, loosely: bool
+) -> tuple[int, ...] | None:
+    """The dimensions from the outermost in, if each stride is the product of the sizes inside it;
+    `loosely`, a dimension of size 1 fits anywhere.
+    """
     step: Size = 1
-    order: list[int] = []
-    # From the innermost: the dimension whose stride is the product of the sizes inside. A dimension
-    # of size 1 fits anywhere, so it is taken where it stands; taking the last candidate first gives
-    # contiguous layouts their usual order.
-    left = list(range(rank))
+    inner: list[int] = []
+    left = list(range(len(shape)))
     while left:
-        found = next(
-            (dim for dim in reversed(left) if strides[dim] == step and shape[dim] != 1), None
-        )
+        fitting = [dim for dim in reversed(left) if strides[dim] == step]
+        ones = [dim for dim in reversed(left if loosely else fitting) if shape[dim] == 1]
+        # A size of 1 leaves the product as it is, so it goes first.
+        found = next(iter([*(dim for dim in fitting if shape[dim] == 1), *fitting, *ones]), None)
         if found is None:
-            found = next((dim for dim in reversed(left) if shape[dim] == 1), None)
-        if found is None:
-            return Strided(strides)
-        order.append(found)
+            return None
+        inner.append(found)
         left.remove(found)
         step = step * shape[found]
-    order.reverse()
-    result = Dense(tuple(order))
-    # Dimensions of size 1 may have landed anywhere: prefer a usual reading where it says the same.
-    for usual in (contiguous(rank), *((channels_last(rank),) if rank in (4, 5) else ())):
-        if _same_but_for_ones(shape, strides, dense_strides(shape, usual.order)):
-            return usual
-    return result
-
-
-def _same_but_for_ones(shape: tuple[Size, ...], a: tuple[Size, ...], b: tuple[Size, ...]) -> bool:
-    return all(size == 1 or x == y for size, x, y in zip(shape, a, b, strict=True))
+    return tuple(reversed(inner))
 
 
 def of_tensor(tensor: torch.Tensor, shape: tuple[Size, ...] | None = None) -> Meta:
@@ -192,4 +195,6 @@ def _layout_of(tensor: torch.Tensor) -> Layout:
             return written
     if tensor.is_contiguous():  # also every tensor without elements
         return contiguous(tensor.dim())
-    return strided(shape, strides)
+    # Its strides are numbers, where its sizes may become symbols: dense if it can be read that way.
+    order = _order_inside_out(shape, strides, loosely=True)
+    return Strided(strides) if order is None else Dense(order)
