@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
-from anyshape.ops.meta import Meta, contiguous, strided
+from anyshape.ops.meta import Meta, Strided, of_tensor, strided
 from anyshape.symbolic import Expr, Facts, Size, Symbol, as_symbol, evaluate, symbol
 
 Values = Mapping[Symbol, int]
@@ -243,11 +243,9 @@ def template(sample: Sample, naming: Naming) -> Template:
 
 
 def _meta(tensor: torch.Tensor, shape: tuple[Size, ...]) -> Meta:
-    layout = (
-        contiguous(tensor.dim())
-        if tensor.is_contiguous()
-        else strided(shape, _strides(tensor, shape))
-    )
+    layout = of_tensor(tensor).layout
+    if isinstance(layout, Strided):
+        layout = strided(shape, _strides(tensor, shape))
     return Meta(shape, tensor.dtype, layout, tensor.device, int(tensor.storage_offset()), False)
 
 

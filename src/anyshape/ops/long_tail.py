@@ -99,6 +99,10 @@ def _is_operator(function: Any) -> bool:
     """Whether it is an operator: what torch lets others override, or has registered as one."""
     if isinstance(function, OpOverload | OpOverloadPacket):
         return True
+    name = getattr(function, "__name__", None)
+    built_in = torch._C._VariableFunctions  # pyright: ignore[reportAttributeAccessIssue] not in torch's stubs
+    if isinstance(name, str) and getattr(built_in, name, None) == function:
+        return True
     try:
         return function in _overridable()
     except TypeError:  # not hashable
