@@ -114,9 +114,8 @@ def _by_rule(
     elif out is not None:
         value = _onto(questions, out, value)
     value = _with_grad(entry.op, target, (args, named), value)
-    return Inferred(
-        value, tuple(questions.needs), questions.facts, How.RULE, tuple(questions.unbacked)
-    )
+    needs = tuple(questions.needs) if questions.needs else ()
+    return Inferred(value, needs, questions.facts, How.RULE, tuple(questions.unbacked))
 
 
 def rule_value(q: Questions, entry: Entry, args: Sequence[Any], named: Mapping[str, Any]) -> Any:

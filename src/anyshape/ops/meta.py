@@ -53,9 +53,11 @@ def channels_last(rank: int) -> Dense:
     return Dense((0, *range(2, rank), 1))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Meta:
-    """A tensor without its data."""
+    """A tensor without its data. Nobody writes to one; it is not declared frozen, since that would
+    triple the time to make it, and each operator makes one or two.
+    """
 
     shape: tuple[Size, ...]
     dtype: torch.dtype
