@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from hashlib import sha256
 from keyword import iskeyword
-from typing import TYPE_CHECKING, Final, NoReturn, TypeGuard
+from typing import TYPE_CHECKING, Final, NoReturn
 from unicodedata import normalize
 
 from anyshape.errors import ExpressionTooLarge, SymbolicTypeError
@@ -163,11 +163,6 @@ _WEIGHTS: Final[dict[int, int]] = {}
 _ATOM_OF: Final[dict[tuple[object, ...], Expr]] = {}
 _EXPRS: Final[dict[Terms, Expr]] = {}
 _NO_SYMBOLS: Final[frozenset[Symbol]] = frozenset()
-
-
-def is_int(value: object) -> TypeGuard[int]:
-    """A plain integer: `bool` is an `int` to Python, but a truth value is never a size here."""
-    return type(value) is int
 
 
 def check_size(value: object) -> Size:
