@@ -14,6 +14,17 @@ from anyshape.errors import AnyshapeError
 
 # One example for each class that can be raised.
 EXAMPLES: list[AnyshapeError] = [
+    errors.BadSetting(
+        origin="config.recompile_limit", value="'a'", accepted="a whole number of at least 1"
+    ),
+    errors.UnknownSetting(setting="recompil_limit", similar=["recompile_limit"]),
+    errors.UnknownLog(origin="ANYSHAPE_LOGS", log="dyn", known=["dynamic", "guards"]),
+    errors.DynamicDimWasFixed(source="L['x'].size()[0]", value=3, reason="a loop over it"),
+    errors.GraphBreakError(function="f", reason="`item` reads data", hints=["use torch.where"]),
+    errors.RecompileError(function="f", reasons=["tensor 'x' size mismatch"]),
+    errors.NotCallable(value=3),
+    errors.BadOption(option="backend", value="cuda", accepted='"native" or "eager"'),
+    errors.InternalError(stage="backend", detail="KeyError('x')"),
     errors.SymbolicTypeError(detail="`True` is a bool, where an integer is expected"),
     errors.UnknownSymbol(symbol="s7", known=["s0", "s1"]),
     errors.ParseError(text="s0 +", column=4, detail="expected an operand"),

@@ -1,16 +1,50 @@
 """Compile PyTorch functions once, run them at any shape.
 
-Today the package holds the ground that the compiler will stand on:
+    import anyshape
 
-- `anyshape.symbolic`: integer expressions over symbolic sizes, and proofs about them;
-- `anyshape.ops`: the shape of every torch operator's result, in symbols.
+    @anyshape.compile(dynamic=True)
+    def f(x):
+        return x * x.size(0)
 
-`import anyshape` stays light: it loads neither torch nor any other third-party package. What
-needs torch is imported from its own subpackage.
+`import anyshape` stays light: it loads neither torch nor any other third-party package; both come
+with the first use of `compile`.
 """
 
+from typing import TYPE_CHECKING, Any
+
+from anyshape.config import config
 from anyshape.errors import AnyshapeError
 
-__all__ = ["AnyshapeError", "__version__"]
+if TYPE_CHECKING:
+    from anyshape.api import (
+        compile,
+        mark_dynamic,
+        mark_static,
+        maybe_mark_dynamic,
+        reset,
+        set_logs,
+        stats,
+    )
+
+__all__ = [
+    "AnyshapeError",
+    "__version__",
+    "compile",
+    "config",
+    "mark_dynamic",
+    "mark_static",
+    "maybe_mark_dynamic",
+    "reset",
+    "set_logs",
+    "stats",
+]
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'anyshape' has no attribute {name!r}")
+    from anyshape import api
+
+    return getattr(api, name)

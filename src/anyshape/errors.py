@@ -101,6 +101,161 @@ def _excerpt(text: str, column: int) -> str:
     return f"    {before}{line}{after}\n    {' ' * (len(before) + column - first)}^"
 
 
+# -- AS1xx: settings ----------------------------------------------------------------------------
+
+
+class SettingsError(AnyshapeError):
+    """A setting, or a text that sets one, that cannot be used."""
+
+
+class BadSetting(SettingsError, ValueError):
+    """A value that a setting does not take, from the program or from the environment."""
+
+    code = "AS181"
+    what = "{origin} cannot be {value}"
+    why = "it takes {accepted}"
+    do = ("give one of these, or leave it out for the default",)
+
+    #: `config.recompile_limit`, or `the environment variable ANYSHAPE_RECOMPILE_LIMIT`
+    origin: str
+    #: as Python writes it
+    value: str
+    accepted: str
+
+
+class UnknownSetting(SettingsError, AttributeError):
+    """A name that is no setting."""
+
+    code = "AS182"
+    what = "there is no setting `{setting}`"
+    why = "{nearest}"
+    do = ("check the spelling: `dir(anyshape.config)` lists all names",)
+
+    setting: str
+    similar: Sequence[str] = ()
+
+    def _shown(self) -> dict[str, str]:
+        nothing = "no setting has a name like it"
+        listed = _listed(self.similar, "")
+        return super()._shown() | {"nearest": f"similar names: {listed}" if listed else nothing}
+
+
+class UnknownLog(SettingsError, ValueError):
+    """A name of a log that does not exist."""
+
+    code = "AS183"
+    what = "{origin} names the log `{log}`, which does not exist"
+    why = "the logs are {listed}"
+    do = (
+        "use these names, separated by commas: `+name` for all detail, `-name` for errors only",
+        "leave the name out",
+    )
+
+    #: `ANYSHAPE_LOGS`, or `set_logs`
+    origin: str
+    log: str
+    known: Sequence[str] = ()
+
+    def _shown(self) -> dict[str, str]:
+        return super()._shown() | {"listed": _listed(self.known, "none")}
+
+
+# -- compiling ------------------------------------------------------------------------------------
+
+
+class CompileError(AnyshapeError):
+    """A function cannot be compiled as asked."""
+
+
+class DynamicDimWasFixed(CompileError, ValueError):
+    """A dimension that is marked dynamic can have only one value."""
+
+    code = "AS103"
+    what = "{source} is marked dynamic, but the program only works for {value}"
+    why = "{reason}"
+    do = (
+        "change the line below so that it does not depend on the value",
+        "use maybe_mark_dynamic, or drop the mark and let the dimension be static",
+    )
+
+    source: str
+    value: object
+    reason: str
+
+
+class GraphBreakError(CompileError, RuntimeError):
+    """`fullgraph=True`, and a part of the function cannot be captured."""
+
+    code = "AS104"
+    what = "{function} cannot be captured as one graph: {reason}"
+    why = "fullgraph=True asks for one graph or an error"
+    do = ("{listed}", "drop fullgraph=True: what cannot be captured then runs eagerly")
+
+    function: str
+    reason: str
+    hints: Sequence[str] = ()
+
+    def _shown(self) -> dict[str, str]:
+        return super()._shown() | {"listed": "; ".join(self.hints) or "rewrite the line below"}
+
+
+class RecompileError(CompileError, RuntimeError):
+    """A function would be compiled again, and `config.error_on_recompile` is set."""
+
+    code = "AS105"
+    what = "{function} would be compiled again: {listed}"
+    why = "config.error_on_recompile is set, and no entry serves this call"
+    do = (
+        "mark what changes as dynamic: `mark_dynamic(tensor, dim)` or `compile(dynamic=True)`",
+        "set config.error_on_recompile = False",
+    )
+
+    function: str
+    reasons: Sequence[str] = ()
+
+    def _shown(self) -> dict[str, str]:
+        return super()._shown() | {"listed": _listed(self.reasons, "no entry fits")}
+
+
+class NotCallable(CompileError, TypeError):
+    """Something was given to `compile` that cannot be called."""
+
+    code = "AS106"
+    what = "anyshape.compile was given {value}, which cannot be called"
+    why = "it compiles functions, methods, callable objects and nn.Modules"
+    do = ("give it the function itself, not the result of calling it",)
+
+    value: object
+
+
+class BadOption(CompileError, ValueError):
+    """An argument of `compile` or of a mark that means nothing."""
+
+    code = "AS107"
+    what = "{option}={value} is not understood"
+    why = "{accepted}"
+    do = ("use one of the values above",)
+
+    option: str
+    value: object
+    accepted: str
+
+
+class InternalError(AnyshapeError, RuntimeError):
+    """A defect of anyshape itself."""
+
+    code = "AS199"
+    what = "anyshape failed in {stage}: {detail}"
+    why = "this is a defect of anyshape, not of your program"
+    do = (
+        "report it with the traceback",
+        'set config.on_compile_error = "warn" to run such functions eagerly',
+    )
+
+    stage: str
+    detail: object
+
+
 # -- symbolic: the integer engine ---------------------------------------------------------------
 
 

@@ -213,10 +213,25 @@ class Outcome:
     needs: list[Need]
     served: list[dict[str, int]]
     guarded: list[dict[str, int]]
+    #: runs the function at given sizes on real tensors
+    at: Callable[[Mapping[str, int]], Any]
+
+    @property
+    def needless(self) -> list[dict[str, int]]:
+        """The sizes that are not served though torch takes them."""
+        return [sizes for sizes in self.guarded if not _is_refused(self.at, sizes)]
 
     @property
     def hows(self) -> set[How]:
         return {call.inferred.how for call in self.calls}
+
+
+def _is_refused(at: Callable[[Mapping[str, int]], Any], sizes: Mapping[str, int]) -> bool:
+    try:
+        at(sizes)
+    except Exception:
+        return True
+    return False
 
 
 Spec = str | Sym | Callable[[Mapping[str, int]], torch.Tensor] | int | float | bool | None
@@ -277,9 +292,11 @@ def check(
     with mode:
         result = function(*inputs, **kwargs)
     said = [mode.meta_of(leaf) for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
-    outcome = Outcome(mode.calls, mode.needs, [], [])
+    outcome = Outcome(
+        mode.calls, mode.needs, [], [], lambda sizes: function(*build(sizes), **kwargs)
+    )
     for sizes in then if then is not None else other_sizes(first):
-        _check_at(function, build, kwargs, said, symbols, sizes, outcome)
+        _check_at(said, symbols, sizes, outcome)
     return outcome
 
 
@@ -292,9 +309,6 @@ def other_sizes(first: Mapping[str, int]) -> list[Mapping[str, int]]:
 
 
 def _check_at(
-    function: Callable[..., Any],
-    build: Callable[[Mapping[str, int]], list[Any]],
-    kwargs: Mapping[str, Any],
     said: list[Meta],
     symbols: Mapping[str, Expr],
     sizes: Mapping[str, int],
@@ -307,7 +321,7 @@ def _check_at(
         outcome.guarded.append(dict(sizes))
         return
     try:
-        result = function(*build(sizes), **kwargs)
+        result = outcome.at(sizes)
     except Exception as error:
         raise Disagreement(f"at {sizes} torch raises, but the needs hold: {error}") from error
     real = [leaf for leaf in tree_flatten(result)[0] if isinstance(leaf, torch.Tensor)]
@@ -320,8 +334,10 @@ def _check_at(
 
 
 def dynamic(outcome: Outcome) -> bool:
-    """True if nothing was specialised and every other size was served."""
-    return not outcome.guarded and all(need.kind is not Kind.SPECIALISED for need in outcome.needs)
+    """True if nothing was specialised and every other size was served that torch takes."""
+    if any(need.kind is Kind.SPECIALISED for need in outcome.needs):
+        return False
+    return not outcome.needless
 
 
 def checks_only(outcome: Outcome) -> bool:

@@ -186,13 +186,44 @@ def test_sizes_that_must_agree_do():
 @pytest.mark.parametrize(
     "function",
     [torch.nonzero, torch.unique, torch.argwhere, torch.bincount, torch.Tensor.item,
-     torch.Tensor.tolist, torch.combinations, F.one_hot, torch.equal, torch.Tensor.numpy],
+     torch.Tensor.tolist, F.one_hot, torch.equal, torch.Tensor.numpy],
 )  # fmt: skip
 def test_what_depends_on_data_is_refused(function: Callable[..., Any]):
     with pytest.raises(UnknownOperator):
         inferred(function, meta(a, dtype=torch.int64))
     with pytest.raises(UnknownOperator):
         inferred(function, meta(3, dtype=torch.int64))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: torch.combinations(x),
+        lambda x: torch.combinations(x, 3),
+        lambda x: torch.combinations(x, 2, with_replacement=True),
+    ],
+)
+def test_combinations_are_refused_or_right(call: Callable[..., Any]):
+    """Before torch 2.14 they are made by a mask, whose number of elements is data."""
+    try:
+        outcome = check(call, "a", first={"a": 5}, then=[{"a": size} for size in range(9)])
+    except UnknownOperator:
+        return
+    assert not outcome.needs
+    assert len(outcome.served) == 9
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_products_of_matrices_are_refused_or_right(turned: bool):
+    first = {"a": 5, "b": 7}
+    others = [{"a": a, "b": b} for a in (0, 1, 2, 5) for b in (0, 1, 3, 7)]
+    lay = (lambda x: x.mT.contiguous().mT if x.dim() == 2 else x) if turned else None
+    for specs in (("a b", "2 3"), ("a b", "b a"), ("a", "b")):
+        try:
+            outcome = check(torch.kron, *specs, first=first, then=others, prepare=lay)
+        except UnknownOperator:
+            continue
+        assert first in outcome.served
 
 
 def test_masks_are_refused_and_indices_are_not():

@@ -34,7 +34,17 @@ def dtype_of_number(number: Number) -> torch.dtype:
         return torch.int64
     if isinstance(number, float):
         return torch.get_default_dtype()
-    return complex_of(torch.get_default_dtype())
+    return _complex_number(torch.get_default_dtype())
+
+
+@cache
+def _complex_number(default: torch.dtype) -> torch.dtype:
+    """The dtype of a complex number where floats are of the default dtype.
+
+    Not `complex_of`: torch chooses among the complex dtypes that numbers have always had, so next
+    to bfloat16 it is complex64, also in versions with a complex dtype of bfloat16 parts.
+    """
+    return complex_of(torch.float32 if default is torch.bfloat16 else default)
 
 
 @cache

@@ -125,7 +125,8 @@ def test_more_than_one_value_is_needed(prepare: Any):
     assert {sizes["h"] for sizes in outcome.guarded} == {1}
     assert checks_only(outcome)
     outcome = check(lambda x: F.group_norm(x, 4), "n 4 h 1", first=sizes, prepare=prepare)
-    assert outcome.guarded == [{"n": 1, "h": 1}]
+    assert {"n": 1, "h": 1} in outcome.guarded
+    assert not outcome.needless
     assert checks_only(outcome)
     assert dynamic(check(trained, "n 4 h 3", first=sizes, prepare=prepare))
 
@@ -167,6 +168,31 @@ def test_groups_divide_channels():
     assert {"n": 3, "c": 1, "g": 2} in outcome.guarded
     assert {"n": 3, "c": 4, "g": 1} in outcome.served
     assert {"n": 3, "c": 4, "g": 0} in outcome.guarded
+
+
+@pytest.mark.parametrize(
+    ("call", "specs"),
+    [
+        (lambda x: torch.group_norm(x, 2), ("n c h",)),
+        (lambda x: F.group_norm(x, 2), ("n c h",)),
+        (lambda x: F.group_norm(x, 2), ("n c h 3",)),
+        (lambda x, p: F.group_norm(x, 2, p, p), ("n c h 3", "c")),
+        (
+            lambda x, n, c, h: torch.native_group_norm(x, None, None, n, c, h, 2, 1e-5),
+            ("n c h", Sym("n"), Sym("c"), Sym("h")),
+        ),
+    ],
+)
+def test_groups_of_nothing_are_taken_as_torch_takes_them(
+    call: Callable[..., Any], specs: tuple[Any, ...]
+):
+    """Which empty inputs torch refuses differs by its version."""
+    first = {"n": 3, "c": 4, "h": 5}
+    empty = [{"n": n, "c": c, "h": h} for n in (0, 3) for c in (0, 4) for h in (0, 5)]
+    outcome = check(call, *specs, first=first, then=empty)
+    assert {"n": 0, "c": 4, "h": 5} in outcome.served
+    assert not outcome.needless
+    assert checks_only(outcome)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64], ids=str)

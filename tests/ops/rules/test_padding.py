@@ -56,6 +56,16 @@ def test_constant_pad_nd_and_other_ranks() -> None:
         assert dynamic(check(function, "n h w", first=FIRST))
 
 
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+@pytest.mark.parametrize("pads", [(-2, -1, -1, 0), (1, -2, -2, 1), (-1, 1, -2, 1)], ids=str)
+def test_what_is_cut_off_is_taken_as_torch_takes_it(mode: str, pads: tuple[int, ...]) -> None:
+    """Whether a size may be cut down to 0 differs by mode and by the version of torch."""
+    then = [{"h": h, "w": w} for h in range(1, 5) for w in range(1, 5)]
+    outcome = check(lambda x: pad(x, pads, mode=mode), "2 3 h w", first={"h": 6, "w": 7}, then=then)
+    assert outcome.served
+    assert not outcome.needless
+
+
 REJECTED = {
     "an odd number": ((1,), "constant"),
     "too many": ((1,) * 6, "constant"),

@@ -126,6 +126,7 @@ def linear_cross_entropy(
     target: Meta,
     linear_bias: Meta | None = None,
     weight: Meta | None = None,
+    options: Any = None,
     **_: Any,
 ) -> Meta:
     if input.rank not in (1, 2) or linear_weight.rank < 2:
@@ -138,6 +139,10 @@ def linear_cross_entropy(
     classes, *others = linear_weight.shape[:-1]
     if others and input.rank == 1:
         raise q.fail("several losses need a batch")
+    if options is not None:
+        # In chunks torch takes the greatest score of each row. It does so for some targets only,
+        # and for more of them in each version; of no scores there is no loss that anyone misses.
+        q.require(ne(classes, 0), "there must be a class")
     logits = input.like((*input.shape[:-1], classes, *others))
     return cross_entropy(q, logits, target, weight)
 

@@ -15,6 +15,7 @@ from anyshape.ops.op import Lowering, Op, Rule
 from anyshape.ops.promotion import category, floating
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.reductions import require_elements, require_float
+from anyshape.ops.versions import GROUP_NORM_NEEDS_VALUES
 from anyshape.symbolic import Size, eq, gt, ne, or_, product
 
 Scale = Meta | None
@@ -144,11 +145,20 @@ def group_norm(
 ) -> Meta:
     if input.rank < 2:
         raise q.fail(f"a batch and channels are needed, not {input.rank} dimensions")
-    channels = input.shape[1]
-    q.require(gt(num_groups, 0), "there must be at least one group")
-    q.require(eq(channels % num_groups, 0), "the groups must divide the channels")
-    _require_channels(q, channels, weight, bias)
+    _require_groups(q, input.shape[1], product(input.shape[2:]), num_groups, weight, bias)
     return input.like(layout=kept_format(q, input))
+
+
+def _require_groups(
+    q: Questions, channels: Size, values: Size, groups: Size, *scales: Scale
+) -> None:
+    """What `group_norm` checks; `values` are those of one channel of one element of the batch."""
+    if GROUP_NORM_NEEDS_VALUES:
+        q.require(gt(channels, 0), "there must be at least one channel")
+        q.require(gt(values, 0), "a channel must have at least one value")
+    q.require(gt(groups, 0), "there must be at least one group")
+    q.require(eq(channels % groups, 0), "the groups must divide the channels")
+    _require_channels(q, channels, *scales)
 
 
 def group_norm_functional(
@@ -177,9 +187,7 @@ def native_group_norm(
     eps: float,
 ) -> tuple[Meta, Meta, Meta]:
     q.require(eq(input.numel, N * C * HxW), "the sizes given must be those of the input")
-    q.require(gt(group, 0), "there must be at least one group")
-    q.require(eq(C % group, 0), "the groups must divide the channels")
-    _require_channels(q, C, weight, bias)
+    _require_groups(q, C, HxW, group, weight, bias)
     stats = input.like((N, group), _dtype_of_statistics(input, weight, bias))
     return input.like(layout=kept_format(q, input)), stats, stats
 

@@ -10,6 +10,7 @@ from anyshape.ops.meta import Meta, contiguous
 from anyshape.ops.op import Lowering, Op
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.views import part
+from anyshape.ops.versions import REPLICATION_LEAVES_ALL_SIZES
 from anyshape.symbolic import Size, and_, eq, ge, gt, le, lt, ne, or_
 
 #: (dimension, in front, behind)
@@ -88,7 +89,9 @@ def mirrored(q: Questions, input: Meta, pads: Pads, *, reflect: bool) -> Meta:
             )
         q.require(ge(size + front + behind, 0), "a padded size must not be negative")
     shape = _grown(input, pads)
-    q.require(or_(*(gt(shape[dim], 0) for dim, _, _ in pads)), "a padded size must be at least 1")
+    positive = [gt(shape[dim], 0) for dim, _, _ in pads]
+    enough = and_ if REPLICATION_LEAVES_ALL_SIZES and not reflect else or_
+    q.require(enough(*positive), "a padded size must be at least 1")
     return input.like(shape, layout=kept_format(q, input))
 
 

@@ -1,9 +1,17 @@
-"""Evenly spaced numbers: `arange`, `range`, `linspace`, `logspace`."""
+"""Evenly spaced numbers: `arange`, `range`, `linspace`, `logspace`.
+
+How many numbers there are torch works out in double precision, so a step that rounds may give one
+more or one fewer than arithmetic would. Plain numbers are therefore counted by torch's own steps.
+Symbols are counted in exact arithmetic, and only where it provably agrees: for bounds up to 2**50,
+in units of their common denominator, no quotient rounds across an integer. Whatever cannot be
+counted so is for the sizes of this run only.
+"""
 
 from __future__ import annotations
 
+from ctypes import c_float
 from fractions import Fraction
-from math import ceil, floor, lcm
+from math import ceil, isfinite, lcm
 from typing import Any
 
 import torch
@@ -12,13 +20,138 @@ from anyshape.ops.meta import Meta
 from anyshape.ops.promotion import category, dtype_of_number
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.factories import dtype_of_value, factory_row, made, require_natural
-from anyshape.symbolic import Expr, Size, ceildiv, ge, gt, le, ne
+from anyshape.ops.versions import ARANGE_CUTS_TO_INTEGERS
+from anyshape.symbolic import Expr, Size, and_, ceildiv, ge, gt, le, ne
 
 Bound = int | float | Expr
+Bounds = tuple[Bound, Bound, Bound]
 
-#: Quotients of numbers of at most so many bits do not round across an integer in torch's double
-#: precision.
-_EXACT = 2**20
+#: Floats that go together with symbols are fractions of numbers up to this.
+_SHORT = 2**20
+#: Up to here quotients do not round across an integer.
+_EXACT = 2**50
+#: A step up to this, in units of the common denominator, takes more elements than a memory holds to
+#: get beyond `_EXACT`.
+_SMALL_STEP = 2**10
+_MOST_SINGLE = torch.finfo(torch.float32).max
+#: Torch's integers end before this, and overflow silently.
+_TOO_MUCH = 2**63
+
+
+def _arange(q: Questions, *bounds: Any, dtype: torch.dtype | None = None, **options: Any) -> Meta:
+    given = _bounds(bounds, options)
+    if any(isinstance(bound, Meta) for bound in given):
+        dtypes = {dtype_of_value(bound) for bound in given}
+        default = torch.int64 if dtypes <= {torch.int64, torch.bool} else torch.get_default_dtype()
+        return made(q, (q.new_size(),), dtype, default=default, **options)
+    whole = all(isinstance(bound, int | Expr) for bound in given)
+    default = torch.int64 if whole else torch.get_default_dtype()
+    in_integers = (dtype or default) is torch.int64 and (
+        ARANGE_CUTS_TO_INTEGERS or (whole and not any(isinstance(b, bool) for b in given))
+    )
+    found = _in_exact_arithmetic(q, given, in_integers)
+    if found is None:
+        start, end, step = _numbers(q, given)
+        _require_elements_fit(q, start, step, dtype or default)
+        if in_integers:
+            start, end, step = _cut(q, (start, end, step))
+            count = _quotient(q, end - start + step - (1 if step > 0 else -1), step)
+        else:
+            count = ceil(_finite(q, (float(end) - float(start)) / float(step)))
+    else:
+        start, end, step, positive = found
+        count = ceildiv(end - start, step) if positive else ceildiv(start - end, -step)
+    return _of_length(q, made(q, (0,), dtype, default=default, **options), count)
+
+
+def _range(q: Questions, *bounds: Any, dtype: torch.dtype | None = None, **options: Any) -> Meta:
+    """Like `arange`, with the end, and of floats by default."""
+    given = _bounds(bounds, options)
+    empty = made(q, (0,), dtype, **options)
+    in_integers = category(empty.dtype) <= 1
+    # Else in single precision: only the CPU has the patience to count float32 in double.
+    in_double = empty.dtype is torch.float64 or (
+        empty.dtype is torch.float32 and empty.device.type in ("cpu", "meta")
+    )
+    exact = in_integers or in_double
+    found = _in_exact_arithmetic(q, given, in_integers) if exact else None
+    if found is None:
+        start, end, step = _numbers(q, given)
+        _require_elements_fit(q, start, step, empty.dtype)
+        if in_integers:
+            start, end, step = _cut(q, (start, end, step))
+            count = _quotient(q, end - start, step) + 1
+        else:
+            rounded = float if in_double else _single
+            distance, by = rounded(rounded(end) - rounded(start)), rounded(step)
+            if by == 0:
+                raise q.fail(f"a step of {step} is 0 in single precision")
+            count = int(_finite(q, rounded(rounded(distance / by) + 1)))
+    else:
+        start, end, step, positive = found
+        count = ((end - start) // step if positive else (start - end) // -step) + 1
+    return _of_length(q, empty, count)
+
+
+def _bounds(given: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """Start, end and step of `arange(end)`, `arange(start, end)` and `arange(start, end, step)`."""
+    named = {name: options.pop(name) for name in ("start", "end", "step") if name in options}
+    names = ("end",) if len(given) == 1 and "end" not in named else ("start", "end", "step")
+    named.update(zip(names, given, strict=False))
+    return named.get("start", 0), named["end"], named.get("step", 1)
+
+
+def _of_length(q: Questions, empty: Meta, count: Size) -> Meta:
+    """The tensor with its length; in symbols it needs no check, since the bounds were checked."""
+    if isinstance(count, int) and count < 0:  # of large bounds that are equal as doubles
+        raise q.fail(f"there are no sequences of {count} numbers")
+    return Meta((count,), empty.dtype, empty.layout, empty.device, 0, empty.requires_grad)
+
+
+def _in_exact_arithmetic(
+    q: Questions, bounds: Bounds, in_integers: bool
+) -> tuple[Size, Size, Size, bool] | None:
+    """Integers that take as many steps, and whether upwards; None where torch's own steps tell.
+
+    `in_integers` says that torch counts in integers, of bounds that are cut to integers.
+    """
+    if not any(isinstance(bound, Expr) for bound in bounds):
+        return None
+    scaled = _over_common_denominator(bounds)
+    if scaled is None:
+        return None
+    start, end, step = scaled
+    positive = _step_is_positive(q, start, end, step)  # of the numbers as they are given
+    if in_integers:
+        start, end, step = _cut(q, bounds)
+        guarded = [step]
+    else:
+        close = isinstance(start, int) and isinstance(step, int) and abs(step) <= _SMALL_STEP
+        guarded = [] if close else [start, end, step]
+    for size in guarded:
+        if isinstance(size, Expr) and not q.decide_or(
+            and_(ge(size, -_EXACT), le(size, _EXACT)), True, "larger numbers round or overflow"
+        ):
+            return None
+    return start, end, step, positive
+
+
+def _over_common_denominator(bounds: Bounds) -> tuple[Size, Size, Size] | None:
+    """The three times a common denominator; None where their own digits would round."""
+    scale = 1
+    for number in bounds:
+        if isinstance(number, float):
+            if not isfinite(number):
+                return None
+            exact = Fraction(number)
+            if max(abs(exact.numerator), exact.denominator) > _SHORT:
+                return None
+            scale = lcm(scale, exact.denominator)
+    start, end, step = (
+        (Fraction(b) * scale).numerator if isinstance(b, float) else b * scale for b in bounds
+    )
+    large = any(isinstance(b, int) and abs(b) > _EXACT for b in (start, end, step))
+    return None if large else (start, end, step)
 
 
 def _step_is_positive(q: Questions, start: Size, end: Size, step: Size) -> bool:
@@ -35,94 +168,64 @@ def _step_is_positive(q: Questions, start: Size, end: Size, step: Size) -> bool:
     return positive
 
 
-def _in_integers(
-    q: Questions, start: Bound, end: Bound, step: Bound
-) -> tuple[Size, Size, Size] | None:
-    """The three times a common denominator, which takes as many steps; None if there is none."""
-    given = [start, end, step]
-    scale = 1
-    for number in given:
-        if isinstance(number, float):
-            exact = Fraction(number)
-            if max(abs(exact.numerator), exact.denominator) > _EXACT:
-                return None
-            scale = lcm(scale, exact.denominator)
-    scaled: list[Size] = []
-    for number in given:
-        if isinstance(number, float):
-            exact = Fraction(number) * scale
-            scaled.append(exact.numerator)
-        else:
-            scaled.append(number * scale)
-    return scaled[0], scaled[1], scaled[2]
-
-
-def _numbers(q: Questions, bounds: tuple[Bound, Bound, Bound]) -> list[float]:
+def _numbers(q: Questions, bounds: Bounds) -> tuple[float, float, float]:
     """The bounds as plain numbers, and fit for a sequence."""
     reason = "how a float step rounds depends on the number"
     start, end, step = (q.fix(b, reason) if isinstance(b, Expr) else b for b in bounds)
-    if step == 0 or (end < start if step > 0 else end > start):
+    if any(
+        isinstance(number, int) and not -_TOO_MUCH <= number < _TOO_MUCH
+        for number in (start, end, step)
+    ):
+        raise q.fail(f"an integer is too large among {start}, {end} and {step}")
+    # Torch compares doubles.
+    low, high, by = (float(number) for number in (start, end, step))
+    if not (isfinite(low) and isfinite(high)):
+        raise q.fail(f"a sequence from {start} to {end} never ends")
+    if not ((by > 0 and high >= low) or (by < 0 and high <= low)):
         raise q.fail(f"a step of {step} does not lead from {start} to {end}")
-    return [start, end, step]
+    return start, end, step
 
 
-def _arange(q: Questions, *bounds: Any, dtype: torch.dtype | None = None, **options: Any) -> Meta:
-    start, end, step = _bounds(bounds, options)
-    if any(isinstance(bound, Meta) for bound in (start, end, step)):
-        dtypes = {dtype_of_value(bound) for bound in (start, end, step)}
-        default = torch.int64 if dtypes <= {torch.int64, torch.bool} else torch.get_default_dtype()
-        return made(q, (q.new_size(),), dtype, default=default, **options)
-    whole = all(isinstance(bound, int | Expr) for bound in (start, end, step))
-    default = torch.int64 if whole else torch.get_default_dtype()
-    if (dtype or default) is torch.int64:  # cut to integers first, unlike all other dtypes
-        start, end, step = (
-            int(b) if isinstance(b, bool | float) else b for b in (start, end, step)
-        )
-    integers = _in_integers(q, start, end, step)
-    if integers is not None:
-        count = _steps(q, *integers)
-    else:
-        begin, stop, by = _numbers(q, (start, end, step))
-        count = ceil((stop - begin) / by)
-    empty = made(q, (0,), dtype, default=default, **options)
-    return _of_length(empty, count)
+def _require_elements_fit(q: Questions, start: float, step: float, dtype: torch.dtype) -> None:
+    """Elements are computed from the start and the step, in int64 or in single precision at
+    least."""
+    for number in (start, step):
+        if category(dtype) <= 1:
+            fits = -_TOO_MUCH <= number < _TOO_MUCH
+        else:
+            fits = dtype.itemsize > 2 or not isfinite(number) or abs(number) <= _MOST_SINGLE
+        if not fits:
+            raise q.fail(f"{number} does not go into elements of {dtype}")
 
 
-def _steps(q: Questions, start: Size, end: Size, step: Size) -> Size:
-    """How many of start, start + step, … come before the end."""
-    positive = _step_is_positive(q, start, end, step)
-    return ceildiv(end - start, step) if positive else ceildiv(start - end, -step)
+def _cut(q: Questions, bounds: Bounds) -> tuple[Any, Any, Any]:
+    """The bounds as integers."""
+    if any(isinstance(b, float) and not -_TOO_MUCH <= b < _TOO_MUCH for b in bounds):
+        raise q.fail(f"no integers are {bounds[0]}, {bounds[1]} and {bounds[2]}")
+    start, end, step = (b if isinstance(b, Expr) else int(b) for b in bounds)
+    if isinstance(step, int) and step == 0:
+        raise q.fail(f"a step of {bounds[2]} is 0 as an integer")
+    return start, end, step
 
 
-def _of_length(empty: Meta, count: Size) -> Meta:
-    """The tensor with its length, which needs no check: the bounds have been checked."""
-    return Meta((count,), empty.dtype, empty.layout, empty.device, 0, empty.requires_grad)
+def _quotient(q: Questions, distance: int, step: int) -> int:
+    """How often the step goes into a distance, as integers are divided in C++."""
+    if not -_TOO_MUCH <= distance < _TOO_MUCH:
+        raise q.fail(f"{distance} overflows")  # What torch makes of it is anybody's guess.
+    count = abs(distance) // abs(step)
+    return count if (distance > 0) == (step > 0) else -count
 
 
-def _bounds(given: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, Any, Any]:
-    """Start, end and step of `arange(end)`, `arange(start, end)` and `arange(start, end, step)`."""
-    named = {name: options.pop(name) for name in ("start", "end", "step") if name in options}
-    names = ("end",) if len(given) == 1 and "end" not in named else ("start", "end", "step")
-    named.update(zip(names, given, strict=False))
-    return named.get("start", 0), named["end"], named.get("step", 1)
+def _finite(q: Questions, count: float) -> float:
+    if not 0 <= count < _TOO_MUCH:
+        raise q.fail(f"{count} steps are too many")
+    return count
 
 
-def _range(q: Questions, *bounds: Any, dtype: torch.dtype | None = None, **options: Any) -> Meta:
-    """Like `arange`, with the end, and of floats by default."""
-    start, end, step = _bounds(bounds, options)
-    if dtype is torch.int64:
-        start, end, step = (
-            int(b) if isinstance(b, bool | float) else b for b in (start, end, step)
-        )
-    integers = _in_integers(q, start, end, step)
-    if integers is not None:
-        start, end, step = integers
-        positive = _step_is_positive(q, start, end, step)
-        count = ((end - start) // step if positive else (start - end) // -step) + 1
-    else:
-        begin, stop, by = _numbers(q, (start, end, step))
-        count = floor((stop - begin) / by) + 1
-    return _of_length(made(q, (0,), dtype, **options), count)
+def _single(number: float) -> float:
+    """Rounded to single precision. So rounded, results in double precision of single ones are those
+    of single precision."""
+    return c_float(number).value
 
 
 def _linspace(

@@ -1,0 +1,310 @@
+"""What users call: `compile`, marks, `stats`, `reset`."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import operator
+import types
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from anyshape.capture.choices import MARKS
+from anyshape.errors import BadOption, NotCallable
+from anyshape.events.settings import set_logs, set_logs_from_environment
+from anyshape.pipeline import Backend, Entry, Function, Options, Target, run_graph
+from anyshape.policy.decide import Mark, MarkKind
+from anyshape.runtime.program import GraphFailed
+
+__all__ = [
+    "Compiled",
+    "Stats",
+    "compile",
+    "mark_dynamic",
+    "mark_static",
+    "maybe_mark_dynamic",
+    "reset",
+    "set_logs",
+    "stats",
+]
+
+set_logs_from_environment()
+
+_compiled: weakref.WeakSet[Function] = weakref.WeakSet()
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What a compiled function, or all of them, did so far."""
+
+    graphs: int = 0
+    captures: int = 0
+    recompiles: int = 0
+    hits: int = 0
+    graph_breaks: int = 0
+    guards: int = 0
+    eager_calls: int = 0
+    compile_seconds: float = 0.0
+
+    def __add__(self, other: Stats) -> Stats:
+        return Stats(*(a + b for a, b in zip(_values(self), _values(other), strict=True)))
+
+
+def _values(stats: Stats) -> tuple[Any, ...]:
+    return tuple(getattr(stats, name) for name in stats.__slots__)
+
+
+def _stats_of(function: Function) -> Stats:
+    counts = function.counts
+    return Stats(
+        graphs=sum(len(entry.graphs) for entry in function.entries),
+        captures=counts.captures,
+        recompiles=counts.recompiles,
+        hits=sum(entry.hits for entry in function.entries),
+        graph_breaks=counts.graph_breaks,
+        guards=sum(len(entry.guards) for entry in function.entries),
+        eager_calls=counts.eager_calls,
+        compile_seconds=counts.compile_seconds,
+    )
+
+
+class Compiled:
+    """A compiled function. Calling it gives the answer of the original, always."""
+
+    def __init__(self, original: Callable[..., Any], target: Target, options: Options) -> None:
+        self._function = Function(target, options)
+        self._original = original
+        _compiled.add(self._function)
+        functools.update_wrapper(self, original, updated=())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return self._function.dispatch(*args, **kwargs)
+        except GraphFailed as failed:
+            return _again(self._original, failed, args, kwargs)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __anyshape_original__(self) -> Callable[..., Any]:
+        return self._original
+
+    def stats(self) -> Stats:
+        return _stats_of(self._function)
+
+    @property
+    def entries(self) -> list[Entry]:
+        return list(self._function.entries)
+
+    def __repr__(self) -> str:
+        return f"<anyshape compiled {self._function.target.name}>"
+
+
+def _again(
+    original: Callable[..., Any], failed: GraphFailed, args: tuple[Any, ...], kwargs: Any
+) -> Any:
+    if failed.repeatable:
+        return original(*args, **kwargs)
+    raise failed.error
+
+
+def compile(
+    function: Any = None,
+    *,
+    dynamic: bool | None = None,
+    fullgraph: bool = False,
+    backend: str | Backend = "native",
+    shapes: Any = None,
+    name: str | None = None,
+) -> Any:
+    """Compile a function, method, callable object or module; also a decorator."""
+    if function is None:
+        return functools.partial(
+            compile,
+            dynamic=dynamic,
+            fullgraph=fullgraph,
+            backend=backend,
+            shapes=shapes,
+            name=name,
+        )
+    if not callable(function):
+        raise NotCallable(value=function)
+    if dynamic not in (None, True, False):
+        raise BadOption(option="dynamic", value=dynamic, accepted="None, True or False")
+    options = Options(dynamic, fullgraph, _backend(backend))
+    if isinstance(function, Compiled):
+        function = function._original
+    if isinstance(function, torch.nn.Module):
+        return _compiled_module(function, options, name)
+    return Compiled(function, _target(function, name), options)
+
+
+def _backend(backend: str | Backend) -> Backend:
+    if backend in ("native", "eager"):
+        return run_graph
+    if callable(backend):
+        return backend
+    raise BadOption(
+        option="backend",
+        value=backend,
+        accepted='"native", "eager" or a callable(graph_module, example_inputs)',
+    )
+
+
+def _target(function: Any, name: str | None) -> Target:
+    code = getattr(
+        inspect.unwrap(function) if not isinstance(function, functools.partial) else function.func,
+        "__code__",
+        None,
+    )
+    try:
+        signature = inspect.signature(function, follow_wrapped=False)
+    except (TypeError, ValueError):
+        signature = _ANYTHING
+    return Target(
+        function,
+        signature,
+        name or getattr(function, "__qualname__", None) or type(function).__name__,
+        code.co_filename if code else "",
+        code.co_firstlineno if code else 0,
+    )
+
+
+def _anything(*args: Any, **kwargs: Any) -> None: ...
+
+
+_ANYTHING = inspect.signature(_anything)
+
+
+# -- modules ---------------------------------------------------------------------------------------
+
+
+def _compiled_module(module: torch.nn.Module, options: Options, name: str | None) -> Any:
+    original = type(module)
+    kind = _module_class(original)
+    made = object.__new__(kind)
+    # One dictionary for both: whatever is set on one is seen on the other.
+    object.__setattr__(made, "__dict__", module.__dict__)
+    target = _module_target(module, name)
+    function = Function(target, options)
+    _compiled.add(function)
+    _STATE[made] = (module, function)
+    return made
+
+
+class _Identity(weakref.WeakKeyDictionary[Any, Any]):
+    """Compiled modules and what belongs to them, apart from the dictionary that they share."""
+
+
+_STATE: dict[Any, tuple[torch.nn.Module, Function]] = _Identity()  # pyright: ignore[reportAssignmentType] a mapping
+
+
+def _module_target(module: torch.nn.Module, name: str | None) -> Target:
+    forward = module.forward
+    try:
+        # As it is called, not as a decorator says it is: both how arguments are passed and what is
+        # seen of them must be the caller's.
+        signature = inspect.signature(forward, follow_wrapped=False)
+    except (TypeError, ValueError):
+        signature = _ANYTHING
+    parameters = list(signature.parameters.values())
+    first = inspect.Parameter(_self_name(signature), inspect.Parameter.POSITIONAL_ONLY)
+    code = getattr(forward, "__code__", None)
+    return Target(
+        operator.call,
+        inspect.Signature([first, *parameters]),
+        name or type(module).__name__,
+        code.co_filename if code else "",
+        code.co_firstlineno if code else 0,
+    )
+
+
+def _self_name(signature: inspect.Signature) -> str:
+    return "self" if "self" not in signature.parameters else "self_"
+
+
+class CompiledModule(torch.nn.Module):
+    """What is added to a module's class by compiling it."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        module, function = _STATE[self]
+        try:
+            return function.dispatch(module, *args, **kwargs)
+        except GraphFailed as failed:
+            return _again(module, failed, args, kwargs)
+
+    def __anyshape_original__(self) -> torch.nn.Module:
+        return _STATE[self][0]
+
+    def stats(self) -> Stats:
+        return _stats_of(_STATE[self][1])
+
+    @property
+    def entries(self) -> list[Entry]:
+        return list(_STATE[self][1].entries)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        module, function = _STATE[self]
+        return _compiled_module(copy.deepcopy(module, memo), function.options, None)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _STATE[self][0].__reduce_ex__(protocol)
+
+
+@functools.cache
+def _module_class(original: type[torch.nn.Module]) -> type:
+    namespace = {"__module__": original.__module__, "__qualname__": original.__qualname__}
+    return type(original.__name__, (CompiledModule, original), namespace)
+
+
+# -- the process -----------------------------------------------------------------------------------
+
+
+def stats() -> Stats:
+    """The sum over all compiled functions of the process."""
+    return sum(map(_stats_of, list(_compiled)), Stats())
+
+
+def reset() -> None:
+    """Forget every compiled entry of the process."""
+    for function in list(_compiled):
+        function.reset()
+
+
+# -- marks -----------------------------------------------------------------------------------------
+
+Dims = int | tuple[int, ...] | list[int]
+
+
+def mark_dynamic(
+    tensor: torch.Tensor, dim: Dims, *, min: int | None = None, max: int | None = None
+) -> None:
+    """Make dimensions dynamic from the first compile; an error if the program fixes them."""
+    _mark(tensor, dim, Mark(MarkKind.DYNAMIC, min, max))
+
+
+def maybe_mark_dynamic(tensor: torch.Tensor, dim: Dims) -> None:
+    """The same wish, without an error."""
+    _mark(tensor, dim, Mark(MarkKind.MAYBE_DYNAMIC))
+
+
+def mark_static(tensor: torch.Tensor, dim: Dims | None = None) -> None:
+    """Keep dimensions, or all of them, static."""
+    _mark(tensor, tuple(range(tensor.dim())) if dim is None else dim, Mark(MarkKind.STATIC))
+
+
+def _mark(tensor: torch.Tensor, dim: Dims, mark: Mark) -> None:
+    if not isinstance(tensor, torch.Tensor):
+        raise BadOption(option="tensor", value=tensor, accepted="marks are for tensors")
+    marks = tensor.__dict__.setdefault(MARKS, {})
+    for one in dim if isinstance(dim, tuple | list) else (dim,):
+        if not -tensor.dim() <= one < tensor.dim():
+            raise BadOption(
+                option="dim", value=one, accepted=f"the tensor has {tensor.dim()} dimensions"
+            )
+        marks[one % tensor.dim()] = mark

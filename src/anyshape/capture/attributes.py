@@ -1,0 +1,428 @@
+"""`obj.name` as Python looks it up, with user code called through hooks and what was read guarded.
+
+The class of an external object is guarded, so what remains is what the classes and the instance
+hold: a class attribute is guarded on the class that has it (and on the classes before it, which do
+not), an instance attribute in the instance's dictionary.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+
+from anyshape.capture.concolic import TracedFloat, TracedInt
+from anyshape.capture.journal import Change, Effect
+from anyshape.capture.outside import Outside
+from anyshape.capture.tracer import ATOMS, CODE, Leave, Tracer
+from anyshape.guards.guard import Kind
+from anyshape.guards.path import Path
+
+_MISSING: Final = object()
+
+#: Modules and classes whose own attributes are taken for constant: replacing a function of torch or
+#: of Python's library while a program runs is not something that guards look for.
+_TRUSTED_ROOTS: Final = frozenset(
+    {
+        "torch",
+        "math",
+        "operator",
+        "functools",
+        "itertools",
+        "collections",
+        "typing",
+        "types",
+        "builtins",
+        "abc",
+        "enum",
+        "dataclasses",
+        "contextlib",
+        "warnings",
+        "copy",
+        "inspect",
+        "numpy",
+        "logging",
+    }
+)
+
+
+def is_trusted(name: object) -> bool:
+    return isinstance(name, str) and name.partition(".")[0] in _TRUSTED_ROOTS
+
+
+Call = Callable[..., Any]
+
+
+class Attributes:
+    """Attribute access in one capture. `call` is how user code found on the way is run."""
+
+    def __init__(self, tracer: Tracer, outside: Outside, call: Call) -> None:
+        self._tracer = tracer
+        self._outside = outside
+        self._journal = outside.journal
+        self._call = call
+        self._class_lookups: dict[tuple[type, str], tuple[type, Any] | None] = {}
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def get(self, obj: Any, name: str) -> Any:
+        if isinstance(obj, types.ModuleType):
+            return self._of_module(obj, name)
+        if isinstance(obj, type):
+            return self._of_class(obj, name)
+        if type(obj) is super:
+            return self._of_super(obj, name)
+        if type(obj) in _OPEN_BOOKS:
+            return getattr(obj, name)
+        if type(obj) is types.FunctionType:
+            return self._of_function(obj, name)
+        return self._of_instance(obj, name)
+
+    def _of_module(self, module: types.ModuleType, name: str) -> Any:
+        value = getattr(module, name)
+        if (
+            (is_trusted(module.__name__)
+            and (isinstance(value, CODE) or callable(value)))
+            or name.startswith("__")
+        ):
+            return value
+        if self._journal.is_written(module.__dict__, name):
+            return self._journal.written(module.__dict__, name)
+        if name not in module.__dict__:
+            raise Leave(f"the attribute `{name}` that module {module.__name__} makes up")
+        path = self._tracer.constant(module.__dict__, f"G[{module.__name__!r}]")
+        return self._tracer.read(value, path.item(name))
+
+    def _of_function(self, function: types.FunctionType, name: str) -> Any:
+        if name in function.__dict__:
+            if self._journal.is_written(function, name):
+                return self._journal.written(function, name)
+            return self._tracer.read(
+                function.__dict__[name], self._tracer.constant(function).instance(name)
+            )
+        if name in _FUNCTION_FACTS:
+            return getattr(function, name)
+        if name == "__code__":
+            code = function.__code__
+            self._tracer.guard(Kind.IDENTITY, self._tracer.constant(function).attribute(name), code)
+            return code
+        if hasattr(function, name):
+            raise Leave(f"`{name}` of a function")
+        self._tracer.guard(Kind.NO_INSTANCE_ATTRIBUTE, self._tracer.constant(function), name)
+        return getattr(function, name)  # raises
+
+    def _of_class(self, owner: type, name: str) -> Any:
+        metaclass = type(owner)
+        if metaclass.__getattribute__ is not type.__getattribute__:
+            if metaclass.__module__ != "enum":
+                raise Leave(f"a class whose metaclass {metaclass.__name__} looks up attributes")
+        if name in _CLASS_FACTS or is_trusted(owner.__module__):
+            return getattr(owner, name)
+        found = self.class_attribute(owner, name)
+        if found is None:
+            return getattr(owner, name)  # of the metaclass, or missing
+        holder, value = found
+        if self._journal.is_written(holder, name):
+            return self._journal.written(holder, name)
+        if isinstance(value, CODE) or callable(getattr(type(value), "__get__", None)):
+            return getattr(owner, name)
+        return self._read_class_value(holder, name, value)
+
+    def _read_class_value(self, holder: type, name: str, value: Any) -> Any:
+        return self._tracer.read(value, self._tracer.constant(holder).instance(name))
+
+    def class_attribute(self, owner: type, name: str) -> tuple[type, Any] | None:
+        """The class in the resolution order that holds the name, and what it holds; guarded."""
+        key = (owner, name)
+        found = self._class_lookups.get(key, _MISSING)
+        if found is _MISSING:
+            found = self._class_lookups[key] = self._look_up(owner.__mro__, name)
+        return found  # pyright: ignore[reportReturnType] not the mark
+
+    def _look_up(self, order: tuple[type, ...], name: str) -> tuple[type, Any] | None:
+        tracer = self._tracer
+        for holder in order:
+            trusted = is_trusted(holder.__module__)
+            if name in holder.__dict__:
+                value = holder.__dict__[name]
+                if not trusted and not self._journal.is_written(holder, name):
+                    path = tracer.constant(holder)
+                    if isinstance(value, CODE) or callable(getattr(type(value), "__get__", None)):
+                        tracer.guard(Kind.IDENTITY, path.instance(name), value)
+                return holder, value
+            if not trusted:
+                tracer.guard(Kind.NO_INSTANCE_ATTRIBUTE, tracer.constant(holder), name)
+        return None
+
+    def _of_super(self, obj: Any, name: str) -> Any:
+        this, instance = obj.__thisclass__, obj.__self__
+        if instance is None or name == "__class__":
+            return getattr(obj, name)
+        kind = instance if isinstance(instance, type) else type(instance)
+        order = kind.__mro__
+        found = self._look_up(order[order.index(this) + 1 :], name)
+        if found is None:
+            return getattr(obj, name)  # raises
+        holder, value = found
+        if isinstance(instance, type):
+            return getattr(obj, name)
+        return self._bound(instance, holder, name, value)
+
+    def _of_instance(self, obj: Any, name: str) -> Any:
+        kind = type(obj)
+        look_up = kind.__getattribute__
+        if look_up is not object.__getattribute__ and isinstance(look_up, types.FunctionType):
+            self.class_attribute(kind, "__getattribute__")
+            try:
+                return self._call(look_up, obj, name)
+            except AttributeError:
+                fallback = self.class_attribute(kind, "__getattr__")
+                if fallback is None or not isinstance(fallback[1], types.FunctionType):
+                    raise
+                return self._call(fallback[1], obj, name)
+        return self.plain(obj, name)
+
+    def plain(self, obj: Any, name: str, fall_back: bool = True) -> Any:
+        """`object.__getattribute__(obj, name)`, then `__getattr__` if there is one."""
+        kind = type(obj)
+        found = self.class_attribute(kind, name)
+        if found is not None and _is_data_descriptor(found[1]):
+            return self._bound(obj, found[0], name, found[1])
+        path = self._tracer.path_of(obj)
+        held = _instance_dictionary(obj)
+        if held is not None and name in held:
+            return self._held(obj, path, held, name)
+        if path is not None and held is not None and not self._journal.is_written(obj, name):
+            self._tracer.guard(Kind.NO_INSTANCE_ATTRIBUTE, path, name)
+        if found is not None:
+            return self._bound(obj, found[0], name, found[1])
+        if fall_back:
+            own = self.class_attribute(kind, "__getattr__")
+            if own is not None:
+                return self._made_up(obj, path, own[1], name)
+        return object.__getattribute__(obj, name)  # raises
+
+    def _held(self, obj: Any, path: Path | None, held: dict[str, Any], name: str) -> Any:
+        if self._journal.is_written(obj, name):
+            return self._journal.written(obj, name)
+        if path is None:
+            return held[name]
+        if self._journal.wrote_any(held):
+            raise Leave("an instance dictionary that the program changed")
+        return self._tracer.read(held[name], path.instance(name))
+
+    def held(self, obj: Any, path: Path) -> dict[str, Any]:
+        """All instance attributes of an object from outside, guarded."""
+        held = _instance_dictionary(obj)
+        if held is None or self._journal.wrote_any(obj) or self._journal.wrote_any(held):
+            raise Leave(f"all attributes of a {type(obj).__name__}")
+        self._tracer.guard(Kind.KEYS, path.attribute("__dict__"), tuple(held))
+        return {name: self._tracer.read(item, path.instance(name)) for name, item in held.items()}
+
+    def _made_up(self, obj: Any, path: Path | None, fallback: Any, name: str) -> Any:
+        if fallback is torch.nn.Module.__getattr__:
+            for group in ("_parameters", "_buffers", "_modules"):
+                held = obj.__dict__.get(group)
+                if held is not None and name in held:
+                    container = self.plain(obj, group)
+                    if self._outside.is_outside(container):
+                        return self._outside.item(container, self._tracer.path_of(container), name)
+                    return container[name]
+            if path is not None:
+                for group in ("_parameters", "_buffers", "_modules"):
+                    container = self.plain(obj, group)
+                    self._outside.has_key(container, self._tracer.path_of(container), name)
+            return fallback(obj, name)  # raises
+        if isinstance(fallback, types.FunctionType):
+            return self._call(fallback, obj, name)
+        raise Leave(f"`__getattr__` of {type(obj).__name__} is native code")
+
+    def _bound(self, obj: Any, holder: type, name: str, value: Any) -> Any:
+        """A class attribute as seen through an instance."""
+        kind = type(value)
+        if kind is types.FunctionType:
+            return types.MethodType(value, obj)
+        if kind is property:
+            if value.fget is None:
+                return value.__get__(obj)  # raises
+            return self._call(value.fget, obj)
+        if kind is staticmethod or kind is classmethod:
+            return value.__get__(obj, type(obj))
+        if kind is functools.cached_property:
+            made = self._call(value.func, obj)
+            self.set_plain(obj, name, made)
+            return made
+        if kind is types.MemberDescriptorType:
+            return self._slot(obj, name, value)
+        if kind is types.GetSetDescriptorType:
+            return self._native_property(obj, name, value)
+        if isinstance(value, CODE):
+            return value.__get__(obj, type(obj)) if hasattr(value, "__get__") else value
+        get = getattr(kind, "__get__", None)
+        if isinstance(get, types.FunctionType):
+            return self._call(get, value, obj, type(obj))
+        if get is not None:
+            if kind in _NATIVE_BINDERS:
+                return value.__get__(obj, type(obj))
+            raise Leave(f"a native descriptor: {kind.__name__}")
+        return self._read_class_value(holder, name, value)
+
+    def _slot(self, obj: Any, name: str, member: Any) -> Any:
+        path = self._tracer.path_of(obj)
+        if self._journal.is_written(obj, name):
+            return self._journal.written(obj, name)
+        try:
+            value = member.__get__(obj, type(obj))
+        except AttributeError:
+            if path is not None:
+                self._tracer.guard(Kind.NO_ATTRIBUTE, path, name)
+            raise
+        return value if path is None else self._tracer.read(value, path.attribute(name))
+
+    def _native_property(self, obj: Any, name: str, getter: Any) -> Any:
+        if name == "__dict__":
+            held = obj.__dict__
+            path = self._tracer.path_of(obj)
+            if path is not None:
+                if self._journal.wrote_any(obj):
+                    raise Leave("the dictionary of an object that the program changed")
+                if not self._outside.is_outside(held):
+                    self._tracer.register(held, path.attribute("__dict__"))
+            return held
+        if name in _HARMLESS_PROPERTIES:
+            return getter.__get__(obj, type(obj))
+        path = self._tracer.path_of(obj)
+        value = getter.__get__(obj, type(obj))
+        if path is None:
+            return value
+        if type(value) in ATOMS:
+            self._tracer.guard(Kind.EQUALS, path.attribute(name), value)
+            return value
+        raise Leave(f"the native property `{name}` of a {type(obj).__name__}")
+
+    # -- changing --------------------------------------------------------------------------------
+
+    def set(self, obj: Any, name: str, value: Any) -> None:
+        if isinstance(obj, types.ModuleType):
+            raise Leave("an attribute of a module is set")
+        if isinstance(obj, type):
+            raise Leave("an attribute of a class is set")
+        kind = type(obj)
+        own = kind.__setattr__
+        if own is not object.__setattr__:
+            if isinstance(own, types.FunctionType):
+                self.class_attribute(kind, "__setattr__")
+                self._call(own, obj, name, value)
+                return
+            raise Leave(f"`__setattr__` of {kind.__name__} is native code")
+        self.set_plain(obj, name, value)
+
+    def set_plain(self, obj: Any, name: str, value: Any) -> None:
+        """`object.__setattr__(obj, name, value)`."""
+        found = self.class_attribute(type(obj), name)
+        if found is not None and _is_data_descriptor(found[1]):
+            descriptor = found[1]
+            if type(descriptor) is property and isinstance(descriptor.fset, types.FunctionType):
+                self._call(descriptor.fset, obj, value)
+                return
+            if type(descriptor) is not types.MemberDescriptorType:
+                setter = getattr(type(descriptor), "__set__", None)
+                if isinstance(setter, types.FunctionType):
+                    self._call(setter, descriptor, obj, value)
+                    return
+                raise Leave(f"a native descriptor is set: {name}")
+        path = self._tracer.path_of(obj)
+        if path is None:
+            object.__setattr__(obj, name, value)
+            return
+        held = _instance_dictionary(obj)
+        if held is not None and self._outside.is_outside(held):
+            raise Leave("an object is changed whose dictionary was read")
+        if held is not None and name not in held and not self._journal.is_written(obj, name):
+            self._tracer.guard(Kind.NO_INSTANCE_ATTRIBUTE, path, name)
+        object.__setattr__(obj, name, self._outside.storable(value))
+        self._journal.write(obj, name, value)
+        self._journal.add(Effect(Change.SET_ATTRIBUTE, path, name, (value,)))
+
+    def delete(self, obj: Any, name: str) -> None:
+        if isinstance(obj, type | types.ModuleType):
+            raise Leave("an attribute of a class or module is deleted")
+        own = type(obj).__delattr__
+        if own is not object.__delattr__:
+            if isinstance(own, types.FunctionType):
+                self._call(own, obj, name)
+                return
+            raise Leave("a native __delattr__")
+        path = self._tracer.path_of(obj)
+        if path is not None:
+            raise Leave("an attribute of an object from outside is deleted")
+        object.__delattr__(obj, name)
+
+
+#: What a class says of itself without looking anything up.
+_CLASS_FACTS: Final = frozenset(
+    {
+        "__name__",
+        "__qualname__",
+        "__module__",
+        "__mro__",
+        "__doc__",
+        "__bases__",
+        "__base__",
+        "__subclasses__",
+        "mro",
+        "__members__",
+        "__call__",
+        "__new__",
+        "__init__",
+    }
+)
+
+_FUNCTION_FACTS: Final = frozenset(
+    {"__name__", "__qualname__", "__module__", "__doc__", "__call__", "__get__"}
+)
+
+_HARMLESS_PROPERTIES: Final = frozenset({"__class__", "__doc__", "__weakref__"})
+
+#: Built-in values whose attributes follow from the value itself.
+_OPEN_BOOKS: Final = frozenset(
+    {
+        *ATOMS,
+        TracedInt,
+        TracedFloat,
+        torch.Size,
+        slice,
+        torch.finfo,
+        torch.iinfo,
+        types.BuiltinFunctionType,
+        types.MethodType,
+        types.MethodDescriptorType,
+        types.WrapperDescriptorType,
+        types.MethodWrapperType,
+        types.GeneratorType,
+        types.CodeType,
+        list,
+        tuple,
+        dict,
+        set,
+        frozenset,
+    }
+)
+
+_NATIVE_BINDERS: Final = (type(functools.partial), functools._lru_cache_wrapper)
+
+
+def _is_data_descriptor(value: Any) -> bool:
+    kind = type(value)
+    return kind is not types.FunctionType and hasattr(kind, "__set__") and hasattr(kind, "__get__")
+
+
+def _instance_dictionary(obj: Any) -> dict[str, Any] | None:
+    try:
+        held = object.__getattribute__(obj, "__dict__")
+    except AttributeError:
+        return None
+    return held if isinstance(held, dict) else None

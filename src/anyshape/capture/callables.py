@@ -1,0 +1,459 @@
+"""Calls: what kind of callee it is, and whether its code is watched, modelled or native.
+
+The rule at the native boundary: a callee without Python code that we can watch has a model
+(`natives`), or is a torch operation, or the capture ends there. Nothing it may have read is baked in.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import inspect
+import os
+import sys
+import sysconfig
+import types
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+from torch._ops import OpOverload, OpOverloadPacket
+
+from anyshape.capture import natives
+from anyshape.capture.contexts import CONTEXT_CLASSES
+from anyshape.capture.instrument import Refused, bind, instrumented_code, is_instrumented
+from anyshape.capture.tracer import ATOMS, CODE, Leave
+from anyshape.guards.guard import Kind
+from anyshape.ops.table import lookup
+
+
+class FunctionFrame:
+    """What the hooks know of the function object whose code is running."""
+
+    __slots__ = ("cells", "function", "globals")
+
+    def __init__(self, function: types.FunctionType) -> None:
+        self.function = function
+        self.globals = function.__globals__
+        self.cells = dict(
+            zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        )
+
+
+class Callables:
+    """Calls in one capture."""
+
+    def __init__(self, hooks: Any) -> None:
+        self._hooks = hooks
+        self._tracer = hooks.tracer
+        #: what watched code finds its hooks in
+        self.cell = types.CellType(hooks)
+        self._bound: dict[types.FunctionType, types.FunctionType | None] = {}
+
+    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not self._tracer.active:
+            return function(*args, **kwargs)
+        try:
+            handler = _BY_TYPE.get(type(function))
+            if handler is not None:
+                return handler(self, function, args, kwargs)
+            return self._object(function, args, kwargs)
+        except Leave as left:
+            self._tracer.leave(left.reason, *left.hints)
+            return function(*args, **kwargs)
+
+    # -- Python functions ------------------------------------------------------------------------
+
+    def _function(
+        self, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        bound = self._bound.get(function)
+        if bound is not None:
+            return bound(*args, **kwargs)
+        if is_instrumented(function.__code__):
+            return function(*args, **kwargs)
+        model = natives.MODELS.get(function)
+        if model is not None:
+            return model(self._hooks, *args, **kwargs)
+        if is_operation(function):
+            return self._hooks.recorder.run(function, args, kwargs)
+        bound = self.watched(function)
+        if bound is None:
+            return natives.call(self._hooks, function, args, kwargs)
+        self._bound[function] = bound
+        return bound(*args, **kwargs)
+
+    def watched(self, function: types.FunctionType) -> types.FunctionType | None:
+        """The function with its code instrumented; None if it runs as native code."""
+        code = function.__code__
+        if not may_be_watched(code.co_filename):
+            return None
+        made = instrumented_code(code, function.__globals__)
+        if isinstance(made, Refused):
+            self._tracer.leave(f"`{function.__qualname__}` cannot be watched: {made.reason}")
+            return None
+        self._defaults(function)
+        return bind(function, made, self.cell, types.CellType(FunctionFrame(function)))
+
+    def _defaults(self, function: types.FunctionType) -> None:
+        """Default values come from outside: guarded like everything else there."""
+        tracer = self._tracer
+        path = tracer.constant(function)
+        if function.__defaults__:
+            tracer.guard(Kind.IDENTITY, path.attribute("__defaults__"), function.__defaults__)
+            for index, value in enumerate(function.__defaults__):
+                if type(value) not in ATOMS and not isinstance(value, CODE):
+                    tracer.read(value, path.attribute("__defaults__").item(index))
+        if function.__kwdefaults__:
+            where = path.attribute("__kwdefaults__")
+            for name, value in function.__kwdefaults__.items():
+                if type(value) in ATOMS:
+                    tracer.guard(Kind.EQUALS, where.item(name), value)
+                else:
+                    tracer.read(value, where.item(name))
+
+    def _method(
+        self, method: types.MethodType, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        path = self._tracer.path_of(method)
+        function, instance = method.__func__, method.__self__
+        if path is not None:
+            self._tracer.read(function, path.attribute("__func__"))
+            self._tracer.read(instance, path.attribute("__self__"))
+        return self.call(function, (instance, *args), kwargs)
+
+    # -- native functions ------------------------------------------------------------------------
+
+    def _native(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        owner = getattr(function, "__self__", None)
+        if isinstance(owner, torch.Tensor):
+            descriptor = getattr(torch.Tensor, function.__name__, None)
+            if descriptor is None:
+                raise Leave(f"`{function.__name__}` of a tensor")
+            return self._hooks.recorder.run(descriptor, (owner, *args), kwargs)
+        model = natives.MODELS.get(function)
+        if model is not None:
+            return model(self._hooks, *args, **kwargs)
+        if is_operation(function):
+            return self._hooks.recorder.run(function, args, kwargs)
+        return natives.call(self._hooks, function, args, kwargs)
+
+    def _descriptor(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if args and isinstance(args[0], torch.Tensor):
+            return self._hooks.recorder.run(function, args, kwargs)
+        return natives.call(self._hooks, function, args, kwargs)
+
+    # -- other callables -------------------------------------------------------------------------
+
+    def _partial(
+        self, function: functools.partial[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        path = self._tracer.path_of(function)
+        given: Any = function.args
+        named: Any = function.keywords
+        if path is not None:
+            self._tracer.read(function.func, path.attribute("func"))
+            where = path.attribute("args")
+            self._tracer.guard(Kind.LENGTH, where, len(given))
+            given = [self._tracer.read(x, where.item(i)) for i, x in enumerate(given)]
+            where = path.attribute("keywords")
+            self._tracer.guard(Kind.KEYS, where, tuple(named))
+            named = {name: self._tracer.read(x, where.item(name)) for name, x in named.items()}
+        return self.call(function.func, (*given, *args), {**named, **kwargs})
+
+    def _cached(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A function behind `lru_cache` promises to be a function of its arguments."""
+        model = natives.MODELS.get(function)
+        if model is not None:
+            return model(self._hooks, *args, **kwargs)
+        hooks = self._hooks
+        args = tuple(
+            hooks.fixed(hooks.operand(arg), "it is an argument of a cached function")
+            for arg in args
+        )
+        kwargs = {
+            name: hooks.fixed(hooks.operand(arg), "it is an argument of a cached function")
+            for name, arg in kwargs.items()
+        }
+        result = function(*args, **kwargs)
+        if type(result) not in ATOMS and not isinstance(result, CODE):
+            self._tracer.leave(f"the cached function `{function.__name__}` returns an object")
+        return result
+
+    def _module(
+        self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        kind = type(module)
+        path = self._tracer.path_of(module)
+        if path is not None:
+            self._tracer.note_module(path)
+        if kind.__call__ is not torch.nn.Module.__call__:
+            self._hooks.attributes.class_attribute(kind, "__call__")
+            return self.call(kind.__call__, (module, *args), kwargs)
+        if not _has_hooks(module) and not _global_hooks():
+            if path is not None:
+                for name in _HOOKS:
+                    self._tracer.guard(
+                        Kind.TRUTH, path.instance(name), False, "a module without hooks"
+                    )
+            forward = self._hooks.attributes.plain(module, "forward")
+            return self.call(forward, args, kwargs)
+        return self.call(torch.nn.Module._call_impl, (module, *args), kwargs)
+
+    def _object(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        wrapped = getattr(type(function), "__anyshape_original__", None)
+        if wrapped is not None:
+            return self.call(wrapped(function), args, kwargs)
+        if isinstance(function, torch.nn.Module):
+            return self._module(function, args, kwargs)
+        if isinstance(function, type):
+            return self._class(function, args, kwargs)
+        own = getattr(type(function), "__call__", None)
+        if isinstance(own, types.FunctionType):
+            self._hooks.attributes.class_attribute(type(function), "__call__")
+            return self.call(own, (function, *args), kwargs)
+        return natives.call(self._hooks, function, args, kwargs)
+
+    # -- classes ---------------------------------------------------------------------------------
+
+    def _class(self, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        model = natives.MODELS.get(kind)
+        if model is not None:
+            return model(self._hooks, *args, **kwargs)
+        if issubclass(kind, enum.Enum) or _is_named_tuple(kind):
+            if issubclass(kind, enum.Enum):
+                args = tuple(self._hooks.fixed(arg, "it names a member") for arg in args)
+            return kind(*args, **kwargs)
+        if kind in CONTEXT_CLASSES:
+            return kind(
+                *(self._hooks.fixed(arg, "a mode is set to it") for arg in args),
+                **{k: self._hooks.fixed(arg, "a mode is set to it") for k, arg in kwargs.items()},
+            )
+        if issubclass(kind, torch.Tensor):
+            raise Leave(f"{kind.__name__}(…) inside a compiled function")
+        meta = type(kind).__call__
+        if meta is not type.__call__:
+            if isinstance(meta, types.FunctionType):
+                return self.call(meta, (kind, *args), kwargs)
+            raise Leave(f"a class with a native metaclass: {kind.__name__}")
+        return self.instance(kind, args, kwargs)
+
+    def instance(self, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """`type.__call__`: make, then initialise."""
+        new, init = kind.__new__, kind.__init__
+        hooks = self._hooks
+        if isinstance(new, types.FunctionType):
+            hooks.attributes.class_attribute(kind, "__new__")
+            made = self.call(new, (kind, *args), kwargs)
+            if not isinstance(made, kind):
+                return made
+        elif new is object.__new__:
+            if init is object.__init__ and (args or kwargs):
+                return kind(*args, **kwargs)  # raises
+            made = object.__new__(kind)
+        elif _base_of_data(kind) is not None:
+            made = new(kind, *args) if _is_immutable(kind) else new(kind)
+        else:
+            raise Leave(f"{kind.__name__}(…) is made by native code")
+        if isinstance(init, types.FunctionType):
+            if _is_generated(kind, init):
+                _dataclass_init(hooks, made, args, kwargs)
+            else:
+                hooks.attributes.class_attribute(kind, "__init__")
+                self.call(init, (made, *args), kwargs)
+        elif init is not object.__init__ and not _is_immutable(kind):
+            init(made, *(hooks.iterate(arg) for arg in args), **kwargs)
+        return made
+
+
+# -- what may be watched ---------------------------------------------------------------------------
+
+_TORCH: Final = os.path.dirname(torch.__file__) + os.sep
+_LIBRARY: Final = sysconfig.get_paths()["stdlib"] + os.sep
+_PACKAGES: Final = tuple({sysconfig.get_paths()[name] + os.sep for name in ("purelib", "platlib")})
+_OURSELVES: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+#: Parts of torch written as ordinary programs on top of its operations.
+_TORCH_WATCHED: Final = (
+    "nn/modules/",
+    "nn/functional.py",
+    "nn/utils/",
+    "utils/_contextlib.py",
+    "distributions/",
+    "backends/",
+)
+
+#: Parts of the standard library that are ordinary programs, too; the rest is native code to us.
+_LIBRARY_WATCHED: Final = (
+    "contextlib.py",
+    "dataclasses.py",
+    "functools.py",
+    "collections/__init__.py",
+    "_collections_abc.py",
+    "statistics.py",
+    "fractions.py",
+    "bisect.py",
+    "heapq.py",
+)
+
+
+_FROZEN_WATCHED: Final = ("<frozen _collections_abc>",)
+
+
+@functools.cache
+def may_be_watched(filename: str) -> bool:
+    if filename.startswith("<frozen "):
+        return filename in _FROZEN_WATCHED
+    if filename.startswith(_OURSELVES):
+        return False
+    if filename.startswith(_TORCH):
+        return filename[len(_TORCH) :].startswith(_TORCH_WATCHED)
+    if filename.startswith(_PACKAGES):
+        return f"{os.sep}numpy{os.sep}" not in filename
+    if filename.startswith(_LIBRARY):
+        return filename[len(_LIBRARY) :] in _LIBRARY_WATCHED
+    return True
+
+
+_OPERATION_MODULES: Final = frozenset(
+    {
+        "torch.nn.functional",
+        "torch.functional",
+        "torch._tensor",
+        "torch._jit_internal",
+        "torch._C._nn",
+        "torch._C._linalg",
+        "torch._C._fft",
+        "torch._C._special",
+        "torch._C._sparse",
+        "torch._C._nested",
+    }
+)
+
+
+@functools.lru_cache(maxsize=4096)
+def is_operation(function: Callable[..., Any]) -> bool:
+    """Whether a callable is a torch operation: a function of its arguments and of torch's state."""
+    if isinstance(function, OpOverload | OpOverloadPacket) or lookup(function) is not None:
+        return True
+    name = getattr(function, "__name__", "")
+    if getattr(torch._C._VariableFunctions, name, None) is function:
+        return True
+    module = getattr(function, "__module__", None)
+    owner = getattr(function, "__self__", None)
+    if _is_module(owner):
+        module = owner.__name__  # pyright: ignore[reportOptionalMemberAccess] a module
+    if module not in _OPERATION_MODULES:
+        return False
+    if isinstance(function, types.FunctionType):
+        # Those that torch lets a function mode see take tensors; the others are helpers.
+        return module == "torch._tensor" or bool(
+            {"handle_torch_function", "has_torch_function"} & set(function.__code__.co_names)
+        )
+    return True
+
+
+def _is_module(value: object) -> bool:
+    return isinstance(value, types.ModuleType)
+
+
+# -- modules ---------------------------------------------------------------------------------------
+
+_HOOKS: Final = (
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+)
+
+
+def _has_hooks(module: torch.nn.Module) -> bool:
+    held = module.__dict__
+    return any(held.get(name) for name in _HOOKS) or held.get("_compiled_call_impl") is not None
+
+
+def _global_hooks() -> bool:
+    module = sys.modules["torch.nn.modules.module"]
+    return bool(
+        module._global_forward_hooks
+        or module._global_forward_pre_hooks
+        or module._global_backward_hooks
+        or module._global_backward_pre_hooks
+    )
+
+
+# -- classes ---------------------------------------------------------------------------------------
+
+_DATA: Final = (dict, list, set, tuple, frozenset, int, float, str, BaseException)
+_IMMUTABLE: Final = (tuple, frozenset, int, float, str, BaseException)
+
+
+def _base_of_data(kind: type) -> type | None:
+    for base in _DATA:
+        if issubclass(kind, base):
+            return base
+    return None
+
+
+def _is_immutable(kind: type) -> bool:
+    return issubclass(kind, _IMMUTABLE)
+
+
+def _is_named_tuple(kind: type) -> bool:
+    return (
+        issubclass(kind, tuple)
+        and hasattr(kind, "_fields")
+        and getattr(kind.__new__, "__module__", "").startswith("namedtuple_")
+    ) or (issubclass(kind, tuple) and kind.__module__ == "torch.return_types")
+
+
+def _is_generated(kind: type, init: types.FunctionType) -> bool:
+    """Whether `dataclass` wrote the class's `__init__`, which then has no source."""
+    return dataclasses.is_dataclass(kind) and init.__code__.co_filename == "<string>"
+
+
+def _dataclass_init(hooks: Any, made: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """What the generated `__init__` of a dataclass does."""
+    kind = type(made)
+    bound = inspect.signature(kind.__init__).bind(made, *args, **kwargs)
+    given = dict(list(bound.arguments.items())[1:])
+    frozen = kind.__dataclass_params__.frozen
+    extra: list[Any] = []
+    for field in kind.__dataclass_fields__.values():
+        if field._field_type is dataclasses._FIELD_CLASSVAR:  # pyright: ignore[reportAttributeAccessIssue] no public name
+            continue
+        if field.init and field.name in given:
+            value = given[field.name]
+        elif field.default_factory is not dataclasses.MISSING:
+            value = hooks.call(field.default_factory)
+        elif field.default is not dataclasses.MISSING:
+            if not field.init and field._field_type is dataclasses._FIELD:  # pyright: ignore[reportAttributeAccessIssue] no public name
+                continue
+            value = hooks.attribute(kind, field.name)
+        else:
+            continue
+        if field._field_type is dataclasses._FIELD_INITVAR:  # pyright: ignore[reportAttributeAccessIssue] no public name
+            extra.append(value)
+        elif frozen:
+            hooks.attributes.set_plain(made, field.name, value)
+        else:
+            hooks.set_attribute(made, field.name, value)
+    if hasattr(kind, "__post_init__"):
+        hooks.call(hooks.attribute(made, "__post_init__"), *extra)
+
+
+_BY_TYPE: Final[dict[type, Callable[..., Any]]] = {
+    types.FunctionType: Callables._function,
+    types.MethodType: Callables._method,
+    types.BuiltinFunctionType: Callables._native,
+    types.MethodWrapperType: Callables._native,
+    types.MethodDescriptorType: Callables._descriptor,
+    types.WrapperDescriptorType: Callables._descriptor,
+    types.ClassMethodDescriptorType: Callables._descriptor,
+    functools.partial: Callables._partial,
+    functools._lru_cache_wrapper: Callables._cached,
+    type: Callables._class,
+    OpOverload: lambda self, f, a, k: self._hooks.recorder.run(f, a, k),
+    OpOverloadPacket: lambda self, f, a, k: self._hooks.recorder.run(f, a, k),
+}

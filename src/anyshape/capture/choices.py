@@ -1,0 +1,119 @@
+"""Which sizes and integers of one call are dynamic: the policy, asked as the capture meets them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import torch
+
+from anyshape.config import config
+from anyshape.events import kinds
+from anyshape.events.stream import stream
+from anyshape.guards.guard import Frame, SymbolSource
+from anyshape.guards.path import Path
+from anyshape.guards.text import fact_text, names_of
+from anyshape.policy.decide import (
+    Choice,
+    Decision,
+    Evidence,
+    Mark,
+    Source,
+    decide_int,
+    decide_sizes,
+)
+from anyshape.policy.observations import Observations, of_int, of_sizes
+from anyshape.symbolic import Expr, Fact, Range
+
+#: The attribute of a tensor that marks are kept in: a mark by dimension.
+MARKS: Final = "_anyshape_marks"
+
+
+def marks_of(tensor: torch.Tensor) -> Mapping[int, Mark]:
+    return tensor.__dict__.get(MARKS, _NO_MARKS)
+
+
+_NO_MARKS: Final[Mapping[int, Mark]] = {}
+
+
+class Choices:
+    """The decisions of one compile, and what was observed on the way."""
+
+    def __init__(self, seen: Observations, dynamic: bool | None, compile_id: str) -> None:
+        self._seen = seen
+        self._dynamic = dynamic
+        self._id = compile_id
+        #: what this call was seen to have, for the next compile
+        self.observed = Observations()
+        #: decisions for what the user asked to be dynamic, by source ("L['x'].size()[0]")
+        self.required: dict[str, Decision] = {}
+        self._reasons: dict[str, str] = {}
+        self._symbols: list[SymbolSource] = []
+        self._by_value: dict[int, Expr] = {}
+
+    def sizes(
+        self, path: Path, tensor: torch.Tensor, module_property: bool
+    ) -> Sequence[Range | None]:
+        name, sizes = path.text, tuple(tensor.shape)
+        self.observed.add(name, of_sizes(sizes))
+        source = Source(
+            isinstance(tensor, torch.nn.Parameter), module_property, marks_of(tensor)
+        )
+        decisions = decide_sizes(name, sizes, source, self._evidence(name), config, self._dynamic)
+        return [
+            self._settled(f"{name}.size()[{dim}]", decision)
+            for dim, decision in enumerate(decisions)
+        ]
+
+    def integer(self, path: Path, value: int, module_property: bool) -> Range | None:
+        name = path.text
+        self.observed.add(name, of_int(value))
+        source = Source(is_module_property=module_property)
+        decision = decide_int(name, value, source, self._evidence(name), config, self._dynamic)
+        return self._settled(name, decision)
+
+    def _evidence(self, name: str) -> Evidence:
+        return Evidence(seen=self._seen.get(name))
+
+    def _settled(self, source: str, decision: Decision) -> Range | None:
+        if decision.required:
+            self.required[source] = decision
+        if decision.choice is Choice.STATIC:
+            return None
+        self._reasons[source] = decision.reason
+        if stream.listening(kinds.MarkedDynamic):
+            stream.emit(kinds.MarkedDynamic(source, decision.reason, compile_id=self._id))
+        return decision.range
+
+    def created(
+        self, source: SymbolSource, hint: int, declared: Range, frame: Frame | None
+    ) -> None:
+        self._symbols.append(source)
+        if stream.listening(kinds.CreateSymbol):
+            stream.emit(
+                kinds.CreateSymbol(
+                    source.symbol.name,
+                    hint,
+                    source.text,
+                    str(declared),
+                    frame,
+                    self._reasons.get(source.text, ""),
+                    compile_id=self._id,
+                )
+            )
+
+    def reason(self, source: str) -> str:
+        """Why a source is dynamic."""
+        return self._reasons.get(source, "")
+
+    def assumed(self, fact: Fact, reason: str, frame: Frame | None) -> None:
+        if stream.listening(kinds.GuardAdded):
+            text = fact_text(fact, names_of(self._symbols))
+            stream.emit(kinds.GuardAdded(text, frame, reason, compile_id=self._id))
+
+    def same_symbol(self, value: int) -> Expr | None:
+        return self._by_value.get(value) if config.duck_shape else None
+
+    def made(self, value: int, symbol: Expr) -> None:
+        """Remember a symbol for sizes that are equal to it (duck shaping)."""
+        self._by_value.setdefault(value, symbol)

@@ -1,0 +1,177 @@
+"""The reference meaning of every hook: what Python itself does at that place.
+
+Rewritten code whose hooks object is a `PlainHooks` behaves like the code that the user wrote. That
+is how a capture ends early without unwinding the user's frames: the hooks object that records
+changes its class to this one, and the code runs on as plain Python. The class has therefore neither
+slots nor state.
+
+Where a C function does exactly what the bytecode does, the hook is that function: no frame of ours
+stands between the user's frame and the callee, so that whatever looks at its caller (`namedtuple`,
+`warnings.warn`, `globals`) sees the user.
+"""
+
+from __future__ import annotations
+
+import builtins
+import operator
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+BINARY: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
+    {
+        "add": operator.add,
+        "sub": operator.sub,
+        "mul": operator.mul,
+        "truediv": operator.truediv,
+        "floordiv": operator.floordiv,
+        "mod": operator.mod,
+        "pow": operator.pow,
+        "matmul": operator.matmul,
+        "lshift": operator.lshift,
+        "rshift": operator.rshift,
+        "and": operator.and_,
+        "or": operator.or_,
+        "xor": operator.xor,
+    }
+)
+INPLACE: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
+    {
+        "add": operator.iadd,
+        "sub": operator.isub,
+        "mul": operator.imul,
+        "truediv": operator.itruediv,
+        "floordiv": operator.ifloordiv,
+        "mod": operator.imod,
+        "pow": operator.ipow,
+        "matmul": operator.imatmul,
+        "lshift": operator.ilshift,
+        "rshift": operator.irshift,
+        "and": operator.iand,
+        "or": operator.ior,
+        "xor": operator.ixor,
+    }
+)
+UNARY: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
+    {"neg": operator.neg, "pos": operator.pos, "invert": operator.invert}
+)
+COMPARE: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
+    {
+        "lt": operator.lt,
+        "le": operator.le,
+        "gt": operator.gt,
+        "ge": operator.ge,
+        "eq": operator.eq,
+        "ne": operator.ne,
+    }
+)
+CONVERSIONS: Mapping[str, Callable[[Any], str]] = MappingProxyType(
+    {"s": str, "r": repr, "a": ascii}
+)
+
+
+class PlainHooks:
+    """Every hook of the protocol, doing what Python does."""
+
+    # Names.
+
+    def load_global(self, frame: Any, name: str, value: Any, /) -> Any:
+        return value
+
+    def load_free(self, frame: Any, name: str, value: Any, /) -> Any:
+        return value
+
+    def store_global(self, frame: Any, name: str, value: Any, /) -> Any:
+        return value
+
+    def store_free(self, frame: Any, name: str, value: Any, /) -> Any:
+        return value
+
+    def delete_global(self, frame: Any, name: str, /) -> None:
+        """Comes before Python's own `del`, which raises `NameError` where there is none."""
+
+    def imported(
+        self,
+        value: Any,
+        module: str,
+        name: str | None,
+        level: int = 0,
+        frame: Any = None,
+        /,
+    ) -> Any:
+        return value
+
+    # Objects.
+
+    attribute = staticmethod(getattr)
+    set_attribute = staticmethod(setattr)
+    delete_attribute = staticmethod(delattr)
+    item = staticmethod(operator.getitem)
+    set_item = staticmethod(operator.setitem)
+    delete_item = staticmethod(operator.delitem)
+    slice = staticmethod(builtins.slice)
+    call = staticmethod(operator.call)
+    super = staticmethod(builtins.super)
+
+    # Operators.
+
+    def binary(self, name: str, left: Any, right: Any, /) -> Any:
+        return BINARY[name](left, right)
+
+    def inplace(self, name: str, left: Any, right: Any, /) -> Any:
+        return INPLACE[name](left, right)
+
+    def unary(self, name: str, operand: Any, /) -> Any:
+        return UNARY[name](operand)
+
+    def compare(self, name: str, left: Any, right: Any, /) -> Any:
+        """The comparison's own result, which need not be a bool."""
+        return COMPARE[name](left, right)
+
+    same = staticmethod(operator.is_)
+
+    def contains(self, item: Any, container: Any, /) -> bool:
+        return item in container
+
+    # Decisions.
+
+    truth = staticmethod(operator.truth)
+
+    def test(self, value: Any, /) -> Any:
+        """An operand of `and`/`or` but the last: Python tests what comes back, so it is not tested here."""
+        return value
+
+    # Values handed to Python itself.
+
+    def plain(self, value: Any, /) -> Any:
+        """An operand that Python itself will work on, unobserved."""
+        return value
+
+    def iterate(self, iterable: Any, /) -> Any:
+        return iterable
+
+    def unpack(self, iterable: Any, /) -> Any:
+        return iterable
+
+    def mapping(self, mapping: Any, /) -> Any:
+        return mapping
+
+    def key(self, key: Any, /) -> Any:
+        return key
+
+    def format(self, value: Any, conversion: str | None, spec: str, /) -> str:
+        if conversion is not None:
+            value = CONVERSIONS[conversion](value)
+        return builtins.format(value, spec)
+
+    def context(self, manager: Any, /) -> Any:
+        return manager
+
+    def raising(self, exception: Any, /) -> Any:
+        return exception
+
+    def match(self, subject: Any, /) -> Any:
+        return subject
+
+    def making_class(self, name: str, /) -> None:
+        """A class statement follows."""

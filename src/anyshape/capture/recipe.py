@@ -1,0 +1,329 @@
+"""From what a capture returned and changed to the program that does the same after the graph.
+
+Values made by the program are made again: containers, dataclasses, plain objects, with the aliasing
+they had. What came from outside is found by its path. Tensors are outputs of the graph.
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+import torch.fx
+
+from anyshape.capture.concolic import TracedFloat, TracedInt, plain
+from anyshape.capture.journal import Change, Effect
+from anyshape.capture.recorder import Recorder
+from anyshape.capture.tracer import ATOMS, CODE, Leave, Tracer
+from anyshape.guards.path import Path
+from anyshape.symbolic import Expr
+
+
+class Recipe:
+    """Collects lines of a function `run(inputs…)`; see `source`."""
+
+    def __init__(self, tracer: Tracer, recorder: Recorder) -> None:
+        self._tracer = tracer
+        self._recorder = recorder
+        self.lines: list[str] = []
+        self.namespace: dict[str, Any] = {}
+        #: outputs of the graph
+        self.outputs: list[torch.fx.Node] = []
+        self._output_names: dict[torch.fx.Node, str] = {}
+        #: what the function needs besides the inputs of the graph
+        self.extra: list[Path | Expr] = []
+        self._extra_names: dict[Any, str] = {}
+        self._made: dict[int, str] = {}
+        self._kept: list[object] = []
+
+    def value(self, value: Any) -> str:
+        """An expression for a value."""
+        kind = type(value)
+        if kind is TracedInt:
+            return self._size(value.expr)
+        if kind is TracedFloat:
+            return self._output(value.node.node)
+        if kind in ATOMS:
+            return self._constant(value)
+        if isinstance(value, torch.Tensor):
+            path = self._tracer.path_of(value)
+            if path is not None:
+                return self.path(path)
+            return self._output(self._recorder.node(value))
+        path = self._tracer.path_of(value)
+        if path is not None:
+            return self.path(path)
+        if isinstance(value, CODE) or isinstance(value, enum.Enum):
+            if isinstance(value, types.FunctionType) and value.__closure__:
+                raise Leave("a function made by the program is returned or stored")
+            return self._constant(value)
+        made = self._made.get(id(value))
+        return self._make(value) if made is None else made
+
+    def path(self, path: Path) -> str:
+        return self._input(path)
+
+    def _input(self, source: Path | Expr) -> str:
+        found = self._extra_names.get(source)
+        if found is None:
+            found = self._extra_names[source] = f"x{len(self.extra)}"
+            self.extra.append(source)
+        return found
+
+    def _size(self, size: Any) -> str:
+        return repr(size) if type(size) is int else self._input(size)
+
+    def _output(self, node: torch.fx.Node) -> str:
+        found = self._output_names.get(node)
+        if found is None:
+            found = self._output_names[node] = f"t{len(self.outputs)}"
+            self.outputs.append(node)
+        return found
+
+    def _constant(self, value: Any) -> str:
+        if value is None or value is True or value is False or type(value) is int:
+            return repr(value)
+        name = f"c{len(self.namespace)}"
+        self.namespace[name] = value
+        return name
+
+    def _new(self, value: object) -> str:
+        name = f"r{len(self._made)}"
+        self._made[id(value)] = name
+        self._kept.append(value)
+        return name
+
+    def _make(self, value: Any) -> str:
+        maker = _MAKERS.get(type(value))
+        if maker is not None:
+            return maker(self, value)
+        kind = type(value)
+        if isinstance(value, tuple) and hasattr(kind, "_fields"):
+            return self._named_tuple(value)
+        if isinstance(value, tuple) and kind.__module__ == "torch.return_types":
+            return self._return_type(value)
+        if isinstance(value, BaseException | torch.nn.Module):
+            raise Leave(f"a {kind.__name__} made by the program is returned or stored")
+        if isinstance(value, OrderedDict) and not _rebuilds_itself(kind):
+            return self._dictionary_object(value)
+        if isinstance(value, dict | list | set | tuple | str | int | float):
+            raise Leave(f"a {kind.__name__} is returned or stored")
+        if _rebuilds_itself(kind):
+            raise Leave(f"a {kind.__name__} made by the program is returned or stored")
+        return self._object(value)
+
+    def _list(self, value: list[Any]) -> str:
+        name = self._new(value)
+        self.lines.append(f"{name} = []")
+        if value:
+            items = ", ".join(map(self.value, value))
+            self.lines.append(f"{name} += ({items},)")
+        return name
+
+    def _tuple(self, value: tuple[Any, ...]) -> str:
+        items = [self.value(item) for item in value]
+        name = self._new(value)
+        self.lines.append(f"{name} = ({''.join(f'{item}, ' for item in items)})")
+        return name
+
+    def _named_tuple(self, value: Any) -> str:
+        items = [self.value(item) for item in value]
+        name = self._new(value)
+        kind = self._constant(type(value))
+        self.lines.append(f"{name} = tuple.__new__({kind}, ({''.join(f'{x}, ' for x in items)}))")
+        return name
+
+    def _return_type(self, value: Any) -> str:
+        items = [self.value(item) for item in value]
+        name = self._new(value)
+        kind = self._constant(type(value))
+        self.lines.append(f"{name} = {kind}(({''.join(f'{x}, ' for x in items)}))")
+        return name
+
+    def _size_object(self, value: torch.Size) -> str:
+        items = [self.value(item) for item in value]
+        name = self._new(value)
+        kind = self._constant(torch.Size)
+        self.lines.append(f"{name} = {kind}(({''.join(f'{x}, ' for x in items)}))")
+        return name
+
+    def _dict(self, value: dict[Any, Any]) -> str:
+        name = self._new(value)
+        kind = type(value)
+        if kind is dict:
+            self.lines.append(f"{name} = {{}}")
+        elif kind is defaultdict:
+            factory = self._constant(value.default_factory)  # pyright: ignore[reportAttributeAccessIssue] of a defaultdict
+            self.lines.append(f"{name} = {self._constant(kind)}({factory})")
+        else:
+            self.lines.append(f"{name} = {self._constant(kind)}()")
+        self._fill(name, value)
+        return name
+
+    def _fill(self, name: str, value: dict[Any, Any], store: str = "") -> None:
+        for key, item in value.items():
+            if not store:
+                self.lines.append(f"{name}[{self.value(key)}] = {self.value(item)}")
+            else:
+                self.lines.append(f"{store}({name}, {self.value(key)}, {self.value(item)})")
+
+    def _set(self, value: Any) -> str:
+        items = [self.value(item) for item in value]
+        name = self._new(value)
+        kind = self._constant(type(value))
+        self.lines.append(f"{name} = {kind}([{', '.join(items)}])")
+        return name
+
+    def _deque(self, value: deque[Any]) -> str:
+        items = [self.value(item) for item in value]
+        name = self._new(value)
+        kind = self._constant(deque)
+        self.lines.append(f"{name} = {kind}([{', '.join(items)}], {value.maxlen!r})")
+        return name
+
+    def _slice(self, value: slice) -> str:
+        parts = ", ".join(map(self.value, (value.start, value.stop, value.step)))
+        name = self._new(value)
+        self.lines.append(f"{name} = slice({parts})")
+        return name
+
+    def _method(self, value: types.MethodType) -> str:
+        owner = self.value(value.__self__)
+        function = self.value(value.__func__)
+        return f"{self._constant(types.MethodType)}({function}, {owner})"
+
+    def _dictionary_object(self, value: OrderedDict[Any, Any]) -> str:
+        """A subclass of OrderedDict with attributes, such as a model's output."""
+        name = self._new(value)
+        kind = self._constant(type(value))
+        self.lines.append(f"{name} = OrderedDict.__new__({kind})")
+        self.lines.append(f"OrderedDict.__init__({name})")
+        self.namespace["OrderedDict"] = OrderedDict
+        self._fill(name, dict(OrderedDict.items(value)), "OrderedDict.__setitem__")
+        self._attributes(name, value)
+        return name
+
+    def _object(self, value: Any) -> str:
+        """A plain object: its class and what it holds."""
+        name = self._new(value)
+        kind = self._constant(type(value))
+        self.lines.append(f"{name} = object.__new__({kind})")
+        self._attributes(name, value)
+        return name
+
+    def _attributes(self, name: str, value: Any) -> None:
+        held = getattr(value, "__dict__", None)
+        if held:
+            parts = [f"{self._constant(key)}: {self.value(item)}" for key, item in held.items()]
+            self.lines.append(f"{name}.__dict__.update({{{', '.join(parts)}}})")
+        for base in type(value).__mro__:
+            slots = base.__dict__.get("__slots__", ())
+            for slot in (slots,) if isinstance(slots, str) else slots:
+                if slot in ("__dict__", "__weakref__"):
+                    continue
+                member = base.__dict__.get(slot)
+                if member is None:
+                    raise Leave(f"a {type(value).__name__} with private slots")
+                try:
+                    item = member.__get__(value)
+                except AttributeError:
+                    continue
+                self.lines.append(f"object.__setattr__({name}, {slot!r}, {self.value(item)})")
+
+    # -- effects ---------------------------------------------------------------------------------
+
+    def effect(self, effect: Effect) -> None:
+        target = "" if effect.target is None else self.path(effect.target)
+        values = effect.values
+        match effect.change:
+            case Change.SET_ATTRIBUTE:
+                line = f"object.__setattr__({target}, {effect.key!r}, {self.value(values[0])})"
+            case Change.DELETE_ATTRIBUTE:
+                line = f"object.__delattr__({target}, {effect.key!r})"
+            case Change.SET_ITEM:
+                line = f"{target}[{self.value(effect.key)}] = {self.value(values[0])}"
+            case Change.DELETE_ITEM:
+                line = f"del {target}[{self.value(effect.key)}]"
+            case Change.SET_CELL:
+                line = f"{target}.cell_contents = {self.value(values[0])}"
+            case Change.METHOD:
+                arguments = "".join(f", {self.value(value)}" for value in values)
+                line = f"{self._constant(effect.key)}({target}{arguments})"
+            case Change.CALL:
+                args, kwargs = values
+                parts = [*map(self.value, args)]
+                parts += [f"{name}={self.value(value)}" for name, value in kwargs.items()]
+                line = f"{self._constant(effect.key)}({', '.join(parts)})"
+        self.lines.append(line)
+
+
+_MAKERS: Final[dict[type, Callable[[Recipe, Any], str]]] = {
+    list: Recipe._list,
+    tuple: Recipe._tuple,
+    torch.Size: Recipe._size_object,
+    dict: Recipe._dict,
+    OrderedDict: Recipe._dict,
+    defaultdict: Recipe._dict,
+    Counter: Recipe._dict,
+    set: Recipe._set,
+    frozenset: Recipe._set,
+    deque: Recipe._deque,
+    slice: Recipe._slice,
+    types.MethodType: Recipe._method,
+}
+
+
+def _rebuilds_itself(kind: type) -> bool:
+    """Whether instances hold something that their dictionary and slots do not show."""
+    for base in kind.__mro__:
+        if base in (object, OrderedDict, dict):
+            continue
+        if not base.__flags__ & (1 << 9):  # Py_TPFLAGS_HEAPTYPE: a class statement made it
+            return True
+    return False
+
+
+def stripped(value: Any, seen: dict[int, Any] | None = None) -> Any:
+    """A result with plain numbers for traced ones: what the first caller gets."""
+    kind = type(value)
+    if kind is TracedInt or kind is TracedFloat:
+        return plain(value)
+    if kind in ATOMS or isinstance(value, torch.Tensor) or isinstance(value, CODE):
+        return value
+    seen = {} if seen is None else seen
+    if id(value) in seen:
+        return seen[id(value)]
+    seen[id(value)] = value
+    if (
+        kind is tuple
+        or kind is torch.Size
+        or (isinstance(value, tuple) and hasattr(kind, "_fields"))
+    ):
+        items = [stripped(item, seen) for item in value]
+        if all(new is old for new, old in zip(items, value, strict=True)):
+            return value
+        made = tuple.__new__(kind, items) if kind is not torch.Size else torch.Size(items)
+        seen[id(value)] = made
+        return made
+    if kind is list:
+        for index, item in enumerate(value):
+            new = stripped(item, seen)
+            if new is not item:
+                value[index] = new
+    elif isinstance(value, dict):
+        for key, item in list(dict.items(value)):
+            new = stripped(item, seen)
+            if new is not item:
+                dict.__setitem__(value, key, new)
+    if kind not in _MAKERS and not isinstance(value, torch.nn.Module):
+        held = getattr(value, "__dict__", None)
+        if type(held) is dict:
+            for key, item in list(held.items()):
+                new = stripped(item, seen)
+                if new is not item:
+                    held[key] = new
+    return value

@@ -1,0 +1,170 @@
+"""Run a function for real and watch it: from a call to a `Trace`, or to the reason for none."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+import torch.fx
+
+from anyshape.capture.concolic import is_traced
+from anyshape.capture.hooks import Hooks
+from anyshape.capture.journal import Journal
+from anyshape.capture.outside import Outside
+from anyshape.capture.plain_hooks import PlainHooks
+from anyshape.capture.recipe import Recipe, stripped
+from anyshape.capture.recorder import Recorder, RecordingMode
+from anyshape.capture.state import read_state
+from anyshape.capture.trace import Trace
+from anyshape.capture.tracer import ATOMS, Chooser, Leave, Left, Tracer
+from anyshape.guards.guard import Guard, Kind
+from anyshape.guards.path import Path, local
+from anyshape.symbolic import Expr, Symbol
+from anyshape.symbolic.expr import of_atom
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """The real answer, and what was learnt on the way."""
+
+    result: Any
+    outcome: Trace | Left
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The arguments of a call by parameter: positional ones in order, the rest, the stars."""
+
+    positional: Mapping[str, Any]
+    keyword: Mapping[str, Any]
+    star: tuple[str, tuple[Any, ...]] | None = None
+    star_star: tuple[str, Mapping[str, Any]] | None = None
+
+
+def capture(function: Callable[..., Any], arguments: Arguments, chooser: Chooser) -> Captured:
+    """Call `function` and record it. Exceptions of the function pass through."""
+    hooks: Hooks | None = None
+
+    def stop() -> None:
+        # Watched code looks into this cell before every operation.
+        if hooks is not None:
+            hooks.callables.cell.cell_contents = PlainHooks()
+
+    tracer = Tracer(chooser, stop)
+    recorder = Recorder(tracer)
+    outside = Outside(tracer, Journal())
+    hooks = Hooks(tracer, recorder, outside)
+    state = read_state()
+    call = hooks.callables
+    try:
+        args, kwargs = _read_arguments(tracer, arguments)
+    except Leave as left:
+        tracer.leave(left.reason, *left.hints)
+        args, kwargs = _plain_arguments(arguments)
+    with RecordingMode(recorder):
+        result = call.call(function, args, kwargs)
+    if tracer.active:
+        try:
+            trace = _trace(tracer, recorder, outside, state, result)
+        except Leave as left:
+            tracer.leave(left.reason, *left.hints)
+        else:
+            tracer.active = False
+            stop()
+            return Captured(stripped(result), trace)
+    assert tracer.left is not None
+    return Captured(stripped(result), tracer.left)
+
+
+def _plain_arguments(arguments: Arguments) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    args = (*arguments.positional.values(), *(arguments.star[1] if arguments.star else ()))
+    named = arguments.star_star[1] if arguments.star_star else {}
+    return args, {**arguments.keyword, **named}
+
+
+def _read_arguments(tracer: Tracer, arguments: Arguments) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    args = [tracer.read(value, local(name)) for name, value in arguments.positional.items()]
+    kwargs = {name: tracer.read(value, local(name)) for name, value in arguments.keyword.items()}
+    if arguments.star is not None:
+        name, values = arguments.star
+        path = local(name)
+        tracer.guard(Kind.LENGTH, path, len(values))
+        args += [tracer.read(value, path.item(index)) for index, value in enumerate(values)]
+    if arguments.star_star is not None:
+        name, named = arguments.star_star
+        path = local(name)
+        tracer.guard(Kind.KEYS, path, tuple(named))
+        kwargs |= {key: tracer.read(value, path.item(key)) for key, value in named.items()}
+    return tuple(args), kwargs
+
+
+def _trace(
+    tracer: Tracer,
+    recorder: Recorder,
+    outside: Outside,
+    state: tuple[Any, ...],
+    result: Any,
+) -> Trace:
+    recipe = Recipe(tracer, recorder)
+    for effect in outside.journal.effects:
+        recipe.effect(effect)
+    returned = recipe.value(result)
+    recorder.graph.output(tuple(recipe.outputs))
+    graph = torch.fx.GraphModule(_NO_MODULE, recorder.graph)
+    guards = [
+        *tracer.guards.values(),
+        *_facts(tracer),
+        *_changed_are_distinct(tracer, outside),
+        Guard(Kind.STATE, None, state, "torch's modes when it was captured"),
+    ]
+    return Trace(
+        graph,
+        [_source(source) for _, source, _ in recorder.inputs],
+        [example for _, _, example in recorder.inputs],
+        recipe.extra,
+        recipe.lines,
+        recipe.namespace,
+        returned,
+        guards,
+        tracer.symbols,
+        tracer.facts,
+        not recorder.in_place,
+        recorder.changes_state,
+        recorder.defects,
+    )
+
+
+_NO_MODULE: Final = torch.nn.Module()
+
+
+def _source(source: Path | Symbol) -> Path | Expr:
+    return of_atom(source) if isinstance(source, Symbol) else source
+
+
+def _facts(tracer: Tracer) -> Iterable[Guard]:
+    for assumption in tracer.facts.assumptions:
+        reason, frame = tracer.origins.get(assumption.fact, (assumption.reason, None))
+        yield Guard(Kind.SIZES, None, assumption.fact, reason, frame)
+
+
+def _changed_are_distinct(tracer: Tracer, outside: Outside) -> Iterable[Guard]:
+    """What the program changed was one object among others of its kind: were two of them the same,
+    a change of one would be seen in the other."""
+    by_kind: dict[type, list[Path]] = {}
+    changed = {type(thing) for thing in outside.journal.changed.values()}
+    if not changed:
+        return
+    for thing in tracer.kept:
+        kind = type(thing)
+        path = tracer.path_of(thing)
+        if kind in changed and path is not None and kind is not types.CellType:
+            by_kind.setdefault(kind, []).append(path)
+    for paths in by_kind.values():
+        if len(paths) > 1:
+            yield Guard(Kind.DISTINCT, None, tuple(paths), "one of them is changed")
+
+
+__all__ = ["ATOMS", "Arguments", "Captured", "capture", "is_traced"]

@@ -1,0 +1,44 @@
+"""Torch's own state that operations depend on and that no argument shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+_C = torch._C
+
+
+def read_state() -> tuple[Any, ...]:
+    """Everything of it in one value: cheap, because every call compares it."""
+    return (
+        torch.is_grad_enabled(),
+        _C._len_torch_function_stack(),
+        _C._len_torch_dispatch_stack(),
+        torch.get_default_dtype(),
+        _autocast() if _C._is_any_autocast_enabled() else None,
+        torch.is_inference_mode_enabled(),
+        _C._get_deterministic_algorithms(),
+        _C._functorch.peek_interpreter_stack() is None,
+        _C._is_torch_function_enabled(),
+    )
+
+
+def _autocast() -> tuple[Any, ...]:
+    return tuple(
+        (device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
+        for device in ("cpu", "cuda")
+    )
+
+
+def can_capture() -> str | None:
+    """Why no capture is possible now, if so."""
+    if _C._len_torch_function_stack() or _C._len_torch_dispatch_stack():
+        return "a torch function mode or dispatch mode is active"
+    if _C._functorch.peek_interpreter_stack() is not None:
+        return "called inside a function transform (vmap, grad)"
+    if _C._get_tracing_state() is not None:
+        return "called while torch.jit traces"
+    if not _C._is_torch_function_enabled():
+        return "torch functions are disabled"
+    return None

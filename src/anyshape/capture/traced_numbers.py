@@ -1,0 +1,170 @@
+"""The traced numbers themselves, and how a value becomes an operand.
+
+The classes are bare here: their arithmetic is given to them by `concolic.py`, which is the module
+to import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Literal, Protocol, TypeGuard, cast
+
+from anyshape.symbolic import FALSE, TRUE, Expr, Fact, ne
+
+Function = Callable[..., Any]
+
+
+class Tracer(Protocol):
+    """Who watches the run: answers questions about traced numbers, and keeps what answers rely on.
+
+    A recorded function is called again at run time. If it raises there, or gives something else
+    than a float, the run is not the one that was captured: it has to count as a failed guard.
+    """
+
+    active: bool
+
+    def decide(self, fact: Fact, reason: str) -> bool:
+        """Whether the fact holds now; a guard makes sure that it holds whenever this run is
+        repeated."""
+        ...
+
+    def fix(self, value: TracedInt | TracedFloat, reason: str) -> int | float:
+        """The plain number; a guard makes sure that it is the same whenever this run is
+        repeated."""
+        ...
+
+    def record(self, function: Function, args: tuple[Any, ...]) -> Any:
+        """`function(*args)` on plain values, as a TracedFloat that is computed anew at run time.
+        Whatever the function raises is raised."""
+        ...
+
+
+class TracedInt(int):
+    """An int beside an expression that says what it is at any other size."""
+
+    expr: Expr
+    tracer: Tracer
+
+    def __new__(cls, value: int, expr: Expr, tracer: Tracer) -> TracedInt:
+        made = int.__new__(cls, value)
+        made.expr = expr
+        made.tracer = tracer
+        return made
+
+    # Programs look at it; that the class is ours is nobody's business.
+    __class__ = property(lambda self: int)  # pyright: ignore[reportIncompatibleMethodOverride] ours
+    from_bytes = staticmethod(int.from_bytes)  # pyright: ignore[reportAssignmentType] no value is involved
+
+    def __bool__(self) -> bool:
+        if not self.tracer.active:
+            return int.__bool__(self)
+        return decided(self.tracer, ne(self.expr, 0), "its truth was tested")
+
+    def __round__(self, ndigits: Any = None) -> Any:
+        digits = settled(ndigits, "a number of digits")
+        if digits is None or (isinstance(digits, int) and digits >= 0):
+            return self if self.tracer.active else plain(self)
+        return round(cast("int", settled(self, "it was rounded")), digits)
+
+    def as_integer_ratio(self) -> tuple[Any, Any]:
+        return (self if self.tracer.active else plain(self)), 1
+
+    @property
+    def imag(self) -> Literal[0]:
+        return 0
+
+    @property
+    def denominator(self) -> Any:
+        return 1
+
+
+class TracedFloat(float):
+    """A float beside a recipe, which belongs to the tracer, that computes it anew at run time."""
+
+    __slots__ = ("node", "tracer")
+
+    node: object
+    tracer: Tracer
+
+    def __new__(cls, value: float, node: object, tracer: Tracer) -> TracedFloat:
+        made = float.__new__(cls, value)
+        made.node = node
+        made.tracer = tracer
+        return made
+
+    __class__ = property(lambda self: float)  # pyright: ignore[reportIncompatibleMethodOverride] ours
+    fromhex = staticmethod(float.fromhex)  # pyright: ignore[reportAssignmentType] no value is involved
+
+    @property
+    def imag(self) -> float:
+        return 0.0
+
+
+_PLAIN: Final[dict[type, Callable[[Any], int | float]]] = {
+    TracedInt: int.__pos__,
+    TracedFloat: float.__pos__,
+}
+
+
+def is_traced(value: object) -> TypeGuard[TracedInt | TracedFloat]:
+    return type(value) in _PLAIN
+
+
+def plain(value: Any) -> Any:
+    """The bare number behind a traced one, without a guard; anything else as it is."""
+    strip = _PLAIN.get(type(value))
+    return value if strip is None else strip(value)
+
+
+def settled(value: Any, reason: str) -> Any:
+    """The bare number, with a guard that fixes it; anything else as it is."""
+    if type(value) not in _PLAIN:
+        return value
+    return value.tracer.fix(value, reason) if value.tracer.active else plain(value)
+
+
+def decided(tracer: Tracer, fact: Fact, reason: str) -> bool:
+    if fact is TRUE or fact is FALSE:
+        return fact is TRUE
+    return tracer.decide(fact, reason)
+
+
+def operand_of(tracer: Tracer, value: Any) -> Any:
+    """`value` as a rule takes it: a bare int or float, or a traced number of this tracer. None for
+    whatever has arithmetic of its own."""
+    kind = type(value)
+    if kind is int or kind is float:
+        return value
+    if kind in _PLAIN:
+        if value.tracer is tracer:
+            return value
+        return settled(value, "it was used while another function was captured")
+    if kind is bool:
+        return int.__pos__(value)
+    if isinstance(value, int) and calculates_like(int, kind):
+        return int.__pos__(value)
+    if isinstance(value, float) and calculates_like(float, kind):
+        return float.__pos__(value)
+    return None
+
+
+_OPERATORS: Final = frozenset(
+    f"__{name}__"
+    for name in (
+        *("lt", "le", "gt", "ge", "eq", "ne"),
+        *("add", "sub", "mul", "floordiv", "mod", "truediv", "divmod", "pow"),
+        *("radd", "rsub", "rmul", "rfloordiv", "rmod", "rtruediv", "rdivmod", "rpow"),
+        *("lshift", "rshift", "and", "or", "xor", "rlshift", "rrshift", "rand", "ror", "rxor"),
+    )
+)
+
+
+def calculates_like(base: type, kind: type) -> bool:
+    """Whether a subclass (an IntEnum, say) leaves all operators as its base has them."""
+    names = _OPERATORS & vars(base).keys()
+    return all(getattr(kind, name) is getattr(base, name) for name in names)
+
+
+def is_tensor_like(value: object) -> bool:
+    """Tensors take traced numbers as they are: torch shows them to the tracer."""
+    return hasattr(type(value), "__torch_function__")

@@ -1,0 +1,302 @@
+"""Settings: one typed object, `config`, for the whole process.
+
+    config.recompile_limit = 8
+    with config.patch(duck_shape=True, specialize_zero_one=True): ...
+
+    @config.patch(error_on_recompile=True)
+    def test(): ...
+
+The environment variable `ANYSHAPE_<NAME>` gives the start value of a setting. It is read when the
+setting is first used, so that `import anyshape` never fails because of one. A change holds in all
+threads.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from contextlib import ContextDecorator
+from dataclasses import MISSING, dataclass, fields
+from difflib import get_close_matches
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from anyshape.errors import BadSetting, UnknownSetting
+
+OnCompileError = Literal["warn", "raise"]
+
+_LOCK: Final = RLock()
+_UNSET: Final = object()
+
+
+class _Started:
+    """Where start values come from; not a setting itself, hence in a class of its own."""
+
+    __slots__ = ("_environment",)
+
+    _environment: Mapping[str, str]
+
+
+@dataclass(slots=True, init=False, eq=False, repr=False)
+class Config(_Started):
+    """The settings, with their defaults. A slot stays empty until its setting is first used."""
+
+    # -- what is dynamic ------------------------------------------------------------------------
+    #: what was seen to change is dynamic in the next compile
+    automatic_dynamic: bool = True
+    #: what nothing is known of is static; False: dynamic, as with `compile(dynamic=True)`
+    assume_static_by_default: bool = True
+    #: sizes 0 and 1 are always static, and dynamic sizes are at least 2
+    specialize_zero_one: bool = False
+    #: do not tell 0 and 1 from other sizes where a program does not ask
+    backed_size_oblivious: bool = True
+    #: sizes that are equal in the first call are one symbol
+    duck_shape: bool = False
+    #: parameters have static shapes, whatever marks say
+    force_parameter_static_shapes: bool = True
+    #: tensors that are attributes of modules have static shapes, whatever marks say
+    force_nn_module_property_static_shapes: bool = True
+    #: integers that are attributes of modules may be dynamic
+    allow_unspec_int_on_nn_module: bool = False
+    #: integers are always static
+    specialize_int: bool = False
+    #: floats are always static
+    specialize_float: bool = True
+    #: `.item()` and its kin stay in the graph
+    capture_scalar_outputs: bool = True
+    #: operators whose result's shape depends on data (`nonzero`) stay in the graph
+    capture_dynamic_output_shape_ops: bool = True
+    #: names of inputs that are dynamic above all other rules: see `anyshape.policy.sources`
+    dynamic_sources: str = ""
+
+    # -- recompiling ----------------------------------------------------------------------------
+    #: after so many entries a function runs eagerly
+    recompile_limit: int = 64
+    #: a second compile of a function is an error
+    error_on_recompile: bool = False
+    #: when a compile fails: warn and go on eagerly, or raise
+    on_compile_error: OnCompileError = "warn"
+    #: go on eagerly while a compile runs in another thread
+    background_compile: bool = False
+
+    # -- several processes ----------------------------------------------------------------------
+    #: ranks tell each other the sizes that they have seen
+    enable_compiler_collectives: bool = False
+    #: how long a rank waits for the others
+    collective_timeout_seconds: float = 30
+
+    # -- on disk --------------------------------------------------------------------------------
+    #: remember the sizes seen, for the next run
+    profile: bool = True
+    #: where machines share profiles: any fsspec URL
+    profile_url: str | None = None
+    #: where profiles and compiled code are kept; at the start a folder in the user's cache
+    cache_dir: str = ""
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        object.__setattr__(self, "_environment", environment)
+
+    if not TYPE_CHECKING:  # so that a type checker still sees misspelt names
+
+        def __getattr__(self, name: str) -> object:
+            """Only called for an empty slot, and for what is no setting."""
+            if name.startswith("__"):
+                raise AttributeError(name)
+            setting = _setting(name)
+            with _LOCK:  # another thread may set it meanwhile, and then that counts
+                if _current(self, name) is _UNSET:
+                    object.__setattr__(self, name, _start_value(setting, self._environment))
+                return _current(self, name)
+
+        def __setattr__(self, name: str, value: object) -> None:
+            checked = _checked(_setting(name), value)
+            with _LOCK:
+                object.__setattr__(self, name, checked)
+
+    def __delattr__(self, name: str) -> None:
+        """Back to the start value."""
+        _setting(name)
+        if _current(self, name) is not _UNSET:
+            object.__delattr__(self, name)
+
+    def __dir__(self) -> list[str]:
+        return [*_SETTINGS, "patch"]
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{name} = {getattr(self, name)!r}" for name in _SETTINGS)
+
+    def patch(self, **changes: object) -> Patch:
+        """Other values for a while: a context manager, and a decorator."""
+        return Patch(self, changes)
+
+
+class Patch(ContextDecorator):
+    """Settings that hold within a `with` block or a function. May be entered again while it holds,
+    as the decorator of a recursive function is."""
+
+    def __init__(self, config: Config, changes: Mapping[str, object]) -> None:
+        # Checked here, so that the error points at the line that has the mistake.
+        self._changes = {name: _checked(_setting(name), v) for name, v in changes.items()}
+        self._config = config
+        self._before: list[dict[str, object]] = []
+
+    def __enter__(self) -> Config:
+        with _LOCK:
+            self._before.append({name: _current(self._config, name) for name in self._changes})
+            for name, value in self._changes.items():
+                object.__setattr__(self._config, name, value)
+        return self._config
+
+    def __exit__(self, *_: object) -> None:
+        with _LOCK:
+            for name, value in self._before.pop().items():
+                if value is _UNSET:
+                    delattr(self._config, name)
+                else:
+                    object.__setattr__(self._config, name, value)
+
+
+def _current(config: Config, name: str) -> object:
+    """What the slot holds, without filling it."""
+    try:
+        return object.__getattribute__(config, name)
+    except AttributeError:
+        return _UNSET
+
+
+# -- kinds of settings ----------------------------------------------------------------------------
+
+
+class Kind(NamedTuple):
+    """What a setting takes, by the annotation of its field."""
+
+    accepted: str
+    #: whether a value of the program is fine
+    fits: Callable[[object], bool]
+    #: from the text of an environment variable; ValueError if it is none
+    parse: Callable[[str], object]
+
+
+class Setting(NamedTuple):
+    name: str
+    default: object
+    kind: Kind
+
+
+_SWITCH: Final = {
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+    **dict.fromkeys(("0", "false", "no", "off"), False),
+}
+
+
+def _parse_switch(text: str) -> bool:
+    found = _SWITCH.get(text.strip().lower())
+    if found is None:
+        raise ValueError(text)
+    return found
+
+
+def _is_switch(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _is_duration(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value) and value > 0
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_text_or_none(value: object) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _says_what_to_do(value: object) -> bool:
+    return isinstance(value, str) and value in {"warn", "raise"}
+
+
+def _optional_text(text: str) -> str | None:
+    return None if text.strip().lower() in {"", "none"} else text
+
+
+_KINDS: Final = {
+    "bool": Kind("True or False (1/0, yes/no, on/off)", _is_switch, _parse_switch),
+    "int": Kind("a whole number of at least 1", _is_count, int),
+    "float": Kind("a number of seconds above 0", _is_duration, float),
+    "str": Kind("a text", _is_text, str),
+    "str | None": Kind("a text or None", _is_text_or_none, _optional_text),
+    "OnCompileError": Kind("'warn' or 'raise'", _says_what_to_do, str.strip),
+}
+
+_SETTINGS: Final = {
+    field.name: Setting(field.name, field.default, _KINDS[str(field.type)])
+    for field in fields(Config)
+    if field.default is not MISSING
+}
+
+
+def _setting(name: str) -> Setting:
+    found = _SETTINGS.get(name)
+    if found is None:
+        raise UnknownSetting(setting=name, similar=get_close_matches(name, _SETTINGS, n=3))
+    return found
+
+
+def _checked(setting: Setting, value: object) -> object:
+    if isinstance(value, Path):
+        value = str(value)
+    if not setting.kind.fits(value):
+        raise _bad(setting, f"config.{setting.name}", value)
+    return value
+
+
+def _bad(setting: Setting, origin: str, value: object) -> BadSetting:
+    return BadSetting(origin=origin, value=repr(value), accepted=setting.kind.accepted)
+
+
+# -- the environment ------------------------------------------------------------------------------
+
+
+def _start_value(setting: Setting, environment: Mapping[str, str]) -> object:
+    variable = f"ANYSHAPE_{setting.name.upper()}"
+    text = environment.get(variable)
+    special = _SPECIAL.get(setting.name)
+    if special is not None:
+        return special(text, environment)
+    if text is None:
+        return setting.default
+    try:
+        value = setting.kind.parse(text)
+    except ValueError:
+        value = _UNSET
+    if value is _UNSET or not setting.kind.fits(value):
+        raise _bad(setting, f"the environment variable {variable}", text)
+    return value
+
+
+def _dynamic_sources(text: str | None, environment: Mapping[str, str]) -> str:
+    """People have such lists under the name that PyTorch gave them; both count."""
+    lists = (text, environment.get("TORCH_COMPILE_DYNAMIC_SOURCES"))
+    return ",".join(part for part in lists if part)
+
+
+def _cache_dir(text: str | None, environment: Mapping[str, str]) -> str:
+    base = environment.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+    return str(Path(text).expanduser() if text else Path(base) / "anyshape")
+
+
+_SPECIAL: Final[dict[str, Callable[[str | None, Mapping[str, str]], object]]] = {
+    "dynamic_sources": _dynamic_sources,
+    "cache_dir": _cache_dir,
+}
+
+config: Final = Config()

@@ -1,0 +1,117 @@
+"""What a guard says: a kind, the path it looks at, the value it wants, and whom to blame."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, cast
+
+from anyshape.guards.path import Path
+from anyshape.symbolic import Fact, Symbol
+
+
+class Kind(Enum):
+    """What is compared. `path` is the object; `value` is what the line says."""
+
+    #: `type(path) is value`
+    TYPE = "TYPE_MATCH"
+    #: same type and equal; NaN equals NaN. A primitive, or an immutable container of primitives
+    EQUALS = "EQUALS_MATCH"
+    #: `path is value`, where value is an object that lives on: class, function, module, enum member
+    IDENTITY = "ID_MATCH"
+    #: `len(path) == value`, by the base class's `__len__`
+    LENGTH = "SEQUENCE_LENGTH"
+    #: the keys of a dictionary, in order: a tuple of primitives
+    KEYS = "DICT_KEYS"
+    #: the members of a set: a frozenset of primitives
+    MEMBERS = "SET_MEMBERS"
+    #: `value in path` for a dictionary; value is (key, whether it is there)
+    CONTAINS = "DICT_CONTAINS"
+    #: the instance dictionary of `path` (an object without one passes) has no key `value`
+    NO_INSTANCE_ATTRIBUTE = "NO_ATTRIBUTE"
+    #: `getattr(path, value)` raises AttributeError; only where that runs no user code
+    NO_ATTRIBUTE = "NOT_HASATTR"
+    #: bool(path) of a container: value
+    TRUTH = "TRUTH"
+    #: a tensor: value is a `TensorSpec`
+    TENSOR = "TENSOR_MATCH"
+    #: a fact about symbols: value is a `Fact`, path is None
+    SIZES = "SHAPE_GUARD"
+    #: `path is value`, where value is another Path
+    SAME_OBJECT = "DUPLICATE_INPUT"
+    #: the objects at these paths are all different: value is a tuple of Paths, path is None
+    DISTINCT = "NO_ALIASING"
+    #: value is what the runtime's probe of global state returned, path is None
+    STATE = "GLOBAL_STATE"
+    #: value is a predicate (a function of the object), with `text` to print
+    PREDICATE = "PREDICATE"
+
+
+class Frame(NamedTuple):
+    """A place in the user's program."""
+
+    filename: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.filename}:{self.line} in {self.function}"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """What is compared of a tensor. A size that is None may be anything: it is a symbol, and facts
+    say the rest."""
+
+    type: type
+    dtype: object
+    device: object
+    requires_grad: bool
+    sizes: tuple[int | None, ...]
+    #: exact strides; or the order of the dimensions in memory of a dense tensor, from the outermost
+    #: (dimensions of size 1 fit anywhere, and a tensor without elements always fits)
+    strides: tuple[int, ...] | None = None
+    order: tuple[int, ...] | None = None
+    #: `tensor.layout`; None compares nothing. An opaque tensor (mkldnn) claims to be contiguous, so
+    #: sizes and strides do not say that there is memory to read
+    layout: object = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Guard:
+    """One condition. Frozen data: emitting, explaining and printing are functions of it."""
+
+    kind: Kind
+    path: Path | None
+    value: object
+    #: why it matters, in words: "read by the program", "the loop runs this often"
+    reason: str
+    user_frame: Frame | None = None
+    #: how it prints; made by `guards.text`
+    text: str = ""
+
+
+def paths_of(guard: Guard) -> tuple[Path, ...]:
+    """Every path that the guard looks at."""
+    others: tuple[Path, ...] = ()
+    if guard.kind is Kind.SAME_OBJECT:
+        others = (cast("Path", guard.value),)
+    elif guard.kind is Kind.DISTINCT:
+        others = cast("tuple[Path, ...]", guard.value)
+    return others if guard.path is None else (guard.path, *others)
+
+
+class SymbolSource(NamedTuple):
+    """Where the value of a symbol comes from: dimension `dim` of the tensor at `path`, or the
+    integer at `path` itself."""
+
+    symbol: Symbol
+    path: Path
+    dim: int | None
+
+    @property
+    def text(self) -> str:
+        return self.path.text if self.dim is None else f"{self.path.text}.size()[{self.dim}]"
+
+
+__all__ = ["Fact", "Frame", "Guard", "Kind", "SymbolSource", "TensorSpec", "paths_of"]

@@ -1,0 +1,212 @@
+"""Many words of memory compared in one step, without native code of our own.
+
+A buffer may have "suboffsets": its elements are then reached through pointers. A `memoryview` over
+an array of addresses with such a buffer, compared with an array of expected values, is a loop in C
+that reads the word at each address and stops at the first that differs: some 2 ns a word.
+
+    watch = Watch([address_of_version(dictionary)])
+    watch.view == watch.expected        True, until the dictionary is changed
+
+On CPython 3.11 and 3.12 every dictionary has a version, a number that is new with each change and
+never used again. Addresses of words are those of objects that someone keeps alive.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from array import array
+from collections.abc import Sequence
+from typing import Final
+
+_WORD: Final = 8
+#: as `array` and `memoryview` write it; a view keeps a pointer to it
+_FORMAT: Final = b"Q"
+#: `PyObject.ob_type`, `PyVarObject.ob_size`, `PyListObject.ob_item`, `PyCellObject.ob_ref`,
+#: `PyDictObject.ma_version_tag`; what is read there is checked before it is relied on
+_TYPE, _SIZE, _ITEMS, _CELL, _VERSION = 8, 16, 24, 16, 24
+#: `Py_TPFLAGS_MANAGED_DICT`: the pointer to the dictionary lies three words before the object
+_MANAGED_DICTIONARY: Final = 1 << 4
+
+
+class Unwatchable(Exception):
+    """This object's memory does not look as expected: it has to be checked in the ordinary way."""
+
+
+class _Buffer(ctypes.Structure):
+    """`Py_buffer`"""
+
+    _fields_ = (
+        ("buf", ctypes.c_void_p),
+        ("obj", ctypes.c_void_p),
+        ("len", ctypes.c_ssize_t),
+        ("itemsize", ctypes.c_ssize_t),
+        ("readonly", ctypes.c_int),
+        ("ndim", ctypes.c_int),
+        ("format", ctypes.c_char_p),
+        ("shape", ctypes.POINTER(ctypes.c_ssize_t)),
+        ("strides", ctypes.POINTER(ctypes.c_ssize_t)),
+        ("suboffsets", ctypes.POINTER(ctypes.c_ssize_t)),
+        ("internal", ctypes.c_void_p),
+    )
+
+
+def _view_function() -> ctypes._FuncPointer | None:  # pyright: ignore[reportPrivateUsage] its only name
+    api = getattr(ctypes, "pythonapi", None)
+    function = getattr(api, "PyMemoryView_FromBuffer", None)
+    if function is not None:
+        function.restype = ctypes.py_object
+        function.argtypes = [ctypes.POINTER(_Buffer)]
+    return function
+
+
+_view_of: Final = _view_function()
+
+
+class Watch:
+    """Words of memory and what they were when this was made."""
+
+    __slots__ = ("_addresses", "expected", "view")
+
+    def __init__(self, addresses: Sequence[int]) -> None:
+        assert _view_of is not None, "watching is not supported here: ask `supported` first"
+        count = len(addresses)
+        #: the view reads it for as long as it lives
+        self._addresses: Final = array("Q", addresses)
+        one = ctypes.c_ssize_t * 1
+        shape, strides, suboffsets = one(count), one(_WORD), one(0)
+        buffer = _Buffer(
+            buf=self._addresses.buffer_info()[0],
+            len=count * _WORD,
+            itemsize=_WORD,
+            readonly=1,
+            ndim=1,
+            format=_FORMAT,
+            shape=shape,
+            strides=strides,
+            suboffsets=suboffsets,
+        )
+        self.view: Final[memoryview] = _view_of(ctypes.byref(buffer))
+        self.expected: Final = memoryview(array("Q", map(word_at, addresses)))
+
+    def holds(self) -> bool:
+        return self.view == self.expected
+
+
+def word_at(address: int) -> int:
+    return ctypes.c_uint64.from_address(address).value
+
+
+# -- addresses ----------------------------------------------------------------------------------
+
+
+def address_of_type(thing: object) -> int:
+    address = id(thing) + _TYPE
+    if word_at(address) != id(type(thing)):
+        raise Unwatchable
+    return address
+
+
+def address_of_version(dictionary: object) -> int:
+    """Of a dictionary, or of an instance of a subclass."""
+    return id(dictionary) + _VERSION
+
+
+def address_of_dictionary(thing: object, dictionary: object) -> int:
+    """Where the object keeps the pointer to its instance dictionary."""
+    kind = type(thing)
+    offset = -3 * _WORD if kind.__flags__ & _MANAGED_DICTIONARY else kind.__dictoffset__
+    if offset == 0 or (offset < 0 and not kind.__flags__ & _MANAGED_DICTIONARY):
+        raise Unwatchable
+    address = id(thing) + offset
+    if word_at(address) != id(dictionary):
+        raise Unwatchable
+    return address
+
+
+def addresses_of_item(items: list[object], index: int) -> tuple[int, ...]:
+    """Length and place of the items before the item itself: where these have changed, the item is
+    not read any more."""
+    position = index if index >= 0 else index + len(items)
+    place = word_at(id(items) + _ITEMS)
+    address = place + position * _WORD
+    if word_at(id(items) + _SIZE) != len(items) or not 0 <= position < len(items):
+        raise Unwatchable
+    if word_at(address) != id(items[position]):
+        raise Unwatchable
+    return id(items) + _SIZE, id(items) + _ITEMS, address
+
+
+def address_of_length(items: list[object]) -> int:
+    address = id(items) + _SIZE
+    if word_at(address) != len(items):
+        raise Unwatchable
+    return address
+
+
+def address_of_cell_contents(cell: object, contents: object) -> int:
+    address = id(cell) + _CELL
+    if word_at(address) != id(contents):
+        raise Unwatchable
+    return address
+
+
+# -- whether all this works here ----------------------------------------------------------------
+
+
+class _Sample:
+    a: object
+
+
+def _versions_change() -> bool:
+    """Every way to change a dictionary gives it a new version, and reading it does not."""
+    sample = _Sample()
+    names = sample.__dict__
+    watch = Watch([address_of_version(names), address_of_dictionary(sample, names)])
+
+    def changed() -> bool:
+        nonlocal watch
+        before, watch = watch, Watch([address_of_version(names)])
+        return not before.holds()
+
+    def attribute() -> None:
+        sample.a = len(names) + 1000
+
+    def replaced() -> None:
+        sample.a = [1]
+        changed()
+        sample.a = [1]
+
+    changes = [
+        attribute,
+        attribute,
+        replaced,
+        lambda: names.update(b=[2]),
+        lambda: names.update(b=[2]),
+        lambda: names.__setitem__("c", 3.5),
+        lambda: names.setdefault("d", 4),
+        lambda: names.pop("b"),
+        lambda: names.__delitem__("c"),
+        lambda: delattr(sample, "d"),
+        lambda: names.__ior__({"e": 5}),
+        lambda: names.popitem(),
+        lambda: names.clear(),
+    ]
+    reads = [lambda: names.get("a"), lambda: len(names), lambda: [*names], lambda: "z" in names]
+    return all((change(), changed())[1] for change in changes) and not any(
+        (read(), changed())[1] for read in reads
+    )
+
+
+def _supported() -> bool:
+    known = sys.implementation.name == "cpython" and sys.version_info[:2] in ((3, 11), (3, 12))
+    if not known or sys.maxsize != 2**63 - 1 or _view_of is None:
+        return False
+    try:
+        return _versions_change()
+    except Unwatchable:
+        return False
+
+
+#: Later versions of CPython have no versions of dictionaries.
+SUPPORTED: Final = _supported()

@@ -1,0 +1,314 @@
+"""Module state checked at the price of a comparison: what led to the objects has not changed.
+
+A model has thousands of guards on the same few hundred dictionaries, which hardly ever change. When
+all guards on them have passed, the versions of the dictionaries are noted. As long as they are the
+same, so is every object that was found through them, and neither the way nor the objects have to
+be looked at again, except for what an object can change in itself: tensors have to be checked, or
+watched as well.
+
+    L['self'].__dict__['_modules']['0'].__dict__['training']
+
+is three pointers to types and instance dictionaries and three versions. A stamp keeps alive what it
+watches, so that no address is used again; the root is held weakly, and the stamp goes with it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from time import perf_counter
+from types import CellType, ModuleType
+from typing import Final, cast
+
+from anyshape.guards.guard import Guard, Kind, TensorSpec
+from anyshape.guards.memory import (
+    Unwatchable,
+    Watch,
+    address_of_cell_contents,
+    address_of_dictionary,
+    address_of_length,
+    address_of_type,
+    address_of_version,
+    addresses_of_item,
+)
+from anyshape.guards.path import Access, Path
+from anyshape.guards.tensor_memory import TensorMemory
+from anyshape.guards.values import (
+    PRIMITIVES,
+    dictionary_reader,
+    instance_dictionary,
+    item_of,
+    keys_of,
+)
+
+#: `Py_TPFLAGS_HEAPTYPE`: of instances of such types, `__class__` can be assigned
+_MADE_BY_CLASS: Final = 1 << 9
+#: An entry that serves more objects than this is not stamped for all of them.
+_MOST: Final = 256
+#: Stamping may take this share of the time.
+_SHARE: Final = 0.1
+
+_Dictionary = dict[object, object]
+_Stamp = tuple[memoryview, memoryview, tuple[object, ...], object]
+
+
+# -- what can be stamped: decided when code is generated ----------------------------------------
+
+
+class Scope:
+    """Which paths and guards of an entry a stamp stands for."""
+
+    def __init__(
+        self, guards: Iterable[Guard], root: Path | None, memory: TensorMemory | None
+    ) -> None:
+        self._root = root
+        self._watched: frozenset[type] = frozenset() if memory is None else memory.types
+        self._types: dict[Path, type] = {}
+        self._paths: dict[Path, bool] = {}
+        for guard in guards:
+            if guard.kind is Kind.TYPE and guard.path is not None:
+                self._types.setdefault(guard.path, cast("type", guard.value))
+
+    def has_path(self, path: Path) -> bool:
+        """Whether every step of the path goes through something that is watched."""
+        found = self._paths.get(path)
+        if found is None:
+            parent = path.parent
+            if parent is None:
+                found = path is self._root or path.access is Access.CONSTANT
+            else:
+                found = self.has_path(parent) and _STEPS[path.access](self, parent)
+            self._paths[path] = found
+        return found
+
+    def has_guard(self, guard: Guard) -> bool:
+        """Whether the guard holds for as long as the stamp does."""
+        path = guard.path
+        return path is not None and self.has_path(path) and self._covers(guard, path)
+
+    def _covers(self, guard: Guard, path: Path) -> bool:
+        match guard.kind:
+            case Kind.TYPE | Kind.IDENTITY:
+                return True
+            case Kind.EQUALS:
+                return _is_immutable(guard.value)
+            case Kind.LENGTH | Kind.TRUTH:
+                return issubclass(self.type_at(path), dict | list | tuple)
+            case Kind.CONTAINS:
+                return issubclass(self.type_at(path), dict)
+            case Kind.KEYS:
+                return self.type_at(path) is dict  # Other kinds may have an order of their own.
+            case Kind.NO_INSTANCE_ATTRIBUTE:
+                return self.has_dictionary(path)
+            case Kind.TENSOR:
+                return cast("TensorSpec", guard.value).type in self._watched
+            case _:
+                return False
+
+    def type_at(self, path: Path) -> type:
+        """The type that a guard says; `object` if none does."""
+        if path.access is Access.CONSTANT:
+            kind = type(path.key)
+            return object if kind.__flags__ & _MADE_BY_CLASS else kind
+        return self._types.get(path, object)
+
+    def has_dictionary(self, path: Path) -> bool:
+        kind = self.type_at(path)
+        if path.access is Access.CONSTANT and type(path.key) is ModuleType:
+            return True
+        return dictionary_reader(kind) is not None and not issubclass(kind, type)
+
+    def has_items(self, path: Path) -> bool:
+        return issubclass(self.type_at(path), dict | list | tuple)
+
+    def has_keys(self, path: Path) -> bool:
+        return self.type_at(path) is dict
+
+    def is_cell(self, path: Path) -> bool:
+        return self.type_at(path) is CellType
+
+    def no_step(self, path: Path) -> bool:
+        return False
+
+
+def _is_immutable(value: object) -> bool:
+    parts = cast("Iterable[object]", value) if type(value) in (tuple, frozenset) else ()
+    return all(map(_is_immutable, parts)) if parts else type(value) in PRIMITIVES
+
+
+_STEPS: Final[dict[Access, Callable[[Scope, Path], bool]]] = {
+    Access.INSTANCE: Scope.has_dictionary,
+    Access.ITEM: Scope.has_items,
+    Access.KEY: Scope.has_keys,
+    Access.CELL: Scope.is_cell,
+    Access.ATTRIBUTE: Scope.no_step,
+}
+
+
+# -- taking stamps: when all guards have passed -------------------------------------------------
+
+
+class Stamps:
+    """The stamps of one entry, by the identity of the root object: one entry serves many instances
+    of a class."""
+
+    def __init__(
+        self,
+        guards: Sequence[Guard],
+        wanted: Sequence[Path],
+        root: Path | None,
+        memory: TensorMemory | None,
+    ) -> None:
+        self._guards: Final = guards
+        self._wanted: Final = wanted
+        self._root: Final = root
+        self._memory: Final = memory
+        self._not_before = 0.0
+        #: looked up by generated code: the words, what they have to be, the objects
+        self.by_root: Final[dict[int, _Stamp]] = {}
+        #: the guards, all of them, by generated code; set when that is built
+        self.full_check: Callable[[object], object] = _nothing_holds
+
+    def take(self, root: object) -> None:
+        """Note the state under the root, for which the guards have just passed. They are checked
+        once more in between: another thread may be changing it."""
+        started = perf_counter()
+        if started < self._not_before:
+            return
+        self.by_root.pop(id(root), None)
+        try:
+            walk = _Watching(self._root, root, self._memory)
+            for guard in self._guards:
+                walk.cover(guard)
+            objects = tuple(map(walk.at, self._wanted))
+            watch = Watch(tuple(walk.addresses))
+            if self.full_check(root) is not None and watch.holds():
+                self._keep(root, watch, objects, walk.kept)
+        except (Unwatchable, TypeError, LookupError, AttributeError, ValueError):
+            pass  # Changed meanwhile, or laid out in another way: the full check does as well.
+        now = perf_counter()
+        self._not_before = now + (now - started) / _SHARE
+
+    def _keep(self, root: object, watch: Watch, objects: tuple[object, ...], kept: object) -> None:
+        if len(self.by_root) >= _MOST:
+            self.by_root.clear()
+        key, stamps = id(root), self.by_root
+        # A root that cannot be held weakly has no stamp: it would never be freed.
+        held = None if self._root is None else weakref.ref(root, lambda _: stamps.pop(key, None))
+        stamps[key] = (watch.view, watch.expected, objects, (watch, kept, held))
+
+
+def _nothing_holds(root: object) -> object:
+    return None
+
+
+class _Watching:
+    """Walks paths once more, in the ordinary way, and notes the words that tell when it would lead
+    elsewhere."""
+
+    def __init__(self, root: Path | None, thing: object, memory: TensorMemory | None) -> None:
+        self._found: dict[Path, object] = {} if root is None else {root: thing}
+        self._root = root
+        self._memory = memory
+        #: ordered, each once
+        self.addresses: dict[int, None] = {}
+        #: whatever has an address among these, except the root
+        self.kept: list[object] = []
+
+    def note(self, *addresses: int) -> None:
+        self.addresses.update(dict.fromkeys(addresses))
+
+    def at(self, path: Path) -> object:
+        if path not in self._found:
+            self._found[path] = _READERS[path.access](self, path)
+            self.kept.append(self._found[path])
+        return self._found[path]
+
+    def above(self, path: Path) -> object:
+        assert path.parent is not None, f"{path.text} is a root"
+        return self.at(path.parent)
+
+    def cover(self, guard: Guard) -> None:
+        assert guard.path is not None, f"{guard.kind.name} is not stamped"
+        _COVERS[guard.kind](self, self.at(guard.path))
+
+    # -- steps
+
+    def held(self, path: Path) -> object:
+        return path.key
+
+    def instance(self, path: Path) -> object:
+        return self.dictionary(self.above(path))[path.key]
+
+    def dictionary(self, thing: object) -> _Dictionary:
+        """The instance dictionary; its version, and that it is still the one, are noted."""
+        found = cast("_Dictionary", instance_dictionary(thing))
+        if type(thing) is not ModuleType:  # A module keeps its dictionary for life.
+            self.note(address_of_type(thing), address_of_dictionary(thing, found))
+        self.note(address_of_version(found))
+        self.kept.append(found)
+        return found
+
+    def item(self, path: Path) -> object:
+        container = self.above(path)
+        if issubclass(type(container), dict):
+            self.note(address_of_version(container))
+        elif issubclass(type(container), list):
+            index = cast("int", path.key)
+            self.note(*addresses_of_item(cast("list[object]", container), index))
+        return item_of(container, path.key)
+
+    def key(self, path: Path) -> object:
+        container = self.above(path)
+        self.note(address_of_version(container))
+        return keys_of(container)[cast("int", path.key)]
+
+    def cell(self, path: Path) -> object:
+        cell = self.above(path)
+        contents = cast("CellType", cell).cell_contents
+        self.note(address_of_cell_contents(cell, contents))
+        return contents
+
+    # -- guards
+
+    def nothing_more(self, thing: object) -> None:
+        """The same object, hence the same answer."""
+
+    def type(self, thing: object) -> None:
+        if type(thing).__flags__ & _MADE_BY_CLASS:
+            self.note(address_of_type(thing))
+
+    def size(self, thing: object) -> None:
+        if issubclass(type(thing), dict):
+            self.note(address_of_version(thing))
+        elif issubclass(type(thing), list):
+            self.note(address_of_length(cast("list[object]", thing)))
+
+    def names(self, thing: object) -> None:
+        self.dictionary(thing)
+
+    def tensor(self, thing: object) -> None:
+        words = self._memory(thing) if self._memory is not None else None
+        if words is None:
+            raise Unwatchable
+        self.note(address_of_type(thing), *words)
+
+
+_READERS: Final[Mapping[Access, Callable[[_Watching, Path], object]]] = {
+    Access.CONSTANT: _Watching.held,
+    Access.INSTANCE: _Watching.instance,
+    Access.ITEM: _Watching.item,
+    Access.KEY: _Watching.key,
+    Access.CELL: _Watching.cell,
+}
+_COVERS: Final[Mapping[Kind, Callable[[_Watching, object], None]]] = {
+    Kind.TYPE: _Watching.type,
+    Kind.IDENTITY: _Watching.nothing_more,
+    Kind.EQUALS: _Watching.nothing_more,
+    Kind.LENGTH: _Watching.size,
+    Kind.TRUTH: _Watching.size,
+    Kind.CONTAINS: _Watching.size,
+    Kind.KEYS: _Watching.size,
+    Kind.NO_INSTANCE_ATTRIBUTE: _Watching.names,
+    Kind.TENSOR: _Watching.tensor,
+}

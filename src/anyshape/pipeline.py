@@ -1,0 +1,438 @@
+"""From a call that no entry serves to a new entry: the order of the stages, written once.
+
+    policy      which sizes and integers are dynamic, and why
+    capture     the function runs for real; what it did becomes a trace
+    backend     the graph of the trace becomes something that runs
+    runtime     the program of the entry: graph, effects, result
+    guards      the dispatcher of the function learns about the entry
+
+The caller always gets the answer of the real run. What cannot be compiled runs eagerly, with one
+event that says why.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+import traceback
+import types
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from inspect import Parameter, Signature
+from pathlib import Path as FilePath
+from typing import Any, Final
+
+import torch
+import torch.fx
+
+from anyshape.capture.choices import Choices
+from anyshape.capture.run import Arguments, Captured, capture
+from anyshape.capture.state import can_capture, read_state
+from anyshape.capture.trace import Trace
+from anyshape.capture.tracer import Left
+from anyshape.config import config
+from anyshape.errors import DynamicDimWasFixed, GraphBreakError, InternalError, RecompileError
+from anyshape.events import kinds
+from anyshape.events.stream import stream
+from anyshape.guards.emit import EntryPlan, build_dispatcher
+from anyshape.guards.explain import first_failure
+from anyshape.guards.guard import Frame, Guard, Kind, SymbolSource
+from anyshape.guards.minimise import minimise
+from anyshape.guards.path import Path
+from anyshape.guards.text import names_of, with_text
+from anyshape.policy.observations import Observations
+from anyshape.runtime.program import assemble
+from anyshape.symbolic import Expr, Fact, Range
+
+Backend = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A dynamic size or integer of an entry, as people see it."""
+
+    source: str
+    range: Range
+    hint: int
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One compiled program of a function, for all the sizes that its guards admit."""
+
+    id: str
+    graphs: list[torch.fx.GraphModule]
+    guards: Sequence[Guard]
+    symbols: dict[str, Symbol]
+    plan: EntryPlan
+    counter: list[int]
+
+    @property
+    def hits(self) -> int:
+        """How many calls it has served, the one that made it aside."""
+        return self.counter[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is compiled: how it is called, and under which name it is spoken of."""
+
+    call: Callable[..., Any]
+    signature: Signature
+    name: str
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a function is to be compiled."""
+
+    dynamic: bool | None
+    fullgraph: bool
+    backend: Backend
+
+
+@dataclass(slots=True)
+class Counts:
+    """What happened so far."""
+
+    captures: int = 0
+    recompiles: int = 0
+    graph_breaks: int = 0
+    eager_calls: int = 0
+    compile_seconds: float = 0.0
+
+
+_frame_ids: Final = itertools.count()
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class Function:
+    """A compiled function: its entries, and the dispatcher that picks one."""
+
+    target: Target
+    options: Options
+    entries: list[Entry] = field(default_factory=list["Entry"])
+    counts: Counts = field(default_factory=Counts)
+    seen: Observations = field(default_factory=Observations)
+    #: why it runs eagerly from now on, if it does
+    eager: Left | None = None
+    dispatch: Callable[..., Any] = field(init=False)
+    frame_id: int = field(init=False)
+    _compiling: threading.Lock = field(default_factory=threading.Lock)
+    _next_id: int = 0
+
+    def __post_init__(self) -> None:
+        self.frame_id = next(_frame_ids)
+        self.rebuild()
+
+    def rebuild(self) -> None:
+        """A new dispatcher for the entries there are."""
+        if self.eager is not None:
+            self.dispatch = self._run_eagerly
+            return
+        # A copy: another thread may add an entry meanwhile.
+        plans = [entry.plan for entry in list(self.entries)]
+        self.dispatch = build_dispatcher(
+            self.target.signature, plans, self._miss, read_state, self.target.name
+        )
+
+    def reset(self) -> None:
+        with self._compiling:
+            self.entries.clear()
+            self.counts = Counts()
+            self.seen = Observations()
+            self.eager = None
+            self._next_id = 0
+            self.rebuild()
+
+    # -- a call that no entry serves ---------------------------------------------------------------
+
+    def _run_eagerly(self, *args: Any, **kwargs: Any) -> Any:
+        self.counts.eager_calls += 1
+        return self.target.call(*args, **kwargs)
+
+    def _miss(self, bound: dict[str, Any]) -> Any:
+        arguments = _by_parameter(self.target.signature, bound)
+        if not self._compiling.acquire(blocking=False):
+            # Another thread compiles it, or it calls itself: neither waits for the other.
+            return self._call(arguments)
+        try:
+            if can_capture() is not None:
+                return self._call(arguments)
+            return self._compile(bound, arguments)
+        finally:
+            self._compiling.release()
+
+    def _call(self, arguments: Arguments) -> Any:
+        self.counts.eager_calls += 1
+        star = arguments.star[1] if arguments.star else ()
+        named = arguments.star_star[1] if arguments.star_star else {}
+        return self.target.call(*arguments.positional.values(), *star, **arguments.keyword, **named)
+
+    def _compile(self, bound: dict[str, Any], arguments: Arguments) -> Any:
+        entry_id = f"{self.frame_id}/{self._next_id}"
+        if self.entries and self._too_many(bound, entry_id):
+            return self._call(arguments)
+        started = time.perf_counter()
+        self._announce(entry_id)
+        choices = Choices(self.seen, self.options.dynamic, entry_id)
+        captured = self._captured(arguments, choices)
+        self.counts.captures += 1
+        outcome = captured.outcome
+        self.seen.add_all(choices.observed)
+        if isinstance(outcome, Left):
+            self._left(outcome, entry_id)
+        else:
+            self._add(outcome, choices, entry_id, started)
+        return captured.result
+
+    def _captured(self, arguments: Arguments, choices: Choices) -> Captured:
+        try:
+            return capture(self.target.call, arguments, choices)
+        except Exception as error:
+            raise _without_our_frames(error) from error.__cause__
+
+    def _too_many(self, bound: dict[str, Any], entry_id: str) -> bool:
+        """Tell why no entry fits; True if there are too many of them already."""
+        reasons = self._reasons(bound)
+        if config.error_on_recompile and self.entries:
+            raise RecompileError(
+                function=self.target.name, reasons=tuple(reason.text for reason in reasons)
+            )
+        limit = 1000 if self.options.dynamic is False else config.recompile_limit
+        last = reasons[-1].text if reasons else ""
+        if len(self.entries) >= limit:
+            stream.emit(
+                kinds.RecompileLimit(
+                    self.target.name,
+                    self.target.file,
+                    self.target.line,
+                    limit,
+                    last,
+                    compile_id=entry_id,
+                )
+            )
+            where = next((r.user_frame for r in reversed(reasons) if r.user_frame), None)
+            warnings.warn(
+                f"anyshape: {self.target.name} was compiled {limit} times (config.recompile_limit)"
+                f" and runs eagerly from now on for what no entry serves. Last reason: {last}"
+                + (f" (asked for at {where})" if where else ""),
+                stacklevel=5,
+            )
+            self.eager = Left(f"the recompile limit: {last}", None)
+            self.dispatch = build_dispatcher(
+                self.target.signature,
+                [entry.plan for entry in self.entries],
+                lambda bound: self._call(_by_parameter(self.target.signature, bound)),
+                read_state,
+                self.target.name,
+            )
+            return True
+        self.counts.recompiles += 1
+        stream.emit(kinds.Recompile(self.target.name, self.target.file, self.target.line, reasons))
+        return False
+
+    def _reasons(self, bound: dict[str, Any]) -> list[kinds.GuardFailure]:
+        reasons: list[kinds.GuardFailure] = []
+        for entry in self.entries:
+            failure = first_failure(entry.plan, bound, read_state)
+            if failure is not None:
+                frame = failure.guard.user_frame if failure.guard else None
+                reasons.append(kinds.GuardFailure(entry.id, failure.sentence, frame))
+        return reasons
+
+    def _announce(self, entry_id: str) -> None:
+        if stream.listening(kinds.FrameStart):
+            frames = [
+                Frame(frame.filename, frame.lineno or 0, frame.name)
+                for frame in traceback.extract_stack()
+                if not frame.filename.startswith(_OURSELVES)
+            ]
+            stream.emit(
+                kinds.FrameStart(
+                    self.target.name,
+                    self.target.file,
+                    self.target.line,
+                    frames,
+                    compile_id=entry_id,
+                )
+            )
+
+    def _left(self, left: Left, entry_id: str) -> None:
+        self.counts.graph_breaks += 1
+        self.counts.eager_calls += 1
+        stream.emit(
+            kinds.RunsEagerly(
+                left.reason, left.frame, left.hints, self.target.name, compile_id=entry_id
+            )
+        )
+        if self.options.fullgraph:
+            raise GraphBreakError(
+                function=self.target.name,
+                reason=left.reason,
+                hints=left.hints,
+                where=str(left.frame) if left.frame else None,
+            )
+        self.eager = left
+        self.rebuild()
+
+    def _add(self, trace: Trace, choices: Choices, entry_id: str, started: float) -> None:
+        """Make an entry of a trace."""
+        self._check_marks(trace, choices)
+        for defect in trace.defects:
+            stream.emit(kinds.Defect("ops", defect, compile_id=entry_id))
+        try:
+            compiled = self.options.backend(trace.graph, list(trace.examples))
+        except Exception as error:
+            self._backend_failed(error, entry_id)
+            return
+        symbols = _symbols(trace)
+        names = names_of(trace.symbols)
+        guards = [with_text(guard, names) for guard in minimise(trace.guards, trace.symbols)]
+        counter = [0]
+        run = assemble(
+            compiled,
+            inputs=len(trace.inputs),
+            extra=len(trace.extra),
+            outputs=_outputs(trace.graph),
+            lines=trace.lines,
+            namespace=trace.namespace,
+            result=trace.result,
+            repeatable=trace.repeatable,
+            changes_state=trace.changes_state,
+            name=self.target.name,
+        )
+        plan = EntryPlan(guards, trace.symbols, (*trace.inputs, *trace.extra), run, counter)
+        entry = Entry(entry_id, [trace.graph], guards, symbols, plan, counter)
+        self._next_id += 1
+        self.entries.append(entry)
+        self.rebuild()
+        seconds = time.perf_counter() - started
+        self.counts.compile_seconds += seconds
+        self._tell(entry, trace, seconds)
+
+    def _tell(self, entry: Entry, trace: Trace, seconds: float) -> None:
+        if stream.listening(kinds.Specialised):
+            self._tell_specialised(entry, trace)
+        if stream.listening(kinds.GraphCompiled):
+            code = trace.graph.print_readable(print_output=False)
+            stream.emit(kinds.GraphCompiled(code, compile_id=entry.id, name=self.target.name))
+        if stream.listening(kinds.Compiled):
+            lines = [guard.text for guard in entry.guards]
+            stream.emit(
+                kinds.Compiled(seconds, len(entry.graphs), len(lines), lines, compile_id=entry.id)
+            )
+
+    def _tell_specialised(self, entry: Entry, trace: Trace) -> None:
+        for source in trace.symbols:
+            value = trace.facts.value(_expr(trace, source))
+            guard = _blame(trace, source)
+            if value is not None and guard is not None:
+                stream.emit(
+                    kinds.Specialised(
+                        source.symbol.name,
+                        [source.text],
+                        value,
+                        guard.reason,
+                        guard.user_frame,
+                        compile_id=entry.id,
+                    )
+                )
+
+    def _backend_failed(self, error: Exception, entry_id: str) -> None:
+        if config.on_compile_error == "raise":
+            raise InternalError(stage="backend", detail=repr(error)) from error
+        warnings.warn(
+            f"anyshape: the backend failed on {self.target.name}, which runs eagerly: {error!r}",
+            stacklevel=7,
+        )
+        self.eager = Left(f"the backend failed: {error!r}", None)
+        self.rebuild()
+
+    def _check_marks(self, trace: Trace, choices: Choices) -> None:
+        """A dimension marked dynamic must not have been fixed."""
+        for source in trace.symbols:
+            if source.text not in choices.required:
+                continue
+            value = trace.facts.value(_expr(trace, source))
+            if value is not None:
+                guard = _blame(trace, source)
+                raise DynamicDimWasFixed(
+                    source=source.text,
+                    value=value,
+                    reason=guard.reason if guard else "the guards leave one value",
+                    where=str(guard.user_frame) if guard and guard.user_frame else None,
+                )
+
+
+def _expr(trace: Trace, source: SymbolSource) -> Expr:
+    return trace.facts.symbols[source.symbol.name]
+
+
+def _blame(trace: Trace, source: SymbolSource) -> Guard | None:
+    for guard in trace.guards:
+        if guard.kind is Kind.SIZES and source.symbol in guard.value.symbols:  # pyright: ignore[reportAttributeAccessIssue] a fact
+            return guard
+    return None
+
+
+def _symbols(trace: Trace) -> dict[str, Symbol]:
+    return {
+        source.symbol.name: Symbol(
+            source.text,
+            trace.facts.range(_expr(trace, source)),
+            trace.facts.hints[source.symbol],
+        )
+        for source in trace.symbols
+    }
+
+
+def _outputs(graph: torch.fx.GraphModule) -> int:
+    output = next(node for node in reversed(graph.graph.nodes) if node.op == "output")
+    return len(output.args[0])
+
+
+def _by_parameter(signature: Signature, bound: Mapping[str, Any]) -> Arguments:
+    positional: dict[str, Any] = {}
+    keyword: dict[str, Any] = {}
+    star, star_star = None, None
+    for name, parameter in signature.parameters.items():
+        match parameter.kind:
+            case Parameter.VAR_POSITIONAL:
+                star = (name, bound[name])
+            case Parameter.VAR_KEYWORD:
+                star_star = (name, bound[name])
+            case Parameter.KEYWORD_ONLY:
+                keyword[name] = bound[name]
+            case _:
+                positional[name] = bound[name]
+    return Arguments(positional, keyword, star, star_star)
+
+
+_OURSELVES: Final = str(FilePath(__file__).parent)
+
+
+def _without_our_frames(error: Exception) -> Exception:
+    """The error with a traceback that shows the user's frames only."""
+    entries: list[types.TracebackType] = []
+    entry = error.__traceback__
+    while entry is not None:
+        if not entry.tb_frame.f_code.co_filename.startswith(_OURSELVES):
+            entries.append(entry)
+        entry = entry.tb_next
+    kept: types.TracebackType | None = None
+    for entry in reversed(entries):
+        kept = types.TracebackType(kept, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return error.with_traceback(kept)
+
+
+def run_graph(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
+    """The backend `"eager"`: the graph, operator by operator."""
+    return graph.forward
+
+
+__all__ = ["Backend", "Entry", "Fact", "Function", "Options", "Path", "Target", "replace"]

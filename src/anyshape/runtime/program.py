@@ -1,0 +1,77 @@
+"""The function of an entry: run the graph, then make the result and the changes it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+
+class GraphFailed(Exception):
+    """The graph of an entry raised. `repeatable`: nothing has been changed, so that the call can be
+    made again, eagerly, to get the user's own error."""
+
+    def __init__(self, error: Exception, repeatable: bool) -> None:
+        super().__init__(error)
+        self.error = error
+        self.repeatable = repeatable
+
+
+def assemble(
+    compiled: Callable[..., Any],
+    *,
+    inputs: int,
+    extra: int,
+    outputs: int,
+    lines: Sequence[str],
+    namespace: dict[str, Any],
+    result: str,
+    repeatable: bool,
+    changes_state: bool,
+    name: str,
+) -> Callable[..., Any]:
+    """A function of the graph's inputs and the extra ones."""
+    arguments = [f"g{index}" for index in range(inputs)]
+    parameters = ", ".join([*arguments, *(f"x{index}" for index in range(extra))])
+    targets = "".join(f"t{index}, " for index in range(outputs))
+    call = f"graph({', '.join(arguments)})"
+    source = [f"def run({parameters}):"]
+    if changes_state:
+        source.append("    state = before()")
+    source += [
+        "    try:",
+        f"        {f'{targets}= {call}' if targets else call}",
+        "    except Exception as error:",
+        *(["        restore(state)"] if changes_state else []),
+        f"        raise GraphFailed(error, {repeatable}) from error",
+        *(f"    {line}" for line in lines),
+        f"    return {result}",
+    ]
+    values = {
+        **namespace,
+        "graph": compiled,
+        "GraphFailed": GraphFailed,
+        "before": _modes,
+        "restore": _restore,
+    }
+    exec(compile("\n".join(source), f"<anyshape: {name}>", "exec"), values)
+    return values["run"]
+
+
+def _modes() -> tuple[Any, ...]:
+    return (
+        torch.is_grad_enabled(),
+        *(
+            (device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
+            for device in ("cpu", "cuda")
+        ),
+    )
+
+
+def _restore(state: tuple[Any, ...]) -> None:
+    grad, *casts = state
+    torch._C._set_grad_enabled(grad)
+    for device, enabled, dtype in casts:
+        torch.set_autocast_enabled(device, enabled)
+        torch.set_autocast_dtype(device, dtype)
