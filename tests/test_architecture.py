@@ -28,7 +28,7 @@ LAYERS = (
     ("cli", "compat"),
     ("api",),
     ("pipeline", "report"),
-    ("export",),
+    ("export", "explanation"),
     ("capture", "graph", "codegen", "runtime"),
     ("ops", "guards", "policy"),
     ("loops",),

@@ -17,6 +17,7 @@ from anyshape.errors import AnyshapeError
 
 if TYPE_CHECKING:
     from anyshape.api import (
+        check,
         compile,
         mark_dynamic,
         mark_static,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AnyshapeError",
     "__version__",
+    "check",
     "compile",
     "config",
     "mark_dynamic",

@@ -17,6 +17,7 @@ import torch
 from anyshape.capture.choices import MARKS
 from anyshape.errors import BadOption, NotCallable
 from anyshape.events.settings import set_logs, set_logs_from_environment
+from anyshape.explanation import Explanation
 from anyshape.pipeline import Backend, Entry, Function, Options, Target, run_graph
 from anyshape.policy.decide import Mark, MarkKind
 from anyshape.runtime.program import GraphFailed
@@ -24,6 +25,7 @@ from anyshape.runtime.program import GraphFailed
 __all__ = [
     "Compiled",
     "Stats",
+    "check",
     "compile",
     "mark_dynamic",
     "mark_static",
@@ -79,14 +81,24 @@ class Compiled:
     def __init__(self, original: Callable[..., Any], target: Target, options: Options) -> None:
         self._function = Function(target, options)
         self._original = original
+        self._defaults = _defaults_of(original)
         _compiled.add(self._function)
         functools.update_wrapper(self, original, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._defaults is not None and self._defaults != _defaults_of(self._original):
+            self._renew()
         try:
             return self._function.dispatch(*args, **kwargs)
         except GraphFailed as failed:
             return _again(self._original, failed, args, kwargs)
+
+    def _renew(self) -> None:
+        """The function has new default values: what was compiled had the old ones."""
+        self._defaults = _defaults_of(self._original)
+        old = self._function
+        self._function = Function(_target(self._original, old.target.name), old.options)
+        _compiled.add(self._function)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -95,7 +107,15 @@ class Compiled:
         return self._original
 
     def stats(self) -> Stats:
+        """What it did so far."""
         return _stats_of(self._function)
+
+    def explain(self, *args: Any, **kwargs: Any) -> Explanation:
+        """What is dynamic and why, what is fixed and by which line; with arguments, call it with
+        them first."""
+        if args or kwargs:
+            self(*args, **kwargs)
+        return self._function.explain()
 
     @property
     def entries(self) -> list[Entry]:
@@ -103,6 +123,15 @@ class Compiled:
 
     def __repr__(self) -> str:
         return f"<anyshape compiled {self._function.target.name}>"
+
+
+def _defaults_of(function: Any) -> tuple[Any, ...] | None:
+    """What identifies the default values of a function; None if it has none."""
+    positional = getattr(function, "__defaults__", None)
+    keyword = getattr(function, "__kwdefaults__", None)
+    if positional is None and keyword is None:
+        return None
+    return (id(positional), *(id(value) for value in (keyword or {}).values()))
 
 
 def _again(
@@ -137,8 +166,8 @@ def compile(
     if dynamic not in (None, True, False):
         raise BadOption(option="dynamic", value=dynamic, accepted="None, True or False")
     options = Options(dynamic, fullgraph, _backend(backend))
-    if isinstance(function, Compiled):
-        function = function._original
+    if isinstance(function, Compiled | CompiledModule):
+        function = function.__anyshape_original__()
     if isinstance(function, torch.nn.Module):
         return _compiled_module(function, options, name)
     return Compiled(function, _target(function, name), options)
@@ -244,6 +273,11 @@ class CompiledModule(torch.nn.Module):
     def stats(self) -> Stats:
         return _stats_of(_STATE[self][1])
 
+    def explain(self, *args: Any, **kwargs: Any) -> Explanation:
+        if args or kwargs:
+            self(*args, **kwargs)
+        return _STATE[self][1].explain()
+
     @property
     def entries(self) -> list[Entry]:
         return list(_STATE[self][1].entries)
@@ -253,7 +287,8 @@ class CompiledModule(torch.nn.Module):
         return _compiled_module(copy.deepcopy(module, memo), function.options, None)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return _STATE[self][0].__reduce_ex__(protocol)
+        module, function = _STATE[self]
+        return _compiled_module, (module, function.options, function.target.name)
 
 
 @functools.cache
@@ -296,6 +331,15 @@ def maybe_mark_dynamic(tensor: torch.Tensor, dim: Dims) -> None:
 def mark_static(tensor: torch.Tensor, dim: Dims | None = None) -> None:
     """Keep dimensions, or all of them, static."""
     _mark(tensor, tuple(range(tensor.dim())) if dim is None else dim, Mark(MarkKind.STATIC))
+
+
+def check(condition: Any, message: Any = None) -> None:
+    """Raise unless the condition holds; in compiled code, it also teaches what sizes can be."""
+    if message is not None and not callable(message):
+        text = str(message)
+        torch._check(condition, lambda: text)
+    else:
+        torch._check(condition, message)
 
 
 def _mark(tensor: torch.Tensor, dim: Dims, mark: Mark) -> None:

@@ -36,6 +36,7 @@ from anyshape.config import config
 from anyshape.errors import DynamicDimWasFixed, GraphBreakError, InternalError, RecompileError
 from anyshape.events import kinds
 from anyshape.events.stream import stream
+from anyshape.explanation import DynamicSource, EntryExplanation, Explanation, conditions_of
 from anyshape.guards.emit import EntryPlan, build_dispatcher
 from anyshape.guards.explain import first_failure
 from anyshape.guards.guard import Frame, Guard, Kind, SymbolSource
@@ -68,6 +69,8 @@ class Entry:
     symbols: dict[str, Symbol]
     plan: EntryPlan
     counter: list[int]
+    #: why each symbol's source is dynamic
+    reasons: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def hits(self) -> int:
@@ -124,6 +127,8 @@ class Function:
     frame_id: int = field(init=False)
     _compiling: threading.Lock = field(default_factory=threading.Lock)
     _next_id: int = 0
+    #: why calls were compiled again
+    recompiled: list[str] = field(default_factory=list[str])
 
     def __post_init__(self) -> None:
         self.frame_id = next(_frame_ids)
@@ -136,9 +141,15 @@ class Function:
             return
         # A copy: another thread may add an entry meanwhile.
         plans = [entry.plan for entry in list(self.entries)]
-        self.dispatch = build_dispatcher(
-            self.target.signature, plans, self._miss, read_state, self.target.name
-        )
+        self.dispatch = self._dispatcher(plans, self._miss)
+
+    def _dispatcher(
+        self, plans: Sequence[EntryPlan], miss: Callable[[dict[str, Any]], Any]
+    ) -> Callable[..., Any]:
+        made = build_dispatcher(self.target.signature, plans, miss, read_state, self.target.name)
+        # Python names the function in its messages about wrong arguments.
+        made.__qualname__ = self.target.name
+        return made
 
     def reset(self) -> None:
         with self._compiling:
@@ -147,7 +158,34 @@ class Function:
             self.seen = Observations()
             self.eager = None
             self._next_id = 0
+            self.recompiled.clear()
             self.rebuild()
+
+    def explain(self) -> Explanation:
+        return Explanation(
+            self.target.name,
+            [
+                EntryExplanation(
+                    entry.id,
+                    [
+                        DynamicSource(
+                            name,
+                            symbol.source,
+                            str(symbol.range),
+                            entry.reasons.get(symbol.source, ""),
+                        )
+                        for name, symbol in entry.symbols.items()
+                        if symbol.range.lower is None or symbol.range.lower != symbol.range.upper
+                    ],
+                    conditions_of(entry.guards),
+                    entry.hits,
+                )
+                for entry in self.entries
+            ],
+            self.eager.reason if self.eager else "",
+            self.eager.frame if self.eager else None,
+            list(self.recompiled),
+        )
 
     # -- a call that no entry serves ---------------------------------------------------------------
 
@@ -224,15 +262,13 @@ class Function:
                 stacklevel=5,
             )
             self.eager = Left(f"the recompile limit: {last}", None)
-            self.dispatch = build_dispatcher(
-                self.target.signature,
+            self.dispatch = self._dispatcher(
                 [entry.plan for entry in self.entries],
                 lambda bound: self._call(_by_parameter(self.target.signature, bound)),
-                read_state,
-                self.target.name,
             )
             return True
         self.counts.recompiles += 1
+        self.recompiled.append(last)
         stream.emit(kinds.Recompile(self.target.name, self.target.file, self.target.line, reasons))
         return False
 
@@ -307,7 +343,8 @@ class Function:
             name=self.target.name,
         )
         plan = EntryPlan(guards, trace.symbols, (*trace.inputs, *trace.extra), run, counter)
-        entry = Entry(entry_id, [trace.graph], guards, symbols, plan, counter)
+        reasons = {source.text: choices.reason(source.text) for source in trace.symbols}
+        entry = Entry(entry_id, [trace.graph], guards, symbols, plan, counter, reasons)
         self._next_id += 1
         self.entries.append(entry)
         self.rebuild()

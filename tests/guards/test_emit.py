@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from anyshape.guards import emit, stamp
 from anyshape.guards.checks import CHECKS
 from anyshape.guards.guard import Kind
 from tests.guards.cases import CASES, Case, RanUserCode
@@ -29,6 +30,17 @@ def test_both_give_the_right_verdict(case: Case):
     verdicts = verdicts_of(case)
     for number, (values, expected) in enumerate(arguments(case)):
         assert verdicts.both(*values) is expected, (number, verdicts.dispatcher.anyshape_source)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_both_give_the_right_verdict_with_stamps(case: Case, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(emit, "_WORTH_A_STAMP", 1)
+    monkeypatch.setattr(stamp, "_SHARE", 1e9)
+    verdicts = verdicts_of(case)
+    for _ in range(2):
+        for values, expected in arguments(case):
+            for _ in range(2):
+                assert verdicts.both(*values) is expected
 
 
 def test_every_kind_has_a_case():

@@ -136,7 +136,7 @@ COMPARISONS = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(COMPARISONS, max_size=6))
 def test_needed_facts_imply_all(texts: list[str]):
     recorded = [parse_fact(text, NAMES) for text in texts]

@@ -60,7 +60,7 @@ def changed(draw: st.DrawFn, state: Any) -> Any:
 PAIRS = STATES.flatmap(lambda state: st.tuples(st.just(state), st.one_of(changed(state), STATES)))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(PAIRS, PAIRS)
 @example(([0.0], [-0.0]), (1, 1))
 @example(({1: 0}, {True: 0}), (1, 1))

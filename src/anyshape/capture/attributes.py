@@ -15,6 +15,7 @@ from typing import Any, Final
 import torch
 
 from anyshape.capture.concolic import TracedFloat, TracedInt
+from anyshape.capture.instrument import is_instrumented, original_closure
 from anyshape.capture.journal import Change, Effect
 from anyshape.capture.outside import Outside
 from anyshape.capture.tracer import ATOMS, CODE, Leave, Tracer
@@ -83,15 +84,13 @@ class Attributes:
 
     def _of_module(self, module: types.ModuleType, name: str) -> Any:
         value = getattr(module, name)
-        if (
-            (is_trusted(module.__name__)
-            and (isinstance(value, CODE) or callable(value)))
-            or name.startswith("__")
-        ):
+        if name.startswith("__"):
             return value
         if self._journal.is_written(module.__dict__, name):
             return self._journal.written(module.__dict__, name)
         if name not in module.__dict__:
+            if is_trusted(module.__name__) and isinstance(value, CODE):
+                return value
             raise Leave(f"the attribute `{name}` that module {module.__name__} makes up")
         path = self._tracer.constant(module.__dict__, f"G[{module.__name__!r}]")
         return self._tracer.read(value, path.item(name))
@@ -109,6 +108,8 @@ class Attributes:
             code = function.__code__
             self._tracer.guard(Kind.IDENTITY, self._tracer.constant(function).attribute(name), code)
             return code
+        if name == "__closure__" and is_instrumented(function.__code__):
+            return original_closure(function)
         if hasattr(function, name):
             raise Leave(f"`{name}` of a function")
         self._tracer.guard(Kind.NO_INSTANCE_ATTRIBUTE, self._tracer.constant(function), name)
@@ -116,20 +117,36 @@ class Attributes:
 
     def _of_class(self, owner: type, name: str) -> Any:
         metaclass = type(owner)
-        if metaclass.__getattribute__ is not type.__getattribute__:
-            if metaclass.__module__ != "enum":
-                raise Leave(f"a class whose metaclass {metaclass.__name__} looks up attributes")
+        if (
+            metaclass.__getattribute__ is not type.__getattribute__
+            and metaclass.__module__ != "enum"
+        ):
+            raise Leave(f"a class whose metaclass {metaclass.__name__} looks up attributes")
         if name in _CLASS_FACTS or is_trusted(owner.__module__):
             return getattr(owner, name)
+        of_metaclass = None
+        if metaclass is not type and not is_trusted(metaclass.__module__):
+            of_metaclass = self.class_attribute(metaclass, name)
+            if of_metaclass is not None and _is_data_descriptor(of_metaclass[1]):
+                return self._bound(owner, *of_metaclass[:1], name, of_metaclass[1])
         found = self.class_attribute(owner, name)
         if found is None:
-            return getattr(owner, name)  # of the metaclass, or missing
+            if of_metaclass is not None:
+                return self._bound(owner, of_metaclass[0], name, of_metaclass[1])
+            return getattr(owner, name)  # of `type`, or missing
         holder, value = found
         if self._journal.is_written(holder, name):
             return self._journal.written(holder, name)
-        if isinstance(value, CODE) or callable(getattr(type(value), "__get__", None)):
+        if isinstance(value, CODE):
             return getattr(owner, name)
-        return self._read_class_value(holder, name, value)
+        get = getattr(type(value), "__get__", None)
+        if get is None:
+            return self._read_class_value(holder, name, value)
+        if isinstance(get, types.FunctionType):
+            return self._call(get, value, None, owner)
+        if type(value) in _NATIVE_BINDERS:
+            return getattr(owner, name)
+        raise Leave(f"a native descriptor: {type(value).__name__}")
 
     def _read_class_value(self, holder: type, name: str, value: Any) -> Any:
         return self._tracer.read(value, self._tracer.constant(holder).instance(name))
@@ -183,6 +200,8 @@ class Attributes:
                 if fallback is None or not isinstance(fallback[1], types.FunctionType):
                     raise
                 return self._call(fallback[1], obj, name)
+        if look_up is not object.__getattribute__:
+            raise Leave(f"native code looks up the attributes of a {kind.__name__}")
         return self.plain(obj, name)
 
     def plain(self, obj: Any, name: str, fall_back: bool = True) -> Any:
@@ -335,6 +354,8 @@ class Attributes:
                     return
                 raise Leave(f"a native descriptor is set: {name}")
         path = self._tracer.path_of(obj)
+        if isinstance(obj, types.FunctionType) and not is_instrumented(obj.__code__):
+            path = self._tracer.constant(obj)
         if path is None:
             object.__setattr__(obj, name, value)
             return

@@ -21,8 +21,10 @@ import torch
 from torch._ops import OpOverload, OpOverloadPacket
 
 from anyshape.capture import natives
+from anyshape.capture.concolic import TracedFloat, TracedInt
 from anyshape.capture.contexts import CONTEXT_CLASSES
 from anyshape.capture.instrument import Refused, bind, instrumented_code, is_instrumented
+from anyshape.capture.stripping import stripped
 from anyshape.capture.tracer import ATOMS, CODE, Leave
 from anyshape.guards.guard import Kind
 from anyshape.ops.table import lookup
@@ -61,7 +63,9 @@ class Callables:
             return self._object(function, args, kwargs)
         except Leave as left:
             self._tracer.leave(left.reason, *left.hints)
-            return function(*args, **kwargs)
+            return function(
+                *map(stripped, args), **{name: stripped(value) for name, value in kwargs.items()}
+            )
 
     # -- Python functions ------------------------------------------------------------------------
 
@@ -118,6 +122,8 @@ class Callables:
     ) -> Any:
         path = self._tracer.path_of(method)
         function, instance = method.__func__, method.__self__
+        if type(instance) in (TracedInt, TracedFloat):
+            return method(*args, **kwargs)  # they watch themselves
         if path is not None:
             self._tracer.read(function, path.attribute("__func__"))
             self._tracer.read(instance, path.attribute("__self__"))
@@ -188,9 +194,10 @@ class Callables:
         path = self._tracer.path_of(module)
         if path is not None:
             self._tracer.note_module(path)
-        if kind.__call__ is not torch.nn.Module.__call__:
+        own = kind.__call__
+        if own is not torch.nn.Module.__call__ and not hasattr(kind, "__anyshape_original__"):
             self._hooks.attributes.class_attribute(kind, "__call__")
-            return self.call(kind.__call__, (module, *args), kwargs)
+            return self.call(own, (module, *args), kwargs)
         if not _has_hooks(module) and not _global_hooks():
             if path is not None:
                 for name in _HOOKS:
@@ -202,11 +209,11 @@ class Callables:
         return self.call(torch.nn.Module._call_impl, (module, *args), kwargs)
 
     def _object(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        wrapped = getattr(type(function), "__anyshape_original__", None)
-        if wrapped is not None:
-            return self.call(wrapped(function), args, kwargs)
         if isinstance(function, torch.nn.Module):
             return self._module(function, args, kwargs)
+        wrapped = getattr(type(function), "__anyshape_original__", None)
+        if wrapped is not None:
+            return self._compiled(function, wrapped(function), args, kwargs)
         if isinstance(function, type):
             return self._class(function, args, kwargs)
         own = getattr(type(function), "__call__", None)
@@ -214,6 +221,17 @@ class Callables:
             self._hooks.attributes.class_attribute(type(function), "__call__")
             return self.call(own, (function, *args), kwargs)
         return natives.call(self._hooks, function, args, kwargs)
+
+    def _compiled(
+        self, compiled: Any, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """A compiled function inside another one: as if it were not compiled."""
+        path = self._tracer.path_of(compiled)
+        if path is not None:
+            self._tracer.guard(Kind.IDENTITY, path, compiled)
+        if not isinstance(original, CODE) and self._tracer.path_of(original) is None:
+            self._tracer.register(original, self._tracer.constant(original))
+        return self.call(original, args, kwargs)
 
     # -- classes ---------------------------------------------------------------------------------
 
@@ -274,6 +292,8 @@ _LIBRARY: Final = sysconfig.get_paths()["stdlib"] + os.sep
 _PACKAGES: Final = tuple({sysconfig.get_paths()[name] + os.sep for name in ("purelib", "platlib")})
 _OURSELVES: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
+_API: Final = os.path.join(_OURSELVES, "api.py")
+
 #: Parts of torch written as ordinary programs on top of its operations.
 _TORCH_WATCHED: Final = (
     "nn/modules/",
@@ -306,7 +326,7 @@ def may_be_watched(filename: str) -> bool:
     if filename.startswith("<frozen "):
         return filename in _FROZEN_WATCHED
     if filename.startswith(_OURSELVES):
-        return False
+        return filename == _API  # what users call: `check`
     if filename.startswith(_TORCH):
         return filename[len(_TORCH) :].startswith(_TORCH_WATCHED)
     if filename.startswith(_PACKAGES):

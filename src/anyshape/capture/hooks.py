@@ -6,6 +6,7 @@ followed raises `Leave`; the hook then stops the capture and does the operation 
 
 from __future__ import annotations
 
+import builtins
 import functools
 import operator
 import types
@@ -23,6 +24,7 @@ from anyshape.capture.contexts import entered
 from anyshape.capture.journal import Change, Effect
 from anyshape.capture.outside import SEQUENCES, SETS, Outside, holds_traced, is_key
 from anyshape.capture.plain_hooks import PlainHooks
+from anyshape.capture.stripping import stripped
 from anyshape.capture.recorder import Recorder
 from anyshape.capture.tensor_reads import CONSTANT_ATTRIBUTES, shape
 from anyshape.capture.tracer import ATOMS, CODE, Leave, Tracer
@@ -97,6 +99,9 @@ class Hooks(PlainHooks):
             if not is_trusted(module):
                 path = self.tracer.constant(globals_, "G")
                 self.tracer.guard(Kind.CONTAINS, path, (name, False))
+            if name in vars(builtins):
+                path = self.tracer.constant(vars(builtins), "builtins")
+                self.tracer.guard(Kind.IDENTITY, path.item(name), value)
             return value
         if is_trusted(module) and (isinstance(value, CODE) or callable(value)):
             return value
@@ -126,7 +131,7 @@ class Hooks(PlainHooks):
             return stored
         except Leave as left:
             self.tracer.leave(left.reason, *left.hints)
-            return value
+            return stripped(value)
 
     def store_free(self, frame: Any, name: str, value: Any) -> Any:
         cell = frame.cells[name]
@@ -138,7 +143,7 @@ class Hooks(PlainHooks):
             return stored
         except Leave as left:
             self.tracer.leave(left.reason, *left.hints)
-            return value
+            return stripped(value)
 
     def delete_global(self, frame: Any, name: str) -> None:
         self.tracer.leave(f"the global `{name}` is deleted")
@@ -204,7 +209,7 @@ class Hooks(PlainHooks):
             self.attributes.set(obj, name, value)
         except Leave as left:
             self.tracer.leave(left.reason, *left.hints)
-            setattr(obj, name, value)
+            setattr(obj, name, stripped(value))
 
     def delete_attribute(self, obj: Any, name: str) -> None:
         try:
@@ -227,6 +232,8 @@ class Hooks(PlainHooks):
                 )
             if type(key) in _TRACED or holds_traced(key):
                 key = self.fixed(key, "a container is indexed by it")
+            if type(key) not in ATOMS:
+                self._no_own_index(key)
             path = self.tracer.path_of(obj)
             if path is None and kind in _BUILT_IN:
                 return obj[key]
@@ -248,6 +255,13 @@ class Hooks(PlainHooks):
         except Leave as left:
             self.tracer.leave(left.reason, *left.hints)
             return obj[key]
+
+    def _no_own_index(self, key: Any) -> None:
+        """Native code asks an index for its number: not if that is user code."""
+        parts = (key.start, key.stop, key.step) if type(key) is slice else (key,)
+        for part in parts:
+            if _own(type(part), "__index__"):
+                raise Leave(f"a {type(part).__name__} is used as an index")
 
     def index(self, key: Any) -> Any:
         """A key into a tensor, with what comes from outside read."""
@@ -281,7 +295,7 @@ class Hooks(PlainHooks):
             obj[key] = value
         except Leave as left:
             self.tracer.leave(left.reason, *left.hints)
-            obj[key] = value
+            obj[stripped(key)] = stripped(value)
 
     def delete_item(self, obj: Any, key: Any) -> None:
         try:
@@ -320,6 +334,8 @@ class Hooks(PlainHooks):
             return  # by identity
         own = type(key)
         if own.__hash__ is object.__hash__ and own.__eq__ is object.__eq__:
+            return
+        if isinstance(key, torch.Size):
             return
         if own in (tuple, frozenset):
             for part in key:
@@ -380,6 +396,13 @@ class Hooks(PlainHooks):
     ) -> Any:
         """A binary operator on objects, which may define it themselves."""
         kind_a, kind_b = type(a), type(b)
+        if kind_a in _TRACED or kind_b in _TRACED:
+            other = kind_b if kind_a in _TRACED else kind_a
+            if not _own(other, forward, reflected):
+                a, b = self.operand(a), self.operand(b)
+                if function in _COMPARE.values():
+                    return concolic.compare(function, a, b)
+                return concolic.binary(function, a, b)
         own_a, own_b = getattr(kind_a, forward, None), getattr(kind_b, reflected, None)
         python_a = isinstance(own_a, types.FunctionType)
         python_b = isinstance(own_b, types.FunctionType)
@@ -397,11 +420,16 @@ class Hooks(PlainHooks):
             else:
                 attempts.append(attempt)
         for own, this, other, kind, name in attempts:
-            if isinstance(own, types.FunctionType):
+            if kind in _TRACED:
+                result = own(this, other)
+            elif isinstance(own, types.FunctionType):
                 self.attributes.class_attribute(kind, name)
                 result = self.call(own, this, other)
             else:
-                result = own(self.operand(this), self.operand(other))
+                result = own(
+                    self.fixed(self.operand(this), "an operand"),
+                    self.fixed(self.operand(other), "an operand"),
+                )
             if result is not NotImplemented:
                 return result
         return function(a, b)  # raises the TypeError that Python has for it

@@ -84,6 +84,12 @@ def is_instrumented(code: CodeType) -> bool:
     return code in _ours
 
 
+def original_closure(function: FunctionType) -> tuple[CellType, ...] | None:
+    """The cells that the user's function has: without ours."""
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    return tuple(cell for name, cell in cells if name not in (HOOKS, FRAME)) or None
+
+
 def bind(
     function: FunctionType, code: CodeType, hooks_cell: CellType, frame_cell: CellType
 ) -> FunctionType:

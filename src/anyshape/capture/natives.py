@@ -127,6 +127,10 @@ def _listed(kind: Callable[..., Any]) -> Callable[..., Any]:
     return model
 
 
+def _deque(hooks: Hooks, iterable: Any = (), maxlen: Any = None) -> deque[Any]:
+    return deque(hooks.iterate(iterable), hooks.fixed(maxlen, "a container is that long at most"))
+
+
 def _dict(hooks: Hooks, *args: Any, **named: Any) -> dict[Any, Any]:
     if not args:
         return dict(**named)
@@ -152,6 +156,8 @@ def _enumerate(hooks: Hooks, iterable: Any, start: Any = 0) -> Any:
 
 
 def _range(hooks: Hooks, *args: Any) -> range:
+    for arg in args:
+        _no_own_code(hooks, arg, "__index__")
     return range(*(hooks.fixed(arg, "the loop runs this often") for arg in args))
 
 
@@ -330,6 +336,8 @@ def _round(hooks: Hooks, value: Any, *digits: Any) -> Any:
 
 
 def _divmod(hooks: Hooks, a: Any, b: Any) -> Any:
+    _no_own_code(hooks, a, "__divmod__")
+    _no_own_code(hooks, b, "__rdivmod__")
     return hooks.binary("floordiv", a, b), hooks.binary("mod", a, b)
 
 
@@ -506,9 +514,7 @@ MODELS: Final[dict[Any, Callable[..., Any]]] = {
     tuple: _listed(tuple),
     set: _listed(set),
     frozenset: _listed(frozenset),
-    deque: lambda hooks, *args, **kwargs: deque(
-        *(hooks.iterate(arg) for arg in args[:1]), *args[1:], **kwargs
-    ),
+    deque: _deque,
     dict: _dict,
     OrderedDict: _ordered_dict,
     zip: _zip,
@@ -537,6 +543,9 @@ MODELS: Final[dict[Any, Callable[..., Any]]] = {
     divmod: _divmod,
     pow: _pow,
     slice: lambda hooks, *args: slice(*args),
+    dict.fromkeys: lambda hooks, keys, *value: dict.fromkeys(
+        [hooks.key(key) for key in hooks.iterate(keys)], *value
+    ),
     math.sqrt: _float_function(math.sqrt),
     math.log: _float_function(math.log),
     math.log2: _float_function(math.log2),
@@ -808,6 +817,9 @@ def _container_method(
             hooks.operand(list(owner))
             if path is None:
                 hooks.fixed(list(owner), f"`{name}` compares it")
+    if name in _BY_POSITION and args:
+        _no_own_code(hooks, args[0], "__index__")
+        args = (hooks.fixed(args[0], "a position in a container"), *args[1:])
     if path is None:
         return bound(*args, **kwargs)
     if name in _CHANGES.get(kind, ()):
@@ -816,6 +828,7 @@ def _container_method(
 
 
 _BY_KEY: Final = frozenset(["get", "pop", "setdefault", "__getitem__", "__setitem__", "__contains__"])
+_BY_POSITION: Final = frozenset("insert pop rotate __getitem__ __setitem__ __delitem__ __mul__".split())
 _BY_MEMBER: Final = frozenset(["add", "discard", "remove", "__contains__"])
 _SET_ALGEBRA: Final = frozenset(
     ["union", "intersection", "difference", "symmetric_difference", "issubset", "issuperset", "isdisjoint", "update", "difference_update", "intersection_update", "symmetric_difference_update"]

@@ -15,7 +15,7 @@ from typing import Any, Final
 import torch
 import torch.fx
 
-from anyshape.capture.concolic import TracedFloat, TracedInt, plain
+from anyshape.capture.concolic import TracedFloat, TracedInt
 from anyshape.capture.journal import Change, Effect
 from anyshape.capture.recorder import Recorder
 from anyshape.capture.tracer import ATOMS, CODE, Leave, Tracer
@@ -285,45 +285,3 @@ def _rebuilds_itself(kind: type) -> bool:
         if not base.__flags__ & (1 << 9):  # Py_TPFLAGS_HEAPTYPE: a class statement made it
             return True
     return False
-
-
-def stripped(value: Any, seen: dict[int, Any] | None = None) -> Any:
-    """A result with plain numbers for traced ones: what the first caller gets."""
-    kind = type(value)
-    if kind is TracedInt or kind is TracedFloat:
-        return plain(value)
-    if kind in ATOMS or isinstance(value, torch.Tensor) or isinstance(value, CODE):
-        return value
-    seen = {} if seen is None else seen
-    if id(value) in seen:
-        return seen[id(value)]
-    seen[id(value)] = value
-    if (
-        kind is tuple
-        or kind is torch.Size
-        or (isinstance(value, tuple) and hasattr(kind, "_fields"))
-    ):
-        items = [stripped(item, seen) for item in value]
-        if all(new is old for new, old in zip(items, value, strict=True)):
-            return value
-        made = tuple.__new__(kind, items) if kind is not torch.Size else torch.Size(items)
-        seen[id(value)] = made
-        return made
-    if kind is list:
-        for index, item in enumerate(value):
-            new = stripped(item, seen)
-            if new is not item:
-                value[index] = new
-    elif isinstance(value, dict):
-        for key, item in list(dict.items(value)):
-            new = stripped(item, seen)
-            if new is not item:
-                dict.__setitem__(value, key, new)
-    if kind not in _MAKERS and not isinstance(value, torch.nn.Module):
-        held = getattr(value, "__dict__", None)
-        if type(held) is dict:
-            for key, item in list(held.items()):
-                new = stripped(item, seen)
-                if new is not item:
-                    held[key] = new
-    return value

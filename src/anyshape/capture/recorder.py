@@ -204,10 +204,12 @@ class Recorder:
         target: Callable[..., Any] | str | None = None,
     ) -> Any:
         """Run a torch operation for real and record it."""
-        with torch._C.DisableTorchFunction():
-            if not self.tracer.active:
-                return function(*args, **kwargs)
-            return self._run(function, args, kwargs, target)
+        if self.tracer.active:
+            with torch._C.DisableTorchFunction():
+                result = self._run(function, args, kwargs, target)
+            if result is not _NOT_RUN:
+                return result
+        return function(*args, **kwargs)
 
     def _run(
         self,
@@ -231,7 +233,7 @@ class Recorder:
             converted = _Arguments(self, function, args, kwargs)
         except Leave as left:
             tracer.leave(left.reason, *left.hints)
-            return function(*args, **kwargs)
+            return _NOT_RUN
         try:
             result = function(*converted.plain_args, **converted.plain_kwargs)
         except BaseException:
@@ -465,9 +467,9 @@ class _Arguments:
             return tuple(slice(*(part[form] for part in parts)) for form in range(3))  # pyright: ignore[reportReturnType] three forms
         if isinstance(value, tuple) and hasattr(kind, "_fields"):
             return self._sequence(value, lambda items: kind(*items))
-        if isinstance(value, type | torch.finfo | torch.iinfo) or callable(value):
-            raise Leave(f"an operation takes a {kind.__name__}")
-        return value, self._recorder.object_node(value), value
+        if kind is torch.Generator:
+            return value, self._recorder.object_node(value), value
+        raise Leave(f"an operation takes a {kind.__name__}")
 
     def _sequence(self, value: Any, make: Callable[..., Any]) -> tuple[Any, Any, Any]:
         path = self._recorder.tracer.path_of(value)
@@ -492,6 +494,7 @@ class _Arguments:
 
 _PLAIN_TENSORS: Final = frozenset({torch.Tensor, torch.nn.Parameter})
 
+_NOT_RUN: Final = object()
 _NOTHING: Final = Meta((), torch.float32, Dense(()), torch.device("cpu"))
 
 _STATE_CHANGES: Final = frozenset({torch._C._set_grad_enabled})

@@ -546,20 +546,19 @@ class ExpressionRewriter:
                     result = self.new_variable()
                     clause(name_at(result, target, STORE), self.store(target, value))
                 case ast.Tuple() | ast.List():
-                    temporaries = [
-                        None if is_name(element) else self.new_variable() for element in target.elts
-                    ]
-                    elements = target.elts
-                    target.elts = [
-                        element if name is None else replaced(element, name)
-                        for element, name in zip(elements, temporaries, strict=True)
-                    ]
+                    waiting: list[tuple[ast.expr, str]] = []
+                    elements = list(target.elts)
+                    for index, element in enumerate(elements):
+                        # As in `unpack_into`: nothing is bound before what stands left of it.
+                        inner = element.value if isinstance(element, ast.Starred) else element
+                        if waiting or not isinstance(inner, ast.Name):
+                            waiting.append((inner, self.new_variable()))
+                            elements[index] = replaced(element, waiting[-1][1])
+                    target.elts = elements
                     clause(target, self.hook("unpack", target, value))
-                    for element, name in zip(elements, temporaries, strict=True):
-                        if name is not None:
-                            inner = element.value if isinstance(element, ast.Starred) else element
-                            assign(inner, name_at(name, element))
-                            clear(name, element)
+                    for inner, name in waiting:
+                        assign(inner, name_at(name, inner))
+                        clear(name, inner)
                 case _:
                     raise CannotRewrite(f"{type(target).__name__} as a target is not supported")
 
@@ -596,10 +595,6 @@ class ExpressionRewriter:
 
     def asynchronous(self, node: ast.expr) -> ast.expr:
         raise CannotRewrite("it has asynchronous code")
-
-
-def is_name(node: ast.expr) -> bool:
-    return isinstance(node.value if isinstance(node, ast.Starred) else node, ast.Name)
 
 
 def replaced(node: ast.expr, name: str) -> ast.expr:

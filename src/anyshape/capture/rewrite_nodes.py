@@ -17,6 +17,7 @@ TEMPORARY = "__anyshape_{}__"
 
 LOAD = ast.Load()
 STORE = ast.Store()
+DELETE = ast.Del()
 
 N = TypeVar("N", bound=ast.AST)
 

@@ -456,7 +456,8 @@ class StatementRewriter(ExpressionRewriter):
         if self.scope.kind is Kind.CLASS:
             self.scope.borrowed += names
         else:
-            self.clear(names, node_start(node), out)
+            for name in names:
+                out.append(assign_at(name, self.constant(None, node), node_start(node)))
 
 
 def node_start(node: ast.ClassDef) -> ast.stmt:

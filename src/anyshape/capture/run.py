@@ -14,12 +14,12 @@ from anyshape.capture.concolic import is_traced
 from anyshape.capture.hooks import Hooks
 from anyshape.capture.journal import Journal
 from anyshape.capture.outside import Outside
-from anyshape.capture.plain_hooks import PlainHooks
-from anyshape.capture.recipe import Recipe, stripped
+from anyshape.capture.recipe import Recipe
 from anyshape.capture.recorder import Recorder, RecordingMode
 from anyshape.capture.state import read_state
+from anyshape.capture.stripping import StrippingHooks, stripped
 from anyshape.capture.trace import Trace
-from anyshape.capture.tracer import ATOMS, Chooser, Leave, Left, Tracer
+from anyshape.capture.tracer import ATOMS, CODE, Chooser, Leave, Left, Tracer
 from anyshape.guards.guard import Guard, Kind
 from anyshape.guards.path import Path, local
 from anyshape.symbolic import Expr, Symbol
@@ -51,7 +51,7 @@ def capture(function: Callable[..., Any], arguments: Arguments, chooser: Chooser
     def stop() -> None:
         # Watched code looks into this cell before every operation.
         if hooks is not None:
-            hooks.callables.cell.cell_contents = PlainHooks()
+            hooks.callables.cell.cell_contents = StrippingHooks()
 
     tracer = Tracer(chooser, stop)
     recorder = Recorder(tracer)
@@ -64,6 +64,7 @@ def capture(function: Callable[..., Any], arguments: Arguments, chooser: Chooser
     except Leave as left:
         tracer.leave(left.reason, *left.hints)
         args, kwargs = _plain_arguments(arguments)
+    _register_callee(tracer, function)
     with RecordingMode(recorder):
         result = call.call(function, args, kwargs)
     if tracer.active:
@@ -77,6 +78,14 @@ def capture(function: Callable[..., Any], arguments: Arguments, chooser: Chooser
             return Captured(stripped(result), trace)
     assert tracer.left is not None
     return Captured(stripped(result), tracer.left)
+
+
+def _register_callee(tracer: Tracer, function: Any) -> None:
+    """What is called is outside too: an object, or a method's instance, with state of its own."""
+    if isinstance(function, types.MethodType):
+        _register_callee(tracer, function.__self__)
+    elif not isinstance(function, CODE):
+        tracer.register(function, tracer.constant(function, "L['self']"))
 
 
 def _plain_arguments(arguments: Arguments) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -28,7 +28,7 @@ from anyshape.guards.guard import Guard, Kind, SymbolSource, paths_of
 from anyshape.guards.memory import SUPPORTED
 from anyshape.guards.path import Access, Path
 from anyshape.guards.plan import EntryPlan
-from anyshape.guards.stamp import Scope, Stamps
+from anyshape.guards.stamp import Scope, Stamps, entries_hold
 from anyshape.guards.tensor_memory import TensorMemory
 from anyshape.guards.text import guard_text, names_of
 from anyshape.guards.walk import Namespace, Walk
@@ -139,7 +139,10 @@ class _Entry:
         self.types = types
         self.namespace = namespace
         self.names = names_of(entry.symbols)
-        self.stamped = _Stamped.of(entry, types, memory)
+        key = "stamped" if memory is None else "stamped with tensors"
+        if key not in entry.built:
+            entry.built[key] = _Stamped.of(entry, types, memory)
+        self.stamped = cast("_Stamped | None", entry.built[key])
         given = self.stamped.variables(namespace) if self.stamped is not None else {}
         on_paths = [guard for guard in entry.guards if guard.kind not in _RELATIONS]
         self.walk = Walk(namespace, types, on_paths, self.check, given)
@@ -166,7 +169,7 @@ class _Entry:
         for guard in guards:
             if guard.path is None and guard.kind not in (Kind.SIZES, *_RELATIONS):
                 self.check(self.walk, guard)
-        below_stamp = self.stamped.paths if self.stamped is not None else ()
+        below_stamp = self.stamped.below if self.stamped is not None else ()
         early = [source for source in self.entry.symbols if source.path not in below_stamp]
         for source in early:
             self.bind(source)
@@ -261,8 +264,12 @@ class _Stamped:
         self.wanted = tuple(
             {found: None for path in looked_at if (found := _last_within(scope, path)) is not None}
         )
-        self.paths = {path for path in looked_at if scope.has_path(path) and path is not root}
+        #: what can be read when the stamp was found to hold, and not before
+        self.below = {
+            path for path in looked_at if path.root is root or _last_within(scope, path) is not None
+        }
         self.stamps = Stamps(tuple(self.guards), self.wanted, root, memory)
+        self._full_check: Callable[[object], object] | None = None
 
     @staticmethod
     def of(
@@ -280,9 +287,7 @@ class _Stamped:
         )
         root = next(likely, None)
         made = _Stamped(entry, Scope(entry.guards, root, memory), root, memory)
-        if len(made.guards) < _WORTH_A_STAMP:
-            return None
-        return made
+        return made if len(made.guards) >= _WORTH_A_STAMP else None
 
     def variables(self, namespace: Namespace) -> dict[Path, str]:
         return {path: f"{namespace.prefix}w{i}" for i, path in enumerate(self.wanted)}
@@ -295,9 +300,10 @@ class _Stamped:
         stamp, found = f"{prefix}stamp", f"{prefix}found"
         lines += [
             f"{stamp} = {name(self.stamps.by_root.get)}({name(id)}({root}))",
-            f"if {stamp} is not None and {stamp}[0] == {stamp}[1]: {found} = {stamp}[2]",
+            f"if {stamp} is not None and {stamp}[0] == {stamp}[1]"
+            f" and (not {stamp}[3] or {name(entries_hold)}({stamp}[3])): {found} = {stamp}[2]",
             "else:",
-            f"    {found} = {self.full_check(entry)}({root})",
+            f"    {found} = {name(self.full_check(entry.check))}({root})",
             f"    if {found} is None: break",
             f"    {name(self.stamps.take)}({root})",
         ]
@@ -305,24 +311,25 @@ class _Stamped:
             variables = self.variables(namespace).values()
             lines.append(f"{', '.join(variables)}, = {found}")
 
-    def full_check(self, entry: _Entry) -> str:
-        """A function of the root: the objects that are wanted, or None. Returns its name."""
-        namespace = entry.namespace
-        argument = "_" if self.root is None else cast("str", self.root.key)
-        walk = Walk(namespace, entry.types, self.guards, entry.check)
+    def full_check(self, check: Callable[[Walk, Guard], None]) -> Callable[[object], object]:
+        """A function of the root: the objects that are wanted, or None."""
+        if self._full_check is None:
+            self._full_check = self.stamps.full_check = self._build(check)
+        return self._full_check
+
+    def _build(self, check: Callable[[Walk, Guard], None]) -> Callable[[object], object]:
+        argument = "root" if self.root is None else cast("str", self.root.key)
+        namespace = Namespace((argument,))
+        walk = Walk(namespace, {argument: None}, self.guards, check)
         for guard in self.guards:
             assert guard.path is not None, "only guards on paths are stamped"
             walk.at(guard.path)
         objects = "".join(f"{walk.at(path)}, " for path in self.wanted)
-        name = f"{namespace.prefix}full{len(namespace.values)}"
-        lines = [
-            f"def {name}({argument}):",
-            *_indented(_attempt(walk.lines, f"return ({objects})", namespace)),
-        ]
-        source = "\n".join(lines) + "\n"
+        name = f"{namespace.prefix}full_check"
+        attempt = _attempt(walk.lines, f"return ({objects})", namespace)
+        source = "\n".join((f"def {name}({argument}):", *_indented(attempt))) + "\n"
         exec(compile(source, "<anyshape: full check>", "exec"), namespace.values)
-        self.stamps.full_check = cast("Callable[[object], object]", namespace.values[name])
-        return name
+        return cast("Callable[[object], object]", namespace.values[name])
 
 
 def _last_within(scope: Scope, path: Path) -> Path | None:

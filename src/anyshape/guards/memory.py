@@ -16,8 +16,10 @@ from __future__ import annotations
 import ctypes
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final
+
+from anyshape.guards.values import item_of, length_of
 
 _WORD: Final = 8
 #: as `array` and `memoryview` write it; a view keeps a pointer to it
@@ -70,6 +72,7 @@ class Watch:
 
     def __init__(self, addresses: Sequence[int]) -> None:
         assert _view_of is not None, "watching is not supported here: ask `supported` first"
+        addresses = addresses or (id(None) + _TYPE,)  # A view needs at least one word.
         count = len(addresses)
         #: the view reads it for as long as it lives
         self._addresses: Final = array("Q", addresses)
@@ -91,6 +94,12 @@ class Watch:
 
     def holds(self) -> bool:
         return self.view == self.expected
+
+    def changed(self, among: Container[int]) -> list[int]:
+        """The addresses, of these, whose words differ. They are all read: the objects they belong
+        to have to be alive."""
+        pairs = zip(self._addresses, self.expected, strict=True)
+        return [at for at, expected in pairs if at in among and word_at(at) != expected]
 
 
 def word_at(address: int) -> int:
@@ -124,22 +133,21 @@ def address_of_dictionary(thing: object, dictionary: object) -> int:
     return address
 
 
-def addresses_of_item(items: list[object], index: int) -> tuple[int, ...]:
-    """Length and place of the items before the item itself: where these have changed, the item is
-    not read any more."""
-    position = index if index >= 0 else index + len(items)
-    place = word_at(id(items) + _ITEMS)
-    address = place + position * _WORD
-    if word_at(id(items) + _SIZE) != len(items) or not 0 <= position < len(items):
+def addresses_of_item(items: object, index: int) -> tuple[int, ...]:
+    """Of a list: its length and the place of its items before the item itself. Where these have
+    changed, the item is not read any more."""
+    length = length_of(items)
+    position = index if index >= 0 else index + length
+    address = word_at(id(items) + _ITEMS) + position * _WORD
+    if not 0 <= position < length or word_at(address) != id(item_of(items, position)):
         raise Unwatchable
-    if word_at(address) != id(items[position]):
-        raise Unwatchable
-    return id(items) + _SIZE, id(items) + _ITEMS, address
+    return address_of_length(items), id(items) + _ITEMS, address
 
 
-def address_of_length(items: list[object]) -> int:
+def address_of_length(items: object) -> int:
+    """Of a list."""
     address = id(items) + _SIZE
-    if word_at(address) != len(items):
+    if word_at(address) != length_of(items):
         raise Unwatchable
     return address
 

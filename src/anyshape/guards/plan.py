@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from anyshape.guards.guard import Guard, SymbolSource
 from anyshape.guards.path import Path
 from anyshape.symbolic import Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class EntryPlan:
     """When an entry may run, and on what. Compared by identity."""
 
@@ -23,3 +23,5 @@ class EntryPlan:
     run: Callable[..., object]
     #: if given, its first item counts the calls that took this entry
     counter: list[int] | None = None
+    #: what generated code made of this plan; the next dispatcher with this entry takes it over
+    built: dict[str, object] = field(default_factory=dict[str, object], repr=False)

@@ -10,15 +10,20 @@ watched as well.
 
 is three pointers to types and instance dictionaries and three versions. A stamp keeps alive what it
 watches, so that no address is used again; the root is held weakly, and the stamp goes with it.
+
+Of a dictionary that changes all the time (`self.calls += 1`) the entries that were read are looked
+up instead. Globals are not stamped: a script assigns them in its main loop.
 """
 
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from time import perf_counter
 from types import CellType, ModuleType
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from anyshape.guards.guard import Guard, Kind, TensorSpec
 from anyshape.guards.memory import (
@@ -48,8 +53,13 @@ _MOST: Final = 256
 #: Stamping may take this share of the time.
 _SHARE: Final = 0.1
 
+#: A dictionary whose version changed so often while all guards held is not watched by its version.
+_RESTLESS: Final = 3
+
 _Dictionary = dict[object, object]
-_Stamp = tuple[memoryview, memoryview, tuple[object, ...], object]
+#: What a dictionary has to have at a key, by identity; `_ABSENT` for nothing.
+_Entries = list[tuple[_Dictionary, object, object]]
+_ABSENT: Final = object()
 
 
 # -- what can be stamped: decided when code is generated ----------------------------------------
@@ -75,7 +85,8 @@ class Scope:
         if found is None:
             parent = path.parent
             if parent is None:
-                found = path is self._root or path.access is Access.CONSTANT
+                constant = path.access is Access.CONSTANT and type(path.key) is not dict
+                found = constant or path is self._root
             else:
                 found = self.has_path(parent) and _STEPS[path.access](self, parent)
             self._paths[path] = found
@@ -107,9 +118,8 @@ class Scope:
 
     def type_at(self, path: Path) -> type:
         """The type that a guard says; `object` if none does."""
-        if path.access is Access.CONSTANT:
-            kind = type(path.key)
-            return object if kind.__flags__ & _MADE_BY_CLASS else kind
+        if path.access is Access.CONSTANT and not type(path.key).__flags__ & _MADE_BY_CLASS:
+            return type(path.key)
         return self._types.get(path, object)
 
     def has_dictionary(self, path: Path) -> bool:
@@ -148,6 +158,29 @@ _STEPS: Final[dict[Access, Callable[[Scope, Path], bool]]] = {
 # -- taking stamps: when all guards have passed -------------------------------------------------
 
 
+class Stamp(NamedTuple):
+    """Generated code looks at the first four, by position."""
+
+    view: memoryview
+    expected: memoryview
+    objects: tuple[object, ...]
+    entries: _Entries
+    watch: Watch
+    #: dictionaries that are watched by their version, by the address of that
+    dictionaries: dict[int, _Dictionary]
+    #: whatever else has an address that is watched, except the root
+    kept: list[object]
+    #: the root, weakly; a constant needs no holding
+    root: weakref.ref[object] | None
+
+
+def entries_hold(entries: _Entries) -> bool:
+    return all(_get(d, key, _ABSENT) is value for d, key, value in entries)
+
+
+_get: Final = cast("Callable[[_Dictionary, object, object], object]", getattr(dict, "get"))  # noqa: B009
+
+
 class Stamps:
     """The stamps of one entry, by the identity of the root object: one entry serves many instances
     of a class."""
@@ -164,38 +197,46 @@ class Stamps:
         self._root: Final = root
         self._memory: Final = memory
         self._not_before = 0.0
-        #: looked up by generated code: the words, what they have to be, the objects
-        self.by_root: Final[dict[int, _Stamp]] = {}
+        #: how often a dictionary had changed when a stamp no longer held
+        self._changes: Final = Counter[int]()
+        self.by_root: Final[dict[int, Stamp]] = {}
         #: the guards, all of them, by generated code; set when that is built
         self.full_check: Callable[[object], object] = _nothing_holds
 
     def take(self, root: object) -> None:
-        """Note the state under the root, for which the guards have just passed. They are checked
-        once more in between: another thread may be changing it."""
+        """Note the state under the root, for which the guards have just passed. A stamp is never
+        needed: whatever goes wrong here leaves the full check."""
         started = perf_counter()
         if started < self._not_before:
             return
-        self.by_root.pop(id(root), None)
-        try:
-            walk = _Watching(self._root, root, self._memory)
-            for guard in self._guards:
-                walk.cover(guard)
-            objects = tuple(map(walk.at, self._wanted))
-            watch = Watch(tuple(walk.addresses))
-            if self.full_check(root) is not None and watch.holds():
-                self._keep(root, watch, objects, walk.kept)
-        except (Unwatchable, TypeError, LookupError, AttributeError, ValueError):
-            pass  # Changed meanwhile, or laid out in another way: the full check does as well.
+        old = self.by_root.pop(id(root), None)
+        if old is not None:
+            self._changes.update(old.watch.changed(old.dictionaries))
+        with suppress(Exception):
+            self._take(root)
         now = perf_counter()
         self._not_before = now + (now - started) / _SHARE
 
-    def _keep(self, root: object, watch: Watch, objects: tuple[object, ...], kept: object) -> None:
+    def _take(self, root: object) -> None:
+        restless = {at for at, count in self._changes.items() if count >= _RESTLESS}
+        walk = _Watching(self._root, root, self._memory)
+        for guard in self._guards:
+            walk.cover(guard)
+        objects = tuple(map(walk.at, self._wanted))
+        entries = walk.without_versions(restless)
+        watch = Watch(tuple(walk.addresses))
+        # Another thread may have changed something since the guards passed: they are checked once
+        # more, between two looks at the versions.
+        if self.full_check(root) is None or not watch.holds() or not entries_hold(entries):
+            return
         if len(self.by_root) >= _MOST:
             self.by_root.clear()
         key, stamps = id(root), self.by_root
-        # A root that cannot be held weakly has no stamp: it would never be freed.
+        # A root that cannot be held weakly (TypeError) has no stamp: it would never be freed.
         held = None if self._root is None else weakref.ref(root, lambda _: stamps.pop(key, None))
-        stamps[key] = (watch.view, watch.expected, objects, (watch, kept, held))
+        stamps[key] = Stamp(
+            watch.view, watch.expected, objects, entries, watch, walk.dictionaries, walk.kept, held
+        )
 
 
 def _nothing_holds(root: object) -> object:
@@ -212,11 +253,44 @@ class _Watching:
         self._memory = memory
         #: ordered, each once
         self.addresses: dict[int, None] = {}
-        #: whatever has an address among these, except the root
+        self.dictionaries: dict[int, _Dictionary] = {}
+        #: what was read of each, by the address of its version; None if all of it was
+        self._read: dict[int, dict[object, object] | None] = {}
+        #: whatever has an address among these, except the root; and the objects found
         self.kept: list[object] = []
 
     def note(self, *addresses: int) -> None:
         self.addresses.update(dict.fromkeys(addresses))
+
+    def note_entry(self, dictionary: object, key: object) -> object:
+        """The value at the key; it stays, as long as the version does."""
+        found = cast("_Dictionary", dictionary)
+        value = _get(found, key, _ABSENT)
+        read = self._read.setdefault(self._note_version(found), {})
+        if read is not None:
+            read[key] = value
+        return value
+
+    def note_all(self, dictionary: object) -> None:
+        self._read[self._note_version(cast("_Dictionary", dictionary))] = None
+
+    def _note_version(self, dictionary: _Dictionary) -> int:
+        address = address_of_version(dictionary)
+        self.note(address)
+        self.dictionaries[address] = dictionary
+        return address
+
+    def without_versions(self, restless: set[int]) -> _Entries:
+        """Watch the entries of these dictionaries in place of their versions, where it is known
+        which they are."""
+        entries: _Entries = []
+        for address in restless & self.dictionaries.keys():
+            read = self._read[address]
+            if read is not None:
+                del self.addresses[address]
+                found = self.dictionaries.pop(address)
+                pass
+        return entries
 
     def at(self, path: Path) -> object:
         if path not in self._found:
@@ -230,7 +304,7 @@ class _Watching:
 
     def cover(self, guard: Guard) -> None:
         assert guard.path is not None, f"{guard.kind.name} is not stamped"
-        _COVERS[guard.kind](self, self.at(guard.path))
+        _COVERS[guard.kind](self, self.at(guard.path), guard.value)
 
     # -- steps
 
@@ -238,29 +312,33 @@ class _Watching:
         return path.key
 
     def instance(self, path: Path) -> object:
-        return self.dictionary(self.above(path))[path.key]
+        return self.present(self.note_entry(self.dictionary(self.above(path)), path.key))
+
+    def present(self, value: object) -> object:
+        if value is _ABSENT:
+            raise Unwatchable
+        return value
 
     def dictionary(self, thing: object) -> _Dictionary:
-        """The instance dictionary; its version, and that it is still the one, are noted."""
+        """The instance dictionary; that it is still the one is noted."""
         found = cast("_Dictionary", instance_dictionary(thing))
         if type(thing) is not ModuleType:  # A module keeps its dictionary for life.
             self.note(address_of_type(thing), address_of_dictionary(thing, found))
-        self.note(address_of_version(found))
         self.kept.append(found)
         return found
 
     def item(self, path: Path) -> object:
         container = self.above(path)
         if issubclass(type(container), dict):
-            self.note(address_of_version(container))
-        elif issubclass(type(container), list):
+            return self.present(self.note_entry(container, path.key))
+        if issubclass(type(container), list):
             index = cast("int", path.key)
-            self.note(*addresses_of_item(cast("list[object]", container), index))
+            self.note(*addresses_of_item(container, index))
         return item_of(container, path.key)
 
     def key(self, path: Path) -> object:
         container = self.above(path)
-        self.note(address_of_version(container))
+        self.note_all(container)
         return keys_of(container)[cast("int", path.key)]
 
     def cell(self, path: Path) -> object:
@@ -271,23 +349,26 @@ class _Watching:
 
     # -- guards
 
-    def nothing_more(self, thing: object) -> None:
+    def nothing_more(self, thing: object, value: object) -> None:
         """The same object, hence the same answer."""
 
-    def type(self, thing: object) -> None:
+    def type(self, thing: object, value: object) -> None:
         if type(thing).__flags__ & _MADE_BY_CLASS:
             self.note(address_of_type(thing))
 
-    def size(self, thing: object) -> None:
+    def size(self, thing: object, value: object) -> None:
         if issubclass(type(thing), dict):
-            self.note(address_of_version(thing))
+            self.note_all(thing)
         elif issubclass(type(thing), list):
-            self.note(address_of_length(cast("list[object]", thing)))
+            self.note(address_of_length(thing))
 
-    def names(self, thing: object) -> None:
-        self.dictionary(thing)
+    def contains(self, thing: object, value: object) -> None:
+        self.note_entry(thing, cast("tuple[object, bool]", value)[0])
 
-    def tensor(self, thing: object) -> None:
+    def no_name(self, thing: object, value: object) -> None:
+        self.note_entry(self.dictionary(thing), value)
+
+    def tensor(self, thing: object, value: object) -> None:
         words = self._memory(thing) if self._memory is not None else None
         if words is None:
             raise Unwatchable
@@ -301,14 +382,14 @@ _READERS: Final[Mapping[Access, Callable[[_Watching, Path], object]]] = {
     Access.KEY: _Watching.key,
     Access.CELL: _Watching.cell,
 }
-_COVERS: Final[Mapping[Kind, Callable[[_Watching, object], None]]] = {
+_COVERS: Final[Mapping[Kind, Callable[[_Watching, object, object], None]]] = {
     Kind.TYPE: _Watching.type,
     Kind.IDENTITY: _Watching.nothing_more,
     Kind.EQUALS: _Watching.nothing_more,
     Kind.LENGTH: _Watching.size,
     Kind.TRUTH: _Watching.size,
-    Kind.CONTAINS: _Watching.size,
+    Kind.CONTAINS: _Watching.contains,
     Kind.KEYS: _Watching.size,
-    Kind.NO_INSTANCE_ATTRIBUTE: _Watching.names,
+    Kind.NO_INSTANCE_ATTRIBUTE: _Watching.no_name,
     Kind.TENSOR: _Watching.tensor,
 }

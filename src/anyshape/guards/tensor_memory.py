@@ -92,13 +92,26 @@ def tensor_memory(zeros: Callable[..., object], parameter: type) -> TensorMemory
     if not SUPPORTED:
         return None
     make = cast("Zeros", zeros)
+    if not _autograd_is_where_expected(make):
+        return None
     memory = TensorMemory(frozenset((type(make(1)), parameter)))
     seen = (
         _is_seen(memory, variant(make(2, 3)), change, make)
-        for variant in (_itself, _with_history, parameter)
+        for variant in (_itself, _with_history, _complex, parameter)
         for change in CHANGES.values()
     )
     return memory if _devices_differ(memory, make) and all(seen) else None
+
+
+def _autograd_is_where_expected(zeros: Zeros) -> bool:
+    """Before anything follows the pointer: it is null until autograd has something to keep."""
+    tensor = zeros(2, 3)
+    start = word_at(id(tensor) + _TENSOR)
+    if start != getattr(tensor, "_cdata", 0) or word_at(start + _AUTOGRAD * _WORD) != 0:
+        return False
+    tensor.requires_grad_()
+    pointer = word_at(start + _AUTOGRAD * _WORD)
+    return pointer > 0xFFFF and pointer % _WORD == 0
 
 
 def _devices_differ(memory: TensorMemory, zeros: Zeros) -> bool:
@@ -118,6 +131,11 @@ def _itself(tensor: Tensor) -> Tensor:
 def _with_history(tensor: Tensor) -> Tensor:
     """One that autograd knows, though it does not require grad."""
     return tensor.requires_grad_(True).requires_grad_(False)
+
+
+def _complex(tensor: Tensor) -> Tensor:
+    """One that differs from its conjugate in a bit alone."""
+    return tensor.cfloat()
 
 
 def _is_seen(memory: TensorMemory, tensor: Tensor, change: Change, zeros: Zeros) -> bool:

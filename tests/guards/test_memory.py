@@ -1,0 +1,179 @@
+"""Words of memory, watched."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable
+from types import CellType
+from typing import Any
+
+import pytest
+import torch
+
+from anyshape.guards import memory, tensor_memory
+from anyshape.guards.memory import Unwatchable, Watch
+from tests.guards.cases import Mapping, Plain, Slotted
+
+pytestmark = pytest.mark.skipif(not memory.SUPPORTED, reason="no versions of dictionaries here")
+
+
+def test_a_watch_holds_until_a_word_changes():
+    dictionaries = [{i: i} for i in range(500)]
+    watch = Watch([memory.address_of_version(d) for d in dictionaries])
+    assert watch.holds()
+    dictionaries[499][0] = 1
+    assert not watch.holds()
+    at = memory.address_of_version(dictionaries[499])
+    assert watch.changed({at}) == [at]
+    assert watch.changed(()) == []
+
+
+def test_nothing_to_watch_holds():
+    assert Watch(()).holds()
+
+
+CHANGES = [
+    lambda d: d.__setitem__("a", 9),
+    lambda d: d.__setitem__("new", 9),
+    lambda d: d.pop("a"),
+    lambda d: d.popitem(),
+    lambda d: d.clear(),
+    lambda d: d.update(a=9),
+    lambda d: d.setdefault("z", 9),
+    lambda d: d.__ior__({"a": 9}),
+    lambda d: d.__delitem__("a"),
+    lambda d: d.__init__(a=9),
+]
+
+
+@pytest.mark.parametrize("kind", [dict, OrderedDict, lambda **k: defaultdict(int, **k)])
+@pytest.mark.parametrize("number", range(len(CHANGES)))
+def test_every_change_of_a_dictionary_is_seen(kind: Any, number: int):
+    made = kind(a=1, b=2)
+    watch = Watch([memory.address_of_version(made)])
+    assert (made.get("a"), made["b"], len(made), "z" in made) == (1, 2, 2, False)
+    assert watch.holds()
+    CHANGES[number](made)
+    assert not watch.holds()
+
+
+def test_an_attribute_stored_many_times_is_seen_each_time():
+    """Stores become quicker paths in the interpreter as they are repeated."""
+    thing = Plain(a=0)
+    names = thing.__dict__
+    for value in range(1000, 1200):
+        watch = Watch([memory.address_of_version(names)])
+        thing.a = value  # pyright: ignore[reportAttributeAccessIssue] set above
+        assert not watch.holds()
+
+
+def test_an_instance_dictionary_that_is_replaced():
+    thing = Plain(a=1)
+    watch = Watch([memory.address_of_dictionary(thing, thing.__dict__)])
+    assert watch.holds()
+    kept = thing.__dict__
+    thing.__dict__ = dict(kept)
+    assert not watch.holds()
+
+
+@pytest.mark.parametrize("thing", [Plain(a=1), torch.nn.Linear(1, 1), Mapping(), ValueError()])
+def test_objects_with_a_dictionary(thing: object):
+    address = memory.address_of_dictionary(thing, thing.__dict__)
+    assert memory.word_at(address) == id(thing.__dict__)
+
+
+def test_an_object_without_one():
+    with pytest.raises(Unwatchable):
+        memory.address_of_dictionary(Slotted(), {})
+    with pytest.raises(Unwatchable):
+        memory.address_of_dictionary(Plain(a=1), {})
+
+
+def test_a_class_that_is_assigned():
+    thing = Plain()
+    watch = Watch([memory.address_of_type(thing)])
+    thing.__class__ = type("Another", (Plain,), {})
+    assert not watch.holds()
+
+
+@pytest.mark.parametrize("index", [0, 1, -1])
+def test_items_of_a_list(index: int):
+    items: list[object] = [object(), object()]
+    watch = Watch(memory.addresses_of_item(items, index))
+    assert watch.holds()
+    for change in (items.reverse, lambda: items.extend(range(1000)), items.clear):
+        change()
+        assert not watch.holds()
+    with pytest.raises((Unwatchable, IndexError)):
+        memory.addresses_of_item(items, index)
+
+
+def test_a_cell():
+    cell = CellType(1)
+    watch = Watch([memory.address_of_cell_contents(cell, 1)])
+    cell.cell_contents = 2
+    assert not watch.holds()
+    with pytest.raises(Unwatchable):
+        memory.address_of_cell_contents(cell, 1)
+
+
+# -- tensors ------------------------------------------------------------------------------------
+
+found = tensor_memory.tensor_memory(torch.zeros, torch.nn.Parameter)
+assert found is not None or not memory.SUPPORTED
+reader: Any = found
+
+zeros: Any = torch.zeros
+KINDS: dict[str, Callable[[], Any]] = {
+    "plain": lambda: torch.zeros(2, 3),
+    "known to autograd": lambda: torch.zeros(2, 3).requires_grad_().requires_grad_(False),
+    "requires grad": lambda: torch.zeros(2, 3).requires_grad_(),
+    "parameter": lambda: torch.nn.Parameter(torch.zeros(2, 3)),
+    "frozen parameter": lambda: torch.nn.Parameter(torch.zeros(2, 3), requires_grad=False),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", tensor_memory.CHANGES)
+def test_changes_of_tensors_are_seen(kind: str, name: str):
+    tensor = KINDS[kind]()
+    addresses = reader(tensor)
+    assert addresses is not None
+    watch = Watch(addresses)
+    assert (tensor.dim(), tensor.sum().item(), tensor.stride()) == (2, 0, (3, 1))
+    assert watch.holds()
+    try:
+        changes = tensor_memory.CHANGES[name](tensor, zeros)
+    except RuntimeError:
+        return
+    assert watch.holds() is not changes
+
+
+def test_work_on_the_values_is_not_a_change():
+    weight = torch.nn.Parameter(torch.zeros(2, 3))
+    watch = Watch(reader(weight) or ())
+    (weight * 2).sum().backward()
+    with torch.no_grad():
+        weight.sub_(1)
+    weight.grad = None
+    alias = weight.data
+    assert alias is not weight
+    assert watch.holds()
+
+
+@pytest.mark.parametrize(
+    "tensor", [torch.zeros((1,) * 6), torch.zeros(2).as_subclass(type("T", (torch.Tensor,), {})), 3]
+)
+def test_what_is_not_watched(tensor: object):
+    assert reader(tensor) is None
+
+
+def test_a_library_that_lays_tensors_out_otherwise(monkeypatch: pytest.MonkeyPatch):
+    for name in ("_RANK", "_SIZES", "_STRIDES", "_DTYPE_AND_DEVICE", "_AUTOGRAD", "_TENSOR"):
+        with monkeypatch.context() as patched:
+            patched.setattr(tensor_memory, name, 19 if name != "_TENSOR" else 0)
+            assert tensor_memory.tensor_memory(torch.zeros, torch.nn.Parameter) is None, name
+    for name in ("_KEYS", "_MADE_BY", "_REQUIRES_GRAD"):
+        with monkeypatch.context() as patched:
+            patched.setattr(tensor_memory, name, 0)
+            assert tensor_memory.tensor_memory(torch.zeros, torch.nn.Parameter) is None, name

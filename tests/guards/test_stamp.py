@@ -1,0 +1,474 @@
+"""A stamp never says more than the full check: after every kind of change the verdict is that of
+the interpreter, and `run` gets the objects of now."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import types
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anyshape.guards import stamp
+from anyshape.guards.emit import EntryPlan, build_dispatcher
+from anyshape.guards.explain import first_failure
+from anyshape.guards.guard import Guard, Kind, TensorSpec
+from anyshape.guards.memory import SUPPORTED
+from anyshape.guards.path import Path, constant
+from anyshape.guards.tensor_memory import tensor_memory
+from tests.guards.cases import Other, Plain, RanUserCode, with_odd_dictionary
+from tests.guards.recorded import recorded
+from tests.guards.test_random_states import LEAVES, STATES
+from tests.guards.verdicts import X, guard
+
+pytestmark = pytest.mark.skipif(not SUPPORTED, reason="no versions of dictionaries here")
+
+MEMORY = tensor_memory(torch.zeros, torch.nn.Parameter)
+
+
+@pytest.fixture(autouse=True)
+def _stamp_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stamp, "_SHARE", 1e9)
+
+
+def function(x: Any, y: Any = None) -> None: ...
+
+
+class Stamped:
+    """A dispatcher with one entry, and how often its full check ran."""
+
+    def __init__(
+        self, guards: list[Guard], inputs: list[Path], memory: Any = MEMORY, root: Any = None
+    ) -> None:
+        self.entry = EntryPlan(guards, (), inputs, lambda *values: values)
+        signature = inspect.signature(function)
+        self.dispatcher = build_dispatcher(signature, [self.entry], lambda a: None, memory=memory)
+        [self.part] = self.entry.built.values()
+        assert self.part is not None, "nothing is stamped"
+        self.stamps: Any = self.part.stamps  # pyright: ignore[reportAttributeAccessIssue] the private part
+
+    def agree(self, x: object) -> bool:
+        """The verdict of both, with the right objects for `run`."""
+        found: Any = self.dispatcher(x)
+        failure = first_failure(self.entry, {"x": x})
+        assert (found is None) is (failure is not None), failure
+        if found is not None:
+            expected = [_at(path, x) for path in self.entry.inputs]
+            assert all(a is b for a, b in zip(found, expected, strict=True))
+        return found is not None
+
+    def full_checks(self, x: object) -> int:
+        """How many full checks one call makes."""
+        calls: list[object] = []
+        original = self.stamps.take
+        # The dispatcher holds `take` itself: count through what it calls.
+        full = self.stamps.full_check
+        self.stamps.full_check = lambda root: (calls.append(root), full(root))[1]
+        try:
+            assert original == self.stamps.take
+            self.agree(x)
+        finally:
+            self.stamps.full_check = full
+        return len(calls)
+
+
+def _at(path: Any, x: object) -> object:
+    entry = EntryPlan((), (), [path], lambda value: value)
+    return build_dispatcher(inspect.signature(function), [entry], lambda a: "miss")(x)
+
+
+# -- modules ------------------------------------------------------------------------------------
+
+
+class Block(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(2, 3)
+        self.norm = torch.nn.BatchNorm1d(3)
+        self.scale = 0.5
+        self.sizes = [1, 2, 3]
+        self.options: dict[Any, Any] = {"mode": "fast"}
+        self.calls = 0
+
+
+class OtherBlock(Block):
+    pass
+
+
+def model() -> Any:
+    made = torch.nn.Module()
+    made.blocks = torch.nn.ModuleList(Block() for _ in range(2))
+    return made
+
+
+def spec_of(tensor: torch.Tensor) -> TensorSpec:
+    order = tuple(range(tensor.dim()))
+    return TensorSpec(
+        type(tensor),
+        tensor.dtype,
+        tensor.device,
+        tensor.requires_grad,
+        tuple(tensor.shape),
+        order=order,
+        layout=tensor.layout,
+    )
+
+
+def module_guards(path: Path, module: torch.nn.Module) -> Iterator[Guard]:
+    yield guard(Kind.TYPE, path, type(module))
+    yield guard(Kind.NO_INSTANCE_ATTRIBUTE, path, "forward")
+    yield guard(Kind.EQUALS, path.instance("training"), module.training)
+    hooks = path.instance("_forward_hooks")
+    yield guard(Kind.TYPE, hooks, OrderedDict)
+    yield guard(Kind.LENGTH, hooks, 0)
+    for kind in ("_parameters", "_buffers", "_modules"):
+        yield guard(Kind.TYPE, path.instance(kind), dict)
+    for name, parameter in module.named_parameters(recurse=False):
+        yield guard(Kind.TENSOR, path.instance("_parameters").item(name), spec_of(parameter))
+    for name, buffer in module.named_buffers(recurse=False):
+        yield guard(Kind.TENSOR, path.instance("_buffers").item(name), spec_of(buffer))
+    yield guard(Kind.KEYS, path.instance("_modules"), tuple(module._modules))
+    for name, child in module.named_children():
+        yield from module_guards(path.instance("_modules").item(name), child)
+    if isinstance(module, Block):
+        yield guard(Kind.EQUALS, path.instance("scale"), 0.5)
+        sizes, options = path.instance("sizes"), path.instance("options")
+        yield guard(Kind.TYPE, sizes, list)
+        yield guard(Kind.LENGTH, sizes, 3)
+        yield guard(Kind.EQUALS, sizes.item(1), 2)
+        yield guard(Kind.TYPE, options, dict)
+        yield guard(Kind.CONTAINS, options, ("slow", False))
+        yield guard(Kind.EQUALS, options.item("mode"), "fast")
+
+
+def stamped_model(memory: Any = MEMORY) -> tuple[Any, Stamped]:
+    made = model()
+    guards = [*module_guards(X, made)]
+    inputs = [g.path for g in guards if g.kind is Kind.TENSOR and g.path is not None]
+    stamped = Stamped(guards, inputs, memory)
+    assert stamped.agree(made)
+    assert stamped.stamps.by_root, "no stamp was taken"
+    return made, stamped
+
+
+def _set(name: str, value: Callable[[], Any]) -> Callable[[Any], None]:
+    return lambda block: setattr(block, name, value())
+
+
+def _data(value: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Any], None]:
+    def change(block: Any) -> None:
+        block.linear.weight.data = value(block.linear.weight.data)
+
+    return change
+
+
+def _swap(block: Any) -> None:
+    torch.utils.swap_tensors(block.linear.weight, torch.nn.Parameter(torch.zeros(5, 2)))
+
+
+def _restore(block: Any) -> None:
+    """Away and back again: nothing that a guard sees is different."""
+    kept = block.scale
+    block.scale = 7
+    block.scale = kept
+
+
+#: name -> (the change, whether the guards still hold after it)
+CHANGES: dict[str, tuple[Callable[[Any], object], bool]] = {
+    "nothing": (lambda block: None, True),
+    "a value": (_set("scale", lambda: 0.25), False),
+    "an equal value": (_set("scale", lambda: float("0.5")), True),
+    "a type": (_set("scale", lambda: 1), False),
+    "away and back": (_restore, True),
+    "an attribute nobody read": (_set("other", lambda: 1), True),
+    "an attribute that hides a method": (_set("forward", lambda: len), False),
+    "a deleted attribute": (lambda block: delattr(block, "scale"), False),
+    "eval": (lambda block: block.eval(), False),
+    "eval and train": (lambda block: block.eval().train(), True),
+    "a hook": (lambda block: block.register_forward_hook(print), False),
+    "a hook come and gone": (lambda block: block.register_forward_hook(print).remove(), True),
+    "a class": (lambda block: setattr(block, "__class__", OtherBlock), False),
+    "a dictionary of the same": (lambda b: setattr(b, "__dict__", dict(b.__dict__)), True),
+    "a dictionary of others": (
+        lambda b: setattr(b, "__dict__", {**b.__dict__, "scale": 3}),
+        False,
+    ),
+    "another child": (_set("linear", lambda: torch.nn.Linear(2, 3)), True),
+    "a wider child": (_set("linear", lambda: torch.nn.Linear(2, 4)), False),
+    "one child more": (_set("more", lambda: torch.nn.Linear(2, 3)), False),
+    "a child of another class": (_set("linear", lambda: torch.nn.Bilinear(2, 2, 3)), False),
+    "another weight": (
+        lambda b: setattr(b.linear, "weight", torch.nn.Parameter(torch.zeros(3, 2))),
+        True,
+    ),
+    "a longer weight": (
+        lambda b: setattr(b.linear, "weight", torch.nn.Parameter(torch.zeros(4, 2))),
+        False,
+    ),
+    "no weight": (lambda b: setattr(b.linear, "weight", None), False),
+    "data of the same kind": (_data(lambda weight: weight * 2), True),
+    "data of another dtype": (_data(lambda weight: weight.double()), False),
+    "data of other sizes": (_data(lambda weight: torch.zeros(4, 2)), False),
+    "data of another layout": (_data(lambda weight: torch.zeros(2, 3).t()), False),
+    "values in place": (lambda b: b.linear.weight.data.add_(1), True),
+    "frozen": (lambda b: b.linear.weight.requires_grad_(False), False),
+    "a module to another dtype": (lambda block: block.double(), False),
+    "swapped": (_swap, False),
+    "a buffer in place": (lambda b: b.norm.num_batches_tracked.add_(1), True),
+    "a buffer with grad": (lambda b: b.norm.running_mean.requires_grad_(), False),
+    "a buffer resized": (lambda b: b.norm.running_mean.resize_(7), False),
+    "an item": (lambda block: block.sizes.__setitem__(1, 9), False),
+    "an item nobody read": (lambda block: block.sizes.__setitem__(0, 9), True),
+    "one item more": (lambda block: block.sizes.append(4), False),
+    "many items more, and less": (
+        lambda b: (b.sizes.extend(range(999)), b.sizes.__delitem__(slice(3, None))),
+        True,
+    ),
+    "a list of the same": (_set("sizes", lambda: [1, 2, 3]), True),
+    "a key": (lambda block: block.options.update(slow=1), False),
+    "a key nobody asked for": (lambda block: block.options.update(other=1), True),
+    "a value at a key": (lambda block: block.options.update(mode="slow"), False),
+    "an emptied dictionary": (lambda block: block.options.clear(), False),
+    "grad": (lambda b: setattr(b.linear.weight, "grad", torch.zeros(3, 2)), True),
+    "backward": (lambda b: b.linear(torch.zeros(1, 2)).sum().backward(), True),
+}
+
+
+@pytest.mark.parametrize("memory", [None, MEMORY], ids=["dictionaries", "tensors too"])
+@pytest.mark.parametrize("name", CHANGES)
+def test_changes_are_seen(name: str, memory: Any):
+    change, still = CHANGES[name]
+    made, stamped = stamped_model(memory)
+    block = made.blocks[1]
+    for _ in range(3):
+        assert stamped.agree(made)
+    change(block)
+    for _ in range(3):
+        assert stamped.agree(made) is still
+
+
+def test_an_unchanged_model_is_not_looked_at_again():
+    made, stamped = stamped_model()
+    assert stamped.full_checks(made) == 0
+    made.blocks[0].scale = float("0.5")
+    assert stamped.full_checks(made) == 1
+    assert stamped.full_checks(made) == 0
+
+
+def test_a_dictionary_that_changes_all_the_time():
+    made, stamped = stamped_model()
+    block = made.blocks[0]
+    for calls in range(6):
+        block.calls = calls + 1000
+        assert stamped.agree(made)
+    block.calls = -1
+    assert stamped.full_checks(made) == 0, "the counter is not what guards are about"
+    block.forward = len
+    assert not stamped.agree(made)
+    del block.forward
+    assert stamped.agree(made)
+    block.scale = 3
+    assert not stamped.agree(made)
+    block.scale = 0.5
+    assert stamped.agree(made)
+    block.linear = torch.nn.Linear(2, 3)
+    assert stamped.agree(made)
+
+
+def test_one_entry_serves_many_instances():
+    first, stamped = stamped_model()
+    others = [model() for _ in range(3)]
+    for each in others:
+        assert stamped.agree(each)
+    assert len(stamped.stamps.by_root) == 4
+    for each in (first, *others):
+        assert stamped.full_checks(each) == 0
+    others[1].blocks[0].scale = 7
+    assert [stamped.agree(each) for each in (first, *others)] == [True, True, False, True]
+
+
+def test_a_stamp_keeps_no_model_alive():
+    made, stamped = stamped_model()
+    gone = weakref.ref(made), weakref.ref(made.blocks[0].linear.weight)
+    del made
+    gc.collect()
+    assert [ref() for ref in gone] == [None, None]
+    assert not stamped.stamps.by_root
+
+
+def test_there_is_an_end_to_stamps(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(stamp, "_MOST", 3)
+    _, stamped = stamped_model()
+    kept = [model() for _ in range(10)]
+    assert all(map(stamped.agree, kept))
+    assert 1 <= len(stamped.stamps.by_root) <= 3
+
+
+def test_stamps_are_taken_over_by_the_next_dispatcher():
+    made, stamped = stamped_model()
+    entry = stamped.entry
+    again = build_dispatcher(
+        inspect.signature(function),
+        [replace(entry, guards=[guard(Kind.EQUALS, X, 3)], built={}), entry],
+        lambda arguments: None,
+        memory=MEMORY,
+    )
+    stamped.stamps.full_check = None  # would raise
+    stamped.part._full_check = None  # pyright: ignore[reportAttributeAccessIssue] the private part
+    assert again(made) is not None
+
+
+def test_time_is_shared(monkeypatch: pytest.MonkeyPatch):
+    """A state that changes with every call is not stamped with every call."""
+    monkeypatch.setattr(stamp, "_SHARE", 1e-9)
+    made, stamped = stamped_model()
+    made.blocks[0].scale = float("0.5")
+    assert stamped.full_checks(made) == 0  # the stamp was not taken anew
+    assert stamped.agree(made)
+
+
+def test_another_thread_changes_the_state_meanwhile():
+    """Between the walk and the full check: no stamp is kept."""
+    made, stamped = stamped_model()
+    stamps = stamped.stamps
+    stamps.by_root.clear()
+    full = stamps.full_check
+
+    def check(root: Any) -> object:
+        answer = full(root)
+        made.blocks[0].scale = 3
+        return answer
+
+    stamps.full_check = check
+    stamps.take(made)
+    assert not stamps.by_root
+    stamps.full_check = full
+    assert not stamped.agree(made)
+
+
+# -- other roots and steps ----------------------------------------------------------------------
+
+
+def test_a_constant_root_and_a_cell():
+    holder: Any = Plain(cell=types.CellType(3), names={"a": 1, "b": 2}, pair=(1, [2]))
+    root = constant(holder, "model")
+    cell, names, pair = (root.instance(name) for name in ("cell", "names", "pair"))
+    guards = [
+        guard(Kind.TYPE, root, Plain),
+        guard(Kind.TYPE, cell, types.CellType),
+        guard(Kind.EQUALS, cell.cell(), 3),
+        guard(Kind.TYPE, names, dict),
+        guard(Kind.EQUALS, names.nth_key(1), "b"),
+        guard(Kind.TRUTH, names, True),
+        guard(Kind.TYPE, pair, tuple),
+        guard(Kind.TYPE, pair.item(1), list),
+        guard(Kind.EQUALS, pair.item(1).item(-1), 2),
+    ]
+    stamped = Stamped(guards, [])
+    assert stamped.agree(None)
+    assert stamped.stamps.by_root
+    cell_, names_ = holder.cell, holder.names
+    for change, undo in [
+        (
+            lambda: setattr(cell_, "cell_contents", 4),
+            lambda: setattr(cell_, "cell_contents", 3),
+        ),
+        (lambda: names_.pop("a"), lambda: (names_.clear(), names_.update(a=1, b=2))),
+        (lambda: holder.pair[1].append(9), lambda: holder.pair[1].pop()),
+        (lambda: holder.pair[1].clear(), lambda: holder.pair[1].append(2)),
+        (lambda: setattr(holder, "pair", (1, [3])), lambda: setattr(holder, "pair", (1, [2]))),
+    ]:
+        change()
+        assert not stamped.agree(None)
+        undo()
+        assert stamped.agree(None)
+        assert stamped.full_checks(None) == 0
+
+
+def test_globals_are_looked_up():
+    """The main loop of a script assigns them; a stamp on them would hold for one call."""
+    names: dict[str, Any] = {"scale": 3, "step": 0}
+    made = model()
+    scale = constant(names, "G").item("scale")
+    stamped = Stamped([*module_guards(X, made), guard(Kind.EQUALS, scale, 3)], [])
+    for step in range(5):
+        names["step"] = step
+        assert stamped.agree(made)
+    assert stamped.full_checks(made) == 0
+    names["scale"] = 4
+    assert not stamped.agree(made)
+
+
+def test_a_live_step_below_a_stamp():
+    """An attribute is read anew, from an object that the stamp vouches for."""
+    holder: Any = Plain(**{name: Plain(value=3) for name in "abcdefgh"})
+    inner = [X.instance(name) for name in "abcdefgh"]
+    guards = [guard(Kind.TYPE, X, Plain), *(guard(Kind.TYPE, path, Plain) for path in inner)]
+    guards += [guard(Kind.EQUALS, path.attribute("value"), 3) for path in inner]
+    stamped = Stamped(guards, [inner[0].attribute("value"), inner[1]])
+    assert stamped.agree(holder)
+    assert stamped.full_checks(holder) == 0
+    holder.c.value = 4
+    assert not stamped.agree(holder)
+    holder.c = Plain(value=3)
+    assert stamped.agree(holder)
+    holder.c = with_odd_dictionary(value=3)
+    try:
+        stamped.agree(holder)
+    except RanUserCode:
+        pytest.fail("user code ran")
+
+
+NAMES = st.sampled_from("abcdefghij")
+CHANGE = st.one_of(
+    st.tuples(st.just("set"), NAMES, STATES),
+    st.tuples(st.just("leaf"), NAMES, LEAVES),
+    st.tuples(st.just("same"), NAMES, st.none()),
+    st.tuples(st.just("delete"), NAMES, st.none()),
+    st.tuples(st.just("class"), st.sampled_from([Plain, Other]), st.none()),
+    st.tuples(st.just("inside"), NAMES, LEAVES),
+)
+
+
+def _apply(change: tuple[str, Any, Any], root: Any, original: dict[str, Any]) -> None:
+    what, name, value = change
+    if what in ("set", "leaf"):
+        setattr(root, name, value)
+    elif what == "same":
+        setattr(root, name, original[name])
+    elif what == "delete":
+        root.__dict__.pop(name, None)
+    elif what == "class":
+        root.__class__ = name
+    else:
+        inside = root.__dict__.get(name)
+        if isinstance(inside, list):
+            inside.append(value)
+        elif isinstance(inside, dict):
+            inside["a"] = value
+        elif isinstance(inside, Plain):
+            inside.__dict__["a"] = value
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.fixed_dictionaries(dict.fromkeys("abcdefghij", STATES)), st.lists(CHANGE, max_size=8))
+def test_random_changes(state: dict[str, Any], changes: list[tuple[str, Any, Any]]):
+    root = Plain(**state)
+    guards = [guard(Kind.TYPE, X, Plain)]
+    for name in state:
+        guards += recorded(X.instance(name), state[name])
+    entry_inputs = [X.instance(name) for name in "abc"]
+    stamped = Stamped(guards, entry_inputs)
+    assert stamped.agree(root)
+    for change in changes:
+        _apply(change, root, state)
+        stamped.agree(root)
+        stamped.agree(root)

@@ -1,0 +1,155 @@
+"""Change every reachable piece of a model's state: what changes eager's answer must change ours.
+
+For each place (`tests/zoo/mutations.py`): change it, ask the compiled model and the eager one, and
+change it back. If eager's answer changed, the compiled call must either have found no entry (a
+guard failed) and then give eager's answer from a new capture, or give it from the old entry.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import anyshape
+from anyshape.errors import RecompileError
+from tests.zoo.compare import difference
+from tests.zoo.models import BY_NAME, Row
+from tests.zoo.mutations import Site, sites
+
+#: Nine models of different make; each with all its places.
+MODELS = (
+    "Llama",
+    "Llama cache passed in",
+    "GPT2",
+    "BERT",
+    "T5",
+    "Mistral",
+    "ViT",
+    "Mixtral",
+    "nn.TransformerEncoder",
+    "nn.LSTM",
+    "ResNet",
+    "Whisper",
+)
+PAIR = (2, 6)
+#: A model with very many places is cut off; what was not reached is printed.
+SECONDS = 90.0
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    anyshape.reset()
+    with anyshape.config.patch(profile=False, on_compile_error="raise", recompile_limit=1000):
+        yield
+    anyshape.reset()
+
+
+@dataclass
+class Bench:
+    """A model, its compiled form, and what both answer in the state as built."""
+
+    row: Row
+    module: nn.Module = field(init=False)
+    compiled: Any = field(init=False)
+    base: Any = field(init=False)
+    sites: list[Site] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.build()
+
+    def build(self) -> None:
+        anyshape.reset()
+        self.module = self.row.module()
+        self.compiled = anyshape.compile(self.module, dynamic=True)
+        # Eager first: what a model sets up in its first call is there before capture.
+        self.eager()
+        self.base = self.eager()
+        assert not difference(self.ours(), self.base)
+        assert not difference(self.hit(), self.base)
+        self.sites = sites(self.module)
+
+    def _call(self, function: Any) -> Any:
+        args, kwargs = self.row.call(PAIR)
+        torch.default_generator.manual_seed(0)
+        try:
+            return function(*args, **kwargs), args, kwargs
+        except RecompileError:
+            raise
+        except Exception as error:
+            return type(error), str(error)
+
+    def eager(self) -> Any:
+        return self._call(self.module)
+
+    def ours(self) -> Any:
+        return self._call(self.compiled)
+
+    def hit(self) -> Any:
+        """The answer of an existing entry, or None if no entry fits."""
+        with anyshape.config.patch(error_on_recompile=True):
+            try:
+                return self._call(self.compiled)
+            except RecompileError:
+                return None
+
+    def clean(self) -> bool:
+        """Whether all is as it was built."""
+        hit = self.hit()
+        return hit is not None and not (
+            difference(hit, self.base) or difference(self.eager(), self.base)
+        )
+
+
+def judged(bench: Bench, site: Site) -> tuple[str, str | None]:
+    """What became of the change, and what is wrong with it if anything is."""
+    try:
+        site.change()
+    except Exception:
+        return "cannot be changed", None
+    try:
+        hit = bench.hit()
+        expected = bench.eager()
+        changed = difference(expected, bench.base) is not None
+        if hit is not None:
+            problem = difference(hit, expected)
+            return "an entry served it" + (", changed" if changed else ""), problem
+        if not changed:
+            return "a guard failed, without need", None
+        return "a guard failed, changed", difference(bench.ours(), expected)
+    finally:
+        site.restore()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_change_is_seen(name: str) -> None:
+    bench = Bench(BY_NAME[name])
+    assert bench.clean(), "the untouched model must be served by its entry"
+    assert bench.compiled.stats().eager_calls == 0
+    outcomes: Counter[str] = Counter()
+    unsound: list[str] = []
+    started = time.monotonic()
+    names = [site.name for site in bench.sites]
+    for position, site_name in enumerate(names):
+        if time.monotonic() - started > SECONDS:
+            outcomes["not reached"] = len(names) - position
+            break
+        outcome, problem = judged(bench, bench.sites[position])
+        outcomes[outcome] += 1
+        if problem:
+            unsound.append(f"{site_name}: {problem}")
+        if not bench.clean():
+            # The change left traces behind (a cache, a registered object): start anew.
+            bench.build()
+            if [site.name for site in bench.sites] != names:
+                outcomes["not reached"] = len(names) - position - 1
+                break
+    print(f"\n{name}: {len(names)} places, {dict(outcomes)}")
+    assert outcomes["a guard failed, changed"] + outcomes["an entry served it, changed"] > 0
+    assert not unsound
