@@ -675,7 +675,13 @@ def dataclasses_made_and_replaced() -> World:
     def f(x: Tensor, point: Point) -> Any:
         named = Named(x * point.weight, 2)
         other = dataclasses.replace(point, weight=7)
-        return named, other, Point(named.first, *[other.after]), named._replace(second=3), Fixed(2.5)
+        return (
+            named,
+            other,
+            Point(named.first, *[other.after]),
+            named._replace(second=3),
+            Fixed(2.5),
+        )
 
     return World(f, lambda x: (x, Point(x)))
 
@@ -1152,7 +1158,9 @@ def no_tensor_result() -> World:
 
 @feature
 def strided_inputs() -> World:
-    layouts = itertools.cycle((lambda x: x, lambda x: x.T, lambda x: x[:, ::2], lambda x: x.t().t()))
+    layouts = itertools.cycle(
+        (lambda x: x, lambda x: x.T, lambda x: x[:, ::2], lambda x: x.t().t())
+    )
     return World(
         lambda x: (x.reshape(-1), x.contiguous().view(-1), x.is_contiguous(), x + 1, x.stride()),
         lambda x: (next(layouts)(x),),

@@ -264,7 +264,9 @@ def test_other_type_for_a_tensor() -> None:
 def test_subclass_of_tensor() -> None:
     class Mine(Tensor):
         @classmethod
-        def __torch_function__(cls, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(
+            cls, func: Any, kinds: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             made = super().__torch_function__(func, kinds, args, kwargs or {})
             return made + 1 if func is Tensor.mul else made
 
@@ -376,7 +378,9 @@ def test_builtin_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_module_function_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled = anyshape.compile(lambda x: helper(x, X[:, None]) if x.dim() > 1 else math.sqrt(4) * x)
+    compiled = anyshape.compile(
+        lambda x: helper(x, X[:, None]) if x.dim() > 1 else math.sqrt(4) * x
+    )
     assert torch.equal(compiled(X), X * 2)
     monkeypatch.setattr(math, "sqrt", lambda k: 9.0)
     assert torch.equal(compiled(X), X * 9)
@@ -566,7 +570,10 @@ def test_backend_that_fails() -> None:
         raise ValueError("backend broke")
 
     compiled = anyshape.compile(lambda x: x * 2, backend=backend)
-    with anyshape.config.patch(on_compile_error="warn"), pytest.warns(Warning, match="backend broke"):
+    with (
+        anyshape.config.patch(on_compile_error="warn"),
+        pytest.warns(Warning, match="backend broke"),
+    ):
         assert torch.equal(compiled(X), X * 2)
     with anyshape.config.patch(on_compile_error="raise"):
         other = anyshape.compile(lambda x: x * 3, backend=backend)

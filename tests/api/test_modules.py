@@ -326,7 +326,9 @@ def test_backward_hooks() -> None:
     eager, twin, compiled = twins(lambda: MLP(4, 2))
     totals: list[float] = []
     for module in (eager, twin):
-        module.head.register_full_backward_hook(lambda m, _, made: totals.append(float(made[0][0, 0])))
+        module.head.register_full_backward_hook(
+            lambda m, _, made: totals.append(float(made[0][0, 0]))
+        )
         next(module.parameters()).register_hook(lambda gradient: gradient * 2)
     for module in (eager, compiled):
         module(torch.ones(3, 4)).square().sum().backward()

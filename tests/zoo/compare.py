@@ -227,8 +227,11 @@ def _children(value: Any) -> list[tuple[Any, Any]] | None:
         # A ModelOutput keeps its fields twice, as items and as attributes.
         known = {key for key, _ in parts} if isinstance(value, OrderedDict) else set()
         parts += sorted(
-            ((name, _plain(name, part)) for name, part in attributes.items()
-             if name not in known | _NOT_STATE),
+            (
+                (name, _plain(name, part))
+                for name, part in attributes.items()
+                if name not in known | _NOT_STATE
+            ),
             key=lambda item: str(item[0]),
         )
     for base in type(value).__mro__:

@@ -190,9 +190,7 @@ def _mixtral() -> nn.Module:
 
 
 def _distilbert() -> Any:
-    return tf.DistilBertConfig(
-        vocab_size=_VOCABULARY, dim=32, n_layers=2, n_heads=4, hidden_dim=64
-    )
+    return tf.DistilBertConfig(vocab_size=_VOCABULARY, dim=32, n_layers=2, n_heads=4, hidden_dim=64)
 
 
 def _opt() -> Any:
@@ -255,10 +253,17 @@ ROWS: tuple[Row, ...] = (
     ),
     Row("nn.TransformerEncoder", _encoder, sequences(32), PAIRS_WITH_0),
     Row("nn.LSTM", lambda: nn.LSTM(16, 32, 2, batch_first=True), sequences(16), PAIRS_WITH_0),
-    Row("nn.GRU", lambda: nn.GRU(16, 32, 2, batch_first=True, bidirectional=True), sequences(16), PAIRS_WITH_0),
+    Row(
+        "nn.GRU",
+        lambda: nn.GRU(16, 32, 2, batch_first=True, bidirectional=True),
+        sequences(16),
+        PAIRS_WITH_0,
+    ),
     Row("MLP", nets.MLP, sequences(nets.WIDTH), PAIRS_WITH_0),
     Row("ResNet", nets.ResNet, images(lambda length: 2 * length + 3), PAIRS_WITH_0),
-    Row("ResNet training", nets.ResNet, images(lambda length: length + 5), PAIRS_WITH_0, train=True),
+    Row(
+        "ResNet training", nets.ResNet, images(lambda length: length + 5), PAIRS_WITH_0, train=True
+    ),
     Row("U-Net", nets.UNet, images(lambda length: length + 4), PAIRS_WITH_0),
     Row("ConvNeXt", nets.ConvNext, images(lambda length: 4 * length), PAIRS_WITH_0),
     Row("Transformer", nets.Transformer, sequences(32), PAIRS_WITH_0),

@@ -200,7 +200,7 @@ class Attributes:
                 if fallback is None or not isinstance(fallback[1], types.FunctionType):
                     raise
                 return self._call(fallback[1], obj, name)
-        if look_up is not object.__getattribute__:
+        if not _looks_up_plainly(look_up):
             raise Leave(f"native code looks up the attributes of a {kind.__name__}")
         return self.plain(obj, name)
 
@@ -434,6 +434,12 @@ _OPEN_BOOKS: Final = frozenset(
 )
 
 _NATIVE_BINDERS: Final = (type(functools.partial), functools._lru_cache_wrapper)
+
+
+def _looks_up_plainly(look_up: Any) -> bool:
+    """Whether a native `__getattribute__` is the one of `object`, which built-in types repeat."""
+    owner = getattr(look_up, "__objclass__", None)
+    return owner is not None and owner.__module__ in ("builtins", "collections", "functools", "types")
 
 
 def _is_data_descriptor(value: Any) -> bool:

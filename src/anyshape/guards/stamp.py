@@ -289,7 +289,7 @@ class _Watching:
             if read is not None:
                 del self.addresses[address]
                 found = self.dictionaries.pop(address)
-                pass
+                entries += [(found, key, value) for key, value in read.items()]
         return entries
 
     def at(self, path: Path) -> object:
