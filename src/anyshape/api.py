@@ -219,8 +219,7 @@ def _compiled_module(module: torch.nn.Module, options: Options, name: str | None
     made = object.__new__(kind)
     # One dictionary for both: whatever is set on one is seen on the other.
     object.__setattr__(made, "__dict__", module.__dict__)
-    target = _module_target(module, name)
-    function = Function(target, options)
+    function = Function(_module_target(module, name), options)
     _compiled.add(function)
     _STATE[made] = (module, function)
     return made
@@ -235,6 +234,8 @@ _STATE: dict[Any, tuple[torch.nn.Module, Function]] = _Identity()  # pyright: ig
 
 def _module_target(module: torch.nn.Module, name: str | None) -> Target:
     forward = module.forward
+    if _sees_how_it_is_called(module):
+        forward = _anything
     try:
         # As it is called, not as a decorator says it is: both how arguments are passed and what is
         # seen of them must be the caller's.
@@ -253,6 +254,17 @@ def _module_target(module: torch.nn.Module, name: str | None) -> Target:
     )
 
 
+def _sees_how_it_is_called(module: torch.nn.Module) -> bool:
+    """Whether somebody sees which arguments were given by name: a hook, or a `__call__` of its
+    own."""
+    held = module.__dict__
+    return bool(
+        held["_forward_hooks"]
+        or held["_forward_pre_hooks"]
+        or type(module).__call__ is not torch.nn.Module.__call__
+    )
+
+
 def _self_name(signature: inspect.Signature) -> str:
     return "self" if "self" not in signature.parameters else "self_"
 
@@ -262,6 +274,9 @@ class CompiledModule(torch.nn.Module):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         module, function = _STATE[self]
+        held = self.__dict__
+        if held["_forward_hooks"] or held["_forward_pre_hooks"]:
+            function = _for_hooks(self)
         try:
             return function.dispatch(module, *args, **kwargs)
         except GraphFailed as failed:
@@ -271,7 +286,8 @@ class CompiledModule(torch.nn.Module):
         return _STATE[self][0]
 
     def stats(self) -> Stats:
-        return _stats_of(_STATE[self][1])
+        found = _stats_of(_STATE[self][1])
+        return found + _stats_of(_WITH_HOOKS[self]) if self in _WITH_HOOKS else found
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         if args or kwargs:
@@ -280,7 +296,8 @@ class CompiledModule(torch.nn.Module):
 
     @property
     def entries(self) -> list[Entry]:
-        return list(_STATE[self][1].entries)
+        entries = list(_STATE[self][1].entries)
+        return entries + _WITH_HOOKS[self].entries if self in _WITH_HOOKS else entries
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         module, function = _STATE[self]

@@ -32,7 +32,8 @@ class EntryExplanation:
     def lines(self) -> list[str]:
         lines = [f"entry {self.id}: served {self.hits} calls after the first"]
         lines += [
-            f"  dynamic: {each.source} in {each.range}" + (f": {each.reason}" if each.reason else "")
+            f"  dynamic: {each.source} in {each.range}"
+            + (f": {each.reason}" if each.reason else "")
             for each in self.dynamic
         ]
         if not self.dynamic:

@@ -111,6 +111,10 @@ class Counts:
 
 _frame_ids: Final = itertools.count()
 
+#: So often a capture may end without an entry before the function runs eagerly for good. Another
+#: call may take a path that can be captured.
+_MOST_LEAVES: Final = 3
+
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Function:
@@ -127,6 +131,7 @@ class Function:
     frame_id: int = field(init=False)
     _compiling: threading.Lock = field(default_factory=threading.Lock)
     _next_id: int = 0
+    _leaves: int = 0
     #: why calls were compiled again
     recompiled: list[str] = field(default_factory=list[str])
 
@@ -136,9 +141,6 @@ class Function:
 
     def rebuild(self) -> None:
         """A new dispatcher for the entries there are."""
-        if self.eager is not None:
-            self.dispatch = self._run_eagerly
-            return
         # A copy: another thread may add an entry meanwhile.
         plans = [entry.plan for entry in list(self.entries)]
         self.dispatch = self._dispatcher(plans, self._miss)
@@ -158,6 +160,7 @@ class Function:
             self.seen = Observations()
             self.eager = None
             self._next_id = 0
+            self._leaves = 0
             self.recompiled.clear()
             self.rebuild()
 
@@ -188,10 +191,6 @@ class Function:
         )
 
     # -- a call that no entry serves ---------------------------------------------------------------
-
-    def _run_eagerly(self, *args: Any, **kwargs: Any) -> Any:
-        self.counts.eager_calls += 1
-        return self.target.call(*args, **kwargs)
 
     def _miss(self, bound: dict[str, Any]) -> Any:
         arguments = _by_parameter(self.target.signature, bound)
@@ -232,7 +231,8 @@ class Function:
         try:
             return capture(self.target.call, arguments, choices)
         except Exception as error:
-            raise _without_our_frames(error) from error.__cause__
+            _show_user_frames(error)
+            raise
 
     def _too_many(self, bound: dict[str, Any], entry_id: str) -> bool:
         """Tell why no entry fits; True if there are too many of them already."""
@@ -261,11 +261,7 @@ class Function:
                 + (f" (asked for at {where})" if where else ""),
                 stacklevel=5,
             )
-            self.eager = Left(f"the recompile limit: {last}", None)
-            self.dispatch = self._dispatcher(
-                [entry.plan for entry in self.entries],
-                lambda bound: self._call(_by_parameter(self.target.signature, bound)),
-            )
+            self.stop_compiling(Left(f"the recompile limit: {last}", where))
             return True
         self.counts.recompiles += 1
         self.recompiled.append(last)
@@ -313,8 +309,17 @@ class Function:
                 hints=left.hints,
                 where=str(left.frame) if left.frame else None,
             )
-        self.eager = left
-        self.rebuild()
+        self._leaves += 1
+        if self._leaves >= _MOST_LEAVES:
+            self.stop_compiling(left)
+
+    def stop_compiling(self, why: Left) -> None:
+        """Run eagerly what no entry serves."""
+        self.eager = why
+        self.dispatch = self._dispatcher(
+            [entry.plan for entry in self.entries],
+            lambda bound: self._call(_by_parameter(self.target.signature, bound)),
+        )
 
     def _add(self, trace: Trace, choices: Choices, entry_id: str, started: float) -> None:
         """Make an entry of a trace."""
@@ -324,7 +329,7 @@ class Function:
         try:
             compiled = self.options.backend(trace.graph, list(trace.examples))
         except Exception as error:
-            self._backend_failed(error, entry_id)
+            self._backend_failed(error)
             return
         symbols = _symbols(trace)
         names = names_of(trace.symbols)
@@ -380,15 +385,14 @@ class Function:
                     )
                 )
 
-    def _backend_failed(self, error: Exception, entry_id: str) -> None:
+    def _backend_failed(self, error: Exception) -> None:
         if config.on_compile_error == "raise":
             raise InternalError(stage="backend", detail=repr(error)) from error
         warnings.warn(
             f"anyshape: the backend failed on {self.target.name}, which runs eagerly: {error!r}",
             stacklevel=7,
         )
-        self.eager = Left(f"the backend failed: {error!r}", None)
-        self.rebuild()
+        self.stop_compiling(Left(f"the backend failed: {error!r}", None))
 
     def _check_marks(self, trace: Trace, choices: Choices) -> None:
         """A dimension marked dynamic must not have been fixed."""
@@ -453,8 +457,8 @@ def _by_parameter(signature: Signature, bound: Mapping[str, Any]) -> Arguments:
 _OURSELVES: Final = str(FilePath(__file__).parent)
 
 
-def _without_our_frames(error: Exception) -> Exception:
-    """The error with a traceback that shows the user's frames only."""
+def _show_user_frames(error: Exception) -> None:
+    """Take our own frames out of the traceback of an error of the user's program."""
     entries: list[types.TracebackType] = []
     entry = error.__traceback__
     while entry is not None:
@@ -464,7 +468,7 @@ def _without_our_frames(error: Exception) -> Exception:
     kept: types.TracebackType | None = None
     for entry in reversed(entries):
         kept = types.TracebackType(kept, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
-    return error.with_traceback(kept)
+    error.__traceback__ = kept
 
 
 def run_graph(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:

@@ -104,9 +104,9 @@ def test_generator_function() -> None:
 
     compiled = anyshape.compile(f)
     for size in (3, 5, 0):
-        made = compiled(torch.ones(size))
+        made: Any = compiled(torch.ones(size))
         assert inspect.isgenerator(made)
-        assert [row.tolist() for row in made] == [[float(k)] * size for k in range(3)]
+        assert [row.tolist() for row in list[Any](made)] == [[float(k)] * size for k in range(3)]
 
 
 def test_generator_function_is_lazy() -> None:
@@ -267,7 +267,7 @@ def test_subclass_of_tensor() -> None:
         def __torch_function__(
             cls, func: Any, kinds: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            made = super().__torch_function__(func, kinds, args, kwargs or {})
+            made: Any = super().__torch_function__(func, kinds, args, kwargs or {})
             return made + 1 if func is Tensor.mul else made
 
     compiled = anyshape.compile(lambda x: x * 2)
@@ -323,6 +323,8 @@ def test_no_frames_of_ours_at_the_end() -> None:
 
 def test_missing_attribute_of_a_module() -> None:
     class Broken(nn.Module):
+        missing: Any
+
         def forward(self, x: Tensor) -> Tensor:
             return x + self.missing
 

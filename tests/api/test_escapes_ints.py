@@ -5,6 +5,10 @@ an argument of its own. Whatever the case does with the int, a later call with a
 eager's answer.
 """
 
+# The cases are what users write, not what we would.
+# ruff: noqa: C417, E741, RUF005, UP031, UP032
+# pyright: reportArgumentType=false, reportCallIssue=false
+
 from __future__ import annotations
 
 import array
@@ -200,7 +204,9 @@ def numpy_shape(x: Tensor, n: int) -> Tensor:
     return x + np.zeros((n, 2)).shape[0] + np.arange(n).size
 
 
-PYTHON: dict[str, Callable[[Tensor, int], Any]] = {
+Case = Callable[[Tensor, Any], Any]
+
+PYTHON: dict[str, Case] = {
     # sequences and mappings
     "tuple repeat": lambda x, n: x + len((1,) * n),
     "list repeat": lambda x, n: x + len([0] * n),
@@ -291,7 +297,7 @@ PYTHON: dict[str, Callable[[Tensor, int], Any]] = {
     "type as key": lambda x, n: x + {int: 1, float: 2}[type(n)],
     "class": lambda x, n: x + (n.__class__ is int),
     "is": lambda x, n: x + (1 if n is THREE else 2),
-    "is itself": lambda x, n: x + (1 if n is n else 2),  # noqa: PLR0124
+    "is itself": lambda x, n: x + (1 if n is n else 2),
     "eval": lambda x, n: x + eval("n + 1", {"n": n}),
     "eval of text": lambda x, n: x + eval(f"{n} + 1"),
     "exec": exec_reads_it,
@@ -319,10 +325,10 @@ PYTHON: dict[str, Callable[[Tensor, int], Any]] = {
     "f-string with spec": lambda x, n: x + int(f"{n:03d}") + len(f"{n:>5}{n!r}"),
     "f-string width": lambda x, n: x + len(f"{1:{n + 1}d}"),
     "f-string of a shape": lambda x, n: x + len(f"{x.shape}{tuple(x.shape)}") + int(f"{n}"),
-    "percent": lambda x, n: x + int("%d" % n),  # noqa: UP031
+    "percent": lambda x, n: x + int("%d" % n),
     "percent width": lambda x, n: x + len("%*d" % (n, 1)),
-    "percent of a dict": lambda x, n: x + int("%(n)s" % {"n": n}),  # noqa: UP031
-    "str.format": lambda x, n: x + int("{}".format(n)),  # noqa: UP032
+    "percent of a dict": lambda x, n: x + int("%(n)s" % {"n": n}),
+    "str.format": lambda x, n: x + int("{}".format(n)),
     "str.format_map": lambda x, n: x + int("{n}".format_map({"n": n})),
     "ljust, zfill": lambda x, n: x + len("a".ljust(n)) + len("7".zfill(n)),
     "split at most": lambda x, n: x + len("a b c d e f g h".split(" ", n)),
@@ -400,7 +406,7 @@ PYTHON: dict[str, Callable[[Tensor, int], Any]] = {
     "comprehension with condition": lambda x, n: x + len([i for i in range(9) if i < n]),
 }
 
-SHAPES: dict[str, Callable[[Tensor, int], Any]] = {
+SHAPES: dict[str, Case] = {
     "numel": lambda x, n: x + x.shape.numel() + x.numel() + x.nelement(),
     "shape equals": lambda x, n: x + (1 if x.shape == (3, 4) else 2),
     "shape equals a Size": lambda x, n: x + (1 if x.shape == torch.Size([3, 4]) else 2),
@@ -498,21 +504,20 @@ SHAPES: dict[str, Callable[[Tensor, int], Any]] = {
 }
 
 
-def read_from_shape(case: Callable[[Tensor, int], Any]) -> World:
+def read_from_shape(case: Case) -> World:
     return World(lambda x: case(x, x.shape[0]))
 
 
-def given_as_argument(case: Callable[[Tensor, int], Any]) -> World:
+def given_as_argument(case: Case) -> World:
     return World(case, lambda x: (x, len(x)))
 
 
-def changes_alone(case: Callable[[Tensor, int], Any]) -> World:
+def changes_alone(case: Case) -> World:
     """The int moves while the tensor's shape stays, so that neither can stand for the other."""
     numbers = iter((3, 5, 3, 1, 0, 7, 4, 3))
     return World(case, lambda x: (x, next(numbers)), sizes=(3,) * 8)
 
 
-Case = Callable[[Tensor, int], Any]
 #: Which way the int comes in, and the policy; the other combinations are in the slow suite.
 PYTHON_RUNS = [(read_from_shape, True), (given_as_argument, True), (changes_alone, None)]
 SHAPES_RUNS = [(read_from_shape, True), (changes_alone, None)]

@@ -130,7 +130,7 @@ def test_ranges_start_at_zero() -> None:
     assert ranges == ["[0, int_oo]"]
 
 
-# -- what the texts say of entries and guards --------------------------------------------------------
+# -- what the texts say of entries and guards ------------------------------------------------------
 
 
 def test_entries_tell_what_decided_them() -> None:

@@ -168,12 +168,35 @@ def test_what_is_not_watched(tensor: object):
     assert reader(tensor) is None
 
 
-def test_a_library_that_lays_tensors_out_otherwise(monkeypatch: pytest.MonkeyPatch):
-    for name in ("_RANK", "_SIZES", "_STRIDES", "_DTYPE_AND_DEVICE", "_AUTOGRAD", "_TENSOR"):
-        with monkeypatch.context() as patched:
-            patched.setattr(tensor_memory, name, 19 if name != "_TENSOR" else 0)
-            assert tensor_memory.tensor_memory(torch.zeros, torch.nn.Parameter) is None, name
-    for name in ("_KEYS", "_MADE_BY", "_REQUIRES_GRAD"):
-        with monkeypatch.context() as patched:
-            patched.setattr(tensor_memory, name, 0)
-            assert tensor_memory.tensor_memory(torch.zeros, torch.nn.Parameter) is None, name
+RIGHT = reader.layout if found is not None else tensor_memory.LAYOUTS[0]
+WRONG = [
+    *(RIGHT._replace(rank=rank) for rank in (RIGHT.rank - 1, RIGHT.rank + 1, 12)),
+    *(RIGHT._replace(requires_grad=word) for word in (0, RIGHT.requires_grad - 1)),
+]
+
+
+@pytest.mark.parametrize("layout", WRONG)
+def test_a_library_that_lays_tensors_out_otherwise(layout: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tensor_memory, "LAYOUTS", (layout,))
+    assert tensor_memory.tensor_memory(torch.zeros, torch.nn.Parameter) is None
+
+
+@pytest.mark.parametrize("name", ["_AUTOGRAD", "_TENSOR", "_MADE_BY"])
+def test_other_places(name: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tensor_memory, name, 0)
+    assert tensor_memory.tensor_memory(torch.zeros, torch.nn.Parameter) is None
+
+
+class _Misplaced(tensor_memory.Layout):
+    """One part of the layout lies elsewhere."""
+
+
+@pytest.mark.parametrize("part", ["sizes", "strides", "dtype_and_device", "keys"])
+def test_one_part_elsewhere(part: str, monkeypatch: pytest.MonkeyPatch):
+    kind = type("Misplaced", (_Misplaced,), {part: RIGHT.rank + 12})  # the count of elements
+    monkeypatch.setattr(tensor_memory, "LAYOUTS", (kind(*RIGHT),))
+    assert tensor_memory.tensor_memory(torch.zeros, torch.nn.Parameter) is None
+
+
+def test_the_right_layout_is_found():
+    assert reader.layout in tensor_memory.LAYOUTS

@@ -17,13 +17,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyshape.guards import stamp
+from anyshape.guards import emit, stamp
 from anyshape.guards.emit import EntryPlan, build_dispatcher
 from anyshape.guards.explain import first_failure
-from anyshape.guards.guard import Guard, Kind, TensorSpec
+from anyshape.guards.guard import Guard, Kind, SymbolSource, TensorSpec
 from anyshape.guards.memory import SUPPORTED
 from anyshape.guards.path import Path, constant
 from anyshape.guards.tensor_memory import tensor_memory
+from anyshape.symbolic import as_symbol, lt, symbol
 from tests.guards.cases import Other, Plain, RanUserCode, with_odd_dictionary
 from tests.guards.recorded import recorded
 from tests.guards.test_random_states import LEAVES, STATES
@@ -472,3 +473,122 @@ def test_random_changes(state: dict[str, Any], changes: list[tuple[str, Any, Any
         _apply(change, root, state)
         stamped.agree(root)
         stamped.agree(root)
+
+
+#: each guard alone, so that no other watches the same: guards on `x.a`, its value, the change
+ALONE: list[tuple[list[Guard], Callable[[], Any], Callable[[Any], object]]] = [
+    (
+        [guard(Kind.TYPE, X.instance("a"), Plain)],
+        Plain,
+        lambda a: setattr(a, "__class__", Other),
+    ),
+    (
+        [guard(Kind.TYPE, X.instance("a"), list), guard(Kind.LENGTH, X.instance("a"), 2)],
+        lambda: [1, 2],
+        lambda a: a.append(3),
+    ),
+    (
+        [guard(Kind.TYPE, X.instance("a"), list), guard(Kind.TRUTH, X.instance("a"), True)],
+        lambda: [1],
+        lambda a: a.clear(),
+    ),
+    (
+        [
+            guard(Kind.TYPE, X.instance("a"), dict),
+            guard(Kind.EQUALS, X.instance("a").nth_key(0), "k"),
+        ],
+        lambda: {"k": 1},
+        lambda a: (a.clear(), a.update(z=1)),
+    ),
+    (
+        [
+            guard(Kind.TYPE, X.instance("a"), dict),
+            guard(Kind.CONTAINS, X.instance("a"), ("k", True)),
+        ],
+        lambda: {"k": 1},
+        lambda a: a.clear(),
+    ),
+    (
+        [guard(Kind.TYPE, X.instance("a"), dict), guard(Kind.KEYS, X.instance("a"), ("k", "l"))],
+        lambda: {"k": 1, "l": 2},
+        lambda a: a.__setitem__("k", a.pop("k")),
+    ),
+    (
+        [
+            guard(Kind.TYPE, X.instance("a"), OrderedDict),
+            guard(Kind.KEYS, X.instance("a"), ("k", "l")),
+        ],
+        lambda: OrderedDict(k=1, l=2),
+        lambda a: a.move_to_end("k"),
+    ),
+    (
+        [
+            guard(Kind.TYPE, X.instance("a"), Plain),
+            guard(Kind.NO_INSTANCE_ATTRIBUTE, X.instance("a"), "n"),
+        ],
+        Plain,
+        lambda a: setattr(a, "n", 1),
+    ),
+    (
+        [guard(Kind.MEMBERS, X.instance("a"), frozenset((1, 2)))],
+        lambda: {1, 2},
+        lambda a: (a.remove(1), a.add(3)),
+    ),
+    (
+        [guard(Kind.PREDICATE, X.instance("a"), lambda a: a.n == 1)],
+        lambda: Plain(n=1),
+        lambda a: setattr(a, "n", 2),
+    ),
+    (
+        [guard(Kind.NO_ATTRIBUTE, X.instance("a"), "n")],
+        Plain,
+        lambda a: setattr(a, "n", 2),
+    ),
+    (
+        [guard(Kind.SAME_OBJECT, X.instance("a"), X.instance("b").attribute("n"))],
+        lambda: 1,
+        lambda a: None,
+    ),
+]
+
+
+@pytest.mark.parametrize("number", range(len(ALONE)))
+def test_each_guard_alone(number: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(emit, "_WORTH_A_STAMP", 1)
+    guards, make, change = ALONE[number]
+    root: Any = Plain(a=make(), b=Plain(n=1))
+    stamped = Stamped([guard(Kind.TYPE, X, Plain), *guards], [X.instance("a")])
+    assert stamped.agree(root)
+    assert stamped.stamps.by_root
+    change(root.a)
+    root.b.n = 2
+    assert not stamped.agree(root)
+
+
+def test_a_symbol_below_a_stamp():
+    """Its value is read when the stamp was found to hold, whatever lies between."""
+    n, m = symbol("n"), symbol("m")
+    inner = X.instance("a")
+    entry = EntryPlan(
+        [
+            *(guard(Kind.TYPE, path, Plain) for path in (X, inner)),
+            *(guard(Kind.EQUALS, X.instance(name), 1) for name in "bcdefgh"),
+            guard(Kind.SIZES, None, lt(n + m, 10)),
+        ],
+        [
+            SymbolSource(as_symbol(n), inner.attribute("n"), None),
+            SymbolSource(as_symbol(m), X.instance("m"), None),
+        ],
+        [n * 2, m],
+        lambda *values: values,
+    )
+    dispatcher = build_dispatcher(inspect.signature(function), [entry], lambda arguments: "miss")
+    root: Any = Plain(a=Plain(n=3), m=2, **dict.fromkeys("bcdefgh", 1))
+    for _ in range(2):
+        assert dispatcher(root) == (6, 2)
+    root.a.n = 7
+    assert dispatcher(root) == (14, 2)
+    root.m = 3
+    assert dispatcher(root) == "miss"
+    root.m = True
+    assert dispatcher(root) == "miss"

@@ -22,22 +22,22 @@ Pair = tuple[int, int]
 
 tf.logging.set_verbosity_error()
 
-#: The first pair is what a model is compiled at; then unseen sizes, with 1 in either place and both.
+#: The first pair is what a model is compiled at; then unseen sizes, with 1 in either place.
 PAIRS: tuple[Pair, ...] = ((2, 8), (3, 11), (1, 9), (4, 1), (1, 1), (5, 7), (2, 16), (6, 2))
 #: With an empty batch instead of the last pair, for the models that take one in eager mode.
 PAIRS_WITH_0: tuple[Pair, ...] = (*PAIRS[:-1], (0, 5))
 
 _VOCABULARY = 100
-_SIZES = {
+_SIZES: dict[str, Any] = {
     "vocab_size": _VOCABULARY,
     "hidden_size": 32,
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
     "intermediate_size": 64,
 }
-_TOKENS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-_GROUPED = {**_SIZES, "num_key_value_heads": 2}
-_VISION = {
+_TOKENS: dict[str, Any] = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+_GROUPED: dict[str, Any] = {**_SIZES, "num_key_value_heads": 2}
+_VISION: dict[str, Any] = {
     "hidden_size": 32,
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
@@ -168,6 +168,7 @@ def _clip() -> nn.Module:
 
 
 def _t5() -> nn.Module:
+    sizes: dict[str, Any] = {"decoder_start_token_id": 0}
     config = tf.T5Config(
         vocab_size=_VOCABULARY,
         d_model=32,
@@ -175,7 +176,7 @@ def _t5() -> nn.Module:
         d_ff=64,
         num_layers=2,
         num_heads=4,
-        decoder_start_token_id=0,
+        **sizes,
     )
     return tf.T5ForConditionalGeneration(config)
 

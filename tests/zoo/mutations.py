@@ -177,8 +177,8 @@ def _of_class(cls: type) -> Iterator[Site]:
 
 
 def _of_defaults(function: types.FunctionType, name: str) -> Iterator[Site]:
-    defaults, keywords = function.__defaults__, function.__kwdefaults__
-    for i, value in enumerate(defaults or ()):
+    defaults, keywords = function.__defaults__ or (), function.__kwdefaults__
+    for i, value in enumerate(defaults):
         other = mutated(value)
         if other is not _SAME:
             changed = (*defaults[:i], other, *defaults[i + 1 :])

@@ -439,7 +439,12 @@ _NATIVE_BINDERS: Final = (type(functools.partial), functools._lru_cache_wrapper)
 def _looks_up_plainly(look_up: Any) -> bool:
     """Whether a native `__getattribute__` is the one of `object`, which built-in types repeat."""
     owner = getattr(look_up, "__objclass__", None)
-    return owner is not None and owner.__module__ in ("builtins", "collections", "functools", "types")
+    return owner is not None and owner.__module__ in (
+        "builtins",
+        "collections",
+        "functools",
+        "types",
+    )
 
 
 def _is_data_descriptor(value: Any) -> bool:

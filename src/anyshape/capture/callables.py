@@ -204,6 +204,9 @@ class Callables:
                     self._tracer.guard(
                         Kind.TRUTH, path.instance(name), False, "a module without hooks"
                     )
+            held = self._tracer.constant(vars(_MODULES), "G['torch.nn.modules.module']")
+            for name in _GLOBAL_HOOKS:
+                self._tracer.guard(Kind.TRUTH, held.item(name), False, "no hooks of all modules")
             forward = self._hooks.attributes.plain(module, "forward")
             return self.call(forward, args, kwargs)
         return self.call(torch.nn.Module._call_impl, (module, *args), kwargs)
@@ -393,14 +396,13 @@ def _has_hooks(module: torch.nn.Module) -> bool:
     return any(held.get(name) for name in _HOOKS) or held.get("_compiled_call_impl") is not None
 
 
+#: The module that holds the hooks which run for every module.
+_MODULES: Final = sys.modules["torch.nn.modules.module"]
+_GLOBAL_HOOKS: Final = tuple(f"_global{name}" for name in _HOOKS)
+
+
 def _global_hooks() -> bool:
-    module = sys.modules["torch.nn.modules.module"]
-    return bool(
-        module._global_forward_hooks
-        or module._global_forward_pre_hooks
-        or module._global_backward_hooks
-        or module._global_backward_pre_hooks
-    )
+    return any(getattr(_MODULES, name) for name in _GLOBAL_HOOKS)
 
 
 # -- classes ---------------------------------------------------------------------------------------

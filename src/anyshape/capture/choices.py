@@ -56,9 +56,7 @@ class Choices:
     ) -> Sequence[Range | None]:
         name, sizes = path.text, tuple(tensor.shape)
         self.observed.add(name, of_sizes(sizes))
-        source = Source(
-            isinstance(tensor, torch.nn.Parameter), module_property, marks_of(tensor)
-        )
+        source = Source(isinstance(tensor, torch.nn.Parameter), module_property, marks_of(tensor))
         decisions = decide_sizes(name, sizes, source, self._evidence(name), config, self._dynamic)
         return [
             self._settled(f"{name}.size()[{dim}]", decision)

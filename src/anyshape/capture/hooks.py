@@ -808,7 +808,21 @@ def _has_python_operators(kind: type) -> bool:
     return _own(kind, *_OPERATOR_NAMES)
 
 
-_NAMES: Final = ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "lshift", "rshift", "and", "or", "xor"]
+_NAMES: Final = [
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "matmul",
+    "lshift",
+    "rshift",
+    "and",
+    "or",
+    "xor",
+]
 _BINARY: Final = {
     name: getattr(operator, f"{name}_" if name in ("and", "or") else name) for name in _NAMES
 }

@@ -589,7 +589,21 @@ MODELS: Final[dict[Any, Callable[..., Any]]] = {
 }
 
 #: Operators as functions: the hook of the operator.
-for _name in ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "lshift", "rshift", "and_", "or_", "xor"]:
+for _name in [
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "matmul",
+    "lshift",
+    "rshift",
+    "and_",
+    "or_",
+    "xor",
+]:
     MODELS[getattr(operator, _name)] = lambda hooks, a, b, _name=_name.rstrip("_"): hooks.binary(
         _name, a, b
     )
@@ -705,20 +719,93 @@ def _itertool(hooks: Hooks, kind: Any, args: tuple[Any, ...], kwargs: dict[str, 
 
 _CHANGES: Final[dict[type, frozenset[str]]] = {
     list: frozenset(
-        ["append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse", "__setitem__", "__delitem__", "__iadd__"]
+        [
+            "append",
+            "extend",
+            "insert",
+            "pop",
+            "remove",
+            "clear",
+            "sort",
+            "reverse",
+            "__setitem__",
+            "__delitem__",
+            "__iadd__",
+        ]
     ),
     dict: frozenset(
-        ["update", "setdefault", "pop", "popitem", "clear", "move_to_end", "__setitem__", "__delitem__"]
+        [
+            "update",
+            "setdefault",
+            "pop",
+            "popitem",
+            "clear",
+            "move_to_end",
+            "__setitem__",
+            "__delitem__",
+        ]
     ),
     set: frozenset(
-        ["add", "update", "discard", "remove", "pop", "clear", "difference_update", "intersection_update", "symmetric_difference_update"]
+        [
+            "add",
+            "update",
+            "discard",
+            "remove",
+            "pop",
+            "clear",
+            "difference_update",
+            "intersection_update",
+            "symmetric_difference_update",
+        ]
     ),
-    deque: frozenset(["append", "appendleft", "pop", "popleft", "extend", "extendleft", "clear", "rotate", "insert"]),
+    deque: frozenset(
+        [
+            "append",
+            "appendleft",
+            "pop",
+            "popleft",
+            "extend",
+            "extendleft",
+            "clear",
+            "rotate",
+            "insert",
+        ]
+    ),
 }
 
 #: Methods of containers that compare or hash what is in them.
 _COMPARING: Final = frozenset(
-    ["index", "count", "remove", "sort", "add", "discard", "__contains__", "__eq__", "__lt__", "__ne__", "union", "intersection", "difference", "issubset", "issuperset", "isdisjoint", "symmetric_difference", "difference_update", "intersection_update", "symmetric_difference_update", "update", "setdefault", "get", "pop", "__getitem__", "__setitem__", "__delitem__", "fromkeys", "move_to_end"]
+    [
+        "index",
+        "count",
+        "remove",
+        "sort",
+        "add",
+        "discard",
+        "__contains__",
+        "__eq__",
+        "__lt__",
+        "__ne__",
+        "union",
+        "intersection",
+        "difference",
+        "issubset",
+        "issuperset",
+        "isdisjoint",
+        "symmetric_difference",
+        "difference_update",
+        "intersection_update",
+        "symmetric_difference_update",
+        "update",
+        "setdefault",
+        "get",
+        "pop",
+        "__getitem__",
+        "__setitem__",
+        "__delitem__",
+        "fromkeys",
+        "move_to_end",
+    ]
 )
 
 
@@ -827,11 +914,27 @@ def _container_method(
     return _read_outside(hooks, kind, owner, path, name, args, kwargs)
 
 
-_BY_KEY: Final = frozenset(["get", "pop", "setdefault", "__getitem__", "__setitem__", "__contains__"])
-_BY_POSITION: Final = frozenset("insert pop rotate __getitem__ __setitem__ __delitem__ __mul__".split())
+_BY_KEY: Final = frozenset(
+    ["get", "pop", "setdefault", "__getitem__", "__setitem__", "__contains__"]
+)
+_BY_POSITION: Final = frozenset(
+    "insert pop rotate __getitem__ __setitem__ __delitem__ __mul__".split()
+)
 _BY_MEMBER: Final = frozenset(["add", "discard", "remove", "__contains__"])
 _SET_ALGEBRA: Final = frozenset(
-    ["union", "intersection", "difference", "symmetric_difference", "issubset", "issuperset", "isdisjoint", "update", "difference_update", "intersection_update", "symmetric_difference_update"]
+    [
+        "union",
+        "intersection",
+        "difference",
+        "symmetric_difference",
+        "issubset",
+        "issuperset",
+        "isdisjoint",
+        "update",
+        "difference_update",
+        "intersection_update",
+        "symmetric_difference_update",
+    ]
 )
 
 

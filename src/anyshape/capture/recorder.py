@@ -20,6 +20,7 @@ from anyshape.capture.concolic import TracedFloat, TracedInt, plain
 from anyshape.capture.size_nodes import Computed, SizeNodes
 from anyshape.capture.tensor_reads import CONSTANT_READS, DATA_READS, NOT_RECORDED, SIZE_READS
 from anyshape.capture.tracer import ATOMS, Leave, Tracer
+from anyshape.config import config
 from anyshape.errors import AnyshapeError, NeedsDecision
 from anyshape.guards.guard import Kind, TensorSpec
 from anyshape.guards.path import Path
@@ -243,6 +244,11 @@ class Recorder:
             self._record(function, converted, result, target)
         except Leave as left:
             tracer.leave(left.reason, *left.hints)
+        except Exception as error:
+            if config.on_compile_error == "raise":
+                raise
+            # A defect of ours: the operation itself has run, and its result is right.
+            tracer.leave(f"recording `{_name(function)}` failed: {error!r}")
         return result
 
     def _constant_read(

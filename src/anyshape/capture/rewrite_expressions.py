@@ -188,14 +188,36 @@ class ExpressionRewriter:
         elif isinstance(function, ast.Attribute) and function.lineno != function.end_lineno:
             at = name_position(function)
             at.end_lineno, at.end_col_offset = node.end_lineno, node.end_col_offset
+        unpacks_last = unpacks_after_keywords(node)
         arguments = [self.expression(function)]
         arguments += [self.expression(argument) for argument in node.args]
         for keyword in node.keywords:
             value = self.expression(keyword.value)
             keyword.value = value if keyword.arg else self.hook("mapping", keyword.value, value)
+        if unpacks_last:
+            return self.call_that_unpacks_last(arguments, node.keywords, at)
         call = self.nodes.hook("call", at, arguments)
         call.keywords = node.keywords
         return call
+
+    def call_that_unpacks_last(
+        self, arguments: list[ast.expr], keywords: list[ast.keyword], at: Any
+    ) -> ast.expr:
+        """`(lambda f, a, /, **k: H.call(f, *a, **k))(f, a, ...)`."""
+        function, starred = arguments
+        assert isinstance(starred, ast.Starred), "the only argument is unpacked"
+        names = [self.new_variable() for _ in range(3)]
+        loads = [name_at(name, at) for name in names]
+        call = self.nodes.hook(
+            "call", at, [loads[0], node_at(ast.Starred, at, value=loads[1], ctx=LOAD)]
+        )
+        call.keywords = [node_at(ast.keyword, at, arg=None, value=loads[2])]
+        inner = lambda_at(at, names[:2], call)
+        inner.args.posonlyargs, inner.args.args = inner.args.args, []
+        inner.args.kwarg = arguments_at(at, names[2:]).args[0]
+        return node_at(
+            ast.Call, at, func=inner, args=[function, starred.value], keywords=keywords
+        )
 
     def refuse_frame_functions(self, name: str) -> None:
         if name in NEEDS_THE_FRAME_WITHOUT_ARGUMENTS and self.scope.place(name) is not Place.LOCAL:
@@ -595,6 +617,17 @@ class ExpressionRewriter:
 
     def asynchronous(self, node: ast.expr) -> ast.expr:
         raise CannotRewrite("it has asynchronous code")
+
+
+def unpacks_after_keywords(node: ast.Call) -> bool:
+    """`f(*a, k=g())` iterates `a` after it evaluated `g()`, if `*a` is the only argument."""
+    if not node.keywords or len(node.args) != 1 or not isinstance(node.args[0], ast.Starred):
+        return False
+    return any(
+        isinstance(part, ast.Call | ast.NamedExpr | ast.Yield | ast.YieldFrom)
+        for keyword in node.keywords
+        for part in ast.walk(keyword.value)
+    )
 
 
 def replaced(node: ast.expr, name: str) -> ast.expr:

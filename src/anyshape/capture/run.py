@@ -20,6 +20,7 @@ from anyshape.capture.state import read_state
 from anyshape.capture.stripping import StrippingHooks, stripped
 from anyshape.capture.trace import Trace
 from anyshape.capture.tracer import ATOMS, CODE, Chooser, Leave, Left, Tracer
+from anyshape.config import config
 from anyshape.guards.guard import Guard, Kind
 from anyshape.guards.path import Path, local
 from anyshape.symbolic import Expr, Symbol
@@ -72,6 +73,10 @@ def capture(function: Callable[..., Any], arguments: Arguments, chooser: Chooser
             trace = _trace(tracer, recorder, outside, state, result)
         except Leave as left:
             tracer.leave(left.reason, *left.hints)
+        except Exception as error:
+            if config.on_compile_error == "raise":
+                raise
+            tracer.leave(f"what was captured could not be put together: {error!r}")
         else:
             tracer.active = False
             stop()

@@ -57,7 +57,6 @@ CODE: Final = (
     staticmethod,
     classmethod,
     property,
-    torch._C.ScriptObject if hasattr(torch._C, "ScriptObject") else type,
 )
 
 TENSORS: Final = frozenset({torch.Tensor, torch.nn.Parameter})
@@ -272,10 +271,6 @@ class Tracer:
             raise Leave("a traced number was found outside")
         if isinstance(value, CODE) or isinstance(value, enum.Enum):
             self.guard(Kind.IDENTITY, path, value)
-            return value
-        if kind is torch.Size:
-            self.guard(Kind.EQUALS, path, tuple(value))
-            self.guard(Kind.TYPE, path, kind)
             return value
         known = self.paths.get(id(value))
         if known is not None:

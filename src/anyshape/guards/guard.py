@@ -13,6 +13,9 @@ from anyshape.symbolic import Fact, Symbol
 class Kind(Enum):
     """What is compared. `path` is the object; `value` is what the line says."""
 
+    # Members are keys of dictionaries all over; Enum's own hash is a Python function.
+    __hash__ = object.__hash__
+
     #: `type(path) is value`
     TYPE = "TYPE_MATCH"
     #: same type and equal; NaN equals NaN. A primitive, or an immutable container of primitives

@@ -15,6 +15,9 @@ from typing import Final
 class Access(Enum):
     """How the last step of a path goes on from its parent."""
 
+    # Members are parts of dictionary keys; Enum's own hash is a Python function.
+    __hash__ = object.__hash__
+
     #: the argument of this name
     LOCAL = "local"
     #: an object held by the path itself: a function, a class, a module, a dictionary of globals

@@ -9,19 +9,49 @@ the words alone, there is no watching. For each tensor, sizes and strides are re
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, cast
+from typing import Final, NamedTuple, Protocol, cast
 
 from anyshape.guards.memory import SUPPORTED, Watch, word_at
 
 _WORD: Final = 8
 #: in the Python object: the pointer to the tensor
 _TENSOR: Final = 16
-#: in the tensor, counted in words
-_AUTOGRAD, _RANK, _SIZES, _STRIDES, _DTYPE_AND_DEVICE, _KEYS = 3, 7, 8, 13, 20, 21
-#: in what autograd keeps of it: the function that made it, and whether it requires grad
-_MADE_BY, _REQUIRES_GRAD = 6, 16
+#: in the tensor, counted in words: the pointer to what autograd keeps of it
+_AUTOGRAD: Final = 3
+#: there: the function that made it
+_MADE_BY: Final = 6
 #: Sizes of higher ranks lie elsewhere.
 _MOST_DIMS: Final = 5
+
+
+class Layout(NamedTuple):
+    """Where things lie, counted in words."""
+
+    #: in the tensor: how many dimensions, then room for five sizes and five strides, offset and
+    #: count of elements, dtype and device, and the keys of the dispatcher
+    rank: int
+    #: in what autograd keeps of it: whether it requires grad
+    requires_grad: int
+
+    @property
+    def sizes(self) -> int:
+        return self.rank + 1
+
+    @property
+    def strides(self) -> int:
+        return self.sizes + _MOST_DIMS
+
+    @property
+    def dtype_and_device(self) -> int:
+        return self.strides + _MOST_DIMS + 2
+
+    @property
+    def keys(self) -> int:
+        return self.dtype_and_device + 1
+
+
+#: As seen in torch 2.13 and in torch 2.11; which it is here is found out.
+LAYOUTS: Final = (Layout(rank=7, requires_grad=16), Layout(rank=8, requires_grad=18))
 
 
 class Tensor(Protocol):
@@ -51,8 +81,9 @@ class TensorMemory:
     """Gives the addresses of words to watch, for tensors of these types and no others: a subclass
     may keep its sizes where it likes."""
 
-    def __init__(self, types: frozenset[type]) -> None:
+    def __init__(self, types: frozenset[type], layout: Layout) -> None:
         self.types: Final = types
+        self.layout: Final = layout
 
     def __call__(self, tensor: object) -> tuple[int, ...] | None:
         """Addresses in an order in which each is safe to read if those before are unchanged."""
@@ -64,16 +95,16 @@ class TensorMemory:
             return None
         found = cast("Tensor", tensor)
         sizes, strides = found.shape, found.stride()
-        rank = len(sizes)
-        if rank > _MOST_DIMS or word_at(start + _RANK * _WORD) != rank:
+        rank, layout = len(sizes), self.layout
+        if rank > _MOST_DIMS or word_at(start + layout.rank * _WORD) != rank:
             return None
-        at_sizes = _words(start, range(_SIZES, _SIZES + rank))
-        at_strides = _words(start, range(_STRIDES, _STRIDES + rank))
+        at_sizes = _words(start, range(layout.sizes, layout.sizes + rank))
+        at_strides = _words(start, range(layout.strides, layout.strides + rank))
         if [*map(word_at, at_sizes)] != [*sizes] or [*map(word_at, at_strides)] != [*strides]:
             return None
-        own = _words(start, (_RANK, _DTYPE_AND_DEVICE, _KEYS, _AUTOGRAD))
+        own = _words(start, (layout.rank, layout.dtype_and_device, layout.keys, _AUTOGRAD))
         autograd = word_at(start + _AUTOGRAD * _WORD)
-        extra = _words(autograd, (_MADE_BY, _REQUIRES_GRAD)) if autograd else ()
+        extra = _words(autograd, (_MADE_BY, layout.requires_grad)) if autograd else ()
         return (pointer, *own, *at_sizes, *at_strides, *extra)
 
 
@@ -94,13 +125,17 @@ def tensor_memory(zeros: Callable[..., object], parameter: type) -> TensorMemory
     make = cast("Zeros", zeros)
     if not _autograd_is_where_expected(make):
         return None
-    memory = TensorMemory(frozenset((type(make(1)), parameter)))
-    seen = (
-        _is_seen(memory, variant(make(2, 3)), change, make)
+    types = frozenset((type(make(1)), parameter))
+    readers = (TensorMemory(types, layout) for layout in LAYOUTS)
+    return next((reader for reader in readers if _sees_all(reader, make, parameter)), None)
+
+
+def _sees_all(memory: TensorMemory, zeros: Zeros, parameter: type) -> bool:
+    return _devices_differ(memory, zeros) and all(
+        _is_seen(memory, variant(zeros(2, 3)), change, zeros)
         for variant in (_itself, _with_history, _complex, parameter)
         for change in CHANGES.values()
     )
-    return memory if _devices_differ(memory, make) and all(seen) else None
 
 
 def _autograd_is_where_expected(zeros: Zeros) -> bool:
@@ -120,8 +155,9 @@ def _devices_differ(memory: TensorMemory, zeros: Zeros) -> bool:
     here, elsewhere = zeros(2, 3), zeros(2, 3).to("meta")
     if memory(here) is None or memory(elsewhere) is None:
         return False
-    words = [word_at(getattr(t, "_cdata") + _DTYPE_AND_DEVICE * _WORD) for t in (here, elsewhere)]  # noqa: B009
-    return words[0] != words[1]
+    at = memory.layout.dtype_and_device * _WORD
+    addresses = cast("list[int]", [getattr(each, "_cdata") for each in (here, elsewhere)])  # noqa: B009
+    return word_at(addresses[0] + at) != word_at(addresses[1] + at)
 
 
 def _itself(tensor: Tensor) -> Tensor:
