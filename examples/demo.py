@@ -1,101 +1,129 @@
-"""What works today: questions about sizes, and the shapes of a transformer block in symbols.
-
-Run it with `make demo`.
-"""
+"""What works today: one compiled program for all sizes, beside eager. Run it with `make demo`."""
 
 from __future__ import annotations
 
+import copy
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor, nn
 
-from anyshape.ops.infer import infer
-from anyshape.ops.meta import Meta, contiguous
-from anyshape.symbolic import Facts, as_symbol, evaluate, parse_fact, symbol, to_text
+import anyshape
 
-BATCH, SEQUENCE = symbol("b"), symbol("s")
 WIDTH, HEADS = 64, 4
 
 
-def show_questions() -> None:
-    print("Questions about sizes. Asking changes nothing; only an assumption does.\n")
-    names = {"b": BATCH, "s": SEQUENCE}
-    for given, question in [
-        ("", "b*s*64 // 64 == b*s"),
-        ("", "ceildiv(s, 8)*8 >= s"),
-        ("", "s - min(s, 3) == max(s - 3, 0)"),
-        ("", "s // 8 * 8 == s"),
-        ("s % 8 == 0", "s // 8 * 8 == s"),
-        ("s >= 3", "(s - 3)//2 + 1 >= 1"),
-        ("b*s == 1", "b == 1 and s == 1"),
-        ("b > 4 and b < 6", "b == 5"),
-    ]:
-        facts = Facts()
-        if given:
-            facts = facts.assume(parse_fact(given, names), "the program checked it")
+class Block(nn.Module):
+    """A transformer block; batch and length are whatever comes in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, length, width = x.shape
+        heads = self.qkv(self.norm1(x)).view(batch, length, 3, HEADS, width // HEADS)
+        query, key, value = heads.permute(2, 0, 3, 1, 4).unbind(0)
+        mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+def branching(x: Tensor) -> Tensor:
+    """The program tells sizes apart, so it takes a graph for each answer."""
+    if x.size(0) == 10:
+        return x * 10
+    if x.size(0) <= 30:
+        return x * 200
+    return x * x.size(0)
+
+
+class Counter(nn.Module):
+    """State that a call changes: a buffer in place, a plain number, a list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(4))
+        self.calls, self.sizes = 0, []
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.total += x.sum(0)
+        self.sizes.append(x.shape[0])
+        self.calls = len(self.sizes)
+        return x + self.total
+
+
+def show(
+    console: Console,
+    title: str,
+    subject: Callable[..., Any],
+    shapes: Iterable[tuple[int, ...]],
+    dynamic: bool | None = None,
+) -> None:
+    """Call the compiled subject and an eager twin at each shape, and tell what served the call."""
+    twin = copy.deepcopy(subject)
+    compiled = anyshape.compile(subject, dynamic=dynamic)
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for heading in ("sizes", "what happened", "entry", "equal to eager", "graphs", "ms"):
+        table.add_column(heading, justify="left" if heading == "what happened" else "right")
+    for shape in shapes:
+        x = torch.randn(shape)
+        expected = twin(x.clone())
+        entries = {entry.id: entry.hits for entry in compiled.entries}
         start = time.perf_counter()
-        answer = facts.prove(parse_fact(question, names))
-        taken = (time.perf_counter() - start) * 1e6
-        premise = f"given {given}:" if given else ""
-        print(f"  {premise:<24}{question:<36}{answer.name:<8} {taken:7.0f} us")
+        found = compiled(x)
+        taken = (time.perf_counter() - start) * 1e3
+        served = next((e for e in compiled.entries if e.hits != entries.get(e.id, 0)), None)
+        happened = (
+            "hit" if served else "captured" if len(compiled.entries) > len(entries) else "eager"
+        )
+        entry = served or (compiled.entries[-1] if happened == "captured" else None)
+        equal = torch.equal(found, expected)
+        table.add_row(
+            " x ".join(map(str, shape)),
+            happened,
+            entry.id if entry else "-",
+            "[green]yes" if equal else "[red]NO",
+            str(compiled.stats().graphs),
+            f"{taken:.2f}",
+        )
+        assert equal, f"{title} at {shape}: the compiled answer must be eager's"
+    console.print(table)
+    for entry in compiled.entries:
+        for guard in entry.guards:
+            if "size()" in guard.text and guard.user_frame is not None:
+                where = guard.user_frame
+                console.print(
+                    f"  entry {entry.id} holds for {guard.text}, asked for at"
+                    f" {where.filename.rpartition('/')[2]}:{where.line}",
+                    markup=False,
+                )
+    console.print()
 
 
-def block(
-    call: Callable[..., Any], x: Any, weights: dict[str, Any], batch: Any, length: Any
-) -> Any:
-    """A transformer block for tensors and for metas: `call` runs an operator on either."""
-    normed = call(F.layer_norm, x, (WIDTH,))
-    projected = call(F.linear, normed, weights["qkv"])
-    heads = call(torch.reshape, projected, (batch, length, 3, HEADS, WIDTH // HEADS))
-    heads = call(torch.permute, heads, (2, 0, 3, 1, 4))
-    query, key, value = call(torch.unbind, heads, 0)
-    mixed = call(F.scaled_dot_product_attention, query, key, value)
-    mixed = call(torch.reshape, call(torch.transpose, mixed, 1, 2), (batch, length, WIDTH))
-    x = call(torch.add, x, call(F.linear, mixed, weights["out"]))
-    hidden = call(F.gelu, call(F.linear, call(F.layer_norm, x, (WIDTH,)), weights["up"]))
-    return call(torch.add, x, call(F.linear, hidden, weights["down"]))
-
-
-def show_shapes() -> None:
-    print("\nA transformer block on metadata alone, with symbolic batch b and sequence s:\n")
-    weights = {
-        "qkv": torch.randn(3 * WIDTH, WIDTH),
-        "out": torch.randn(WIDTH, WIDTH),
-        "up": torch.randn(4 * WIDTH, WIDTH),
-        "down": torch.randn(WIDTH, 4 * WIDTH),
-    }
-    facts = Facts().declare(BATCH, 3).declare(SEQUENCE, 10)
-
-    def meta(*shape: Any) -> Meta:
-        return Meta(shape, torch.float32, contiguous(len(shape)), torch.device("cpu"))
-
-    def in_symbols(function: Callable[..., Any], *args: Any) -> Any:
-        nonlocal facts
-        start = time.perf_counter()
-        inferred = infer(facts, function, args, {})
-        taken = (time.perf_counter() - start) * 1e6
-        facts = inferred.facts
-        first = inferred.value if isinstance(inferred.value, Meta) else inferred.value[0]
-        shape = ", ".join(to_text(size) for size in first.shape)
-        print(f"  {function.__name__:<32}[{shape}]".ljust(66) + f"{taken:6.0f} us")
-        return inferred.value
-
-    symbolic_weights = {name: meta(*weight.shape) for name, weight in weights.items()}
-    said = block(in_symbols, meta(BATCH, SEQUENCE, WIDTH), symbolic_weights, BATCH, SEQUENCE)
-    print(f"\n  assumed on the way: {[str(a) for a in facts.assumptions] or 'nothing'}")
-
-    print("\nThe same block on real tensors; 0 and 1 are sizes like any other:\n")
-    for batch, length in [(3, 10), (7, 33), (1, 1), (1, 10), (0, 5)]:
-        real = block(lambda f, *a: f(*a), torch.randn(batch, length, WIDTH), weights, batch, length)
-        values = {as_symbol(BATCH): batch, as_symbol(SEQUENCE): length}
-        shape = tuple(evaluate(size, values) for size in said.shape)
-        print(f"  b={batch} s={length:<4} symbols say {shape!s:<16} torch says {tuple(real.shape)}")
-        assert shape == tuple(real.shape), "the symbols must say what torch does"
+def main() -> None:
+    console = Console(width=100)
+    torch.manual_seed(0)
+    with anyshape.config.patch(profile=False), torch.no_grad():
+        sizes = [(2, 8), (3, 11), (1, 9), (4, 1), (1, 1), (0, 5), (5, 0), (16, 33), (2, 8)]
+        block = [(*size, WIDTH) for size in sizes]
+        show(console, "A transformer block, dynamic=True: one graph", Block(), block, dynamic=True)
+        show(console, "The same, automatic: what changed becomes dynamic", Block(), block)
+        branches = [(n,) for n in (10, 20, 30, 40, 50, 10, 1, 0)]
+        show(console, "A program that tells sizes apart", branching, branches, dynamic=True)
+        show(console, "A module with state", Counter(), [(n, 4) for n in (3, 5, 1, 0, 5)], True)
+    total = anyshape.stats()
+    console.print(
+        f"{total.graphs} graphs, {total.hits} hits, {total.compile_seconds:.2f} s to compile"
+    )
 
 
 if __name__ == "__main__":
-    show_questions()
-    show_shapes()
+    main()

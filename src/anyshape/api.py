@@ -308,6 +308,20 @@ class CompiledModule(torch.nn.Module):
         return _compiled_module, (module, function.options, function.target.name)
 
 
+#: Of compiled modules with hooks: what was compiled while they had them.
+_WITH_HOOKS: dict[Any, Function] = _Identity()  # pyright: ignore[reportAssignmentType] a mapping
+
+
+def _for_hooks(compiled: CompiledModule) -> Function:
+    found = _WITH_HOOKS.get(compiled)
+    if found is None:
+        module, function = _STATE[compiled]
+        found = Function(_module_target(module, function.target.name), function.options)
+        _compiled.add(found)
+        _WITH_HOOKS[compiled] = found
+    return found
+
+
 @functools.cache
 def _module_class(original: type[torch.nn.Module]) -> type:
     namespace = {"__module__": original.__module__, "__qualname__": original.__qualname__}

@@ -12,6 +12,7 @@ event that says why.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 import time
@@ -42,6 +43,7 @@ from anyshape.guards.explain import first_failure
 from anyshape.guards.guard import Frame, Guard, Kind, SymbolSource
 from anyshape.guards.minimise import minimise
 from anyshape.guards.path import Path
+from anyshape.guards.tensor_memory import TensorMemory, tensor_memory
 from anyshape.guards.text import names_of, with_text
 from anyshape.policy.observations import Observations
 from anyshape.runtime.program import assemble
@@ -148,7 +150,14 @@ class Function:
     def _dispatcher(
         self, plans: Sequence[EntryPlan], miss: Callable[[dict[str, Any]], Any]
     ) -> Callable[..., Any]:
-        made = build_dispatcher(self.target.signature, plans, miss, read_state, self.target.name)
+        made = build_dispatcher(
+            self.target.signature,
+            plans,
+            miss,
+            read_state,
+            self.target.name,
+            memory=_tensor_memory(),
+        )
         # Python names the function in its messages about wrong arguments.
         made.__qualname__ = self.target.name
         return made
@@ -452,6 +461,14 @@ def _by_parameter(signature: Signature, bound: Mapping[str, Any]) -> Arguments:
             case _:
                 positional[name] = bound[name]
     return Arguments(positional, keyword, star, star_star)
+
+
+@functools.cache
+def _tensor_memory() -> TensorMemory | None:
+    """How to see at a glance that a tensor is as it was; found out once per process."""
+    # It tries what changes to a tensor look like, which needs torch in its usual state.
+    with torch.inference_mode(False), torch.enable_grad():
+        return tensor_memory(torch.zeros, torch.nn.Parameter)
 
 
 _OURSELVES: Final = str(FilePath(__file__).parent)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from anyshape.capture.instrument import Refused, bind, instrumented_code
-from anyshape.capture.plain_hooks import PlainHooks
+from anyshape.capture.plain_hooks import BINARY, COMPARE, UNARY, PlainHooks
 
 
 class Frame:
@@ -80,8 +80,12 @@ for _name in [each for each in vars(PlainHooks) if not each.startswith("_")]:
 class Tracer:
     """Answers every operation with a new tracer, and writes it down in order."""
 
+    _name: str
+    _log: list[str]
+    _hooks: RecordingHooks | None
+
     def __init__(self, name: str, log: list[str], hooks: RecordingHooks | None = None) -> None:
-        self.__dict__.update(_name=name, _log=log, _hooks=hooks, _true=True)
+        self.__dict__.update(_name=name, _log=log, _hooks=hooks)
 
     def _did(self, operation: str) -> Tracer:
         hooks = self._hooks
@@ -115,15 +119,15 @@ class Tracer:
 
     def __contains__(self, item: object) -> bool:
         self._did(f"{item!r} in {self._name}")
-        return self._true
+        return True
 
     def __bool__(self) -> bool:
         self._did(f"bool({self._name})")
-        return self._true
+        return True
 
     def __hash__(self) -> int:
         self._did(f"hash({self._name})")
-        return 1
+        return sum(map(ord, self._name))
 
     def __iter__(self) -> Any:
         self._did(f"iter({self._name})")
@@ -147,8 +151,7 @@ class Tracer:
         return self._name
 
 
-_TWO = "add sub mul truediv floordiv mod pow matmul lshift rshift and or xor".split()
-for _name in _TWO:
+for _name in BINARY:
 
     def _binary(self: Tracer, other: object, _name: str = _name) -> Tracer:
         return self._did(f"({self._name} {_name} {other!r})")
@@ -162,16 +165,15 @@ for _name in _TWO:
     setattr(Tracer, f"__{_name}__", _binary)
     setattr(Tracer, f"__r{_name}__", _reflected)
     setattr(Tracer, f"__i{_name}__", _inplace)
-for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
+for _name in COMPARE:
 
     def _compare(self: Tracer, other: object, _name: str = _name) -> Tracer:
         return self._did(f"({self._name} {_name} {other!r})")
 
     setattr(Tracer, f"__{_name}__", _compare)
-for _name in ("neg", "pos", "invert"):
+for _name in UNARY:
 
     def _unary(self: Tracer, _name: str = _name) -> Tracer:
         return self._did(f"{_name}({self._name})")
 
     setattr(Tracer, f"__{_name}__", _unary)
-# Defining `__eq__` takes `__hash__` away only in a class body.

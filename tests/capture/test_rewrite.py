@@ -1,9 +1,13 @@
 """Rewritten code does what the code does, in the same order, and through hooks only."""
 
+# ruff: noqa: E501 - a case is one line
+
 from __future__ import annotations
 
+import contextlib
 import itertools
 import linecache
+import sys
 import traceback
 import types
 from collections.abc import Callable
@@ -30,14 +34,17 @@ def indented(text: str) -> str:
     return "".join(f"    {line}\n" for line in text.splitlines())
 
 
+ARITHMETIC = ["+", "-", "*", "/", "//", "%", "**", "@", "<<", ">>", "&", "|", "^"]
+COMPARISONS = ["<", "<=", ">", ">=", "==", "!=", "is", "in"]
+
 # Bodies of `def f(a, b, c, d)`, whose arguments are tracers. `g` and `h` are global tracers, `n` is
 # a variable of the function around.
 BODIES = [
     # Operators.
-    *(f"return a {op} b" for op in "+ - * / // % ** @ << >> & | ^".split()),
-    *(f"a {op}= b\nreturn a" for op in "+ - * / // % ** @ << >> & | ^".split()),
-    *(f"return {op}a" for op in "+ - ~".split()),
-    *(f"return a {op} b" for op in "< <= > >= == != is in".split()),
+    *(f"return a {op} b" for op in ARITHMETIC),
+    *(f"a {op}= b\nreturn a" for op in ARITHMETIC),
+    *(f"return {op}a" for op in ("+", "-", "~")),
+    *(f"return a {op} b" for op in COMPARISONS),
     "return a is not b, a not in b, not a, not a.x",
     "return 1 + 2, -1, 2 ** 8, not 0",
     "return a + b.x * c[0] - d(1)",
@@ -180,26 +187,44 @@ def test_same_result_and_same_operations_in_the_same_order(body: str) -> None:
         return result.replace("0x", ""), log, function.__globals__.get("w"), names["g"]._name
 
     native, rewritten = outcome(lambda function: function), outcome(under_hooks)
+    if sys.version_info >= (3, 12):
+        # Since 3.12 Python tests `a` twice in `(a or b) and c`. We make one decision of it.
+        native, rewritten = without_repeated_tests(native), without_repeated_tests(rewritten)
     assert comparable(native) == comparable(rewritten)
+
+
+def without_repeated_tests(outcome: tuple[Any, ...]) -> tuple[Any, ...]:
+    def once(log: list[str]) -> list[str]:
+        pairs = zip([None, *log], log, strict=False)
+        return [line for before, line in pairs if line != before or not line.startswith("bool")]
+
+    return tuple(once(part) if isinstance(part, list) else part for part in outcome)
 
 
 def comparable(value: Any) -> Any:
     """Addresses differ between two runs."""
     text = repr(value)
-    return "".join(part.partition(" ")[2] if i else part for i, part in enumerate(text.split(" at ")))
+    return "".join(
+        part.partition(" ")[2] if i else part for i, part in enumerate(text.split(" at "))
+    )
 
 
-@pytest.mark.parametrize("body", [body for body in BODIES if "case " not in body])
+# Patterns are Python's own, and so is a chain in the first iterable of a comprehension in a class.
+NATIVE = ("case ", "y = [1 for _ in d(a < b.x < c)]")
+
+
+@pytest.mark.parametrize(
+    "body", [body for body in BODIES if not any(native in body for native in NATIVE)]
+)
 def test_nothing_reaches_an_object_but_through_a_hook(body: str) -> None:
     text = "def outer(n):\n  def f(a, b, c, d):\n" + indented(body) + "    n\n  return f\n"
     log: list[str] = []
     hooks = RecordingHooks()
     names = {name: Tracer(name, log, hooks) for name in "gh"}
     function = compiled(text, "outer", **names)(Tracer("n", log, hooks))
-    try:
+    # Some cases end with an exception, as they should.
+    with contextlib.suppress(Exception):
         under_hooks(function, hooks)(*(Tracer(name, log, hooks) for name in "abcd"))
-    except Exception:  # noqa: S110 - some cases end with an exception, as they should
-        pass
     assert [line for line in log if line.startswith("UNSEEN")] == []
 
 
@@ -221,7 +246,7 @@ HOOKS = [
     ("1 if a < b < c else 2", ["compare lt", "truth", "compare lt", "truth"]),
     ("-a", ["unary neg"]),
     ("-1 + 2", []),
-    ("f'{a!r:>{b}}'", ["format", "format"]),
+    ("f'{a:{b}}'", ["format", "format"]),
     ("{a: 1, 'x': 2}", ["key"]),
     ("[x for x, y in a if x]", ["iterate"]),
     ("(x := a)", []),
@@ -307,7 +332,11 @@ def test_relative_imports_pass_their_level_and_the_frame() -> None:
     text = "def f():\n  from . import path as p\n  from .path import join\n  import os.path\n  return p\n"
     names = {"__package__": "os", "__name__": "os", "__path__": []}
     under_hooks(compiled(text, **names), Imports())()
-    assert [arguments[1:4] for arguments in seen] == [("", "path", 1), ("path", "join", 1), ("os", None)]
+    assert [arguments[1:4] for arguments in seen] == [
+        ("", "path", 1),
+        ("path", "join", 1),
+        ("os", None),
+    ]
     assert seen[0][4].globals["__package__"] == "os"
 
 
@@ -338,7 +367,9 @@ def test_what_cannot_be_kept_is_refused(body: str, reason: str) -> None:
     assert reason in refused.reason
 
 
-@pytest.mark.parametrize("body", ["return a.stack()", "return dir(a)", "return vars(a)", "locals = a\nreturn locals()"])
+@pytest.mark.parametrize(
+    "body", ["return a.stack()", "return dir(a)", "return vars(a)", "locals = a\nreturn locals()"]
+)
 def test_what_only_looks_like_it_is_not_refused(body: str) -> None:
     function = compiled("def f(a):\n" + indented(body))
     assert not isinstance(instrumented_code(function.__code__, function.__globals__), Refused)

@@ -2,9 +2,9 @@
 
     PYTHONPATH=src python3.13 tests/slow/run_cpython_suite.py native|instrumented test.test_with ...
 
-In the second mode the functions of the test modules, and of the modules of the standard library that
-they test, are replaced by their instrumented forms with `PlainHooks`. It prints one JSON object:
-the outcome of every test. It needs neither torch nor pytest.
+In the second mode the functions of the test modules, and of the modules of the standard library
+that they test, are replaced by their instrumented forms with `PlainHooks`. It prints one JSON
+object: the outcome of every test. It needs neither torch nor pytest.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import types
 import unittest
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 from anyshape.capture.instrument import Refused, bind, instrumented_code
 from anyshape.capture.plain_hooks import PlainHooks
@@ -86,8 +87,9 @@ def instrumented(function: types.FunctionType) -> types.FunctionType | None:
     made.__annotations__ = function.__annotations__
     made.__module__ = function.__module__
     made.__doc__ = function.__doc__
-    if hasattr(function, "__type_params__"):
-        made.__type_params__ = function.__type_params__
+    for name in ("__type_params__",):  # Since 3.12.
+        if hasattr(function, name):
+            setattr(made, name, getattr(function, name))
     return made
 
 
@@ -97,14 +99,14 @@ def replacement(value: object, module: str) -> object | None:
         case types.FunctionType() if value.__module__ == module:
             return instrumented(value)
         case staticmethod() | classmethod():
-            inner = replacement(value.__func__, module)
+            inner: Any = replacement(value.__func__, module)
             return None if inner is None else type(value)(inner)
         case property():
             parts = [value.fget, value.fset, value.fdel]
             if type(value) is not property:
                 return None
-            made = [None if part is None else replacement(part, module) or part for part in parts]
-            return property(*made, value.__doc__)
+            made: list[Any] = [part and (replacement(part, module) or part) for part in parts]
+            return property(made[0], made[1], made[2], value.__doc__)
         case _:
             return None
 
@@ -174,4 +176,4 @@ def main(mode: str, names: list[str]) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    json.dump(main(sys.argv[1], sys.argv[2:]), sys.__stdout__)
+    print(json.dumps(main(sys.argv[1], sys.argv[2:])))

@@ -1,7 +1,7 @@
 """Instrument every function of the standard library, in whatever interpreter runs this file.
 
-It prints one JSON object: how many functions there were, how many were instrumented, and the reasons
-of the others with some names. It needs neither torch nor pytest.
+It prints one JSON object: how many functions there were, how many were instrumented, and the
+reasons of the others with some names. It needs neither torch nor pytest.
 
     PYTHONPATH=src python3.13 tests/slow/survey_standard_library.py [every]
 """

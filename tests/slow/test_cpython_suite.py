@@ -20,7 +20,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
 
-MODULES = """
+MODULES = """\
 augassign binop bool call class code collections compare contains contextlib copy dataclasses
 decorators defaultdict descr dict dictcomps dynamicclassattribute enum enumerate except_star
 exception_group exception_variations exceptions extcall fractions fstring funcattrs functools
@@ -29,7 +29,7 @@ lambda list listcomps metaclass mro named_expressions operator opcodes patma pep
 positional_only_arg pow property raise range reversed richcmp scope set setcomps slice sort
 string_literals subclassinit super syntax textwrap traceback try types type_comments type_params
 unary unpack unpack_ex userdict userlist weakset with yield_from
-""".split()
+"""
 
 IDENTITY = "the run replaces functions, and the test knows the function that was there before"
 STRUCTURE = "the test looks at the bytecode, the closure or the local variables of the function"
@@ -89,7 +89,7 @@ def interpreters() -> dict[str, Path]:
 
 
 def run(interpreter: Path, mode: str) -> subprocess.Popen[str]:
-    names = [f"test.test_{name}" for name in MODULES]
+    names = [f"test.test_{name}" for name in MODULES.split()]
     return subprocess.Popen(
         [interpreter, ROOT / "tests/slow/run_cpython_suite.py", mode, *names],
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},

@@ -3,6 +3,10 @@
 For each place (`tests/zoo/mutations.py`): change it, ask the compiled model and the eager one, and
 change it back. If eager's answer changed, the compiled call must either have found no entry (a
 guard failed) and then give eager's answer from a new capture, or give it from the old entry.
+
+`torch.compiler.is_compiling()` is true during capture, and some models take another path then. Where
+such a model's two paths react differently to a change, the answer must be that of an eager run which
+is told the same; those places are counted apart and printed.
 """
 
 from __future__ import annotations
@@ -41,6 +45,7 @@ MODELS = (
 PAIR = (2, 6)
 #: A model with very many places is cut off; what was not reached is printed.
 SECONDS = 90.0
+ASKS_WHETHER_COMPILING = "differs because the program asks whether it is compiled"
 
 
 @pytest.fixture(autouse=True)
@@ -88,6 +93,11 @@ class Bench:
     def eager(self) -> Any:
         return self._call(self.module)
 
+    def eager_told_compiling(self) -> Any:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(torch.compiler, "_is_compiling_flag", True)
+            return self._call(self.module)
+
     def ours(self) -> Any:
         return self._call(self.compiled)
 
@@ -117,12 +127,14 @@ def judged(bench: Bench, site: Site) -> tuple[str, str | None]:
         hit = bench.hit()
         expected = bench.eager()
         changed = difference(expected, bench.base) is not None
-        if hit is not None:
-            problem = difference(hit, expected)
-            return "an entry served it" + (", changed" if changed else ""), problem
-        if not changed:
+        if hit is None and not changed:
             return "a guard failed, without need", None
-        return "a guard failed, changed", difference(bench.ours(), expected)
+        outcome = "an entry served it" if hit is not None else "a guard failed"
+        found = hit if hit is not None else bench.ours()
+        problem = difference(found, expected)
+        if problem and not difference(found, bench.eager_told_compiling()):
+            return ASKS_WHETHER_COMPILING, None
+        return outcome + (", changed" if changed else ""), problem
     finally:
         site.restore()
 
@@ -152,4 +164,6 @@ def test_every_change_is_seen(name: str) -> None:
                 break
     print(f"\n{name}: {len(names)} places, {dict(outcomes)}")
     assert outcomes["a guard failed, changed"] + outcomes["an entry served it, changed"] > 0
-    assert not unsound
+    # Rare by nature: if it were common, this would hide what the test is for.
+    assert outcomes[ASKS_WHETHER_COMPILING] < len(names) / 50
+    assert not unsound, "\n".join(unsound)

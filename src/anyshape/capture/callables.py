@@ -63,7 +63,7 @@ class Callables:
             return self._object(function, args, kwargs)
         except Leave as left:
             self._tracer.leave(left.reason, *left.hints)
-            return function(
+            return stripped(function)(
                 *map(stripped, args), **{name: stripped(value) for name, value in kwargs.items()}
             )
 
@@ -201,9 +201,9 @@ class Callables:
         if not _has_hooks(module) and not _global_hooks():
             if path is not None:
                 for name in _HOOKS:
-                    self._tracer.guard(
-                        Kind.TRUTH, path.instance(name), False, "a module without hooks"
-                    )
+                    where = path.instance(name)
+                    self._tracer.guard(Kind.TYPE, where, type(module.__dict__[name]))
+                    self._tracer.guard(Kind.TRUTH, where, False, "a module without hooks")
             held = self._tracer.constant(vars(_MODULES), "G['torch.nn.modules.module']")
             for name in _GLOBAL_HOOKS:
                 self._tracer.guard(Kind.TRUTH, held.item(name), False, "no hooks of all modules")

@@ -138,7 +138,7 @@ class PlainHooks:
     truth = staticmethod(operator.truth)
 
     def test(self, value: Any, /) -> Any:
-        """An operand of `and`/`or` but the last: Python tests what comes back, so it is not tested here."""
+        """An operand of `and`/`or` but the last. Python tests what comes back, so this does not."""
         return value
 
     # Values handed to Python itself.

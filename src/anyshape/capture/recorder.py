@@ -151,6 +151,7 @@ class Recorder:
             tuple(None if isinstance(size, Expr) else size for size in shape),
             strides=None if dense else tuple(tensor.stride()),
             order=layout.order if dense else None,
+            layout=tensor.layout,
         )
         tracer.guard(Kind.TENSOR, path, spec)
         node = self._placeholder(_identifier(path.text), path, tensor)

@@ -9,8 +9,8 @@ Out: a module that, compiled, holds the code of the rewritten function:
                 return H.call(H.attribute(self, "linear"), x)
 
 The module is never run. What is wanted is the inner code object, whose cells are then filled by
-hand, so that defaults and decorators are not evaluated again. The table of rewrites is in the
-docstrings of `rewrite_expressions` and `rewrite_statements`; `plain_hooks` says what each means.
+hand, so that defaults and decorators are not evaluated again. The table of
+rewrites is `rewrite_expressions` and `rewrite_statements`; `plain_hooks` says what each hook means.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from collections.abc import Iterable, Mapping
 from types import CodeType
 from typing import Any
 
-from anyshape.capture.rewrite_expressions import arguments_at, first_argument
-from anyshape.capture.rewrite_nodes import FRAME, HOOKS, Position, node_at, plain_node
+from anyshape.capture.rewrite_expressions import first_argument
+from anyshape.capture.rewrite_nodes import FRAME, HOOKS, Position, arguments_at, node_at, plain_node
 from anyshape.capture.rewrite_scopes import all_arguments, mangle
 from anyshape.capture.rewrite_statements import StatementRewriter, function_scope
 
@@ -56,11 +56,8 @@ def wrapped(
 ) -> ast.Module:
     """A module around a stripped function that makes the compiler see the same names."""
     at = Position(node.lineno, 0, node.lineno, 0)
-    statement: ast.stmt
-    if isinstance(node, ast.FunctionDef):
-        statement = node
-    else:
-        statement = node_at(ast.Return, at, value=node)
+    is_function = isinstance(node, ast.FunctionDef)
+    statement: ast.stmt = node if is_function else node_at(ast.Return, at, value=node)
     statement = node_at(
         ast.FunctionDef,
         at,
@@ -105,7 +102,7 @@ def rewrite(
     globals_: Mapping[str, Any],
 ) -> None:
     """Rewrite a stripped function in place; raises `CannotRewrite`."""
-    body = node.body if isinstance(node.body, list) else [ast.Expr(node.body)]
+    body: list[ast.stmt] = node.body if isinstance(node.body, list) else [ast.Expr(node.body)]
     scope = function_scope(
         body,
         frozenset(mangle(argument.arg, class_name) for argument in all_arguments(node.args)),

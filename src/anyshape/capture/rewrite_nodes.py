@@ -9,7 +9,7 @@ object, its methods, constants) are shared within a line.
 from __future__ import annotations
 
 import ast
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 HOOKS = "__anyshape_hooks__"
 FRAME = "__anyshape_frame__"
@@ -66,6 +66,57 @@ class Position:
         self.col_offset = col_offset
         self.end_lineno = end_lineno
         self.end_col_offset = end_col_offset
+
+
+def bound_to(name: str, value: ast.expr) -> ast.NamedExpr:
+    return node_at(ast.NamedExpr, value, target=name_at(name, value, STORE), value=value)
+
+
+def read_and_clear(at: ast.expr, name: str, *others: str) -> ast.expr:
+    """`(t, t := None)[0]`: the variable's value, after which nothing holds it."""
+    nothing = node_at(ast.Constant, at, value=None, kind=None)
+    elements = [name_at(name, at), *(bound_to(each, nothing) for each in (name, *others))]
+    return node_at(
+        ast.Subscript,
+        at,
+        value=node_at(ast.Tuple, at, elts=elements, ctx=LOAD),
+        slice=node_at(ast.Constant, at, value=0, kind=None),
+        ctx=LOAD,
+    )
+
+
+def lambda_at(at: Any, names: list[str], body: ast.expr) -> ast.Lambda:
+    return node_at(ast.Lambda, at, args=arguments_at(at, names), body=body)
+
+
+def arguments_at(at: Any, names: list[str]) -> ast.arguments:
+    return plain_node(
+        ast.arguments,
+        posonlyargs=[],
+        args=[node_at(ast.arg, at, arg=n, annotation=None, type_comment=None) for n in names],
+        vararg=None,
+        kwonlyargs=[],
+        kw_defaults=[],
+        kwarg=None,
+        defaults=[],
+    )
+
+
+def replaced(node: ast.expr, name: str) -> ast.expr:
+    """An element of an unpacking, with a variable in place of its own target."""
+    variable = name_at(name, node, STORE)
+    if isinstance(node, ast.Starred):
+        return node_at(ast.Starred, node, value=variable, ctx=STORE)
+    return variable
+
+
+def name_position(node: ast.Attribute) -> Position:
+    """Python blames a missing attribute on the line that names it, if the expression spans more."""
+    end_lineno, end_col_offset = cast(int, node.end_lineno), cast(int, node.end_col_offset)
+    if node.lineno == end_lineno:
+        return Position(node.lineno, node.col_offset, end_lineno, end_col_offset)
+    start = max(end_col_offset - len(node.attr), 0)
+    return Position(end_lineno, start, end_lineno, end_col_offset)
 
 
 class Nodes:

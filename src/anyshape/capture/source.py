@@ -146,7 +146,9 @@ def parse_lines(
         node = node.body[0]
     if not isinstance(node, ast.FunctionDef) or node.name != name:
         return None
-    return Located(node, text, offset, class_name)
+    start = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+    # If not, the text has moved: what is there may be the same, but not in the same place.
+    return Located(node, text, offset, class_name) if start + offset == first else None
 
 
 def enclosing_class(qualified_name: str) -> str | None:
@@ -310,7 +312,7 @@ def imported_names(code: CodeType) -> set[str]:
                 extended = argument << 8
                 continue
             extended = 0
-            if load is not None and (operation == LOAD_ATTRIBUTE or operation == LOAD_METHOD):
+            if load is not None and operation in (LOAD_ATTRIBUTE, LOAD_METHOD):
                 is_method = argument & 1 if LOAD_METHOD is None else operation == LOAD_METHOD
                 (methods if is_method else attributes).add(load[0](each, load[1]))
             find = LOADED_NAMES.get(operation)

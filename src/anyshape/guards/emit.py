@@ -279,13 +279,18 @@ class _Stamped:
         that most guards are below."""
         if not SUPPORTED or len(entry.guards) < _WORTH_A_STAMP:
             return None
+        # A root is held weakly, so its type has to be known as one that can be.
+        candidates = {
+            guard.path
+            for guard in entry.guards
+            if guard.path is not None
+            and guard.path.access is Access.LOCAL
+            and guard.kind is Kind.TYPE
+            and cast("type", guard.value).__weakrefoffset__ != 0
+            and types.get(cast("str", guard.path.key)) is None
+        }
         roots = Counter(guard.path.root for guard in entry.guards if guard.path is not None)
-        likely = (
-            path
-            for path, _ in roots.most_common()
-            if path.access is Access.LOCAL and types.get(cast("str", path.key)) is None
-        )
-        root = next(likely, None)
+        root = next((path for path, _ in roots.most_common() if path in candidates), None)
         made = _Stamped(entry, Scope(entry.guards, root, memory), root, memory)
         return made if len(made.guards) >= _WORTH_A_STAMP else None
 
