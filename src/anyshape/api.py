@@ -376,7 +376,8 @@ def check(condition: Any, message: Any = None) -> None:
 def _mark(tensor: torch.Tensor, dim: Dims, mark: Mark) -> None:
     if not isinstance(tensor, torch.Tensor):
         raise BadOption(option="tensor", value=tensor, accepted="marks are for tensors")
-    marks = tensor.__dict__.setdefault(MARKS, {})
+    held: dict[str, Any] = vars(tensor)
+    marks = held.setdefault(MARKS, {})
     for one in dim if isinstance(dim, tuple | list) else (dim,):
         if not -tensor.dim() <= one < tensor.dim():
             raise BadOption(

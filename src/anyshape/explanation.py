@@ -1,4 +1,4 @@
-"""What `explain` says: what is dynamic and why, what is fixed and by which line, what recompiled."""
+"""What `explain` says: what is dynamic and why, what is fixed and by which line."""
 
 from __future__ import annotations
 

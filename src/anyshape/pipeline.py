@@ -150,7 +150,7 @@ class Function:
     def _dispatcher(
         self, plans: Sequence[EntryPlan], miss: Callable[[dict[str, Any]], Any]
     ) -> Callable[..., Any]:
-        made = build_dispatcher(
+        made: Any = build_dispatcher(
             self.target.signature,
             plans,
             miss,
@@ -270,7 +270,7 @@ class Function:
                 + (f" (asked for at {where})" if where else ""),
                 stacklevel=5,
             )
-            self.stop_compiling(Left(f"the recompile limit: {last}", where))
+            self.stop_compiling(Left(f"the recompile limit: {last}", None))
             return True
         self.counts.recompiles += 1
         self.recompiled.append(last)

@@ -4,9 +4,10 @@ For each place (`tests/zoo/mutations.py`): change it, ask the compiled model and
 change it back. If eager's answer changed, the compiled call must either have found no entry (a
 guard failed) and then give eager's answer from a new capture, or give it from the old entry.
 
-`torch.compiler.is_compiling()` is true during capture, and some models take another path then. Where
-such a model's two paths react differently to a change, the answer must be that of an eager run which
-is told the same; those places are counted apart and printed.
+`torch.compiler.is_compiling()` is true during capture, and some models take another path then.
+Where such a model's two paths react differently to a change, the answer must be that of an eager
+run which is told the same; those places are counted apart and printed. A change after which eager
+does not even agree with itself (it reads memory that nobody wrote) says nothing.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ MODELS = (
 PAIR = (2, 6)
 #: A model with very many places is cut off; what was not reached is printed.
 SECONDS = 90.0
+NOT_REPRODUCIBLE = "eager itself is not reproducible"
 ASKS_WHETHER_COMPILING = "differs because the program asks whether it is compiled"
 
 
@@ -132,6 +134,8 @@ def judged(bench: Bench, site: Site) -> tuple[str, str | None]:
         outcome = "an entry served it" if hit is not None else "a guard failed"
         found = hit if hit is not None else bench.ours()
         problem = difference(found, expected)
+        if problem and difference(bench.eager(), expected):
+            return NOT_REPRODUCIBLE, None
         if problem and not difference(found, bench.eager_told_compiling()):
             return ASKS_WHETHER_COMPILING, None
         return outcome + (", changed" if changed else ""), problem
@@ -154,6 +158,8 @@ def test_every_change_is_seen(name: str) -> None:
             break
         outcome, problem = judged(bench, bench.sites[position])
         outcomes[outcome] += 1
+        if outcome in (NOT_REPRODUCIBLE, ASKS_WHETHER_COMPILING):
+            print(f"{site_name}: {outcome}")
         if problem:
             unsound.append(f"{site_name}: {problem}")
         if not bench.clean():
@@ -165,5 +171,5 @@ def test_every_change_is_seen(name: str) -> None:
     print(f"\n{name}: {len(names)} places, {dict(outcomes)}")
     assert outcomes["a guard failed, changed"] + outcomes["an entry served it, changed"] > 0
     # Rare by nature: if it were common, this would hide what the test is for.
-    assert outcomes[ASKS_WHETHER_COMPILING] < len(names) / 50
+    assert outcomes[ASKS_WHETHER_COMPILING] + outcomes[NOT_REPRODUCIBLE] < len(names) / 50
     assert not unsound, "\n".join(unsound)

@@ -247,13 +247,16 @@ class Attributes:
                 held = obj.__dict__.get(group)
                 if held is not None and name in held:
                     container = self.plain(obj, group)
-                    if self._outside.is_outside(container):
-                        return self._outside.item(container, self._tracer.path_of(container), name)
+                    where = self._tracer.path_of(container)
+                    if where is not None:
+                        return self._outside.item(container, where, name)
                     return container[name]
             if path is not None:
                 for group in ("_parameters", "_buffers", "_modules"):
                     container = self.plain(obj, group)
-                    self._outside.has_key(container, self._tracer.path_of(container), name)
+                    where = self._tracer.path_of(container)
+                    if where is not None:
+                        self._outside.has_key(container, where, name)
             return fallback(obj, name)  # raises
         if isinstance(fallback, types.FunctionType):
             return self._call(fallback, obj, name)
@@ -279,7 +282,8 @@ class Attributes:
         if kind is types.GetSetDescriptorType:
             return self._native_property(obj, name, value)
         if isinstance(value, CODE):
-            return value.__get__(obj, type(obj)) if hasattr(value, "__get__") else value
+            bind: Any = getattr(value, "__get__", None)
+            return value if bind is None else bind(obj, type(obj))
         get = getattr(kind, "__get__", None)
         if isinstance(get, types.FunctionType):
             return self._call(get, value, obj, type(obj))

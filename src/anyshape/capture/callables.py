@@ -1,7 +1,8 @@
 """Calls: what kind of callee it is, and whether its code is watched, modelled or native.
 
 The rule at the native boundary: a callee without Python code that we can watch has a model
-(`natives`), or is a torch operation, or the capture ends there. Nothing it may have read is baked in.
+(`natives`), or is a torch operation, or the capture ends there. Nothing that it may have read is
+baked in.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from typing import Any, Final
 import torch
 from torch._ops import OpOverload, OpOverloadPacket
 
-from anyshape.capture import natives
 from anyshape.capture.concolic import TracedFloat, TracedInt
 from anyshape.capture.contexts import CONTEXT_CLASSES
 from anyshape.capture.instrument import Refused, bind, instrumented_code, is_instrumented
+from anyshape.capture.natives import table as natives
 from anyshape.capture.stripping import stripped
 from anyshape.capture.tracer import ATOMS, CODE, Leave
 from anyshape.guards.guard import Kind
@@ -219,7 +220,7 @@ class Callables:
             return self._compiled(function, wrapped(function), args, kwargs)
         if isinstance(function, type):
             return self._class(function, args, kwargs)
-        own = getattr(type(function), "__call__", None)
+        own = type(function).__call__ if callable(function) else None
         if isinstance(own, types.FunctionType):
             self._hooks.attributes.class_attribute(type(function), "__call__")
             return self.call(own, (function, *args), kwargs)
@@ -262,7 +263,8 @@ class Callables:
 
     def instance(self, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """`type.__call__`: make, then initialise."""
-        new, init = kind.__new__, kind.__init__
+        new: Any = kind.__new__
+        init: Any = kind.__init__
         hooks = self._hooks
         if isinstance(new, types.FunctionType):
             hooks.attributes.class_attribute(kind, "__new__")
@@ -339,6 +341,8 @@ def may_be_watched(filename: str) -> bool:
     return True
 
 
+_FUNCTIONS: Any = getattr(torch._C, "_VariableFunctions")  # noqa: B009 no stub has it
+
 _OPERATION_MODULES: Final = frozenset(
     {
         "torch.nn.functional",
@@ -361,7 +365,7 @@ def is_operation(function: Callable[..., Any]) -> bool:
     if isinstance(function, OpOverload | OpOverloadPacket) or lookup(function) is not None:
         return True
     name = getattr(function, "__name__", "")
-    if getattr(torch._C._VariableFunctions, name, None) is function:
+    if getattr(_FUNCTIONS, name, None) is function:
         return True
     module = getattr(function, "__module__", None)
     owner = getattr(function, "__self__", None)

@@ -8,6 +8,8 @@ from typing import Any, Final
 import torch
 from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
+from torch.cpu.amp.autocast_mode import autocast as cpu_autocast
+from torch.cuda.amp.autocast_mode import autocast as cuda_autocast
 
 from anyshape.capture.tracer import Leave
 
@@ -101,8 +103,8 @@ class _InferenceMode:
 
 _RECORDED: Final = {
     torch.autocast: _Autocast,
-    torch.cpu.amp.autocast: _Autocast,
-    torch.cuda.amp.autocast: _Autocast,
+    cpu_autocast: _Autocast,
+    cuda_autocast: _Autocast,
     torch.inference_mode: _InferenceMode,
 }
 

@@ -24,8 +24,8 @@ from anyshape.capture.contexts import entered
 from anyshape.capture.journal import Change, Effect
 from anyshape.capture.outside import SEQUENCES, SETS, Outside, holds_traced, is_key
 from anyshape.capture.plain_hooks import PlainHooks
-from anyshape.capture.stripping import stripped
 from anyshape.capture.recorder import Recorder
+from anyshape.capture.stripping import stripped
 from anyshape.capture.tensor_reads import CONSTANT_ATTRIBUTES, shape
 from anyshape.capture.tracer import ATOMS, CODE, Leave, Tracer
 from anyshape.guards.guard import Kind
@@ -242,7 +242,7 @@ class Hooks(PlainHooks):
                 self.attributes.class_attribute(kind, "__getitem__")
                 return self.call(own, obj, key)
             if isinstance(obj, type):
-                return obj[key]
+                return operator.getitem(obj, key)  # pyright: ignore[reportCallIssue, reportArgumentType] of the metaclass
             if path is not None:
                 if isinstance(obj, (list, tuple, dict, deque)):
                     return self.outside.item(obj, path, key)
@@ -254,7 +254,7 @@ class Hooks(PlainHooks):
             raise Leave(f"an item of a {kind.__name__}")
         except Leave as left:
             self.tracer.leave(left.reason, *left.hints)
-            return obj[key]
+            return operator.getitem(obj, key)  # pyright: ignore[reportCallIssue, reportArgumentType] as Python does
 
     def _no_own_index(self, key: Any) -> None:
         """Native code asks an index for its number: not if that is user code."""
@@ -380,16 +380,15 @@ class Hooks(PlainHooks):
 
     def _tensor_binary(self, name: str, function: Callable[..., Any], a: Any, b: Any) -> Any:
         if isinstance(a, torch.Tensor):
-            if not isinstance(b, torch.Tensor) and type(b) not in _NUMBERS:
-                if hasattr(type(b), _REFLECTED[name]) and type(b) is not complex:
-                    raise Leave(f"a tensor {name} a {type(b).__name__}")
+            foreign = not isinstance(b, torch.Tensor) and type(b) not in (*_NUMBERS, complex)
+            if foreign and hasattr(type(b), _REFLECTED[name]):
+                raise Leave(f"a tensor {name} a {type(b).__name__}")
             method = getattr(torch.Tensor, _FORWARD[name])
             return self.recorder.run(method, (a, b), {}, function)
         if type(a) not in _NUMBERS and type(a) is not complex:
             raise Leave(f"a {type(a).__name__} {name} a tensor")
         method = getattr(torch.Tensor, _REFLECTED[name])
-        recorded = self.recorder.run(method, (b, a), {})
-        return recorded
+        return self.recorder.run(method, (b, a), {})
 
     def _operator(
         self, forward: str, reflected: str, function: Callable[..., Any], a: Any, b: Any
@@ -463,9 +462,9 @@ class Hooks(PlainHooks):
             return value
         if kind in (slice, types.GenericAlias, types.UnionType) or is_key(value):
             return value
-        if kind.__eq__ is object.__eq__ and kind.__hash__ is object.__hash__:
-            if not _has_python_operators(kind):
-                return value
+        by_identity = kind.__eq__ is object.__eq__ and kind.__hash__ is object.__hash__
+        if by_identity and not _has_python_operators(kind):
+            return value
         raise Leave(f"native code looks into a {kind.__name__}")
 
     def inplace(self, name: str, a: Any, b: Any) -> Any:
@@ -639,7 +638,7 @@ class Hooks(PlainHooks):
 
     # -- iteration -------------------------------------------------------------------------------
 
-    def iterate(self, value: Any) -> Iterable[Any]:
+    def iterate(self, value: Any) -> Any:
         kind = type(value)
         try:
             path = self.tracer.path_of(value)
@@ -699,7 +698,7 @@ class Hooks(PlainHooks):
             yield item
             index += 1
 
-    def unpack(self, value: Any) -> Iterable[Any]:
+    def unpack(self, value: Any) -> Any:
         return self.iterate(value)
 
     def mapping(self, value: Any) -> Any:

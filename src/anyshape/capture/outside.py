@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import torch
@@ -216,25 +216,26 @@ def is_key(key: Any) -> bool:
     kind = type(key)
     if kind is tuple:
         return all(map(is_key, key))
-    return kind in ATOMS or isinstance(key, CODE) or isinstance(key, enum.Enum)
+    return kind in ATOMS or isinstance(key, (*CODE, enum.Enum))
 
 
 def holds_traced(value: Any, depth: int = 0) -> bool:
     """Whether there is a traced number in nested built-in containers."""
-    kind = type(value)
+    kind: Any = type(value)
     if kind is TracedInt or kind is TracedFloat:
         return True
-    if depth > 20:
-        return False
+    parts = _parts(kind, value)
+    return depth < _DEEPEST and any(holds_traced(part, depth + 1) for part in parts)
+
+
+_DEEPEST: Final = 20
+
+
+def _parts(kind: Any, value: Any) -> Iterable[Any]:
     if kind in (list, tuple, set, frozenset, torch.Size) or (
-        isinstance(value, tuple) and hasattr(kind, "_fields")
+        issubclass(kind, tuple) and hasattr(kind, "_fields")
     ):
-        return any(holds_traced(item, depth + 1) for item in value)
+        return value
     if kind is dict or kind is OrderedDict:
-        return any(
-            holds_traced(key, depth + 1) or holds_traced(item, depth + 1)
-            for key, item in value.items()
-        )
-    if kind is slice:
-        return any(holds_traced(item) for item in (value.start, value.stop, value.step))
-    return False
+        return (*value.keys(), *value.values())
+    return (value.start, value.stop, value.step) if kind is slice else ()

@@ -57,7 +57,7 @@ class Recipe:
         path = self._tracer.path_of(value)
         if path is not None:
             return self.path(path)
-        if isinstance(value, CODE) or isinstance(value, enum.Enum):
+        if isinstance(value, (*CODE, enum.Enum)):
             if isinstance(value, types.FunctionType) and value.__closure__:
                 raise Leave("a function made by the program is returned or stored")
             return self._constant(value)

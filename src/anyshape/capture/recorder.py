@@ -1,4 +1,4 @@
-"""Torch operations: each is run for real, written into the graph, and its shape computed in symbols.
+"""Torch operations: each is run for real, written into the graph, its shape computed in symbols.
 
 The real result is at hand, so every shape rule is checked against it on every use. A rule that was
 wrong costs the dynamism of that one operation (its sizes are fixed by guards), never the answer.
@@ -131,7 +131,7 @@ class Recorder:
         tracer = self.tracer
         if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:
             raise Leave(f"a tensor of layout {tensor.layout}")
-        if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        if _is_transformed(tensor):
             raise Leave("a tensor inside a function transform")
         if tensor.is_conj() or tensor.is_neg():
             raise Leave("a lazily conjugated or negated tensor")
@@ -290,9 +290,10 @@ class Recorder:
     ) -> torch.fx.Node:
         if target is None:
             target = _target_of(function)
+        assert target is not None
         if isinstance(target, str):
             return self.graph.call_method(target, call.node_args, call.node_kwargs)
-        if type(target) is tuple:  # the getter of a property
+        if isinstance(target, tuple):  # the getter of a property
             return self.graph.call_function(getattr, (*call.node_args, target[1]))
         return self.graph.call_function(target, call.node_args, call.node_kwargs)
 
@@ -484,7 +485,7 @@ class _Arguments:
             self._recorder.tracer.guard(Kind.LENGTH, path, len(value))
             value = [self._recorder.tracer.read(x, path.item(i)) for i, x in enumerate(value)]
         items = [self._convert(item) for item in value]
-        return tuple(make([item[form] for item in items]) for form in range(3))  # pyright: ignore[reportReturnType] three forms
+        return tuple(make([item[form] for item in items]) for form in range(3))
 
     def _items(self, value: dict[Any, Any]) -> Iterable[tuple[Any, Any]]:
         path = self._recorder.tracer.path_of(value)
@@ -503,6 +504,8 @@ _PLAIN_TENSORS: Final = frozenset({torch.Tensor, torch.nn.Parameter})
 
 _NOT_RUN: Final = object()
 _NOTHING: Final = Meta((), torch.float32, Dense(()), torch.device("cpu"))
+
+_is_transformed: Any = getattr(torch._C, "_functorch").is_functorch_wrapped_tensor  # noqa: B009 no stub has it
 
 _STATE_CHANGES: Final = frozenset({torch._C._set_grad_enabled})
 
@@ -556,7 +559,7 @@ def _as_it_is(meta: Meta, tensor: torch.Tensor) -> Meta:
 
 def _name(function: Callable[..., Any]) -> str:
     name = getattr(function, "__name__", None) or str(function)
-    owner = getattr(function, "__self__", None)
+    owner: Any = getattr(function, "__self__", None)
     if name == "__get__" and hasattr(owner, "__name__"):
         return owner.__name__
     return name

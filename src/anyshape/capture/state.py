@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-_C = torch._C
+_C: Any = torch._C
 
 
 def read_state() -> tuple[Any, ...]:

@@ -16,10 +16,10 @@ _CONTAINERS: Final = frozenset({list, dict, set, frozenset, OrderedDict, default
 
 def stripped(value: Any, seen: dict[int, Any] | None = None) -> Any:
     """A result with plain numbers for traced ones: what the first caller gets."""
-    kind = type(value)
+    kind: type = type(value)
     if kind is TracedInt or kind is TracedFloat:
         return plain(value)
-    if kind in ATOMS or isinstance(value, torch.Tensor) or isinstance(value, CODE):
+    if kind in ATOMS or isinstance(value, (torch.Tensor, *CODE)):
         return value
     seen = {} if seen is None else seen
     if id(value) in seen:
@@ -37,10 +37,11 @@ def stripped(value: Any, seen: dict[int, Any] | None = None) -> Any:
         seen[id(value)] = made
         return made
     if kind is list:
-        for index, item in enumerate(value):
+        items: Any = value
+        for index, item in enumerate(items):
             new = stripped(item, seen)
             if new is not item:
-                value[index] = new
+                items[index] = new
     elif isinstance(value, dict):
         for key, item in list(dict.items(value)):
             new = stripped(item, seen)

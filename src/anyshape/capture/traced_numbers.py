@@ -83,10 +83,10 @@ class TracedFloat(float):
 
     __slots__ = ("node", "tracer")
 
-    node: object
+    node: Any
     tracer: Tracer
 
-    def __new__(cls, value: float, node: object, tracer: Tracer) -> TracedFloat:
+    def __new__(cls, value: float, node: Any, tracer: Tracer) -> TracedFloat:
         made = float.__new__(cls, value)
         made.node = node
         made.tracer = tracer

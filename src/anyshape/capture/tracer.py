@@ -220,7 +220,7 @@ class Tracer:
 
     def value_of(self, size: Size) -> int:
         """The value of a size in this run."""
-        if type(size) is int:
+        if not isinstance(size, Expr):
             return size
         found = self._values.get(size)
         if found is None:
@@ -229,7 +229,7 @@ class Tracer:
 
     def integer(self, size: Size) -> int:
         """A size as the program sees it: a plain integer where only one is possible."""
-        if type(size) is int:
+        if not isinstance(size, Expr):
             return size
         only = self.facts.value(size)
         return TracedInt(self.value_of(size), size, self) if only is None else only
@@ -269,7 +269,7 @@ class Tracer:
             return value
         if kind is TracedInt or kind is TracedFloat:
             raise Leave("a traced number was found outside")
-        if isinstance(value, CODE) or isinstance(value, enum.Enum):
+        if isinstance(value, (*CODE, enum.Enum)):
             self.guard(Kind.IDENTITY, path, value)
             return value
         known = self.paths.get(id(value))

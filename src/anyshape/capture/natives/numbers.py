@@ -1,0 +1,145 @@
+"""Models of functions on numbers: integers stay symbols, floats become nodes of the graph."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+
+from anyshape.capture.concolic import TracedFloat, TracedInt
+from anyshape.capture.natives.pure import no_own_code, pure
+from anyshape.capture.tracer import Leave
+
+Hooks = Any
+
+_TRACED: Final = (TracedInt, TracedFloat)
+
+
+def _int(hooks: Hooks, *args: Any) -> Any:
+    if len(args) == 1:
+        (value,) = args
+        if type(value) is TracedInt:
+            return value
+        if isinstance(value, torch.Tensor):
+            return hooks.recorder.run(torch.Tensor.__int__, (value,), {})
+        no_own_code(value, "__int__", "__index__", "__trunc__")
+    return int(*(hooks.fixed(arg, "it becomes an integer") for arg in args))
+
+
+def _float(hooks: Hooks, *args: Any) -> Any:
+    if len(args) == 1:
+        (value,) = args
+        if type(value) is TracedFloat:
+            return value
+        if type(value) is TracedInt:
+            return hooks.recorder.number(float, (value,))
+        if isinstance(value, torch.Tensor):
+            return hooks.recorder.run(torch.Tensor.__float__, (value,), {})
+        no_own_code(value, "__float__", "__index__")
+    return float(*args)
+
+
+def _bool(hooks: Hooks, *args: Any) -> bool:
+    return hooks.truth(args[0]) if args else False
+
+
+def _str(hooks: Hooks, *args: Any) -> str:
+    if len(args) == 1:
+        return hooks.format(args[0], "s", "")
+    return str(*args)
+
+
+def _repr(hooks: Hooks, value: Any) -> str:
+    return hooks.format(value, "r", "")
+
+
+def _abs(hooks: Hooks, value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return hooks.recorder.run(torch.Tensor.__abs__, (value,), {}, abs)
+    no_own_code(value, "__abs__")
+    return abs(value)
+
+
+def _round(hooks: Hooks, value: Any, *digits: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        raise Leave("round() of a tensor")
+    no_own_code(value, "__round__")
+    return round(value, *digits)
+
+
+def _divmod(hooks: Hooks, a: Any, b: Any) -> Any:
+    no_own_code(a, "__divmod__")
+    no_own_code(b, "__rdivmod__")
+    return hooks.binary("floordiv", a, b), hooks.binary("mod", a, b)
+
+
+def _pow(hooks: Hooks, a: Any, b: Any, *modulus: Any) -> Any:
+    if modulus:
+        return pow(*(hooks.fixed(x, "a power with a modulus") for x in (a, b, *modulus)))
+    return hooks.binary("pow", a, b)
+
+
+def _float_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of numbers that gives a float: kept as a node of the graph."""
+
+    def model(hooks: Hooks, *args: Any) -> Any:
+        if any(type(arg) in _TRACED for arg in args):
+            return hooks.recorder.number(function, args)
+        return pure(hooks, function, args, {})
+
+    return model
+
+
+def _to_integer(function: Callable[..., Any]) -> Callable[..., Any]:
+    def model(hooks: Hooks, value: Any) -> Any:
+        if type(value) is TracedInt:
+            return value
+        return pure(hooks, function, (value,), {})
+
+    return model
+
+
+def prod(hooks: Hooks, iterable: Any, *, start: Any = 1) -> Any:
+    result = start
+    for item in hooks.iterate(iterable):
+        result = hooks.binary("mul", result, item)
+    return result
+
+
+def _index(hooks: Hooks, value: Any) -> Any:
+    if type(value) is TracedInt:
+        return value
+    if isinstance(value, torch.Tensor):
+        return hooks.recorder.run(torch.Tensor.__index__, (value,), {})
+    no_own_code(value, "__index__")
+    return operator.index(value)
+
+
+def _size(hooks: Hooks, *args: Any) -> torch.Size:
+    return torch.Size(list(hooks.iterate(args[0]))) if args else torch.Size()
+
+
+MODELS: Final[dict[Any, Callable[..., Any]]] = {
+    int: _int,
+    float: _float,
+    bool: _bool,
+    str: _str,
+    repr: _repr,
+    abs: _abs,
+    round: _round,
+    divmod: _divmod,
+    pow: _pow,
+    math.floor: _to_integer(math.floor),
+    math.ceil: _to_integer(math.ceil),
+    math.trunc: _to_integer(math.trunc),
+    math.prod: prod,
+    operator.index: _index,
+    torch.Size: _size,
+    **{
+        function: _float_function(function)
+        for function in (math.sqrt, math.log, math.log2, math.log10, math.exp, math.pow)
+    },
+}

@@ -1,0 +1,135 @@
+"""Models of functions that ask objects about themselves."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import types
+import typing
+import weakref
+from collections.abc import Callable
+from typing import Any, Final
+
+from anyshape.capture import copies
+from anyshape.capture.concolic import TracedFloat, TracedInt
+from anyshape.capture.tracer import Leave
+from anyshape.guards.guard import Kind
+
+Hooks = Any
+
+_MISSING: Final = object()
+
+
+def _isinstance(hooks: Hooks, value: Any, kinds: Any) -> bool:
+    for kind in kinds if isinstance(kinds, tuple) else (kinds,):
+        if isinstance(kind, tuple):
+            found = _isinstance(hooks, value, kind)
+        elif getattr(kind, "_is_runtime_protocol", False) and hooks.outside.is_outside(value):
+            raise Leave("a protocol looks at the attributes of an object from outside")
+        else:
+            check = getattr(type(kind), "__instancecheck__", None)
+            if isinstance(check, types.FunctionType) and not _is_plain_check(type(kind)):
+                found = hooks.truth(hooks.call(check, kind, value))
+            else:
+                found = isinstance(value, kind)
+        if found:
+            return True
+    return False
+
+
+def _is_plain_check(metaclass: type) -> bool:
+    return metaclass.__module__.partition(".")[0] in ("abc", "torch", "enum", "typing")
+
+
+def _getattr(hooks: Hooks, obj: Any, name: str, default: Any = _MISSING) -> Any:
+    if default is _MISSING:
+        return hooks.attribute(obj, name)
+    try:
+        return hooks.attribute(obj, name)
+    except AttributeError:
+        return default
+
+
+def _hasattr(hooks: Hooks, obj: Any, name: str) -> bool:
+    try:
+        hooks.attribute(obj, name)
+    except AttributeError:
+        return False
+    return True
+
+
+def _type(hooks: Hooks, *args: Any) -> Any:
+    if len(args) != 1:
+        raise Leave("a class is made inside the function")
+    kind = type(args[0])
+    return {TracedInt: int, TracedFloat: float}.get(kind, kind)
+
+
+def _vars(hooks: Hooks, *args: Any) -> Any:
+    if len(args) != 1:
+        raise Leave("vars()")
+    return hooks.attribute(args[0], "__dict__")
+
+
+def _super(hooks: Hooks, owner: Any, instance: Any) -> Any:
+    return super(owner, instance)
+
+
+def _cast(hooks: Hooks, kind: Any, value: Any) -> Any:
+    return value
+
+
+def _partial(hooks: Hooks, *args: Any, **kwargs: Any) -> Any:
+    return functools.partial(*args, **kwargs)
+
+
+def _signature(hooks: Hooks, function: Any, **kwargs: Any) -> Any:
+    if isinstance(function, (types.FunctionType, types.MethodType)):
+        return inspect.signature(function, **kwargs)
+    raise Leave("inspect.signature")
+
+
+def _make_reference(hooks: Hooks, value: Any, *callback: Any) -> Any:
+    raise Leave("a weak reference is made")
+
+
+def follow_reference(hooks: Hooks, reference: Any) -> Any:
+    """What a weak reference from outside refers to: the same object in every run."""
+    value = reference()
+    path = hooks.tracer.path_of(reference)
+    if path is None or (value is not None and hooks.tracer.path_of(value) is None):
+        raise Leave("a weak reference to an object of unknown origin")
+    hooks.tracer.guard(Kind.PREDICATE, path, _RefersTo(reference))
+    return value
+
+
+class _RefersTo:
+    """Whether a reference has the same referent as this one."""
+
+    def __init__(self, reference: Any) -> None:
+        self._reference = reference
+
+    def __call__(self, reference: Any) -> bool:
+        return reference() is self._reference()
+
+
+MODELS: Final[dict[Any, Callable[..., Any]]] = {
+    isinstance: _isinstance,
+    issubclass: lambda hooks, *args: issubclass(*args),
+    callable: lambda hooks, value: callable(value),
+    getattr: _getattr,
+    hasattr: _hasattr,
+    setattr: lambda hooks, obj, name, value: hooks.set_attribute(obj, name, value),
+    delattr: lambda hooks, obj, name: hooks.delete_attribute(obj, name),
+    type: _type,
+    vars: _vars,
+    super: _super,
+    object: lambda hooks: object(),
+    weakref.ref: _make_reference,
+    functools.partial: _partial,
+    typing.cast: _cast,
+    copy.copy: copies.shallow,
+    copy.deepcopy: copies.deep,
+    inspect.signature: _signature,
+}

@@ -1,0 +1,60 @@
+"""Native functions that look at nothing but their arguments: called with plain values."""
+
+from __future__ import annotations
+
+import types
+from typing import Any, Final
+
+import torch
+
+from anyshape.capture.concolic import TracedFloat, TracedInt
+from anyshape.capture.tracer import ATOMS, Leave
+
+Hooks = Any
+
+_TRACED: Final = (TracedInt, TracedFloat)
+
+PURE_MODULES: Final = frozenset({"math", "itertools", "_bisect", "unicodedata", "zlib", "binascii"})
+#: Modules of Python's library whose functions are pure: of objects that the program made.
+PLAIN_LIBRARY: Final = frozenset({"inspect", "typing", "re", "string", "textwrap", "keyword"})
+PURE: Final = frozenset({chr, ord, hex, oct, bin, ascii, complex, bytes, bytearray, format, hash})
+
+
+def pure(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a pure native function with plain values."""
+    name = getattr(function, "__name__", "a native function")
+
+    def ready(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            raise Leave(f"`{name}` of a tensor")
+        checked = hooks.operand(value)
+        if not _is_data(checked):
+            raise Leave(f"`{name}` of a {type(value).__name__}")
+        return hooks.fixed(checked, f"`{name}` takes it")
+
+    return function(*map(ready, args), **{key: ready(value) for key, value in kwargs.items()})
+
+
+def pure_python(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function of Python's library that looks at nothing but its arguments."""
+    name = function.__name__
+    return function(
+        *(hooks.fixed(arg, f"`{name}` takes it") for arg in args),
+        **{key: hooks.fixed(arg, f"`{name}` takes it") for key, arg in kwargs.items()},
+    )
+
+
+def _is_data(value: Any) -> bool:
+    kind = type(value)
+    if kind in ATOMS or kind in _TRACED:
+        return True
+    if kind in (list, tuple, set, frozenset, torch.Size):
+        return all(map(_is_data, value))
+    return kind is dict and all(_is_data(key) and _is_data(x) for key, x in value.items())
+
+
+def no_own_code(value: Any, *names: str) -> None:
+    """Native code is about to call these methods of a value: not if they are user code."""
+    for name in names:
+        if isinstance(getattr(type(value), name, None), types.FunctionType):
+            raise Leave(f"`{name}` of a {type(value).__name__}")

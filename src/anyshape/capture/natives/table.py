@@ -1,0 +1,113 @@
+"""All models, and the rule for a native function that has none."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any, Final
+
+from anyshape.capture.natives import effects, iteration, numbers, objects, torch_state
+from anyshape.capture.natives.methods import method, unbound
+from anyshape.capture.natives.objects import follow_reference
+from anyshape.capture.natives.pure import PLAIN_LIBRARY, PURE, PURE_MODULES, pure, pure_python
+from anyshape.capture.tracer import Leave
+
+Hooks = Any
+
+
+def _binary(name: str) -> Callable[..., Any]:
+    return lambda hooks, a, b: hooks.binary(name, a, b)
+
+
+def _compare(name: str) -> Callable[..., Any]:
+    return lambda hooks, a, b: hooks.compare(name, a, b)
+
+
+#: Operators as functions: the hook of the operator.
+_OPERATORS: Final[dict[Any, Callable[..., Any]]] = {
+    **{
+        getattr(operator, name): _binary(name)
+        for name in (
+            *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"),
+            *("lshift", "rshift", "xor"),
+        )
+    },
+    operator.and_: _binary("and"),
+    operator.or_: _binary("or"),
+    **{getattr(operator, name): _compare(name) for name in ("lt", "le", "gt", "ge", "eq", "ne")},
+    operator.neg: lambda hooks, a: hooks.unary("neg", a),
+    operator.getitem: lambda hooks, a, b: hooks.item(a, b),
+    operator.setitem: lambda hooks, a, b, c: hooks.set_item(a, b, c),
+    operator.contains: lambda hooks, a, b: hooks.contains(b, a),
+    operator.not_: lambda hooks, a: not hooks.truth(a),
+    operator.truth: lambda hooks, a: hooks.truth(a),
+    operator.is_: lambda hooks, a, b: hooks.same(a, b),
+    operator.is_not: lambda hooks, a, b: not hooks.same(a, b),
+    operator.call: lambda hooks, function, /, *args, **kwargs: hooks.call(
+        function, *args, **kwargs
+    ),
+}
+
+#: A model answers as the function does, through hooks, so that what it looks at is seen.
+MODELS: Final[dict[Any, Callable[..., Any]]] = {
+    **objects.MODELS,
+    **iteration.MODELS,
+    **numbers.MODELS,
+    **effects.MODELS,
+    **torch_state.MODELS,
+    **_OPERATORS,
+}
+
+
+def call(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a native function that is not a torch operation."""
+    owner = getattr(function, "__self__", None)
+    if owner is not None and not isinstance(owner, types.ModuleType):
+        return method(hooks, function, owner, function.__name__, args, kwargs)
+    home = getattr(function, "__objclass__", None)
+    if home is not None and args:
+        return unbound(hooks, function, home, args, kwargs)
+    if isinstance(function, weakref.ref) and not args and not kwargs:
+        return follow_reference(hooks, function)
+    if isinstance(function, type) and function.__module__ == "itertools":
+        return _itertool(hooks, function, args, kwargs)
+    if isinstance(function, types.FunctionType) and function.__module__ in PLAIN_LIBRARY:
+        if any(hooks.outside.is_outside(arg) for arg in (*args, *kwargs.values())):
+            raise Leave(f"`{_full_name(function)}` of an object from outside")
+        return pure_python(hooks, function, args, kwargs)
+    if function in PURE or getattr(function, "__module__", None) in PURE_MODULES:
+        return pure(hooks, function, args, kwargs)
+    if isinstance(function, type) and issubclass(function, BaseException):
+        return function(*args, **kwargs)
+    raise Leave(
+        f"`{_full_name(function)}` is native code without a model",
+        "call it outside the compiled function",
+    )
+
+
+def _full_name(function: Any) -> str:
+    name = getattr(function, "__qualname__", None) or repr(type(function))
+    module = getattr(function, "__module__", None)
+    return f"{module}.{name}" if isinstance(module, str) else name
+
+
+def _itertool(hooks: Hooks, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if kind in (itertools.chain, itertools.zip_longest, itertools.product):
+        return kind(*(hooks.iterate(arg) for arg in args), **kwargs)
+    if kind in (itertools.islice,):
+        return kind(
+            hooks.iterate(args[0]), *(hooks.fixed(x, "a bound of a slice") for x in args[1:])
+        )
+    if kind in (
+        itertools.pairwise,
+        itertools.permutations,
+        itertools.combinations,
+        itertools.cycle,
+    ):
+        return kind(hooks.iterate(args[0]), *args[1:])
+    if kind in (itertools.repeat, itertools.count):
+        return kind(args[0], *(hooks.fixed(x, "a count") for x in args[1:]), **kwargs)
+    raise Leave(f"itertools.{kind.__name__}")
