@@ -13,13 +13,15 @@ event that says why.
 from __future__ import annotations
 
 import functools
+import gc
 import itertools
 import threading
 import time
 import traceback
 import types
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from inspect import Parameter, Signature
 from pathlib import Path as FilePath
@@ -209,7 +211,8 @@ class Function:
         try:
             if can_capture() is not None:
                 return self._call(arguments)
-            return self._compile(bound, arguments)
+            with _no_collection():
+                return self._compile(bound, arguments)
         finally:
             self._compiling.release()
 
@@ -274,7 +277,11 @@ class Function:
             return True
         self.counts.recompiles += 1
         self.recompiled.append(last)
-        stream.emit(kinds.Recompile(self.target.name, self.target.file, self.target.line, reasons))
+        stream.emit(
+            kinds.Recompile(
+                self.target.name, self.target.file, self.target.line, reasons, compile_id=entry_id
+            )
+        )
         return False
 
     def _reasons(self, bound: dict[str, Any]) -> list[kinds.GuardFailure]:
@@ -461,6 +468,20 @@ def _by_parameter(signature: Signature, bound: Mapping[str, Any]) -> Arguments:
             case _:
                 positional[name] = bound[name]
     return Arguments(positional, keyword, star, star_star)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """A capture makes many objects that live on for a moment: collecting among them takes longer
+    than the capture itself."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 @functools.cache

@@ -10,6 +10,7 @@ import operator
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from linecache import getline
 from typing import Any, Final
 
 import torch
@@ -292,10 +293,18 @@ class Recorder:
             target = _target_of(function)
         assert target is not None
         if isinstance(target, str):
-            return self.graph.call_method(target, call.node_args, call.node_kwargs)
-        if isinstance(target, tuple):  # the getter of a property
-            return self.graph.call_function(getattr, (*call.node_args, target[1]))
-        return self.graph.call_function(target, call.node_args, call.node_kwargs)
+            node = self.graph.call_method(target, call.node_args, call.node_kwargs)
+        elif isinstance(target, tuple):  # the getter of a property
+            node = self.graph.call_function(getattr, (*call.node_args, target[1]))
+        else:
+            node = self.graph.call_function(target, call.node_args, call.node_kwargs)
+        frame = self.tracer.user_frame()
+        if frame is not None:
+            line = getline(frame.filename, frame.line).strip()
+            node.meta["stack_trace"] = (
+                f'File "{frame.filename}", line {frame.line}, in {frame.function}\n    {line}'
+            )
+        return node
 
     def _infer(self, function: Callable[..., Any], call: _Arguments, result: Any) -> Any:
         """The metas of the result; sizes are fixed where they cannot be given in symbols."""
