@@ -18,7 +18,17 @@ from anyshape.capture.choices import MARKS
 from anyshape.errors import BadOption, NotCallable
 from anyshape.events.settings import set_logs, set_logs_from_environment
 from anyshape.explanation import Explanation
-from anyshape.pipeline import Backend, Entry, Function, Options, Target, run_graph
+from anyshape.pipeline import (
+    Backend,
+    Counts,
+    Entry,
+    Function,
+    Options,
+    StaleSignature,
+    Target,
+    all_counts,
+    run_graph,
+)
 from anyshape.policy.decide import Mark, MarkKind
 from anyshape.runtime.program import GraphFailed
 
@@ -61,15 +71,14 @@ def _values(stats: Stats) -> tuple[Any, ...]:
     return tuple(getattr(stats, name) for name in stats.__slots__)
 
 
-def _stats_of(function: Function) -> Stats:
-    counts = function.counts
+def _stats_of(counts: Counts) -> Stats:
     return Stats(
-        graphs=sum(len(entry.graphs) for entry in function.entries),
+        graphs=counts.graphs,
         captures=counts.captures,
         recompiles=counts.recompiles,
-        hits=sum(entry.hits for entry in function.entries),
+        hits=sum(counter[0] for counter in counts.hits),
         graph_breaks=counts.graph_breaks,
-        guards=sum(len(entry.guards) for entry in function.entries),
+        guards=counts.guards,
         eager_calls=counts.eager_calls,
         compile_seconds=counts.compile_seconds,
     )
@@ -81,24 +90,19 @@ class Compiled:
     def __init__(self, original: Callable[..., Any], target: Target, options: Options) -> None:
         self._function = Function(target, options)
         self._original = original
-        self._defaults = _defaults_of(original)
         _compiled.add(self._function)
         functools.update_wrapper(self, original, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._defaults is not None and self._defaults != _defaults_of(self._original):
-            self._renew()
         try:
             return self._function.dispatch(*args, **kwargs)
         except GraphFailed as failed:
             return _again(self._original, failed, args, kwargs)
-
-    def _renew(self) -> None:
-        """The function has new default values: what was compiled had the old ones."""
-        self._defaults = _defaults_of(self._original)
-        old = self._function
-        self._function = Function(_target(self._original, old.target.name), old.options)
-        _compiled.add(self._function)
+        except StaleSignature:
+            old = self._function
+            self._function = Function(_target(self._original, old.target.name), old.options)
+            _compiled.add(self._function)
+        return self._function.dispatch(*args, **kwargs)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -108,7 +112,7 @@ class Compiled:
 
     def stats(self) -> Stats:
         """What it did so far."""
-        return _stats_of(self._function)
+        return _stats_of(self._function.counts)
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         """What is dynamic and why, what is fixed and by which line; with arguments, call it with
@@ -127,6 +131,7 @@ class Compiled:
 
 def _defaults_of(function: Any) -> tuple[Any, ...] | None:
     """What identifies the default values of a function; None if it has none."""
+    function = getattr(function, "__func__", function)
     positional = getattr(function, "__defaults__", None)
     keyword = getattr(function, "__kwdefaults__", None)
     if positional is None and keyword is None:
@@ -201,6 +206,7 @@ def _target(function: Any, name: str | None) -> Target:
         name or getattr(function, "__qualname__", None) or type(function).__name__,
         code.co_filename if code else "",
         code.co_firstlineno if code else 0,
+        functools.partial(_defaults_of, function),
     )
 
 
@@ -251,6 +257,7 @@ def _module_target(module: torch.nn.Module, name: str | None) -> Target:
         name or type(module).__name__,
         code.co_filename if code else "",
         code.co_firstlineno if code else 0,
+        lambda: _defaults_of(module.forward),
     )
 
 
@@ -281,13 +288,18 @@ class CompiledModule(torch.nn.Module):
             return function.dispatch(module, *args, **kwargs)
         except GraphFailed as failed:
             return _again(module, failed, args, kwargs)
+        except StaleSignature:
+            function = Function(_module_target(module, function.target.name), function.options)
+            _compiled.add(function)
+            _STATE[self] = (module, function)
+        return function.dispatch(module, *args, **kwargs)
 
     def __anyshape_original__(self) -> torch.nn.Module:
         return _STATE[self][0]
 
     def stats(self) -> Stats:
-        found = _stats_of(_STATE[self][1])
-        return found + _stats_of(_WITH_HOOKS[self]) if self in _WITH_HOOKS else found
+        found = _stats_of(_STATE[self][1].counts)
+        return found + _stats_of(_WITH_HOOKS[self].counts) if self in _WITH_HOOKS else found
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         if args or kwargs:
@@ -333,13 +345,15 @@ def _module_class(original: type[torch.nn.Module]) -> type:
 
 def stats() -> Stats:
     """The sum over all compiled functions of the process."""
-    return sum(map(_stats_of, list(_compiled)), Stats())
+    return sum(map(_stats_of, list(all_counts)), Stats())
 
 
 def reset() -> None:
     """Forget every compiled entry of the process."""
+    all_counts.clear()
     for function in list(_compiled):
         function.reset()
+        all_counts.append(function.counts)
 
 
 # -- marks -----------------------------------------------------------------------------------------

@@ -91,6 +91,12 @@ class Target:
     name: str
     file: str
     line: int
+    #: what identifies the default values of its parameters now; the signature has those of before
+    defaults: Callable[[], object]
+
+
+class StaleSignature(Exception):
+    """The function has other default values than the dispatcher filled in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +108,14 @@ class Options:
     backend: Backend
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Counts:
-    """What happened so far."""
+    """What happened so far. It outlives its function: the process keeps the sum."""
 
+    graphs: int = 0
+    guards: int = 0
+    #: of each entry, how often it was taken
+    hits: list[list[int]] = field(default_factory=list[list[int]])
     captures: int = 0
     recompiles: int = 0
     graph_breaks: int = 0
@@ -114,6 +124,9 @@ class Counts:
 
 
 _frame_ids: Final = itertools.count()
+
+#: Of every function that the process compiled.
+all_counts: Final[list[Counts]] = []
 
 #: So often a capture may end without an entry before the function runs eagerly for good. Another
 #: call may take a path that can be captured.
@@ -136,11 +149,14 @@ class Function:
     _compiling: threading.Lock = field(default_factory=threading.Lock)
     _next_id: int = 0
     _leaves: int = 0
+    _defaults: object = None
     #: why calls were compiled again
     recompiled: list[str] = field(default_factory=list[str])
 
     def __post_init__(self) -> None:
         self.frame_id = next(_frame_ids)
+        all_counts.append(self.counts)
+        self._defaults = self.target.defaults()
         self.rebuild()
 
     def rebuild(self) -> None:
@@ -167,7 +183,7 @@ class Function:
     def reset(self) -> None:
         with self._compiling:
             self.entries.clear()
-            self.counts = Counts()
+            self.counts.__init__()
             self.seen = Observations()
             self.eager = None
             self._next_id = 0
@@ -204,6 +220,8 @@ class Function:
     # -- a call that no entry serves ---------------------------------------------------------------
 
     def _miss(self, bound: dict[str, Any]) -> Any:
+        if self.target.defaults() != self._defaults:
+            raise StaleSignature
         arguments = _by_parameter(self.target.signature, bound)
         if not self._compiling.acquire(blocking=False):
             # Another thread compiles it, or it calls itself: neither waits for the other.
@@ -368,6 +386,9 @@ class Function:
         entry = Entry(entry_id, [trace.graph], guards, symbols, plan, counter, reasons)
         self._next_id += 1
         self.entries.append(entry)
+        self.counts.graphs += len(entry.graphs)
+        self.counts.guards += len(guards)
+        self.counts.hits.append(counter)
         self.rebuild()
         seconds = time.perf_counter() - started
         self.counts.compile_seconds += seconds

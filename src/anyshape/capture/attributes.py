@@ -229,8 +229,6 @@ class Attributes:
             return self._journal.written(obj, name)
         if path is None:
             return held[name]
-        if self._journal.wrote_any(held):
-            raise Leave("an instance dictionary that the program changed")
         return self._tracer.read(held[name], path.instance(name))
 
     def held(self, obj: Any, path: Path) -> dict[str, Any]:
@@ -310,10 +308,11 @@ class Attributes:
             held = obj.__dict__
             path = self._tracer.path_of(obj)
             if path is not None:
-                if self._journal.wrote_any(obj):
-                    raise Leave("the dictionary of an object that the program changed")
                 if not self._outside.is_outside(held):
+                    if self._journal.wrote_any(obj):
+                        raise Leave("the dictionary of an object that the program changed")
                     self._tracer.register(held, path.attribute("__dict__"))
+                    self._outside.owners[id(held)] = obj
             return held
         if name in _HARMLESS_PROPERTIES:
             return getter.__get__(obj, type(obj))
@@ -364,12 +363,12 @@ class Attributes:
             object.__setattr__(obj, name, value)
             return
         held = _instance_dictionary(obj)
-        if held is not None and self._outside.is_outside(held):
-            raise Leave("an object is changed whose dictionary was read")
         if held is not None and name not in held and not self._journal.is_written(obj, name):
             self._tracer.guard(Kind.NO_INSTANCE_ATTRIBUTE, path, name)
         object.__setattr__(obj, name, self._outside.storable(value))
         self._journal.write(obj, name, value)
+        if held is not None and self._outside.is_outside(held):
+            self._journal.write(held, name, value)
         self._journal.add(Effect(Change.SET_ATTRIBUTE, path, name, (value,)))
 
     def delete(self, obj: Any, name: str) -> None:

@@ -78,6 +78,8 @@ class Callables:
             return bound(*args, **kwargs)
         if is_instrumented(function.__code__):
             return function(*args, **kwargs)
+        if function is torch.nn.Module.__init__ and not self._hooks.outside.is_outside(args[0]):
+            return function(*args, **kwargs)  # the bare state of a fresh module
         model = natives.MODELS.get(function)
         if model is not None:
             return model(self._hooks, *args, **kwargs)
@@ -199,12 +201,16 @@ class Callables:
         if own is not torch.nn.Module.__call__ and not hasattr(kind, "__anyshape_original__"):
             self._hooks.attributes.class_attribute(kind, "__call__")
             return self.call(own, (module, *args), kwargs)
-        if not _has_hooks(module) and not _global_hooks():
+        plain = torch.nn.Module.__dict__.get(_COMPILED) is None
+        if plain and not _has_hooks(module) and not _global_hooks():
             if path is not None:
                 for name in _HOOKS:
                     where = path.instance(name)
                     self._tracer.guard(Kind.TYPE, where, type(module.__dict__[name]))
                     self._tracer.guard(Kind.TRUTH, where, False, "a module without hooks")
+                self._tracer.guard(Kind.NO_INSTANCE_ATTRIBUTE, path, _COMPILED)
+            kind_path = self._tracer.constant(torch.nn.Module).instance(_COMPILED)
+            self._tracer.guard(Kind.EQUALS, kind_path, None)
             held = self._tracer.constant(vars(_MODULES), "G['torch.nn.modules.module']")
             for name in _GLOBAL_HOOKS:
                 self._tracer.guard(Kind.TRUTH, held.item(name), False, "no hooks of all modules")
@@ -387,6 +393,9 @@ def _is_module(value: object) -> bool:
 
 # -- modules ---------------------------------------------------------------------------------------
 
+#: Set by `module.compile()`, and then called instead of `forward`.
+_COMPILED: Final = "_compiled_call_impl"
+
 _HOOKS: Final = (
     "_forward_hooks",
     "_forward_pre_hooks",
@@ -397,7 +406,7 @@ _HOOKS: Final = (
 
 def _has_hooks(module: torch.nn.Module) -> bool:
     held = module.__dict__
-    return any(held.get(name) for name in _HOOKS) or held.get("_compiled_call_impl") is not None
+    return any(held.get(name) for name in _HOOKS) or _COMPILED in held
 
 
 #: The module that holds the hooks which run for every module.

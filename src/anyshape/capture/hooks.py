@@ -567,6 +567,8 @@ class Hooks(PlainHooks):
             if isinstance(container, dict) or kind in (set, frozenset):
                 self._hashed(item)
                 return item in container
+            if own is None and not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
+                return item in container  # raises
             if own is None and kind not in _ITERATORS:
                 return any(self.compare("eq", item, part) for part in self.iterate(container))
             if kind in (list, tuple) and not all(

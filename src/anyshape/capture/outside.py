@@ -28,8 +28,8 @@ class Outside:
     def __init__(self, tracer: Tracer, journal: Journal) -> None:
         self.tracer = tracer
         self.journal = journal
-        #: containers whose whole contents were guarded
-        self._whole: set[int] = set()
+        #: objects by the identity of their instance dictionary, where a program has looked at one
+        self.owners: dict[int, object] = {}
 
     # -- containers ------------------------------------------------------------------------------
 
@@ -156,6 +156,8 @@ class Outside:
                 self.has_key(container, path, key)
             dict.__setitem__(container, key, self.storable(value))
             self.journal.write(container, key, value)
+            if id(container) in self.owners:
+                self.journal.write(self.owners[id(container)], key, value)
         else:
             self.journal.snapshot(container)
             self.contents(container, path)
@@ -163,6 +165,8 @@ class Outside:
         self.journal.add(Effect(Change.SET_ITEM, path, key, (value,)))
 
     def delete_item(self, container: Any, path: Path, key: Any) -> None:
+        if id(container) in self.owners:
+            raise Leave("an item of an instance dictionary is deleted")
         self.journal.snapshot(container)
         self.contents(container, path)
         del container[key]
@@ -170,6 +174,8 @@ class Outside:
 
     def method(self, container: Any, path: Path, function: Any, args: tuple[Any, ...]) -> Any:
         """A method that changes a container from outside."""
+        if id(container) in self.owners:
+            raise Leave("an instance dictionary is changed by a method")
         if self.journal.wrote_any(container) and self.journal.before(container) is None:
             raise Leave("a container from outside that is changed in two ways")
         self.journal.snapshot(container)

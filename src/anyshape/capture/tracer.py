@@ -8,6 +8,7 @@ nothing is kept but the reason.
 from __future__ import annotations
 
 import enum
+import os
 import sys
 import types
 from collections.abc import Callable, Sequence
@@ -147,12 +148,16 @@ class Tracer:
     def user_frame(self) -> Frame | None:
         """The line of the user's program that is being run."""
         frame = sys._getframe(1)
+        inner: Frame | None = None
         while frame is not None:
             code = frame.f_code
             if is_instrumented(code):
-                return Frame(code.co_filename, frame.f_lineno, code.co_name)
+                if not code.co_filename.startswith(_TORCH):
+                    return Frame(code.co_filename, frame.f_lineno, code.co_name)
+                # A line of torch's own modules says less than the line that called the module.
+                inner = inner or Frame(code.co_filename, frame.f_lineno, code.co_name)
             frame = frame.f_back
-        return None
+        return inner
 
     # -- guards ----------------------------------------------------------------------------------
 
@@ -314,6 +319,7 @@ class Tracer:
 
 
 _UNREAD: Final = object()
+_TORCH: Final = os.path.dirname(torch.__file__) + os.sep
 
 _SEVERAL_A_PATH: Final = frozenset(
     {Kind.CONTAINS, Kind.NO_INSTANCE_ATTRIBUTE, Kind.NO_ATTRIBUTE, Kind.SAME_OBJECT}
