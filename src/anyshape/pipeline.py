@@ -379,6 +379,7 @@ class Function:
             result=trace.result,
             repeatable=trace.repeatable,
             changes_state=trace.changes_state,
+            draws_random=trace.draws_random,
             name=self.target.name,
         )
         plan = EntryPlan(guards, trace.symbols, (*trace.inputs, *trace.extra), run, counter)

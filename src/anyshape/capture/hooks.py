@@ -10,7 +10,7 @@ import builtins
 import functools
 import operator
 import types
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
@@ -237,11 +237,18 @@ class Hooks(PlainHooks):
             path = self.tracer.path_of(obj)
             if path is None and kind in _BUILT_IN:
                 return obj[key]
+            if path is None and isinstance(obj, dict) and hasattr(kind, "__missing__"):
+                return self._item_or_missing(obj, key)
             own = getattr(kind, "__getitem__", None)
             if isinstance(own, types.FunctionType):
                 self.attributes.class_attribute(kind, "__getitem__")
                 return self.call(own, obj, key)
             if isinstance(obj, type):
+                own = obj.__dict__.get("__class_getitem__")
+                if own is not None and not isinstance(own, classmethod):
+                    raise Leave("a class that is indexed")
+                if isinstance(own, classmethod) and isinstance(own.__func__, types.FunctionType):
+                    return self.call(self.attribute(obj, "__class_getitem__"), key)
                 return operator.getitem(obj, key)  # pyright: ignore[reportCallIssue, reportArgumentType] of the metaclass
             if path is not None:
                 if isinstance(obj, (list, tuple, dict, deque)):
@@ -255,6 +262,24 @@ class Hooks(PlainHooks):
         except Leave as left:
             self.tracer.leave(left.reason, *left.hints)
             return operator.getitem(obj, key)  # pyright: ignore[reportCallIssue, reportArgumentType] as Python does
+
+    def _item_or_missing(self, obj: Any, key: Any) -> Any:
+        """An item of a dictionary that makes up missing ones by user code."""
+        own = type(obj).__getitem__
+        if isinstance(own, types.FunctionType):
+            self.attributes.class_attribute(type(obj), "__getitem__")
+            return self.call(own, obj, key)
+        if dict.__contains__(obj, self.key(key)):
+            return dict.__getitem__(obj, key)
+        missing = type(obj).__missing__
+        if isinstance(missing, types.FunctionType):
+            self.attributes.class_attribute(type(obj), "__missing__")
+            return self.call(missing, obj, key)
+        if isinstance(obj, defaultdict) and obj.default_factory is not None:
+            made = self.call(obj.default_factory)
+            self.set_item(obj, key, made)
+            return made
+        return obj[key]  # raises
 
     def _no_own_index(self, key: Any) -> None:
         """Native code asks an index for its number: not if that is user code."""
@@ -380,8 +405,7 @@ class Hooks(PlainHooks):
 
     def _tensor_binary(self, name: str, function: Callable[..., Any], a: Any, b: Any) -> Any:
         if isinstance(a, torch.Tensor):
-            foreign = not isinstance(b, torch.Tensor) and type(b) not in (*_NUMBERS, complex)
-            if foreign and hasattr(type(b), _REFLECTED[name]):
+            if not isinstance(b, torch.Tensor) and type(b) not in (*_NUMBERS, complex):
                 raise Leave(f"a tensor {name} a {type(b).__name__}")
             method = getattr(torch.Tensor, _FORWARD[name])
             return self.recorder.run(method, (a, b), {}, function)
@@ -407,6 +431,10 @@ class Hooks(PlainHooks):
         python_b = isinstance(own_b, types.FunctionType)
         if not python_a and not python_b:
             a, b = self.operand(a), self.operand(b)
+            if type(a) is str and function is operator.mod and not self._prints_itself(b):
+                raise Leave("an object is formatted")
+            for kind, name in ((kind_a, forward), (kind_b, reflected)):
+                self.attributes.class_attribute(kind, name)
             if type(a) is str or not (_is_sequence(a) and _is_sequence(b)):
                 # Formatting and repetition read the digits of a number.
                 a, b = self.fixed(a, "an operand"), self.fixed(b, "an operand")
@@ -419,6 +447,8 @@ class Hooks(PlainHooks):
             else:
                 attempts.append(attempt)
         for own, this, other, kind, name in attempts:
+            if getattr(own, "__objclass__", None) is object:
+                continue  # `object` compares by identity, which comes last
             if kind in _TRACED:
                 result = own(this, other)
             elif isinstance(own, types.FunctionType):
@@ -431,7 +461,7 @@ class Hooks(PlainHooks):
                 )
             if result is not NotImplemented:
                 return result
-        return function(a, b)  # raises the TypeError that Python has for it
+        return _unsupported(function, a, b)
 
     def operand(self, value: Any) -> Any:
         """A value that native code may look into: known through and through."""
@@ -464,6 +494,7 @@ class Hooks(PlainHooks):
             return value
         by_identity = kind.__eq__ is object.__eq__ and kind.__hash__ is object.__hash__
         if by_identity and not _has_python_operators(kind):
+            self.attributes.class_attribute(kind, "__eq__")
             return value
         raise Leave(f"native code looks into a {kind.__name__}")
 
@@ -534,7 +565,7 @@ class Hooks(PlainHooks):
                 getattr(torch.Tensor, f"__{mirrored}__"), (b, a), {}, _COMPARE[mirrored]
             )
         if (a is None or b is None) and name in ("eq", "ne"):
-            return function(a, b)
+            return name == "ne"
         raise Leave(f"a tensor is compared with a {type(b).__name__}")
 
     def same(self, a: Any, b: Any) -> bool:
@@ -543,6 +574,9 @@ class Hooks(PlainHooks):
                 return a is b
             return self.fixed(a, "it is compared by `is`") is self.fixed(b, "`is`")
         if a is None or b is None:
+            return a is b
+        if type(a) in _SHARED_BY_CHANCE and type(b) in _SHARED_BY_CHANCE:
+            self.tracer.leave("values are compared by `is`", "compare them with `==`")
             return a is b
         path_a, path_b = self.tracer.path_of(a), self.tracer.path_of(b)
         if path_a is not None and path_b is not None and a is not b:
@@ -567,8 +601,10 @@ class Hooks(PlainHooks):
             if isinstance(container, dict) or kind in (set, frozenset):
                 self._hashed(item)
                 return item in container
+            if own is None and not isinstance(container, type):
+                self.attributes.class_attribute(kind, "__contains__")
             if own is None and not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
-                return item in container  # raises
+                return operator.contains(container, item)  # raises
             if own is None and kind not in _ITERATORS:
                 return any(self.compare("eq", item, part) for part in self.iterate(container))
             if kind in (list, tuple) and not all(
@@ -613,6 +649,7 @@ class Hooks(PlainHooks):
                     if path is not None and not is_trusted(kind.__module__):
                         raise Leave(f"the truth of a {kind.__name__}")
                     return bool(value)
+                self.attributes.class_attribute(kind, name)
             return True
         except Leave as left:
             self.tracer.leave(left.reason, *left.hints)
@@ -769,9 +806,11 @@ class Hooks(PlainHooks):
 
     def match(self, subject: Any) -> Any:
         try:
-            if holds_traced(subject):
-                return self.fixed(subject, "it is matched")
-            return self.operand(subject)
+            subject = self.fixed(self.operand(subject), "it is matched")
+            if not self._prints_itself(subject):
+                # Patterns look at attributes, which may be user code.
+                raise Leave(f"a {type(subject).__name__} is matched")
+            return subject
         except Leave as left:
             self.tracer.leave(left.reason, *left.hints)
             return subject
@@ -793,6 +832,22 @@ class Hooks(PlainHooks):
 _UNREAD: Final = object()
 super_of = super
 slice_of = slice
+
+
+#: Equal values of these types may or may not be one object.
+_SHARED_BY_CHANCE: Final = frozenset({str, bytes, int, float, complex, torch.device})
+
+
+def _unsupported(function: Callable[..., Any], a: Any, b: Any) -> Any:
+    """What Python does when neither operand knows the operator."""
+    if function is operator.eq or function is operator.ne:
+        return (a is b) is (function is operator.eq)
+    kinds = type(a).__name__, type(b).__name__
+    if function in _COMPARE.values():
+        text = f"'{_SYMBOLS[function]}' not supported between instances of"
+        raise TypeError(f"{text} '{kinds[0]}' and '{kinds[1]}'")
+    text = f"unsupported operand type(s) for {_SYMBOLS[function]}:"
+    raise TypeError(f"{text} '{kinds[0]}' and '{kinds[1]}'")
 
 
 def _is_sequence(value: Any) -> bool:
@@ -832,6 +887,16 @@ _FORWARD: Final = {name: f"__{name}__" for name in _NAMES}
 _REFLECTED: Final = {name: f"__r{name}__" for name in _NAMES}
 _UNARY: Final = {"neg": operator.neg, "pos": operator.pos, "invert": operator.invert}
 _COMPARE: Final = {name: getattr(operator, name) for name in ("lt", "le", "gt", "ge", "eq", "ne")}
+_SYMBOLS: Final = {
+    **dict(zip(_COMPARE.values(), ("<", "<=", ">", ">=", "==", "!="), strict=True)),
+    **dict(
+        zip(
+            _BINARY.values(),
+            ("+", "-", "*", "/", "//", "%", "** or pow()", "@", "<<", ">>", "&", "|", "^"),
+            strict=True,
+        )
+    ),
+}
 _MIRROR: Final = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
 _OPERATOR_NAMES: Final = (
     *_FORWARD.values(),

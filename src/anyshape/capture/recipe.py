@@ -16,6 +16,7 @@ import torch
 import torch.fx
 
 from anyshape.capture.concolic import TracedFloat, TracedInt
+from anyshape.capture.instrument import is_instrumented
 from anyshape.capture.journal import Change, Effect
 from anyshape.capture.recorder import Recorder
 from anyshape.capture.tracer import ATOMS, CODE, Leave, Tracer
@@ -58,7 +59,7 @@ class Recipe:
         if path is not None:
             return self.path(path)
         if isinstance(value, (*CODE, enum.Enum)):
-            if isinstance(value, types.FunctionType) and value.__closure__:
+            if isinstance(value, types.FunctionType) and is_instrumented(value.__code__):
                 raise Leave("a function made by the program is returned or stored")
             return self._constant(value)
         made = self._made.get(id(value))
@@ -126,6 +127,8 @@ class Recipe:
 
     def _tuple(self, value: tuple[Any, ...]) -> str:
         items = [self.value(item) for item in value]
+        if id(value) in self._made:  # inside itself, through a list
+            raise Leave("a tuple that holds itself")
         name = self._new(value)
         self.lines.append(f"{name} = ({''.join(f'{item}, ' for item in items)})")
         return name
@@ -157,7 +160,7 @@ class Recipe:
         if kind is dict:
             self.lines.append(f"{name} = {{}}")
         elif kind is defaultdict:
-            factory = self._constant(value.default_factory)  # pyright: ignore[reportAttributeAccessIssue] of a defaultdict
+            factory = self.value(value.default_factory)  # pyright: ignore[reportAttributeAccessIssue] of a defaultdict
             self.lines.append(f"{name} = {self._constant(kind)}({factory})")
         else:
             self.lines.append(f"{name} = {self._constant(kind)}()")
@@ -209,6 +212,10 @@ class Recipe:
 
     def _object(self, value: Any) -> str:
         """A plain object: its class and what it holds."""
+        try:
+            object.__new__(type(value))
+        except TypeError:
+            raise Leave(f"a {type(value).__name__} is returned or stored") from None
         name = self._new(value)
         kind = self._constant(type(value))
         self.lines.append(f"{name} = object.__new__({kind})")

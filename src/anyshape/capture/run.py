@@ -59,6 +59,7 @@ def capture(function: Callable[..., Any], arguments: Arguments, chooser: Chooser
     outside = Outside(tracer, Journal())
     hooks = Hooks(tracer, recorder, outside)
     state = read_state()
+    random = torch.default_generator.get_state()
     call = hooks.callables
     try:
         args, kwargs = _read_arguments(tracer, arguments)
@@ -70,7 +71,7 @@ def capture(function: Callable[..., Any], arguments: Arguments, chooser: Chooser
         result = call.call(function, args, kwargs)
     if tracer.active:
         try:
-            trace = _trace(tracer, recorder, outside, state, result)
+            trace = _trace(tracer, recorder, outside, state, result, random)
         except Leave as left:
             tracer.leave(left.reason, *left.hints)
         except Exception as error:
@@ -121,6 +122,7 @@ def _trace(
     outside: Outside,
     state: tuple[Any, ...],
     result: Any,
+    random: torch.Tensor,
 ) -> Trace:
     recipe = Recipe(tracer, recorder)
     for effect in outside.journal.effects:
@@ -147,6 +149,7 @@ def _trace(
         tracer.facts,
         not recorder.in_place,
         recorder.changes_state,
+        not torch.equal(random, torch.default_generator.get_state()),
         recorder.defects,
     )
 

@@ -34,4 +34,6 @@ class Trace:
     repeatable: bool
     #: whether the graph switches modes of torch, which a failure must undo
     changes_state: bool
+    #: whether it draws random numbers
+    draws_random: bool
     defects: Sequence[str] = field(default=())

@@ -29,6 +29,7 @@ def assemble(
     result: str,
     repeatable: bool,
     changes_state: bool,
+    draws_random: bool,
     name: str,
 ) -> Callable[..., Any]:
     """A function of the graph's inputs and the extra ones."""
@@ -37,13 +38,18 @@ def assemble(
     targets = "".join(f"t{index}, " for index in range(outputs))
     call = f"graph({', '.join(arguments)})"
     source = [f"def run({parameters}):"]
+    # A failed graph is run again, eagerly, if that is possible: from the same state.
+    draws_random = draws_random and repeatable
     if changes_state:
         source.append("    state = before()")
+    if draws_random:
+        source.append("    random = generator.get_state()")
     source += [
         "    try:",
         f"        {f'{targets}= {call}' if targets else call}",
         "    except Exception as error:",
         *(["        restore(state)"] if changes_state else []),
+        *(["        generator.set_state(random)"] if draws_random else []),
         f"        raise GraphFailed(error, {repeatable}) from error",
         *(f"    {line}" for line in lines),
         f"    return {result}",
@@ -54,6 +60,7 @@ def assemble(
         "GraphFailed": GraphFailed,
         "before": _modes,
         "restore": _restore,
+        "generator": torch.default_generator,
     }
     exec(compile("\n".join(source), f"<anyshape: {name}>", "exec"), values)
     return values["run"]

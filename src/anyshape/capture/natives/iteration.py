@@ -144,6 +144,8 @@ def _next(hooks: Hooks, iterator: Any, *default: Any) -> Any:
 
 
 def _sum(hooks: Hooks, iterable: Any, start: Any = 0) -> Any:
+    if isinstance(start, (str, bytes, bytearray)):
+        return sum(iterable, start)  # raises
     result = start
     for item in hooks.iterate(iterable):
         result = hooks.binary("add", result, item)
