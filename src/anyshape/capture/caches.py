@@ -1,0 +1,124 @@
+"""Functions behind `functools.lru_cache`: what they return is constant while their cache has it.
+
+A cached function runs as native code, once: what it warns about or reads is its own affair, as long
+as the next call gets its answer from the cache. A guard looks whether it would, because
+`cache_clear` is how such a function is told that something has changed.
+
+The cache is a dictionary that only the garbage collector shows. Where it cannot be found, or a key
+is none that we know how to make, the capture ends.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+from typing import Any, Final
+
+from anyshape.capture.outside import is_key
+from anyshape.capture.tracer import ATOMS, CODE, Leave
+from anyshape.guards.guard import Kind
+
+_MISSING: Final = object()
+
+
+class Caches:
+    """Calls of cached functions in one capture."""
+
+    def __init__(self, hooks: Any) -> None:
+        self._hooks = hooks
+        self._tracer = hooks.tracer
+        #: by function and key: the answer, as the program has it
+        self._known: dict[tuple[int, Any], Any] = {}
+
+    def call(
+        self, function: Any, trusted: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Call it, and guard that every later run would get the same from the cache."""
+        path = self._tracer.path_of(function)
+        if path is not None:
+            self._tracer.guard(Kind.IDENTITY, path, function)
+        args = tuple(map(self._argument, args))
+        kwargs = {name: self._argument(arg) for name, arg in kwargs.items()}
+        key = _key_of(function, args, kwargs)
+        known = self._known.get((id(function), key), _MISSING)
+        if known is not _MISSING:
+            function(*args, **kwargs)  # counts as a hit
+            return known
+        result = function(*args, **kwargs)
+        if not trusted:
+            check = StillCached(function, key, args, kwargs, result)
+            self._tracer.guard(Kind.PREDICATE, self._tracer.constant(check), check)
+        if type(result) not in ATOMS and not isinstance(result, CODE):
+            result = self._tracer.read(result, self._tracer.constant(result))
+        self._known[id(function), key] = result
+        return result
+
+    def _argument(self, value: Any) -> Any:
+        hooks = self._hooks
+        value = hooks.fixed(hooks.operand(value), "it is an argument of a cached function")
+        if is_key(value):
+            return value
+        path = self._tracer.path_of(value)
+        kind = type(value)
+        by_identity = kind.__eq__ is object.__eq__ and kind.__hash__ is object.__hash__
+        if path is None or not by_identity:
+            raise Leave(f"a {kind.__name__} is an argument of a cached function")
+        self._tracer.guard(Kind.IDENTITY, path, value)
+        return value
+
+
+class StillCached:
+    """Whether a cached function would answer as it did, without being run for it."""
+
+    def __init__(
+        self, function: Any, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+    ) -> None:
+        self._function = function
+        self._cache = _cache_of(function, key)
+        self._key = key
+        self._args = args
+        self._kwargs = kwargs
+        self._result = result
+        self.__qualname__ = f"{getattr(function, '__qualname__', 'a function')} is cached"
+
+    def __call__(self, _: object) -> bool:
+        if self._key not in self._cache:
+            return False
+        return self._function(*self._args, **self._kwargs) is self._result
+
+
+def _key_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The key of a call, as the cache makes it."""
+    typed = function.cache_parameters()["typed"]
+    if not kwargs and not typed:
+        return args[0] if len(args) == 1 and type(args[0]) in (int, str) else args
+    named = (_MARK, *(part for item in kwargs.items() for part in item)) if kwargs else ()
+    kinds = tuple(map(type, (*args, *kwargs.values()))) if typed else ()
+    return (*args, *named, *kinds)
+
+
+def _cache_of(function: Any, key: Any) -> dict[Any, Any]:
+    """The dictionary that has the key; what was cached there may be dictionaries as well."""
+    size = function.cache_info().currsize
+    found = [
+        held
+        for held in gc.get_referents(function)
+        if type(held) is dict
+        and held is not function.__dict__
+        and len(held) == size
+        and key in held
+    ]
+    if len(found) != 1:
+        raise Leave(f"the cache of `{function.__name__}` cannot be looked at")
+    return found[0]
+
+
+def _mark() -> object:
+    """What separates names from positions in a key."""
+    probe = functools.lru_cache(maxsize=None)(lambda **_: None)
+    probe(name=0)
+    keys = [key for held in gc.get_referents(probe) if type(held) is dict for key in held]
+    return next((key[0] for key in keys if type(key) is tuple and key[1:] == ("name", 0)), _MISSING)
+
+
+_MARK: Final = _mark()

@@ -1,0 +1,235 @@
+"""Hooks of items and iteration: reading, storing, deleting, walking containers."""
+
+from __future__ import annotations
+
+import operator
+import types
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+
+from anyshape.capture.attributes import is_trusted
+from anyshape.capture.hooks_base import BUILT_IN, ITERATORS, TRACED, HooksBase, defines
+from anyshape.capture.outside import SEQUENCES, SETS, holds_traced, is_key
+from anyshape.capture.stripping import stripped
+from anyshape.capture.tracer import ATOMS, Leave
+
+
+class ItemHooks(HooksBase):
+    """What subscripts, loops and unpacking do."""
+
+    def item(self, obj: Any, key: Any) -> Any:
+        try:
+            kind = type(obj)
+            if isinstance(obj, torch.Tensor):
+                return self.recorder.run(
+                    torch.Tensor.__getitem__, (obj, self.index(key)), {}, operator.getitem
+                )
+            if type(key) in TRACED or holds_traced(key):
+                key = self.fixed(key, "a container is indexed by it")
+            if type(key) not in ATOMS:
+                self._no_own_index(key)
+            path = self.tracer.path_of(obj)
+            if path is None and kind in BUILT_IN:
+                return obj[key]
+            if path is None and isinstance(obj, dict) and hasattr(kind, "__missing__"):
+                return self._item_or_missing(obj, key)
+            own = getattr(kind, "__getitem__", None)
+            if isinstance(own, types.FunctionType):
+                self.attributes.class_attribute(kind, "__getitem__")
+                return self.call(own, obj, key)
+            if isinstance(obj, type):
+                own = obj.__dict__.get("__class_getitem__")
+                if own is not None and not isinstance(own, classmethod):
+                    raise Leave("a class that is indexed")
+                if isinstance(own, classmethod) and isinstance(own.__func__, types.FunctionType):
+                    return self.call(self.attribute(obj, "__class_getitem__"), key)
+                return operator.getitem(obj, key)  # pyright: ignore[reportCallIssue, reportArgumentType] of the metaclass
+            if path is not None:
+                if isinstance(obj, (list, tuple, dict, deque)):
+                    return self.outside.item(obj, path, key)
+                raise Leave(f"an item of a {kind.__name__} from outside")
+            if isinstance(obj, (list, tuple, dict, deque, str, bytes)) or is_trusted(
+                kind.__module__
+            ):
+                return obj[key]
+            raise Leave(f"an item of a {kind.__name__}")
+        except Leave as left:
+            self.tracer.leave(left.reason, *left.hints)
+            return operator.getitem(obj, key)  # pyright: ignore[reportCallIssue, reportArgumentType] as Python does
+
+    def _item_or_missing(self, obj: Any, key: Any) -> Any:
+        """An item of a dictionary that makes up missing ones by user code."""
+        own = type(obj).__getitem__
+        if isinstance(own, types.FunctionType):
+            self.attributes.class_attribute(type(obj), "__getitem__")
+            return self.call(own, obj, key)
+        if dict.__contains__(obj, self.key(key)):
+            return dict.__getitem__(obj, key)
+        missing = type(obj).__missing__
+        if isinstance(missing, types.FunctionType):
+            self.attributes.class_attribute(type(obj), "__missing__")
+            return self.call(missing, obj, key)
+        if isinstance(obj, defaultdict) and obj.default_factory is not None:
+            made = self.call(obj.default_factory)
+            self.set_item(obj, key, made)
+            return made
+        return obj[key]  # raises
+
+    def _no_own_index(self, key: Any) -> None:
+        """Native code asks an index for its number: not if that is user code."""
+        parts = (key.start, key.stop, key.step) if type(key) is slice else (key,)
+        for part in parts:
+            if defines(type(part), "__index__"):
+                raise Leave(f"a {type(part).__name__} is used as an index")
+
+    def index(self, key: Any) -> Any:
+        """A key into a tensor, with what comes from outside read."""
+        path = self.tracer.path_of(key)
+        if path is not None and isinstance(key, (list, tuple)):
+            return type(key)(self.outside.contents(key, path))
+        return key
+
+    def set_item(self, obj: Any, key: Any, value: Any) -> None:
+        try:
+            if isinstance(obj, torch.Tensor):
+                self.recorder.run(
+                    torch.Tensor.__setitem__, (obj, self.index(key), value), {}, operator.setitem
+                )
+                return
+            if type(key) in TRACED or holds_traced(key):
+                key = self.fixed(key, "a container is indexed by it")
+            own = getattr(type(obj), "__setitem__", None)
+            if isinstance(own, types.FunctionType):
+                self.attributes.class_attribute(type(obj), "__setitem__")
+                self.call(own, obj, key, value)
+                return
+            path = self.tracer.path_of(obj)
+            if path is not None:
+                if isinstance(obj, (list, dict)):
+                    self.outside.set_item(obj, path, key, value)
+                    return
+                raise Leave(f"an item of a {type(obj).__name__} from outside is set")
+            if isinstance(obj, dict) and not is_key(key):
+                self.hashed(key)
+            obj[key] = value
+        except Leave as left:
+            self.tracer.leave(left.reason, *left.hints)
+            obj[stripped(key)] = stripped(value)
+
+    def delete_item(self, obj: Any, key: Any) -> None:
+        try:
+            own = getattr(type(obj), "__delitem__", None)
+            if isinstance(own, types.FunctionType):
+                self.call(own, obj, key)
+                return
+            path = self.tracer.path_of(obj)
+            if holds_traced(key):
+                key = self.fixed(key, "a container is indexed by it")
+            if path is not None:
+                if isinstance(obj, (list, dict)):
+                    self.outside.delete_item(obj, path, key)
+                    return
+                raise Leave(f"an item of a {type(obj).__name__} from outside is deleted")
+            del obj[key]
+        except Leave as left:
+            self.tracer.leave(left.reason, *left.hints)
+            del obj[key]
+
+    def key(self, key: Any) -> Any:
+        try:
+            if type(key) in ATOMS:
+                return key
+            if holds_traced(key):
+                return self.fixed(key, "it is a key")
+            self.hashed(key)
+        except Leave as left:
+            self.tracer.leave(left.reason, *left.hints)
+        return key
+
+    # -- iteration ---------------------------------------------------------------------------------
+
+    def iterate(self, value: Any) -> Any:
+        kind = type(value)
+        try:
+            path = self.tracer.path_of(value)
+            if path is None:
+                if kind in BUILT_IN or kind in ITERATORS:
+                    return value
+            elif isinstance(value, SEQUENCES) and not defines(kind, "__iter__"):
+                return self.outside.each(value, path)
+            elif isinstance(value, (dict, *SETS)) and not defines(kind, "__iter__"):
+                contents = self.outside.contents(value, path)
+                return contents if isinstance(value, dict) else value
+            elif isinstance(value, (str, bytes)):
+                return value
+            if isinstance(value, torch.Tensor):
+                return self.recorder.run(torch.Tensor.unbind, (value, 0), {})
+            own = getattr(kind, "__iter__", None)
+            if isinstance(own, types.FunctionType):
+                self.attributes.class_attribute(kind, "__iter__")
+                return self.iterate_over(self.call(own, value))
+            if path is not None:
+                raise Leave(f"iteration over a {kind.__name__} from outside")
+            if isinstance(value, (list, tuple, dict, set, frozenset, deque)):
+                return value
+            if is_trusted(kind.__module__) or kind.__module__ == "itertools":
+                return value
+            if isinstance(value, type):
+                return value
+            if own is None and isinstance(getattr(kind, "__getitem__", None), types.FunctionType):
+                return self.by_index(value)
+            raise Leave(f"iteration over a {kind.__name__}")
+        except Leave as left:
+            self.tracer.leave(left.reason, *left.hints)
+            return value
+
+    def iterate_over(self, iterator: Any) -> Iterable[Any]:
+        """An iterator whose steps may be user code."""
+        own = getattr(type(iterator), "__next__", None)
+        if isinstance(own, types.FunctionType):
+            return self._steps(iterator, own)
+        return self.iterate(iterator) if type(iterator) not in ITERATORS else iterator
+
+    def _steps(self, iterator: Any, own: Callable[..., Any]) -> Iterator[Any]:
+        while True:
+            try:
+                item = self.call(own, iterator)
+            except StopIteration:
+                return
+            yield item
+
+    def by_index(self, value: Any) -> Iterator[Any]:
+        index = 0
+        while True:
+            try:
+                item = self.item(value, index)
+            except IndexError:
+                return
+            yield item
+            index += 1
+
+    def unpack(self, value: Any) -> Any:
+        return self.iterate(value)
+
+    def mapping(self, value: Any) -> Any:
+        try:
+            path = self.tracer.path_of(value)
+            if path is not None:
+                if isinstance(value, dict) and not defines(type(value), "keys", "__getitem__"):
+                    return self.outside.contents(value, path)
+                raise Leave(f"`**` of a {type(value).__name__} from outside")
+            if isinstance(value, dict) and not defines(type(value), "keys", "__getitem__"):
+                return value
+            if isinstance(value, torch.Tensor):
+                return value
+            own = getattr(type(value), "keys", None)
+            if isinstance(own, types.FunctionType):
+                keys = list(self.iterate(self.call(self.attribute(value, "keys"))))
+                return {key: self.item(value, key) for key in keys}
+            raise Leave(f"`**` of a {type(value).__name__}")
+        except Leave as left:
+            self.tracer.leave(left.reason, *left.hints)
+            return value
