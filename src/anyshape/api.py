@@ -206,6 +206,7 @@ def _target(function: Any, name: str | None) -> Target:
         name or getattr(function, "__qualname__", None) or type(function).__name__,
         code.co_filename if code else "",
         code.co_firstlineno if code else 0,
+        getattr(function, "__qualname__", "") or type(function).__name__,
         functools.partial(_defaults_of, function),
     )
 
@@ -257,6 +258,7 @@ def _module_target(module: torch.nn.Module, name: str | None) -> Target:
         name or type(module).__name__,
         code.co_filename if code else "",
         code.co_firstlineno if code else 0,
+        getattr(forward, "__qualname__", "forward"),
         lambda: _defaults_of(module.forward),
     )
 

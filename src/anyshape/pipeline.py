@@ -91,6 +91,8 @@ class Target:
     name: str
     file: str
     line: int
+    #: as Python names it in messages about wrong arguments
+    called: str
     #: what identifies the default values of its parameters now; the signature has those of before
     defaults: Callable[[], object]
 
@@ -177,7 +179,7 @@ class Function:
             memory=_tensor_memory(),
         )
         # Python names the function in its messages about wrong arguments.
-        made.__qualname__ = self.target.name
+        made.__qualname__ = self.target.called
         return made
 
     def reset(self) -> None:

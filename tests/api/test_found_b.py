@@ -256,7 +256,7 @@ def test_wrong_arguments_of_a_module() -> None:
 # -- other tracers --------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore")
 def test_jit_trace_of_a_compiled_function() -> None:
     compiled = anyshape.compile(lambda x: x * x.size(0))
     compiled(torch.ones(3, 4))

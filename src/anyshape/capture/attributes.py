@@ -7,6 +7,7 @@ not), an instance attribute in the instance's dictionary.
 
 from __future__ import annotations
 
+import enum
 import functools
 import types
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from anyshape.guards.guard import Kind
 from anyshape.guards.path import Path
 
 _MISSING: Final = object()
+_RAISED: Final = object()
 
 #: Modules and classes whose own attributes are taken for constant: replacing a function of torch or
 #: of Python's library while a program runs is not something that guards look for.
@@ -66,6 +68,8 @@ class Attributes:
         self._journal = outside.journal
         self._call = call
         self._class_lookups: dict[tuple[type, str], tuple[type, Any] | None] = {}
+        #: classes whose order of bases is guarded
+        self._ordered: set[type] = set()
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -103,7 +107,7 @@ class Attributes:
                 function.__dict__[name], self._tracer.constant(function).instance(name)
             )
         if name in _FUNCTION_FACTS:
-            return getattr(function, name)
+            return self._fact(function, function.__module__, name)
         if name == "__code__":
             code = function.__code__
             self._tracer.guard(Kind.IDENTITY, self._tracer.constant(function).attribute(name), code)
@@ -115,38 +119,67 @@ class Attributes:
         self._tracer.guard(Kind.NO_INSTANCE_ATTRIBUTE, self._tracer.constant(function), name)
         return getattr(function, name)  # raises
 
+    def _fact(self, thing: Any, module: object, name: str) -> Any:
+        """What a class or a function says of itself: mostly its names."""
+        value = getattr(thing, name)
+        if not is_trusted(module) and type(value) in ATOMS:
+            self._tracer.guard(Kind.EQUALS, self._tracer.constant(thing).attribute(name), value)
+        return value
+
     def _of_class(self, owner: type, name: str) -> Any:
         metaclass = type(owner)
-        if (
-            metaclass.__getattribute__ is not type.__getattribute__
-            and metaclass.__module__ != "enum"
-        ):
+        if metaclass.__getattribute__ is not type.__getattribute__:
             raise Leave(f"a class whose metaclass {metaclass.__name__} looks up attributes")
-        if name in _CLASS_FACTS or is_trusted(owner.__module__):
+        if is_trusted(owner.__module__):
             return getattr(owner, name)
         of_metaclass = None
-        if metaclass is not type and not is_trusted(metaclass.__module__):
+        has_own_metaclass = metaclass is not type and not is_trusted(metaclass.__module__)
+        if has_own_metaclass:
             of_metaclass = self.class_attribute(metaclass, name)
-            if of_metaclass is not None and _is_data_descriptor(of_metaclass[1]):
-                return self._bound(owner, *of_metaclass[:1], name, of_metaclass[1])
-        found = self.class_attribute(owner, name)
-        if found is None:
-            if of_metaclass is not None:
+            if of_metaclass is not None and of_metaclass[0] in (type, object):
+                of_metaclass, has_own_metaclass = None, False
+            elif of_metaclass is not None and _reads_first(of_metaclass[1]):
                 return self._bound(owner, of_metaclass[0], name, of_metaclass[1])
-            return getattr(owner, name)  # of `type`, or missing
-        holder, value = found
+        if name in _BASES:
+            self.order(owner)
+            return getattr(owner, name)
+        if name in _CLASS_FACTS:
+            return self._fact(owner, owner.__module__, name)
+        if name in _CLASS_SECRETS:
+            raise Leave(f"`{name}` of a class")
+        found = self.class_attribute(owner, name)
+        if found is not None:
+            return self._through_class(owner, owner, *found, name)
+        if of_metaclass is not None:
+            return self._bound(owner, of_metaclass[0], name, of_metaclass[1])
+        if has_own_metaclass:
+            fallback = self.class_attribute(metaclass, "__getattr__")
+            if fallback is not None:
+                return self._made_up(owner, None, fallback[1], name)
+        return getattr(owner, name)  # of `type`, or missing
+
+    def _through_class(self, source: Any, owner: type, holder: type, value: Any, name: str) -> Any:
+        """A class attribute as seen through a class, or through `super` of one: the source."""
         if self._journal.is_written(holder, name):
             return self._journal.written(holder, name)
         if isinstance(value, CODE):
-            return getattr(owner, name)
+            return getattr(source, name)
         get = getattr(type(value), "__get__", None)
         if get is None:
             return self._read_class_value(holder, name, value)
         if isinstance(get, types.FunctionType):
-            return self._call(get, value, None, owner)
+            return self._call(get, self._descriptor(holder, name, value), None, owner)
         if type(value) in _NATIVE_BINDERS:
-            return getattr(owner, name)
+            return getattr(source, name)
         raise Leave(f"a native descriptor: {type(value).__name__}")
+
+    def _descriptor(self, holder: type, name: str, value: Any) -> Any:
+        """A descriptor whose code is about to run: it is an object with a state of its own."""
+        for method in ("__get__", "__set__", "__delete__"):
+            self.class_attribute(type(value), method)
+        return (
+            value if is_trusted(holder.__module__) else self._read_class_value(holder, name, value)
+        )
 
     def _read_class_value(self, holder: type, name: str, value: Any) -> Any:
         return self._tracer.read(value, self._tracer.constant(holder).instance(name))
@@ -156,8 +189,18 @@ class Attributes:
         key = (owner, name)
         found = self._class_lookups.get(key, _MISSING)
         if found is _MISSING:
+            self.order(owner)
             found = self._class_lookups[key] = self._look_up(owner.__mro__, name)
         return found  # pyright: ignore[reportReturnType] not the mark
+
+    def order(self, owner: type) -> None:
+        """Guard the order in which the class and its bases are asked."""
+        if owner not in self._ordered and not is_trusted(owner.__module__):
+            self._ordered.add(owner)
+            if type(owner).__getattribute__ is not type.__getattribute__:
+                raise Leave(f"a class whose metaclass {type(owner).__name__} looks up attributes")
+            path = self._tracer.constant(owner).attribute("__mro__")
+            self._tracer.guard(Kind.IDENTITY, path, owner.__mro__)
 
     def _look_up(self, order: tuple[type, ...], name: str) -> tuple[type, Any] | None:
         tracer = self._tracer
@@ -166,51 +209,71 @@ class Attributes:
             if name in holder.__dict__:
                 value = holder.__dict__[name]
                 if not trusted and not self._journal.is_written(holder, name):
-                    path = tracer.constant(holder)
-                    if isinstance(value, CODE) or callable(getattr(type(value), "__get__", None)):
-                        tracer.guard(Kind.IDENTITY, path.instance(name), value)
+                    path = tracer.constant(holder).instance(name)
+                    if isinstance(value, CODE) or _is_descriptor(value):
+                        tracer.guard(Kind.IDENTITY, path, value)
+                    else:
+                        # It may be hidden by the instance, as no descriptor would be.
+                        tracer.guard(Kind.TYPE, path, type(value))
                 return holder, value
             if not trusted:
                 tracer.guard(Kind.NO_INSTANCE_ATTRIBUTE, tracer.constant(holder), name)
         return None
 
     def _of_super(self, obj: Any, name: str) -> Any:
-        this, instance = obj.__thisclass__, obj.__self__
+        this, instance, kind = obj.__thisclass__, obj.__self__, obj.__self_class__
         if instance is None or name == "__class__":
             return getattr(obj, name)
-        kind = instance if isinstance(instance, type) else type(instance)
+        self.order(kind)
         order = kind.__mro__
         found = self._look_up(order[order.index(this) + 1 :], name)
         if found is None:
             return getattr(obj, name)  # raises
-        holder, value = found
-        if isinstance(instance, type):
-            return getattr(obj, name)
-        return self._bound(instance, holder, name, value)
+        if kind is instance:
+            return self._through_class(obj, kind, *found, name)
+        return self._bound(instance, found[0], name, found[1])
 
     def _of_instance(self, obj: Any, name: str) -> Any:
         kind = type(obj)
         look_up = kind.__getattribute__
-        if look_up is not object.__getattribute__ and isinstance(look_up, types.FunctionType):
-            self.class_attribute(kind, "__getattribute__")
-            try:
-                return self._call(look_up, obj, name)
-            except AttributeError:
-                fallback = self.class_attribute(kind, "__getattr__")
-                if fallback is None or not isinstance(fallback[1], types.FunctionType):
-                    raise
-                return self._call(fallback[1], obj, name)
-        if not _looks_up_plainly(look_up):
-            raise Leave(f"native code looks up the attributes of a {kind.__name__}")
-        return self.plain(obj, name)
+        self.class_attribute(kind, "__getattribute__")
+        if look_up is object.__getattribute__ or not isinstance(look_up, types.FunctionType):
+            if not _looks_up_plainly(look_up):
+                raise Leave(f"native code looks up the attributes of a {kind.__name__}")
+            return self.plain(obj, name)
+        try:
+            return self._call(look_up, obj, name)
+        except AttributeError:
+            fallback = self.class_attribute(kind, "__getattr__")
+            if fallback is None:
+                raise
+        return self._instead(obj, fallback[1], name)
 
     def plain(self, obj: Any, name: str, fall_back: bool = True) -> Any:
         """`object.__getattribute__(obj, name)`, then `__getattr__` if there is one."""
         kind = type(obj)
+        try:
+            found = self._found(obj, kind, name)
+        except AttributeError:
+            fallback = self.class_attribute(kind, "__getattr__") if fall_back else None
+            if fallback is None:
+                raise
+            found = _RAISED
+        if found is not _MISSING and found is not _RAISED:
+            return found
+        fallback = self.class_attribute(kind, "__getattr__") if fall_back else None
+        if fallback is None:
+            return object.__getattribute__(obj, name)  # raises
+        if found is _RAISED:
+            return self._instead(obj, fallback[1], name)
+        return self._made_up(obj, self._path_of(obj), fallback[1], name)
+
+    def _found(self, obj: Any, kind: type, name: str) -> Any:
+        """What the class or the instance has of that name."""
         found = self.class_attribute(kind, name)
-        if found is not None and _is_data_descriptor(found[1]):
+        if found is not None and _reads_first(found[1]):
             return self._bound(obj, found[0], name, found[1])
-        path = self._tracer.path_of(obj)
+        path = self._path_of(obj)
         held = _instance_dictionary(obj)
         if held is not None and name in held:
             return self._held(obj, path, held, name)
@@ -218,11 +281,22 @@ class Attributes:
             self._tracer.guard(Kind.NO_INSTANCE_ATTRIBUTE, path, name)
         if found is not None:
             return self._bound(obj, found[0], name, found[1])
-        if fall_back:
-            own = self.class_attribute(kind, "__getattr__")
-            if own is not None:
-                return self._made_up(obj, path, own[1], name)
-        return object.__getattribute__(obj, name)  # raises
+        return _MISSING
+
+    def _path_of(self, obj: Any) -> Path | None:
+        path = self._tracer.path_of(obj)
+        if path is None and isinstance(obj, enum.Enum):
+            return self._tracer.constant(obj)
+        return path
+
+    def _instead(self, obj: Any, fallback: Any, name: str) -> Any:
+        """`__getattr__` after user code has raised AttributeError, and must not run again."""
+        if self._tracer.active:
+            try:
+                return self._made_up(obj, self._path_of(obj), fallback, name)
+            except Leave as left:
+                self._tracer.leave(left.reason, *left.hints)
+        return type(obj).__getattr__(obj, name)
 
     def _held(self, obj: Any, path: Path | None, held: dict[str, Any], name: str) -> Any:
         if self._journal.is_written(obj, name):
@@ -265,16 +339,20 @@ class Attributes:
         kind = type(value)
         if kind is types.FunctionType:
             return types.MethodType(value, obj)
-        if kind is property:
+        if kind is property or kind is types.DynamicClassAttribute:
             if value.fget is None:
                 return value.__get__(obj)  # raises
             return self._call(value.fget, obj)
+        if kind is enum.property and value.fget is not None:
+            return self._of_member(obj, holder, name, value)
         if kind is staticmethod or kind is classmethod:
             return value.__get__(obj, type(obj))
         if kind is functools.cached_property:
             made = self._call(value.func, obj)
-            self.set_plain(obj, name, made)
+            self.set_plain(obj, value.attrname or name, made)
             return made
+        if kind is functools.partialmethod and type(value.func) is types.FunctionType:
+            return self._partial_method(obj, holder, name, value)
         if kind is types.MemberDescriptorType:
             return self._slot(obj, name, value)
         if kind is types.GetSetDescriptorType:
@@ -284,12 +362,33 @@ class Attributes:
             return value if bind is None else bind(obj, type(obj))
         get = getattr(kind, "__get__", None)
         if isinstance(get, types.FunctionType):
-            return self._call(get, value, obj, type(obj))
+            return self._call(get, self._descriptor(holder, name, value), obj, type(obj))
         if get is not None:
             if kind in _NATIVE_BINDERS:
                 return value.__get__(obj, type(obj))
             raise Leave(f"a native descriptor: {kind.__name__}")
         return self._read_class_value(holder, name, value)
+
+    def _of_member(self, member: Any, holder: type, name: str, descriptor: Any) -> Any:
+        """`name` and `value` of a member of an enumeration, or a property that one defines."""
+        if holder is not enum.Enum:
+            return self._call(descriptor.fget, member)
+        value = getattr(member, name)
+        if type(value) in ATOMS or isinstance(value, CODE):
+            return value
+        return self._tracer.read(value, self._tracer.constant(member).instance(f"_{name}_"))
+
+    def _partial_method(self, obj: Any, holder: type, name: str, descriptor: Any) -> Any:
+        self._descriptor(holder, name, descriptor)
+        function = types.MethodType(descriptor.func, obj)
+        args, keywords = descriptor.args, descriptor.keywords
+        path = self._tracer.path_of(descriptor)
+        if path is not None:
+            where = path.instance("args")
+            args = [self._tracer.read(arg, where.item(i)) for i, arg in enumerate(args)]
+            where = path.instance("keywords")
+            keywords = {k: self._tracer.read(arg, where.item(k)) for k, arg in keywords.items()}
+        return functools.partial(function, *args, **keywords)
 
     def _slot(self, obj: Any, name: str, member: Any) -> Any:
         path = self._tracer.path_of(obj)
@@ -307,12 +406,11 @@ class Attributes:
         if name == "__dict__":
             held = obj.__dict__
             path = self._tracer.path_of(obj)
-            if path is not None:
-                if not self._outside.is_outside(held):
-                    if self._journal.wrote_any(obj):
-                        raise Leave("the dictionary of an object that the program changed")
-                    self._tracer.register(held, path.attribute("__dict__"))
-                    self._outside.owners[id(held)] = obj
+            if path is not None and not self._outside.is_outside(held):
+                if self._journal.wrote_any(obj):
+                    raise Leave("the dictionary of an object that the program changed")
+                self._tracer.register(held, path.attribute("__dict__"))
+                self._outside.owners[id(held)] = obj
             return held
         if name in _HARMLESS_PROPERTIES:
             return getter.__get__(obj, type(obj))
@@ -334,9 +432,9 @@ class Attributes:
             raise Leave("an attribute of a class is set")
         kind = type(obj)
         own = kind.__setattr__
+        self.class_attribute(kind, "__setattr__")
         if own is not object.__setattr__:
             if isinstance(own, types.FunctionType):
-                self.class_attribute(kind, "__setattr__")
                 self._call(own, obj, name, value)
                 return
             raise Leave(f"`__setattr__` of {kind.__name__} is native code")
@@ -344,18 +442,8 @@ class Attributes:
 
     def set_plain(self, obj: Any, name: str, value: Any) -> None:
         """`object.__setattr__(obj, name, value)`."""
-        found = self.class_attribute(type(obj), name)
-        if found is not None and _is_data_descriptor(found[1]):
-            descriptor = found[1]
-            if type(descriptor) is property and isinstance(descriptor.fset, types.FunctionType):
-                self._call(descriptor.fset, obj, value)
-                return
-            if type(descriptor) is not types.MemberDescriptorType:
-                setter = getattr(type(descriptor), "__set__", None)
-                if isinstance(setter, types.FunctionType):
-                    self._call(setter, descriptor, obj, value)
-                    return
-                raise Leave(f"a native descriptor is set: {name}")
+        if self._through_descriptor("fset", "__set__", name, (obj, value)):
+            return
         path = self._tracer.path_of(obj)
         if isinstance(obj, types.FunctionType) and not is_instrumented(obj.__code__):
             path = self._tracer.constant(obj)
@@ -371,15 +459,37 @@ class Attributes:
             self._journal.write(held, name, value)
         self._journal.add(Effect(Change.SET_ATTRIBUTE, path, name, (value,)))
 
+    def _through_descriptor(
+        self, function: str, method: str, name: str, args: tuple[Any, ...]
+    ) -> bool:
+        """Let a data descriptor of the class set or delete, if there is one. Slots do so plainly."""
+        found = self.class_attribute(type(args[0]), name)
+        if found is None or not _is_set_through(found[1]):
+            return False
+        holder, descriptor = found
+        kind = type(descriptor)
+        if kind is types.MemberDescriptorType:
+            return False
+        own = getattr(descriptor, function) if kind is property else getattr(kind, method, None)
+        if not isinstance(own, types.FunctionType):
+            raise Leave(f"a native descriptor is set: {name}")
+        if kind is not property:
+            args = (self._descriptor(holder, name, descriptor), *args)
+        self._call(own, *args)
+        return True
+
     def delete(self, obj: Any, name: str) -> None:
         if isinstance(obj, type | types.ModuleType):
             raise Leave("an attribute of a class or module is deleted")
         own = type(obj).__delattr__
+        self.class_attribute(type(obj), "__delattr__")
         if own is not object.__delattr__:
             if isinstance(own, types.FunctionType):
                 self._call(own, obj, name)
                 return
             raise Leave("a native __delattr__")
+        if self._through_descriptor("fdel", "__delete__", name, (obj,)):
+            return
         path = self._tracer.path_of(obj)
         if path is not None:
             raise Leave("an attribute of an object from outside is deleted")
@@ -388,22 +498,13 @@ class Attributes:
 
 #: What a class says of itself without looking anything up.
 _CLASS_FACTS: Final = frozenset(
-    {
-        "__name__",
-        "__qualname__",
-        "__module__",
-        "__mro__",
-        "__doc__",
-        "__bases__",
-        "__base__",
-        "__subclasses__",
-        "mro",
-        "__members__",
-        "__call__",
-        "__new__",
-        "__init__",
-    }
+    {"__name__", "__qualname__", "__module__", "__doc__", "__members__"}
 )
+
+_BASES: Final = frozenset({"__mro__", "__bases__", "__base__", "mro"})
+
+#: What no guard looks at.
+_CLASS_SECRETS: Final = frozenset({"__dict__", "__subclasses__"})
 
 _FUNCTION_FACTS: Final = frozenset(
     {"__name__", "__qualname__", "__module__", "__doc__", "__call__", "__get__"}
@@ -450,9 +551,21 @@ def _looks_up_plainly(look_up: Any) -> bool:
     )
 
 
-def _is_data_descriptor(value: Any) -> bool:
+def _is_descriptor(value: Any) -> bool:
+    return hasattr(type(value), "__get__") or _is_set_through(value)
+
+
+def _is_set_through(value: Any) -> bool:
+    """Whether setting or deleting an attribute of that name asks this object."""
     kind = type(value)
-    return kind is not types.FunctionType and hasattr(kind, "__set__") and hasattr(kind, "__get__")
+    if kind is types.FunctionType:
+        return False
+    return hasattr(kind, "__set__") or hasattr(kind, "__delete__")
+
+
+def _reads_first(value: Any) -> bool:
+    """Whether it is asked before the instance's own dictionary is looked into."""
+    return _is_set_through(value) and hasattr(type(value), "__get__")
 
 
 def _instance_dictionary(obj: Any) -> dict[str, Any] | None:

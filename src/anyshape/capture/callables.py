@@ -21,6 +21,8 @@ from typing import Any, Final
 import torch
 from torch._ops import OpOverload, OpOverloadPacket
 
+from anyshape.capture.attributes import is_trusted
+from anyshape.capture.caches import Caches
 from anyshape.capture.concolic import TracedFloat, TracedInt
 from anyshape.capture.contexts import CONTEXT_CLASSES
 from anyshape.capture.instrument import Refused, bind, instrumented_code, is_instrumented
@@ -53,6 +55,7 @@ class Callables:
         #: what watched code finds its hooks in
         self.cell = types.CellType(hooks)
         self._bound: dict[types.FunctionType, types.FunctionType | None] = {}
+        self._caches = Caches(hooks)
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not self._tracer.active:
@@ -75,7 +78,7 @@ class Callables:
     ) -> Any:
         bound = self._bound.get(function)
         if bound is not None:
-            return bound(*args, **kwargs)
+            return self._run(function, bound, args, kwargs)
         if is_instrumented(function.__code__):
             return function(*args, **kwargs)
         if function is torch.nn.Module.__init__ and not self._hooks.outside.is_outside(args[0]):
@@ -89,7 +92,21 @@ class Callables:
         if bound is None:
             return natives.call(self._hooks, function, args, kwargs)
         self._bound[function] = bound
-        return bound(*args, **kwargs)
+        return self._run(function, bound, args, kwargs)
+
+    def _run(
+        self,
+        function: types.FunctionType,
+        bound: types.FunctionType,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        try:
+            return bound(*args, **kwargs)
+        except TypeError:
+            # An argument may be missing that is not, once the function has default values.
+            self._no_more_defaults(function)
+            raise
 
     def watched(self, function: types.FunctionType) -> types.FunctionType | None:
         """The function with its code instrumented; None if it runs as native code."""
@@ -100,25 +117,43 @@ class Callables:
         if isinstance(made, Refused):
             self._tracer.leave(f"`{function.__qualname__}` cannot be watched: {made.reason}")
             return None
-        self._defaults(function)
+        if not is_trusted(function.__module__):
+            path = self._tracer.constant(function).attribute("__code__")
+            self._tracer.guard(Kind.IDENTITY, path, code)
+        self.defaults(function)
         return bind(function, made, self.cell, types.CellType(FunctionFrame(function)))
 
-    def _defaults(self, function: types.FunctionType) -> None:
+    def defaults(self, function: types.FunctionType) -> None:
         """Default values come from outside: guarded like everything else there."""
         tracer = self._tracer
+        trusted = is_trusted(function.__module__)
         path = tracer.constant(function)
         if function.__defaults__:
-            tracer.guard(Kind.IDENTITY, path.attribute("__defaults__"), function.__defaults__)
+            where = path.attribute("__defaults__")
+            if not trusted:
+                tracer.guard(Kind.IDENTITY, where, function.__defaults__)
             for index, value in enumerate(function.__defaults__):
                 if type(value) not in ATOMS and not isinstance(value, CODE):
-                    tracer.read(value, path.attribute("__defaults__").item(index))
+                    tracer.read(value, where.item(index))
         if function.__kwdefaults__:
             where = path.attribute("__kwdefaults__")
             for name, value in function.__kwdefaults__.items():
-                if type(value) in ATOMS:
-                    tracer.guard(Kind.EQUALS, where.item(name), value)
-                else:
+                if type(value) not in ATOMS:
                     tracer.read(value, where.item(name))
+                elif not trusted:
+                    tracer.guard(Kind.EQUALS, where.item(name), value)
+
+    def _no_more_defaults(self, function: types.FunctionType) -> None:
+        tracer = self._tracer
+        path = tracer.constant(function)
+        if function.__defaults__ is None:
+            tracer.guard(Kind.EQUALS, path.attribute("__defaults__"), None)
+        where = path.attribute("__kwdefaults__")
+        if function.__kwdefaults__ is None:
+            tracer.guard(Kind.EQUALS, where, None)
+        else:
+            tracer.guard(Kind.TYPE, where, dict)
+            tracer.guard(Kind.KEYS, where, tuple(function.__kwdefaults__))
 
     def _method(
         self, method: types.MethodType, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -146,9 +181,13 @@ class Callables:
             return model(self._hooks, *args, **kwargs)
         if is_operation(function):
             return self._hooks.recorder.run(function, args, kwargs)
+        if getattr(function, "__objclass__", None) is type and function.__name__ == "__call__":
+            return self.instance(owner, args, kwargs)  # pyright: ignore[reportArgumentType] a class
         return natives.call(self._hooks, function, args, kwargs)
 
     def _descriptor(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if function is type.__call__ and args and isinstance(args[0], type):
+            return self.instance(args[0], args[1:], kwargs)
         if args and isinstance(args[0], torch.Tensor):
             return self._hooks.recorder.run(function, args, kwargs)
         return natives.call(self._hooks, function, args, kwargs)
@@ -176,19 +215,9 @@ class Callables:
         model = natives.MODELS.get(function)
         if model is not None:
             return model(self._hooks, *args, **kwargs)
-        hooks = self._hooks
-        args = tuple(
-            hooks.fixed(hooks.operand(arg), "it is an argument of a cached function")
-            for arg in args
-        )
-        kwargs = {
-            name: hooks.fixed(hooks.operand(arg), "it is an argument of a cached function")
-            for name, arg in kwargs.items()
-        }
-        result = function(*args, **kwargs)
-        if type(result) not in ATOMS and not isinstance(result, CODE):
-            self._tracer.leave(f"the cached function `{function.__name__}` returns an object")
-        return result
+        if function.cache_parameters()["maxsize"] == 0:
+            return self.call(function.__wrapped__, args, kwargs)
+        return self._caches.call(function, is_trusted(function.__module__), args, kwargs)
 
     def _module(
         self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -198,8 +227,8 @@ class Callables:
         if path is not None:
             self._tracer.note_module(path)
         own = kind.__call__
+        self._hooks.attributes.class_attribute(kind, "__call__")
         if own is not torch.nn.Module.__call__ and not hasattr(kind, "__anyshape_original__"):
-            self._hooks.attributes.class_attribute(kind, "__call__")
             return self.call(own, (module, *args), kwargs)
         plain = torch.nn.Module.__dict__.get(_COMPILED) is None
         if plain and not _has_hooks(module) and not _global_hooks():
@@ -309,6 +338,7 @@ _API: Final = os.path.join(_OURSELVES, "api.py")
 _TORCH_WATCHED: Final = (
     "nn/modules/",
     "nn/functional.py",
+    "functional.py",
     "nn/utils/",
     "utils/_contextlib.py",
     "distributions/",

@@ -6,12 +6,11 @@ import types
 from typing import Any, Final
 
 import torch
-from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
-from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 from torch.cpu.amp.autocast_mode import autocast as cpu_autocast
 from torch.cuda.amp.autocast_mode import autocast as cuda_autocast
 
 from anyshape.capture.tracer import Leave
+from anyshape.ops.modes import enter_mode, leave_mode
 
 #: They switch the grad mode through a function that the recording mode sees.
 _GRAD_MODES: Final = (
@@ -56,57 +55,46 @@ class _Called:
         return self._hooks.call(type(self._manager).__exit__, self._manager, kind, error, trace)
 
 
-class _Autocast:
-    """`torch.autocast`: torch does not show it to function modes."""
+class _Mode:
+    """A mode that torch does not show to function modes: the graph enters and leaves it itself."""
 
     def __init__(self, hooks: Any, manager: Any) -> None:
         self._hooks = hooks
         self._manager = manager
-        self._node: Any = None
-
-    def __enter__(self) -> Any:
-        manager = self._manager
-        if self._hooks.tracer.active:
-            self._node = self._hooks.recorder.call(
-                _enter_autocast,
-                manager.device,
-                manager.fast_dtype,
-                manager._enabled,
-                manager._cache_enabled,
-            )
-        return manager.__enter__()
-
-    def __exit__(self, *error: Any) -> Any:
-        if self._node is not None and self._hooks.tracer.active:
-            self._hooks.recorder.call(_exit_autocast, self._node)
-        return self._manager.__exit__(*error)
-
-
-class _InferenceMode:
-    """`torch.inference_mode`, likewise."""
-
-    def __init__(self, hooks: Any, manager: Any) -> None:
-        self._hooks = hooks
-        self._manager = manager
-        self._node: Any = None
+        self._recorded = False
 
     def __enter__(self) -> Any:
         if self._hooks.tracer.active:
-            self._node = self._hooks.recorder.call(_enter_inference_mode, self._manager.mode)
+            self._recorded = True
+            kind = _MADE_AGAIN[type(self._manager)]
+            self._hooks.recorder.call(enter_mode, kind, *_ARGUMENTS[kind](self._manager))
         return self._manager.__enter__()
 
     def __exit__(self, *error: Any) -> Any:
-        if self._node is not None and self._hooks.tracer.active:
-            self._hooks.recorder.call(_exit_inference_mode, self._node)
+        if self._recorded and self._hooks.tracer.active:
+            self._hooks.recorder.call(leave_mode)
         return self._manager.__exit__(*error)
 
 
-_RECORDED: Final = {
-    torch.autocast: _Autocast,
-    cpu_autocast: _Autocast,
-    cuda_autocast: _Autocast,
-    torch.inference_mode: _InferenceMode,
+#: How to make each mode again, from the object that was entered.
+_ARGUMENTS: Final[dict[str, Any]] = {
+    "autocast": lambda manager: (
+        manager.device,
+        manager.fast_dtype,
+        manager._enabled,
+        manager._cache_enabled,
+    ),
+    "inference_mode": lambda manager: (manager.mode,),
 }
+
+_MADE_AGAIN: Final = {
+    torch.autocast: "autocast",
+    cpu_autocast: "autocast",
+    cuda_autocast: "autocast",
+    torch.inference_mode: "inference_mode",
+}
+
+_RECORDED: Final = dict.fromkeys(_MADE_AGAIN, _Mode)
 
 #: Classes of context managers that are made by native code and known here.
 CONTEXT_CLASSES: Final = frozenset({*_GRAD_MODES, *_HARMLESS, *_RECORDED})

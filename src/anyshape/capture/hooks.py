@@ -137,6 +137,8 @@ class Hooks(OperatorHooks, ItemHooks):
             if name in ("grad", "is_leaf"):
                 return self._tensor_state(tensor, name)
             return self.recorder.run(found.__get__, (tensor,), {})
+        if not callable(found):
+            raise Leave(f"`{name}` of a tensor")
         with torch._C.DisableTorchFunction():
             return getattr(tensor, name)
 

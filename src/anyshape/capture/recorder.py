@@ -174,6 +174,13 @@ class Recorder:
     def meta(self, tensor: torch.Tensor) -> Meta:
         return self.known(tensor).meta
 
+    def pin_layouts(self) -> None:
+        """Guard strides, offset and flags of every input exactly: what follows from sizes alone
+        leaves them open at the sizes 0 and 1."""
+        for _, source, example in self.inputs:
+            if isinstance(source, Path) and isinstance(example, torch.Tensor):
+                self.tracer.guard(Kind.PREDICATE, source, ExactLayout(example))
+
     # -- numbers ---------------------------------------------------------------------------------
 
     def number(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
@@ -271,17 +278,18 @@ class Recorder:
     ) -> None:
         if function in NOT_RECORDED:
             raise Leave(f"`{_name(function)}` inside a compiled function")
-        if not _is_tensors(result) and result is not None:
+        getter = getattr(function, "__name__", "") == "__get__"
+        if not _is_tensors(result) and (result is not None or getter):
             raise Leave(f"`{_name(function)}` returns a {type(result).__name__}")
         value = self._infer(function, call, result)
         node = self._call_node(function, call, target)
         if result is not None:
             self._bind(result, value, node, call)
         entry = lookup(function)
-        if result is None or (entry.in_place if entry else _in_place(function, call)):
-            self.in_place = True
         if function in _STATE_CHANGES:
             self.changes_state = True
+        elif result is None or (entry.in_place if entry else _in_place(function, call)):
+            self.in_place = True
 
     def _call_node(
         self,
@@ -401,6 +409,20 @@ class Recorder:
         """A node for a change of state (a mode entered or left)."""
         self.changes_state = True
         return self.graph.call_function(function, args)
+
+
+class ExactLayout:
+    """Whether a tensor lies in its storage as another one does."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._layout = _layout_of(tensor)
+
+    def __call__(self, tensor: torch.Tensor) -> bool:
+        return _layout_of(tensor) == self._layout
+
+
+def _layout_of(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return tensor.stride(), tensor.storage_offset(), tensor.is_conj(), tensor.is_neg()
 
 
 class _Forget:

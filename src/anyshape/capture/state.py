@@ -21,7 +21,15 @@ def read_state() -> tuple[Any, ...]:
         _C._get_deterministic_algorithms(),
         _C._functorch.peek_interpreter_stack() is None,
         _C._is_torch_function_enabled(),
+        _saved_tensors_hooks() is None,
+        _C._get_tracing_state() is None,
     )
+
+
+def _saved_tensors_hooks() -> Any:
+    """The hooks that autograd packs tensors with, if any: checkpointing uses them to stop in the
+    middle of a run, which must then be the user's own."""
+    return _C._autograd._top_saved_tensors_default_hooks(True)
 
 
 def _autocast() -> tuple[Any, ...]:
@@ -39,6 +47,8 @@ def can_capture() -> str | None:
         return "called inside a function transform (vmap, grad)"
     if _C._get_tracing_state() is not None:
         return "called while torch.jit traces"
+    if _saved_tensors_hooks() is not None:
+        return "hooks for saved tensors are active"
     if not _C._is_torch_function_enabled():
         return "torch functions are disabled"
     return None

@@ -21,6 +21,10 @@ class Reader(Protocol):
 
     def meta(self, tensor: torch.Tensor) -> Meta: ...
 
+    def pin_layouts(self) -> None:
+        """Guard strides, offset and flags of every input exactly."""
+        ...
+
 
 def shape(reader: Reader, tensor: torch.Tensor) -> torch.Size:
     sizes = reader.meta(tensor).shape
@@ -66,11 +70,13 @@ def _stride(reader: Reader, tensor: torch.Tensor, dim: Any = None) -> Any:
     # Torch's strides follow no formula at the sizes 0 and 1, so a program that reads them gets
     # these sizes only.
     _at_these_sizes(reader, tensor, "the program reads strides")
+    reader.pin_layouts()
     return tensor.stride() if dim is None else tensor.stride(_dim(reader, tensor, dim))
 
 
 def _offset(reader: Reader, tensor: torch.Tensor) -> Any:
     _at_these_sizes(reader, tensor, "the program reads the offset in the storage")
+    reader.pin_layouts()
     return tensor.storage_offset()
 
 
@@ -96,6 +102,17 @@ def _is_contiguous(
     return real
 
 
+def _flag(name: str) -> Callable[..., Any]:
+    """A bit of a tensor that says how its data is read: kept by operations, guarded on inputs."""
+
+    def read(reader: Reader, tensor: torch.Tensor) -> bool:
+        reader.meta(tensor)
+        reader.pin_layouts()
+        return getattr(tensor, name)()
+
+    return read
+
+
 def _getter(name: str) -> Callable[..., Any]:
     return getattr(torch.Tensor, name).__get__
 
@@ -112,6 +129,10 @@ SIZE_READS: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
     torch.Tensor.stride: _stride,
     torch.Tensor.storage_offset: _offset,
     torch.Tensor.is_contiguous: _is_contiguous,
+    torch.Tensor.is_conj: _flag("is_conj"),
+    torch.Tensor.is_neg: _flag("is_neg"),
+    torch.is_conj: _flag("is_conj"),
+    torch.is_neg: _flag("is_neg"),
 }
 
 #: Attributes of tensors that the guards of a tensor fix, or that follow from the operations.
@@ -141,8 +162,6 @@ _CONSTANT_METHODS: Final = (
     "is_floating_point",
     "is_complex",
     "is_signed",
-    "is_conj",
-    "is_neg",
     "get_device",
     "type",
 )
@@ -155,8 +174,6 @@ CONSTANT_READS: Final[frozenset[Callable[..., Any]]] = frozenset(
         torch.is_complex,
         torch.is_tensor,
         torch.is_signed,
-        torch.is_conj,
-        torch.is_neg,
         torch.result_type,
         torch.get_device,
     ]

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from anyshape.ops.modes import back_to, modes_now
+
 
 class GraphFailed(Exception):
     """The graph of an entry raised. `repeatable`: nothing has been changed, so that the call can be
@@ -58,27 +60,9 @@ def assemble(
         **namespace,
         "graph": compiled,
         "GraphFailed": GraphFailed,
-        "before": _modes,
-        "restore": _restore,
+        "before": modes_now,
+        "restore": back_to,
         "generator": torch.default_generator,
     }
     exec(compile("\n".join(source), f"<anyshape: {name}>", "exec"), values)
     return values["run"]
-
-
-def _modes() -> tuple[Any, ...]:
-    return (
-        torch.is_grad_enabled(),
-        *(
-            (device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
-            for device in ("cpu", "cuda")
-        ),
-    )
-
-
-def _restore(state: tuple[Any, ...]) -> None:
-    grad, *casts = state
-    torch._C._set_grad_enabled(grad)
-    for device, enabled, dtype in casts:
-        torch.set_autocast_enabled(device, enabled)
-        torch.set_autocast_dtype(device, dtype)

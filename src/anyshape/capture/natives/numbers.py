@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import torch
 
-from anyshape.capture.concolic import TracedFloat, TracedInt
+from anyshape.capture.concolic import TracedFloat, TracedInt, maximum, minimum
 from anyshape.capture.natives.pure import no_own_code, pure
 from anyshape.capture.tracer import Leave
 
@@ -137,6 +137,11 @@ MODELS: Final[dict[Any, Callable[..., Any]]] = {
     math.trunc: _to_integer(math.trunc),
     math.prod: prod,
     operator.index: _index,
+    torch.sym_max: lambda hooks, a, b: maximum(a, b),
+    torch.sym_min: lambda hooks, a, b: minimum(a, b),
+    torch.sym_int: _int,
+    torch.sym_float: _float,
+    torch.sym_not: lambda hooks, a: not hooks.truth(a),
     torch.Size: _size,
     **{
         function: _float_function(function)
