@@ -182,17 +182,6 @@ def test_automatic_dynamic_ints() -> None:
     assert compiled.stats().graphs == 2
 
 
-def test_dynamic_int_mark() -> None:
-    def f(x: Tensor, n: int) -> Tensor:
-        return x * n
-
-    compiled = anyshape.compile(f)
-    for n in (3, 5, 7):
-        x = torch.rand(3)
-        assert torch.equal(compiled(x, anyshape.DynamicInt(n)), x * n)
-    assert compiled.stats().graphs == 1
-
-
 def test_equal_sizes_may_part() -> None:
     """No duck shaping: sizes that were equal once are not one symbol."""
 

@@ -15,6 +15,13 @@ from typing import Any, Final
 
 import torch
 
+from anyshape.capture.class_lookups import (
+    ClassLookups,
+    check_binder,
+    is_set_through,
+    is_trusted,
+    reads_first,
+)
 from anyshape.capture.concolic import TracedFloat, TracedInt
 from anyshape.capture.instrument import is_instrumented, original_closure
 from anyshape.capture.journal import Change, Effect
@@ -25,36 +32,6 @@ from anyshape.guards.path import Path
 
 _MISSING: Final = object()
 _RAISED: Final = object()
-
-#: Modules and classes whose own attributes are taken for constant: replacing a function of torch or
-#: of Python's library while a program runs is not something that guards look for.
-_TRUSTED_ROOTS: Final = frozenset(
-    {
-        "torch",
-        "math",
-        "operator",
-        "functools",
-        "itertools",
-        "collections",
-        "typing",
-        "types",
-        "builtins",
-        "abc",
-        "enum",
-        "dataclasses",
-        "contextlib",
-        "warnings",
-        "copy",
-        "inspect",
-        "numpy",
-        "logging",
-    }
-)
-
-
-def is_trusted(name: object) -> bool:
-    return isinstance(name, str) and name.partition(".")[0] in _TRUSTED_ROOTS
-
 
 Call = Callable[..., Any]
 
@@ -67,9 +44,8 @@ class Attributes:
         self._outside = outside
         self._journal = outside.journal
         self._call = call
-        self._class_lookups: dict[tuple[type, str], tuple[type, Any] | None] = {}
-        #: classes whose order of bases is guarded
-        self._ordered: set[type] = set()
+        self.classes = ClassLookups(tracer, outside.journal)
+        self.class_attribute = self.classes.attribute
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -138,10 +114,10 @@ class Attributes:
             of_metaclass = self.class_attribute(metaclass, name)
             if of_metaclass is not None and of_metaclass[0] in (type, object):
                 of_metaclass, has_own_metaclass = None, False
-            elif of_metaclass is not None and _reads_first(of_metaclass[1]):
+            elif of_metaclass is not None and reads_first(of_metaclass[1]):
                 return self._bound(owner, of_metaclass[0], name, of_metaclass[1])
         if name in _BASES:
-            self.order(owner)
+            self.classes.order(owner)
             return getattr(owner, name)
         if name in _CLASS_FACTS:
             return self._fact(owner, owner.__module__, name)
@@ -162,16 +138,13 @@ class Attributes:
         """A class attribute as seen through a class, or through `super` of one: the source."""
         if self._journal.is_written(holder, name):
             return self._journal.written(holder, name)
-        if isinstance(value, CODE):
-            return getattr(source, name)
         get = getattr(type(value), "__get__", None)
-        if get is None:
-            return self._read_class_value(holder, name, value)
         if isinstance(get, types.FunctionType):
             return self._call(get, self._descriptor(holder, name, value), None, owner)
-        if type(value) in _NATIVE_BINDERS:
-            return getattr(source, name)
-        raise Leave(f"a native descriptor: {type(value).__name__}")
+        if get is None and not isinstance(value, CODE):
+            return self._read_class_value(holder, name, value)
+        check_binder(value)
+        return getattr(source, name)
 
     def _descriptor(self, holder: type, name: str, value: Any) -> Any:
         """A descriptor whose code is about to run: it is an object with a state of its own."""
@@ -184,49 +157,13 @@ class Attributes:
     def _read_class_value(self, holder: type, name: str, value: Any) -> Any:
         return self._tracer.read(value, self._tracer.constant(holder).instance(name))
 
-    def class_attribute(self, owner: type, name: str) -> tuple[type, Any] | None:
-        """The class in the resolution order that holds the name, and what it holds; guarded."""
-        key = (owner, name)
-        found = self._class_lookups.get(key, _MISSING)
-        if found is _MISSING:
-            self.order(owner)
-            found = self._class_lookups[key] = self._look_up(owner.__mro__, name)
-        return found  # pyright: ignore[reportReturnType] not the mark
-
-    def order(self, owner: type) -> None:
-        """Guard the order in which the class and its bases are asked."""
-        if owner not in self._ordered and not is_trusted(owner.__module__):
-            self._ordered.add(owner)
-            if type(owner).__getattribute__ is not type.__getattribute__:
-                raise Leave(f"a class whose metaclass {type(owner).__name__} looks up attributes")
-            path = self._tracer.constant(owner).attribute("__mro__")
-            self._tracer.guard(Kind.IDENTITY, path, owner.__mro__)
-
-    def _look_up(self, order: tuple[type, ...], name: str) -> tuple[type, Any] | None:
-        tracer = self._tracer
-        for holder in order:
-            trusted = is_trusted(holder.__module__)
-            if name in holder.__dict__:
-                value = holder.__dict__[name]
-                if not trusted and not self._journal.is_written(holder, name):
-                    path = tracer.constant(holder).instance(name)
-                    if isinstance(value, CODE) or _is_descriptor(value):
-                        tracer.guard(Kind.IDENTITY, path, value)
-                    else:
-                        # It may be hidden by the instance, as no descriptor would be.
-                        tracer.guard(Kind.TYPE, path, type(value))
-                return holder, value
-            if not trusted:
-                tracer.guard(Kind.NO_INSTANCE_ATTRIBUTE, tracer.constant(holder), name)
-        return None
-
     def _of_super(self, obj: Any, name: str) -> Any:
         this, instance, kind = obj.__thisclass__, obj.__self__, obj.__self_class__
         if instance is None or name == "__class__":
             return getattr(obj, name)
-        self.order(kind)
+        self.classes.order(kind)
         order = kind.__mro__
-        found = self._look_up(order[order.index(this) + 1 :], name)
+        found = self.classes.look_up(order[order.index(this) + 1 :], name)
         if found is None:
             return getattr(obj, name)  # raises
         if kind is instance:
@@ -271,7 +208,7 @@ class Attributes:
     def _found(self, obj: Any, kind: type, name: str) -> Any:
         """What the class or the instance has of that name."""
         found = self.class_attribute(kind, name)
-        if found is not None and _reads_first(found[1]):
+        if found is not None and reads_first(found[1]):
             return self._bound(obj, found[0], name, found[1])
         path = self._path_of(obj)
         held = _instance_dictionary(obj)
@@ -339,14 +276,13 @@ class Attributes:
         kind = type(value)
         if kind is types.FunctionType:
             return types.MethodType(value, obj)
-        if kind is property or kind is types.DynamicClassAttribute:
+        get: Any = getattr(kind, "__get__", None)
+        if get is property.__get__ or kind is types.DynamicClassAttribute:
             if value.fget is None:
                 return value.__get__(obj)  # raises
             return self._call(value.fget, obj)
         if kind is enum.property and value.fget is not None:
             return self._of_member(obj, holder, name, value)
-        if kind is staticmethod or kind is classmethod:
-            return value.__get__(obj, type(obj))
         if kind is functools.cached_property:
             made = self._call(value.func, obj)
             self.set_plain(obj, value.attrname or name, made)
@@ -357,17 +293,12 @@ class Attributes:
             return self._slot(obj, name, value)
         if kind is types.GetSetDescriptorType:
             return self._native_property(obj, name, value)
-        if isinstance(value, CODE):
-            bind: Any = getattr(value, "__get__", None)
-            return value if bind is None else bind(obj, type(obj))
-        get = getattr(kind, "__get__", None)
         if isinstance(get, types.FunctionType):
             return self._call(get, self._descriptor(holder, name, value), obj, type(obj))
-        if get is not None:
-            if kind in _NATIVE_BINDERS:
-                return value.__get__(obj, type(obj))
-            raise Leave(f"a native descriptor: {kind.__name__}")
-        return self._read_class_value(holder, name, value)
+        if get is None:
+            return self._read_class_value(holder, name, value)
+        check_binder(value)
+        return get(value, obj, type(obj))
 
     def _of_member(self, member: Any, holder: type, name: str, descriptor: Any) -> Any:
         """`name` and `value` of a member of an enumeration, or a property that one defines."""
@@ -385,8 +316,10 @@ class Attributes:
         path = self._tracer.path_of(descriptor)
         if path is not None:
             where = path.instance("args")
+            self._tracer.guard(Kind.LENGTH, where, len(args))
             args = [self._tracer.read(arg, where.item(i)) for i, arg in enumerate(args)]
             where = path.instance("keywords")
+            self._tracer.guard(Kind.KEYS, where, tuple(keywords))
             keywords = {k: self._tracer.read(arg, where.item(k)) for k, arg in keywords.items()}
         return functools.partial(function, *args, **keywords)
 
@@ -444,7 +377,7 @@ class Attributes:
         """`object.__setattr__(obj, name, value)`."""
         if self._through_descriptor("fset", "__set__", name, (obj, value)):
             return
-        path = self._tracer.path_of(obj)
+        path = self._path_of(obj)
         if isinstance(obj, types.FunctionType) and not is_instrumented(obj.__code__):
             path = self._tracer.constant(obj)
         if path is None:
@@ -462,18 +395,21 @@ class Attributes:
     def _through_descriptor(
         self, function: str, method: str, name: str, args: tuple[Any, ...]
     ) -> bool:
-        """Let a data descriptor of the class set or delete, if there is one. Slots do so plainly."""
+        """Let a data descriptor of the class set or delete, if it has one that is no slot."""
         found = self.class_attribute(type(args[0]), name)
-        if found is None or not _is_set_through(found[1]):
+        if found is None or not is_set_through(found[1]):
             return False
         holder, descriptor = found
         kind = type(descriptor)
         if kind is types.MemberDescriptorType:
             return False
-        own = getattr(descriptor, function) if kind is property else getattr(kind, method, None)
+        own = getattr(kind, method, None)
+        is_property = own is getattr(property, method)
+        if is_property:
+            own = getattr(descriptor, function)
         if not isinstance(own, types.FunctionType):
             raise Leave(f"a native descriptor is set: {name}")
-        if kind is not property:
+        if not is_property:
             args = (self._descriptor(holder, name, descriptor), *args)
         self._call(own, *args)
         return True
@@ -537,8 +473,6 @@ _OPEN_BOOKS: Final = frozenset(
     }
 )
 
-_NATIVE_BINDERS: Final = (type(functools.partial), functools._lru_cache_wrapper)
-
 
 def _looks_up_plainly(look_up: Any) -> bool:
     """Whether a native `__getattribute__` is the one of `object`, which built-in types repeat."""
@@ -549,23 +483,6 @@ def _looks_up_plainly(look_up: Any) -> bool:
         "functools",
         "types",
     )
-
-
-def _is_descriptor(value: Any) -> bool:
-    return hasattr(type(value), "__get__") or _is_set_through(value)
-
-
-def _is_set_through(value: Any) -> bool:
-    """Whether setting or deleting an attribute of that name asks this object."""
-    kind = type(value)
-    if kind is types.FunctionType:
-        return False
-    return hasattr(kind, "__set__") or hasattr(kind, "__delete__")
-
-
-def _reads_first(value: Any) -> bool:
-    """Whether it is asked before the instance's own dictionary is looked into."""
-    return _is_set_through(value) and hasattr(type(value), "__get__")
 
 
 def _instance_dictionary(obj: Any) -> dict[str, Any] | None:

@@ -27,8 +27,8 @@ class Caches:
     def __init__(self, hooks: Any) -> None:
         self._hooks = hooks
         self._tracer = hooks.tracer
-        #: by function and key: the answer, as the program has it
-        self._known: dict[tuple[int, Any], Any] = {}
+        #: by function and key: the answer, and what the program gets for it
+        self._known: dict[tuple[int, Any], tuple[Any, Any]] = {}
 
     def call(
         self, function: Any, trusted: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -40,18 +40,24 @@ class Caches:
         args = tuple(map(self._argument, args))
         kwargs = {name: self._argument(arg) for name, arg in kwargs.items()}
         key = _key_of(function, args, kwargs)
-        known = self._known.get((id(function), key), _MISSING)
-        if known is not _MISSING:
-            function(*args, **kwargs)  # counts as a hit
-            return known
-        result = function(*args, **kwargs)
+        try:
+            result = function(*args, **kwargs)
+        except Exception as error:
+            self._tracer.leave(f"the cached function `{function.__name__}` raises {error!r}")
+            raise
+        known = self._known.get((id(function), key))
+        if known is not None:
+            if known[0] is not result:
+                raise Leave(f"the cached function `{function.__name__}` changes its mind")
+            return known[1]
         if not trusted:
             check = StillCached(function, key, args, kwargs, result)
             self._tracer.guard(Kind.PREDICATE, self._tracer.constant(check), check)
+        seen = result
         if type(result) not in ATOMS and not isinstance(result, CODE):
-            result = self._tracer.read(result, self._tracer.constant(result))
-        self._known[id(function), key] = result
-        return result
+            seen = self._tracer.read(result, self._tracer.constant(result))
+        self._known[id(function), key] = (result, seen)
+        return seen
 
     def _argument(self, value: Any) -> Any:
         hooks = self._hooks

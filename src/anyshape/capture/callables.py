@@ -7,22 +7,21 @@ baked in.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import functools
-import inspect
 import os
 import sys
 import sysconfig
 import types
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import torch
 from torch._ops import OpOverload, OpOverloadPacket
 
-from anyshape.capture.attributes import is_trusted
+from anyshape.capture import classes
 from anyshape.capture.caches import Caches
+from anyshape.capture.class_lookups import is_trusted
 from anyshape.capture.concolic import TracedFloat, TracedInt
 from anyshape.capture.contexts import CONTEXT_CLASSES
 from anyshape.capture.instrument import Refused, bind, instrumented_code, is_instrumented
@@ -77,35 +76,25 @@ class Callables:
         self, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         bound = self._bound.get(function)
-        if bound is not None:
-            return self._run(function, bound, args, kwargs)
-        if is_instrumented(function.__code__):
-            return function(*args, **kwargs)
-        if function is torch.nn.Module.__init__ and not self._hooks.outside.is_outside(args[0]):
-            return function(*args, **kwargs)  # the bare state of a fresh module
-        model = natives.MODELS.get(function)
-        if model is not None:
-            return model(self._hooks, *args, **kwargs)
-        if is_operation(function):
-            return self._hooks.recorder.run(function, args, kwargs)
-        bound = self.watched(function)
         if bound is None:
-            return natives.call(self._hooks, function, args, kwargs)
-        self._bound[function] = bound
-        return self._run(function, bound, args, kwargs)
-
-    def _run(
-        self,
-        function: types.FunctionType,
-        bound: types.FunctionType,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Any:
+            if is_instrumented(function.__code__):
+                return function(*args, **kwargs)
+            if function is torch.nn.Module.__init__ and not self._hooks.outside.is_outside(args[0]):
+                return function(*args, **kwargs)  # the bare state of a fresh module
+            model = natives.MODELS.get(function)
+            if model is not None:
+                return model(self._hooks, *args, **kwargs)
+            if is_operation(function):
+                return self._hooks.recorder.run(function, args, kwargs)
+            bound = self.watched(function)
+            if bound is None:
+                return natives.call(self._hooks, function, args, kwargs)
+            self._bound[function] = bound
         try:
             return bound(*args, **kwargs)
         except TypeError:
             # An argument may be missing that is not, once the function has default values.
-            self._no_more_defaults(function)
+            self.no_more_defaults(function)
             raise
 
     def watched(self, function: types.FunctionType) -> types.FunctionType | None:
@@ -143,7 +132,9 @@ class Callables:
                 elif not trusted:
                     tracer.guard(Kind.EQUALS, where.item(name), value)
 
-    def _no_more_defaults(self, function: types.FunctionType) -> None:
+    def no_more_defaults(self, function: types.FunctionType) -> None:
+        if is_trusted(function.__module__):
+            return
         tracer = self._tracer
         path = tracer.constant(function)
         if function.__defaults__ is None:
@@ -181,12 +172,12 @@ class Callables:
             return model(self._hooks, *args, **kwargs)
         if is_operation(function):
             return self._hooks.recorder.run(function, args, kwargs)
-        if getattr(function, "__objclass__", None) is type and function.__name__ == "__call__":
-            return self.instance(owner, args, kwargs)  # pyright: ignore[reportArgumentType] a class
+        if _calls_itself(owner) and function == type.__call__.__get__(owner):
+            return self.instance(owner, args, kwargs)
         return natives.call(self._hooks, function, args, kwargs)
 
     def _descriptor(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if function is type.__call__ and args and isinstance(args[0], type):
+        if function is type.__call__ and args and _calls_itself(args[0]):
             return self.instance(args[0], args[1:], kwargs)
         if args and isinstance(args[0], torch.Tensor):
             return self._hooks.recorder.run(function, args, kwargs)
@@ -278,9 +269,9 @@ class Callables:
         model = natives.MODELS.get(kind)
         if model is not None:
             return model(self._hooks, *args, **kwargs)
-        if issubclass(kind, enum.Enum) or _is_named_tuple(kind):
-            if issubclass(kind, enum.Enum):
-                args = tuple(self._hooks.fixed(arg, "it names a member") for arg in args)
+        if issubclass(kind, enum.Enum):
+            return classes.member(self._hooks, kind, args, kwargs)
+        if classes.is_named_tuple(kind):
             return kind(*args, **kwargs)
         if kind in CONTEXT_CLASSES:
             return kind(
@@ -289,7 +280,10 @@ class Callables:
             )
         if issubclass(kind, torch.Tensor):
             raise Leave(f"{kind.__name__}(…) inside a compiled function")
-        meta = type(kind).__call__
+        metaclass = type(kind)
+        meta = metaclass.__call__
+        if metaclass is not type:
+            self._hooks.attributes.class_attribute(metaclass, "__call__")
         if meta is not type.__call__:
             if isinstance(meta, types.FunctionType):
                 return self.call(meta, (kind, *args), kwargs)
@@ -301,8 +295,9 @@ class Callables:
         new: Any = kind.__new__
         init: Any = kind.__init__
         hooks = self._hooks
+        hooks.attributes.class_attribute(kind, "__new__")
+        found = hooks.attributes.class_attribute(kind, "__init__")
         if isinstance(new, types.FunctionType):
-            hooks.attributes.class_attribute(kind, "__new__")
             made = self.call(new, (kind, *args), kwargs)
             if not isinstance(made, kind):
                 return made
@@ -310,18 +305,17 @@ class Callables:
             if init is object.__init__ and (args or kwargs):
                 return kind(*args, **kwargs)  # raises
             made = object.__new__(kind)
-        elif _base_of_data(kind) is not None:
-            made = new(kind, *args) if _is_immutable(kind) else new(kind)
+        elif classes.is_data(kind):
+            made = classes.value(hooks, kind, args, kwargs)
         else:
             raise Leave(f"{kind.__name__}(…) is made by native code")
         if isinstance(init, types.FunctionType):
-            if _is_generated(kind, init):
-                _dataclass_init(hooks, made, args, kwargs)
+            if found is not None and classes.is_generated(found[0], init):
+                classes.dataclass_init(hooks, found[0], init, made, args, kwargs)
             else:
-                hooks.attributes.class_attribute(kind, "__init__")
                 self.call(init, (made, *args), kwargs)
-        elif init is not object.__init__ and not _is_immutable(kind):
-            init(made, *(hooks.iterate(arg) for arg in args), **kwargs)
+        elif init is not object.__init__ and not classes.is_immutable(kind):
+            natives.call(hooks, init, (made, *args), kwargs)
         return made
 
 
@@ -338,7 +332,6 @@ _API: Final = os.path.join(_OURSELVES, "api.py")
 _TORCH_WATCHED: Final = (
     "nn/modules/",
     "nn/functional.py",
-    "functional.py",
     "nn/utils/",
     "utils/_contextlib.py",
     "distributions/",
@@ -421,6 +414,11 @@ def _is_module(value: object) -> bool:
     return isinstance(value, types.ModuleType)
 
 
+def _calls_itself(value: object) -> TypeGuard[type]:
+    """Whether it is a class that the program's own metaclass makes instances of."""
+    return isinstance(value, type) and isinstance(type(value).__call__, types.FunctionType)
+
+
 # -- modules ---------------------------------------------------------------------------------------
 
 #: Set by `module.compile()`, and then called instead of `forward`.
@@ -446,66 +444,6 @@ _GLOBAL_HOOKS: Final = tuple(f"_global{name}" for name in _HOOKS)
 
 def _global_hooks() -> bool:
     return any(getattr(_MODULES, name) for name in _GLOBAL_HOOKS)
-
-
-# -- classes ---------------------------------------------------------------------------------------
-
-_DATA: Final = (dict, list, set, tuple, frozenset, int, float, str, BaseException)
-_IMMUTABLE: Final = (tuple, frozenset, int, float, str, BaseException)
-
-
-def _base_of_data(kind: type) -> type | None:
-    for base in _DATA:
-        if issubclass(kind, base):
-            return base
-    return None
-
-
-def _is_immutable(kind: type) -> bool:
-    return issubclass(kind, _IMMUTABLE)
-
-
-def _is_named_tuple(kind: type) -> bool:
-    return (
-        issubclass(kind, tuple)
-        and hasattr(kind, "_fields")
-        and getattr(kind.__new__, "__module__", "").startswith("namedtuple_")
-    ) or (issubclass(kind, tuple) and kind.__module__ == "torch.return_types")
-
-
-def _is_generated(kind: type, init: types.FunctionType) -> bool:
-    """Whether `dataclass` wrote the class's `__init__`, which then has no source."""
-    return dataclasses.is_dataclass(kind) and init.__code__.co_filename == "<string>"
-
-
-def _dataclass_init(hooks: Any, made: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """What the generated `__init__` of a dataclass does."""
-    kind = type(made)
-    bound = inspect.signature(kind.__init__).bind(made, *args, **kwargs)
-    given = dict(list(bound.arguments.items())[1:])
-    frozen = kind.__dataclass_params__.frozen
-    extra: list[Any] = []
-    for field in kind.__dataclass_fields__.values():
-        if field._field_type is dataclasses._FIELD_CLASSVAR:  # pyright: ignore[reportAttributeAccessIssue] no public name
-            continue
-        if field.init and field.name in given:
-            value = given[field.name]
-        elif field.default_factory is not dataclasses.MISSING:
-            value = hooks.call(field.default_factory)
-        elif field.default is not dataclasses.MISSING:
-            if not field.init and field._field_type is dataclasses._FIELD:  # pyright: ignore[reportAttributeAccessIssue] no public name
-                continue
-            value = hooks.attribute(kind, field.name)
-        else:
-            continue
-        if field._field_type is dataclasses._FIELD_INITVAR:  # pyright: ignore[reportAttributeAccessIssue] no public name
-            extra.append(value)
-        elif frozen:
-            hooks.attributes.set_plain(made, field.name, value)
-        else:
-            hooks.set_attribute(made, field.name, value)
-    if hasattr(kind, "__post_init__"):
-        hooks.call(hooks.attribute(made, "__post_init__"), *extra)
 
 
 _BY_TYPE: Final[dict[type, Callable[..., Any]]] = {

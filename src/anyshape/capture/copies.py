@@ -43,7 +43,9 @@ def _copied(hooks: Hooks, value: Any, memo: Memo | None) -> Any:
         return value
     if memo is not None and id(value) in memo:
         return memo[id(value)]
-    own = getattr(kind, "__copy__" if memo is None else "__deepcopy__", None)
+    method = "__copy__" if memo is None else "__deepcopy__"
+    hooks.attributes.class_attribute(kind, method)
+    own = getattr(kind, method, None)
     if isinstance(own, types.FunctionType):
         made = hooks.call(own, value) if memo is None else hooks.call(own, value, memo)
         return _remember(memo, value, made)
@@ -91,6 +93,8 @@ def _object(hooks: Hooks, value: Any, memo: Memo | None) -> Any:
         or not hasattr(value, "__dict__")
     ):
         raise Leave(f"a copy of a {kind.__name__}")
+    for name in _PROTOCOL:
+        hooks.attributes.class_attribute(kind, name)
     made = _remember(memo, value, object.__new__(kind))
     held = value.__dict__
     path = hooks.tracer.path_of(value)
@@ -99,6 +103,18 @@ def _object(hooks: Hooks, value: Any, memo: Memo | None) -> Any:
     for name, item in held.items():
         made.__dict__[name] = item if memo is None else _copied(hooks, item, memo)
     return made
+
+
+#: How a class says that its instances are to be copied in another way.
+_PROTOCOL: Final = (
+    "__reduce_ex__",
+    "__reduce__",
+    "__setstate__",
+    "__getnewargs__",
+    "__getnewargs_ex__",
+    "__getstate__",
+    "__new__",
+)
 
 
 def _remember(memo: Memo | None, value: object, made: Any) -> Any:

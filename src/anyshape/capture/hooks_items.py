@@ -108,7 +108,7 @@ class ItemHooks(HooksBase):
                 return
             path = self.tracer.path_of(obj)
             if path is not None:
-                if isinstance(obj, (list, dict)):
+                if isinstance(obj, (list, dict, deque)):
                     self.outside.set_item(obj, path, key, value)
                     return
                 raise Leave(f"an item of a {type(obj).__name__} from outside is set")
@@ -129,7 +129,7 @@ class ItemHooks(HooksBase):
             if holds_traced(key):
                 key = self.fixed(key, "a container is indexed by it")
             if path is not None:
-                if isinstance(obj, (list, dict)):
+                if isinstance(obj, (list, dict, deque)):
                     self.outside.delete_item(obj, path, key)
                     return
                 raise Leave(f"an item of a {type(obj).__name__} from outside is deleted")
@@ -158,11 +158,8 @@ class ItemHooks(HooksBase):
             if path is None:
                 if kind in BUILT_IN or kind in ITERATORS:
                     return value
-            elif isinstance(value, SEQUENCES) and not defines(kind, "__iter__"):
+            elif isinstance(value, (*SEQUENCES, dict, *SETS)) and not defines(kind, "__iter__"):
                 return self.outside.each(value, path)
-            elif isinstance(value, (dict, *SETS)) and not defines(kind, "__iter__"):
-                contents = self.outside.contents(value, path)
-                return contents if isinstance(value, dict) else value
             elif isinstance(value, (str, bytes)):
                 return value
             if isinstance(value, torch.Tensor):

@@ -12,9 +12,13 @@ import torch
 from anyshape.capture import concolic
 from anyshape.capture.attributes import is_trusted
 from anyshape.capture.hooks_base import BUILT_IN, ITERATORS, NUMBERS, TRACED, HooksBase, defines
+from anyshape.capture.natives.methods import change_in_place
 from anyshape.capture.outside import SETS, holds_traced
+from anyshape.capture.stripping import stripped
 from anyshape.capture.tracer import ATOMS, Leave
 from anyshape.guards.guard import Kind
+
+_KEYS: Final[Any] = type({}.keys())
 
 
 class OperatorHooks(HooksBase):
@@ -115,16 +119,13 @@ class OperatorHooks(HooksBase):
                 return self.binary(name, a, b)
             path = self.tracer.path_of(a)
             if path is not None:
-                if kind_a is list and name == "add":
-                    self.outside.method(a, path, list.extend, (b,))
-                    return a
-                raise Leave(f"a {kind_a.__name__} from outside is changed in place")
+                return change_in_place(self, name, a, path, b)
             if kind_a is list:
                 return function(a, self.unpack(b))
             return function(a, self.operand(b))
         except Leave as left:
             self.tracer.leave(left.reason, *left.hints)
-            return function(a, b)
+            return function(a, stripped(b))
 
     def unary(self, name: str, a: Any) -> Any:
         function = _UNARY[name]
@@ -195,7 +196,9 @@ class OperatorHooks(HooksBase):
             path = self.tracer.path_of(container)
             if path is not None and isinstance(container, dict):
                 return self.outside.has_key(container, path, item)
-            if isinstance(container, dict) or kind in (set, frozenset):
+            if path is not None and kind in (set, frozenset):
+                self.outside.members(container, path)
+            if isinstance(container, dict) or kind in (set, frozenset) or kind is _KEYS:
                 self.hashed(item)
                 return item in container
             if own is None and not isinstance(container, type):

@@ -6,9 +6,10 @@ guarded; what it reads of the state before is, against the state before.
 
 from __future__ import annotations
 
+from collections import OrderedDict, deque
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any
+from typing import Any, Final
 
 from anyshape.guards.path import Path
 
@@ -38,6 +39,32 @@ class Effect:
     values: tuple[Any, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Stands for a value that was in a container before, by its key or index then."""
+
+    key: Any
+
+
+@dataclass(slots=True)
+class Changed:
+    """A container that the program changed."""
+
+    #: a list or dictionary of what was in it
+    before: Any
+    #: what the program sees in it: a container of the same built-in kind with values as traced, and
+    #: `Kept` for what was there before. Of a set, whose members are plain, nothing
+    now: Any = None
+
+
+_BASES: Final = frozenset({OrderedDict, dict, list, tuple, deque, set, frozenset})
+
+
+def base_of(container: Any) -> Any:
+    """The built-in class of a container, whose methods are no user code."""
+    return next(base for base in type(container).__mro__ if base in _BASES)
+
+
 class Journal:
     """The changes of one capture, and what they hide of the state before."""
 
@@ -45,8 +72,7 @@ class Journal:
         self.effects: list[Effect] = []
         #: (identity of the object, attribute or item key) -> the value as traced, if it is
         self._written: dict[tuple[int, object], Any] = {}
-        #: containers changed by a method: their contents before
-        self._before: dict[int, Any] = {}
+        self._containers: dict[int, Changed] = {}
         #: external objects that were changed
         self.changed: dict[int, object] = {}
 
@@ -67,14 +93,25 @@ class Journal:
     def wrote_any(self, target: object) -> bool:
         return id(target) in self.changed
 
-    def snapshot(self, container: Any) -> None:
-        """Keep the contents of a container as they were before its first change."""
-        if id(container) not in self._before:
-            self._before[id(container)] = (
-                dict(container) if isinstance(container, dict) else list(container)
-            )
-        self.changed[id(container)] = container
+    def changed_container(self, container: Any) -> Changed | None:
+        return self._containers.get(id(container))
 
-    def before(self, container: Any) -> Any | None:
-        """The contents before, of a container that was changed as a whole."""
-        return self._before.get(id(container))
+    def changing(self, container: Any) -> Changed:
+        """To be called before every change of a container: keeps what was in it at first."""
+        found = self._containers.get(id(container))
+        if found is None:
+            found = self._containers[id(container)] = _snapshot(container)
+            self.changed[id(container)] = container
+        return found
+
+
+def _snapshot(container: Any) -> Changed:
+    base = base_of(container)
+    if isinstance(container, dict):
+        before: Any = dict(base.items(container))
+        return Changed(before, base((key, Kept(key)) for key in before))
+    before = list(base.__iter__(container))
+    if base is set:
+        return Changed(before)
+    now: Any = map(Kept, range(len(before)))
+    return Changed(before, deque(now, container.maxlen) if base is deque else base(now))

@@ -53,6 +53,7 @@ def capture(function: Callable[..., Any], arguments: Arguments, chooser: Chooser
         # Watched code looks into this cell before every operation.
         if hooks is not None:
             hooks.callables.cell.cell_contents = StrippingHooks()
+            outside.strip()
 
     tracer = Tracer(chooser, stop)
     recorder = Recorder(tracer)
@@ -67,8 +68,13 @@ def capture(function: Callable[..., Any], arguments: Arguments, chooser: Chooser
         tracer.leave(left.reason, *left.hints)
         args, kwargs = _plain_arguments(arguments)
     _register_callee(tracer, function)
-    with RecordingMode(recorder):
-        result = call.call(function, args, kwargs)
+    try:
+        with RecordingMode(recorder):
+            result = call.call(function, args, kwargs)
+    except BaseException as error:
+        tracer.leave(f"the function raised {type(error).__name__}")
+        stripped(error)
+        raise
     if tracer.active:
         try:
             trace = _trace(tracer, recorder, outside, state, result, random)

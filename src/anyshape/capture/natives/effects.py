@@ -12,6 +12,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Final
 
+import torch
+
 from anyshape.capture.concolic import TracedFloat, TracedInt, plain
 from anyshape.capture.instrument import is_instrumented
 from anyshape.capture.journal import Change, Effect
@@ -36,11 +38,17 @@ def _print(hooks: Hooks, *args: Any, **kwargs: Any) -> Any:
 
 
 def _check(value: Any, name: str) -> None:
+    if type(value) in (list, tuple, torch.Size):
+        for item in value:
+            _check(item, name)
+        return
     if type(value) not in ATOMS and type(value) not in _TRACED and not isinstance(value, type):
         raise Leave(f"`{name}` of a {type(value).__name__}")
 
 
 def _plain(value: Any) -> Any:
+    if type(value) in (list, tuple, torch.Size):
+        return type(value)(map(_plain, value))
     return plain(value) if type(value) in _TRACED else value
 
 

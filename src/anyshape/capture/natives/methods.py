@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import itertools
 import types
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from typing import Any, Final
 
 import torch
 
 from anyshape.capture.concolic import TracedFloat, TracedInt
-from anyshape.capture.natives.iteration import CONTAINERS, make_dict, sort
+from anyshape.capture.journal import base_of
+from anyshape.capture.natives.changes import GROWING, change, grow, sort_list, update
+from anyshape.capture.natives.iteration import CONTAINERS
 from anyshape.capture.natives.numbers import prod
 from anyshape.capture.natives.pure import no_own_code, pure
 from anyshape.capture.outside import SETS
+from anyshape.capture.stripping import stripped
 from anyshape.capture.tracer import ATOMS, Leave
 
 Hooks = Any
@@ -36,6 +39,7 @@ _CHANGES: Final[dict[type, frozenset[str]]] = {
             "__setitem__",
             "__delitem__",
             "__iadd__",
+            "__imul__",
         ]
     ),
     dict: frozenset(
@@ -61,6 +65,10 @@ _CHANGES: Final[dict[type, frozenset[str]]] = {
             "difference_update",
             "intersection_update",
             "symmetric_difference_update",
+            "__ior__",
+            "__iand__",
+            "__isub__",
+            "__ixor__",
         ]
     ),
     deque: frozenset(
@@ -74,6 +82,12 @@ _CHANGES: Final[dict[type, frozenset[str]]] = {
             "clear",
             "rotate",
             "insert",
+            "remove",
+            "reverse",
+            "__setitem__",
+            "__delitem__",
+            "__iadd__",
+            "__imul__",
         ]
     ),
 }
@@ -181,27 +195,45 @@ def _container_method(
     kwargs: dict[str, Any],
 ) -> Any:
     path = hooks.tracer.path_of(owner)
-    if name in ("__init__",):
-        return bound(*(hooks.iterate(arg) for arg in args), **kwargs)
-    if name in ("extend", "extendleft") or (kind in (set, frozenset) and name in _SET_ALGEBRA):
-        args = tuple(
-            arg
-            if isinstance(arg, SETS) and hooks.tracer.path_of(arg) is None
-            else list(hooks.iterate(arg))
-            for arg in args
-        )
-    if name == "update" and kind is dict and args:
-        args = (make_dict(hooks, args[0]),)
-    if name == "sort":
-        if path is not None:
-            raise Leave("a list from outside is sorted")
-        owner[:] = sort(hooks, owner, **kwargs)
-        return None
+    if name == "__init__":
+        return _init_container(hooks, kind, bound, owner, path, args, kwargs)
+    if kind is dict and name in ("update", "__ior__") and len(args) < 2:
+        update(hooks, bound, owner, path, args, kwargs)
+        return owner if name == "__ior__" else None
+    if name == "sort" and not args and kwargs.keys() <= {"key", "reverse"}:
+        return sort_list(hooks, owner, path, kwargs)
+    if path is not None and name in GROWING.get(kind, ()):
+        if kwargs or (len(args) != 1 and kind is not set):
+            return bound(*args, **kwargs)  # raises
+        return grow(hooks, kind, owner, path, name, args)
+    if kind in (set, frozenset) and name in _SET_ALGEBRA:
+        args = tuple(_members(hooks, arg) for arg in args)
+    elif name in ("extend", "extendleft"):
+        args = tuple(map(hooks.iterate, args))
+    try:
+        args = _checked(hooks, kind, owner, path, name, args)
+        if hooks.tracer.active and path is not None:
+            if name in _CHANGES.get(kind, ()):
+                return change(hooks, kind, owner, path, name, args, kwargs)
+            return _read_outside(hooks, kind, owner, path, name, args, kwargs)
+    except Leave as left:
+        # An iterator among the arguments may be used up: what was in it is in `args`.
+        hooks.tracer.leave(left.reason, *left.hints)
+    if hooks.tracer.active:
+        return bound(*args, **kwargs)
+    return bound(*map(stripped, args), **{key: stripped(value) for key, value in kwargs.items()})
+
+
+def _checked(
+    hooks: Hooks, kind: type, owner: Any, path: Any, name: str, args: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    """Arguments as native code may use them: positions and keys are plain, what is compared is
+    known."""
     if kind is dict and name in _BY_KEY and args:
         args = (hooks.key(args[0]), *args[1:])
     elif kind in (set, frozenset) and name in _BY_MEMBER:
         args = tuple(map(hooks.key, args))
-    elif name in _COMPARING and name not in ("update",):
+    elif name in _COMPARING and name != "update":
         for arg in args:
             hooks.operand(arg)
         args = tuple(hooks.fixed(arg, f"`{name}` compares it") for arg in args)
@@ -212,18 +244,20 @@ def _container_method(
     if name in _BY_POSITION and args:
         no_own_code(args[0], "__index__")
         args = (hooks.fixed(args[0], "a position in a container"), *args[1:])
-    if path is None:
-        return bound(*args, **kwargs)
-    if name in _CHANGES.get(kind, ()):
-        return _change(hooks, kind, owner, path, name, args, kwargs)
-    return _read_outside(hooks, kind, owner, path, name, args, kwargs)
+    return args
 
 
 _BY_KEY: Final = frozenset(
-    ["get", "pop", "setdefault", "__getitem__", "__setitem__", "__contains__"]
+    [
+        *("get", "pop", "setdefault", "move_to_end"),
+        *("__getitem__", "__setitem__", "__delitem__", "__contains__"),
+    ]
 )
 _BY_POSITION: Final = frozenset(
-    ["insert", "pop", "rotate", "__getitem__", "__setitem__", "__delitem__", "__mul__"]
+    [
+        *("insert", "pop", "rotate", "__getitem__", "__setitem__", "__delitem__"),
+        *("__mul__", "__rmul__", "__imul__"),
+    ]
 )
 _BY_MEMBER: Final = frozenset(["add", "discard", "remove", "__contains__"])
 _SET_ALGEBRA: Final = frozenset(
@@ -243,37 +277,44 @@ _SET_ALGEBRA: Final = frozenset(
 )
 
 
-def _change(
+def _init_container(
     hooks: Hooks,
     kind: type,
+    bound: Any,
     owner: Any,
     path: Any,
-    name: str,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-) -> Any:
-    if kwargs:
-        if kind is dict and name == "update":
-            args = ({**(args[0] if args else {}), **kwargs},)
-        else:
-            raise Leave(f"`{name}` with keywords")
-    if name == "__setitem__":
-        return hooks.outside.set_item(owner, path, *args)
-    if name == "__delitem__":
-        return hooks.outside.delete_item(owner, path, *args)
-    if kind is dict and name == "update":
-        for key, value in args[0].items() if args else ():
-            hooks.outside.set_item(owner, path, key, value)
-        return None
-    if kind is dict and name == "setdefault":
-        if hooks.outside.has_key(owner, path, args[0]):
-            return hooks.outside.item(owner, path, args[0])
-        key, *default = args
-        value = default[0] if default else None
-        hooks.outside.set_item(owner, path, key, value)
-        return value
-    base = OrderedDict if isinstance(owner, OrderedDict) else kind
-    return hooks.outside.method(owner, path, getattr(base, name), args)
+) -> None:
+    if path is not None:
+        raise Leave(f"`{kind.__name__}.__init__` of an object from outside")
+    if isinstance(owner, defaultdict) and args:
+        bound(args[0])
+        args = args[1:]
+    if kind is dict and len(args) < 2:
+        update(hooks, types.MethodType(base_of(owner).update, owner), owner, None, args, kwargs)
+    else:
+        bound(*(hooks.iterate(arg) for arg in args), **kwargs)
+
+
+def _members(hooks: Hooks, arg: Any) -> Any:
+    if isinstance(arg, SETS) and hooks.tracer.path_of(arg) is None:
+        return arg
+    return list(hooks.iterate(arg))
+
+
+def change_in_place(hooks: Hooks, name: str, owner: Any, path: Any, other: Any) -> Any:
+    """`owner += other` and the like, of a container from outside."""
+    method = f"__i{name}__"
+    kind = next((base for base in _CHANGES if isinstance(owner, base)), None)
+    if kind is None or (kind is not dict and method not in _CHANGES[kind]):
+        raise Leave(f"a {type(owner).__name__} from outside is changed in place")
+    if kind is set:
+        if not isinstance(other, SETS):
+            raise Leave("a set from outside is combined with what is no set")
+        other = hooks.fixed(hooks.operand(other), "it is a member of a set")
+    bound = types.MethodType(getattr(base_of(owner), method), owner)
+    return _container_method(hooks, kind, bound, owner, method, (other,), {})
 
 
 def _read_outside(
@@ -286,25 +327,63 @@ def _read_outside(
     kwargs: dict[str, Any],
 ) -> Any:
     outside = hooks.outside
-    if kind is dict and name == "get":
+    if name not in _READS and name not in _SET_ALGEBRA:
+        raise Leave(f"`{name}` of a {type(owner).__name__} from outside")
+    if kind is dict and name == "get" and args:
         if outside.has_key(owner, path, args[0]):
             return outside.item(owner, path, args[0])
         return args[1] if len(args) > 1 else None
-    if name == "__getitem__":
+    if name == "__getitem__" and kind not in (set, frozenset):
         return outside.item(owner, path, *args)
     if name == "__contains__" and kind is dict:
         return outside.has_key(owner, path, *args)
     if name == "__len__":
         return outside.length(owner, path)
-    contents = outside.contents(owner, path)
-    if kind in (set, frozenset):
-        return getattr(owner, name)(*args, **kwargs)
-    made = contents if kind is dict else kind(contents)
-    if isinstance(owner, OrderedDict):
-        made = OrderedDict(made)
     if name == "__iter__":
-        return iter(made)
-    return getattr(made, name)(*args, **kwargs)
+        return outside.each(owner, path)
+    if name in _VIEWS and not args:
+        return outside.view(owner, path, name)
+    if name in _OPERATORS:
+        args = tuple(map(hooks.operand, args))
+    if kind in (set, frozenset):
+        members = outside.members if name in _WITHOUT_ORDER else outside.contents
+        return getattr(base_of(owner), name)(members(owner, path), *args, **kwargs)
+    return getattr(_copy(hooks, kind, owner, path), name)(*args, **kwargs)
+
+
+def _copy(hooks: Hooks, kind: type, owner: Any, path: Any) -> Any:
+    """A container of the built-in kind with the same contents."""
+    contents = hooks.outside.contents(owner, path)
+    if kind is deque:
+        return deque(contents, hooks.outside.bound(owner, path))
+    if isinstance(owner, defaultdict):
+        factory = hooks.tracer.read(owner.default_factory, path.attribute("default_factory"))
+        return defaultdict(factory, contents)
+    return base_of(owner)(contents)
+
+
+_VIEWS: Final = frozenset(["keys", "values", "items"])
+_OPERATORS: Final = frozenset(
+    f"__{name}__"
+    for name in (
+        *("eq", "ne", "lt", "le", "gt", "ge", "add", "or", "ror", "and", "rand"),
+        *("sub", "rsub", "xor", "rxor"),
+    )
+)
+_WITHOUT_ORDER: Final = frozenset(
+    [
+        *("issubset", "issuperset", "isdisjoint", "__contains__"),
+        *("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"),
+    ]
+)
+_READS: Final = frozenset(
+    [
+        *_VIEWS,
+        *_OPERATORS,
+        *("get", "copy", "index", "count", "__copy__", "__getitem__", "__contains__", "__len__"),
+        *("__iter__", "__reversed__", "__mul__", "__rmul__", "__hash__"),
+    ]
+)
 
 
 def _class_method(

@@ -8,7 +8,7 @@ import inspect
 import types
 import typing
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from anyshape.capture import copies
@@ -22,20 +22,42 @@ _MISSING: Final = object()
 
 
 def _isinstance(hooks: Hooks, value: Any, kinds: Any) -> bool:
-    for kind in kinds if isinstance(kinds, tuple) else (kinds,):
-        if isinstance(kind, tuple):
-            found = _isinstance(hooks, value, kind)
-        elif getattr(kind, "_is_runtime_protocol", False) and hooks.outside.is_outside(value):
+    own = _type(hooks, value)
+    for kind in _flat(kinds):
+        if getattr(kind, "_is_runtime_protocol", False) and hooks.outside.is_outside(value):
             raise Leave("a protocol looks at the attributes of an object from outside")
+        check = getattr(type(kind), "__instancecheck__", None)
+        if isinstance(check, types.FunctionType) and not _is_plain_check(type(kind)):
+            hooks.attributes.class_attribute(type(kind), "__instancecheck__")
+            found = hooks.truth(hooks.call(check, kind, value))
         else:
-            check = getattr(type(kind), "__instancecheck__", None)
-            if isinstance(check, types.FunctionType) and not _is_plain_check(type(kind)):
-                found = hooks.truth(hooks.call(check, kind, value))
-            else:
-                found = isinstance(value, kind)
+            found = isinstance(value, kind)
+            hooks.attributes.classes.subclass(own, kind)
         if found:
             return True
     return False
+
+
+def _issubclass(hooks: Hooks, own: Any, kinds: Any) -> bool:
+    for kind in _flat(kinds):
+        check = getattr(type(kind), "__subclasscheck__", None)
+        if isinstance(check, types.FunctionType) and not _is_plain_check(type(kind)):
+            hooks.attributes.class_attribute(type(kind), "__subclasscheck__")
+            found = hooks.truth(hooks.call(check, kind, own))
+        else:
+            found = issubclass(own, kind)
+            hooks.attributes.classes.subclass(own, kind)
+        if found:
+            return True
+    return False
+
+
+def _flat(kinds: Any) -> Iterator[Any]:
+    if isinstance(kinds, tuple):
+        for kind in kinds:
+            yield from _flat(kind)
+    else:
+        yield kinds
 
 
 def _is_plain_check(metaclass: type) -> bool:
@@ -116,7 +138,7 @@ class _RefersTo:
 
 MODELS: Final[dict[Any, Callable[..., Any]]] = {
     isinstance: _isinstance,
-    issubclass: lambda hooks, *args: issubclass(*args),
+    issubclass: _issubclass,
     callable: lambda hooks, value: callable(value),
     getattr: _getattr,
     hasattr: _hasattr,
