@@ -46,7 +46,6 @@ from anyshape.guards.guard import Frame, Guard, Kind, SymbolSource
 from anyshape.guards.minimise import minimise
 from anyshape.guards.path import Path
 from anyshape.guards.tensor_memory import TensorMemory, tensor_memory
-from anyshape.guards.text import names_of, with_text
 from anyshape.policy.observations import Observations
 from anyshape.runtime.program import assemble
 from anyshape.symbolic import Expr, Fact, Range
@@ -368,8 +367,7 @@ class Function:
             self._backend_failed(error)
             return
         symbols = _symbols(trace)
-        names = names_of(trace.symbols)
-        guards = [with_text(guard, names) for guard in minimise(trace.guards, trace.symbols)]
+        guards = minimise(trace.guards, trace.symbols)
         counter = [0]
         run = assemble(
             compiled,

@@ -3,7 +3,7 @@
 # The functions below are what users write, not what we would.
 # ruff: noqa: B024, E731, RUF012, UP031
 # pyright: basic, reportAttributeAccessIssue=false, reportArgumentType=false, reportIndexIssue=false
-# pyright: reportOperatorIssue=false, reportCallIssue=false, reportReturnType=false, reportPossiblyUnbound=false
+# pyright: reportOperatorIssue=false, reportCallIssue=false, reportReturnType=false, reportPossiblyUnboundVariable=false
 # pyright: reportOptionalMemberAccess=false, reportGeneralTypeIssues=false, reportIncompatibleMethodOverride=false
 
 from __future__ import annotations

@@ -280,6 +280,8 @@ class Callables:
             )
         if issubclass(kind, torch.Tensor):
             raise Leave(f"{kind.__name__}(…) inside a compiled function")
+        if kind.__module__ == "itertools":
+            return natives.call(self._hooks, kind, args, kwargs)
         metaclass = type(kind)
         meta = metaclass.__call__
         if metaclass is not type:

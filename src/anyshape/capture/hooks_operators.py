@@ -204,14 +204,15 @@ class OperatorHooks(HooksBase):
             if own is None and not isinstance(container, type):
                 self.attributes.class_attribute(kind, "__contains__")
             if own is None and not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
-                return operator.contains(container, item)  # raises
+                return operator.contains(container, item)  # pyright: ignore[reportArgumentType] raises
             if own is None and kind not in ITERATORS:
                 return any(self.compare("eq", item, part) for part in self.iterate(container))
             if kind in (list, tuple) and not all(
-                type(part) in ATOMS or type(part) in TRACED for part in container
+                type(part) in ATOMS or type(part) in TRACED
+                for part in container  # pyright: ignore[reportGeneralTypeIssues] a sequence
             ):
                 return self._in_sequence(item, container)
-            return self.operand(item) in self.operand(container)
+            return operator.contains(self.operand(container), self.operand(item))
         except Leave as left:
             self.tracer.leave(left.reason, *left.hints)
             return item in container

@@ -46,17 +46,17 @@ class ByIdentity(Generic[V]):
     """Values for code objects, which compare by content but are told apart here by identity."""
 
     def __init__(self) -> None:
-        self._entries: dict[int, tuple[weakref.ref[CodeType], V]] = {}
+        self.entries: dict[int, tuple[weakref.ref[CodeType], V]] = {}
 
     def get(self, code: CodeType) -> V | None:
-        entry = self._entries.get(id(code))
+        entry = self.entries.get(id(code))
         return None if entry is None else entry[1]
 
     def __contains__(self, code: CodeType) -> bool:
-        return id(code) in self._entries
+        return id(code) in self.entries
 
     def set(self, code: CodeType, value: V) -> None:
-        key, entries = id(code), self._entries
+        key, entries = id(code), self.entries
         # The entry goes when its code does, before the identity can be used again.
         entries[key] = (weakref.ref(code, lambda _: entries.pop(key, None)), value)
 
@@ -77,6 +77,10 @@ def instrumented_code(code: CodeType, globals_: dict[str, Any]) -> CodeType | Re
             known = make(code, globals_)
             _instrumented.set(code, known)
     return known
+
+
+#: By the identity of the code, for those who ask for every frame of a stack.
+instrumented_by_identity = _ours.entries
 
 
 def is_instrumented(code: CodeType) -> bool:

@@ -7,11 +7,13 @@ import gc
 import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, Final
 
 import torch
 
 from anyshape.capture.concolic import TracedFloat, TracedInt, plain
+from anyshape.capture.instrument import is_instrumented, original_closure
 from anyshape.capture.plain_hooks import INPLACE, PlainHooks
 from anyshape.capture.tracer import ATOMS, CODE
 from anyshape.capture.views import own_view
@@ -65,6 +67,8 @@ class Stripping:
     def plain(self, value: Any) -> Any:
         """What to hold instead of `value`; what that holds in turn is looked at later."""
         kind = type(value)
+        if kind is types.FunctionType and is_instrumented(value.__code__):
+            self._cells(value)
         if kind in ATOMS or issubclass(kind, (torch.Tensor, *CODE)):
             return value
         if kind is TracedInt or kind is TracedFloat:
@@ -82,7 +86,21 @@ class Stripping:
                 self._pending.append(value)
         return value
 
+    def _cells(self, function: types.FunctionType) -> None:
+        """A function that the program made holds what it closes over."""
+        if id(function) in self._reached:
+            return
+        self._reached[id(function)] = function
+        for cell in original_closure(function) or ():
+            with suppress(ValueError):  # an empty cell
+                old = cell.cell_contents
+                new = self.plain(old)
+                if new is not old:
+                    cell.cell_contents = new
+
     def _empty(self, value: Any) -> None:
+        if isinstance(value, defaultdict):
+            self.plain(value.default_factory)
         for kind, strip in _IN_PLACE:
             if issubclass(type(value), kind):  # a proxy says that it is something else
                 strip(value, self.plain)

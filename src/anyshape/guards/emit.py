@@ -319,7 +319,8 @@ class _Stamped:
     def full_check(self, check: Callable[[Walk, Guard], None]) -> Callable[[object], object]:
         """A function of the root: the objects that are wanted, or None."""
         if self._full_check is None:
-            self._full_check = self.stamps.full_check = self._build(check)
+            later = _WhenCalled(lambda: self._build(check))
+            self._full_check = self.stamps.full_check = later
         return self._full_check
 
     def _build(self, check: Callable[[Walk, Guard], None]) -> Callable[[object], object]:
@@ -335,6 +336,22 @@ class _Stamped:
         source = "\n".join((f"def {name}({argument}):", *_indented(attempt))) + "\n"
         exec(compile(source, "<anyshape: full check>", "exec"), namespace.values)
         return cast("Callable[[object], object]", namespace.values[name])
+
+
+class _WhenCalled:
+    """A function that is made when it is first called: an entry that serves no second call, or
+    whose other guards fail first, never needs its full check."""
+
+    __slots__ = ("_function", "_make")
+
+    def __init__(self, make: Callable[[], Callable[[object], object]]) -> None:
+        self._make = make
+        self._function: Callable[[object], object] | None = None
+
+    def __call__(self, root: object) -> object:
+        if self._function is None:
+            self._function = self._make()
+        return self._function(root)
 
 
 def _last_within(scope: Scope, path: Path) -> Path | None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import torch
 
-from anyshape.capture.concolic import TracedFloat, TracedInt, maximum, minimum
+from anyshape.capture.concolic import TracedFloat, TracedInt, maximum, minimum, plain
 from anyshape.capture.natives.pure import no_own_code, pure
 from anyshape.capture.tracer import Leave
 
@@ -118,6 +118,29 @@ def _index(hooks: Hooks, value: Any) -> Any:
     return operator.index(value)
 
 
+def _broadcast_shapes(hooks: Hooks, *shapes: Any) -> torch.Size:
+    """`torch.broadcast_shapes`: a size of 1 gives way to the others, which must be equal."""
+    shapes = tuple(
+        (shape,) if isinstance(shape, int) else tuple(hooks.iterate(shape)) for shape in shapes
+    )
+    result: list[Any] = [1] * max(map(len, shapes), default=0)
+    for shape in shapes:
+        for position in range(-1, -1 - len(shape), -1):
+            size, before = shape[position], result[position]
+            if hooks.truth(hooks.compare("eq", size, 1)):
+                continue
+            if type(before) is not int or before != 1:
+                if not hooks.truth(hooks.compare("eq", size, before)):
+                    return torch.broadcast_shapes(*map(_plain_shape, shapes))  # raises
+            else:
+                result[position] = size
+    return torch.Size(result)
+
+
+def _plain_shape(shape: Any) -> tuple[int, ...]:
+    return tuple(map(plain, shape))
+
+
 def _size(hooks: Hooks, *args: Any) -> torch.Size:
     return torch.Size(list(hooks.iterate(args[0]))) if args else torch.Size()
 
@@ -143,6 +166,7 @@ MODELS: Final[dict[Any, Callable[..., Any]]] = {
     torch.sym_float: _float,
     torch.sym_not: lambda hooks, a: not hooks.truth(a),
     torch.Size: _size,
+    torch.broadcast_shapes: _broadcast_shapes,
     **{
         function: _float_function(function)
         for function in (math.sqrt, math.log, math.log2, math.log10, math.exp, math.pow)

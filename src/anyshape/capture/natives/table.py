@@ -12,7 +12,14 @@ from typing import Any, Final
 from anyshape.capture.natives import effects, iteration, numbers, objects, torch_state
 from anyshape.capture.natives.methods import method, unbound
 from anyshape.capture.natives.objects import follow_reference
-from anyshape.capture.natives.pure import PLAIN_LIBRARY, PURE, PURE_MODULES, pure, pure_python
+from anyshape.capture.natives.pure import (
+    PLAIN_LIBRARY,
+    PURE,
+    PURE_MODULES,
+    no_own_code,
+    pure,
+    pure_python,
+)
 from anyshape.capture.tracer import Leave
 
 Hooks = Any
@@ -95,19 +102,36 @@ def _full_name(function: Any) -> str:
 
 
 def _itertool(hooks: Hooks, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if kind in (itertools.chain, itertools.zip_longest, itertools.product):
-        return kind(*(hooks.iterate(arg) for arg in args), **kwargs)
-    if kind in (itertools.islice,):
-        return kind(
-            hooks.iterate(args[0]), *(hooks.fixed(x, "a bound of a slice") for x in args[1:])
-        )
-    if kind in (
-        itertools.pairwise,
-        itertools.permutations,
-        itertools.combinations,
-        itertools.cycle,
-    ):
-        return kind(hooks.iterate(args[0]), *args[1:])
-    if kind in (itertools.repeat, itertools.count):
-        return kind(args[0], *(hooks.fixed(x, "a count") for x in args[1:]), **kwargs)
-    raise Leave(f"itertools.{kind.__name__}")
+    walked = _WALKED.get(kind)
+    if walked is None:
+        raise Leave(f"itertools.{kind.__name__}")
+
+    def number(value: Any) -> Any:
+        no_own_code(value, "__index__")
+        return hooks.fixed(value, f"itertools.{kind.__name__} counts by it")
+
+    count = len(args) if walked == _ALL else walked
+    given = [hooks.iterate(arg) for arg in args[:count]]
+    if kind is itertools.repeat:
+        given, count = [args[0]], 1
+    if kind in (itertools.zip_longest, itertools.product):
+        return kind(*given, **kwargs)
+    return kind(
+        *given, *map(number, args[count:]), **{name: number(x) for name, x in kwargs.items()}
+    )
+
+
+#: How many of the first arguments are walked; the rest are numbers.
+_ALL: Final = -1
+_WALKED: Final[dict[Any, int]] = {
+    itertools.chain: _ALL,
+    itertools.zip_longest: _ALL,
+    itertools.product: _ALL,
+    itertools.islice: 1,
+    itertools.pairwise: 1,
+    itertools.permutations: 1,
+    itertools.combinations: 1,
+    itertools.cycle: 1,
+    itertools.repeat: 0,
+    itertools.count: 0,
+}
