@@ -115,12 +115,10 @@ class Callables:
     def defaults(self, function: types.FunctionType) -> None:
         """Default values come from outside: guarded like everything else there."""
         tracer = self._tracer
-        trusted = is_trusted(function.__module__)
         path = tracer.constant(function)
         if function.__defaults__:
             where = path.attribute("__defaults__")
-            if not trusted:
-                tracer.guard(Kind.IDENTITY, where, function.__defaults__)
+            tracer.guard(Kind.IDENTITY, where, function.__defaults__)
             for index, value in enumerate(function.__defaults__):
                 if type(value) not in ATOMS and not isinstance(value, CODE):
                     tracer.read(value, where.item(index))
@@ -129,7 +127,7 @@ class Callables:
             for name, value in function.__kwdefaults__.items():
                 if type(value) not in ATOMS:
                     tracer.read(value, where.item(name))
-                elif not trusted:
+                else:
                     tracer.guard(Kind.EQUALS, where.item(name), value)
 
     def no_more_defaults(self, function: types.FunctionType) -> None:
@@ -236,7 +234,7 @@ class Callables:
                 self._tracer.guard(Kind.TRUTH, held.item(name), False, "no hooks of all modules")
             forward = self._hooks.attributes.plain(module, "forward")
             return self.call(forward, args, kwargs)
-        return self.call(torch.nn.Module._call_impl, (module, *args), kwargs)
+        return self.call(torch.nn.Module._wrapped_call_impl, (module, *args), kwargs)
 
     def _object(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if isinstance(function, torch.nn.Module):

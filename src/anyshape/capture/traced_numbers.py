@@ -106,6 +106,11 @@ _PLAIN: Final[dict[type, Callable[[Any], int | float]]] = {
 }
 
 
+# Python's messages name the type of a value: "'int' object is not callable".
+TracedInt.__name__ = "int"
+TracedFloat.__name__ = "float"
+
+
 def is_traced(value: object) -> TypeGuard[TracedInt | TracedFloat]:
     return type(value) in _PLAIN
 
