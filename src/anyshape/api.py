@@ -99,16 +99,25 @@ class Compiled:
         except GraphFailed as failed:
             return _again(self._original, failed, args, kwargs)
         except StaleSignature:
-            old = self._function
-            self._function = Function(_target(self._original, old.target.name), old.options)
-            _compiled.add(self._function)
-        return self._function.dispatch(*args, **kwargs)
+            pass
+        except TypeError as error:
+            if not _was_never_entered(error, self._function):
+                raise
+        old = self._function
+        self._function = Function(_target(self._original, old.target.name), old.options)
+        _compiled.add(self._function)
+        return self(*args, **kwargs)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
     def __anyshape_original__(self) -> Callable[..., Any]:
         return self._original
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Compiled:
+        original = copy.deepcopy(self._original, memo)
+        old = self._function
+        return Compiled(original, _target(original, old.target.name), old.options)
 
     def stats(self) -> Stats:
         """What it did so far."""
@@ -129,14 +138,19 @@ class Compiled:
         return f"<anyshape compiled {self._function.target.name}>"
 
 
-def _defaults_of(function: Any) -> tuple[Any, ...] | None:
-    """What identifies the default values of a function; None if it has none."""
+def _defaults_of(function: Any) -> tuple[object, ...]:
+    """The default values of a function and the names of the keyword ones: the objects themselves,
+    which are compared by identity."""
     function = getattr(function, "__func__", function)
     positional = getattr(function, "__defaults__", None)
-    keyword = getattr(function, "__kwdefaults__", None)
-    if positional is None and keyword is None:
-        return None
-    return (id(positional), *(id(value) for value in (keyword or {}).values()))
+    keyword = getattr(function, "__kwdefaults__", None) or {}
+    return (positional, *keyword, *keyword.values())
+
+
+def _was_never_entered(error: TypeError, function: Function) -> bool:
+    """Whether a dispatcher refused arguments that its function, with new defaults, would take."""
+    trace = error.__traceback__
+    return trace is not None and trace.tb_next is None and function.is_stale()
 
 
 def _again(
@@ -168,6 +182,8 @@ def compile(
         )
     if not callable(function):
         raise NotCallable(value=function)
+    if shapes is not None:
+        raise BadOption(option="shapes", value=shapes, accepted="shape contracts come with export")
     if dynamic not in (None, True, False):
         raise BadOption(option="dynamic", value=dynamic, accepted="None, True or False")
     options = Options(dynamic, fullgraph, _backend(backend))
@@ -259,7 +275,7 @@ def _module_target(module: torch.nn.Module, name: str | None) -> Target:
         code.co_filename if code else "",
         code.co_firstlineno if code else 0,
         getattr(forward, "__qualname__", "forward"),
-        lambda: _defaults_of(module.forward),
+        lambda: () if forward is _anything else _defaults_of(module.forward),
     )
 
 
@@ -291,10 +307,14 @@ class CompiledModule(torch.nn.Module):
         except GraphFailed as failed:
             return _again(module, failed, args, kwargs)
         except StaleSignature:
-            function = Function(_module_target(module, function.target.name), function.options)
-            _compiled.add(function)
-            _STATE[self] = (module, function)
-        return function.dispatch(module, *args, **kwargs)
+            pass
+        except TypeError as error:
+            if not _was_never_entered(error, function):
+                raise
+        function = Function(_module_target(module, function.target.name), function.options)
+        _compiled.add(function)
+        _STATE[self] = (module, function)
+        return self(*args, **kwargs)
 
     def __anyshape_original__(self) -> torch.nn.Module:
         return _STATE[self][0]

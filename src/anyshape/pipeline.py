@@ -22,7 +22,7 @@ import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from inspect import Parameter, Signature
 from pathlib import Path as FilePath
 from typing import Any, Final
@@ -44,11 +44,10 @@ from anyshape.guards.emit import EntryPlan, build_dispatcher
 from anyshape.guards.explain import first_failure
 from anyshape.guards.guard import Frame, Guard, Kind, SymbolSource
 from anyshape.guards.minimise import minimise
-from anyshape.guards.path import Path
 from anyshape.guards.tensor_memory import TensorMemory, tensor_memory
 from anyshape.policy.observations import Observations
 from anyshape.runtime.program import assemble
-from anyshape.symbolic import Expr, Fact, Range
+from anyshape.symbolic import Expr, Range
 
 Backend = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
 
@@ -92,8 +91,8 @@ class Target:
     line: int
     #: as Python names it in messages about wrong arguments
     called: str
-    #: what identifies the default values of its parameters now; the signature has those of before
-    defaults: Callable[[], object]
+    #: the default values of its parameters now; the signature has those of before
+    defaults: Callable[[], tuple[object, ...]]
 
 
 class StaleSignature(Exception):
@@ -150,7 +149,7 @@ class Function:
     _compiling: threading.Lock = field(default_factory=threading.Lock)
     _next_id: int = 0
     _leaves: int = 0
-    _defaults: object = None
+    _defaults: tuple[object, ...] = ()
     #: why calls were compiled again
     recompiled: list[str] = field(default_factory=list[str])
 
@@ -182,15 +181,15 @@ class Function:
         return made
 
     def reset(self) -> None:
-        with self._compiling:
-            self.entries.clear()
-            self.counts.__init__()
-            self.seen = Observations()
-            self.eager = None
-            self._next_id = 0
-            self._leaves = 0
-            self.recompiled.clear()
-            self.rebuild()
+        # Without the lock: a function may reset while it is being captured itself.
+        self.entries.clear()
+        self.counts.__init__()
+        self.seen = Observations()
+        self.eager = None
+        self._next_id = 0
+        self._leaves = 0
+        self.recompiled.clear()
+        self.rebuild()
 
     def explain(self) -> Explanation:
         return Explanation(
@@ -220,8 +219,15 @@ class Function:
 
     # -- a call that no entry serves ---------------------------------------------------------------
 
+    def is_stale(self) -> bool:
+        """Whether the function has other default values than when the dispatcher was made."""
+        now = self.target.defaults()
+        return len(now) != len(self._defaults) or any(
+            new is not old for new, old in zip(now, self._defaults, strict=True)
+        )
+
     def _miss(self, bound: dict[str, Any]) -> Any:
-        if self.target.defaults() != self._defaults:
+        if self.is_stale():
             raise StaleSignature
         arguments = _by_parameter(self.target.signature, bound)
         if not self._compiling.acquire(blocking=False):
@@ -234,6 +240,11 @@ class Function:
                 return self._compile(bound, arguments)
         finally:
             self._compiling.release()
+
+    def _miss_eagerly(self, bound: dict[str, Any]) -> Any:
+        if self.is_stale():
+            raise StaleSignature
+        return self._call(_by_parameter(self.target.signature, bound))
 
     def _call(self, arguments: Arguments) -> Any:
         self.counts.eager_calls += 1
@@ -351,10 +362,7 @@ class Function:
     def stop_compiling(self, why: Left) -> None:
         """Run eagerly what no entry serves."""
         self.eager = why
-        self.dispatch = self._dispatcher(
-            [entry.plan for entry in self.entries],
-            lambda bound: self._call(_by_parameter(self.target.signature, bound)),
-        )
+        self.dispatch = self._dispatcher([entry.plan for entry in self.entries], self._miss_eagerly)
 
     def _add(self, trace: Trace, choices: Choices, entry_id: str, started: float) -> None:
         """Make an entry of a trace."""
@@ -534,6 +542,3 @@ def _show_user_frames(error: Exception) -> None:
 def run_graph(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
     """The backend `"eager"`: the graph, operator by operator."""
     return graph.forward
-
-
-__all__ = ["Backend", "Entry", "Fact", "Function", "Options", "Path", "Target", "replace"]

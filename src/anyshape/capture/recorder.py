@@ -15,22 +15,22 @@ from typing import Any, Final
 
 import torch
 import torch.fx
+from torch._ops import OpOverload, OpOverloadPacket
 from torch.overrides import TorchFunctionMode
 
+from anyshape.capture.call_forms import CallForms, name_of
 from anyshape.capture.concolic import TracedFloat, TracedInt, plain
 from anyshape.capture.size_nodes import Computed, SizeNodes
 from anyshape.capture.tensor_reads import CONSTANT_READS, DATA_READS, NOT_RECORDED, SIZE_READS
-from anyshape.capture.tracer import ATOMS, Leave, Tracer
+from anyshape.capture.tracer import Leave, Tracer
 from anyshape.config import config
-from anyshape.errors import AnyshapeError, NeedsDecision
+from anyshape.errors import AnyshapeError, NeedsDecision, UnknownOperator
 from anyshape.guards.guard import Kind, TensorSpec
 from anyshape.guards.path import Path
-from anyshape.ops.infer import How, infer
-from anyshape.ops.meta import Dense, Meta, Strided, of_tensor
-from anyshape.ops.op import Lowering
+from anyshape.ops.infer import infer
+from anyshape.ops.meta import Dense, Meta, of_tensor
 from anyshape.ops.table import lookup
-from anyshape.symbolic import Expr, Size, Symbol, as_symbol, eq
-from anyshape.symbolic.expr import symbols_of
+from anyshape.symbolic import Expr, Size, Symbol, eq
 
 
 class Known:
@@ -43,23 +43,6 @@ class Known:
         self.node = node
         self.meta = meta
         self.alive = alive
-
-
-#: What the value of a float argument cannot change the shape of, beyond pointwise operators.
-_SHAPE_FREE_OF_FLOATS: Final = frozenset(
-    {
-        torch.nn.functional.scaled_dot_product_attention,
-        torch.full,
-        torch.full_like,
-        torch.Tensor.new_full,
-        torch.nn.functional.dropout,
-        torch.nn.functional.layer_norm,
-        torch.Tensor.__setitem__,
-        torch.Tensor.fill_,
-    }
-)
-
-_POINTWISE_ENOUGH: Final = (Lowering.POINTWISE, Lowering.REDUCTION, Lowering.MATMUL)
 
 
 class Recorder:
@@ -75,9 +58,12 @@ class Recorder:
         self._symbol_nodes: dict[Symbol, torch.fx.Node] = {}
         self._object_nodes: dict[int, torch.fx.Node] = {}
         self.sizes = SizeNodes(self.graph, self._symbol_node)
-        #: whether a recorded operation changes a tensor or some state in place
-        self.in_place = False
         self.changes_state = False
+        #: of the tensors that are inputs, their versions before the program changed them
+        self._versions: list[tuple[torch.Tensor, int | None]] = []
+        #: whether something may have been changed that versions do not tell
+        self._changes_unseen = False
+        self._in_place = False
         self.defects: list[str] = []
 
     # -- inputs ----------------------------------------------------------------------------------
@@ -157,19 +143,32 @@ class Recorder:
         tracer.guard(Kind.TENSOR, path, spec)
         node = self._placeholder(_identifier(path.text), path, tensor)
         found = self._known[id(tensor)] = Known(node, meta, tensor)
+        self._versions.append((tensor, _version(tensor)))
         return found
 
-    def _node_of(self, known: Known) -> torch.fx.Node:
+    def repeatable(self) -> bool:
+        """Whether the graph may be run a second time: it has changed nothing but its own tensors.
+
+        Asked when a compiled run fails and has to be made again, eagerly.
+        """
+        if self._changes_unseen and self._in_place:
+            return False
+        return not any(
+            self._in_place if version is None else _version(tensor) != version
+            for tensor, version in self._versions
+        )
+
+    def node_of(self, known: Known) -> torch.fx.Node:
         node = known.node
         if type(node) is tuple:
             whole, index = node
             if type(whole) is not torch.fx.Node:
-                whole = self._node_of(whole)
+                whole = self.node_of(whole)
             node = known.node = self.graph.call_function(operator.getitem, (whole, index))
         return node
 
     def node(self, tensor: torch.Tensor) -> torch.fx.Node:
-        return self._node_of(self.known(tensor))
+        return self.node_of(self.known(tensor))
 
     def meta(self, tensor: torch.Tensor) -> Meta:
         return self.known(tensor).meta
@@ -190,11 +189,10 @@ class Recorder:
         sizes = frozenset(size for arg in args for size in _sizes_in(arg))
         if type(value) is float:
             return TracedFloat(value, Computed(node, sizes), self.tracer)
-        if type(value) is int:
-            for size in sizes:
-                self.tracer.decide(
-                    eq(size, self.tracer.value_of(size)), "a float made of it became an integer"
-                )
+        for size in sizes:
+            self.tracer.decide(
+                eq(size, self.tracer.value_of(size)), "a number made of it is not a float"
+            )
         return value
 
     def _operand(self, value: Any) -> Any:
@@ -237,17 +235,17 @@ class Recorder:
                 return self._constant_read(function, args, kwargs)
             if function in DATA_READS:
                 raise Leave(
-                    f"`{_name(function)}` reads the data of a tensor",
+                    f"`{name_of(function)}` reads the data of a tensor",
                     "keep the value in a tensor (torch.where instead of `if`)",
                 )
-            converted = _Arguments(self, function, args, kwargs)
+            converted = CallForms(self, function, args, kwargs)
         except Leave as left:
             tracer.leave(left.reason, *left.hints)
             return _NOT_RUN
         try:
             result = function(*converted.plain_args, **converted.plain_kwargs)
         except BaseException:
-            tracer.leave(f"`{_name(function)}` raised an error")
+            tracer.leave(f"`{name_of(function)}` raised an error")
             raise
         try:
             self._record(function, converted, result, target)
@@ -257,14 +255,14 @@ class Recorder:
             if config.on_compile_error == "raise":
                 raise
             # A defect of ours: the operation itself has run, and its result is right.
-            tracer.leave(f"recording `{_name(function)}` failed: {error!r}")
+            tracer.leave(f"recording `{name_of(function)}` failed: {error!r}")
         return result
 
     def _constant_read(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """What depends on nothing but what the guards of the tensors fix."""
-        for value in args:
+        for value in (*args, *kwargs.values()):
             if isinstance(value, torch.Tensor):
                 self.known(value)
         return function(*args, **kwargs)
@@ -272,15 +270,15 @@ class Recorder:
     def _record(
         self,
         function: Callable[..., Any],
-        call: _Arguments,
+        call: CallForms,
         result: Any,
         target: Callable[..., Any] | str | None,
     ) -> None:
         if function in NOT_RECORDED:
-            raise Leave(f"`{_name(function)}` inside a compiled function")
+            raise Leave(f"`{name_of(function)}` inside a compiled function")
         getter = getattr(function, "__name__", "") == "__get__"
         if not _is_tensors(result) and (result is not None or getter):
-            raise Leave(f"`{_name(function)}` returns a {type(result).__name__}")
+            raise Leave(f"`{name_of(function)}` returns a {type(result).__name__}")
         value = self._infer(function, call, result)
         node = self._call_node(function, call, target)
         if result is not None:
@@ -288,13 +286,18 @@ class Recorder:
         entry = lookup(function)
         if function in _STATE_CHANGES:
             self.changes_state = True
-        elif result is None or (entry.in_place if entry else _in_place(function, call)):
-            self.in_place = True
+            return
+        if result is None or (entry is not None and entry.in_place) or _in_place(function, call):
+            self._in_place = True
+        if function in _ALIASES_UNSEEN:
+            self._changes_unseen = True
+        if function in _WRITES_UNSEEN or _is_mutable(function):
+            self._changes_unseen = self._in_place = True
 
     def _call_node(
         self,
         function: Callable[..., Any],
-        call: _Arguments,
+        call: CallForms,
         target: Callable[..., Any] | str | None,
     ) -> torch.fx.Node:
         if target is None:
@@ -314,7 +317,7 @@ class Recorder:
             )
         return node
 
-    def _infer(self, function: Callable[..., Any], call: _Arguments, result: Any) -> Any:
+    def _infer(self, function: Callable[..., Any], call: CallForms, result: Any) -> Any:
         """The metas of the result; sizes are fixed where they cannot be given in symbols."""
         tracer = self.tracer
         if function in _STATE_CHANGES:
@@ -329,34 +332,31 @@ class Recorder:
             )
         except NeedsDecision as error:
             raise Leave(str(error)) from None
+        except UnknownOperator:
+            # Neither a rule nor a shape function: the shape may depend on the data.
+            raise Leave(f"the shape of `{name_of(function)}`'s result is not known") from None
         except AnyshapeError as error:
-            if not call.symbolic and _shape_is_given(function):
-                return _metas(result)
             return self._fixed(function, call, result, str(error))
         if found.unbacked:
             raise Leave(
-                f"the shape of `{_name(function)}`'s result depends on data",
+                f"the shape of `{name_of(function)}`'s result depends on data",
                 "use an operation whose shape follows from its inputs' shapes",
             )
-        before = tracer.facts
-        if found.facts is not before:
-            tracer.facts = found.facts
-            for need in found.needs:
-                tracer.note_assumed(need.fact, f"{_name(function)}: {need.reason}")
-        if found.how is How.SPECIALISED and call.symbolic:
-            pass  # the sizes were fixed by the needs
+        tracer.facts = found.facts
+        for need in found.needs:
+            tracer.note_assumed(need.fact, f"{name_of(function)}: {need.reason}")
         wrong = self._disagreement(found.value, result)
         if wrong:
-            self.defects.append(f"{_name(function)}: {wrong}")
+            self.defects.append(f"{name_of(function)}: {wrong}")
             return self._fixed(function, call, result, wrong)
         return found.value
 
-    def _fixed(self, function: Callable[..., Any], call: _Arguments, result: Any, why: str) -> Any:
+    def _fixed(self, function: Callable[..., Any], call: CallForms, result: Any, why: str) -> Any:
         for symbol in call.symbols():
             size = self.tracer.facts.symbols[symbol.name]
             self.tracer.decide(
                 eq(size, self.tracer.value_of(size)),
-                f"{_name(function)} has no shape rule for these arguments ({why})",
+                f"{name_of(function)} has no shape rule for these arguments ({why})",
             )
         return _metas(result)
 
@@ -386,7 +386,7 @@ class Recorder:
                     return wrong
         return None
 
-    def _bind(self, result: Any, value: Any, node: Any, call: _Arguments) -> None:
+    def _bind(self, result: Any, value: Any, node: Any, call: CallForms) -> None:
         """Name the tensors of a result."""
         if isinstance(result, torch.Tensor):
             identity = id(result)
@@ -438,120 +438,12 @@ class _Forget:
         self.known.pop(self.identity, None)
 
 
-class _Arguments:
-    """The arguments of a call in three forms: plain (to run), nodes (to record), metas (to
-    infer)."""
-
-    def __init__(
-        self,
-        recorder: Recorder,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> None:
-        self._recorder = recorder
-        self.tensors: set[int] = set()
-        self.symbolic = False
-        self._sizes: list[Size] = []
-        self._floats: list[TracedFloat] = []
-        converted = [self._convert(value) for value in args]
-        self.plain_args = tuple(item[0] for item in converted)
-        self.node_args = tuple(item[1] for item in converted)
-        self.metas = tuple(item[2] for item in converted)
-        self.plain_kwargs: dict[str, Any] = {}
-        self.node_kwargs: dict[str, Any] = {}
-        self.meta_kwargs: dict[str, Any] = {}
-        for name, value in kwargs.items():
-            (
-                self.plain_kwargs[name],
-                self.node_kwargs[name],
-                self.meta_kwargs[name],
-            ) = self._convert(value)
-        if self._floats and not _free_of_floats(function):
-            for value in self._floats:
-                recorder.tracer.fix(value, f"{_name(function)} may shape its result by it")
-
-    def symbols(self) -> Iterable[Symbol]:
-        return sorted(
-            {symbol for size in self._sizes for symbol in symbols_of(size)}, key=lambda s: s.name
-        )
-
-    def _convert(self, value: Any) -> tuple[Any, Any, Any]:
-        kind = type(value)
-        if kind in ATOMS:
-            return value, value, value
-        if isinstance(value, torch.Tensor):
-            if kind not in _PLAIN_TENSORS:
-                raise Leave(f"a tensor subclass: {kind.__name__}")
-            known = self._recorder.known(value)
-            self.tensors.add(id(value))
-            self._note(known.meta.shape)
-            if isinstance(known.meta.layout, Strided):
-                self._note(known.meta.layout.strides)
-            return value, self._recorder._node_of(known), known.meta
-        if kind is TracedInt:
-            expr = value.expr
-            self._note((expr,))
-            return plain(value), self._recorder.sizes.of(expr), expr
-        if kind is TracedFloat:
-            self._floats.append(value)
-            return plain(value), value.node.node, plain(value)
-        if kind is tuple or kind is list or kind is torch.Size:
-            return self._sequence(value, tuple if kind is torch.Size else kind)
-        if kind is dict:
-            items = {key: self._convert(item) for key, item in self._items(value)}
-            return tuple({key: item[form] for key, item in items.items()} for form in range(3))  # pyright: ignore[reportReturnType] three forms
-        if kind is slice:
-            parts = [self._convert(part) for part in (value.start, value.stop, value.step)]
-            return tuple(slice(*(part[form] for part in parts)) for form in range(3))  # pyright: ignore[reportReturnType] three forms
-        if isinstance(value, tuple) and hasattr(kind, "_fields"):
-            return self._sequence(value, lambda items: kind(*items))
-        if kind is torch.Generator:
-            return value, self._recorder.object_node(value), value
-        raise Leave(f"an operation takes a {kind.__name__}")
-
-    def _sequence(self, value: Any, make: Callable[..., Any]) -> tuple[Any, Any, Any]:
-        path = self._recorder.tracer.path_of(value)
-        if path is not None:
-            self._recorder.tracer.guard(Kind.LENGTH, path, len(value))
-            value = [self._recorder.tracer.read(x, path.item(i)) for i, x in enumerate(value)]
-        items = [self._convert(item) for item in value]
-        return tuple(make([item[form] for item in items]) for form in range(3))
-
-    def _items(self, value: dict[Any, Any]) -> Iterable[tuple[Any, Any]]:
-        path = self._recorder.tracer.path_of(value)
-        if path is not None:
-            raise Leave("an operation takes a dictionary from outside")
-        return value.items()
-
-    def _note(self, sizes: Iterable[Size]) -> None:
-        for size in sizes:
-            if type(size) is not int:
-                self.symbolic = True
-                self._sizes.append(size)
-
-
-_PLAIN_TENSORS: Final = frozenset({torch.Tensor, torch.nn.Parameter})
-
 _NOT_RUN: Final = object()
 _NOTHING: Final = Meta((), torch.float32, Dense(()), torch.device("cpu"))
 
 _is_transformed: Any = getattr(torch._C, "_functorch").is_functorch_wrapped_tensor  # noqa: B009 no stub has it
 
 _STATE_CHANGES: Final = frozenset({torch._C._set_grad_enabled})
-
-
-def _shape_is_given(function: Callable[..., Any]) -> bool:
-    """Whether the real result may be trusted for the shape at given sizes: not where the shape
-    could depend on data, which an operator without a rule might."""
-    return lookup(function) is not None
-
-
-def _free_of_floats(function: Callable[..., Any]) -> bool:
-    if function in _SHAPE_FREE_OF_FLOATS:
-        return True
-    entry = lookup(function)
-    return entry is not None and entry.op.lowering in _POINTWISE_ENOUGH
 
 
 def _sizes_in(value: Any) -> Iterable[Expr]:
@@ -588,25 +480,48 @@ def _as_it_is(meta: Meta, tensor: torch.Tensor) -> Meta:
     )
 
 
-def _name(function: Callable[..., Any]) -> str:
-    name = getattr(function, "__name__", None) or str(function)
-    owner: Any = getattr(function, "__self__", None)
-    if name == "__get__" and hasattr(owner, "__name__"):
-        return owner.__name__
-    return name
+def _in_place(function: Callable[..., Any], call: CallForms) -> bool:
+    name = name_of(function)
+    named = call.plain_kwargs
+    return name.endswith("_") or "out" in named or named.get("inplace", False) is not False
 
 
-def _in_place(function: Callable[..., Any], call: _Arguments) -> bool:
-    name = _name(function)
-    return name.endswith("_") or "out" in call.plain_kwargs
+#: `x.data` shares the memory of `x`, and not its version.
+_ALIASES_UNSEEN: Final = frozenset({vars(torch._C.TensorBase)["data"].__get__})
+
+#: They update running statistics without a new version.
+_WRITES_UNSEEN: Final = frozenset(
+    {
+        torch.nn.functional.batch_norm,
+        torch.nn.functional.instance_norm,
+        torch.batch_norm,
+        torch.instance_norm,
+        torch.native_batch_norm,
+    }
+)
+
+
+def _is_mutable(function: Callable[..., Any]) -> bool:
+    """Whether an operator of a library says that it changes an argument: its kernel need not tell
+    autograd."""
+    if isinstance(function, OpOverload):
+        return function._schema.is_mutable
+    if isinstance(function, OpOverloadPacket):
+        return any(getattr(function, name)._schema.is_mutable for name in function.overloads())
+    return False
+
+
+def _version(tensor: torch.Tensor) -> int | None:
+    """How often a tensor was changed in place; None for one that does not count."""
+    return None if tensor.is_inference() else tensor._version
 
 
 def _target_of(function: Callable[..., Any]) -> Any:
     """What the graph calls: methods by name, properties by getattr."""
-    if getattr(torch.Tensor, _name(function), None) is function:
-        return _name(function)
+    if getattr(torch.Tensor, name_of(function), None) is function:
+        return name_of(function)
     if getattr(function, "__name__", None) == "__get__":
-        return ("getattr", _name(function))
+        return ("getattr", name_of(function))
     return function
 
 
@@ -632,6 +547,3 @@ class RecordingMode(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         return self._recorder.run(func, args, kwargs or {})
-
-
-__all__ = ["Recorder", "RecordingMode", "as_symbol"]

@@ -10,7 +10,6 @@ from typing import Any, Final
 import torch
 import torch.fx
 
-from anyshape.capture.concolic import is_traced
 from anyshape.capture.hooks import Hooks
 from anyshape.capture.journal import Journal
 from anyshape.capture.outside import Outside
@@ -19,7 +18,7 @@ from anyshape.capture.recorder import Recorder, RecordingMode
 from anyshape.capture.state import read_state
 from anyshape.capture.stripping import StrippingHooks, stripped
 from anyshape.capture.trace import Trace
-from anyshape.capture.tracer import ATOMS, CODE, Chooser, Leave, Left, Tracer
+from anyshape.capture.tracer import CODE, Chooser, Leave, Left, Tracer
 from anyshape.config import config
 from anyshape.guards.guard import Guard, Kind
 from anyshape.guards.path import Path, local
@@ -153,7 +152,7 @@ def _trace(
         guards,
         tracer.symbols,
         tracer.facts,
-        not recorder.in_place,
+        recorder.repeatable(),
         recorder.changes_state,
         not torch.equal(random, torch.default_generator.get_state()),
         recorder.defects,
@@ -188,6 +187,3 @@ def _changed_are_distinct(tracer: Tracer, outside: Outside) -> Iterable[Guard]:
     for paths in by_kind.values():
         if len(paths) > 1:
             yield Guard(Kind.DISTINCT, None, tuple(paths), "one of them is changed")
-
-
-__all__ = ["ATOMS", "Arguments", "Captured", "capture", "is_traced"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch._ops import OpOverload, OpOverloadPacket
 
 from anyshape.errors import UnknownOperator
 from anyshape.ops.concrete import BY_DATA, Call, DependsOnData, at_numbers
@@ -56,12 +57,22 @@ def _shape_is_free_of_data(call: Call) -> bool:
     So for torch's own operators that are not tagged otherwise, if no tensor holds integers:
     lengths, indices and counts, which kernels read without telling.
     """
+    if _is_of_another_library(call.function):
+        return False  # also where it has the name of one of torch's
     packet = getattr(torch.ops.aten, call.name, None)
     if packet is None or not all(category(meta.dtype) >= 2 for meta in call.metas):
         return False
     overloads = [getattr(packet, name) for name in packet.overloads()]
     tensors_only = all(isinstance(leaf, Meta) or leaf is None for leaf in leaves(call.seen))
     return tensors_only and all(BY_DATA.isdisjoint(overload.tags) for overload in overloads)
+
+
+def _is_of_another_library(function: Any) -> bool:
+    if isinstance(function, OpOverload):
+        function = function.overloadpacket
+    return isinstance(function, OpOverloadPacket) and not function._qualified_op_name.startswith(
+        "aten::"
+    )
 
 
 def _same_but_for_layout(said: Any, seen: Any) -> bool:
