@@ -28,6 +28,7 @@ LAYERS = (
     ("cli", "compat"),
     ("api",),
     ("pipeline", "report"),
+    ("growth",),
     ("export", "explanation"),
     ("capture", "graph", "codegen", "runtime"),
     ("ops", "guards", "policy"),

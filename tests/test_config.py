@@ -25,6 +25,8 @@ DEFAULTS: dict[str, object] = {
     "capture_dynamic_output_shape_ops": True,
     "dynamic_sources": "",
     "recompile_limit": 64,
+    "max_data_decisions": 64,
+    "max_graphs_per_entry": 64,
     "error_on_recompile": False,
     "enable_compiler_collectives": False,
     "collective_timeout_seconds": 30,

@@ -21,6 +21,12 @@ EXAMPLES: list[AnyshapeError] = [
     errors.UnknownLog(origin="ANYSHAPE_LOGS", log="dyn", known=["dynamic", "guards"]),
     errors.DynamicDimWasFixed(source="L['x'].size()[0]", value=3, reason="a loop over it"),
     errors.GraphBreakError(function="f", reason="`item` reads data", hints=["use torch.where"]),
+    errors.DataDependentError(
+        function="f",
+        question="n > 5",
+        numbers=["n is made by `n = x.item()`"],
+        suggestions=["torch._check(n > 5)"],
+    ),
     errors.RecompileError(function="f", reasons=["tensor 'x' size mismatch"]),
     errors.NotCallable(value=3),
     errors.BadOption(option="backend", value="cuda", accepted='"native" or "eager"'),

@@ -31,6 +31,7 @@ from anyshape.pipeline import (
 )
 from anyshape.policy.decide import Mark, MarkKind
 from anyshape.runtime.program import GraphFailed
+from anyshape.runtime.tree import Unseen
 
 __all__ = [
     "Compiled",
@@ -98,6 +99,8 @@ class Compiled:
             return self._function.dispatch(*args, **kwargs)
         except GraphFailed as failed:
             return _again(self._original, failed, args, kwargs)
+        except Unseen:
+            return self._function.grow(args, kwargs)
         except StaleSignature:
             pass
         except TypeError as error:
@@ -306,6 +309,8 @@ class CompiledModule(torch.nn.Module):
             return function.dispatch(module, *args, **kwargs)
         except GraphFailed as failed:
             return _again(module, failed, args, kwargs)
+        except Unseen:
+            return function.grow((module, *args), kwargs)
         except StaleSignature:
             pass
         except TypeError as error:

@@ -74,6 +74,10 @@ class Config(_Started):
     # -- recompiling ----------------------------------------------------------------------------
     #: after so many entries a function runs eagerly
     recompile_limit: int = 64
+    #: so many decisions on data may follow each other in one call
+    max_data_decisions: int = 64
+    #: so many graphs an entry may have before it counts as growing without end
+    max_graphs_per_entry: int = 64
     #: a second compile of a function is an error
     error_on_recompile: bool = False
     #: when a compile fails: warn and go on eagerly, or raise

@@ -199,6 +199,33 @@ class GraphBreakError(CompileError, RuntimeError):
         return super()._shown() | {"listed": "; ".join(self.hints) or "rewrite the line below"}
 
 
+class DataDependentError(CompileError, RuntimeError):
+    """One graph is wanted, and the program asks something about data that nothing known answers."""
+
+    code = "AS102"
+    what = "{function} asks about data: {question}"
+    why = "one graph is wanted, so that it must be true or false whatever the data{made}"
+    do = ("{listed}", "drop fullgraph=True: the question is then a branch of the compiled program")
+
+    function: str
+    #: in the program's own names where it has them
+    question: str
+    #: where the numbers in the question come from
+    numbers: Sequence[str] = ()
+    #: statements to paste above the line that asks
+    suggestions: Sequence[str] = ()
+
+    def _shown(self) -> dict[str, str]:
+        pasted = " or ".join(f"`{line}`" for line in self.suggestions)
+        listed = (
+            f"put {pasted} above the line below, if that is always so"
+            if pasted
+            else "compute both ways with torch.where or torch.cond"
+        )
+        made = "".join(f"; {number}" for number in self.numbers)
+        return super()._shown() | {"listed": listed, "made": made}
+
+
 class RecompileError(CompileError, RuntimeError):
     """A function would be compiled again, and `config.error_on_recompile` is set."""
 

@@ -31,15 +31,23 @@ import torch
 import torch.fx
 
 from anyshape.capture.choices import Choices
+from anyshape.capture.roots import Roots
 from anyshape.capture.run import Arguments, Captured, capture
 from anyshape.capture.state import can_capture, read_state
 from anyshape.capture.trace import Trace
 from anyshape.capture.tracer import Left
 from anyshape.config import config
-from anyshape.errors import DynamicDimWasFixed, GraphBreakError, InternalError, RecompileError
+from anyshape.errors import (
+    DataDependentError,
+    DynamicDimWasFixed,
+    GraphBreakError,
+    InternalError,
+    RecompileError,
+)
 from anyshape.events import kinds
 from anyshape.events.stream import stream
 from anyshape.explanation import DynamicSource, EntryExplanation, Explanation, conditions_of
+from anyshape.growth import Growing
 from anyshape.guards.emit import EntryPlan, build_dispatcher
 from anyshape.guards.explain import first_failure
 from anyshape.guards.guard import Frame, Guard, Kind, SymbolSource
@@ -73,11 +81,23 @@ class Entry:
     counter: list[int]
     #: why each symbol's source is dynamic
     reasons: Mapping[str, str] = field(default_factory=dict[str, str])
+    #: where the way depends on data: the tree of all the ways seen
+    growing: Growing | None = None
+    choices: Choices | None = None
+    breaks: list[GraphBreak] = field(default_factory=list["GraphBreak"])
 
     @property
     def hits(self) -> int:
         """How many calls it has served, the one that made it aside."""
         return self.counter[0]
+
+
+@dataclass(frozen=True, slots=True)
+class GraphBreak:
+    """Where and why a graph of an entry ends and another begins."""
+
+    reason: str
+    where: Frame | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,19 +279,20 @@ class Function:
         started = time.perf_counter()
         self._announce(entry_id)
         choices = Choices(self.seen, self.options.dynamic, entry_id)
-        captured = self._captured(arguments, choices)
+        roots = Roots()
+        captured = self._captured(arguments, choices, roots)
         self.counts.captures += 1
         outcome = captured.outcome
         self.seen.add_all(choices.observed)
         if isinstance(outcome, Left):
             self._left(outcome, entry_id)
         else:
-            self._add(outcome, choices, entry_id, started)
+            self._add(outcome, choices, entry_id, started, roots)
         return captured.result
 
-    def _captured(self, arguments: Arguments, choices: Choices) -> Captured:
+    def _captured(self, arguments: Arguments, choices: Choices, roots: Roots) -> Captured:
         try:
-            return capture(self.target.call, arguments, choices)
+            return capture(self.target.call, arguments, choices, roots, self.options.fullgraph)
         except Exception as error:
             _show_user_frames(error)
             raise
@@ -348,6 +369,14 @@ class Function:
                 left.reason, left.frame, left.hints, self.target.name, compile_id=entry_id
             )
         )
+        if self.options.fullgraph and left.question is not None:
+            raise DataDependentError(
+                function=self.target.name,
+                question=left.question.text,
+                numbers=left.question.numbers,
+                suggestions=left.question.suggestions,
+                where=str(left.frame) if left.frame else None,
+            )
         if self.options.fullgraph:
             raise GraphBreakError(
                 function=self.target.name,
@@ -364,24 +393,38 @@ class Function:
         self.eager = why
         self.dispatch = self._dispatcher([entry.plan for entry in self.entries], self._miss_eagerly)
 
-    def _add(self, trace: Trace, choices: Choices, entry_id: str, started: float) -> None:
+    def _add(
+        self, trace: Trace, choices: Choices, entry_id: str, started: float, roots: Roots
+    ) -> None:
         """Make an entry of a trace."""
         self._check_marks(trace, choices)
         for defect in trace.defects:
             stream.emit(kinds.Defect("ops", defect, compile_id=entry_id))
+        entry = Entry(entry_id, [], (), {}, _NO_PLAN, [0], choices=choices)
         try:
-            compiled = self.options.backend(trace.graph, list(trace.examples))
+            if trace.is_flat:
+                self._plan_flat(entry, trace)
+            else:
+                entry.growing = Growing(self.target.name, roots, self.options.backend)
+                self._plan_tree(entry, entry.growing, trace)
         except Exception as error:
             self._backend_failed(error)
             return
-        symbols = _symbols(trace)
-        guards = minimise(trace.guards, trace.symbols)
-        counter = [0]
+        self._next_id += 1
+        self.entries.append(entry)
+        self.counts.graphs += len(entry.graphs)
+        self.counts.guards += len(entry.guards)
+        self.counts.hits.append(entry.counter)
+        self._finished(entry, trace, started, entry.graphs)
+
+    def _plan_flat(self, entry: Entry, trace: Trace) -> None:
+        (segment,) = trace.segments
+        compiled = self.options.backend(segment.graph, list(segment.examples))
         run = assemble(
             compiled,
-            inputs=len(trace.inputs),
+            inputs=len(segment.inputs),
             extra=len(trace.extra),
-            outputs=_outputs(trace.graph),
+            outputs=segment.outputs,
             lines=trace.lines,
             namespace=trace.namespace,
             result=trace.result,
@@ -390,25 +433,125 @@ class Function:
             draws_random=trace.draws_random,
             name=self.target.name,
         )
-        plan = EntryPlan(guards, trace.symbols, (*trace.inputs, *trace.extra), run, counter)
-        reasons = {source.text: choices.reason(source.text) for source in trace.symbols}
-        entry = Entry(entry_id, [trace.graph], guards, symbols, plan, counter, reasons)
-        self._next_id += 1
-        self.entries.append(entry)
-        self.counts.graphs += len(entry.graphs)
-        self.counts.guards += len(guards)
-        self.counts.hits.append(counter)
+        entry.graphs = [segment.graph]
+        inputs = (*segment.inputs, *trace.extra)
+        self._plan(entry, trace, trace.guards, trace.symbols, inputs, run)
+
+    def _plan_tree(self, entry: Entry, growing: Growing, trace: Trace) -> None:
+        growing.add(trace)
+        entry.graphs = growing.graphs
+        self._plan(
+            entry,
+            trace,
+            growing.guards,
+            growing.symbols,
+            tuple(growing.inputs),
+            growing.tree.run,
+        )
+        known = set(entry.breaks)
+        for segment in trace.segments:
+            decision = segment.decision
+            if decision is None or GraphBreak(decision.reason, decision.frame) in known:
+                continue
+            found = GraphBreak(decision.reason, decision.frame)
+            known.add(found)
+            entry.breaks.append(found)
+            self.counts.graph_breaks += 1
+            stream.emit(kinds.GraphBreak(found.reason, found.where, compile_id=entry.id))
+
+    def _plan(
+        self,
+        entry: Entry,
+        trace: Trace,
+        guards: Sequence[Guard],
+        symbols: Sequence[SymbolSource],
+        inputs: Sequence[Any],
+        run: Callable[..., Any],
+    ) -> None:
+        assert entry.choices is not None
+        entry.guards = minimise(guards, symbols)
+        entry.plan = EntryPlan(entry.guards, symbols, inputs, run, entry.counter)
+        entry.reasons = {source.text: entry.choices.reason(source.text) for source in symbols}
+        entry.symbols |= _symbols(trace)
+
+    def _finished(
+        self, entry: Entry, trace: Trace, started: float, graphs: Sequence[torch.fx.GraphModule]
+    ) -> None:
         self.rebuild()
         seconds = time.perf_counter() - started
         self.counts.compile_seconds += seconds
-        self._tell(entry, trace, seconds)
+        self._tell(entry, trace, seconds, graphs)
 
-    def _tell(self, entry: Entry, trace: Trace, seconds: float) -> None:
+    # -- a call that goes a way which its entry has not seen ---------------------------------------
+
+    def grow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Make a call that has been undone again, watched, and let its entry grow."""
+        call = self.target.signature.bind(*args, **kwargs)
+        call.apply_defaults()
+        bound = dict(call.arguments)
+        arguments = _by_parameter(self.target.signature, bound)
+        if not self._compiling.acquire(blocking=False):
+            return self._call(arguments)
+        try:
+            entry = self._serving(bound)
+            if can_capture() is not None or entry is None or entry.growing is None:
+                return self._call(arguments)
+            if entry.growing.is_full(config.max_graphs_per_entry):
+                self._stop_growing(entry)
+                return self._call(arguments)
+            with _no_collection():
+                return self._grow(entry, entry.growing, arguments)
+        finally:
+            self._compiling.release()
+
+    def _serving(self, bound: dict[str, Any]) -> Entry | None:
+        """The entry that the dispatcher takes."""
+        for entry in self.entries:
+            if first_failure(entry.plan, bound, read_state) is None:
+                return entry
+        return None
+
+    def _grow(self, entry: Entry, growing: Growing, arguments: Arguments) -> Any:
+        started = time.perf_counter()
+        assert entry.choices is not None
+        captured = self._captured(arguments, entry.choices.again(), growing.roots)
+        self.counts.captures += 1
+        trace = captured.outcome
+        if isinstance(trace, Left):
+            self._left(trace, entry.id)
+            return captured.result
+        before = len(growing.graphs)
+        try:
+            self._plan_tree(entry, growing, trace)
+        except Exception as error:
+            self._backend_failed(error)
+            return captured.result
+        new = growing.graphs[before:]
+        self.counts.graphs += len(new)
+        self._finished(entry, trace, started, new)
+        return captured.result
+
+    def _stop_growing(self, entry: Entry) -> None:
+        last = entry.breaks[-1] if entry.breaks else None
+        reason = last.reason if last else "what it expects of data keeps changing"
+        where = last.where if last else None
+        warnings.warn(
+            f"anyshape: {self.target.name} goes too many ways that depend on data"
+            f" ({len(entry.graphs)} graphs, config.max_graphs_per_entry); it runs eagerly where no"
+            f" graph fits. Last reason: {reason}" + (f" at {where}" if where else ""),
+            stacklevel=5,
+        )
+        self.stop_compiling(Left(f"too many ways that depend on data: {reason}", where))
+
+    def _tell(
+        self, entry: Entry, trace: Trace, seconds: float, graphs: Sequence[torch.fx.GraphModule]
+    ) -> None:
         if stream.listening(kinds.Specialised):
             self._tell_specialised(entry, trace)
         if stream.listening(kinds.GraphCompiled):
-            code = trace.graph.print_readable(print_output=False)
-            stream.emit(kinds.GraphCompiled(code, compile_id=entry.id, name=self.target.name))
+            for graph in graphs:
+                code = graph.print_readable(print_output=False)
+                stream.emit(kinds.GraphCompiled(code, compile_id=entry.id, name=self.target.name))
         if stream.listening(kinds.Compiled):
             lines = [guard.text for guard in entry.guards]
             stream.emit(
@@ -478,9 +621,7 @@ def _symbols(trace: Trace) -> dict[str, Symbol]:
     }
 
 
-def _outputs(graph: torch.fx.GraphModule) -> int:
-    output = next(node for node in reversed(graph.graph.nodes) if node.op == "output")
-    return len(output.args[0])
+_NO_PLAN: Final = EntryPlan((), (), (), lambda: None)
 
 
 def _by_parameter(signature: Signature, bound: Mapping[str, Any]) -> Arguments:

@@ -90,7 +90,7 @@ class CallForms:
             return plain(value), self._recorder.sizes.of(expr), expr
         if kind is TracedFloat:
             self._floats.append(value)
-            return plain(value), value.node.node, plain(value)
+            return plain(value), self._recorder.number_node(value.node), plain(value)
         if kind is tuple or kind is list or kind is torch.Size:
             return self._sequence(value, tuple if kind is torch.Size else kind)
         if kind is dict:

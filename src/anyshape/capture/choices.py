@@ -50,25 +50,44 @@ class Choices:
         self._reasons: dict[str, str] = {}
         self._symbols: list[SymbolSource] = []
         self._by_value: dict[int, Expr] = {}
+        #: answers by source: an entry that grows keeps them
+        self._answers: dict[str, Sequence[Range | None]] = {}
+
+    def again(self) -> Choices:
+        """The same choices, for another call of the same entry."""
+        made = Choices(self._seen, self._dynamic, self._id)
+        made._answers = self._answers
+        made._reasons = self._reasons
+        made.required = self.required
+        return made
 
     def sizes(
         self, path: Path, tensor: torch.Tensor, module_property: bool
     ) -> Sequence[Range | None]:
         name, sizes = path.text, tuple(tensor.shape)
+        known = self._answers.get(name)
+        if known is not None and len(known) == len(sizes):
+            return known
         self.observed.add(name, of_sizes(sizes))
         source = Source(isinstance(tensor, torch.nn.Parameter), module_property, marks_of(tensor))
         decisions = decide_sizes(name, sizes, source, self._evidence(name), config, self._dynamic)
-        return [
+        self._answers[name] = answer = [
             self._settled(f"{name}.size()[{dim}]", decision)
             for dim, decision in enumerate(decisions)
         ]
+        return answer
 
     def integer(self, path: Path, value: int, module_property: bool) -> Range | None:
         name = path.text
+        known = self._answers.get(name)
+        if known is not None:
+            return known[0]
         self.observed.add(name, of_int(value))
         source = Source(is_module_property=module_property)
         decision = decide_int(name, value, source, self._evidence(name), config, self._dynamic)
-        return self._settled(name, decision)
+        answer = self._settled(name, decision)
+        self._answers[name] = (answer,)
+        return answer
 
     def _evidence(self, name: str) -> Evidence:
         return Evidence(seen=self._seen.get(name))

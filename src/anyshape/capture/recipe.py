@@ -19,7 +19,8 @@ from anyshape.capture.concolic import TracedFloat, TracedInt
 from anyshape.capture.instrument import is_instrumented
 from anyshape.capture.journal import Change, Effect
 from anyshape.capture.recorder import Recorder
-from anyshape.capture.tracer import ATOMS, CODE, Leave, Tracer
+from anyshape.capture.segments import Carried
+from anyshape.capture.tracer import ATOMS, CODE, Leave, Tracer, depends_on_data
 from anyshape.guards.path import Path
 from anyshape.symbolic import Expr
 
@@ -34,6 +35,8 @@ class Recipe:
         self.namespace: dict[str, Any] = {}
         #: outputs of the graph
         self.outputs: list[torch.fx.Node] = []
+        #: values of earlier segments, by name
+        self.from_earlier: dict[str, Carried] = {}
         self._output_names: dict[torch.fx.Node, str] = {}
         #: what the function needs besides the inputs of the graph
         self.extra: list[Path | Expr] = []
@@ -47,14 +50,14 @@ class Recipe:
         if kind is TracedInt:
             return self._size(value.expr)
         if kind is TracedFloat:
-            return self._output(value.node.node)
+            return self._node(self._recorder.number_node(value.node))
         if kind in ATOMS:
             return self._constant(value)
         if isinstance(value, torch.Tensor):
             path = self._tracer.path_of(value)
             if path is not None:
                 return self.path(path)
-            return self._output(self._recorder.node(value))
+            return self._node(self._recorder.node(value))
         path = self._tracer.path_of(value)
         if path is not None:
             return self.path(path)
@@ -76,9 +79,26 @@ class Recipe:
         return found
 
     def _size(self, size: Any) -> str:
-        return repr(size) if type(size) is int else self._input(size)
+        if type(size) is int:
+            return repr(size)
+        if not depends_on_data(size):
+            return self._input(size)
+        node = self._recorder.sizes.of(size)
+        return repr(node) if type(node) is int else self._node(node)
 
-    def _output(self, node: torch.fx.Node) -> str:
+    def _node(self, node: torch.fx.Node) -> str:
+        """What a node of the last segment gives, which may be no more than an input of it."""
+        for placeholder, source, _ in self._recorder.segment.inputs:
+            if placeholder is node and isinstance(source, Carried):
+                return self.carried(source)
+        return self.output(node)
+
+    def carried(self, source: Carried) -> str:
+        name = f"v{source.segment}_{source.output}"
+        self.from_earlier[name] = source
+        return name
+
+    def output(self, node: torch.fx.Node) -> str:
         found = self._output_names.get(node)
         if found is None:
             found = self._output_names[node] = f"t{len(self.outputs)}"

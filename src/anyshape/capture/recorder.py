@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from linecache import getline
 from typing import Any, Final
@@ -20,9 +20,13 @@ from torch.overrides import TorchFunctionMode
 
 from anyshape.capture.call_forms import CallForms, name_of
 from anyshape.capture.concolic import TracedFloat, TracedInt, plain
-from anyshape.capture.size_nodes import Computed, SizeNodes
+from anyshape.capture.data_questions import Origin, origin_of, question_of
+from anyshape.capture.data_reads import DATA_READERS
+from anyshape.capture.segments import Carried, Computed, Decision, Expectation, Segment
+from anyshape.capture.size_nodes import SizeNodes
 from anyshape.capture.tensor_reads import CONSTANT_READS, DATA_READS, NOT_RECORDED, SIZE_READS
-from anyshape.capture.tracer import Leave, Tracer
+from anyshape.capture.tracer import Leave, Tracer, depends_on_data
+from anyshape.capture.unbacked import observed, places
 from anyshape.config import config
 from anyshape.errors import AnyshapeError, NeedsDecision, UnknownOperator
 from anyshape.guards.guard import Kind, TensorSpec
@@ -30,19 +34,27 @@ from anyshape.guards.path import Path
 from anyshape.ops.infer import infer
 from anyshape.ops.meta import Dense, Meta, of_tensor
 from anyshape.ops.table import lookup
-from anyshape.symbolic import Expr, Size, Symbol, eq
+from anyshape.symbolic import EVERYTHING, Expr, Fact, Range, Size, Symbol, as_symbol, eq
 
 
 class Known:
     """A tensor that the capture can name: its node in the graph and its shape in symbols."""
 
-    __slots__ = ("alive", "meta", "node")
+    __slots__ = ("alive", "meta", "node", "output", "path", "segment")
 
-    def __init__(self, node: Any, meta: Meta, alive: object) -> None:
+    def __init__(
+        self, node: Any, meta: Meta, alive: object, segment: Segment, path: Path | None = None
+    ) -> None:
         #: a node, or (node of a tuple, index) until somebody uses it
         self.node = node
         self.meta = meta
         self.alive = alive
+        #: where the node is
+        self.segment = segment
+        #: where an external tensor was found
+        self.path = path
+        #: which output of its segment it is, once that has ended
+        self.output: int | None = None
 
 
 class Recorder:
@@ -51,52 +63,166 @@ class Recorder:
     def __init__(self, tracer: Tracer) -> None:
         self.tracer = tracer
         tracer.recorder = self
-        self.graph = torch.fx.Graph()
+        #: segments that have ended
+        self.segments: list[Segment] = []
+        self.segment = Segment(0, self._symbol_node)
         self._known: dict[int, Known] = {}
-        #: placeholders in the order in which they were made: a path or a symbol each
-        self.inputs: list[tuple[torch.fx.Node, Path | Symbol, Any]] = []
-        self._symbol_nodes: dict[Symbol, torch.fx.Node] = {}
-        self._object_nodes: dict[int, torch.fx.Node] = {}
-        self.sizes = SizeNodes(self.graph, self._symbol_node)
+        #: sizes and integers that depend on data
+        self._of_data: dict[Symbol, Computed] = {}
+        self._origins: dict[Symbol, Origin] = {}
         self.changes_state = False
-        #: of the tensors that are inputs, their versions before the program changed them
-        self._versions: list[tuple[torch.Tensor, int | None]] = []
+        #: external tensors, with their versions before the program changed them
+        self._externals: list[tuple[Path, torch.Tensor, int | None]] = []
+        #: versions at the end of the last segment
+        self._versions: dict[int, int | None] = {}
         #: whether something may have been changed that versions do not tell
         self._changes_unseen = False
         self._in_place = False
         self.defects: list[str] = []
 
+    @property
+    def graph(self) -> torch.fx.Graph:
+        return self.segment.graph
+
+    @property
+    def sizes(self) -> SizeNodes:
+        return self.segment.sizes
+
+    # -- segments --------------------------------------------------------------------------------
+
+    def expect(self, fact: Fact, reason: str) -> None:
+        """Go on as if a fact about data held, as it does in this run: checked where the segment
+        ends."""
+        self.segment.expectations.append(Expectation(fact, reason, self.tracer.user_frame()))
+
+    def branch_on_fact(self, fact: Fact, outcome: bool, reason: str) -> None:
+        self._end(Decision(outcome, reason, self.tracer.user_frame(), fact=fact))
+
+    def branch_on_size(self, size: Expr, outcome: int, reason: str) -> None:
+        self._end(Decision(outcome, reason, self.tracer.user_frame(), size=size))
+
+    def branch_on_number(self, node: torch.fx.Node, outcome: Any, reason: str) -> None:
+        """`node` is one of this segment."""
+        output = self.segment.add_output(node)
+        self._end(Decision(outcome, reason, self.tracer.user_frame(), output=output))
+
+    def _end(self, decision: Decision) -> None:
+        """End the segment: what is alive is handed on."""
+        if len(self.segments) >= config.max_data_decisions:
+            raise Leave(
+                f"more than {config.max_data_decisions} decisions on data in one call"
+                f" ({decision.reason})"
+            )
+        if self.tracer.whole:
+            question = question_of(decision, self._origins)
+            raise Leave(f"the way on depends on data: {question.text}", question=question)
+        self.end_changes()
+        segment = self.segment
+        for known in list(self._known.values()):
+            if known.segment is segment and known.path is None:
+                known.output = segment.add_output(self.node_of(known))
+        for number in segment.numbers:
+            number.output = segment.add_output(number.node)
+        segment.decision = decision
+        self.segments.append(segment)
+        self.segment = Segment(len(self.segments), self._symbol_node)
+
+    def end_last(self, output: Callable[[torch.fx.Node], str]) -> None:
+        """End the last segment: what its expectations are about is handed out as well."""
+        asked = {symbol for each in self.segment.expectations for symbol in each.fact.symbols}
+        if self.segments or asked:
+            self.end_changes()
+        for symbol in sorted(asked, key=lambda symbol: symbol.name):
+            number = self._of_data.get(symbol)
+            if number is not None and number.segment is self.segment:
+                number.output = int(output(number.node)[1:])
+            elif number is None and not symbol.backed:
+                raise Leave(f"`{symbol.name}` is a size that the graph does not give")
+
+    def place(self, symbol: Symbol) -> Carried:
+        """Where the value of a data symbol is found when the segments have run."""
+        number = self._of_data.get(symbol)
+        if number is None or number.output is None:
+            raise Leave(f"`{symbol.name}` is a size that the graph does not give")
+        return Carried(number.segment.index, number.output)
+
+    def end_changes(self) -> None:
+        """Note which external tensors the segment changed."""
+        if self._changes_unseen and self._in_place:
+            raise Leave("a tensor is changed where nobody can see it, before a decision on data")
+        changed: list[Path] = []
+        for path, tensor, first in self._externals:
+            before = self._versions.get(id(tensor), first)
+            now = _version(tensor)
+            if now is None and self._in_place:
+                raise Leave("an inference tensor may be changed before a decision on data")
+            if now != before:
+                if tensor.requires_grad and not tensor.is_leaf:
+                    raise Leave("a tensor with a history is changed before a decision on data")
+                changed.append(path)
+            self._versions[id(tensor)] = now
+        self.segment.changed = tuple(changed)
+
     # -- inputs ----------------------------------------------------------------------------------
 
-    def _placeholder(self, name: str, source: Path | Symbol, example: Any) -> torch.fx.Node:
-        last = self.inputs[-1][0] if self.inputs else None
-        if last is None:
-            with self.graph.inserting_before(next(iter(self.graph.nodes), None)):
-                node = self.graph.placeholder(name)
-        else:
-            with self.graph.inserting_after(last):
-                node = self.graph.placeholder(name)
-        self.inputs.append((node, source, example))
-        return node
-
     def _symbol_node(self, symbol: Symbol) -> torch.fx.Node:
-        found = self._symbol_nodes.get(symbol)
+        number = self._of_data.get(symbol)
+        if number is not None:
+            return self.number_node(number)
+        found = self.segment.nodes.get(symbol)
         if found is None:
             value = self.tracer.facts.hints[symbol]
-            found = self._placeholder(symbol.name, symbol, value)
-            self._symbol_nodes[symbol] = found
+            found = self.segment.placeholder(symbol.name, symbol, value)
+            self.segment.nodes[symbol] = found
         return found
+
+    def number_node(self, number: Computed) -> torch.fx.Node:
+        """The node of a number in the segment at hand."""
+        if number.segment is self.segment:
+            return number.node
+        return self._carried(number, number.node, number.segment, number.output)
+
+    def _carried(
+        self, key: Any, node: torch.fx.Node, segment: Segment, output: int | None
+    ) -> torch.fx.Node:
+        found = self.segment.nodes.get(key)
+        if found is None:
+            if output is None:
+                raise Leave("a value of an earlier graph that was not handed on")
+            source = Carried(segment.index, output)
+            found = self.segment.placeholder(node.name, source, None)
+            self.segment.nodes[key] = found
+        return found
+
+    def new_integer(self, node: torch.fx.Node, value: int, declared: Range) -> Any:
+        """An integer of the program that the graph computes from data."""
+        made = self.tracer.new_data_symbol(value, declared)
+        self.is_number(as_symbol(made), node)
+        return self.tracer.integer(made)
+
+    def is_number(self, symbol: Symbol, node: torch.fx.Node, dim: int | None = None) -> None:
+        """A symbol for data has its value in `node`: dimension `dim` of a result, if given."""
+        self._origins[symbol] = origin_of(self.tracer.user_frame(), dim)
+        number = Computed(node, frozenset(), self.segment, of_data=True)
+        self._of_data[symbol] = number
+        self.segment.numbers.append(number)
+
+    def new_float(self, node: torch.fx.Node, value: float, sizes: Iterable[Expr] = ()) -> Any:
+        """A float that the graph computes; from data, unless sizes are given."""
+        sizes = frozenset(sizes)
+        number = Computed(node, sizes, self.segment, of_data=not sizes)
+        self.segment.numbers.append(number)
+        return TracedFloat(value, number, self.tracer)
 
     def object_node(self, value: object) -> torch.fx.Node:
         """A placeholder for an external object that an operation takes as it is."""
         path = self.tracer.path_of(value)
         if path is None:
             raise Leave(f"an operation takes a {type(value).__name__} made by the program")
-        found = self._object_nodes.get(id(value))
+        found = self.segment.nodes.get(id(value))
         if found is None:
-            found = self._object_nodes[id(value)] = self._placeholder(
-                _identifier(path.text), path, value
-            )
+            found = self.segment.placeholder(_identifier(path.text), path, value)
+            self.segment.nodes[id(value)] = found
         return found
 
     def known(self, tensor: torch.Tensor) -> Known:
@@ -141,9 +267,9 @@ class Recorder:
             layout=tensor.layout,
         )
         tracer.guard(Kind.TENSOR, path, spec)
-        node = self._placeholder(_identifier(path.text), path, tensor)
-        found = self._known[id(tensor)] = Known(node, meta, tensor)
-        self._versions.append((tensor, _version(tensor)))
+        node = self.segment.placeholder(_identifier(path.text), path, tensor)
+        found = self._known[id(tensor)] = Known(node, meta, tensor, self.segment, path)
+        self._externals.append((path, tensor, _version(tensor)))
         return found
 
     def repeatable(self) -> bool:
@@ -155,17 +281,28 @@ class Recorder:
             return False
         return not any(
             self._in_place if version is None else _version(tensor) != version
-            for tensor, version in self._versions
+            for _, tensor, version in self._externals
         )
 
     def node_of(self, known: Known) -> torch.fx.Node:
         node = known.node
+        if known.segment is not self.segment:
+            return self._of_earlier(known)
         if type(node) is tuple:
             whole, index = node
             if type(whole) is not torch.fx.Node:
                 whole = self.node_of(whole)
             node = known.node = self.graph.call_function(operator.getitem, (whole, index))
         return node
+
+    def _of_earlier(self, known: Known) -> torch.fx.Node:
+        if known.path is None:
+            return self._carried(known, known.node, known.segment, known.output)
+        found = self.segment.nodes.get(known)
+        if found is None:
+            found = self.segment.placeholder(_identifier(known.path.text), known.path, known.alive)
+            self.segment.nodes[known] = found
+        return found
 
     def node(self, tensor: torch.Tensor) -> torch.fx.Node:
         return self.node_of(self.known(tensor))
@@ -176,9 +313,8 @@ class Recorder:
     def pin_layouts(self) -> None:
         """Guard strides, offset and flags of every input exactly: what follows from sizes alone
         leaves them open at the sizes 0 and 1."""
-        for _, source, example in self.inputs:
-            if isinstance(source, Path) and isinstance(example, torch.Tensor):
-                self.tracer.guard(Kind.PREDICATE, source, ExactLayout(example))
+        for path, tensor, _ in self._externals:
+            self.tracer.guard(Kind.PREDICATE, path, ExactLayout(tensor))
 
     # -- numbers ---------------------------------------------------------------------------------
 
@@ -187,19 +323,32 @@ class Recorder:
         value = function(*map(plain, args))
         node = self.graph.call_function(function, tuple(map(self._operand, args)))
         sizes = frozenset(size for arg in args for size in _sizes_in(arg))
+        if any(map(_is_of_data, args)):
+            return self._number_of_data(node, value)
         if type(value) is float:
-            return TracedFloat(value, Computed(node, sizes), self.tracer)
+            return self.new_float(node, value, sizes)
         for size in sizes:
             self.tracer.decide(
                 eq(size, self.tracer.value_of(size)), "a number made of it is not a float"
             )
         return value
 
+    def _number_of_data(self, node: torch.fx.Node, value: Any) -> Any:
+        if type(value) is float:
+            return self.new_float(node, value)
+        if type(value) is int:
+            return self.new_integer(node, value, EVERYTHING)
+        try:
+            self.branch_on_number(node, value, "a number that depends on data was asked about")
+        except Leave as left:
+            self.tracer.leave(left.reason, *left.hints)
+        return value
+
     def _operand(self, value: Any) -> Any:
         if type(value) is TracedInt:
             return self.sizes.of(value.expr)
         if type(value) is TracedFloat:
-            return value.node.node
+            return self.number_node(value.node)
         return value
 
     # -- operations ------------------------------------------------------------------------------
@@ -210,11 +359,14 @@ class Recorder:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         target: Callable[..., Any] | str | None = None,
+        *,
+        native: bool = False,
     ) -> Any:
-        """Run a torch operation for real and record it."""
+        """Run a torch operation for real and record it. `native`: for code that is not watched,
+        which needs plain numbers."""
         if self.tracer.active:
             with torch._C.DisableTorchFunction():
-                result = self._run(function, args, kwargs, target)
+                result = self._run(function, args, kwargs, target, native)
             if result is not _NOT_RUN:
                 return result
         return function(*args, **kwargs)
@@ -225,6 +377,7 @@ class Recorder:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         target: Callable[..., Any] | str | None,
+        native: bool,
     ) -> Any:
         tracer = self.tracer
         try:
@@ -234,13 +387,16 @@ class Recorder:
             if function in CONSTANT_READS:
                 return self._constant_read(function, args, kwargs)
             if function in DATA_READS:
-                raise Leave(
-                    f"`{name_of(function)}` reads the data of a tensor",
-                    "keep the value in a tensor (torch.where instead of `if`)",
-                )
-            converted = CallForms(self, function, args, kwargs)
+                reader = None if native else DATA_READERS.get(function)
+                if reader is None:
+                    raise Leave(
+                        f"`{name_of(function)}` reads the data of a tensor",
+                        "keep the value in a tensor (torch.where instead of `if`)",
+                    )
+                return reader(self, *args, **kwargs)
+            converted = self._converted(function, args, kwargs)
         except Leave as left:
-            tracer.leave(left.reason, *left.hints)
+            tracer.leave(left.reason, *left.hints, question=left.question)
             return _NOT_RUN
         try:
             result = function(*converted.plain_args, **converted.plain_kwargs)
@@ -257,6 +413,16 @@ class Recorder:
             # A defect of ours: the operation itself has run, and its result is right.
             tracer.leave(f"recording `{name_of(function)}` failed: {error!r}")
         return result
+
+    def _converted(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> CallForms:
+        """The forms of a call, with all nodes in the segment at hand: to make them may end it."""
+        while True:
+            segment = self.segment
+            forms = CallForms(self, function, args, kwargs)
+            if segment is self.segment:
+                return forms
 
     def _constant_read(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -279,10 +445,13 @@ class Recorder:
         getter = getattr(function, "__name__", "") == "__get__"
         if not _is_tensors(result) and (result is not None or getter):
             raise Leave(f"`{name_of(function)}` returns a {type(result).__name__}")
-        value = self._infer(function, call, result)
+        with self.tracer.expecting():
+            value, made = self._infer(function, call, result)
         node = self._call_node(function, call, target)
         if result is not None:
             self._bind(result, value, node, call)
+        if made:
+            self._name_sizes(made, result, value)
         entry = lookup(function)
         if function in _STATE_CHANGES:
             self.changes_state = True
@@ -317,11 +486,14 @@ class Recorder:
             )
         return node
 
-    def _infer(self, function: Callable[..., Any], call: CallForms, result: Any) -> Any:
-        """The metas of the result; sizes are fixed where they cannot be given in symbols."""
+    def _infer(
+        self, function: Callable[..., Any], call: CallForms, result: Any
+    ) -> tuple[Any, Sequence[Expr]]:
+        """The metas of the result, and the symbols of sizes that depend on data; sizes are fixed
+        where they cannot be given in symbols."""
         tracer = self.tracer
         if function in _STATE_CHANGES:
-            return None
+            return None, ()
         try:
             found = infer(
                 tracer.facts,
@@ -336,20 +508,25 @@ class Recorder:
             # Neither a rule nor a shape function: the shape may depend on the data.
             raise Leave(f"the shape of `{name_of(function)}`'s result is not known") from None
         except AnyshapeError as error:
-            return self._fixed(function, call, result, str(error))
-        if found.unbacked:
-            raise Leave(
-                f"the shape of `{name_of(function)}`'s result depends on data",
-                "use an operation whose shape follows from its inputs' shapes",
-            )
+            return self._fixed(function, call, result, str(error)), ()
         tracer.facts = found.facts
+        for size, value in observed(found.unbacked, found.value, result):
+            tracer.observe(size, value)
         for need in found.needs:
             tracer.note_assumed(need.fact, f"{name_of(function)}: {need.reason}")
         wrong = self._disagreement(found.value, result)
         if wrong:
+            if found.unbacked:
+                raise Leave(f"`{name_of(function)}` has a result of an unforeseen shape ({wrong})")
             self.defects.append(f"{name_of(function)}: {wrong}")
-            return self._fixed(function, call, result, wrong)
-        return found.value
+            return self._fixed(function, call, result, wrong), ()
+        return found.value, found.unbacked
+
+    def _name_sizes(self, made: Sequence[Expr], result: Any, value: Any) -> None:
+        """Say in the graph where the sizes that an operation made are to be read."""
+        for size, tensor, dim in places(made, value, result):
+            node = self.graph.call_method("size", (self.node(tensor), dim))
+            self.is_number(as_symbol(size), node, dim)
 
     def _fixed(self, function: Callable[..., Any], call: CallForms, result: Any, why: str) -> Any:
         for symbol in call.symbols():
@@ -396,9 +573,11 @@ class Recorder:
                 self._known[identity].meta = meta
                 return
             alive = weakref.ref(result, _Forget(self._known, identity))
-            self._known[identity] = Known(node, meta, alive)
+            self._known[identity] = Known(node, meta, alive, self.segment)
         elif isinstance(result, tuple | list):
-            whole = node if type(node) is torch.fx.Node else Known(node, _NOTHING, None)
+            whole = (
+                node if type(node) is torch.fx.Node else Known(node, _NOTHING, None, self.segment)
+            )
             for index, (item, meta) in enumerate(zip(result, value, strict=True)):
                 if item is not None:
                     self._bind(item, meta, (whole, index), call)
@@ -450,6 +629,12 @@ def _sizes_in(value: Any) -> Iterable[Expr]:
     if type(value) is TracedInt:
         return (value.expr,) if isinstance(value.expr, Expr) else ()
     return value.node.sizes if type(value) is TracedFloat else ()
+
+
+def _is_of_data(value: Any) -> bool:
+    if type(value) is TracedInt:
+        return isinstance(value.expr, Expr) and depends_on_data(value.expr)
+    return type(value) is TracedFloat and value.node.of_data
 
 
 def _is_tensors(result: Any) -> bool:
@@ -546,4 +731,4 @@ class RecordingMode(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        return self._recorder.run(func, args, kwargs or {})
+        return self._recorder.run(func, args, kwargs or {}, native=True)

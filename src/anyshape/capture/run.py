@@ -15,13 +15,15 @@ from anyshape.capture.journal import Journal
 from anyshape.capture.outside import Outside
 from anyshape.capture.recipe import Recipe
 from anyshape.capture.recorder import Recorder, RecordingMode
+from anyshape.capture.roots import Roots
+from anyshape.capture.segments import Carried, Segment, Source
 from anyshape.capture.state import read_state
 from anyshape.capture.stripping import StrippingHooks, stripped
-from anyshape.capture.trace import Trace
-from anyshape.capture.tracer import CODE, Chooser, Leave, Left, Tracer
+from anyshape.capture.trace import Trace, TracedSegment
+from anyshape.capture.tracer import CODE, Chooser, Leave, Left, Tracer, depends_on_data
 from anyshape.config import config
 from anyshape.guards.guard import Guard, Kind
-from anyshape.guards.path import Path, local
+from anyshape.guards.path import Path
 from anyshape.symbolic import Expr, Symbol
 from anyshape.symbolic.expr import of_atom
 
@@ -44,7 +46,13 @@ class Arguments:
     star_star: tuple[str, Mapping[str, Any]] | None = None
 
 
-def capture(function: Callable[..., Any], arguments: Arguments, chooser: Chooser) -> Captured:
+def capture(
+    function: Callable[..., Any],
+    arguments: Arguments,
+    chooser: Chooser,
+    roots: Roots | None = None,
+    whole: bool = False,
+) -> Captured:
     """Call `function` and record it. Exceptions of the function pass through."""
     hooks: Hooks | None = None
 
@@ -54,7 +62,7 @@ def capture(function: Callable[..., Any], arguments: Arguments, chooser: Chooser
             hooks.callables.cell.cell_contents = StrippingHooks()
             outside.strip()
 
-    tracer = Tracer(chooser, stop)
+    tracer = Tracer(chooser, stop, roots, whole)
     recorder = Recorder(tracer)
     outside = Outside(tracer, Journal())
     hooks = Hooks(tracer, recorder, outside)
@@ -106,16 +114,21 @@ def _plain_arguments(arguments: Arguments) -> tuple[tuple[Any, ...], dict[str, A
 
 
 def _read_arguments(tracer: Tracer, arguments: Arguments) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    args = [tracer.read(value, local(name)) for name, value in arguments.positional.items()]
-    kwargs = {name: tracer.read(value, local(name)) for name, value in arguments.keyword.items()}
+    args = [
+        tracer.read(value, tracer.roots.local(name)) for name, value in arguments.positional.items()
+    ]
+    kwargs = {
+        name: tracer.read(value, tracer.roots.local(name))
+        for name, value in arguments.keyword.items()
+    }
     if arguments.star is not None:
         name, values = arguments.star
-        path = local(name)
+        path = tracer.roots.local(name)
         tracer.guard(Kind.LENGTH, path, len(values))
         args += [tracer.read(value, path.item(index)) for index, value in enumerate(values)]
     if arguments.star_star is not None:
         name, named = arguments.star_star
-        path = local(name)
+        path = tracer.roots.local(name)
         tracer.guard(Kind.KEYS, path, tuple(named))
         kwargs |= {key: tracer.read(value, path.item(key)) for key, value in named.items()}
     return tuple(args), kwargs
@@ -133,8 +146,8 @@ def _trace(
     for effect in outside.journal.effects:
         recipe.effect(effect)
     returned = recipe.value(result)
-    recorder.graph.output(tuple(recipe.outputs))
-    graph = torch.fx.GraphModule(_NO_MODULE, recorder.graph)
+    recorder.end_last(recipe.output)
+    recorder.segment.outputs = recipe.outputs
     guards = [
         *tracer.guards.values(),
         *_facts(tracer),
@@ -142,10 +155,9 @@ def _trace(
         Guard(Kind.STATE, None, state, "torch's modes when it was captured"),
     ]
     return Trace(
-        graph,
-        [_source(source) for _, source, _ in recorder.inputs],
-        [example for _, _, example in recorder.inputs],
+        [_segment(recorder, segment) for segment in (*recorder.segments, recorder.segment)],
         recipe.extra,
+        recipe.from_earlier,
         recipe.lines,
         recipe.namespace,
         returned,
@@ -159,15 +171,43 @@ def _trace(
     )
 
 
+def _segment(recorder: Recorder, segment: Segment) -> TracedSegment:
+    segment.graph.output(tuple(segment.outputs))
+    asked = [each.fact.symbols for each in segment.expectations]
+    decision = segment.decision
+    if decision is not None and decision.fact is not None:
+        asked.append(decision.fact.symbols)
+    if decision is not None and decision.size is not None:
+        asked.append(decision.size.symbols)
+    values = {
+        symbol: recorder.place(symbol)
+        for symbols in asked
+        for symbol in symbols
+        if not symbol.backed
+    }
+    return TracedSegment(
+        torch.fx.GraphModule(_NO_MODULE, segment.graph),
+        [_source(source) for _, source, _ in segment.inputs],
+        [example for _, _, example in segment.inputs],
+        len(segment.outputs),
+        segment.expectations,
+        decision,
+        values,
+        segment.changed,
+    )
+
+
 _NO_MODULE: Final = torch.nn.Module()
 
 
-def _source(source: Path | Symbol) -> Path | Expr:
+def _source(source: Source) -> Path | Expr | Carried:
     return of_atom(source) if isinstance(source, Symbol) else source
 
 
 def _facts(tracer: Tracer) -> Iterable[Guard]:
     for assumption in tracer.facts.assumptions:
+        if depends_on_data(assumption.fact):
+            continue  # checked where the data is known
         reason, frame = tracer.origins.get(assumption.fact, (assumption.reason, None))
         yield Guard(Kind.SIZES, None, assumption.fact, reason, frame)
 

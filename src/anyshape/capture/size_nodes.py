@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch.fx
@@ -14,14 +13,6 @@ from anyshape.symbolic.expr import Atom, FloorDiv, Max, Min, Mod, atom_at
 
 #: An argument of a node: another node, or a number.
 Operand = Any
-
-
-@dataclass(frozen=True, slots=True)
-class Computed:
-    """A number that the graph computes from sizes: its node, and all the sizes it depends on."""
-
-    node: torch.fx.Node
-    sizes: frozenset[Expr]
 
 
 class SizeNodes:

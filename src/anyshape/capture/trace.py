@@ -1,39 +1,62 @@
-"""What a capture hands on: the graph, what it is for, and how to make the result of it."""
+"""What a capture hands on: the graphs, what they are for, and how to make the result of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch.fx
 
+from anyshape.capture.segments import Carried, Decision, Expectation
 from anyshape.guards.guard import Guard, SymbolSource
 from anyshape.guards.path import Path
-from anyshape.symbolic import Expr, Facts
+from anyshape.symbolic import Expr, Facts, Symbol
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TracedSegment:
+    """A graph, and what comes after it: a decision, or for the last one the result."""
+
+    graph: torch.fx.GraphModule
+    #: the inputs of the graph, in order, with their values in this run
+    inputs: Sequence[Path | Expr | Carried]
+    examples: Sequence[Any]
+    #: how many outputs the graph has
+    outputs: int
+    expectations: Sequence[Expectation]
+    decision: Decision | None
+    #: where the data symbols of expectations and decision are found
+    values: Mapping[Symbol, Carried]
+    #: external tensors that it changes
+    changed: Sequence[Path]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
     """One way through the program, for all the sizes that its guards admit."""
 
-    graph: torch.fx.GraphModule
-    #: the inputs of the graph, in order, with their values in this run
-    inputs: Sequence[Path | Expr]
-    examples: Sequence[Any]
-    #: what the program after the graph needs besides the graph's outputs
+    segments: Sequence[TracedSegment]
+    #: what the program after the last graph needs besides its outputs
     extra: Sequence[Path | Expr]
-    #: the program after the graph: lines of Python, names in them, the expression of the result
+    earlier: Mapping[str, Carried]
+    #: the program after the last graph: lines of Python, names in them, the expression of the
+    #: result
     lines: Sequence[str]
     namespace: dict[str, Any]
     result: str
     guards: Sequence[Guard]
     symbols: Sequence[SymbolSource]
     facts: Facts
-    #: whether running the graph again from its start would change something twice
+    #: whether running the graphs again from their start would change something twice
     repeatable: bool
-    #: whether the graph switches modes of torch, which a failure must undo
+    #: whether a graph switches modes of torch, which a failure must undo
     changes_state: bool
     #: whether it draws random numbers
     draws_random: bool
     defects: Sequence[str] = field(default=())
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether nothing in it depends on data."""
+        return len(self.segments) == 1 and not self.segments[0].expectations

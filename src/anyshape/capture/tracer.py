@@ -11,16 +11,19 @@ import enum
 import os
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import torch
 
 from anyshape.capture.concolic import TracedFloat, TracedInt, plain
+from anyshape.capture.data_questions import Question
 from anyshape.capture.instrument import instrumented_by_identity
+from anyshape.capture.roots import Roots
 from anyshape.guards.guard import Frame, Guard, Kind, SymbolSource
-from anyshape.guards.path import Access, Path, constant
+from anyshape.guards.path import Access, Path
 from anyshape.symbolic import Answer, Expr, Fact, Facts, Range, Size, as_symbol, eq, not_, symbol
 
 #: Values that never change and hold nothing but themselves: guarded by comparing.
@@ -63,13 +66,20 @@ CODE: Final = (
 TENSORS: Final = frozenset({torch.Tensor, torch.nn.Parameter})
 
 
+def depends_on_data(of: Size | Fact) -> bool:
+    """Whether it is about a number that only a run of the graph knows."""
+    symbols = () if type(of) is int else of.symbols  # pyright: ignore[reportAttributeAccessIssue] both have them
+    return any(not symbol.backed for symbol in symbols)
+
+
 class Leave(Exception):
     """Raised inside a hook, before it has done anything: this cannot be followed."""
 
-    def __init__(self, reason: str, *hints: str) -> None:
+    def __init__(self, reason: str, *hints: str, question: Question | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
         self.hints = hints
+        self.question = question
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +89,8 @@ class Left:
     reason: str
     frame: Frame | None
     hints: tuple[str, ...] = ()
+    #: about data, that would have to be answered
+    question: Question | None = None
 
 
 class Chooser(Protocol):
@@ -116,7 +128,13 @@ class Chooser(Protocol):
 class Tracer:
     """See the module. The parts that know tensors, containers and effects are given the tracer."""
 
-    def __init__(self, chooser: Chooser, on_leave: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        chooser: Chooser,
+        on_leave: Callable[[], None],
+        roots: Roots | None = None,
+        whole: bool = False,
+    ) -> None:
         self.active = True
         self.left: Left | None = None
         self.chooser = chooser
@@ -128,20 +146,24 @@ class Tracer:
         self.symbols: list[SymbolSource] = []
         #: external objects by identity: the first path that led to each
         self.paths: dict[int, Path] = {}
-        self._constants: dict[int, Path] = {}
+        self.roots = Roots() if roots is None else roots
+        #: whether one graph is wanted: a question about data then has no answer
+        self.whole = whole
         self._read: dict[Path, Any] = {}
         self._below_module: dict[Path, bool] = {}
         #: keeps what `paths` names alive, so that no identity is used twice
         self.kept: list[object] = []
         self._values: dict[Expr, int] = {}
         self.recorder: Any = None
+        #: above 0: what is asked about data is expected to stay as it is
+        self._expecting = 0
 
     # -- leaving ---------------------------------------------------------------------------------
 
-    def leave(self, reason: str, *hints: str) -> None:
+    def leave(self, reason: str, *hints: str, question: Question | None = None) -> None:
         """Stop watching: the function runs on as plain Python."""
         if self.active:
-            self.left = Left(reason, self.user_frame(), hints)
+            self.left = Left(reason, self.user_frame(), hints, question)
             self.active = False
             self._on_leave()
 
@@ -182,27 +204,73 @@ class Tracer:
 
     def constant(self, value: object, text: str | None = None) -> Path:
         """The path of an object that is held: the same for the same object."""
-        found = self._constants.get(id(value))
+        found = self.roots.known_constant(value)
         if found is None:
-            found = self._constants[id(value)] = constant(value, text or _name_of(value))
+            found = self.roots.constant(value, text or _name_of(value))
             self.kept.append(value)
         return found
 
     # -- facts -----------------------------------------------------------------------------------
 
     def decide(self, fact: Fact, reason: str) -> bool:
-        """Whether a fact holds; where both are possible, what holds now becomes a guard."""
+        """Whether a fact holds; where both are possible, what holds now becomes a guard, or, about
+        data, a branch of the compiled program."""
         answer = self.facts.prove(fact)
         if answer is not Answer.UNKNOWN:
             return answer is Answer.YES
         now = self.facts.holds_now(fact)
-        assert now is not None, "unbacked sizes do not get this far"
+        if now is None:
+            raise Leave(f"`{fact}` is asked, and what it is about has no value yet")
         taken = fact if now else not_(fact)
-        self.facts = self.facts.assume(taken, reason)
-        self.note_assumed(taken, reason)
+        if not depends_on_data(fact):
+            self.facts = self.facts.assume(taken, reason)
+            self.note_assumed(taken, reason)
+        elif self._branch(fact, now, reason):
+            self.facts = self.facts.assume(taken, reason)
         return now
 
+    def _branch(self, fact: Fact, now: bool, reason: str) -> bool:
+        if self._expecting:
+            self.recorder.expect(fact if now else not_(fact), reason)
+            return True
+        try:
+            self.recorder.branch_on_fact(fact, now, reason)
+        except Leave as left:
+            self.leave(left.reason, *left.hints, question=left.question)
+        return self.active
+
+    def settle(self, size: Size, reason: str) -> int:
+        """The value of a size, which becomes the only one that this way through the program is
+        for."""
+        only = self.facts.value(size)
+        if only is not None:
+            return only
+        assert isinstance(size, Expr)
+        value = self.value_of(size)
+        if depends_on_data(size) and not self._expecting:
+            try:
+                self.recorder.branch_on_size(size, value, reason)
+            except Leave as left:
+                self.leave(left.reason, *left.hints, question=left.question)
+                return value
+            self.facts = self.facts.assume(eq(size, value), reason)
+        else:
+            self.decide(eq(size, value), reason)
+        return value
+
+    @contextmanager
+    def expecting(self) -> Iterator[None]:
+        """Where a question about data is no branch: the answer is expected, and checked later."""
+        self._expecting += 1
+        try:
+            yield
+        finally:
+            self._expecting -= 1
+
     def note_assumed(self, fact: Fact, reason: str) -> None:
+        if depends_on_data(fact):
+            self.recorder.expect(fact, reason)
+            return
         frame = self.user_frame()
         self.origins.setdefault(fact, (reason, frame))
         self.chooser.assumed(fact, reason, frame)
@@ -213,11 +281,35 @@ class Tracer:
         if not self.active:
             return plain(value)
         if type(value) is TracedFloat:
+            if value.node.of_data:
+                self._fix_number(value, reason)
             for size in value.node.sizes:
                 self.decide(eq(size, self.value_of(size)), reason)
         elif type(value) is TracedInt:
-            self.decide(eq(value.expr, plain(value)), reason)
+            self.settle(value.expr, reason)
         return plain(value)
+
+    def _fix_number(self, value: TracedFloat, reason: str) -> None:
+        number = value.node
+        if number.settled:
+            return
+        try:
+            if self._expecting:
+                raise Leave(f"a number that depends on data is fixed ({reason})")
+            node = self.recorder.number_node(number)
+            self.recorder.branch_on_number(node, plain(value), reason)
+        except Leave as left:
+            self.leave(left.reason, *left.hints)
+        number.settled = True
+
+    def new_data_symbol(self, value: int, declared: Range) -> Expr:
+        """A symbol for an integer that the graph computes from data."""
+        made = symbol(self.facts.new_name("u"), declared, backed=False)
+        self.facts = self.facts.declare(made).observe(made, value)
+        return made
+
+    def observe(self, size: Expr, value: int) -> None:
+        self.facts = self.facts.observe(size, value)
 
     def record(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """A number computed from traced ones, which the graph computes anew."""
@@ -243,18 +335,24 @@ class Tracer:
     def new_symbol(self, path: Path, dim: int | None, value: int, declared: Range) -> Expr:
         again = self.chooser.same_symbol(value) if dim is not None else None
         if again is not None:
-            source = SymbolSource(as_symbol(again), path, dim)
-            self.symbols.append(source)
+            self._has_source(again, path, dim)
             return again
-        made = symbol(f"s{len({source.symbol for source in self.symbols})}", declared)
+        made = self.roots.symbols.get((path, dim))
+        if made is None or as_symbol(made).declared != declared:
+            made = symbol(self.roots.next_name(), declared)
         self.facts = self.facts.declare(made, hint=value)
         self._values[made] = value
-        source = SymbolSource(as_symbol(made), path, dim)
-        self.symbols.append(source)
+        source = self._has_source(made, path, dim)
         self.chooser.created(source, value, declared, self.user_frame())
         if dim is not None:
             self.chooser.made(value, made)
         return made
+
+    def _has_source(self, made: Expr, path: Path, dim: int | None) -> SymbolSource:
+        self.roots.symbols[path, dim] = made
+        source = SymbolSource(as_symbol(made), path, dim)
+        self.symbols.append(source)
+        return source
 
     # -- reading what is outside -----------------------------------------------------------------
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import count
 
 from anyshape.errors import NeedsDecision, ShapeMismatch
 from anyshape.symbolic import (
@@ -139,7 +138,7 @@ class Questions:
 
     def new_size(self, declared: Range = NATURAL) -> Expr:
         """A size that depends on data: an unbacked symbol."""
-        made = symbol(_new_name(self.facts), declared, backed=False)
+        made = symbol(self.facts.new_name("u"), declared, backed=False)
         self.facts = self.facts.declare(made)
         self.unbacked.append(made)
         return made
@@ -179,8 +178,3 @@ class Questions:
             return index + size if index < 0 else index
         negative = self.decide(lt(index, 0), f"a negative {what} counts from the end")
         return index + size if negative else index
-
-
-def _new_name(facts: Facts) -> str:
-    """The first of u0, u1, … that is not taken."""
-    return next(name for name in map("u{}".format, count()) if name not in facts.symbols)

@@ -12,6 +12,7 @@ its reason. A hint is the value of a symbol in the run at hand: it is used to ch
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 from types import MappingProxyType
 from typing import Final
 
@@ -64,7 +65,7 @@ class Facts:
         #: answers of the facts that these were made from: what followed there follows here
         self._inherited: tuple[dict[Fact, Answer], ...] = ()
         self.assumptions: tuple[Assumption, ...] = ()
-        #: the value of each backed symbol in the run at hand
+        #: the value of each backed symbol in the run at hand, and of unbacked ones once observed
         self.hints: MappingProxyType[Symbol, int] = MappingProxyType({})
         #: every declared symbol by name
         self.symbols: MappingProxyType[str, Expr] = MappingProxyType({})
@@ -96,6 +97,20 @@ class Facts:
         made.symbols = MappingProxyType({**self.symbols, node.name: symbol})
         if hint is not None:
             made.hints = MappingProxyType({**self.hints, node: hint})
+        return made
+
+    def new_name(self, letter: str) -> str:
+        """The first of u0, u1, … that is not taken."""
+        return next(
+            name for name in map(f"{letter}{{}}".format, count()) if name not in self.symbols
+        )
+
+    def observe(self, symbol: Expr, value: int) -> Facts:
+        """Tell what an unbacked symbol is in the run at hand. Nothing follows from it: it answers
+        `hint` and `holds_now`."""
+        node = as_symbol(symbol)
+        made = self._copy()
+        made.hints = MappingProxyType({**self.hints, node: value})
         return made
 
     def prove(self, fact: Fact) -> Answer:
@@ -174,17 +189,19 @@ class Facts:
         return self._known.bounds.of(self._known.normal(check_size(size)))
 
     def hint(self, size: Size) -> int | None:
-        """The value of `size` in the run at hand; None if it depends on something unbacked."""
+        """The value of `size` in the run at hand; None if it depends on something unbacked that
+        was not observed."""
         if type(size) is int:
             return size
         size = check_size(size)
-        if any(not symbol.backed for symbol in symbols_of(size)):
+        if any(not s.backed and s not in self.hints for s in symbols_of(size)):
             return None
         return evaluate(size, self.hints)
 
     def holds_now(self, fact: Fact) -> bool | None:
-        """Whether the fact is true in the run at hand; None if it depends on something unbacked."""
-        if any(not symbol.backed for symbol in check_fact(fact).symbols):
+        """Whether the fact is true in the run at hand; None if it depends on something unbacked
+        that was not observed."""
+        if any(not s.backed and s not in self.hints for s in check_fact(fact).symbols):
             return None
         return holds(fact, self.hints)
 

@@ -1,0 +1,83 @@
+"""A question about data as the user can understand it: in the program's names, with what to add."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from linecache import getline
+from typing import Final
+
+from anyshape.capture.segments import Decision
+from anyshape.guards.guard import Frame
+from anyshape.symbolic import Symbol, not_, to_text
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a number that depends on data was made, and how the program can say it."""
+
+    #: in the program's words (`n`, `kept.shape[0]`), if it has a name for it
+    name: str
+    frame: Frame | None
+
+    def __str__(self) -> str:
+        line = "" if self.frame is None else getline(self.frame.filename, self.frame.line).strip()
+        return f"`{line}` at {self.frame}" if line else str(self.frame)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What the program asks and nothing known answers."""
+
+    text: str
+    #: where the numbers in it come from: one line each
+    numbers: tuple[str, ...]
+    #: statements that answer it, ready to paste above the line that asks
+    suggestions: tuple[str, ...]
+
+
+_ASSIGNMENT: Final = re.compile(r"^([A-Za-z_][\w.]*)\s*(?::[^=]+)?=(?!=)\s*(.+)$")
+_NUMBER: Final = re.compile(r"\.(item|tolist)\(\)$|^int\(.*\)$")
+
+
+def origin_of(frame: Frame | None, dim: int | None) -> Origin:
+    """`dim`: of a size that an operation made, which dimension of the result it is."""
+    if frame is None:
+        return Origin("", None)
+    line = getline(frame.filename, frame.line).split("  #")[0].strip()
+    found = _ASSIGNMENT.match(line)
+    if found is None:
+        return Origin("", frame)
+    name, value = found.groups()
+    if dim is not None:
+        return Origin(f"{name}.shape[{dim}]", frame)
+    return Origin(name if _NUMBER.search(value) else "", frame)
+
+
+def question_of(decision: Decision, origins: Mapping[Symbol, Origin]) -> Question:
+    if decision.fact is None and decision.size is None:
+        return Question(
+            decision.reason,
+            (),
+            (),
+        )
+    asked = decision.fact if decision.fact is not None else decision.size
+    assert asked is not None
+    symbols = sorted((s for s in asked.symbols if not s.backed), key=lambda s: s.name)
+
+    def name(symbol: Symbol) -> str:
+        origin = origins.get(symbol)
+        return origin.name if origin is not None and origin.name else symbol.name
+
+    numbers = [
+        f"{name(symbol)} is made by {origins[symbol]}" for symbol in symbols if symbol in origins
+    ]
+    if decision.fact is not None:
+        text = to_text(decision.fact, name)
+        holding = decision.fact if decision.outcome else not_(decision.fact)
+        check = to_text(holding, name)
+    else:
+        text = f"the value of {to_text(asked, name)}"
+        check = f"{to_text(asked, name)} == {decision.outcome}"
+    return Question(text, tuple(numbers), (f"torch._check({check})",))

@@ -1,0 +1,102 @@
+"""The graph of a capture in segments: one ends where Python has to know what is in a tensor.
+
+A segment hands on what is alive at its end. A later segment takes that, and inputs of the call, as
+its own inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx
+
+from anyshape.capture.size_nodes import SizeNodes
+from anyshape.guards.guard import Frame
+from anyshape.guards.path import Path
+from anyshape.symbolic import Expr, Fact, Symbol
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """An output of an earlier segment."""
+
+    segment: int
+    output: int
+
+
+Source = Path | Symbol | Carried
+
+
+@dataclass(slots=True, eq=False)
+class Computed:
+    """A number that the graph computes: its node, and all the sizes it depends on."""
+
+    node: torch.fx.Node
+    sizes: frozenset[Expr]
+    segment: Segment
+    #: whether it depends on what is in a tensor
+    of_data: bool = False
+    #: whether its value has been told to the program on this path
+    settled: bool = False
+    #: which output of its segment it is, once that has ended
+    output: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What has to be true of sizes that depend on data, or the segment is not for this call."""
+
+    fact: Fact
+    reason: str
+    frame: Frame | None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What the way on depends on: whether a fact holds, or the value of a size or of a number that
+    the segment computes. One of the three is given."""
+
+    outcome: Any
+    reason: str
+    frame: Frame | None
+    fact: Fact | None = None
+    size: Expr | None = None
+    output: int | None = None
+
+
+class Segment:
+    """A part of the graph while it is recorded."""
+
+    def __init__(self, index: int, symbol_node: Callable[[Symbol], torch.fx.Node]) -> None:
+        self.index = index
+        self.graph = torch.fx.Graph()
+        #: placeholders in the order in which they were made
+        self.inputs: list[tuple[torch.fx.Node, Source, Any]] = []
+        self.sizes = SizeNodes(self.graph, symbol_node)
+        #: nodes of inputs, by what they stand for
+        self.nodes: dict[Any, torch.fx.Node] = {}
+        #: numbers made here
+        self.numbers: list[Computed] = []
+        self.expectations: list[Expectation] = []
+        self.outputs: list[torch.fx.Node] = []
+        self.decision: Decision | None = None
+        #: external tensors that it changed
+        self.changed: tuple[Path, ...] = ()
+
+    def placeholder(self, name: str, source: Source, example: Any) -> torch.fx.Node:
+        last = self.inputs[-1][0] if self.inputs else None
+        if last is None:
+            with self.graph.inserting_before(next(iter(self.graph.nodes), None)):
+                node = self.graph.placeholder(name)
+        else:
+            with self.graph.inserting_after(last):
+                node = self.graph.placeholder(name)
+        self.inputs.append((node, source, example))
+        return node
+
+    def add_output(self, node: torch.fx.Node) -> int:
+        self.outputs.append(node)
+        return len(self.outputs) - 1

@@ -1,0 +1,40 @@
+"""Sizes that an operation makes and only its data knows: where they are found in the result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from anyshape.ops.meta import Meta
+from anyshape.symbolic import Expr
+
+
+def places(
+    made: Sequence[Expr], value: Any, result: Any
+) -> Iterator[tuple[Expr, torch.Tensor, int]]:
+    """For each of the symbols that is a size of the result: the first tensor and dimension that
+    has it. Others say where the result begins in memory, and are asked for by nobody."""
+    missing = set(made)
+    for meta, tensor in _pairs(value, result):
+        for dim, size in enumerate(meta.shape):
+            if isinstance(size, Expr) and size in missing:
+                missing.discard(size)
+                yield size, tensor, dim
+
+
+def observed(made: Sequence[Expr], value: Any, result: Any) -> Iterator[tuple[Expr, int]]:
+    """What the symbols are in this run."""
+    if made:
+        for size, tensor, dim in places(made, value, result):
+            yield size, tensor.shape[dim]
+
+
+def _pairs(value: Any, result: Any) -> Iterator[tuple[Meta, torch.Tensor]]:
+    if isinstance(result, torch.Tensor):
+        if isinstance(value, Meta) and len(value.shape) == result.dim():
+            yield value, result
+    elif isinstance(result, tuple | list) and isinstance(value, tuple | list):
+        for said, real in zip(value, result, strict=False):
+            yield from _pairs(said, real)

@@ -1,0 +1,163 @@
+"""An entry whose way depends on data: from the traces of several calls to one tree of graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import torch.fx
+
+from anyshape.capture.roots import Roots
+from anyshape.capture.segments import Carried
+from anyshape.capture.trace import Trace, TracedSegment
+from anyshape.guards.guard import Guard, SymbolSource
+from anyshape.guards.path import Path
+from anyshape.runtime.tree import INPUT, Node, Place, Tree, make_finish, make_step
+from anyshape.symbolic import Expr, Symbol, to_text
+from anyshape.symbolic.expr import of_atom
+
+#: Traces that agree on no first segment are kept side by side, so many of them.
+_MOST_ROOTS: Final = 8
+
+Backend = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
+
+
+class Growing:
+    """The tree of one entry, and what all its ways need of a call."""
+
+    def __init__(self, name: str, roots: Roots, backend: Backend) -> None:
+        self.roots = roots
+        self.tree = Tree(name)
+        self._backend = backend
+        #: what a call has to give: the arguments of the tree
+        self.inputs: list[Path | Expr] = []
+        self._places: dict[Path | Expr, Place] = {}
+        self.guards: list[Guard] = []
+        self.symbols: list[SymbolSource] = []
+        self.graphs: list[torch.fx.GraphModule] = []
+
+    def add(self, trace: Trace) -> int:
+        """Take in another way through the program; returns how many graphs are new."""
+        before = len(self.graphs)
+        node, depth = self._shared(trace)
+        for index in range(depth, len(trace.segments)):
+            made = self._node(trace, index)
+            if node is None:
+                self.tree.roots.append(made)
+            else:
+                decision = trace.segments[index - 1].decision
+                assert decision is not None
+                node.children[outcome_key(decision.outcome)] = made
+            node = made
+        self.guards += trace.guards
+        known = set(self.symbols)
+        self.symbols += [source for source in trace.symbols if source not in known]
+        self.tree.changes_state |= trace.changes_state
+        self.tree.draws_random |= trace.draws_random
+        self.tree.grown()
+        return len(self.graphs) - before
+
+    def is_full(self, most: int) -> bool:
+        return len(self.tree) >= most or len(self.tree.roots) >= _MOST_ROOTS
+
+    def _shared(self, trace: Trace) -> tuple[Node | None, int]:
+        """The last node of the tree that the trace goes through, and the depth below it."""
+        for root in self.tree.roots:
+            node, depth = None, 0
+            following: Node | None = root
+            while following is not None and following.key == _key(trace, depth):
+                node = following
+                decision = trace.segments[depth].decision
+                depth += 1
+                if decision is None:
+                    break
+                following = node.children.get(outcome_key(decision.outcome))
+            if node is not None and (following is None or depth == len(trace.segments)):
+                return node, depth
+        return None, 0
+
+    def _node(self, trace: Trace, index: int) -> Node:
+        segment = trace.segments[index]
+        graph = segment.graph
+        compiled = self._backend(graph, list(segment.examples))
+        self.graphs.append(graph)
+        decision = segment.decision
+        asked = [each.fact.symbols for each in segment.expectations]
+        outcome = ""
+        if decision is not None:
+            if decision.fact is not None:
+                asked.append(decision.fact.symbols)
+                outcome = to_text(decision.fact)
+            elif decision.size is not None:
+                asked.append(decision.size.symbols)
+                outcome = to_text(decision.size)
+            else:
+                outcome = f"S[{index}][{decision.output}]"
+                if type(decision.outcome) is float:
+                    outcome = f"repr({outcome})"
+        step = make_step(
+            compiled,
+            [self._place(source) for source in segment.inputs],
+            changed=[self._place(path) for path in segment.changed],
+            values=self._values(segment, asked),
+            expectation=" and ".join(f"({to_text(each.fact)})" for each in segment.expectations),
+            outcome=outcome,
+            name=self.tree.name,
+        )
+        node = Node(_key(trace, index), step, bool(segment.expectations), bool(segment.changed))
+        if decision is None:
+            node.finish = self._finish(trace, index)
+        return node
+
+    def _finish(self, trace: Trace, index: int) -> Any:
+        values = {f"x{i}": self._place(source) for i, source in enumerate(trace.extra)}
+        values |= {f"t{i}": Place(index, i) for i in range(trace.segments[index].outputs)}
+        values |= {name: self._place(source) for name, source in trace.earlier.items()}
+        return make_finish(values, trace.lines, trace.namespace, trace.result, self.tree.name)
+
+    def _values(
+        self, segment: TracedSegment, asked: Iterable[Iterable[Symbol]]
+    ) -> Mapping[str, Place]:
+        symbols = sorted({symbol for each in asked for symbol in each}, key=lambda s: s.name)
+        return {
+            symbol.name: self._place(of_atom(symbol) if symbol.backed else segment.values[symbol])
+            for symbol in symbols
+        }
+
+    def _place(self, source: Path | Expr | Carried) -> Place:
+        if isinstance(source, Carried):
+            return Place(source.segment, source.output)
+        found = self._places.get(source)
+        if found is None:
+            found = self._places[source] = Place(INPUT, len(self.inputs))
+            self.inputs.append(source)
+        return found
+
+
+def outcome_key(outcome: Any) -> Any:
+    """An outcome as the tree has it: floats by their digits, so that NaN equals itself."""
+    return repr(outcome) if type(outcome) is float else outcome
+
+
+def _key(trace: Trace, index: int) -> tuple[object, ...]:
+    """What tells segments apart: all that the program of a node is made of."""
+    segment = trace.segments[index]
+    decision = segment.decision
+    asked: object = None
+    if decision is not None:
+        asked = (
+            decision.fact,
+            decision.size,
+            decision.output,
+            type(decision.outcome),
+        )
+    rest: Sequence[object] = ()
+    if decision is None:
+        rest = (tuple(trace.lines), trace.result)
+    return (
+        segment.graph.code,
+        tuple(segment.inputs),
+        tuple(each.fact for each in segment.expectations),
+        asked,
+        *rest,
+    )
