@@ -26,7 +26,7 @@ DEFAULTS: dict[str, object] = {
     "dynamic_sources": "",
     "recompile_limit": 64,
     "max_data_decisions": 64,
-    "max_graphs_per_entry": 64,
+    "max_graphs_per_entry": 32,
     "error_on_recompile": False,
     "enable_compiler_collectives": False,
     "collective_timeout_seconds": 30,

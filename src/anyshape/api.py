@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import copy
 import functools
-import inspect
-import operator
 import types
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -25,13 +23,13 @@ from anyshape.pipeline import (
     Function,
     Options,
     StaleSignature,
-    Target,
     all_counts,
     run_graph,
 )
 from anyshape.policy.decide import Mark, MarkKind
 from anyshape.runtime.program import GraphFailed
 from anyshape.runtime.tree import Unseen
+from anyshape.targets import module_target, target_of
 
 __all__ = [
     "Compiled",
@@ -85,10 +83,16 @@ def _stats_of(counts: Counts) -> Stats:
     )
 
 
+def _total(function: Function) -> Stats:
+    """Of a function and its parts; calls of the function itself that no graph served are eager."""
+    own, *parts = map(_stats_of, function.total())
+    return replace(sum(parts, own), eager_calls=own.eager_calls)
+
+
 class Compiled:
     """A compiled function. Calling it gives the answer of the original, always."""
 
-    def __init__(self, original: Callable[..., Any], target: Target, options: Options) -> None:
+    def __init__(self, original: Callable[..., Any], target: Any, options: Options) -> None:
         self._function = Function(target, options)
         self._original = original
         _compiled.add(self._function)
@@ -107,7 +111,7 @@ class Compiled:
             if not _was_never_entered(error, self._function):
                 raise
         old = self._function
-        self._function = Function(_target(self._original, old.target.name), old.options)
+        self._function = Function(target_of(self._original, old.target.name), old.options)
         _compiled.add(self._function)
         return self(*args, **kwargs)
 
@@ -120,11 +124,11 @@ class Compiled:
     def __deepcopy__(self, memo: dict[int, Any]) -> Compiled:
         original = copy.deepcopy(self._original, memo)
         old = self._function
-        return Compiled(original, _target(original, old.target.name), old.options)
+        return Compiled(original, target_of(original, old.target.name), old.options)
 
     def stats(self) -> Stats:
         """What it did so far."""
-        return _stats_of(self._function.counts)
+        return _total(self._function)
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         """What is dynamic and why, what is fixed and by which line; with arguments, call it with
@@ -139,15 +143,6 @@ class Compiled:
 
     def __repr__(self) -> str:
         return f"<anyshape compiled {self._function.target.name}>"
-
-
-def _defaults_of(function: Any) -> tuple[object, ...]:
-    """The default values of a function and the names of the keyword ones: the objects themselves,
-    which are compared by identity."""
-    function = getattr(function, "__func__", function)
-    positional = getattr(function, "__defaults__", None)
-    keyword = getattr(function, "__kwdefaults__", None) or {}
-    return (positional, *keyword, *keyword.values())
 
 
 def _was_never_entered(error: TypeError, function: Function) -> bool:
@@ -194,7 +189,7 @@ def compile(
         function = function.__anyshape_original__()
     if isinstance(function, torch.nn.Module):
         return _compiled_module(function, options, name)
-    return Compiled(function, _target(function, name), options)
+    return Compiled(function, target_of(function, name), options)
 
 
 def _backend(backend: str | Backend) -> Backend:
@@ -209,33 +204,6 @@ def _backend(backend: str | Backend) -> Backend:
     )
 
 
-def _target(function: Any, name: str | None) -> Target:
-    code = getattr(
-        inspect.unwrap(function) if not isinstance(function, functools.partial) else function.func,
-        "__code__",
-        None,
-    )
-    try:
-        signature = inspect.signature(function, follow_wrapped=False)
-    except (TypeError, ValueError):
-        signature = _ANYTHING
-    return Target(
-        function,
-        signature,
-        name or getattr(function, "__qualname__", None) or type(function).__name__,
-        code.co_filename if code else "",
-        code.co_firstlineno if code else 0,
-        getattr(function, "__qualname__", "") or type(function).__name__,
-        functools.partial(_defaults_of, function),
-    )
-
-
-def _anything(*args: Any, **kwargs: Any) -> None: ...
-
-
-_ANYTHING = inspect.signature(_anything)
-
-
 # -- modules ---------------------------------------------------------------------------------------
 
 
@@ -245,7 +213,7 @@ def _compiled_module(module: torch.nn.Module, options: Options, name: str | None
     made = object.__new__(kind)
     # One dictionary for both: whatever is set on one is seen on the other.
     object.__setattr__(made, "__dict__", module.__dict__)
-    function = Function(_module_target(module, name), options)
+    function = Function(module_target(module, name), options)
     _compiled.add(function)
     _STATE[made] = (module, function)
     return made
@@ -256,45 +224,6 @@ class _Identity(weakref.WeakKeyDictionary[Any, Any]):
 
 
 _STATE: dict[Any, tuple[torch.nn.Module, Function]] = _Identity()  # pyright: ignore[reportAssignmentType] a mapping
-
-
-def _module_target(module: torch.nn.Module, name: str | None) -> Target:
-    forward = module.forward
-    if _sees_how_it_is_called(module):
-        forward = _anything
-    try:
-        # As it is called, not as a decorator says it is: both how arguments are passed and what is
-        # seen of them must be the caller's.
-        signature = inspect.signature(forward, follow_wrapped=False)
-    except (TypeError, ValueError):
-        signature = _ANYTHING
-    parameters = list(signature.parameters.values())
-    first = inspect.Parameter(_self_name(signature), inspect.Parameter.POSITIONAL_ONLY)
-    code = getattr(forward, "__code__", None)
-    return Target(
-        operator.call,
-        inspect.Signature([first, *parameters]),
-        name or type(module).__name__,
-        code.co_filename if code else "",
-        code.co_firstlineno if code else 0,
-        getattr(forward, "__qualname__", "forward"),
-        lambda: () if forward is _anything else _defaults_of(module.forward),
-    )
-
-
-def _sees_how_it_is_called(module: torch.nn.Module) -> bool:
-    """Whether somebody sees which arguments were given by name: a hook, or a `__call__` of its
-    own."""
-    held = module.__dict__
-    return bool(
-        held["_forward_hooks"]
-        or held["_forward_pre_hooks"]
-        or type(module).__call__ is not torch.nn.Module.__call__
-    )
-
-
-def _self_name(signature: inspect.Signature) -> str:
-    return "self" if "self" not in signature.parameters else "self_"
 
 
 class CompiledModule(torch.nn.Module):
@@ -316,7 +245,7 @@ class CompiledModule(torch.nn.Module):
         except TypeError as error:
             if not _was_never_entered(error, function):
                 raise
-        function = Function(_module_target(module, function.target.name), function.options)
+        function = Function(module_target(module, function.target.name), function.options)
         _compiled.add(function)
         _STATE[self] = (module, function)
         return self(*args, **kwargs)
@@ -325,8 +254,8 @@ class CompiledModule(torch.nn.Module):
         return _STATE[self][0]
 
     def stats(self) -> Stats:
-        found = _stats_of(_STATE[self][1].counts)
-        return found + _stats_of(_WITH_HOOKS[self].counts) if self in _WITH_HOOKS else found
+        found = _total(_STATE[self][1])
+        return found + _total(_WITH_HOOKS[self]) if self in _WITH_HOOKS else found
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         if args or kwargs:
@@ -355,7 +284,7 @@ def _for_hooks(compiled: CompiledModule) -> Function:
     found = _WITH_HOOKS.get(compiled)
     if found is None:
         module, function = _STATE[compiled]
-        found = Function(_module_target(module, function.target.name), function.options)
+        found = Function(module_target(module, function.target.name), function.options)
         _compiled.add(found)
         _WITH_HOOKS[compiled] = found
     return found

@@ -77,7 +77,7 @@ class Config(_Started):
     #: so many decisions on data may follow each other in one call
     max_data_decisions: int = 64
     #: so many graphs an entry may have before it counts as growing without end
-    max_graphs_per_entry: int = 64
+    max_graphs_per_entry: int = 32
     #: a second compile of a function is an error
     error_on_recompile: bool = False
     #: when a compile fails: warn and go on eagerly, or raise

@@ -28,9 +28,13 @@ class EntryExplanation:
     #: conditions on sizes and integers, each with the line that asked for it
     conditions: Sequence[Guard]
     hits: int
+    graphs: int = 1
+    #: where a graph ends and another begins: the reason and the line
+    breaks: Sequence[tuple[str, Frame | None]] = ()
 
     def lines(self) -> list[str]:
-        lines = [f"entry {self.id}: served {self.hits} calls after the first"]
+        graphs = "" if self.graphs == 1 else f", {self.graphs} graphs"
+        lines = [f"entry {self.id}: served {self.hits} calls after the first{graphs}"]
         lines += [
             f"  dynamic: {each.source} in {each.range}"
             + (f": {each.reason}" if each.reason else "")
@@ -42,6 +46,10 @@ class EntryExplanation:
             lines.append(f"  only if {guard.text}: {guard.reason}")
             if guard.user_frame is not None:
                 lines += _place(guard.user_frame)
+        for reason, frame in self.breaks:
+            lines.append(f"  a graph ends: {reason}")
+            if frame is not None:
+                lines += _place(frame)
         return lines
 
 
@@ -61,16 +69,21 @@ class Explanation:
     eager_frame: Frame | None = None
     #: why calls were compiled again, oldest first
     recompiles: Sequence[str] = ()
+    #: of a function that runs as plain Python: what it calls, compiled
+    parts: Sequence[Explanation] = ()
 
     def __str__(self) -> str:
         lines = [f"{self.function}: {len(self.entries)} compiled"]
         if self.eager:
-            lines.append(f"  runs eagerly: {self.eager}")
+            how = "as plain Python, in parts" if self.parts else "eagerly"
+            lines.append(f"  runs {how}: {self.eager}")
             if self.eager_frame is not None:
                 lines += _place(self.eager_frame)
         for entry in self.entries:
             lines += entry.lines()
         lines += [f"compiled again because {reason}" for reason in self.recompiles]
+        for part in self.parts:
+            lines += [f"  | {line}" for line in str(part).splitlines()]
         return "\n".join(lines)
 
 

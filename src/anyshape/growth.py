@@ -8,7 +8,7 @@ from typing import Any, Final
 import torch.fx
 
 from anyshape.capture.roots import Roots
-from anyshape.capture.segments import Carried
+from anyshape.capture.segments import Carried, Expectation
 from anyshape.capture.trace import Trace, TracedSegment
 from anyshape.guards.guard import Guard, SymbolSource
 from anyshape.guards.path import Path
@@ -82,7 +82,7 @@ class Growing:
         compiled = self._backend(graph, list(segment.examples))
         self.graphs.append(graph)
         decision = segment.decision
-        asked = [each.fact.symbols for each in segment.expectations]
+        asked = [each.symbols for each in segment.expectations]
         outcome = ""
         if decision is not None:
             if decision.fact is not None:
@@ -100,7 +100,7 @@ class Growing:
             [self._place(source) for source in segment.inputs],
             changed=[self._place(path) for path in segment.changed],
             values=self._values(segment, asked),
-            expectation=" and ".join(f"({to_text(each.fact)})" for each in segment.expectations),
+            expectation=" and ".join(_condition(each, index) for each in segment.expectations),
             outcome=outcome,
             name=self.tree.name,
         )
@@ -134,6 +134,13 @@ class Growing:
         return found
 
 
+def _condition(each: Expectation, index: int) -> str:
+    if each.fact is not None:
+        return f"({to_text(each.fact)})"
+    # By the digits, as outcomes are: a float may be NaN.
+    return f"repr(S[{index}][{each.output}]) == {repr(each.value)!r}"
+
+
 def outcome_key(outcome: Any) -> Any:
     """An outcome as the tree has it: floats by their digits, so that NaN equals itself."""
     return repr(outcome) if type(outcome) is float else outcome
@@ -157,7 +164,7 @@ def _key(trace: Trace, index: int) -> tuple[object, ...]:
     return (
         segment.graph.code,
         tuple(segment.inputs),
-        tuple(each.fact for each in segment.expectations),
+        tuple((each.fact, each.output, each.value) for each in segment.expectations),
         asked,
         *rest,
     )

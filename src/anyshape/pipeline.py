@@ -22,7 +22,7 @@ import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from inspect import Parameter, Signature
 from pathlib import Path as FilePath
 from typing import Any, Final
@@ -35,7 +35,7 @@ from anyshape.capture.roots import Roots
 from anyshape.capture.run import Arguments, Captured, capture
 from anyshape.capture.state import can_capture, read_state
 from anyshape.capture.trace import Trace
-from anyshape.capture.tracer import Left
+from anyshape.capture.tracer import Left, place_of
 from anyshape.config import config
 from anyshape.errors import (
     DataDependentError,
@@ -54,8 +54,11 @@ from anyshape.guards.guard import Frame, Guard, Kind, SymbolSource
 from anyshape.guards.minimise import minimise
 from anyshape.guards.tensor_memory import TensorMemory, tensor_memory
 from anyshape.policy.observations import Observations
-from anyshape.runtime.program import assemble
+from anyshape.runtime.program import GraphFailed, assemble
+from anyshape.runtime.tree import Unseen
 from anyshape.symbolic import Expr, Range
+from anyshape.targets import Target
+from anyshape.units import Units
 
 Backend = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
 
@@ -98,21 +101,8 @@ class GraphBreak:
 
     reason: str
     where: Frame | None
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What is compiled: how it is called, and under which name it is spoken of."""
-
-    call: Callable[..., Any]
-    signature: Signature
-    name: str
-    file: str
-    line: int
-    #: as Python names it in messages about wrong arguments
-    called: str
-    #: the default values of its parameters now; the signature has those of before
-    defaults: Callable[[], tuple[object, ...]]
+    #: the functions that were running, by place
+    stack: tuple[Any, ...] = ()
 
 
 class StaleSignature(Exception):
@@ -150,7 +140,10 @@ all_counts: Final[list[Counts]] = []
 
 #: So often a capture may end without an entry before the function runs eagerly for good. Another
 #: call may take a path that can be captured.
-_MOST_LEAVES: Final = 3
+_MOST_LEAVES: Final = 2
+
+#: A graph of fewer nodes than this, inputs and output among them, is not worth a call of its own.
+_LEAST_WORK: Final = 5
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -166,9 +159,14 @@ class Function:
     eager: Left | None = None
     dispatch: Callable[..., Any] = field(init=False)
     frame_id: int = field(init=False)
+    is_outermost: bool = field(init=False)
     _compiling: threading.Lock = field(default_factory=threading.Lock)
     _next_id: int = 0
     _leaves: int = 0
+    #: the most operations that a graph of it has
+    _work: int = 0
+    #: what runs in parts, if this does: shared with those who run in parts of it
+    units: Units = field(default=None)  # pyright: ignore[reportAssignmentType] made below
     _defaults: tuple[object, ...] = ()
     #: why calls were compiled again
     recompiled: list[str] = field(default_factory=list[str])
@@ -177,7 +175,18 @@ class Function:
         self.frame_id = next(_frame_ids)
         all_counts.append(self.counts)
         self._defaults = self.target.defaults()
+        self.is_outermost = self.units is None
+        if self.is_outermost:
+            self.units = Units(self._unit)
         self.rebuild()
+
+    def _unit(self, target: Target) -> Function:
+        """A part of this function, with the sizes of what it is given dynamic at once: they come
+        from data more often than not."""
+        options = self.options
+        if options.dynamic is None:
+            options = replace(options, dynamic=True)
+        return Function(target, options, units=self.units)
 
     def rebuild(self) -> None:
         """A new dispatcher for the entries there are."""
@@ -209,6 +218,7 @@ class Function:
         self._next_id = 0
         self._leaves = 0
         self.recompiled.clear()
+        self.units.clear()
         self.rebuild()
 
     def explain(self) -> Explanation:
@@ -229,13 +239,26 @@ class Function:
                     ],
                     conditions_of(entry.guards),
                     entry.hits,
+                    len(entry.graphs),
+                    [(each.reason, each.where) for each in entry.breaks],
                 )
                 for entry in self.entries
             ],
             self.eager.reason if self.eager else "",
             self.eager.frame if self.eager else None,
             list(self.recompiled),
+            [part.explain() for part in self._parts() if part.entries],
         )
+
+    def _parts(self) -> list[Function]:
+        """What runs compiled while this runs in parts. Parts of parts are among them."""
+        if not self.is_outermost:
+            return []
+        return [unit for unit in self.units if isinstance(unit, Function)]
+
+    def total(self) -> list[Counts]:
+        """Its own counts, and those of its parts."""
+        return [self.counts, *(part.counts for part in self._parts())]
 
     # -- a call that no entry serves ---------------------------------------------------------------
 
@@ -270,9 +293,25 @@ class Function:
         self.counts.eager_calls += 1
         star = arguments.star[1] if arguments.star else ()
         named = arguments.star_star[1] if arguments.star_star else {}
-        return self.target.call(*arguments.positional.values(), *star, **arguments.keyword, **named)
+        args = (*arguments.positional.values(), *star)
+        if self.eager is not None and can_capture() is None:
+            in_parts = self.units.in_parts_of(self.target.body(args))
+            if in_parts is not None:
+                return self._call_in_parts(in_parts, args, {**arguments.keyword, **named})
+        return self.target.call(*args, **arguments.keyword, **named)
+
+    def _call_in_parts(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            _show_user_frames(error)
+            raise
 
     def _compile(self, bound: dict[str, Any], arguments: Arguments) -> Any:
+        if self._is_in_parts(arguments):
+            return self._call(arguments)
         entry_id = f"{self.frame_id}/{self._next_id}"
         if self.entries and self._too_many(bound, entry_id):
             return self._call(arguments)
@@ -289,6 +328,17 @@ class Function:
         else:
             self._add(outcome, choices, entry_id, started, roots)
         return captured.result
+
+    def _is_in_parts(self, arguments: Arguments) -> bool:
+        """Whether it is known from a caller that the function cannot be compiled whole."""
+        if self.entries or self._leaves or self.options.fullgraph:
+            return False
+        body = self.target.body(tuple(arguments.positional.values()))
+        code = getattr(getattr(body, "__func__", body), "__code__", None)
+        if code is None or place_of(code) not in self.units.in_parts:
+            return False
+        self.stop_compiling(Left("a part of it cannot be compiled", None))
+        return True
 
     def _captured(self, arguments: Arguments, choices: Choices, roots: Roots) -> Captured:
         try:
@@ -389,9 +439,30 @@ class Function:
             self.stop_compiling(left)
 
     def stop_compiling(self, why: Left) -> None:
-        """Run eagerly what no entry serves."""
+        """Run eagerly what no entry serves: in parts, if its code can be watched."""
         self.eager = why
+        # What still grows would be tried, undone, and run in parts after all.
+        self.entries = [entry for entry in self.entries if entry.growing is None]
+        self.units.in_parts.update(why.stack)
         self.dispatch = self._dispatcher([entry.plan for entry in self.entries], self._miss_eagerly)
+
+    @property
+    def is_worth_it(self) -> bool:
+        """Whether compiled runs do more than it costs to find them."""
+        return self.eager is not None or not self.entries or self._work >= _LEAST_WORK
+
+    def serve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call from a function that runs in parts."""
+        try:
+            return self.dispatch(*args, **kwargs)
+        except GraphFailed as failed:
+            if not failed.repeatable:
+                raise failed.error from None
+        except Unseen:
+            return self.grow(args, kwargs)
+        except StaleSignature:
+            pass
+        return self.target.call(*args, **kwargs)
 
     def _add(
         self, trace: Trace, choices: Choices, entry_id: str, started: float, roots: Roots
@@ -412,6 +483,7 @@ class Function:
             return
         self._next_id += 1
         self.entries.append(entry)
+        self._work = max(self._work, *(len(graph.graph.nodes) for graph in entry.graphs))
         self.counts.graphs += len(entry.graphs)
         self.counts.guards += len(entry.guards)
         self.counts.hits.append(entry.counter)
@@ -451,9 +523,11 @@ class Function:
         known = set(entry.breaks)
         for segment in trace.segments:
             decision = segment.decision
-            if decision is None or GraphBreak(decision.reason, decision.frame) in known:
+            if decision is None:
                 continue
-            found = GraphBreak(decision.reason, decision.frame)
+            found = GraphBreak(decision.reason, decision.frame, decision.stack)
+            if found in known:
+                continue
             known.add(found)
             entry.breaks.append(found)
             self.counts.graph_breaks += 1
@@ -494,6 +568,8 @@ class Function:
             return self._call(arguments)
         try:
             entry = self._serving(bound)
+            if entry is not None:
+                entry.counter[0] -= 1  # it did not serve the call after all
             if can_capture() is not None or entry is None or entry.growing is None:
                 return self._call(arguments)
             if entry.growing.is_full(config.max_graphs_per_entry):
@@ -541,7 +617,9 @@ class Function:
             f" graph fits. Last reason: {reason}" + (f" at {where}" if where else ""),
             stacklevel=5,
         )
-        self.stop_compiling(Left(f"too many ways that depend on data: {reason}", where))
+        stack = last.stack if last else ()
+        why = f"too many ways that depend on data: {reason}"
+        self.stop_compiling(Left(why, where, stack=stack))
 
     def _tell(
         self, entry: Entry, trace: Trace, seconds: float, graphs: Sequence[torch.fx.GraphModule]

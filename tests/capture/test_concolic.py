@@ -52,6 +52,7 @@ class Recipe:
 
     def __init__(self, name: str = "", function: Function = float, args: tuple[Any, ...] = ()):
         self.name, self.function, self.args = name, function, args
+        self.of_data = False
 
     def again(self, world: World, values: dict[str, Any]) -> Any:
         if self.name:

@@ -292,7 +292,7 @@ STATEMENT_HOOKS = [
     ("from math import pi, tau", ["imported", "imported"]),
     ("def h(x=g): return g", ["load_global g"]),
     ("yield from a", ["iterate"]),
-    ("assert a", ["truth"]),
+    ("assert a", ["asserting", "truth", "asserted"]),
 ]
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import torch
 
 from anyshape.capture.concolic import TracedFloat, TracedInt, plain
-from anyshape.capture.tracer import ATOMS, TENSORS, Leave
+from anyshape.capture.tracer import ATOMS, Leave, is_plain_tensor
 from anyshape.guards.guard import Kind
 from anyshape.ops.meta import Strided
 from anyshape.ops.op import Lowering
@@ -47,6 +47,8 @@ class CallForms:
         self._recorder = recorder
         self.tensors: set[int] = set()
         self.symbolic = False
+        #: whether shape rules do not apply to one of the tensors
+        self.opaque = False
         self._sizes: list[Size] = []
         self._floats: list[TracedFloat] = []
         converted = [self._convert(value) for value in args]
@@ -76,10 +78,11 @@ class CallForms:
         if kind in ATOMS:
             return value, value, value
         if isinstance(value, torch.Tensor):
-            if kind not in TENSORS:
+            if not is_plain_tensor(kind):
                 raise Leave(f"a tensor subclass: {kind.__name__}")
             known = self._recorder.known(value)
             self.tensors.add(id(value))
+            self.opaque |= known.opaque
             self._note(known.meta.shape)
             if isinstance(known.meta.layout, Strided):
                 self._note(known.meta.layout.strides)

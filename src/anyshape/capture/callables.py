@@ -384,7 +384,15 @@ _OPERATION_MODULES: Final = frozenset(
         "torch._C._special",
         "torch._C._sparse",
         "torch._C._nested",
+        "torch.nested",
+        "torch.nested._internal.nested_tensor",
     }
+)
+
+
+#: All functions in these take tensors.
+_OF_TENSORS: Final = frozenset(
+    {"torch._tensor", "torch.nested", "torch.nested._internal.nested_tensor"}
 )
 
 
@@ -404,7 +412,7 @@ def is_operation(function: Callable[..., Any]) -> bool:
         return False
     if isinstance(function, types.FunctionType):
         # Those that torch lets a function mode see take tensors; the others are helpers.
-        return module == "torch._tensor" or bool(
+        return module in _OF_TENSORS or bool(
             {"handle_torch_function", "has_torch_function"} & set(function.__code__.co_names)
         )
     return True

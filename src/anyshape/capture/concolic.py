@@ -18,6 +18,7 @@ is the business of the hooks.
 
 from __future__ import annotations
 
+import math
 import operator
 from types import NoneType
 from typing import Any, Final
@@ -36,6 +37,7 @@ from anyshape.capture.traced_numbers import (
     TracedFloat,
     TracedInt,
     Tracer,
+    is_of_data,
     is_tensor_like,
     is_traced,
     operand_of,
@@ -138,6 +140,8 @@ def _extreme(function: Function, build: Function, a: Any, b: Any) -> Any:
     # Elsewhere the type of the result depends on which one wins: min(n, 2.0), min(n, True).
     if type(a) in exact and type(b) in exact:
         return symbolic(tracer, function, build, operand_of(tracer, a), operand_of(tracer, b))
+    if (is_of_data(a) or is_of_data(b)) and all(type(x) in (float, TracedFloat) for x in (a, b)):
+        return recorded(tracer, function, a, b)
     second = compare(operator.lt if function is min else operator.gt, b, a)
     return b if second else a
 
@@ -265,6 +269,18 @@ def _unary(function: Function, build: Function) -> Function:
     return method
 
 
+def _recording(base: type, name: str, reason: str, function: Function) -> Function:
+    """Of a number that depends on data, the graph computes it; else as `_fixing` does."""
+    fixing = _fixing(base, name, reason)
+
+    def method(self: Any, *args: Any) -> Any:
+        if is_of_data(self) and self.tracer.active and not any(map(is_traced, args)):
+            return self.tracer.record(function, (self, *args))
+        return fixing(self, *args)
+
+    return method
+
+
 def _as_plain(self: Any, *_: Any) -> Any:
     """Copies and pickles hold plain numbers: they outlive the capture."""
     return settled(self, "it was copied")
@@ -304,6 +320,17 @@ _TELLING_OF_FLOATS: Final = {
 }
 
 
+#: What the graph can compute of a number that depends on data.
+_RECORDED: Final[dict[str, Function]] = {
+    "__bool__": bool,
+    "__round__": round,
+    "__floor__": math.floor,
+    "__ceil__": math.ceil,
+    "__trunc__": math.trunc,
+    "is_integer": float.is_integer,
+}
+
+
 def _install(kind: type, base: type) -> None:
     telling = _TELLING | (_TELLING_OF_FLOATS if base is float else {})
     methods: dict[str, object] = {
@@ -329,6 +356,11 @@ def _install(kind: type, base: type) -> None:
     methods |= {
         name: _fixing(base, name, reason) for name, reason in telling.items() if hasattr(base, name)
     }
+    if base is float:
+        methods |= {
+            name: _recording(base, name, telling[name], function)
+            for name, function in _RECORDED.items()
+        }
     for name, function in _BINARY_METHODS.items():
         methods[f"__{name}__"] = _forward(function)
         methods[f"__r{name}__"] = _reflected(function)

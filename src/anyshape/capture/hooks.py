@@ -18,6 +18,9 @@ from anyshape.capture.contexts import entered
 from anyshape.capture.hooks_items import ItemHooks
 from anyshape.capture.hooks_operators import OperatorHooks
 from anyshape.capture.journal import Change, Effect
+from anyshape.capture.natives import table as natives
+from anyshape.capture.natives.torch_state import CHECK_NAMES
+from anyshape.capture.opaque import has_own_method
 from anyshape.capture.outside import Outside
 from anyshape.capture.recorder import Recorder
 from anyshape.capture.stripping import stripped
@@ -40,7 +43,14 @@ class Hooks(OperatorHooks, ItemHooks):
 
     # -- names -------------------------------------------------------------------------------------
 
+    def _may_check(self, function: Any) -> None:
+        """What is asked between the loading of a check and its call is asked by it."""
+        if natives.is_check(function):
+            self.tracer.checking = True
+
     def load_global(self, frame: Any, name: str, value: Any) -> Any:
+        if name in CHECK_NAMES:
+            self._may_check(value)
         known = self._globals_read.get((id(frame.globals), name), _UNREAD)
         if known is not _UNREAD:
             return known
@@ -115,6 +125,8 @@ class Hooks(OperatorHooks, ItemHooks):
     # -- attributes --------------------------------------------------------------------------------
 
     def attribute(self, obj: Any, name: str) -> Any:
+        if name in CHECK_NAMES:
+            self._may_check(getattr(obj, name, None))
         try:
             if isinstance(obj, torch.Tensor):
                 return self._tensor_attribute(obj, name)
@@ -130,6 +142,8 @@ class Hooks(OperatorHooks, ItemHooks):
             self.recorder.known(tensor)
             with torch._C.DisableTorchFunction():
                 return getattr(tensor, name)
+        if has_own_method(tensor, name):
+            return types.MethodType(vars(type(tensor))[name], tensor)
         found = getattr(torch.Tensor, name, None)
         if found is None or name in tensor.__dict__:
             return self._instance_attribute_of_tensor(tensor, name)

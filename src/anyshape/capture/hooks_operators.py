@@ -256,6 +256,14 @@ class OperatorHooks(HooksBase):
             self.tracer.leave(left.reason, *left.hints)
             return bool(value)
 
+    def asserting(self) -> bool:
+        self.tracer.checking = True
+        return True
+
+    def asserted(self, value: Any) -> Any:
+        self.tracer.checking = False
+        return value
+
     def test(self, value: Any) -> Any:
         kind = type(value)
         if kind in ATOMS or kind in TRACED:

@@ -17,6 +17,7 @@ from anyshape.capture.traced_numbers import (
     TracedInt,
     Tracer,
     decided,
+    is_of_data,
     is_traced,
     plain,
     settled,
@@ -221,6 +222,8 @@ def compared(tracer: Tracer, function: Function, a: Any, b: Any) -> bool:
     """`function(a, b)` for a traced `a` and an operand `b`."""
     reason = f"it was compared with {SYMBOLS[function]}"
     if type(a) is TracedFloat or type(b) is TracedFloat:
+        if is_of_data(a) or is_of_data(b):
+            return recorded(tracer, function, a, b)
         return _native(function, a, b, reason)
     if type(b) is float:
         if not math.isfinite(b):

@@ -141,6 +141,14 @@ class PlainHooks:
         """An operand of `and`/`or` but the last. Python tests what comes back, so this does not."""
         return value
 
+    def asserting(self) -> bool:
+        """Before the test of an `assert`."""
+        return True
+
+    def asserted(self, value: Any, /) -> Any:
+        """The test of an `assert`."""
+        return value
+
     # Values handed to Python itself.
 
     def plain(self, value: Any, /) -> Any:

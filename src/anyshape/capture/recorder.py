@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import operator
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from linecache import getline
 from typing import Any, Final
@@ -16,16 +17,26 @@ from typing import Any, Final
 import torch
 import torch.fx
 from torch._ops import OpOverload, OpOverloadPacket
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _pop_mode_temporarily
 
 from anyshape.capture.call_forms import CallForms, name_of
 from anyshape.capture.concolic import TracedFloat, TracedInt, plain
 from anyshape.capture.data_questions import Origin, origin_of, question_of
 from anyshape.capture.data_reads import DATA_READERS
+from anyshape.capture.opaque import (
+    Form,
+    HasForm,
+    check_form,
+    form_of,
+    is_opaque,
+    meta_of,
+    metas_of,
+    symbols_of_result,
+)
 from anyshape.capture.segments import Carried, Computed, Decision, Expectation, Segment
 from anyshape.capture.size_nodes import SizeNodes
 from anyshape.capture.tensor_reads import CONSTANT_READS, DATA_READS, NOT_RECORDED, SIZE_READS
-from anyshape.capture.tracer import Leave, Tracer, depends_on_data
+from anyshape.capture.tracer import Leave, Tracer, depends_on_data, running
 from anyshape.capture.unbacked import observed, places
 from anyshape.config import config
 from anyshape.errors import AnyshapeError, NeedsDecision, UnknownOperator
@@ -40,7 +51,7 @@ from anyshape.symbolic import EVERYTHING, Expr, Fact, Range, Size, Symbol, as_sy
 class Known:
     """A tensor that the capture can name: its node in the graph and its shape in symbols."""
 
-    __slots__ = ("alive", "meta", "node", "output", "path", "segment")
+    __slots__ = ("alive", "meta", "node", "opaque", "output", "path", "segment")
 
     def __init__(
         self, node: Any, meta: Meta, alive: object, segment: Segment, path: Path | None = None
@@ -55,6 +66,8 @@ class Known:
         self.path = path
         #: which output of its segment it is, once that has ended
         self.output: int | None = None
+        #: whether shape rules do not apply to it
+        self.opaque = False
 
 
 class Recorder:
@@ -93,7 +106,7 @@ class Recorder:
     def expect(self, fact: Fact, reason: str) -> None:
         """Go on as if a fact about data held, as it does in this run: checked where the segment
         ends."""
-        self.segment.expectations.append(Expectation(fact, reason, self.tracer.user_frame()))
+        self.segment.expectations.append(Expectation(reason, self.tracer.user_frame(), fact))
 
     def branch_on_fact(self, fact: Fact, outcome: bool, reason: str) -> None:
         self._end(Decision(outcome, reason, self.tracer.user_frame(), fact=fact))
@@ -104,6 +117,11 @@ class Recorder:
     def branch_on_number(self, node: torch.fx.Node, outcome: Any, reason: str) -> None:
         """`node` is one of this segment."""
         output = self.segment.add_output(node)
+        if self.tracer.expects:
+            frame = self.tracer.user_frame()
+            expectation = Expectation(reason, frame, output=output, value=outcome)
+            self.segment.expectations.append(expectation)
+            return
         self._end(Decision(outcome, reason, self.tracer.user_frame(), output=output))
 
     def _end(self, decision: Decision) -> None:
@@ -123,15 +141,20 @@ class Recorder:
                 known.output = segment.add_output(self.node_of(known))
         for number in segment.numbers:
             number.output = segment.add_output(number.node)
-        segment.decision = decision
+        segment.decision = replace(decision, stack=running())
         self.segments.append(segment)
         self.segment = Segment(len(self.segments), self._symbol_node)
 
     def end_last(self, output: Callable[[torch.fx.Node], str]) -> None:
         """End the last segment: what its expectations are about is handed out as well."""
-        asked = {symbol for each in self.segment.expectations for symbol in each.fact.symbols}
-        if self.segments or asked:
+        expectations = self.segment.expectations
+        asked = {symbol for each in expectations for symbol in each.symbols}
+        if self.segments or expectations:
             self.end_changes()
+        for index, each in enumerate(expectations):
+            if each.output is not None:
+                place = int(output(self.segment.outputs[each.output])[1:])
+                expectations[index] = replace(each, output=place)
         for symbol in sorted(asked, key=lambda symbol: symbol.name):
             number = self._of_data.get(symbol)
             if number is not None and number.segment is self.segment:
@@ -150,7 +173,10 @@ class Recorder:
         """Note which external tensors the segment changed."""
         if self._changes_unseen and self._in_place:
             raise Leave("a tensor is changed where nobody can see it, before a decision on data")
-        changed: list[Path] = []
+        with torch._C.DisableTorchFunction():
+            self.segment.changed = tuple(self._newly_changed())
+
+    def _newly_changed(self) -> Iterator[Path]:
         for path, tensor, first in self._externals:
             before = self._versions.get(id(tensor), first)
             now = _version(tensor)
@@ -159,9 +185,8 @@ class Recorder:
             if now != before:
                 if tensor.requires_grad and not tensor.is_leaf:
                     raise Leave("a tensor with a history is changed before a decision on data")
-                changed.append(path)
+                yield path
             self._versions[id(tensor)] = now
-        self.segment.changed = tuple(changed)
 
     # -- inputs ----------------------------------------------------------------------------------
 
@@ -242,6 +267,8 @@ class Recorder:
 
     def _input(self, tensor: torch.Tensor, path: Path) -> Known:
         tracer = self.tracer
+        if is_opaque(tensor):
+            return self._opaque_input(tensor, path)
         if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:
             raise Leave(f"a tensor of layout {tensor.layout}")
         if _is_transformed(tensor):
@@ -271,6 +298,21 @@ class Recorder:
         found = self._known[id(tensor)] = Known(node, meta, tensor, self.segment, path)
         self._externals.append((path, tensor, _version(tensor)))
         return found
+
+    def _opaque_input(self, tensor: torch.Tensor, path: Path) -> Known:
+        """A sparse or jagged tensor: its form is guarded, its sizes are data."""
+        self.tracer.guard(Kind.PREDICATE, path, HasForm(Form.of(tensor)), "the form of a tensor")
+        node = self.segment.placeholder(_identifier(path.text), path, tensor)
+        meta = meta_of(self, tensor)
+        found = self._known[id(tensor)] = Known(node, meta, tensor, self.segment, path)
+        found.opaque = True
+        for dim, size in enumerate(meta.shape):
+            self._size_of(size, node, dim)
+        return found
+
+    def _size_of(self, size: Size, node: torch.fx.Node, dim: int) -> None:
+        if isinstance(size, Expr):
+            self.is_number(as_symbol(size), self.graph.call_method("size", (node, dim)), dim)
 
     def repeatable(self) -> bool:
         """Whether the graph may be run a second time: it has changed nothing but its own tensors.
@@ -399,7 +441,11 @@ class Recorder:
             tracer.leave(left.reason, *left.hints, question=left.question)
             return _NOT_RUN
         try:
-            result = function(*converted.plain_args, **converted.plain_kwargs)
+            if converted.opaque:
+                with torch._C._EnableTorchFunction(), _no_mode():
+                    result = function(*converted.plain_args, **converted.plain_kwargs)
+            else:
+                result = function(*converted.plain_args, **converted.plain_kwargs)
         except BaseException:
             tracer.leave(f"`{name_of(function)}` raised an error")
             raise
@@ -442,6 +488,8 @@ class Recorder:
     ) -> None:
         if function in NOT_RECORDED:
             raise Leave(f"`{name_of(function)}` inside a compiled function")
+        if call.opaque and type(result) in (int, float, bool):
+            raise Leave(f"`{name_of(function)}` returns a {type(result).__name__}")
         getter = getattr(function, "__name__", "") == "__get__"
         if not _is_tensors(result) and (result is not None or getter):
             raise Leave(f"`{name_of(function)}` returns a {type(result).__name__}")
@@ -450,6 +498,9 @@ class Recorder:
         node = self._call_node(function, call, target)
         if result is not None:
             self._bind(result, value, node, call)
+        if made is _OPAQUE:
+            self.graph.call_function(check_form, (node, form_of(result)))
+            made = tuple(symbols_of_result(value))
         if made:
             self._name_sizes(made, result, value)
         entry = lookup(function)
@@ -494,6 +545,8 @@ class Recorder:
         tracer = self.tracer
         if function in _STATE_CHANGES:
             return None, ()
+        if call.opaque or _has_opaque(result):
+            return metas_of(self, result), _OPAQUE
         try:
             found = infer(
                 tracer.facts,
@@ -506,7 +559,7 @@ class Recorder:
             raise Leave(str(error)) from None
         except UnknownOperator:
             # Neither a rule nor a shape function: the shape may depend on the data.
-            raise Leave(f"the shape of `{name_of(function)}`'s result is not known") from None
+            return metas_of(self, result), _OPAQUE
         except AnyshapeError as error:
             return self._fixed(function, call, result, str(error)), ()
         tracer.facts = found.facts
@@ -567,13 +620,14 @@ class Recorder:
         """Name the tensors of a result."""
         if isinstance(result, torch.Tensor):
             identity = id(result)
-            meta = _as_it_is(value, result)
+            meta = value if is_opaque(result) else _as_it_is(value, result)
             if identity in call.tensors:
                 # In place, or nothing to do: it is still that tensor.
                 self._known[identity].meta = meta
                 return
             alive = weakref.ref(result, _Forget(self._known, identity))
-            self._known[identity] = Known(node, meta, alive, self.segment)
+            known = self._known[identity] = Known(node, meta, alive, self.segment)
+            known.opaque = is_opaque(result)
         elif isinstance(result, tuple | list):
             whole = (
                 node if type(node) is torch.fx.Node else Known(node, _NOTHING, None, self.segment)
@@ -588,6 +642,13 @@ class Recorder:
         """A node for a change of state (a mode entered or left)."""
         self.changes_state = True
         return self.graph.call_function(function, args)
+
+
+@contextmanager
+def _no_mode() -> Iterator[None]:
+    """Without our own function mode: a class of tensors may have a function of its own."""
+    with _pop_mode_temporarily():
+        yield
 
 
 class ExactLayout:
@@ -618,6 +679,17 @@ class _Forget:
 
 
 _NOT_RUN: Final = object()
+
+#: Stands for the sizes of a result that nobody can say beforehand: all of them.
+_OPAQUE: Final[Any] = object()
+
+
+def _has_opaque(result: Any) -> bool:
+    if isinstance(result, torch.Tensor):
+        return is_opaque(result)
+    return isinstance(result, tuple | list) and any(map(_has_opaque, result))
+
+
 _NOTHING: Final = Meta((), torch.float32, Dense(()), torch.device("cpu"))
 
 _is_transformed: Any = getattr(torch._C, "_functorch").is_functorch_wrapped_tensor  # noqa: B009 no stub has it

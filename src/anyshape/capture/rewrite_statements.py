@@ -98,7 +98,10 @@ class StatementRewriter(AssignmentRewriter):
         out.append(node)
 
     def assert_(self, node: ast.Assert, out: Statements) -> None:
-        node.test = self.condition(node.test)
+        # What an assertion asks is expected to be so: no branch of the program.
+        test = self.hook("asserted", node.test, self.condition(node.test))
+        begin = self.hook("asserting", node.test)
+        node.test = node_at(ast.BoolOp, node.test, op=ast.And(), values=[begin, test])
         node.msg = self.optional(node.msg)
         out.append(node)
 

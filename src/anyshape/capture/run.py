@@ -173,7 +173,7 @@ def _trace(
 
 def _segment(recorder: Recorder, segment: Segment) -> TracedSegment:
     segment.graph.output(tuple(segment.outputs))
-    asked = [each.fact.symbols for each in segment.expectations]
+    asked = [each.symbols for each in segment.expectations]
     decision = segment.decision
     if decision is not None and decision.fact is not None:
         asked.append(decision.fact.symbols)

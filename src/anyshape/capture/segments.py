@@ -49,9 +49,16 @@ class Computed:
 class Expectation:
     """What has to be true of sizes that depend on data, or the segment is not for this call."""
 
-    fact: Fact
     reason: str
     frame: Frame | None
+    fact: Fact | None = None
+    #: instead of a fact: a number that the segment computes, and what it is
+    output: int | None = None
+    value: Any = None
+
+    @property
+    def symbols(self) -> frozenset[Symbol]:
+        return frozenset() if self.fact is None else self.fact.symbols
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +72,8 @@ class Decision:
     fact: Fact | None = None
     size: Expr | None = None
     output: int | None = None
+    #: the functions that were running, by place
+    stack: tuple[Any, ...] = ()
 
 
 class Segment:
@@ -82,11 +91,13 @@ class Segment:
         self.numbers: list[Computed] = []
         self.expectations: list[Expectation] = []
         self.outputs: list[torch.fx.Node] = []
+        self._names: set[str] = set()
         self.decision: Decision | None = None
         #: external tensors that it changed
         self.changed: tuple[Path, ...] = ()
 
     def placeholder(self, name: str, source: Source, example: Any) -> torch.fx.Node:
+        name = self._unused(name)
         last = self.inputs[-1][0] if self.inputs else None
         if last is None:
             with self.graph.inserting_before(next(iter(self.graph.nodes), None)):
@@ -96,6 +107,15 @@ class Segment:
                 node = self.graph.placeholder(name)
         self.inputs.append((node, source, example))
         return node
+
+    def _unused(self, name: str) -> str:
+        """Parameters of the graph's function have different names."""
+        found, count = name, 0
+        while found in self._names:
+            count += 1
+            found = f"{name}_{count}"
+        self._names.add(found)
+        return found
 
     def add_output(self, node: torch.fx.Node) -> int:
         self.outputs.append(node)

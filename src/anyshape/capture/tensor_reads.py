@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol
 
 import torch
 
+from anyshape.capture.opaque import is_jagged
 from anyshape.capture.tracer import Leave, Tracer
 from anyshape.ops.layouts import contiguity
 from anyshape.ops.meta import Meta, channels_last, contiguous
@@ -27,6 +28,8 @@ class Reader(Protocol):
 
 
 def shape(reader: Reader, tensor: torch.Tensor) -> torch.Size:
+    if is_jagged(type(tensor)):
+        raise Leave("the shape of a jagged tensor")
     sizes = reader.meta(tensor).shape
     integer = reader.tracer.integer
     return torch.Size([size if type(size) is int else integer(size) for size in sizes])

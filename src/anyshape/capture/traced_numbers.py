@@ -115,6 +115,11 @@ def is_traced(value: object) -> TypeGuard[TracedInt | TracedFloat]:
     return type(value) in _PLAIN
 
 
+def is_of_data(value: object) -> bool:
+    """Whether it is a float that the graph reads from a tensor, or makes of such a one."""
+    return type(value) is TracedFloat and value.node.of_data
+
+
 def plain(value: Any) -> Any:
     """The bare number behind a traced one, without a guard; anything else as it is."""
     strip = _PLAIN.get(type(value))

@@ -72,6 +72,32 @@ def depends_on_data(of: Size | Fact) -> bool:
     return any(not symbol.backed for symbol in symbols)
 
 
+def is_plain_tensor(kind: type) -> bool:
+    """Whether tensors of this class can be followed: torch's own, the jagged one among them."""
+    return kind in TENSORS or (
+        kind.__name__ == "NestedTensor" and kind.__module__.startswith("torch.nested.")
+    )
+
+
+#: A function by its place: file, first line, name.
+CodePlace = tuple[str, int, str]
+
+
+def place_of(code: types.CodeType) -> CodePlace:
+    return code.co_filename, code.co_firstlineno, code.co_qualname
+
+
+def running() -> tuple[CodePlace, ...]:
+    """The watched functions that are running, the innermost first."""
+    found: list[CodePlace] = []
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if id(frame.f_code) in instrumented_by_identity:
+            found.append(place_of(frame.f_code))
+        frame = frame.f_back
+    return tuple(found)
+
+
 class Leave(Exception):
     """Raised inside a hook, before it has done anything: this cannot be followed."""
 
@@ -91,6 +117,8 @@ class Left:
     hints: tuple[str, ...] = ()
     #: about data, that would have to be answered
     question: Question | None = None
+    #: the functions that were running, the innermost first
+    stack: tuple[CodePlace, ...] = ()
 
 
 class Chooser(Protocol):
@@ -157,13 +185,15 @@ class Tracer:
         self.recorder: Any = None
         #: above 0: what is asked about data is expected to stay as it is
         self._expecting = 0
+        #: whether what is asked is asked by a check, which expects it to be so
+        self.checking = False
 
     # -- leaving ---------------------------------------------------------------------------------
 
     def leave(self, reason: str, *hints: str, question: Question | None = None) -> None:
         """Stop watching: the function runs on as plain Python."""
         if self.active:
-            self.left = Left(reason, self.user_frame(), hints, question)
+            self.left = Left(reason, self.user_frame(), hints, question, running())
             self.active = False
             self._on_leave()
 
@@ -230,7 +260,7 @@ class Tracer:
         return now
 
     def _branch(self, fact: Fact, now: bool, reason: str) -> bool:
-        if self._expecting:
+        if self.expects:
             self.recorder.expect(fact if now else not_(fact), reason)
             return True
         try:
@@ -247,7 +277,7 @@ class Tracer:
             return only
         assert isinstance(size, Expr)
         value = self.value_of(size)
-        if depends_on_data(size) and not self._expecting:
+        if depends_on_data(size) and not self.expects:
             try:
                 self.recorder.branch_on_size(size, value, reason)
             except Leave as left:
@@ -257,6 +287,10 @@ class Tracer:
         else:
             self.decide(eq(size, value), reason)
         return value
+
+    @property
+    def expects(self) -> bool:
+        return self.checking or self._expecting > 0
 
     @contextmanager
     def expecting(self) -> Iterator[None]:
@@ -294,8 +328,9 @@ class Tracer:
         if number.settled:
             return
         try:
-            if self._expecting:
-                raise Leave(f"a number that depends on data is fixed ({reason})")
+            if not self.expects:
+                # No two runs have the same float: a branch for each would be of no use.
+                raise Leave(f"the value of a float that depends on data is needed ({reason})")
             node = self.recorder.number_node(number)
             self.recorder.branch_on_number(node, plain(value), reason)
         except Leave as left:
@@ -385,7 +420,7 @@ class Tracer:
             return value
         self.register(value, path)
         self.guard(Kind.TYPE, path, kind)
-        if isinstance(value, torch.Tensor) and kind not in TENSORS:
+        if isinstance(value, torch.Tensor) and not is_plain_tensor(kind):
             raise Leave(f"a tensor subclass: {kind.__name__}")
         return value
 

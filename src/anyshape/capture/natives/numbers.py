@@ -11,6 +11,7 @@ import torch
 
 from anyshape.capture.concolic import TracedFloat, TracedInt, maximum, minimum, plain
 from anyshape.capture.natives.pure import no_own_code, pure
+from anyshape.capture.traced_numbers import is_of_data
 from anyshape.capture.tracer import Leave
 
 Hooks = Any
@@ -25,6 +26,8 @@ def _int(hooks: Hooks, *args: Any) -> Any:
             return value
         if isinstance(value, torch.Tensor):
             return hooks.recorder.run(torch.Tensor.__int__, (value,), {})
+        if is_of_data(value):
+            return hooks.recorder.number(int, (value,))
         no_own_code(value, "__int__", "__index__", "__trunc__")
     return int(*(hooks.fixed(arg, "it becomes an integer") for arg in args))
 
@@ -97,7 +100,20 @@ def _to_integer(function: Callable[..., Any]) -> Callable[..., Any]:
     def model(hooks: Hooks, value: Any) -> Any:
         if type(value) is TracedInt:
             return value
+        if is_of_data(value):
+            return hooks.recorder.number(function, (value,))
         return pure(hooks, function, (value,), {})
+
+    return model
+
+
+def _of_data(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of numbers: of those that depend on data, the graph computes it."""
+
+    def model(hooks: Hooks, *args: Any) -> Any:
+        if any(map(is_of_data, args)):
+            return hooks.recorder.number(function, args)
+        return pure(hooks, function, args, {})
 
     return model
 
@@ -167,6 +183,14 @@ MODELS: Final[dict[Any, Callable[..., Any]]] = {
     torch.sym_not: lambda hooks, a: not hooks.truth(a),
     torch.Size: _size,
     torch.broadcast_shapes: _broadcast_shapes,
+    **{
+        getattr(math, name): _of_data(getattr(math, name))
+        for name in (
+            *("isnan", "isinf", "isfinite", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin"),
+            *("acos", "atan", "atan2", "log1p", "expm1", "erf", "erfc", "gamma", "lgamma", "fabs"),
+            *("copysign", "fmod", "hypot", "degrees", "radians", "isclose"),
+        )
+    },
     **{
         function: _float_function(function)
         for function in (math.sqrt, math.log, math.log2, math.log10, math.exp, math.pow)

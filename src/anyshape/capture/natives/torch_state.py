@@ -14,6 +14,7 @@ from torch.overrides import (
     has_torch_function_variadic,
 )
 
+from anyshape.capture.concolic import plain
 from anyshape.capture.tracer import Leave
 
 Hooks = Any
@@ -32,12 +33,56 @@ def _as_is(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda hooks, *args, **kwargs: function(*args, **kwargs)
 
 
-def _check(hooks: Hooks, condition: Any, message: Any = None) -> None:
-    """`torch._check`: traced conditions have become guards by now."""
-    if isinstance(condition, torch.Tensor):
-        raise Leave("torch._check of a tensor")
-    if not hooks.truth(condition):
-        torch._check(False, message)
+def _check(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`torch._check` and its kin: what the condition asked has been taken for granted by now, and
+    is checked by the compiled run."""
+
+    def model(hooks: Hooks, cond: Any, message: Any = None) -> None:
+        hooks.tracer.checking = False
+        if isinstance(cond, torch.Tensor):
+            raise Leave(f"torch.{function.__name__} of a tensor")
+        if not hooks.truth(cond):
+            function(False, message)
+
+    return model
+
+
+def _check_with(hooks: Hooks, error_type: Any, cond: Any, message: Any) -> None:
+    hooks.tracer.checking = False
+    if not hooks.truth(cond):
+        _CHECK_WITH(error_type, False, message)
+
+
+def _check_is_size(hooks: Hooks, i: Any, message: Any = None, *, max: Any = None) -> None:
+    hooks.tracer.checking = True
+    try:
+        good = hooks.compare("ge", i, 0) and (max is None or hooks.compare("le", i, max))
+    finally:
+        hooks.tracer.checking = False
+    if not good:
+        _CHECK_IS_SIZE(plain(i), message, max=plain(max))
+
+
+def _check_all(hooks: Hooks, cond: Any, message: Any = None) -> None:
+    hooks.tracer.checking = True
+    try:
+        good = hooks.truth(hooks.recorder.run(torch.Tensor.all, (cond,), {}))
+    finally:
+        hooks.tracer.checking = False
+    if not good:
+        _CHECK_ALL(cond, message)
+
+
+_CHECK_WITH: Any = getattr(torch, "_check_with")  # noqa: B009 no stub has them
+_CHECK_IS_SIZE: Any = getattr(torch, "_check_is_size")  # noqa: B009
+_CHECK_ALL: Any = getattr(torch, "_check_tensor_all")  # noqa: B009
+
+_CHECKS: Final = ("_check", "_check_index", "_check_value", "_check_type", "_check_not_implemented")
+
+#: Names under which checks are loaded: what is asked from there to the call is asked by a check.
+CHECK_NAMES: Final = frozenset(
+    (*_CHECKS, "_check_with", "check", "guard_or_false", "guard_or_true", "guard_size_oblivious")
+)
 
 
 _STATE_READS: Final = (
@@ -71,7 +116,10 @@ _FALSE: Final = (
 )
 
 MODELS: Final[dict[Any, Callable[..., Any]]] = {
-    torch._check: _check,
+    **{getattr(torch, name): _check(getattr(torch, name)) for name in _CHECKS},
+    _CHECK_WITH: _check_with,
+    _CHECK_IS_SIZE: _check_is_size,
+    _CHECK_ALL: _check_all,
     torch.compiler.is_compiling: _true,
     torch.compiler.is_dynamo_compiling: _true,
     torch._C._log_api_usage_once: lambda hooks, *args: None,
@@ -84,3 +132,8 @@ MODELS: Final[dict[Any, Callable[..., Any]]] = {
         if hasattr(torch, name)
     },
 }
+
+#: Functions that expect what they ask.
+CHECKS: Final = frozenset(
+    {getattr(torch, name) for name in _CHECKS} | {_CHECK_WITH, _CHECK_IS_SIZE, _CHECK_ALL}
+)

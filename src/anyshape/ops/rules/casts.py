@@ -14,6 +14,7 @@ from anyshape.ops.op import Lowering, Op, Rule
 from anyshape.ops.promotion import category
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.pointwise import Operand
+from anyshape.symbolic import eq, or_
 
 _METHOD = "torch.Tensor."
 
@@ -154,7 +155,13 @@ def _contiguous(
     layout = layout_in(q, input, memory_format)
     if input.layout == layout:
         return input
-    return replace(input.like(layout=layout), shares_if=contiguity(input, layout))
+    shares = contiguity(input, layout)
+    itself = or_(shares, eq(input.numel, 0))
+    if q.facts.holds_now(itself):
+        # One object that the program has under two names: no copy can be told from the original.
+        q.decide(itself, "a contiguous tensor is not copied")
+        return input
+    return replace(input.like(layout=layout), shares_if=shares)
 
 
 def _copied(q: Questions, input: Meta) -> Meta:

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 import torch
 
-from anyshape.ops.broadcast import broadcast, pointwise_layout, require_expands
+from anyshape.ops.broadcast import broadcast, pointwise_layout
 from anyshape.ops.meta import Meta
 from anyshape.ops.op import Lowering, Op, Rule, in_place_names, names_of
 from anyshape.ops.promotion import Number
 from anyshape.ops.questions import Questions
-from anyshape.ops.rules.indexing import first_round, looked_up
-from anyshape.symbolic import Size, eq, le, ne, or_
+from anyshape.ops.rules.indexing import first_round, require_written, shape_found
+from anyshape.symbolic import Size, eq, ne, or_
 
 
 def cloned(q: Questions, input: Meta) -> Meta:
@@ -95,12 +95,12 @@ def index_put(
         raise q.fail(f"{len(indices)} indices are too many for {input.rank} dimensions")
     items = [slice(None) if index is None else _at_least_vector(index) for index in indices]
     base, lookups = first_round(q, input, tuple(items))
-    target = looked_up(q, base, lookups)
+    target = shape_found(q, base, lookups)
     if values.dtype != input.dtype and not q.decide(
         eq(values.numel, 1), "one number may be of any dtype"
     ):
         raise q.fail(f"{values.dtype} does not go into a tensor of {input.dtype}")
-    require_expands(q, values.shape, target.shape)
+    require_written(q, values.shape, target)
     return cloned(q, input)
 
 
@@ -165,12 +165,9 @@ def masked_scatter(q: Questions, input: Meta, mask: Meta, source: Meta) -> Meta:
     if mask.dtype is not torch.bool:
         raise q.fail(f"a mask is of bool, not {mask.dtype}")
     _require_same_dtype(q, input, source)
-    result = input.like(broadcast(q, [mask.shape, input.shape]))
-    if not q.known(le(result.numel, source.numel)):
-        written = q.new_size()
-        q.given(le(written, result.numel))
-        q.require(le(written, source.numel), "the source has an element for each place of the mask")
-    return result
+    # Torch itself sees to it that the source has an element for each place of the mask: how many
+    # these are is no size of the result.
+    return input.like(broadcast(q, [mask.shape, input.shape]))
 
 
 def _row(name: str, rule: Rule, *, writes: bool) -> Op:

@@ -19,8 +19,8 @@ from anyshape.ops.broadcast import broadcast, pointwise_layout, require_expands
 from anyshape.ops.meta import Meta, contiguous, of_tensor
 from anyshape.ops.op import Lowering, Op
 from anyshape.ops.questions import Questions
-from anyshape.ops.rules.views import is_stretched, permuted, selected, sliced, unsqueezed, without
-from anyshape.symbolic import Expr, Range, Size, and_, eq, ge, le, lt, ne, or_
+from anyshape.ops.rules.views import selected, sliced, unsqueezed, without
+from anyshape.symbolic import Expr, Range, Size, and_, as_symbol, eq, ge, le, lt, ne, or_
 
 _MASKS = (torch.bool, torch.uint8)
 _INDICES = (torch.int64, torch.int32)
@@ -65,10 +65,10 @@ def getitem(q: Questions, input: Meta, index: Any) -> Meta:
 
 def setitem(q: Questions, input: Meta, index: Any, value: Any) -> Meta:
     base, lookups = first_round(q, input, index)
-    target = looked_up(q, base, lookups)
+    target = shape_found(q, base, lookups)
     if isinstance(value, Meta):
         _require_dtype(q, input, [lookup for lookup in lookups if lookup is not None], value)
-        require_fits(q, value.shape, target.shape)
+        _require_fits(q, value.shape, target)
     elif isinstance(value, complex) and not input.dtype.is_complex:
         raise q.fail(f"a complex number does not go into a tensor of {input.dtype}")
     return input
@@ -85,18 +85,32 @@ def _require_dtype(q: Questions, input: Meta, found: Sequence[Lookup], value: Me
         raise q.fail(f"values of {value.dtype} are not put into a tensor of {input.dtype}")
 
 
-def require_fits(q: Questions, shape: tuple[Size, ...], target: tuple[Size, ...]) -> None:
+def _require_fits(q: Questions, shape: tuple[Size, ...], target: tuple[Size, ...]) -> None:
     """A value that is written: stretched to its target; dimensions of size 1 at its front do not
     count.
     """
-    extra = len(shape) - len(target)
-    for size in shape[: max(extra, 0)]:
+    extra = max(len(shape) - len(target), 0)
+    for size in shape[:extra]:
         q.require(
             eq(size, 1),
             "a value may have more dimensions than its target only if they are of size 1",
         )
-    for size, wanted in zip(reversed(shape), reversed(target), strict=False):
-        is_stretched(q, size, wanted)
+    require_written(q, shape[extra:], target)
+
+
+def require_written(q: Questions, shape: tuple[Size, ...], target: tuple[Size, ...]) -> None:
+    """Require that a value of this shape stretches to the places that are written.
+
+    How many places a mask names is not asked: no result has that size, and torch compares the two
+    itself.
+    """
+    counted = {as_symbol(size) for size in q.unbacked}
+    wanted = list(target)
+    for at in range(-1, -min(len(shape), len(target)) - 1, -1):
+        place = target[at]
+        if isinstance(place, Expr) and not counted.isdisjoint(place.symbols):
+            wanted[at] = shape[at]
+    require_expands(q, shape, tuple(wanted))
 
 
 # ---- the first round: a view ---------------------------------------------------------------------
@@ -257,6 +271,28 @@ def looked_up(q: Questions, base: Meta, lookups: Lookups) -> Meta:
     found = [lookup.index for lookup in lookups if lookup is not None]
     if not found:
         return base
+    result, places, first = _found(q, base, lookups)
+    if base.is_contiguous and all(index.is_contiguous for index in found):
+        return base.like(result)
+    others = [dim for dim in range(base.rank) if dim >= len(lookups) or lookups[dim] is None]
+    strides = tuple(base.strides[dim] for dim in others)
+    still = (0,) * len(places)
+    source = base.viewed(result, (*strides[:first], *still, *strides[first:]))
+    after = len(result) - first - len(places)
+    operands = [source, *(_laid_over(index, len(result) - after, after) for index in found)]
+    return base.like(result, layout=pointwise_layout(q, result, operands))
+
+
+def shape_found(q: Questions, base: Meta, lookups: Lookups) -> tuple[Size, ...]:
+    """The shape of what is looked up."""
+    return _found(q, base, lookups)[0] if any(lookups) else base.shape
+
+
+def _found(
+    q: Questions, base: Meta, lookups: Lookups
+) -> tuple[tuple[Size, ...], tuple[Size, ...], int]:
+    """The shape of what is looked up, that of the indices in it, and where they stand."""
+    found = [lookup.index for lookup in lookups if lookup is not None]
     places = _places(q, [index.shape for index in found])
     dims = [dim for dim, lookup in enumerate(lookups) if lookup is not None]
     sizes = [
@@ -265,20 +301,12 @@ def looked_up(q: Questions, base: Meta, lookups: Lookups) -> Meta:
         if lookup is not None and not lookup.by_mask
     ]
     _require_positions(q, sizes, places)
-    others = [dim for dim in range(base.rank) if dim not in dims]
     # Neighbouring dimensions are replaced where they stand; otherwise the places come first.
     first = dims[0] if dims[-1] - dims[0] == len(dims) - 1 else 0
-    kept = permuted(base, [*dims, *others])
-    shape, strides = kept.shape[len(dims) :], kept.strides[len(dims) :]
+    shape = tuple(size for dim, size in enumerate(base.shape) if dim not in dims)
     result = (*shape[:first], *places, *shape[first:])
     _require_in_range(q, base, lookups, result)
-    if base.is_contiguous and all(index.is_contiguous for index in found):
-        return base.like(result)
-    still = (0,) * len(places)
-    source = base.viewed(result, (*strides[:first], *still, *strides[first:]))
-    after = len(result) - first - len(places)
-    operands = [source, *(_laid_over(index, len(result) - after, after) for index in found)]
-    return base.like(result, layout=pointwise_layout(q, result, operands))
+    return result, places, first
 
 
 def _places(q: Questions, shapes: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:

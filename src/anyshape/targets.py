@@ -1,0 +1,116 @@
+"""What is compiled: a function, a method or a module as it is called and spoken of."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from inspect import Signature
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is compiled: how it is called, and under which name it is spoken of."""
+
+    call: Callable[..., Any]
+    signature: Signature
+    name: str
+    file: str
+    line: int
+    #: as Python names it in messages about wrong arguments
+    called: str
+    #: the default values of its parameters now; the signature has those of before
+    defaults: Callable[[], tuple[object, ...]]
+    #: the Python function whose body it is, if it is called directly: what runs in parts when it
+    #: cannot be compiled whole
+    body: Callable[[tuple[Any, ...]], Any] = lambda args: None
+
+
+def _defaults_of(function: Any) -> tuple[object, ...]:
+    """The default values of a function and the names of the keyword ones: the objects themselves,
+    which are compared by identity."""
+    function = getattr(function, "__func__", function)
+    positional = getattr(function, "__defaults__", None)
+    keyword = getattr(function, "__kwdefaults__", None) or {}
+    return (positional, *keyword, *keyword.values())
+
+
+def target_of(function: Any, name: str | None) -> Target:
+    code = getattr(
+        inspect.unwrap(function) if not isinstance(function, functools.partial) else function.func,
+        "__code__",
+        None,
+    )
+    try:
+        signature = inspect.signature(function, follow_wrapped=False)
+    except (TypeError, ValueError):
+        signature = _ANYTHING
+    return Target(
+        function,
+        signature,
+        name or getattr(function, "__qualname__", None) or type(function).__name__,
+        code.co_filename if code else "",
+        code.co_firstlineno if code else 0,
+        getattr(function, "__qualname__", "") or type(function).__name__,
+        functools.partial(_defaults_of, function),
+        lambda args: function,
+    )
+
+
+def _anything(*args: Any, **kwargs: Any) -> None: ...
+
+
+_ANYTHING = inspect.signature(_anything)
+
+
+def module_target(module: torch.nn.Module, name: str | None) -> Target:
+    forward = module.forward
+    if sees_how_it_is_called(module):
+        forward = _anything
+    try:
+        # As it is called, not as a decorator says it is: both how arguments are passed and what is
+        # seen of them must be the caller's.
+        signature = inspect.signature(forward, follow_wrapped=False)
+    except (TypeError, ValueError):
+        signature = _ANYTHING
+    parameters = list(signature.parameters.values())
+    first = inspect.Parameter(_self_name(signature), inspect.Parameter.POSITIONAL_ONLY)
+    code = getattr(forward, "__code__", None)
+    return Target(
+        operator.call,
+        inspect.Signature([first, *parameters]),
+        name or type(module).__name__,
+        code.co_filename if code else "",
+        code.co_firstlineno if code else 0,
+        getattr(forward, "__qualname__", "forward"),
+        lambda: () if forward is _anything else _defaults_of(module.forward),
+        _forward_of,
+    )
+
+
+def _forward_of(args: tuple[Any, ...]) -> Any:
+    """The method that a call of a module comes to, unless somebody else is called on the way."""
+    module = args[0]
+    if sees_how_it_is_called(module) or "forward" in module.__dict__:
+        return None
+    return type(module).forward
+
+
+def sees_how_it_is_called(module: torch.nn.Module) -> bool:
+    """Whether somebody sees which arguments were given by name: a hook, or a `__call__` of its
+    own."""
+    held = module.__dict__
+    return bool(
+        held["_forward_hooks"]
+        or held["_forward_pre_hooks"]
+        or type(module).__call__ is not torch.nn.Module.__call__
+    )
+
+
+def _self_name(signature: inspect.Signature) -> str:
+    return "self" if "self" not in signature.parameters else "self_"
