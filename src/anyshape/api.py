@@ -38,6 +38,7 @@ __all__ = [
     "compile",
     "mark_dynamic",
     "mark_static",
+    "mark_unbacked",
     "maybe_mark_dynamic",
     "reset",
     "set_logs",
@@ -327,6 +328,20 @@ def mark_dynamic(
 def maybe_mark_dynamic(tensor: torch.Tensor, dim: Dims) -> None:
     """The same wish, without an error."""
     _mark(tensor, dim, Mark(MarkKind.MAYBE_DYNAMIC))
+
+
+def mark_unbacked(
+    tensor: torch.Tensor,
+    dim: Dims,
+    *,
+    min: int = 0,
+    max: int | None = None,
+    hint: int | None = None,
+) -> None:
+    """Compile for any size of the dimension without looking at the one it has: what the program
+    asks about it is a branch of the compiled program, or, by `check`, checked when it runs. `hint`
+    is a typical size, for choices that do not change the answer."""
+    _mark(tensor, dim, Mark(MarkKind.UNBACKED, min, max))
 
 
 def mark_static(tensor: torch.Tensor, dim: Dims | None = None) -> None:

@@ -104,9 +104,11 @@ class Growing:
             outcome=outcome,
             name=self.tree.name,
         )
-        node = Node(_key(trace, index), step, bool(segment.expectations), bool(segment.changed))
+        may_fail = trace.needs_undo or bool(segment.expectations)
+        node = Node(_key(trace, index), step, may_fail, bool(segment.changed))
         if decision is None:
             node.finish = self._finish(trace, index)
+        node.width = len(self.inputs)
         return node
 
     def _finish(self, trace: Trace, index: int) -> Any:

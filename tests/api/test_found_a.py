@@ -782,9 +782,6 @@ def _sometimes_bad() -> Callable[[torch.Tensor], tuple[Any, ...]]:
 
 # program.py: the graph raises before any effect is performed, and in-place changes forbid a second,
 # eager run: what the program did before the failing line is lost.
-@pytest.mark.xfail(
-    reason="a graph that has changed tensors in place cannot be run again: Python effects are lost"
-)
 @found
 def test_effects_before_an_error_in_the_graph():
     log, total, table = [], torch.zeros(1), torch.arange(10.0)
@@ -801,9 +798,6 @@ def test_effects_before_an_error_in_the_graph():
 
 
 # The same, and the program's own `except` is not reached.
-@pytest.mark.xfail(
-    reason="a graph that has changed tensors in place cannot be run again: Python effects are lost"
-)
 @found
 def test_error_in_the_graph_is_caught_by_the_program():
     total, table = torch.zeros(1), torch.arange(10.0)

@@ -87,9 +87,6 @@ def test_backward_hooks_of_a_tensor() -> None:
 # -- a graph that raises in the middle ------------------------------------------------------------
 
 
-@pytest.mark.xfail(
-    reason="a graph that has changed tensors in place cannot be run again: Python effects are lost"
-)
 def test_python_effects_before_an_error_are_kept() -> None:
     log: list[int] = []
 
@@ -102,9 +99,6 @@ def test_python_effects_before_an_error_are_kept() -> None:
     assert len(log) == 2
 
 
-@pytest.mark.xfail(
-    reason="a graph that has changed tensors in place cannot be run again: Python effects are lost"
-)
 def test_python_effects_of_a_module_before_an_error_are_kept() -> None:
     class Counting(nn.Module):
         def __init__(self) -> None:
@@ -318,7 +312,6 @@ def test_convolution_with_padding_mode() -> None:
     assert compiled.stats().eager_calls == 0
 
 
-@pytest.mark.xfail(reason="until issue 4: an opaque call, executed again on every run")
 def test_autograd_function_is_captured() -> None:
     """As in Bloom, whose every layer has one."""
 

@@ -7,6 +7,7 @@ from typing import Final
 
 import torch
 
+from anyshape.capture.tracer import Unbacked
 from anyshape.config import config
 from anyshape.events import kinds
 from anyshape.events.stream import stream
@@ -36,6 +37,10 @@ def marks_of(tensor: torch.Tensor) -> Mapping[int, Mark]:
 _NO_MARKS: Final[Mapping[int, Mark]] = {}
 
 
+def _as_asked(decision: Decision, found: Range | None) -> Range | Unbacked | None:
+    return found if found is None or decision.choice is not Choice.UNBACKED else Unbacked(found)
+
+
 class Choices:
     """The decisions of one compile, and what was observed on the way."""
 
@@ -51,7 +56,7 @@ class Choices:
         self._symbols: list[SymbolSource] = []
         self._by_value: dict[int, Expr] = {}
         #: answers by source: an entry that grows keeps them
-        self._answers: dict[str, Sequence[Range | None]] = {}
+        self._answers: dict[str, Sequence[Range | Unbacked | None]] = {}
 
     def again(self) -> Choices:
         """The same choices, for another call of the same entry."""
@@ -63,7 +68,7 @@ class Choices:
 
     def sizes(
         self, path: Path, tensor: torch.Tensor, module_property: bool
-    ) -> Sequence[Range | None]:
+    ) -> Sequence[Range | Unbacked | None]:
         name, sizes = path.text, tuple(tensor.shape)
         known = self._answers.get(name)
         if known is not None and len(known) == len(sizes):
@@ -72,7 +77,7 @@ class Choices:
         source = Source(isinstance(tensor, torch.nn.Parameter), module_property, marks_of(tensor))
         decisions = decide_sizes(name, sizes, source, self._evidence(name), config, self._dynamic)
         self._answers[name] = answer = [
-            self._settled(f"{name}.size()[{dim}]", decision)
+            _as_asked(decision, self._settled(f"{name}.size()[{dim}]", decision))
             for dim, decision in enumerate(decisions)
         ]
         return answer
@@ -81,7 +86,7 @@ class Choices:
         name = path.text
         known = self._answers.get(name)
         if known is not None:
-            return known[0]
+            return None if isinstance(known[0], Unbacked) else known[0]
         self.observed.add(name, of_int(value))
         source = Source(is_module_property=module_property)
         decision = decide_int(name, value, source, self._evidence(name), config, self._dynamic)

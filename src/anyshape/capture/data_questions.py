@@ -10,6 +10,7 @@ from typing import Final
 
 from anyshape.capture.segments import Decision
 from anyshape.guards.guard import Frame
+from anyshape.guards.text import fact_text
 from anyshape.symbolic import Symbol, not_, to_text
 
 
@@ -74,9 +75,9 @@ def question_of(decision: Decision, origins: Mapping[Symbol, Origin]) -> Questio
         f"{name(symbol)} is made by {origins[symbol]}" for symbol in symbols if symbol in origins
     ]
     if decision.fact is not None:
-        text = to_text(decision.fact, name)
+        text = fact_text(decision.fact, name)
         holding = decision.fact if decision.outcome else not_(decision.fact)
-        check = to_text(holding, name)
+        check = fact_text(holding, name)
     else:
         text = f"the value of {to_text(asked, name)}"
         check = f"{to_text(asked, name)} == {decision.outcome}"

@@ -44,8 +44,21 @@ from anyshape.guards.guard import Kind, TensorSpec
 from anyshape.guards.path import Path
 from anyshape.ops.infer import infer
 from anyshape.ops.meta import Dense, Meta, of_tensor
+from anyshape.ops.op import Lowering
 from anyshape.ops.table import lookup
-from anyshape.symbolic import EVERYTHING, Expr, Fact, Range, Size, Symbol, as_symbol, eq
+from anyshape.symbolic import (
+    EVERYTHING,
+    NATURAL,
+    Expr,
+    Fact,
+    Range,
+    Size,
+    Symbol,
+    as_symbol,
+    eq,
+    ge,
+    le,
+)
 
 
 class Known:
@@ -91,6 +104,8 @@ class Recorder:
         #: whether something may have been changed that versions do not tell
         self._changes_unseen = False
         self._in_place = False
+        #: whether an operation may fail, by its data, after something has been changed
+        self._may_raise_late = False
         self.defects: list[str] = []
 
     @property
@@ -149,7 +164,7 @@ class Recorder:
         """End the last segment: what its expectations are about is handed out as well."""
         expectations = self.segment.expectations
         asked = {symbol for each in expectations for symbol in each.symbols}
-        if self.segments or expectations:
+        if self.segments or expectations or self.needs_undo():
             self.end_changes()
         for index, each in enumerate(expectations):
             if each.output is not None:
@@ -278,8 +293,15 @@ class Recorder:
         module_property = tracer.below_module(path)
         chosen = tracer.chooser.sizes(path, tensor, module_property)
         shape: list[Size] = []
+        unbacked: list[tuple[int, Range]] = []
         for dim, (size, declared) in enumerate(zip(tensor.shape, chosen, strict=True)):
-            shape.append(size if declared is None else tracer.new_symbol(path, dim, size, declared))
+            if declared is None:
+                shape.append(size)
+            elif isinstance(declared, Range):
+                shape.append(tracer.new_symbol(path, dim, size, declared))
+            else:
+                shape.append(tracer.new_data_symbol(size, NATURAL))
+                unbacked.append((dim, declared.range))
         meta = of_tensor(tensor, tuple(shape))
         layout = meta.layout
         dense = isinstance(layout, Dense)
@@ -297,7 +319,17 @@ class Recorder:
         node = self.segment.placeholder(_identifier(path.text), path, tensor)
         found = self._known[id(tensor)] = Known(node, meta, tensor, self.segment, path)
         self._externals.append((path, tensor, _version(tensor)))
+        for dim, declared in unbacked:
+            self._size_of(shape[dim], node, dim)
+            self._expect_range(shape[dim], declared)
         return found
+
+    def _expect_range(self, size: Size, declared: Range) -> None:
+        with self.tracer.expecting():
+            if declared.lower is not None:
+                self.tracer.decide(ge(size, declared.lower), "the range of the mark")
+            if declared.upper is not None:
+                self.tracer.decide(le(size, declared.upper), "the range of the mark")
 
     def _opaque_input(self, tensor: torch.Tensor, path: Path) -> Known:
         """A sparse or jagged tensor: its form is guarded, its sizes are data."""
@@ -324,6 +356,18 @@ class Recorder:
         return not any(
             self._in_place if version is None else _version(tensor) != version
             for _, tensor, version in self._externals
+        )
+
+    def needs_undo(self) -> bool:
+        """Whether a failed run has to be made undone, and can be, to be made again: what it may
+        have changed by then is known, and not large."""
+        if not self._may_raise_late or self._changes_unseen or self.repeatable():
+            return False
+        changed = [tensor for _, tensor, first in self._externals if _version(tensor) != first]
+        return (
+            all(not tensor.requires_grad or tensor.is_leaf for tensor in changed)
+            and not any(version is None for _, _, version in self._externals)
+            and sum(tensor.nbytes for tensor in changed) <= _MOST_KEPT
         )
 
     def node_of(self, known: Known) -> torch.fx.Node:
@@ -507,6 +551,8 @@ class Recorder:
         if function in _STATE_CHANGES:
             self.changes_state = True
             return
+        if self._in_place and (entry is None or entry.op.lowering not in _NEVER_RAISES):
+            self._may_raise_late = True
         if result is None or (entry is not None and entry.in_place) or _in_place(function, call):
             self._in_place = True
         if function in _ALIASES_UNSEEN:
@@ -677,6 +723,14 @@ class _Forget:
     def __call__(self, reference: object) -> None:
         self.known.pop(self.identity, None)
 
+
+#: Operators whose failure does not depend on what is in the tensors.
+_NEVER_RAISES: Final = frozenset(
+    {Lowering.POINTWISE, Lowering.REDUCTION, Lowering.VIEW, Lowering.MATMUL, Lowering.FACTORY}
+)
+
+#: So many bytes are copied before each run, at most, to be able to undo it.
+_MOST_KEPT: Final = 1 << 24
 
 _NOT_RUN: Final = object()
 

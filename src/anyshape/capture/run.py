@@ -168,6 +168,7 @@ def _trace(
         recorder.changes_state,
         not torch.equal(random, torch.default_generator.get_state()),
         recorder.defects,
+        recorder.needs_undo(),
     )
 
 

@@ -55,8 +55,11 @@ class Trace:
     #: whether it draws random numbers
     draws_random: bool
     defects: Sequence[str] = field(default=())
+    #: whether a run that fails has to be undone, because it has changed tensors by then
+    needs_undo: bool = False
 
     @property
     def is_flat(self) -> bool:
-        """Whether nothing in it depends on data."""
-        return len(self.segments) == 1 and not self.segments[0].expectations
+        """Whether it is one graph, and nothing about it depends on data."""
+        alone = len(self.segments) == 1 and not self.segments[0].expectations
+        return alone and not self.needs_undo

@@ -14,7 +14,7 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import torch
 
@@ -121,12 +121,18 @@ class Left:
     stack: tuple[CodePlace, ...] = ()
 
 
+class Unbacked(NamedTuple):
+    """A size that is not to be looked at: the range of its symbol."""
+
+    range: Range
+
+
 class Chooser(Protocol):
     """Who says which sizes and integers are dynamic (the policy, for one call)."""
 
     def sizes(
         self, path: Path, tensor: torch.Tensor, module_property: bool
-    ) -> Sequence[Range | None]:
+    ) -> Sequence[Range | Unbacked | None]:
         """For each dimension the range of its symbol, or None for a static one."""
         ...
 

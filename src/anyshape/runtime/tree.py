@@ -68,8 +68,12 @@ class Node:
     #: equal for segments that do the same
     key: tuple[object, ...]
     step: Step
-    expects: bool
+    #: whether a run may turn out to be none of its business
+    may_fail: bool
     changes: bool
+    #: how many inputs of the call it takes: a call that was dispatched before the tree grew may
+    #: have fewer
+    width: int = 0
     #: after the last segment: effects and result
     finish: Finish | None = None
     #: by outcome
@@ -77,7 +81,7 @@ class Node:
 
     def is_open(self) -> bool:
         """Whether a run may go a way that is not there."""
-        if self.expects:
+        if self.may_fail:
             return True
         if self.finish is not None:
             return False
@@ -141,6 +145,8 @@ class Tree:
 def _walk(node: Node, inputs: Sequence[Any], undo: Undo | None) -> Any:
     outputs: list[Sequence[Any]] = []
     while True:
+        if node.width > len(inputs):
+            raise Unseen
         outcome = node.step(inputs, outputs, undo)
         if node.finish is not None:
             return node.finish(inputs, outputs)

@@ -13,6 +13,7 @@ import torch
 
 from anyshape.capture.concolic import TracedFloat, TracedInt, maximum, minimum
 from anyshape.capture.natives.pure import no_own_code
+from anyshape.capture.traced_numbers import is_of_data
 from anyshape.capture.tracer import Leave
 
 Hooks = Any
@@ -170,7 +171,9 @@ def _extremum(name: str, better: str) -> Callable[..., Any]:
             if default is not _MISSING:
                 return default
             return native(items)  # raises
-        if key is None and all(type(item) is int or type(item) is TracedInt for item in items):
+        kinds = set(map(type, items))
+        floats = kinds <= {float, TracedFloat} and any(map(is_of_data, items))
+        if key is None and (kinds <= {int, TracedInt} or floats):
             return functools.reduce(traced, items)
         best, best_key = None, None
         for position, item in enumerate(items):

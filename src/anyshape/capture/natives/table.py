@@ -9,7 +9,14 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
-from anyshape.capture.natives import effects, iteration, numbers, objects, torch_state
+from anyshape.capture.natives import (
+    autograd_functions,
+    effects,
+    iteration,
+    numbers,
+    objects,
+    torch_state,
+)
 from anyshape.capture.natives.methods import method, unbound
 from anyshape.capture.natives.objects import follow_reference
 from anyshape.capture.natives.pure import (
@@ -65,6 +72,7 @@ MODELS: Final[dict[Any, Callable[..., Any]]] = {
     **numbers.MODELS,
     **effects.MODELS,
     **torch_state.MODELS,
+    **autograd_functions.MODELS,
     **_OPERATORS,
 }
 

@@ -14,7 +14,7 @@ from anyshape.ops.op import Lowering, Op, Rule
 from anyshape.ops.promotion import category
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.pointwise import Operand
-from anyshape.symbolic import eq, or_
+from anyshape.symbolic import Fact, eq, or_
 
 _METHOD = "torch.Tensor."
 
@@ -39,6 +39,16 @@ def device_named(device: Any, default: torch.device) -> torch.device:
     if found.type == "cuda" and found.index is None:
         return torch.device("cuda", torch.cuda.current_device())
     return found
+
+
+def returns_itself(q: Questions, when: Fact, reason: str) -> bool:
+    """Whether the operator gives its argument back in this run, as it does for some sizes only.
+
+    Then the program has one object under two names, and no copy of later runs could be told from
+    the original. Where it makes a new tensor nothing is asked: the operator in the graph does what
+    it does.
+    """
+    return q.facts.holds_now(when) is True and q.decide(when, reason)
 
 
 def layout_in(q: Questions, input: Meta, memory_format: torch.memory_format | None) -> Dense:
@@ -156,10 +166,7 @@ def _contiguous(
     if input.layout == layout:
         return input
     shares = contiguity(input, layout)
-    itself = or_(shares, eq(input.numel, 0))
-    if q.facts.holds_now(itself):
-        # One object that the program has under two names: no copy can be told from the original.
-        q.decide(itself, "a contiguous tensor is not copied")
+    if returns_itself(q, or_(shares, eq(input.numel, 0)), "a contiguous tensor is not copied"):
         return input
     return replace(input.like(layout=layout), shares_if=shares)
 

@@ -14,6 +14,7 @@ from anyshape.ops.meta import Layout, Meta
 from anyshape.ops.op import Lowering, Op, Rule, in_place_names, names_of
 from anyshape.ops.promotion import Number, category, floating, join, result_type
 from anyshape.ops.questions import Questions
+from anyshape.ops.rules.casts import returns_itself
 from anyshape.ops.rules.reductions import Dims, dims_or_all, reduced, require_float, whole
 from anyshape.symbolic import Size, eq, ge, maximum, ne
 
@@ -58,6 +59,8 @@ def diff(
         dtype = join(dtype, part.dtype)
     if n == 0:  # the input itself, without what is to be joined to it
         return input.like(layout=_own_order(q, input))
+    if len(parts) == 1 and returns_itself(q, eq(size, 0), "nothing is its own difference"):
+        return input
     shape = (*input.shape[:along], maximum(size - n, 0), *input.shape[along + 1 :])
     # A joined tensor is contiguous unless all parts agree on something else.
     layout = _own_order(q, input) if len(parts) == 1 else None

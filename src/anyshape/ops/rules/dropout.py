@@ -12,6 +12,7 @@ from anyshape.ops.meta import Meta
 from anyshape.ops.op import Lowering, Op, Rule
 from anyshape.ops.promotion import result_type
 from anyshape.ops.questions import Questions
+from anyshape.ops.rules.casts import returns_itself
 from anyshape.ops.rules.pointwise import fresh
 from anyshape.symbolic import eq
 
@@ -51,6 +52,8 @@ def _dropped(noise: Callable[[Questions, Meta], Meta], training: bool) -> Rule:
             return input
         if inplace:
             require_writable(q, input)
+            return input
+        if returns_itself(q, eq(input.numel, 0), "of nothing nothing is dropped"):
             return input
         return fresh(q, [input, noise(q, input)], input.dtype)
 

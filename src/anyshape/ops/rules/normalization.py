@@ -14,6 +14,7 @@ from anyshape.ops.meta import Layout, Meta, channels_last
 from anyshape.ops.op import Lowering, Op, Rule
 from anyshape.ops.promotion import category, floating
 from anyshape.ops.questions import Questions
+from anyshape.ops.rules.casts import returns_itself
 from anyshape.ops.rules.reductions import require_elements, require_float
 from anyshape.ops.versions import GROUP_NORM_NEEDS_VALUES
 from anyshape.symbolic import Size, eq, gt, ne, or_, product
@@ -341,6 +342,8 @@ def local_response_norm(
     if category(input.dtype) < 2 and q.decide(
         or_(*nothing), "nothing comes back, still as integers"
     ):
+        return input
+    if returns_itself(q, or_(*nothing), "nothing comes back as it is"):
         return input
     layout = pointwise_layout(q, input.shape, (input, input.like()))
     return input.like(dtype=floating(input.dtype), layout=layout)
