@@ -730,7 +730,7 @@ _NEVER_RAISES: Final = frozenset(
 )
 
 #: So many bytes are copied before each run, at most, to be able to undo it.
-_MOST_KEPT: Final = 1 << 24
+_MOST_KEPT: Final = 1 << 18
 
 _NOT_RUN: Final = object()
 
