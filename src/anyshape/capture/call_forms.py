@@ -27,6 +27,8 @@ _SHAPE_FREE_OF_FLOATS: Final = frozenset(
         torch.nn.functional.layer_norm,
         torch.Tensor.__setitem__,
         torch.Tensor.fill_,
+        torch.tensor,
+        torch.scalar_tensor,
     }
 )
 
@@ -45,7 +47,8 @@ class CallForms:
         kwargs: dict[str, Any],
     ) -> None:
         self._recorder = recorder
-        self.tensors: set[int] = set()
+        #: identities, in the order of the arguments
+        self.tensors: dict[int, None] = {}
         self.symbolic = False
         #: whether shape rules do not apply to one of the tensors
         self.opaque = False
@@ -81,7 +84,7 @@ class CallForms:
             if not is_plain_tensor(kind):
                 raise Leave(f"a tensor subclass: {kind.__name__}")
             known = self._recorder.known(value)
-            self.tensors.add(id(value))
+            self.tensors[id(value)] = None
             self.opaque |= known.opaque
             self._note(known.meta.shape)
             if isinstance(known.meta.layout, Strided):

@@ -112,12 +112,8 @@ def _tolist(recorder: Recorder, tensor: torch.Tensor) -> Any:
     return [_tolist(recorder, value) for value in values]
 
 
-DATA_READERS: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
-    torch.Tensor.item: _item,
-    torch.Tensor.tolist: _tolist,
-    torch.Tensor.__int__: _converted(int),
-    torch.Tensor.__float__: _converted(float),
-    torch.Tensor.__index__: _index,
+#: What gives a plain truth, which native code may have as well.
+TRUTHS: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
     torch.Tensor.__bool__: _truth,
     torch.Tensor.is_nonzero: _truth,
     torch.is_nonzero: _truth,
@@ -126,4 +122,13 @@ DATA_READERS: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
     torch.equal: _answer(torch.equal, "torch.equal"),
     torch.Tensor.allclose: _answer(torch.allclose, "allclose"),
     torch.allclose: _answer(torch.allclose, "torch.allclose"),
+}
+
+DATA_READERS: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
+    torch.Tensor.item: _item,
+    torch.Tensor.tolist: _tolist,
+    torch.Tensor.__int__: _converted(int),
+    torch.Tensor.__float__: _converted(float),
+    torch.Tensor.__index__: _index,
+    **TRUTHS,
 }

@@ -273,9 +273,8 @@ class OperatorHooks(HooksBase):
             or isinstance(getattr(kind, "__bool__", None), types.FunctionType)
             or isinstance(getattr(kind, "__len__", None), types.FunctionType)
         ):
-            if isinstance(value, torch.Tensor):
-                self.tracer.leave("the truth of a tensor", "use torch.where or logical operators")
-            elif self._has_own_truth(kind):
+            # Python asks a tensor itself, which the function mode sees.
+            if not isinstance(value, torch.Tensor) and self._has_own_truth(kind):
                 self.tracer.leave(f"`and`/`or` on a {kind.__name__}")
             return value
         self.truth(value)

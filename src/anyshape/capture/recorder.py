@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode, _pop_mode_temporarily
 from anyshape.capture.call_forms import CallForms, name_of
 from anyshape.capture.concolic import TracedFloat, TracedInt, plain
 from anyshape.capture.data_questions import Origin, origin_of, question_of
-from anyshape.capture.data_reads import DATA_READERS
+from anyshape.capture.data_reads import DATA_READERS, TRUTHS
 from anyshape.capture.opaque import (
     Form,
     HasForm,
@@ -101,6 +101,9 @@ class Recorder:
         self._externals: list[tuple[Path, torch.Tensor, int | None]] = []
         #: versions at the end of the last segment
         self._versions: dict[int, int | None] = {}
+        #: tensors that were written without a new version, by identity: in this segment, and before
+        self._written: set[int] = set()
+        self._written_before: set[int] = set()
         #: whether something may have been changed that versions do not tell
         self._changes_unseen = False
         self._in_place = False
@@ -197,11 +200,13 @@ class Recorder:
             now = _version(tensor)
             if now is None and self._in_place:
                 raise Leave("an inference tensor may be changed before a decision on data")
-            if now != before:
+            if now != before or id(tensor) in self._written:
                 if tensor.requires_grad and not tensor.is_leaf:
                     raise Leave("a tensor with a history is changed before a decision on data")
                 yield path
             self._versions[id(tensor)] = now
+        self._written_before |= self._written
+        self._written.clear()
 
     # -- inputs ----------------------------------------------------------------------------------
 
@@ -351,7 +356,7 @@ class Recorder:
 
         Asked when a compiled run fails and has to be made again, eagerly.
         """
-        if self._changes_unseen and self._in_place:
+        if self._written or self._written_before or (self._changes_unseen and self._in_place):
             return False
         return not any(
             self._in_place if version is None else _version(tensor) != version
@@ -363,7 +368,12 @@ class Recorder:
         have changed by then is known, and not large."""
         if not self._may_raise_late or self._changes_unseen or self.repeatable():
             return False
-        changed = [tensor for _, tensor, first in self._externals if _version(tensor) != first]
+        written = self._written | self._written_before
+        changed = [
+            tensor
+            for _, tensor, first in self._externals
+            if _version(tensor) != first or id(tensor) in written
+        ]
         return (
             all(not tensor.requires_grad or tensor.is_leaf for tensor in changed)
             and not any(version is None for _, _, version in self._externals)
@@ -473,7 +483,7 @@ class Recorder:
             if function in CONSTANT_READS:
                 return self._constant_read(function, args, kwargs)
             if function in DATA_READS:
-                reader = None if native else DATA_READERS.get(function)
+                reader = (TRUTHS if native else DATA_READERS).get(function)
                 if reader is None:
                     raise Leave(
                         f"`{name_of(function)}` reads the data of a tensor",
@@ -557,7 +567,10 @@ class Recorder:
             self._in_place = True
         if function in _ALIASES_UNSEEN:
             self._changes_unseen = True
-        if function in _WRITES_UNSEEN or _is_mutable(function):
+        if function in _WRITES_STATISTICS:
+            self._in_place = True
+            self._written.update(list(call.tensors)[1:])
+        elif _is_mutable(function):
             self._changes_unseen = self._in_place = True
 
     def _call_node(
@@ -800,8 +813,8 @@ def _in_place(function: Callable[..., Any], call: CallForms) -> bool:
 #: `x.data` shares the memory of `x`, and not its version.
 _ALIASES_UNSEEN: Final = frozenset({vars(torch._C.TensorBase)["data"].__get__})
 
-#: They update running statistics without a new version.
-_WRITES_UNSEEN: Final = frozenset(
+#: They update running statistics, arguments after the first, without a new version.
+_WRITES_STATISTICS: Final = frozenset(
     {
         torch.nn.functional.batch_norm,
         torch.nn.functional.instance_norm,
