@@ -24,7 +24,7 @@ from anyshape.policy.decide import (
     decide_sizes,
 )
 from anyshape.policy.observations import Observations, of_int, of_sizes
-from anyshape.symbolic import Expr, Fact, Range
+from anyshape.symbolic import Expr, Fact, Range, Symbol
 
 #: The attribute of a tensor that marks are kept in: a mark by dimension.
 MARKS: Final = "_anyshape_marks"
@@ -122,6 +122,13 @@ class Choices:
                     self._reasons.get(source.text, ""),
                     compile_id=self._id,
                 )
+            )
+
+    def made_of_data(self, symbol: Symbol, name: str, frame: Frame | None) -> None:
+        if stream.listening(kinds.CreateSymbol):
+            declared = str(symbol.declared)
+            stream.emit(
+                kinds.CreateSymbol(symbol.name, None, name, declared, frame, compile_id=self._id)
             )
 
     def reason(self, source: str) -> str:

@@ -34,6 +34,8 @@ class Question:
     text: str
     #: where the numbers in it come from: one line each
     numbers: tuple[str, ...]
+    #: why a graph ends there, in a sentence
+    reason: str
     #: statements that answer it, ready to paste above the line that asks
     suggestions: tuple[str, ...]
 
@@ -58,11 +60,7 @@ def origin_of(frame: Frame | None, dim: int | None) -> Origin:
 
 def question_of(decision: Decision, origins: Mapping[Symbol, Origin]) -> Question:
     if decision.fact is None and decision.size is None:
-        return Question(
-            decision.reason,
-            (),
-            (),
-        )
+        return Question(decision.reason, (), decision.reason, ())
     asked = decision.fact if decision.fact is not None else decision.size
     assert asked is not None
     symbols = sorted((s for s in asked.symbols if not s.backed), key=lambda s: s.name)
@@ -81,4 +79,6 @@ def question_of(decision: Decision, origins: Mapping[Symbol, Origin]) -> Questio
     else:
         text = f"the value of {to_text(asked, name)}"
         check = f"{to_text(asked, name)} == {decision.outcome}"
-    return Question(text, tuple(numbers), (f"torch._check({check})",))
+    made = f" ({'; '.join(numbers)})" if numbers else ""
+    reason = f"`{text}` depends on data{made}"
+    return Question(text, tuple(numbers), reason, (f"torch._check({check})",))

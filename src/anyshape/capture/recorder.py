@@ -149,8 +149,8 @@ class Recorder:
                 f"more than {config.max_data_decisions} decisions on data in one call"
                 f" ({decision.reason})"
             )
+        question = question_of(decision, self._origins)
         if self.tracer.whole:
-            question = question_of(decision, self._origins)
             raise Leave(f"the way on depends on data: {question.text}", question=question)
         self.end_changes()
         segment = self.segment
@@ -159,7 +159,7 @@ class Recorder:
                 known.output = segment.add_output(self.node_of(known))
         for number in segment.numbers:
             number.output = segment.add_output(number.node)
-        segment.decision = replace(decision, stack=running())
+        segment.decision = replace(decision, reason=question.reason, stack=running())
         self.segments.append(segment)
         self.segment = Segment(len(self.segments), self._symbol_node)
 
@@ -247,7 +247,8 @@ class Recorder:
 
     def is_number(self, symbol: Symbol, node: torch.fx.Node, dim: int | None = None) -> None:
         """A symbol for data has its value in `node`: dimension `dim` of a result, if given."""
-        self._origins[symbol] = origin_of(self.tracer.user_frame(), dim)
+        origin = self._origins[symbol] = origin_of(self.tracer.user_frame(), dim)
+        self.tracer.chooser.made_of_data(symbol, origin.name, origin.frame)
         number = Computed(node, frozenset(), self.segment, of_data=True)
         self._of_data[symbol] = number
         self.segment.numbers.append(number)

@@ -24,7 +24,19 @@ from anyshape.capture.instrument import instrumented_by_identity
 from anyshape.capture.roots import Roots
 from anyshape.guards.guard import Frame, Guard, Kind, SymbolSource
 from anyshape.guards.path import Access, Path
-from anyshape.symbolic import Answer, Expr, Fact, Facts, Range, Size, as_symbol, eq, not_, symbol
+from anyshape.symbolic import (
+    Answer,
+    Expr,
+    Fact,
+    Facts,
+    Range,
+    Size,
+    Symbol,
+    as_symbol,
+    eq,
+    not_,
+    symbol,
+)
 
 #: Values that never change and hold nothing but themselves: guarded by comparing.
 ATOMS: Final = frozenset(
@@ -152,6 +164,10 @@ class Chooser(Protocol):
 
     def same_symbol(self, value: int) -> Expr | None:
         """The symbol to use again for an equal size (duck shaping), if any."""
+        ...
+
+    def made_of_data(self, symbol: Symbol, name: str, frame: Frame | None) -> None:
+        """A symbol was made for a number that the graph computes; `name` is the program's."""
         ...
 
     def made(self, value: int, symbol: Expr) -> None:
