@@ -96,7 +96,7 @@ STEPS: Final[dict[Access, Callable[[object, object], object]]] = {
 
 
 def _type(thing: object, value: object) -> bool:
-    return type(thing) is value
+    return value is cast("object", type(thing))
 
 
 def _identity(thing: object, value: object) -> bool:
@@ -132,24 +132,26 @@ def _tensor(thing: object, value: object) -> bool:
 
 def _is_like(spec: TensorSpec, tensor: object) -> bool:
     found = {name: getattr(tensor, name) for name in ("dtype", "device", "requires_grad", "layout")}
-    sizes = tuple(cast("tuple[int, ...]", getattr(tensor, "shape")))  # noqa: B009
+    sizes = cast("tuple[int, ...]", getattr(tensor, "shape"))  # noqa: B009
     if (
         found["dtype"] != spec.dtype
         or found["device"] != spec.device
         or found["requires_grad"] is not spec.requires_grad
         or (spec.layout is not None and found["layout"] is not spec.layout)
         or len(sizes) != len(spec.sizes)
-        or any(
-            want is not None and want != is_ for want, is_ in zip(spec.sizes, sizes, strict=True)
-        )
+        or any(map(_is_other_size, spec.sizes, sizes))
     ):
         return False
     if spec.strides is None and spec.order is None:
         return True
-    strides = tuple(cast("tuple[int, ...]", getattr(tensor, "stride")()))  # noqa: B009
+    strides = cast("tuple[int, ...]", getattr(tensor, "stride")())  # noqa: B009
     return (spec.strides is None or strides == spec.strides) and (
         spec.order is None or is_dense(sizes, strides, spec.order)
     )
+
+
+def _is_other_size(wanted: int | None, size: int) -> bool:
+    return wanted is not None and wanted != size
 
 
 #: Those kinds that a stamp can stand for.

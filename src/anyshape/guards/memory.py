@@ -19,7 +19,7 @@ import sys
 from array import array
 from collections.abc import Callable, Container, Mapping, Sequence
 from types import FunctionType, MappingProxyType
-from typing import Final
+from typing import Final, cast
 
 from anyshape.guards.values import instance_dictionary, item_of, length_of
 
@@ -128,7 +128,7 @@ def dictionary_of_class(owner: object) -> dict[object, object]:
     found = gc.get_referents(instance_dictionary(owner))
     if len(found) != 1 or type(found[0]) is not dict:
         raise Unwatchable
-    return found[0]
+    return cast("dict[object, object]", found[0])
 
 
 def address_of_dictionary(thing: object, dictionary: object) -> int:

@@ -204,7 +204,8 @@ def _is_shared(path: Path) -> bool:
 def _has_field(owner: object, name: object) -> bool:
     """Whether the attribute is a pointer in the object, and nothing else answers for it."""
     kind = field_owner(owner)
-    return (kind, name) in FIELDS and class_attribute(type(owner), name) is kind.__dict__[name]
+    usual = class_attribute(kind, name)
+    return (kind, name) in FIELDS and class_attribute(type(owner), name) is usual
 
 
 def _is_immutable(value: object) -> bool:
