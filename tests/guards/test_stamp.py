@@ -539,7 +539,7 @@ def test_a_metaclass_that_answers_for_the_order():
         def __mro__(cls) -> Any:
             return order[0]
 
-    order = [(1, 2)]
+    order: list[Any] = [(1, 2)]
     kind = Meta("Kind", (), {})
     path = constant(kind, "Kind").attribute("__mro__")
     made = model()
