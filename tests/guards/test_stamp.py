@@ -576,7 +576,8 @@ def test_globals_of_modules_are_stamped(module: Any):
     made = model()
     stamped = Stamped([*module_guards(X, made), *global_guards(module.__dict__)], [])
     rest = [each.kind for each in stamped.part.rest]  # pyright: ignore[reportAttributeAccessIssue] the private part
-    assert rest == [Kind.CONTAINS, Kind.EQUALS, Kind.NO_INSTANCE_ATTRIBUTE]
+    on_objects = [Kind.TYPE, Kind.CONTAINS, Kind.TYPE, Kind.EQUALS, Kind.NO_INSTANCE_ATTRIBUTE]
+    assert rest == on_objects
     assert stamped.agree(made)
     for change, undo in [
         (lambda: setattr(module, "scale", 4), lambda: setattr(module, "scale", 3)),
@@ -600,6 +601,16 @@ def test_what_modules_share_may_change_all_the_time(module: Any):
     for step in range(3):
         module.state.step = module.registry["step"] = step
         assert stamped.full_checks(made) == 0
+
+
+def test_a_stamp_keeps_no_global_alive(module: Any):
+    made = model()
+    stamped = Stamped([*module_guards(X, made), *global_guards(module.__dict__)], [])
+    assert stamped.agree(made)
+    assert stamped.stamps.by_root
+    gone = weakref.ref(module.state)
+    del module.state
+    assert gone() is None
 
 
 def test_a_module_that_counts(module: Any):

@@ -172,8 +172,8 @@ class Tracer:
         else:
             key = (kind, path)
         if key not in self.guards:
-            # The caller belongs to a hook, which was called by the user's program.
-            self.guards[key] = Guard(kind, path, value, reason, self.user_frame(above=4))
+            # The caller is a hook at least, which was called by the user's program.
+            self.guards[key] = Guard(kind, path, value, reason, self.user_frame(above=3))
 
     def distinct(self, key: object, paths: tuple[Path, ...]) -> None:
         """Guard that the objects at these paths are different ones."""

@@ -367,10 +367,12 @@ class _WhenWorthIt:
         self._calls = 0
 
     def __call__(self, root: object) -> object:
-        if self._make is not None:
+        make = self._make
+        if make is not None:
             self._calls += 1
             if self._calls > _FEW_CALLS:
-                self._function, self._make = self._make(), None
+                # Two threads may both get here, and make two that are the same.
+                self._function, self._make = make(), None
         return self._function(root)
 
 

@@ -99,9 +99,15 @@ class Scope:
         self._types: dict[Path, type] = {}
         self._paths: dict[Path, bool] = {}
         self._with_dictionary: dict[type, bool] = {}
+        #: what stands at these paths is held by the guard itself
+        self._held: set[Path] = set()
         for guard in guards:
-            if guard.kind is Kind.TYPE and guard.path is not None:
+            if guard.path is None:
+                continue
+            if guard.kind is Kind.TYPE:
                 self._types.setdefault(guard.path, cast("type", guard.value))
+            elif guard.kind is Kind.IDENTITY or guard.kind is Kind.EQUALS:
+                self._held.add(guard.path)
 
     def has_path(self, path: Path) -> bool:
         """Whether every step of the path goes through something that is watched."""
@@ -113,6 +119,9 @@ class Scope:
                 found = path is self._root or (constant and _is_quiet(path.key))
             elif path.access is Access.ATTRIBUTE:
                 found = parent.access is Access.CONSTANT and _has_field(parent.key, path.key)
+            elif _is_global(path) and path not in self._held:
+                # A stamp would keep alive what the module has let go of: a model, a tensor.
+                found = False
             else:
                 found = self.has_path(parent) and _STEPS[path.access](self, parent)
             self._paths[path] = found
