@@ -200,3 +200,49 @@ def test_one_part_elsewhere(part: str, monkeypatch: pytest.MonkeyPatch):
 
 def test_the_right_layout_is_found():
     assert reader.layout in tensor_memory.LAYOUTS
+
+
+# -- classes and functions ----------------------------------------------------------------------
+
+
+def test_the_dictionary_of_a_class_is_seen_each_time():
+    class Sample:
+        a: Any = None
+
+    names = memory.dictionary_of_class(Sample)
+    for value in range(1000, 1100):  # often enough for the interpreter to specialise
+        watch = Watch([memory.address_of_version(names)])
+        Sample.a = value
+        assert not watch.holds()
+    assert names["a"] == 1099
+
+
+def test_globals_are_seen_each_time():
+    names: dict[str, Any] = {"a": 0}
+    exec("def store(value):\n    global a\n    a = value", names)
+    for value in range(1000, 1100):
+        watch = Watch([memory.address_of_version(names)])
+        names["store"](value)
+        assert not watch.holds()
+
+
+def test_fields_are_found():
+    fields = {(owner.__name__, name) for owner, name in memory.FIELDS}
+    assert fields == {
+        ("type", "__mro__"),
+        ("function", "__code__"),
+        ("function", "__defaults__"),
+        ("function", "__kwdefaults__"),
+    }
+
+
+def test_a_field_that_is_not_there():
+    def function() -> None: ...
+
+    assert memory.address_of_field(function, "__defaults__", None)
+    with pytest.raises(Unwatchable):
+        memory.address_of_field(function, "__defaults__", (1,))
+    with pytest.raises(Unwatchable):
+        memory.address_of_field(function, "__closure__", None)
+    with pytest.raises(Unwatchable):
+        memory.address_of_field(Plain(), "__mro__", Plain.__mro__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+import sys
 import types
 import weakref
 from collections import OrderedDict
@@ -35,9 +36,11 @@ pytestmark = pytest.mark.skipif(not SUPPORTED, reason="no versions of dictionari
 MEMORY = tensor_memory(torch.zeros, torch.nn.Parameter)
 
 
-@pytest.fixture(autouse=True)
-def _stamp_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, params=[0, 10**9], ids=["generated", "interpreted"])
+def _stamp_at_once(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Stamps are taken without delay, and the full check is of one kind from the start."""
     monkeypatch.setattr(stamp, "_SHARE", 1e9)
+    monkeypatch.setattr(emit, "_FEW_CALLS", request.param)
 
 
 def function(x: Any, y: Any = None) -> None: ...
@@ -406,6 +409,234 @@ def test_globals_are_looked_up():
     assert stamped.full_checks(made) == 0
     names["scale"] = 4
     assert not stamped.agree(made)
+
+
+# -- classes, functions and modules --------------------------------------------------------------
+
+
+class Classes:
+    """Classes of its own for each test, with a function that they hold."""
+
+    def __init__(self) -> None:
+        def forward(self: Any, x: Any = 1, *, y: Any = 2) -> Any:
+            return x + y
+
+        self.base: Any = type("Base", (), {"forward": forward, "scale": 0.5})
+        self.other: Any = type("OtherBase", (), {"forward": forward, "scale": 0.5})
+        self.kind: Any = type("Kind", (self.base,), {"options": {"mode": "fast"}})
+        self.forward: Any = forward
+
+    def guards(self) -> Iterator[Guard]:
+        kind, base = constant(self.kind, "Kind"), constant(self.base, "Base")
+        function = constant(self.forward, "forward")
+        options = kind.instance("options")
+        yield guard(Kind.IDENTITY, kind.attribute("__mro__"), self.kind.__mro__)
+        yield guard(Kind.NO_INSTANCE_ATTRIBUTE, kind, "forward")
+        yield guard(Kind.NO_INSTANCE_ATTRIBUTE, kind, "scale")
+        yield guard(Kind.NO_INSTANCE_ATTRIBUTE, kind, "__call__")
+        yield guard(Kind.NO_INSTANCE_ATTRIBUTE, base, "__call__")
+        yield guard(Kind.IDENTITY, base.instance("forward"), self.forward)
+        yield guard(Kind.EQUALS, base.instance("scale"), 0.5)
+        yield guard(Kind.TYPE, options, dict)
+        yield guard(Kind.CONTAINS, options, ("slow", False))
+        yield guard(Kind.EQUALS, options.item("mode"), "fast")
+        yield guard(Kind.LENGTH, options, 1)
+        yield guard(Kind.IDENTITY, function.attribute("__code__"), self.forward.__code__)
+        yield guard(Kind.IDENTITY, function.attribute("__defaults__"), self.forward.__defaults__)
+        named = function.attribute("__kwdefaults__")
+        yield guard(Kind.TYPE, named, dict)
+        yield guard(Kind.EQUALS, named.item("y"), 2)
+
+
+def _set_class(owner: str, name: str, value: Any) -> Callable[[Classes], None]:
+    return lambda made: setattr(getattr(made, owner), name, value)
+
+
+def _rebase(made: Classes) -> None:
+    made.kind.__bases__ = (made.other,)
+
+
+def _rebase_and_back(made: Classes) -> None:
+    made.kind.__bases__ = (made.other,)
+    made.kind.__bases__ = (made.base,)
+
+
+def _behind_the_view(made: Classes) -> None:
+    [names] = gc.get_referents(made.base.__dict__)
+    names["scale"] = 0.25
+
+
+#: name -> (the change, whether the guards still hold after it)
+CLASS_CHANGES: dict[str, tuple[Callable[[Classes], object], bool]] = {
+    "a value of a base": (_set_class("base", "scale", 0.25), False),
+    "an equal value": (_set_class("base", "scale", float("0.5")), True),
+    "a value behind the view": (_behind_the_view, False),
+    "a method": (_set_class("base", "forward", len), False),
+    "a method that hides": (_set_class("kind", "forward", len), False),
+    "a method that nobody asked for": (_set_class("kind", "backward", len), True),
+    "a method of Python's own": (_set_class("base", "__call__", len), False),
+    "a deleted value": (lambda made: delattr(made.base, "scale"), False),
+    "other bases": (_rebase, False),
+    "a key": (lambda made: made.kind.options.update(slow=1), False),
+    "a value at a key": (lambda made: made.kind.options.update(mode="slow"), False),
+    "another dictionary": (_set_class("kind", "options", {"mode": "slow"}), False),
+    "an equal dictionary": (lambda made: setattr(made.kind, "options", {"mode": "fast"}), True),
+    "code": (lambda made: setattr(made.forward, "__code__", (lambda: 1).__code__), False),
+    "defaults": (lambda made: setattr(made.forward, "__defaults__", (3,)), False),
+    "no defaults": (lambda made: setattr(made.forward, "__defaults__", None), False),
+    "a named default": (lambda made: made.forward.__kwdefaults__.update(y=3), False),
+    "other named defaults": (lambda made: setattr(made.forward, "__kwdefaults__", {"y": 3}), False),
+    "equal named defaults": (lambda made: setattr(made.forward, "__kwdefaults__", {"y": 2}), True),
+    "no named defaults": (lambda made: setattr(made.forward, "__kwdefaults__", None), False),
+    "an attribute of the function": (lambda made: setattr(made.forward, "a", 3), True),
+}
+
+
+@pytest.mark.parametrize("name", CLASS_CHANGES)
+def test_changes_of_classes_and_functions_are_seen(name: str):
+    change, still = CLASS_CHANGES[name]
+    made = Classes()
+    stamped = Stamped([*made.guards()], [])
+    for _ in range(3):
+        assert stamped.agree(None)
+    assert stamped.full_checks(None) == 0
+    change(made)
+    for _ in range(3):
+        assert stamped.agree(None) is still
+
+
+def test_bases_that_come_back():
+    """The order of the classes is another object then, as the guard has it."""
+    made = Classes()
+    stamped = Stamped([*made.guards()], [])
+    assert stamped.agree(None)
+    _rebase_and_back(made)
+    assert not stamped.agree(None)
+
+
+def test_what_classes_hold_is_stamped():
+    made = Classes()
+    stamped = Stamped([*made.guards()], [])
+    inline = [each.text or each.kind for each in stamped.part.rest]  # pyright: ignore[reportAttributeAccessIssue] the private part
+    assert inline == [Kind.LENGTH]
+
+
+def test_a_class_that_changes_all_the_time():
+    made = Classes()
+    stamped = Stamped([*made.guards()], [])
+    for step in range(6):
+        made.base.step = step
+        assert stamped.agree(None)
+    made.base.step = -1
+    assert stamped.full_checks(None) == 0
+    made.base.scale = 3
+    assert not stamped.agree(None)
+
+
+def test_a_metaclass_that_answers_for_the_order():
+    class Meta(type):
+        @property
+        def __mro__(cls) -> Any:
+            return order[0]
+
+    order: list[Any] = [(1, 2)]
+    kind = Meta("Kind", (), {})
+    path = constant(kind, "Kind").attribute("__mro__")
+    made = model()
+    stamped = Stamped([*module_guards(X, made), guard(Kind.IDENTITY, path, order[0])], [])
+    assert stamped.agree(made)
+    assert stamped.agree(made)
+    order[0] = (3,)
+    assert not stamped.agree(made)
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    made = types.ModuleType("anyshape_test_of_globals")
+    made.__dict__.update(scale=3, step=0, registry={"a": 1}, state=Plain(value=1))
+    monkeypatch.setitem(sys.modules, made.__name__, made)
+    return made
+
+
+def global_guards(names: dict[str, Any]) -> list[Guard]:
+    path = constant(names, "G")
+    registry, state = path.item("registry"), path.item("state")
+    return [
+        guard(Kind.EQUALS, path.item("scale"), 3),
+        guard(Kind.CONTAINS, path, ("len", False)),
+        guard(Kind.TYPE, registry, dict),
+        guard(Kind.CONTAINS, registry, ("b", False)),
+        guard(Kind.TYPE, state, Plain),
+        guard(Kind.EQUALS, state.instance("value"), 1),
+        guard(Kind.NO_INSTANCE_ATTRIBUTE, state, "other"),
+    ]
+
+
+def test_globals_of_modules_are_stamped(module: Any):
+    made = model()
+    stamped = Stamped([*module_guards(X, made), *global_guards(module.__dict__)], [])
+    rest = [each.kind for each in stamped.part.rest]  # pyright: ignore[reportAttributeAccessIssue] the private part
+    on_objects = [Kind.TYPE, Kind.CONTAINS, Kind.TYPE, Kind.EQUALS, Kind.NO_INSTANCE_ATTRIBUTE]
+    assert rest == on_objects
+    assert stamped.agree(made)
+    for change, undo in [
+        (lambda: setattr(module, "scale", 4), lambda: setattr(module, "scale", 3)),
+        (lambda: setattr(module, "len", 4), lambda: delattr(module, "len")),
+        (lambda: module.registry.update(b=1), lambda: module.registry.pop("b")),
+        (lambda: setattr(module.state, "value", 2), lambda: setattr(module.state, "value", 1)),
+        (lambda: setattr(module.state, "other", 2), lambda: delattr(module.state, "other")),
+    ]:
+        change()
+        assert not stamped.agree(made)
+        undo()
+        assert stamped.agree(made)
+        assert stamped.full_checks(made) == 0
+
+
+def test_what_modules_share_may_change_all_the_time(module: Any):
+    """What programs keep there is looked at, so that the stamp holds from the first call on."""
+    made = model()
+    stamped = Stamped([*module_guards(X, made), *global_guards(module.__dict__)], [])
+    assert stamped.agree(made)
+    for step in range(3):
+        module.state.step = module.registry["step"] = step
+        assert stamped.full_checks(made) == 0
+
+
+def test_a_stamp_keeps_no_global_alive(module: Any):
+    made = model()
+    stamped = Stamped([*module_guards(X, made), *global_guards(module.__dict__)], [])
+    assert stamped.agree(made)
+    assert stamped.stamps.by_root
+    gone = weakref.ref(module.state)
+    del module.state
+    assert gone() is None
+
+
+def test_a_module_that_counts(module: Any):
+    made = model()
+    stamped = Stamped([*module_guards(X, made), *global_guards(module.__dict__)], [])
+    for step in range(6):
+        module.step = step
+        assert stamped.agree(made)
+    module.step = -1
+    assert stamped.full_checks(made) == 0
+    module.len = 3
+    assert not stamped.agree(made)
+    del module.len
+    module.scale = 4
+    assert not stamped.agree(made)
+
+
+def test_code_is_generated_when_it_is_worth_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(emit, "_FEW_CALLS", 3)
+    made, stamped = stamped_model()
+    check = stamped.stamps.full_check
+    kinds = [type(check._function).__name__ for _ in range(4) if check(made) is not None]
+    assert kinds[0] == "Interpreter"
+    assert kinds[-1] == "function"
+    made.blocks[0].scale = 3
+    assert check(made) is None
 
 
 def test_a_live_step_below_a_stamp():

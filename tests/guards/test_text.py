@@ -9,7 +9,7 @@ import torch
 
 from anyshape.guards.guard import Guard, Kind, SymbolSource
 from anyshape.guards.path import constant, local
-from anyshape.guards.text import fact_text, guard_text, names_of, with_text
+from anyshape.guards.text import fact_text, guard_text, names_of, with_text, writer
 from anyshape.symbolic import as_symbol, parse_fact, symbol
 from tests.guards.cases import Color, Foreign, spec
 from tests.guards.verdicts import X, Y, guard
@@ -94,7 +94,7 @@ GUARDS = [
 @pytest.mark.parametrize(("shown", "text"), GUARDS)
 def test_guards(shown: Guard, text: str):
     assert guard_text(shown, NAMES) == text
-    assert with_text(shown, NAMES).text == text
+    assert with_text(shown, writer(NAMES)).text == text
 
 
 def test_every_kind_prints():

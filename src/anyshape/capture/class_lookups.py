@@ -44,7 +44,12 @@ _TRUSTED_ROOTS: Final = frozenset(
 
 
 def is_trusted(name: object) -> bool:
-    return isinstance(name, str) and name.partition(".")[0] in _TRUSTED_ROOTS
+    return isinstance(name, str) and _has_trusted_root(name)
+
+
+@functools.lru_cache(maxsize=4096)
+def _has_trusted_root(name: str) -> bool:
+    return name.partition(".")[0] in _TRUSTED_ROOTS
 
 
 class ClassLookups:

@@ -159,27 +159,28 @@ def compile_wrapped(located: Located, code: CodeType, imports: Iterable[str] = (
 def compile_rewritten(located: Located, code: CodeType, globals_: dict[str, Any]) -> CodeType:
     rewrite(located.node, code, located.text, located.class_name, globals_)
     prefix = name_prefix(located.node, located.class_name)
+    return in_place(compile_wrapped(located, code), code, prefix, located.line_offset)
 
-    def renamed(text: str) -> str:
-        return code.co_qualname + text[len(prefix) :] if text.startswith(prefix) else text
 
-    def in_place(each: CodeType) -> CodeType:
-        """With the names and lines that the code would have had in its file.
+def in_place(each: CodeType, code: CodeType, prefix: str, line_offset: int) -> CodeType:
+    """With the names and lines that the code would have had in its file.
 
-        Lines in a code object are relative to its first line.
-        """
-        return each.replace(
-            co_name=code.co_name if each.co_name == FUNCTION else each.co_name,
-            co_qualname=renamed(each.co_qualname),
-            co_firstlineno=each.co_firstlineno + located.line_offset,
-            co_consts=tuple(
-                in_place(constant)
-                if isinstance(constant, CodeType)
-                else renamed(constant)
-                if type(constant) is str
-                else constant
-                for constant in each.co_consts
-            ),
-        )
+    Lines in a code object are relative to its first line.
+    """
+    return each.replace(
+        co_name=code.co_name if each.co_name == FUNCTION else each.co_name,
+        co_qualname=renamed(each.co_qualname, code, prefix),
+        co_firstlineno=each.co_firstlineno + line_offset,
+        co_consts=tuple(
+            in_place(constant, code, prefix, line_offset)
+            if isinstance(constant, CodeType)
+            else renamed(constant, code, prefix)
+            if type(constant) is str
+            else constant
+            for constant in each.co_consts
+        ),
+    )
 
-    return in_place(compile_wrapped(located, code))
+
+def renamed(text: str, code: CodeType, prefix: str) -> str:
+    return code.co_qualname + text[len(prefix) :] if text.startswith(prefix) else text

@@ -7,6 +7,7 @@ wrong costs the dynamism of that one operation (its sizes are fixed by guards), 
 from __future__ import annotations
 
 import operator
+import re
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -584,17 +585,28 @@ class Recorder:
             target = _target_of(function)
         assert target is not None
         if isinstance(target, str):
-            node = self.graph.call_method(target, call.node_args, call.node_kwargs)
+            node = self._node("call_method", target, call.node_args, call.node_kwargs)
         elif isinstance(target, tuple):  # the getter of a property
-            node = self.graph.call_function(getattr, (*call.node_args, target[1]))
+            node = self._node("call_function", getattr, (*call.node_args, target[1]), {})
         else:
-            node = self.graph.call_function(target, call.node_args, call.node_kwargs)
-        frame = self.tracer.user_frame()
+            node = self._node("call_function", target, call.node_args, call.node_kwargs)
+        frame = self.tracer.user_frame(above=5)
         if frame is not None:
             line = getline(frame.filename, frame.line).strip()
             node.meta["stack_trace"] = (
                 f'File "{frame.filename}", line {frame.line}, in {frame.function}\n    {line}'
             )
+        return node
+
+    def _node(
+        self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> torch.fx.Node:
+        # Arguments given at once are searched for torch's own symbolic numbers, which takes as long
+        # as all the rest; there are none here.
+        node = self.graph.create_node(kind, target)
+        node.args = args
+        if kwargs:
+            node.kwargs = kwargs
         return node
 
     def _infer(
@@ -656,6 +668,8 @@ class Recorder:
         if isinstance(result, torch.Tensor):
             if not isinstance(value, Meta):
                 return f"{value!r} for a tensor"
+            if value.shape == result.shape and value.strides == result.stride():
+                return None
             value_of = self.tracer.value_of
             shape = tuple(map(value_of, value.shape))
             if shape != tuple(result.shape):
@@ -851,10 +865,10 @@ def _target_of(function: Callable[..., Any]) -> Any:
 
 
 def _identifier(text: str) -> str:
-    made = "".join(letter if letter.isalnum() else "_" for letter in text).strip("_")
-    while "__" in made:
-        made = made.replace("__", "_")
-    return made
+    return _NO_LETTERS.sub("_", text).strip("_")
+
+
+_NO_LETTERS: Final = re.compile(r"[\W_]+")
 
 
 class RecordingMode(TorchFunctionMode):

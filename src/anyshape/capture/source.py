@@ -11,6 +11,7 @@ import __future__
 
 import ast
 import dis
+import functools
 import inspect
 import linecache
 import re
@@ -138,7 +139,7 @@ def parse_lines(
         heading, offset = "", 0
     elif CLASSES_KNOW_THEIR_LINE and "class" in text:
         heading, offset = "\n" * offset + heading, 0
-    tree = parse(heading + text)
+    tree = parse(heading, text)
     if tree is None or not tree.body:
         return None
     node = tree.body[0]
@@ -190,7 +191,7 @@ def lambdas(code: CodeType, lines: list[str]) -> Iterator[Located]:
 
 def parse_lambda(lines: list[str], found: Found) -> Located | None:
     text = slice_of(lines, found)
-    tree = parse("(\n" + " " * found.column + text + "\n)")
+    tree = parse("(\n" + " " * found.column, text, "\n)")
     if tree is None or len(tree.body) != 1:
         return None
     statement = tree.body[0]
@@ -234,7 +235,7 @@ def file_index(name: str, lines: list[str]) -> FileIndex:
     if known is not None and (known[0] is lines or known[0] == lines):
         return known[1]
     index: FileIndex = {}
-    tree = parse("".join(lines))
+    tree = parse("", "".join(lines))
     if tree is not None:
         enter(tree, None, index)
     with _indices_lock:
@@ -331,10 +332,10 @@ def all_code(code: CodeType) -> Iterator[CodeType]:
 # Compiling.
 
 
-def parse(text: str) -> ast.Module | None:
-    """The tree of a text; None if it has none."""
+def parse(before: str, text: str, after: str = "") -> ast.Module | None:
+    """The tree of a text, with something of ours around it; None if it has none."""
     try:
-        tree = compile_quietly(text, text, "<source>", ast.PyCF_ONLY_AST)
+        tree = compile_quietly(before + text + after, text, "<source>", ast.PyCF_ONLY_AST)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     assert isinstance(tree, ast.Module), "a text parses to a module"
@@ -346,7 +347,7 @@ def compile_quietly(source: str | ast.Module, text: str, filename: str, flags: i
 
     Filters of warnings are shared by all threads, so they are only touched if `text` needs it.
     """
-    if not any(hint in text and CAN_WARN[hint].search(text) for hint in CAN_WARN):
+    if not can_warn(text):
         try:
             return compile(source, filename, "exec", flags, dont_inherit=True)
         except SyntaxError:
@@ -355,6 +356,12 @@ def compile_quietly(source: str | ast.Module, text: str, filename: str, flags: i
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return compile(source, filename, "exec", flags, dont_inherit=True)
+
+
+@functools.lru_cache(maxsize=4)
+def can_warn(text: str) -> bool:
+    """Asked three times of a function: when it is parsed, compared and rewritten."""
+    return any(hint in text and CAN_WARN[hint].search(text) for hint in CAN_WARN)
 
 
 def same_code(one: CodeType, other: CodeType, prefix: str, qualified_name: str) -> bool:

@@ -219,9 +219,10 @@ class Tracer:
             self.active = False
             self._on_leave()
 
-    def user_frame(self) -> Frame | None:
-        """The line of the user's program that is being run."""
-        frame = sys._getframe(1)
+    def user_frame(self, above: int = 1) -> Frame | None:
+        """The line of the user's program that is being run. So many callers are known to be ours,
+        and are not asked: looking at a frame makes an object of it."""
+        frame = sys._getframe(above)
         inner: Frame | None = None
         ours = instrumented_by_identity
         while frame is not None:
@@ -245,7 +246,8 @@ class Tracer:
         else:
             key = (kind, path)
         if key not in self.guards:
-            self.guards[key] = Guard(kind, path, value, reason, self.user_frame())
+            # The caller is a hook at least, which was called by the user's program.
+            self.guards[key] = Guard(kind, path, value, reason, self.user_frame(above=3))
 
     def distinct(self, key: object, paths: tuple[Path, ...]) -> None:
         """Guard that the objects at these paths are different ones."""

@@ -25,6 +25,7 @@ from typing import Final, Protocol, cast
 
 from anyshape.guards.checks import CHECKS
 from anyshape.guards.guard import Guard, Kind, SymbolSource, paths_of
+from anyshape.guards.interpret import Interpreter
 from anyshape.guards.memory import SUPPORTED
 from anyshape.guards.path import Access, Path
 from anyshape.guards.plan import EntryPlan
@@ -143,12 +144,20 @@ class _Entry:
         if key not in entry.built:
             entry.built[key] = _Stamped.of(entry, types, memory)
         self.stamped = cast("_Stamped | None", entry.built[key])
-        given = self.stamped.variables(namespace) if self.stamped is not None else {}
+        given: dict[Path, str] = {}
+        #: what is written here, besides the stamp
+        self.guards: Sequence[Guard] = entry.guards
         on_paths = [guard for guard in entry.guards if guard.kind not in _RELATIONS]
+        if self.stamped is not None:
+            given = self.stamped.variables(namespace)
+            self.guards = self.stamped.rest
+            # Of what the stamp stands for, only the objects that lines here begin with matter.
+            first = {*given, self.stamped.root}
+            on_paths = [g for g in on_paths if g.path in first or g not in self.stamped.guards]
         self.walk = Walk(namespace, types, on_paths, self.check, given)
         #: the type of these says that their sizes are natural numbers
         self.tensors = {guard.path for guard in entry.guards if guard.kind is Kind.TENSOR}
-        self.waiting = [guard for guard in entry.guards if guard.kind is Kind.SIZES]
+        self.waiting = [guard for guard in self.guards if guard.kind is Kind.SIZES]
         counts = Counter(source.symbol for source in entry.symbols)
         self.needed = frozenset(symbol for symbol, count in counts.items() if count > 1).union(
             *(cast("Fact", guard.value).symbols for guard in self.waiting),
@@ -165,8 +174,7 @@ class _Entry:
 
     def write(self) -> list[str]:
         """All lines; returns the text of each input."""
-        guards = self.entry.guards
-        for guard in guards:
+        for guard in self.guards:
             if guard.path is None and guard.kind not in (Kind.SIZES, *_RELATIONS):
                 self.check(self.walk, guard)
         below_stamp = self.stamped.below if self.stamped is not None else ()
@@ -179,10 +187,10 @@ class _Entry:
             if source.path in below_stamp:
                 self.bind(source)
         self.write_facts()
-        for guard in guards:
-            if guard.path is not None and not self.is_stamped(guard):
+        for guard in self.guards:
+            if guard.path is not None:
                 self.walk.at(guard.path)
-        for guard in guards:
+        for guard in self.guards:
             if guard.kind in _RELATIONS:
                 self.check(self.walk, guard)
         return [self.input(wanted) for wanted in self.entry.inputs]
@@ -254,9 +262,9 @@ class _Stamped:
     ) -> None:
         self.guards = {guard: None for guard in entry.guards if scope.has_guard(guard)}
         self.root = root
-        rest = [guard for guard in entry.guards if guard not in self.guards]
+        self.rest = [guard for guard in entry.guards if guard not in self.guards]
         looked_at = [
-            *(path for guard in rest for path in paths_of(guard)),
+            *(path for guard in self.rest for path in paths_of(guard)),
             *(source.path for source in entry.symbols),
             *(wanted for wanted in entry.inputs if isinstance(wanted, Path)),
         ]
@@ -306,7 +314,7 @@ class _Stamped:
         lines += [
             f"{stamp} = {name(self.stamps.by_root.get)}({name(id)}({root}))",
             f"if {stamp} is not None and {stamp}[0] == {stamp}[1]"
-            f" and (not {stamp}[3] or {name(entries_hold)}({stamp}[3])): {found} = {stamp}[2]",
+            f" and ({stamp}[3] is None or {name(entries_hold)}({stamp}[3])): {found} = {stamp}[2]",
             "else:",
             f"    {found} = {name(self.full_check(entry.check))}({root})",
             f"    if {found} is None: break",
@@ -319,8 +327,9 @@ class _Stamped:
     def full_check(self, check: Callable[[Walk, Guard], None]) -> Callable[[object], object]:
         """A function of the root: the objects that are wanted, or None."""
         if self._full_check is None:
-            later = _WhenCalled(lambda: self._build(check))
-            self._full_check = self.stamps.full_check = later
+            at_first = Interpreter(tuple(self.guards), self.wanted, self.root)
+            made = _WhenWorthIt(at_first, lambda: self._build(check))
+            self._full_check = self.stamps.full_check = made
         return self._full_check
 
     def _build(self, check: Callable[[Walk, Guard], None]) -> Callable[[object], object]:
@@ -338,19 +347,32 @@ class _Stamped:
         return cast("Callable[[object], object]", namespace.values[name])
 
 
-class _WhenCalled:
-    """A function that is made when it is first called: an entry that serves no second call, or
-    whose other guards fail first, never needs its full check."""
+#: Generating code takes about as long as so many checks without it.
+_FEW_CALLS: Final = 16
 
-    __slots__ = ("_function", "_make")
 
-    def __init__(self, make: Callable[[], Callable[[object], object]]) -> None:
-        self._make = make
-        self._function: Callable[[object], object] | None = None
+class _WhenWorthIt:
+    """A function that is generated when it was called a few times: most entries are checked in full
+    once, when their stamp is taken."""
+
+    __slots__ = ("_calls", "_function", "_make")
+
+    def __init__(
+        self,
+        at_first: Callable[[object], object],
+        make: Callable[[], Callable[[object], object]],
+    ) -> None:
+        self._function = at_first
+        self._make: Callable[[], Callable[[object], object]] | None = make
+        self._calls = 0
 
     def __call__(self, root: object) -> object:
-        if self._function is None:
-            self._function = self._make()
+        make = self._make
+        if make is not None:
+            self._calls += 1
+            if self._calls > _FEW_CALLS:
+                # Two threads may both get here, and make two that are the same.
+                self._function, self._make = make(), None
         return self._function(root)
 
 

@@ -13,7 +13,8 @@ from typing import Final, NamedTuple, cast
 
 from anyshape.errors import AnyshapeError
 from anyshape.guards.guard import Guard, Kind, SymbolSource, TensorSpec
-from anyshape.guards.path import Access, Path
+from anyshape.guards.interpret import STEPS
+from anyshape.guards.path import Path
 from anyshape.guards.plan import EntryPlan
 from anyshape.guards.text import (
     Names,
@@ -26,8 +27,7 @@ from anyshape.guards.text import (
 from anyshape.guards.values import (
     PRIMITIVES,
     contains,
-    instance_dictionary,
-    item_of,
+    is_dense,
     keys_match,
     keys_of,
     lacks_instance_attribute,
@@ -88,7 +88,7 @@ class _State:
         """The object at the path; raises whatever the way to it raises."""
         if path not in self.found:
             parent = self.at(path.parent) if path.parent is not None else self.arguments
-            self.found[path] = _STEPS[path.access](parent, path.key)
+            self.found[path] = STEPS[path.access](parent, path.key)
         return self.found[path]
 
     def complaint(self, guard: Guard) -> str | None:
@@ -131,44 +131,6 @@ class _State:
 
 def _shape_of(tensor: object) -> tuple[int, ...]:
     return cast("tuple[int, ...]", getattr(tensor, "shape"))  # noqa: B009
-
-
-# -- steps of paths -----------------------------------------------------------------------------
-
-
-def _argument(parent: object, key: object) -> object:
-    return cast("Mapping[object, object]", parent)[key]
-
-
-def _held(parent: object, key: object) -> object:
-    return key
-
-
-def _attribute(parent: object, key: object) -> object:
-    return getattr(parent, cast("str", key))
-
-
-def _instance(parent: object, key: object) -> object:
-    return cast("Mapping[object, object]", instance_dictionary(parent))[key]
-
-
-def _cell(parent: object, key: object) -> object:
-    return getattr(parent, "cell_contents")  # noqa: B009
-
-
-def _key(parent: object, key: object) -> object:
-    return keys_of(parent)[cast("int", key)]
-
-
-_STEPS: Final[dict[Access, Callable[[object, object], object]]] = {
-    Access.LOCAL: _argument,
-    Access.CONSTANT: _held,
-    Access.ATTRIBUTE: _attribute,
-    Access.INSTANCE: _instance,
-    Access.ITEM: item_of,
-    Access.CELL: _cell,
-    Access.KEY: _key,
-}
 
 
 # -- judges: one for each kind ------------------------------------------------------------------
@@ -318,19 +280,6 @@ def _differences(spec: TensorSpec, tensor: object) -> Iterator[str]:
                 yield f"stride mismatch at index {index}. expected {expected}, actual {actual}"
     if spec.order is not None and not is_dense(sizes, strides, spec.order):
         yield f"layout mismatch. expected {order_text(spec.order)}, actual stride {list(strides)}"
-
-
-def is_dense(sizes: Sequence[int], strides: Sequence[int], order: Sequence[int]) -> bool:
-    """Whether elements lie without gaps, the dimensions in this order from the outermost;
-    dimensions of size 1 fit anywhere, and a tensor without elements always fits."""
-    if 0 in sizes:
-        return True
-    inside = 1
-    for dim in reversed(order):
-        if sizes[dim] != 1 and strides[dim] != inside:
-            return False
-        inside *= sizes[dim]
-    return True
 
 
 _JUDGES: Final[dict[Kind, Callable[[_State, Guard, str], str | None]]] = {

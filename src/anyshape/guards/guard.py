@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 from anyshape.guards.path import Path
 from anyshape.symbolic import Fact, Symbol
@@ -80,18 +81,40 @@ class TensorSpec:
     layout: object = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Guard:
-    """One condition. Frozen data: emitting, explaining and printing are functions of it."""
+    """One condition, compared by identity. Emitting, explaining and printing are functions of it.
 
-    kind: Kind
-    path: Path | None
-    value: object
-    #: why it matters, in words: "read by the program", "the loop runs this often"
-    reason: str
-    user_frame: Frame | None = None
-    #: how it prints; made by `guards.text`
-    text: str = ""
+    Not a dataclass: a capture makes thousands, and a frozen one takes five times as long to make.
+    """
+
+    __slots__ = ("_text", "kind", "path", "reason", "user_frame", "value")
+
+    def __init__(
+        self,
+        kind: Kind,
+        path: Path | None,
+        value: object,
+        reason: str,
+        user_frame: Frame | None = None,
+        text: str | Callable[[Guard], str] = "",
+    ) -> None:
+        self.kind: Final = kind
+        self.path: Final = path
+        self.value: Final = value
+        #: why it matters, in words: "read by the program", "the loop runs this often"
+        self.reason: Final = reason
+        self.user_frame: Final = user_frame
+        self._text = text
+
+    def __repr__(self) -> str:
+        return f"Guard({self.kind.name}, {self.path}, {self.text!r})"
+
+    @property
+    def text(self) -> str:
+        """How it prints, made by `guards.text` when somebody asks: hardly any guard is printed."""
+        if not isinstance(self._text, str):
+            self._text = self._text(self)
+        return self._text
 
 
 def paths_of(guard: Guard) -> tuple[Path, ...]:

@@ -14,12 +14,14 @@ never used again. Addresses of words are those of objects that someone keeps ali
 from __future__ import annotations
 
 import ctypes
+import gc
 import sys
 from array import array
-from collections.abc import Container, Sequence
-from typing import Final
+from collections.abc import Callable, Container, Mapping, Sequence
+from types import FunctionType, MappingProxyType
+from typing import Final, cast
 
-from anyshape.guards.values import item_of, length_of
+from anyshape.guards.values import instance_dictionary, item_of, length_of
 
 _WORD: Final = 8
 #: as `array` and `memoryview` write it; a view keeps a pointer to it
@@ -121,6 +123,14 @@ def address_of_version(dictionary: object) -> int:
     return id(dictionary) + _VERSION
 
 
+def dictionary_of_class(owner: object) -> dict[object, object]:
+    """The dictionary behind the read-only view that a class gives: one for its life."""
+    found = gc.get_referents(instance_dictionary(owner))
+    if len(found) != 1 or type(found[0]) is not dict:
+        raise Unwatchable
+    return cast("dict[object, object]", found[0])
+
+
 def address_of_dictionary(thing: object, dictionary: object) -> int:
     """Where the object keeps the pointer to its instance dictionary."""
     kind = type(thing)
@@ -159,11 +169,88 @@ def address_of_cell_contents(cell: object, contents: object) -> int:
     return address
 
 
+def address_of_field(thing: object, name: str, value: object) -> int:
+    """Where a function or a class keeps the pointer to what `FIELDS` names."""
+    offset = FIELDS.get((field_owner(thing), name))
+    if offset is None:
+        raise Unwatchable
+    address = id(thing) + offset
+    if word_at(address) != _pointer_to(value):
+        raise Unwatchable
+    return address
+
+
+def field_owner(thing: object) -> type:
+    """The built-in type whose fields the object has: a metaclass adds its own behind them."""
+    return type if issubclass(type(thing), type) else type(thing)
+
+
+def _pointer_to(value: object) -> int:
+    return 0 if value is None else id(value)
+
+
 # -- whether all this works here ----------------------------------------------------------------
 
 
 class _Sample:
     a: object
+
+
+class _Other:
+    pass
+
+
+def _sample_functions() -> tuple[FunctionType, FunctionType]:
+    def one(x: object = _Sample, *, y: object = 1) -> object:
+        return x, y
+
+    def other(x: object = _Other, *, y: object = 2) -> object:
+        return y, x
+
+    assert type(one) is type(other) is FunctionType
+    return one, other
+
+
+def _field_of_functions(name: str) -> int | None:
+    """Where functions have it: a word that changes with it, and with nothing else."""
+    one, other = _sample_functions()
+    offset = _only_place((one, other), name)
+    if offset is None:
+        return None
+    values = [getattr(other, name), getattr(one, name)]
+    if name != "__code__":
+        values.append(None)
+    for value in values:
+        setattr(one, name, value)
+        if getattr(one, name) is not value or word_at(id(one) + offset) != _pointer_to(value):
+            return None
+    return offset
+
+
+def _order_of_classes() -> int | None:
+    class Base:
+        pass
+
+    class Derived(Base):
+        pass
+
+    offset = _only_place((Base, Derived, _Sample, int, type), "__mro__")
+    if offset is None:
+        return None
+    before = Derived.__mro__
+    Derived.__bases__ = (_Other,)
+    after = Derived.__mro__
+    return offset if after is not before and word_at(id(Derived) + offset) == id(after) else None
+
+
+def _only_place(things: Sequence[object], name: str) -> int | None:
+    size = field_owner(things[0]).__basicsize__
+    places = [
+        at
+        for at in range(_SIZE, size, _WORD)
+        if all(word_at(id(thing) + at) == id(getattr(thing, name)) for thing in things)
+    ]
+    return places[0] if len(places) == 1 else None
 
 
 def _versions_change() -> bool:
@@ -206,15 +293,50 @@ def _versions_change() -> bool:
     )
 
 
+def _versions_of_classes_change() -> bool:
+    class Sample:
+        a: object = 1
+
+    names = dictionary_of_class(Sample)
+
+    def change(act: Callable[[], object]) -> bool:
+        watch = Watch([address_of_version(names)])
+        act()
+        return not watch.holds() and dictionary_of_class(Sample) is names
+
+    return all(
+        (
+            change(lambda: setattr(Sample, "a", 2)),
+            change(lambda: setattr(Sample, "b", len)),
+            change(lambda: setattr(Sample, "__call__", len)),
+            change(lambda: delattr(Sample, "a")),
+            not change(lambda: getattr(Sample, "b")),  # noqa: B009
+        )
+    )
+
+
 def _supported() -> bool:
     known = sys.implementation.name == "cpython" and sys.version_info[:2] in ((3, 11), (3, 12))
     if not known or sys.maxsize != 2**63 - 1 or _view_of is None:
         return False
     try:
-        return _versions_change()
+        return _versions_change() and _versions_of_classes_change()
     except Unwatchable:
         return False
 
 
 #: Later versions of CPython have no versions of dictionaries.
 SUPPORTED: Final = _supported()
+
+
+def _fields() -> Mapping[tuple[type, str], int]:
+    if not SUPPORTED:
+        return {}
+    found: dict[tuple[type, str], int | None] = {(type, "__mro__"): _order_of_classes()}
+    for name in ("__code__", "__defaults__", "__kwdefaults__"):
+        found[FunctionType, name] = _field_of_functions(name)
+    return {field: offset for field, offset in found.items() if offset is not None}
+
+
+#: Attributes that are a pointer in the object itself: how many bytes into it, as found out above.
+FIELDS: Final = MappingProxyType(_fields())

@@ -18,7 +18,7 @@ from typing import Final, cast
 from anyshape.errors import AnyshapeError
 from anyshape.guards.guard import Guard, Kind, SymbolSource, TensorSpec
 from anyshape.guards.path import Path
-from anyshape.guards.text import names_of, with_text
+from anyshape.guards.text import names_of, with_text, writer
 from anyshape.guards.values import strict_key
 from anyshape.symbolic import Fact, Facts, eq
 from anyshape.symbolic.expr import of_atom
@@ -44,9 +44,9 @@ def minimise(guards: Sequence[Guard], symbols: Sequence[SymbolSource] = ()) -> t
         [cast("Fact", guard.value) for guard in left if guard.kind is Kind.SIZES],
         fixed_symbols(left, symbols),
     )
-    names = names_of(symbols)
+    write = writer(names_of(symbols))
     return tuple(
-        with_text(guard, names)
+        with_text(guard, write)
         for guard in left
         if guard.kind is not Kind.SIZES or guard.value in facts
     )

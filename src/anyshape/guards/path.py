@@ -37,10 +37,11 @@ class Access(Enum):
 class Path:
     """A root or a step from another path. Compared by identity."""
 
-    __slots__ = ("_steps", "access", "key", "parent", "text")
+    __slots__ = ("_steps", "access", "key", "parent", "root", "text")
 
     def __init__(self, parent: Path | None, access: Access, key: object, text: str) -> None:
         self.parent: Final = parent
+        self.root: Final[Path] = self if parent is None else parent.root
         self.access: Final = access
         self.key: Final = key
         #: as users know it: `L['x']`, `L['self']._parameters['weight']`, `G['scale']`
@@ -71,13 +72,6 @@ class Path:
 
     def nth_key(self, index: int) -> Path:
         return self._step(Access.KEY, index, f".keys()[{index}]")
-
-    @property
-    def root(self) -> Path:
-        path = self
-        while path.parent is not None:
-            path = path.parent
-        return path
 
 
 def local(name: str) -> Path:

@@ -11,35 +11,47 @@ watched as well.
 is three pointers to types and instance dictionaries and three versions. A stamp keeps alive what it
 watches, so that no address is used again; the root is held weakly, and the stamp goes with it.
 
+Classes have dictionaries too, so what a class holds and what it lacks, hundreds of guards on a
+dozen classes, is a version a class. The order of its bases, like the code and the defaults of a
+function, is a pointer.
+
 Of a dictionary that changes all the time (`self.calls += 1`) the entries that were read are looked
-up instead. Globals are not stamped: a script assigns them in its main loop.
+up instead. The globals of a script are not stamped: it assigns them in its main loop.
 """
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import repeat
+from operator import is_
 from time import perf_counter
 from types import CellType, ModuleType
 from typing import Final, NamedTuple, cast
 
 from anyshape.guards.guard import Guard, Kind, TensorSpec
 from anyshape.guards.memory import (
+    FIELDS,
     Unwatchable,
     Watch,
     address_of_cell_contents,
     address_of_dictionary,
+    address_of_field,
     address_of_length,
     address_of_type,
     address_of_version,
     addresses_of_item,
+    dictionary_of_class,
+    field_owner,
 )
 from anyshape.guards.path import Access, Path
 from anyshape.guards.tensor_memory import TensorMemory
 from anyshape.guards.values import (
     PRIMITIVES,
+    class_attribute,
     dictionary_reader,
     instance_dictionary,
     item_of,
@@ -57,9 +69,20 @@ _SHARE: Final = 0.1
 _RESTLESS: Final = 3
 
 _Dictionary = dict[object, object]
-#: What a dictionary has to have at a key, by identity; `_ABSENT` for nothing.
-_Entries = list[tuple[_Dictionary, object, object]]
 _ABSENT: Final = object()
+
+
+class Entries(NamedTuple):
+    """What dictionaries have to have at keys, by identity; `_ABSENT` for nothing."""
+
+    dictionaries: list[_Dictionary]
+    keys: list[object]
+    values: list[object]
+
+    def add(self, dictionary: _Dictionary, key: object, value: object) -> None:
+        self.dictionaries.append(dictionary)
+        self.keys.append(key)
+        self.values.append(value)
 
 
 # -- what can be stamped: decided when code is generated ----------------------------------------
@@ -75,9 +98,16 @@ class Scope:
         self._watched: frozenset[type] = frozenset() if memory is None else memory.types
         self._types: dict[Path, type] = {}
         self._paths: dict[Path, bool] = {}
+        self._with_dictionary: dict[type, bool] = {}
+        #: what stands at these paths is held by the guard itself
+        self._held: set[Path] = set()
         for guard in guards:
-            if guard.kind is Kind.TYPE and guard.path is not None:
+            if guard.path is None:
+                continue
+            if guard.kind is Kind.TYPE:
                 self._types.setdefault(guard.path, cast("type", guard.value))
+            elif guard.kind is Kind.IDENTITY or guard.kind is Kind.EQUALS:
+                self._held.add(guard.path)
 
     def has_path(self, path: Path) -> bool:
         """Whether every step of the path goes through something that is watched."""
@@ -85,8 +115,13 @@ class Scope:
         if found is None:
             parent = path.parent
             if parent is None:
-                constant = path.access is Access.CONSTANT and type(path.key) is not dict
-                found = constant or path is self._root
+                constant = path.access is Access.CONSTANT
+                found = path is self._root or (constant and _is_quiet(path.key))
+            elif path.access is Access.ATTRIBUTE:
+                found = parent.access is Access.CONSTANT and _has_field(parent.key, path.key)
+            elif _is_global(path) and path not in self._held:
+                # A stamp would keep alive what the module has let go of: a model, a tensor.
+                found = False
             else:
                 found = self.has_path(parent) and _STEPS[path.access](self, parent)
             self._paths[path] = found
@@ -95,26 +130,31 @@ class Scope:
     def has_guard(self, guard: Guard) -> bool:
         """Whether the guard holds for as long as the stamp does."""
         path = guard.path
-        return path is not None and self.has_path(path) and self._covers(guard, path)
+        covers = _COVERED.get(guard.kind)
+        if covers is None or path is None:
+            return False
+        return self.has_path(path) and covers(self, path, guard.value)
 
-    def _covers(self, guard: Guard, path: Path) -> bool:
-        match guard.kind:
-            case Kind.TYPE | Kind.IDENTITY:
-                return True
-            case Kind.EQUALS:
-                return _is_immutable(guard.value)
-            case Kind.LENGTH | Kind.TRUTH:
-                return issubclass(self.type_at(path), dict | list | tuple)
-            case Kind.CONTAINS:
-                return issubclass(self.type_at(path), dict)
-            case Kind.KEYS:
-                return self.type_at(path) is dict  # Other kinds may have an order of their own.
-            case Kind.NO_INSTANCE_ATTRIBUTE:
-                return self.has_dictionary(path)
-            case Kind.TENSOR:
-                return cast("TensorSpec", guard.value).type in self._watched
-            case _:
-                return False
+    def always(self, path: Path, value: object) -> bool:
+        return True
+
+    def equals(self, path: Path, value: object) -> bool:
+        return type(value) in PRIMITIVES or _is_immutable(value)
+
+    def size(self, path: Path, value: object) -> bool:
+        return self.has_items(path) and not _is_shared(path)
+
+    def contains(self, path: Path, value: object) -> bool:
+        return self.has_items(path) and issubclass(self.type_at(path), dict)
+
+    def keys(self, path: Path, value: object) -> bool:
+        return self.has_keys(path)
+
+    def no_name(self, path: Path, value: object) -> bool:
+        return self.has_dictionary(path)
+
+    def tensor(self, path: Path, value: object) -> bool:
+        return cast("TensorSpec", value).type in self._watched
 
     def type_at(self, path: Path) -> type:
         """The type that a guard says; `object` if none does."""
@@ -123,22 +163,58 @@ class Scope:
         return self._types.get(path, object)
 
     def has_dictionary(self, path: Path) -> bool:
-        kind = self.type_at(path)
-        if path.access is Access.CONSTANT and type(path.key) is ModuleType:
+        if path.access is Access.CONSTANT and (
+            type(path.key) is ModuleType or issubclass(type(path.key), type)
+        ):
             return True
-        return dictionary_reader(kind) is not None and not issubclass(kind, type)
+        kind = self.type_at(path)
+        found = self._with_dictionary.get(kind)
+        if found is None:
+            found = dictionary_reader(kind) is not None and not issubclass(kind, type)
+            self._with_dictionary[kind] = found
+        return found and not _is_global(path)
 
     def has_items(self, path: Path) -> bool:
-        return issubclass(self.type_at(path), dict | list | tuple)
+        return issubclass(self.type_at(path), dict | list | tuple) and not _is_global(path)
 
     def has_keys(self, path: Path) -> bool:
-        return self.type_at(path) is dict
+        """Other kinds of dictionaries may have an order of their own."""
+        return self.type_at(path) is dict and not _is_shared(path)
 
     def is_cell(self, path: Path) -> bool:
         return self.type_at(path) is CellType
 
-    def no_step(self, path: Path) -> bool:
-        return False
+
+def _is_quiet(value: object) -> bool:
+    """Whether a constant is not the globals of a script, nor some other dictionary that is written
+    all the time; those of modules are written when they are imported."""
+    if type(value) is not dict:
+        return True
+    names = cast("dict[object, object]", value)
+    name = names.get("__name__")
+    module = sys.modules.get(name) if type(name) is str and name != "__main__" else None
+    return type(module) is ModuleType and module.__dict__ is names
+
+
+def _is_global(path: Path) -> bool:
+    """Whether a module leads to the object: there programs keep the state that changes."""
+    return path.parent is not None and type(path.root.key) is dict
+
+
+def _is_shared(path: Path) -> bool:
+    """Whether a module or a class leads to the object. If that is a dictionary in which others keep
+    things all the time, its length is compared, since looking at entries would not tell it."""
+    root = path.root
+    return root.access is Access.CONSTANT and (
+        type(root.key) is dict or issubclass(type(root.key), type)
+    )
+
+
+def _has_field(owner: object, name: object) -> bool:
+    """Whether the attribute is a pointer in the object, and nothing else answers for it."""
+    kind = field_owner(owner)
+    usual = class_attribute(kind, name)
+    return (kind, name) in FIELDS and class_attribute(type(owner), name) is usual
 
 
 def _is_immutable(value: object) -> bool:
@@ -151,7 +227,17 @@ _STEPS: Final[dict[Access, Callable[[Scope, Path], bool]]] = {
     Access.ITEM: Scope.has_items,
     Access.KEY: Scope.has_keys,
     Access.CELL: Scope.is_cell,
-    Access.ATTRIBUTE: Scope.no_step,
+}
+_COVERED: Final[dict[Kind, Callable[[Scope, Path, object], bool]]] = {
+    Kind.TYPE: Scope.always,
+    Kind.IDENTITY: Scope.always,
+    Kind.EQUALS: Scope.equals,
+    Kind.LENGTH: Scope.size,
+    Kind.TRUTH: Scope.size,
+    Kind.CONTAINS: Scope.contains,
+    Kind.KEYS: Scope.keys,
+    Kind.NO_INSTANCE_ATTRIBUTE: Scope.no_name,
+    Kind.TENSOR: Scope.tensor,
 }
 
 
@@ -164,7 +250,8 @@ class Stamp(NamedTuple):
     view: memoryview
     expected: memoryview
     objects: tuple[object, ...]
-    entries: _Entries
+    #: None where versions say it all
+    entries: Entries | None
     watch: Watch
     #: dictionaries that are watched by their version, by the address of that
     dictionaries: dict[int, _Dictionary]
@@ -174,8 +261,9 @@ class Stamp(NamedTuple):
     root: weakref.ref[object] | None
 
 
-def entries_hold(entries: _Entries) -> bool:
-    return all(_get(d, key, _ABSENT) is value for d, key, value in entries)
+def entries_hold(entries: Entries) -> bool:
+    dictionaries, keys, values = entries
+    return all(map(is_, map(_get, dictionaries, keys, repeat(_ABSENT)), values))
 
 
 _get: Final = cast("Callable[[_Dictionary, object, object], object]", getattr(dict, "get"))  # noqa: B009
@@ -227,7 +315,9 @@ class Stamps:
         watch = Watch(tuple(walk.addresses))
         # Another thread may have changed something since the guards passed: they are checked once
         # more, between two looks at the versions.
-        if self.full_check(root) is None or not watch.holds() or not entries_hold(entries):
+        if self.full_check(root) is None or not watch.holds():
+            return
+        if entries is not None and not entries_hold(entries):
             return
         if len(self.by_root) >= _MOST:
             self.by_root.clear()
@@ -280,17 +370,18 @@ class _Watching:
         self.dictionaries[address] = dictionary
         return address
 
-    def without_versions(self, restless: set[int]) -> _Entries:
+    def without_versions(self, restless: set[int]) -> Entries | None:
         """Watch the entries of these dictionaries in place of their versions, where it is known
         which they are."""
-        entries: _Entries = []
+        entries = Entries([], [], [])
         for address in restless & self.dictionaries.keys():
             read = self._read[address]
             if read is not None:
                 del self.addresses[address]
                 found = self.dictionaries.pop(address)
-                entries += [(found, key, value) for key, value in read.items()]
-        return entries
+                for key, value in read.items():
+                    entries.add(found, key, value)
+        return entries if entries.keys else None
 
     def at(self, path: Path) -> object:
         if path not in self._found:
@@ -321,6 +412,10 @@ class _Watching:
 
     def dictionary(self, thing: object) -> _Dictionary:
         """The instance dictionary; that it is still the one is noted."""
+        if issubclass(type(thing), type):
+            owned = dictionary_of_class(thing)
+            self.kept.append(owned)
+            return owned
         found = cast("_Dictionary", instance_dictionary(thing))
         if type(thing) is not ModuleType:  # A module keeps its dictionary for life.
             self.note(address_of_type(thing), address_of_dictionary(thing, found))
@@ -340,6 +435,12 @@ class _Watching:
         container = self.above(path)
         self.note_all(container)
         return keys_of(container)[cast("int", path.key)]
+
+    def field(self, path: Path) -> object:
+        owner, name = self.above(path), cast("str", path.key)
+        value = getattr(owner, name)
+        self.note(address_of_field(owner, name, value))
+        return value
 
     def cell(self, path: Path) -> object:
         cell = self.above(path)
@@ -381,6 +482,7 @@ _READERS: Final[Mapping[Access, Callable[[_Watching, Path], object]]] = {
     Access.ITEM: _Watching.item,
     Access.KEY: _Watching.key,
     Access.CELL: _Watching.cell,
+    Access.ATTRIBUTE: _Watching.field,
 }
 _COVERS: Final[Mapping[Kind, Callable[[_Watching, object, object], None]]] = {
     Kind.TYPE: _Watching.type,

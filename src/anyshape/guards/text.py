@@ -7,7 +7,6 @@ tensor 'x': type=Tensor, dtype=torch.float32, device=cpu, requires_grad=False, s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from enum import Enum
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Final, cast
@@ -29,9 +28,15 @@ def names_of(symbols: Iterable[SymbolSource]) -> Names:
     return lambda symbol: texts.get(symbol, symbol.name)
 
 
-def with_text(guard: Guard, names: Names) -> Guard:
-    """The guard with its text filled in, if it has none."""
-    return guard if guard.text else replace(guard, text=guard_text(guard, names))
+def with_text(guard: Guard, write: Callable[[Guard], str]) -> Guard:
+    """The guard with a text, if it has none: one that is written when it is asked for."""
+    if guard.text:
+        return guard
+    return Guard(guard.kind, guard.path, guard.value, guard.reason, guard.user_frame, write)
+
+
+def writer(names: Names) -> Callable[[Guard], str]:
+    return lambda guard: _TEXTS[guard.kind](guard, names)
 
 
 def guard_text(guard: Guard, names: Names) -> str:

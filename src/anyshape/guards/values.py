@@ -9,7 +9,7 @@ running a method of a user's class.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from math import copysign
 from types import GetSetDescriptorType, MappingProxyType, MemberDescriptorType, ModuleType
 from typing import Final, cast
@@ -112,6 +112,19 @@ def strict_key(value: object) -> object:
     return object, id(value)
 
 
+def is_dense(sizes: Sequence[int], strides: Sequence[int], order: Sequence[int]) -> bool:
+    """Whether elements lie without gaps, the dimensions in this order from the outermost;
+    dimensions of size 1 fit anywhere, and a tensor without elements always fits."""
+    if 0 in sizes:
+        return True
+    inside = 1
+    for dim in reversed(order):
+        if sizes[dim] != 1 and strides[dim] != inside:
+            return False
+        inside *= sizes[dim]
+    return True
+
+
 def keys_match(mapping: object, expected: tuple[object, ...]) -> bool:
     """Whether the keys of a dictionary are these, in order."""
     keys = keys_of(mapping)
@@ -202,6 +215,12 @@ def contains(mapping: object, key: object) -> bool:
     if dict not in _bases_of(type(mapping)):
         raise TypeError(f"not a dictionary: {type(mapping).__name__}")
     return _has_key(mapping, key) is True
+
+
+def class_attribute(kind: type, name: object) -> object:
+    """What a class or the first of its bases that has the name holds; None if none has it."""
+    names = (_names_in(base) for base in _bases_of(kind))
+    return next((held[name] for held in names if name in held), None)  # pyright: ignore[reportArgumentType] any key may be asked for
 
 
 def dictionary_reader(kind: type) -> Callable[[object], object] | None:

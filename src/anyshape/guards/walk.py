@@ -85,7 +85,8 @@ class Walk:
             if guard.path is not None:
                 self._at.setdefault(guard.path, []).append(guard)
         for found in self._at.values():  # The type first: how the rest is read depends on it.
-            found.sort(key=lambda guard: guard.kind not in _TYPE_BY_GUARD)
+            if len(found) > 1:
+                found.sort(key=_says_no_type)
 
     # -- lines ----------------------------------------------------------------------------------
 
@@ -261,6 +262,10 @@ _STEPS: Final[dict[Access, Callable[[Walk, Path], str]]] = {
 
 #: `Py_TPFLAGS_HEAPTYPE`
 _MADE_BY_CLASS: Final = 1 << 9
+
+
+def _says_no_type(guard: Guard) -> bool:
+    return guard.kind not in _TYPE_BY_GUARD
 
 
 def _itself(value: object) -> type:
