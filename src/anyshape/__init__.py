@@ -51,4 +51,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'anyshape' has no attribute {name!r}")
     from anyshape import api
 
-    return getattr(api, name)
+    # Kept, so that the next look finds it without this function.
+    found = globals()[name] = getattr(api, name)
+    return found

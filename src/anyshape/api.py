@@ -103,7 +103,7 @@ class Compiled:
         try:
             return self._function.dispatch(*args, **kwargs)
         except GraphFailed as failed:
-            return _again(self._original, failed, args, kwargs)
+            return _again(self._function, self._original, failed, args, kwargs)
         except Unseen:
             return self._function.grow(args, kwargs)
         except StaleSignature:
@@ -153,11 +153,17 @@ def _was_never_entered(error: TypeError, function: Function) -> bool:
 
 
 def _again(
-    original: Callable[..., Any], failed: GraphFailed, args: tuple[Any, ...], kwargs: Any
+    function: Function,
+    original: Callable[..., Any],
+    failed: GraphFailed,
+    args: tuple[Any, ...],
+    kwargs: Any,
 ) -> Any:
-    if failed.repeatable:
-        return original(*args, **kwargs)
-    raise failed.error
+    if not failed.repeatable:
+        raise failed.error
+    result = original(*args, **kwargs)
+    function.failed(failed.error)
+    return result
 
 
 def compile(
@@ -238,7 +244,7 @@ class CompiledModule(torch.nn.Module):
         try:
             return function.dispatch(module, *args, **kwargs)
         except GraphFailed as failed:
-            return _again(module, failed, args, kwargs)
+            return _again(function, module, failed, args, kwargs)
         except Unseen:
             return function.grow((module, *args), kwargs)
         except StaleSignature:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ import torch.fx
 from anyshape.capture.roots import Roots
 from anyshape.capture.segments import Carried, Expectation
 from anyshape.capture.trace import Trace, TracedSegment
-from anyshape.guards.guard import Guard, SymbolSource
+from anyshape.guards.guard import Frame, Guard, SymbolSource
 from anyshape.guards.path import Path
 from anyshape.runtime.tree import INPUT, Node, Place, Tree, make_finish, make_step
 from anyshape.symbolic import Expr, Symbol, to_text
@@ -35,11 +36,15 @@ class Growing:
         self.guards: list[Guard] = []
         self.symbols: list[SymbolSource] = []
         self.graphs: list[torch.fx.GraphModule] = []
+        #: how often it has grown, by the line that asked
+        self._grown: Counter[Frame | None] = Counter()
 
     def add(self, trace: Trace) -> int:
         """Take in another way through the program; returns how many graphs are new."""
         before = len(self.graphs)
         node, depth = self._shared(trace)
+        if node is not None and depth < len(trace.segments):
+            self._grown[_asked_at(trace, depth)] += 1
         for index in range(depth, len(trace.segments)):
             made = self._node(trace, index)
             if node is None:
@@ -57,8 +62,12 @@ class Growing:
         self.tree.grown()
         return len(self.graphs) - before
 
-    def is_full(self, most: int) -> bool:
-        return len(self.tree) >= most or len(self.tree.roots) >= _MOST_ROOTS
+    def is_full(self, graphs: int, at_one_line: int) -> bool:
+        return (
+            len(self.tree) >= graphs
+            or len(self.tree.roots) >= _MOST_ROOTS
+            or any(count >= at_one_line for count in self._grown.values())
+        )
 
     def _shared(self, trace: Trace) -> tuple[Node | None, int]:
         """The last node of the tree that the trace goes through, and the depth below it."""
@@ -104,7 +113,7 @@ class Growing:
             outcome=outcome,
             name=self.tree.name,
         )
-        may_fail = trace.needs_undo or bool(segment.expectations)
+        may_fail = trace.needs_undo or trace.checks_forms or bool(segment.expectations)
         node = Node(_key(trace, index), step, may_fail, bool(segment.changed))
         if decision is None:
             node.finish = self._finish(trace, index)
@@ -141,6 +150,11 @@ def _condition(each: Expectation, index: int) -> str:
         return f"({to_text(each.fact)})"
     # By the digits, as outcomes are: a float may be NaN.
     return f"repr(S[{index}][{each.output}]) == {repr(each.value)!r}"
+
+
+def _asked_at(trace: Trace, depth: int) -> Frame | None:
+    decision = trace.segments[depth - 1].decision
+    return None if decision is None else decision.frame
 
 
 def outcome_key(outcome: Any) -> Any:

@@ -163,6 +163,8 @@ class Function:
     _compiling: threading.Lock = field(default_factory=threading.Lock)
     _next_id: int = 0
     _leaves: int = 0
+    #: attributes that it sets itself
+    _written: frozenset[str] = frozenset()
     #: the most operations that a graph of it has
     _work: int = 0
     #: what runs in parts, if this does: shared with those who run in parts of it
@@ -317,7 +319,7 @@ class Function:
             return self._call(arguments)
         started = time.perf_counter()
         self._announce(entry_id)
-        choices = Choices(self.seen, self.options.dynamic, entry_id)
+        choices = Choices(self.seen, self.options.dynamic, entry_id, self._written)
         roots = Roots()
         captured = self._captured(arguments, choices, roots)
         self.counts.captures += 1
@@ -458,16 +460,24 @@ class Function:
         except GraphFailed as failed:
             if not failed.repeatable:
                 raise failed.error from None
+            result = self.target.call(*args, **kwargs)
+            self.failed(failed.error)
+            return result
         except Unseen:
             return self.grow(args, kwargs)
         except StaleSignature:
-            pass
-        return self.target.call(*args, **kwargs)
+            return self.target.call(*args, **kwargs)
+
+    def failed(self, error: Exception) -> None:
+        """A graph raised an error where the program does not."""
+        self.counts.eager_calls += 1
+        stream.emit(kinds.Defect("runtime", f"a graph of {self.target.name} failed: {error!r}"))
 
     def _add(
         self, trace: Trace, choices: Choices, entry_id: str, started: float, roots: Roots
     ) -> None:
         """Make an entry of a trace."""
+        self._written |= trace.written
         self._check_marks(trace, choices)
         for defect in trace.defects:
             stream.emit(kinds.Defect("ops", defect, compile_id=entry_id))
@@ -572,7 +582,7 @@ class Function:
                 entry.counter[0] -= 1  # it did not serve the call after all
             if can_capture() is not None or entry is None or entry.growing is None:
                 return self._call(arguments)
-            if entry.growing.is_full(config.max_graphs_per_entry):
+            if entry.growing.is_full(config.max_graphs_per_entry, config.max_growths_per_line):
                 self._stop_growing(entry)
                 return self._call(arguments)
             with _no_collection():

@@ -232,7 +232,7 @@ class Attributes:
             try:
                 return self._made_up(obj, self._path_of(obj), fallback, name)
             except Leave as left:
-                self._tracer.leave(left.reason, *left.hints)
+                self._tracer.leave_for(left)
         return type(obj).__getattr__(obj, name)
 
     def _held(self, obj: Any, path: Path | None, held: dict[str, Any], name: str) -> Any:

@@ -50,6 +50,8 @@ class CallForms:
         #: identities, in the order of the arguments
         self.tensors: dict[int, None] = {}
         self.symbolic = False
+        #: whether the call changes an argument, which is its result
+        self.in_place = False
         #: whether shape rules do not apply to one of the tensors
         self.opaque = False
         self._sizes: list[Size] = []

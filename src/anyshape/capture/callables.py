@@ -65,7 +65,7 @@ class Callables:
                 return handler(self, function, args, kwargs)
             return self._object(function, args, kwargs)
         except Leave as left:
-            self._tracer.leave(left.reason, *left.hints)
+            self._tracer.leave_for(left)
             return stripped(function)(
                 *map(stripped, args), **{name: stripped(value) for name, value in kwargs.items()}
             )

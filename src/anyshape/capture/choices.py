@@ -44,7 +44,13 @@ def _as_asked(decision: Decision, found: Range | None) -> Range | Unbacked | Non
 class Choices:
     """The decisions of one compile, and what was observed on the way."""
 
-    def __init__(self, seen: Observations, dynamic: bool | None, compile_id: str) -> None:
+    def __init__(
+        self,
+        seen: Observations,
+        dynamic: bool | None,
+        compile_id: str,
+        written: frozenset[str] = frozenset(),
+    ) -> None:
         self._seen = seen
         self._dynamic = dynamic
         self._id = compile_id
@@ -53,6 +59,8 @@ class Choices:
         #: decisions for what the user asked to be dynamic, by source ("L['x'].size()[0]")
         self.required: dict[str, Decision] = {}
         self._reasons: dict[str, str] = {}
+        #: integers that the program was seen to change itself: counters
+        self._written: frozenset[str] = written
         self._symbols: list[SymbolSource] = []
         self._by_value: dict[int, Expr] = {}
         #: answers by source: an entry that grows keeps them
@@ -60,7 +68,7 @@ class Choices:
 
     def again(self) -> Choices:
         """The same choices, for another call of the same entry."""
-        made = Choices(self._seen, self._dynamic, self._id)
+        made = Choices(self._seen, self._dynamic, self._id, self._written)
         made._answers = self._answers
         made._reasons = self._reasons
         made.required = self.required
@@ -88,7 +96,7 @@ class Choices:
         if known is not None:
             return None if isinstance(known[0], Unbacked) else known[0]
         self.observed.add(name, of_int(value))
-        source = Source(is_module_property=module_property)
+        source = Source(is_module_property=module_property and name not in self._written)
         decision = decide_int(name, value, source, self._evidence(name), config, self._dynamic)
         answer = self._settled(name, decision)
         self._answers[name] = (answer,)

@@ -320,6 +320,11 @@ _TELLING_OF_FLOATS: Final = {
 }
 
 
+def is_whole(number: float) -> bool:
+    """A node of the graph: the method itself has no module to be named by."""
+    return number.is_integer()
+
+
 #: What the graph can compute of a number that depends on data.
 _RECORDED: Final[dict[str, Function]] = {
     "__bool__": bool,
@@ -327,7 +332,7 @@ _RECORDED: Final[dict[str, Function]] = {
     "__floor__": math.floor,
     "__ceil__": math.ceil,
     "__trunc__": math.trunc,
-    "is_integer": float.is_integer,
+    "is_integer": is_whole,
 }
 
 

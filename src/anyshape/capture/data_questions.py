@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from linecache import getline
+from types import FrameType
 from typing import Final
 
+from anyshape.capture.concolic import TracedInt
 from anyshape.capture.segments import Decision
 from anyshape.guards.guard import Frame
 from anyshape.guards.text import fact_text
-from anyshape.symbolic import Symbol, not_, to_text
+from anyshape.symbolic import Size, Symbol, not_, to_text
+from anyshape.symbolic.expr import single_atom
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,34 @@ def origin_of(frame: Frame | None, dim: int | None) -> Origin:
     return Origin(name if _NUMBER.search(value) else "", frame)
 
 
-def question_of(decision: Decision, origins: Mapping[Symbol, Origin]) -> Question:
+def names_in(
+    frame: FrameType | None, shape_of: Callable[[object], tuple[Size, ...]]
+) -> dict[Symbol, str]:
+    """What the variables of a function call the symbols: `n`, `kept.shape[0]`."""
+    names: dict[Symbol, str] = {}
+    if frame is None:
+        return names
+    for name, value in frame.f_locals.items():
+        if name.startswith("_") or not name.isidentifier():
+            continue
+        if type(value) is TracedInt:
+            _name(names, value.expr, name)
+        else:
+            for dim, size in enumerate(shape_of(value)):
+                _name(names, size, f"{name}.shape[{dim}]")
+    return names
+
+
+def _name(names: dict[Symbol, str], size: Size, text: str) -> None:
+    atom = single_atom(size)
+    if isinstance(atom, Symbol):
+        names.setdefault(atom, text)
+
+
+def question_of(
+    decision: Decision, origins: Mapping[Symbol, Origin], here: Mapping[Symbol, str]
+) -> Question:
+    """`here` has the names that the function which asks has for symbols."""
     if decision.fact is None and decision.size is None:
         return Question(decision.reason, (), decision.reason, ())
     asked = decision.fact if decision.fact is not None else decision.size
@@ -67,7 +97,7 @@ def question_of(decision: Decision, origins: Mapping[Symbol, Origin]) -> Questio
 
     def name(symbol: Symbol) -> str:
         origin = origins.get(symbol)
-        return origin.name if origin is not None and origin.name else symbol.name
+        return here.get(symbol) or (origin.name if origin is not None else "") or symbol.name
 
     numbers = [
         f"{name(symbol)} is made by {origins[symbol]}" for symbol in symbols if symbol in origins

@@ -35,10 +35,10 @@ _RANGES: Final[dict[torch.dtype, Range]] = {
 def _item(recorder: Recorder, tensor: torch.Tensor) -> Any:
     value = tensor.item()
     node = recorder.graph.call_method("item", (recorder.node(tensor),))
-    return _number(recorder, tensor.dtype, node, value)
+    return number_read(recorder, tensor.dtype, node, value)
 
 
-def _number(recorder: Recorder, dtype: torch.dtype, node: Any, value: Any) -> Any:
+def number_read(recorder: Recorder, dtype: torch.dtype, node: Any, value: Any) -> Any:
     if type(value) is int:
         return recorder.new_integer(node, value, _RANGES.get(dtype, EVERYTHING))
     if type(value) is float:
@@ -57,7 +57,7 @@ def _converted(function: Callable[[Any], Any]) -> Callable[..., Any]:
             raise Leave("a complex number is read from a tensor")
         value = function(tensor)
         node = recorder.graph.call_function(function, (recorder.node(tensor),))
-        return _number(recorder, tensor.dtype, node, value)
+        return number_read(recorder, tensor.dtype, node, value)
 
     return read
 
@@ -65,7 +65,7 @@ def _converted(function: Callable[[Any], Any]) -> Callable[..., Any]:
 def _index(recorder: Recorder, tensor: torch.Tensor) -> Any:
     value = operator.index(tensor)
     node = recorder.graph.call_function(int, (recorder.node(tensor),))
-    return _number(recorder, tensor.dtype, node, value)
+    return number_read(recorder, tensor.dtype, node, value)
 
 
 def _truth(recorder: Recorder, tensor: torch.Tensor) -> bool:

@@ -57,7 +57,7 @@ class Hooks(OperatorHooks, ItemHooks):
         try:
             read = self._read_global(frame.globals, name, value)
         except Leave as left:
-            self.tracer.leave(left.reason, *left.hints)
+            self.tracer.leave_for(left)
             return value
         self._globals_read[id(frame.globals), name] = read
         return read
@@ -83,7 +83,7 @@ class Hooks(OperatorHooks, ItemHooks):
         try:
             return self.tracer.read(value, self._cell_path(frame, name, cell))
         except Leave as left:
-            self.tracer.leave(left.reason, *left.hints)
+            self.tracer.leave_for(left)
             return value
 
     def _cell_path(self, frame: Any, name: str, cell: Any) -> Any:
@@ -99,7 +99,7 @@ class Hooks(OperatorHooks, ItemHooks):
             self._globals_read[id(globals_), name] = value
             return stored
         except Leave as left:
-            self.tracer.leave(left.reason, *left.hints)
+            self.tracer.leave_for(left)
             return stripped(value)
 
     def store_free(self, frame: Any, name: str, value: Any) -> Any:
@@ -111,7 +111,7 @@ class Hooks(OperatorHooks, ItemHooks):
             self.journal.add(Effect(Change.SET_CELL, path, name, (value,)))
             return stored
         except Leave as left:
-            self.tracer.leave(left.reason, *left.hints)
+            self.tracer.leave_for(left)
             return stripped(value)
 
     def delete_global(self, frame: Any, name: str) -> None:
@@ -132,7 +132,7 @@ class Hooks(OperatorHooks, ItemHooks):
                 return self._tensor_attribute(obj, name)
             return self.attributes.get(obj, name)
         except Leave as left:
-            self.tracer.leave(left.reason, *left.hints)
+            self.tracer.leave_for(left)
             return getattr(obj, name)
 
     def _tensor_attribute(self, tensor: torch.Tensor, name: str) -> Any:
@@ -183,14 +183,14 @@ class Hooks(OperatorHooks, ItemHooks):
                 raise Leave(f"the attribute `{name}` of a tensor is set")
             self.attributes.set(obj, name, value)
         except Leave as left:
-            self.tracer.leave(left.reason, *left.hints)
+            self.tracer.leave_for(left)
             setattr(obj, name, stripped(value))
 
     def delete_attribute(self, obj: Any, name: str) -> None:
         try:
             self.attributes.delete(obj, name)
         except Leave as left:
-            self.tracer.leave(left.reason, *left.hints)
+            self.tracer.leave_for(left)
             delattr(obj, name)
 
     def super(self, owner: Any, instance: Any) -> Any:
@@ -212,14 +212,14 @@ class Hooks(OperatorHooks, ItemHooks):
                 if not self.prints_itself(value):
                     raise Leave(f"a {type(value).__name__} is formatted")
         except Leave as left:
-            self.tracer.leave(left.reason, *left.hints)
+            self.tracer.leave_for(left)
         return super().format(value, conversion, spec)
 
     def context(self, manager: Any) -> Any:
         try:
             return entered(self, manager)
         except Leave as left:
-            self.tracer.leave(left.reason, *left.hints)
+            self.tracer.leave_for(left)
             return manager
 
     def raising(self, error: Any) -> Any:
@@ -235,14 +235,14 @@ class Hooks(OperatorHooks, ItemHooks):
                 raise Leave(f"a {type(subject).__name__} is matched")
             return subject
         except Leave as left:
-            self.tracer.leave(left.reason, *left.hints)
+            self.tracer.leave_for(left)
             return subject
 
     def plain(self, value: Any) -> Any:
         try:
             return self.fixed(self.operand(value), "it is compared")
         except Leave as left:
-            self.tracer.leave(left.reason, *left.hints)
+            self.tracer.leave_for(left)
             return value
 
     def slice(self, start: Any, stop: Any, step: Any) -> slice:

@@ -57,7 +57,7 @@ class ItemHooks(HooksBase):
                 return obj[key]
             raise Leave(f"an item of a {kind.__name__}")
         except Leave as left:
-            self.tracer.leave(left.reason, *left.hints)
+            self.tracer.leave_for(left)
             return operator.getitem(obj, key)  # pyright: ignore[reportCallIssue, reportArgumentType] as Python does
 
     def _item_or_missing(self, obj: Any, key: Any) -> Any:
@@ -116,7 +116,7 @@ class ItemHooks(HooksBase):
                 self.hashed(key)
             obj[key] = value
         except Leave as left:
-            self.tracer.leave(left.reason, *left.hints)
+            self.tracer.leave_for(left)
             obj[stripped(key)] = stripped(value)
 
     def delete_item(self, obj: Any, key: Any) -> None:
@@ -135,7 +135,7 @@ class ItemHooks(HooksBase):
                 raise Leave(f"an item of a {type(obj).__name__} from outside is deleted")
             del obj[key]
         except Leave as left:
-            self.tracer.leave(left.reason, *left.hints)
+            self.tracer.leave_for(left)
             del obj[key]
 
     def key(self, key: Any) -> Any:
@@ -146,7 +146,7 @@ class ItemHooks(HooksBase):
                 return self.fixed(key, "it is a key")
             self.hashed(key)
         except Leave as left:
-            self.tracer.leave(left.reason, *left.hints)
+            self.tracer.leave_for(left)
         return key
 
     # -- iteration ---------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ class ItemHooks(HooksBase):
                 return self.by_index(value)
             raise Leave(f"iteration over a {kind.__name__}")
         except Leave as left:
-            self.tracer.leave(left.reason, *left.hints)
+            self.tracer.leave_for(left)
             return value
 
     def iterate_over(self, iterator: Any) -> Iterable[Any]:
@@ -228,5 +228,5 @@ class ItemHooks(HooksBase):
                 return {key: self.item(value, key) for key in keys}
             raise Leave(f"`**` of a {type(value).__name__}")
         except Leave as left:
-            self.tracer.leave(left.reason, *left.hints)
+            self.tracer.leave_for(left)
             return value

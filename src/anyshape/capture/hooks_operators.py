@@ -36,7 +36,7 @@ class OperatorHooks(HooksBase):
                 return self._tensor_binary(name, function, a, b)
             return self._operator(_FORWARD[name], _REFLECTED[name], function, a, b)
         except Leave as left:
-            self.tracer.leave(left.reason, *left.hints)
+            self.tracer.leave_for(left)
             return function(a, b)
 
     def _tensor_binary(self, name: str, function: Callable[..., Any], a: Any, b: Any) -> Any:
@@ -124,7 +124,7 @@ class OperatorHooks(HooksBase):
                 return function(a, self.unpack(b))
             return function(a, self.operand(b))
         except Leave as left:
-            self.tracer.leave(left.reason, *left.hints)
+            self.tracer.leave_for(left)
             return function(a, stripped(b))
 
     def unary(self, name: str, a: Any) -> Any:
@@ -151,7 +151,7 @@ class OperatorHooks(HooksBase):
                 return self._tensor_compare(name, function, a, b)
             return self._operator(f"__{name}__", f"__{_MIRROR[name]}__", function, a, b)
         except Leave as left:
-            self.tracer.leave(left.reason, *left.hints)
+            self.tracer.leave_for(left)
             return function(a, b)
 
     def _tensor_compare(self, name: str, function: Callable[..., Any], a: Any, b: Any) -> Any:
@@ -214,7 +214,7 @@ class OperatorHooks(HooksBase):
                 return self._in_sequence(item, container)
             return operator.contains(self.operand(container), self.operand(item))
         except Leave as left:
-            self.tracer.leave(left.reason, *left.hints)
+            self.tracer.leave_for(left)
             return item in container
 
     def _in_sequence(self, item: Any, container: Any) -> bool:
@@ -253,7 +253,7 @@ class OperatorHooks(HooksBase):
                 self.attributes.class_attribute(kind, name)
             return True
         except Leave as left:
-            self.tracer.leave(left.reason, *left.hints)
+            self.tracer.leave_for(left)
             return bool(value)
 
     def asserting(self) -> bool:

@@ -160,10 +160,17 @@ def _shift(tracer: Tracer, function: Function, build: Function, a: Any, b: Any) 
     return symbolic(tracer, function, build, a, b)
 
 
+def _is_of_data(number: Any) -> bool:
+    """Whether it is an integer that the graph computes from data."""
+    return type(number) is TracedInt and any(not s.backed for s in number.expr.symbols)
+
+
 def _bits(function: Function) -> Rule:
     def rule(tracer: Tracer, a: Any, b: Any) -> Any:
         if _has_float(a, b):
             return function(plain(a), plain(b))  # raises
+        if _is_of_data(a) or _is_of_data(b):
+            return recorded(tracer, function, a, b)
         return _native(function, a, b, "its bits were used")
 
     return rule

@@ -105,7 +105,9 @@ class HasForm:
         self._form = form
 
     def __call__(self, tensor: object) -> bool:
-        return self._form.has(tensor)
+        # Attributes of a jagged tensor are read through a function of its class otherwise.
+        with torch._C.DisableTorchFunctionSubclass():
+            return self._form.has(tensor)
 
 
 class OtherForm(Exception):
@@ -116,8 +118,9 @@ class OtherForm(Exception):
 def check_form(value: Any, form: Any) -> None:
     """A node of the graph."""
     if form and type(form[0]) is str:
-        if not Form(*form).has(value):
-            raise OtherForm
+        with torch._C.DisableTorchFunctionSubclass():
+            if not Form(*form).has(value):
+                raise OtherForm
     elif form is None:
         if value is not None:
             raise OtherForm
@@ -126,6 +129,13 @@ def check_form(value: Any, form: Any) -> None:
     else:
         for item, each in zip(value, form, strict=True):
             check_form(item, each)
+
+
+@has_side_effect
+def check_same(result: Any, argument: Any) -> None:
+    """A node of the graph: the operation returned its argument when it was captured."""
+    if result is not argument:
+        raise OtherForm
 
 
 def form_of(result: Any) -> Any:
@@ -166,6 +176,13 @@ def symbols_of_result(value: Any) -> Iterator[Any]:
     elif isinstance(value, tuple | list):
         for item in value:
             yield from symbols_of_result(item)
+
+
+def is_jagged_method(function: Any) -> bool:
+    qualified = getattr(function, "__qualname__", "")
+    return getattr(function, "__module__", None) == _JAGGED and qualified.startswith(
+        "NestedTensor."
+    )
 
 
 def has_own_method(tensor: torch.Tensor, name: str) -> bool:

@@ -192,7 +192,7 @@ class Outside:
             try:
                 return self.item(container, path, index)
             except Leave as left:
-                self.tracer.leave(left.reason, *left.hints)
+                self.tracer.leave_for(left)
         return value
 
     def view(self, container: dict[Any, Any], path: Path, name: str) -> Any:

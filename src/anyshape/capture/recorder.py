@@ -6,6 +6,7 @@ wrong costs the dynamism of that one operation (its sizes are fixed by guards), 
 
 from __future__ import annotations
 
+import functools
 import operator
 import re
 import weakref
@@ -22,13 +23,15 @@ from torch.overrides import TorchFunctionMode, _pop_mode_temporarily
 
 from anyshape.capture.call_forms import CallForms, name_of
 from anyshape.capture.concolic import TracedFloat, TracedInt, plain
-from anyshape.capture.data_questions import Origin, origin_of, question_of
-from anyshape.capture.data_reads import DATA_READERS, TRUTHS
+from anyshape.capture.data_questions import Origin, Question, names_in, origin_of, question_of
+from anyshape.capture.data_reads import DATA_READERS, TRUTHS, number_read
 from anyshape.capture.opaque import (
     Form,
     HasForm,
     check_form,
+    check_same,
     form_of,
+    is_jagged_method,
     is_opaque,
     meta_of,
     metas_of,
@@ -37,7 +40,7 @@ from anyshape.capture.opaque import (
 from anyshape.capture.segments import Carried, Computed, Decision, Expectation, Segment
 from anyshape.capture.size_nodes import SizeNodes
 from anyshape.capture.tensor_reads import CONSTANT_READS, DATA_READS, NOT_RECORDED, SIZE_READS
-from anyshape.capture.tracer import Leave, Tracer, depends_on_data, running
+from anyshape.capture.tracer import Leave, Tracer, asking_frame, depends_on_data, running
 from anyshape.capture.unbacked import observed, places
 from anyshape.config import config
 from anyshape.errors import AnyshapeError, NeedsDecision, UnknownOperator
@@ -46,6 +49,7 @@ from anyshape.guards.path import Path
 from anyshape.ops.infer import infer
 from anyshape.ops.meta import Dense, Meta, of_tensor
 from anyshape.ops.op import Lowering
+from anyshape.ops.questions import Kind as NeedKind
 from anyshape.ops.table import lookup
 from anyshape.symbolic import (
     EVERYTHING,
@@ -100,6 +104,8 @@ class Recorder:
         self.changes_state = False
         #: external tensors, with their versions before the program changed them
         self._externals: list[tuple[Path, torch.Tensor, int | None]] = []
+        #: how they lie in memory, which is not undone
+        self._geometries: dict[int, tuple[Any, ...]] = {}
         #: versions at the end of the last segment
         self._versions: dict[int, int | None] = {}
         #: tensors that were written without a new version, by identity: in this segment, and before
@@ -108,6 +114,11 @@ class Recorder:
         #: whether something may have been changed that versions do not tell
         self._changes_unseen = False
         self._in_place = False
+        self._draws = False
+        #: whether the graph checks what no guard can
+        self.checks_forms = False
+        #: whether it draws from generators of the program's own
+        self._draws_apart = False
         #: whether an operation may fail, by its data, after something has been changed
         self._may_raise_late = False
         self.defects: list[str] = []
@@ -150,7 +161,7 @@ class Recorder:
                 f"more than {config.max_data_decisions} decisions on data in one call"
                 f" ({decision.reason})"
             )
-        question = question_of(decision, self._origins)
+        question = self._question(decision)
         if self.tracer.whole:
             raise Leave(f"the way on depends on data: {question.text}", question=question)
         self.end_changes()
@@ -163,6 +174,15 @@ class Recorder:
         segment.decision = replace(decision, reason=question.reason, stack=running())
         self.segments.append(segment)
         self.segment = Segment(len(self.segments), self._symbol_node)
+
+    def _question(self, decision: Decision) -> Question:
+        # A look at the variables of a frame keeps them alive until it ends: only for an error.
+        here = names_in(asking_frame(), self._shape_of) if self.tracer.whole else {}
+        return question_of(decision, self._origins, here)
+
+    def _shape_of(self, value: object) -> tuple[Size, ...]:
+        known = self._known.get(id(value)) if isinstance(value, torch.Tensor) else None
+        return () if known is None else known.meta.shape
 
     def end_last(self, output: Callable[[torch.fx.Node], str]) -> None:
         """End the last segment: what its expectations are about is handed out as well."""
@@ -193,7 +213,7 @@ class Recorder:
         if self._changes_unseen and self._in_place:
             raise Leave("a tensor is changed where nobody can see it, before a decision on data")
         with torch._C.DisableTorchFunction():
-            self.segment.changed = tuple(self._newly_changed())
+            self.segment.changed = (*self._newly_changed(), *self.segment.generators)
 
     def _newly_changed(self) -> Iterator[Path]:
         for path, tensor, first in self._externals:
@@ -204,6 +224,8 @@ class Recorder:
             if now != before or id(tensor) in self._written:
                 if tensor.requires_grad and not tensor.is_leaf:
                     raise Leave("a tensor with a history is changed before a decision on data")
+                if _geometry_of(tensor) != self._geometries[id(tensor)]:
+                    raise Leave("the shape of a tensor is changed before a decision on data")
                 yield path
             self._versions[id(tensor)] = now
         self._written_before |= self._written
@@ -266,6 +288,9 @@ class Recorder:
         path = self.tracer.path_of(value)
         if path is None:
             raise Leave(f"an operation takes a {type(value).__name__} made by the program")
+        if isinstance(value, torch.Generator):
+            self.segment.generators[path] = None
+            self._in_place = self._draws_apart = True
         found = self.segment.nodes.get(id(value))
         if found is None:
             found = self.segment.placeholder(_identifier(path.text), path, value)
@@ -326,6 +351,7 @@ class Recorder:
         node = self.segment.placeholder(_identifier(path.text), path, tensor)
         found = self._known[id(tensor)] = Known(node, meta, tensor, self.segment, path)
         self._externals.append((path, tensor, _version(tensor)))
+        self._geometries[id(tensor)] = _geometry_of(tensor)
         for dim, declared in unbacked:
             self._size_of(shape[dim], node, dim)
             self._expect_range(shape[dim], declared)
@@ -358,7 +384,12 @@ class Recorder:
 
         Asked when a compiled run fails and has to be made again, eagerly.
         """
-        if self._written or self._written_before or (self._changes_unseen and self._in_place):
+        if (
+            self._draws_apart
+            or self._written
+            or self._written_before
+            or (self._changes_unseen and self._in_place)
+        ):
             return False
         return not any(
             self._in_place if version is None else _version(tensor) != version
@@ -381,6 +412,10 @@ class Recorder:
             and not any(version is None for _, _, version in self._externals)
             and sum(tensor.nbytes for tensor in changed) <= _MOST_KEPT
         )
+
+    def draws_random(self) -> bool:
+        """Whether a run may draw random numbers, though this one may not have."""
+        return self._draws
 
     def node_of(self, known: Known) -> torch.fx.Node:
         node = known.node
@@ -439,7 +474,7 @@ class Recorder:
         try:
             self.branch_on_number(node, value, "a number that depends on data was asked about")
         except Leave as left:
-            self.tracer.leave(left.reason, *left.hints)
+            self.tracer.leave_for(left)
         return value
 
     def _operand(self, value: Any) -> Any:
@@ -494,7 +529,7 @@ class Recorder:
                 return reader(self, *args, **kwargs)
             converted = self._converted(function, args, kwargs)
         except Leave as left:
-            tracer.leave(left.reason, *left.hints, question=left.question)
+            tracer.leave_for(left)
             return _NOT_RUN
         try:
             if converted.opaque:
@@ -506,9 +541,19 @@ class Recorder:
             tracer.leave(f"`{name_of(function)}` raised an error")
             raise
         try:
-            self._record(function, converted, result, target)
+            if converted.opaque and type(result) in (int, float, bool):
+                node = self._call_node(function, converted, target)
+                return number_read(self, torch.int64, node, result)
+            try:
+                self._record(function, converted, result, target)
+            except _CountFirst as first:
+                # The number of results is a branch; the operation belongs behind it.
+                tracer.settle(first.size, first.reason)
+                if tracer.active:
+                    converted = self._converted(function, args, kwargs)
+                    self._record(function, converted, result, target)
         except Leave as left:
-            tracer.leave(left.reason, *left.hints)
+            tracer.leave_for(left)
         except Exception as error:
             if config.on_compile_error == "raise":
                 raise
@@ -544,28 +589,34 @@ class Recorder:
     ) -> None:
         if function in NOT_RECORDED:
             raise Leave(f"`{name_of(function)}` inside a compiled function")
-        if call.opaque and type(result) in (int, float, bool):
-            raise Leave(f"`{name_of(function)}` returns a {type(result).__name__}")
         getter = getattr(function, "__name__", "") == "__get__"
         if not _is_tensors(result) and (result is not None or getter):
             raise Leave(f"`{name_of(function)}` returns a {type(result).__name__}")
+        entry = lookup(function)
+        call.in_place = (
+            result is None
+            or (entry is not None and entry.in_place)
+            or _in_place(function, call)
+            or _is_mutable(function)
+        )
         with self.tracer.expecting():
             value, made = self._infer(function, call, result)
         node = self._call_node(function, call, target)
         if result is not None:
             self._bind(result, value, node, call)
         if made is _OPAQUE:
+            self.checks_forms = True
             self.graph.call_function(check_form, (node, form_of(result)))
             made = tuple(symbols_of_result(value))
         if made:
             self._name_sizes(made, result, value)
-        entry = lookup(function)
         if function in _STATE_CHANGES:
             self.changes_state = True
             return
+        self._draws |= _may_draw(function)
         if self._in_place and (entry is None or entry.op.lowering not in _NEVER_RAISES):
             self._may_raise_late = True
-        if result is None or (entry is not None and entry.in_place) or _in_place(function, call):
+        if call.in_place:
             self._in_place = True
         if function in _ALIASES_UNSEEN:
             self._changes_unseen = True
@@ -634,6 +685,9 @@ class Recorder:
             return metas_of(self, result), _OPAQUE
         except AnyshapeError as error:
             return self._fixed(function, call, result, str(error)), ()
+        for need in found.needs:
+            if need.kind is NeedKind.COUNT and need.size is not None and depends_on_data(need.fact):
+                raise _CountFirst(need.size, need.reason)
         tracer.facts = found.facts
         for size, value in observed(found.unbacked, found.value, result):
             tracer.observe(size, value)
@@ -697,6 +751,7 @@ class Recorder:
             meta = value if is_opaque(result) else _as_it_is(value, result)
             if identity in call.tensors:
                 # In place, or nothing to do: it is still that tensor.
+                self._returns_itself(call, self._known[identity], value, node)
                 self._known[identity].meta = meta
                 return
             alive = weakref.ref(result, _Forget(self._known, identity))
@@ -709,6 +764,20 @@ class Recorder:
             for index, (item, meta) in enumerate(zip(result, value, strict=True)):
                 if item is not None:
                     self._bind(item, meta, (whole, index), call)
+
+    def _returns_itself(self, call: CallForms, known: Known, value: Any, node: Any) -> None:
+        """An operation has returned its argument. Where the rule does not say that it always does,
+        it may do so for these sizes only."""
+        if call.in_place or value is known.meta:
+            return
+        if call.opaque:
+            self.graph.call_function(check_same, (node, self.node_of(known)))
+            return
+        with self.tracer.expecting():
+            for symbol in call.symbols():
+                size = self.tracer.facts.symbols[symbol.name]
+                value_now = self.tracer.value_of(size)
+                self.tracer.decide(eq(size, value_now), "an operation returns its own argument")
 
     # -- making a node without an operation -------------------------------------------------------
 
@@ -735,8 +804,22 @@ class ExactLayout:
         return _layout_of(tensor) == self._layout
 
 
+def _geometry_of(tensor: torch.Tensor) -> tuple[Any, ...]:
+    storage = tensor.untyped_storage()
+    return tensor.shape, tensor.stride(), tensor.storage_offset(), storage._cdata, storage.nbytes()
+
+
 def _layout_of(tensor: torch.Tensor) -> tuple[Any, ...]:
     return tensor.stride(), tensor.storage_offset(), tensor.is_conj(), tensor.is_neg()
+
+
+class _CountFirst(Exception):
+    """How many results an operation has depends on data."""
+
+    def __init__(self, size: Size, reason: str) -> None:
+        super().__init__(reason)
+        self.size = size
+        self.reason = reason
 
 
 class _Forget:
@@ -840,6 +923,18 @@ _WRITES_STATISTICS: Final = frozenset(
 )
 
 
+#: Parts of names of operators that draw random numbers.
+_RANDOM: Final = re.compile(
+    "rand|drop|bernoulli|multinomial|normal|poisson|uniform|exponential|geometric|cauchy|binomial"
+    "|dirichlet|gamma|rrelu|gumbel|scaled_dot_product_attention|lstm|gru|rnn"
+)
+
+
+@functools.lru_cache(maxsize=4096)
+def _may_draw(function: Callable[..., Any]) -> bool:
+    return _RANDOM.search(name_of(function).lower()) is not None
+
+
 def _is_mutable(function: Callable[..., Any]) -> bool:
     """Whether an operator of a library says that it changes an argument: its kernel need not tell
     autograd."""
@@ -857,7 +952,7 @@ def _version(tensor: torch.Tensor) -> int | None:
 
 def _target_of(function: Callable[..., Any]) -> Any:
     """What the graph calls: methods by name, properties by getattr."""
-    if getattr(torch.Tensor, name_of(function), None) is function:
+    if getattr(torch.Tensor, name_of(function), None) is function or is_jagged_method(function):
         return name_of(function)
     if getattr(function, "__name__", None) == "__get__":
         return ("getattr", name_of(function))

@@ -11,7 +11,7 @@ import torch
 import torch.fx
 
 from anyshape.capture.hooks import Hooks
-from anyshape.capture.journal import Journal
+from anyshape.capture.journal import Change, Journal
 from anyshape.capture.outside import Outside
 from anyshape.capture.recipe import Recipe
 from anyshape.capture.recorder import Recorder, RecordingMode
@@ -72,7 +72,7 @@ def capture(
     try:
         args, kwargs = _read_arguments(tracer, arguments)
     except Leave as left:
-        tracer.leave(left.reason, *left.hints)
+        tracer.leave_for(left)
         args, kwargs = _plain_arguments(arguments)
     _register_callee(tracer, function)
     try:
@@ -86,7 +86,7 @@ def capture(
         try:
             trace = _trace(tracer, recorder, outside, state, result, random)
         except Leave as left:
-            tracer.leave(left.reason, *left.hints)
+            tracer.leave_for(left)
         except Exception as error:
             if config.on_compile_error == "raise":
                 raise
@@ -166,14 +166,27 @@ def _trace(
         tracer.facts,
         recorder.repeatable(),
         recorder.changes_state,
-        not torch.equal(random, torch.default_generator.get_state()),
+        recorder.draws_random() or not torch.equal(random, torch.default_generator.get_state()),
         recorder.defects,
+        _written(outside),
+        recorder.checks_forms,
         recorder.needs_undo(),
+    )
+
+
+def _written(outside: Outside) -> frozenset[str]:
+    return frozenset(
+        f"{effect.target.text}.{effect.key}"
+        for effect in outside.journal.effects
+        if effect.change is Change.SET_ATTRIBUTE and effect.target is not None
     )
 
 
 def _segment(recorder: Recorder, segment: Segment) -> TracedSegment:
     segment.graph.output(tuple(segment.outputs))
+    for number in segment.numbers:
+        if number.node.target == "size" and not number.node.users:
+            segment.graph.erase_node(number.node)
     asked = [each.symbols for each in segment.expectations]
     decision = segment.decision
     if decision is not None and decision.fact is not None:

@@ -93,8 +93,9 @@ class Segment:
         self.outputs: list[torch.fx.Node] = []
         self._names: set[str] = set()
         self.decision: Decision | None = None
-        #: external tensors that it changed
+        #: external tensors that it changed, and generators that it drew from
         self.changed: tuple[Path, ...] = ()
+        self.generators: dict[Path, None] = {}
 
     def placeholder(self, name: str, source: Source, example: Any) -> torch.fx.Node:
         name = self._unused(name)
@@ -105,6 +106,10 @@ class Segment:
         else:
             with self.graph.inserting_after(last):
                 node = self.graph.placeholder(name)
+        if isinstance(source, Carried):
+            # Named after a node of another graph. The name of the parameter is the node's own: one
+            # that is given to it in a line of its own could be the parameter of another.
+            node.target = node.name
         self.inputs.append((node, source, example))
         return node
 

@@ -55,6 +55,10 @@ class Trace:
     #: whether it draws random numbers
     draws_random: bool
     defects: Sequence[str] = field(default=())
+    #: attributes that the program sets, as sources are named
+    written: frozenset[str] = frozenset()
+    #: whether a graph checks what no guard can
+    checks_forms: bool = False
     #: whether a run that fails has to be undone, because it has changed tensors by then
     needs_undo: bool = False
 
@@ -62,4 +66,4 @@ class Trace:
     def is_flat(self) -> bool:
         """Whether it is one graph, and nothing about it depends on data."""
         alone = len(self.segments) == 1 and not self.segments[0].expectations
-        return alone and not self.needs_undo
+        return alone and not self.needs_undo and not self.checks_forms

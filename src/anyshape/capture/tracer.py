@@ -99,6 +99,14 @@ def place_of(code: types.CodeType) -> CodePlace:
     return code.co_filename, code.co_firstlineno, code.co_qualname
 
 
+def asking_frame() -> types.FrameType | None:
+    """The innermost watched function that is running, as Python has it."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None and id(frame.f_code) not in instrumented_by_identity:
+        frame = frame.f_back
+    return frame
+
+
 def running() -> tuple[CodePlace, ...]:
     """The watched functions that are running, the innermost first."""
     found: list[CodePlace] = []
@@ -219,6 +227,9 @@ class Tracer:
             self.active = False
             self._on_leave()
 
+    def leave_for(self, left: Leave) -> None:
+        self.leave(left.reason, *left.hints, question=left.question)
+
     def user_frame(self, above: int = 1) -> Frame | None:
         """The line of the user's program that is being run. So many callers are known to be ours,
         and are not asked: looking at a frame makes an object of it."""
@@ -290,7 +301,7 @@ class Tracer:
         try:
             self.recorder.branch_on_fact(fact, now, reason)
         except Leave as left:
-            self.leave(left.reason, *left.hints, question=left.question)
+            self.leave_for(left)
         return self.active
 
     def settle(self, size: Size, reason: str) -> int:
@@ -305,7 +316,7 @@ class Tracer:
             try:
                 self.recorder.branch_on_size(size, value, reason)
             except Leave as left:
-                self.leave(left.reason, *left.hints, question=left.question)
+                self.leave_for(left)
                 return value
             self.facts = self.facts.assume(eq(size, value), reason)
         else:
@@ -354,11 +365,12 @@ class Tracer:
         try:
             if not self.expects:
                 # No two runs have the same float: a branch for each would be of no use.
-                raise Leave(f"the value of a float that depends on data is needed ({reason})")
+                what = f"the value of a float that depends on data is needed ({reason})"
+                raise Leave(what, question=Question(what, (), what, ()))
             node = self.recorder.number_node(number)
             self.recorder.branch_on_number(node, plain(value), reason)
         except Leave as left:
-            self.leave(left.reason, *left.hints)
+            self.leave_for(left)
         number.settled = True
 
     def new_data_symbol(self, value: int, declared: Range) -> Expr:

@@ -38,6 +38,8 @@ class Kind(Enum):
     """Why a fact is needed: see the module's text."""
 
     GUARD = "guard"
+    #: a guard on how many results there are
+    COUNT = "count"
     CHECK = "check"
     SPECIALISED = "specialised"
 
@@ -49,6 +51,8 @@ class Need:
     fact: Fact
     reason: str
     kind: Kind
+    #: of a count: the size that it is
+    size: Size | None = None
 
     def __str__(self) -> str:
         return f"{self.kind.value} {self.fact}: {self.reason}"
@@ -120,7 +124,7 @@ class Questions:
         """The value of a size that decides how many outputs there are: a guard, since the program
         sees the number.
         """
-        return self._fixed(size, reason, Kind.GUARD)
+        return self._fixed(size, reason, Kind.COUNT)
 
     def _fixed(self, size: Size, reason: str, kind: Kind) -> int:
         value = self.facts.value(size)
@@ -129,7 +133,8 @@ class Questions:
         hint = self.facts.hint(size)
         if hint is None:
             raise NeedsDecision(op=self.op, fact=f"{size} == ?", reason=reason)
-        self._assume(eq(size, hint), reason, kind)
+        self.facts = self.facts.assume(eq(size, hint), reason)
+        self.needs.append(Need(eq(size, hint), reason, kind, size))
         return hint
 
     def _assume(self, fact: Fact, reason: str, kind: Kind) -> None:

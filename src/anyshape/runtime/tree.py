@@ -43,22 +43,29 @@ Finish = Callable[[Sequence[Any], list[Sequence[Any]]], Any]
 
 
 class Undo:
-    """Tensors as they were before a run changed them."""
+    """Tensors and generators as they were before a run changed them."""
 
-    __slots__ = ("_tensors",)
+    __slots__ = ("_generators", "_tensors")
 
     def __init__(self) -> None:
         self._tensors: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._generators: list[tuple[torch.Generator, torch.Tensor]] = []
 
-    def keep(self, tensor: torch.Tensor) -> None:
-        with torch.no_grad():
-            self._tensors.append((tensor, tensor.detach().clone()))
+    def keep(self, changed: torch.Tensor | torch.Generator) -> None:
+        if isinstance(changed, torch.Generator):
+            self._generators.append((changed, changed.get_state()))
+        else:
+            with torch.no_grad():
+                self._tensors.append((changed, changed.detach().clone()))
 
     def undo(self) -> None:
         with torch.no_grad():
             for tensor, before in reversed(self._tensors):
                 tensor.copy_(before)
         self._tensors.clear()
+        for generator, state in reversed(self._generators):
+            generator.set_state(state)
+        self._generators.clear()
 
 
 @dataclass(slots=True, eq=False)
@@ -71,6 +78,8 @@ class Node:
     #: whether a run may turn out to be none of its business
     may_fail: bool
     changes: bool
+    #: whether what it changes may have to be undone
+    keeps: bool = True
     #: how many inputs of the call it takes: a call that was dispatched before the tree grew may
     #: have fewer
     width: int = 0
@@ -112,17 +121,21 @@ class Tree:
 
     def grown(self) -> None:
         """To be called when nodes were added."""
-        self._open = any(root.is_open() for root in self.roots)
+        for root in self.roots:
+            for node in root:
+                node.keeps = node.is_open()
+        self._open = any(root.keeps for root in self.roots)
         self._changes = any(node.changes for root in self.roots for node in root)
 
     def run(self, *inputs: Any) -> Any:
         """Make the call. `Unseen` if that cannot be done, and then nothing has been done."""
         state = modes_now() if self.changes_state else None
-        random = torch.default_generator.get_state() if self.draws_random else None
         keep = self._open
+        draws = self.draws_random and keep
+        random = torch.default_generator.get_state() if draws else None
         last = len(self.roots) - 1
         for number, root in enumerate(self.roots):
-            undo = Undo() if keep else None
+            undo = Undo() if keep and self._changes else None
             try:
                 return _walk(root, inputs, undo)
             except Exception as error:
@@ -133,12 +146,14 @@ class Tree:
                     raise  # from an effect, after the graphs
                 if undo is not None:
                     undo.undo()
-                if failed:
-                    error.repeatable = keep or not self._changes
-                if random is not None and (not failed or error.repeatable):
-                    torch.default_generator.set_state(random)
-                if failed or number == last:
+                if failed and not keep and self._changes:
+                    error.repeatable = False
                     raise
+                if random is not None:
+                    torch.default_generator.set_state(random)
+                if number == last:
+                    # A graph that fails may be for other data, too: the program itself will say.
+                    raise Unseen from (error.error if failed else None)
         raise Unseen
 
 
@@ -147,7 +162,7 @@ def _walk(node: Node, inputs: Sequence[Any], undo: Undo | None) -> Any:
     while True:
         if node.width > len(inputs):
             raise Unseen
-        outcome = node.step(inputs, outputs, undo)
+        outcome = node.step(inputs, outputs, undo if node.keeps else None)
         if node.finish is not None:
             return node.finish(inputs, outputs)
         found = node.children.get(outcome)

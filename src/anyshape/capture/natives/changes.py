@@ -54,7 +54,7 @@ def _perform(hooks: Hooks, owner: Any, path: Any, function: Any, *args: Any) -> 
         try:
             return hooks.outside.method(owner, path, function, args)
         except Leave as left:
-            hooks.tracer.leave(left.reason, *left.hints)
+            hooks.tracer.leave_for(left)
     return function(owner, *map(stripped, args))
 
 
@@ -87,7 +87,7 @@ def _store(hooks: Hooks, owner: Any, path: Any, key: Any, value: Any) -> None:
             hooks.outside.set_item(owner, path, key, value)
             return
         except Leave as left:
-            hooks.tracer.leave(left.reason, *left.hints)
+            hooks.tracer.leave_for(left)
     base_of(owner).__setitem__(owner, stripped(key), stripped(value))
 
 

@@ -218,7 +218,7 @@ def _container_method(
             return _read_outside(hooks, kind, owner, path, name, args, kwargs)
     except Leave as left:
         # An iterator among the arguments may be used up: what was in it is in `args`.
-        hooks.tracer.leave(left.reason, *left.hints)
+        hooks.tracer.leave_for(left)
     if hooks.tracer.active:
         return bound(*args, **kwargs)
     return bound(*map(stripped, args), **{key: stripped(value) for key, value in kwargs.items()})

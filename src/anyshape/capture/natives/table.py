@@ -79,6 +79,8 @@ MODELS: Final[dict[Any, Callable[..., Any]]] = {
 
 def call(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a native function that is not a torch operation."""
+    if not _has_hash(function):
+        raise Leave(f"`{_full_name(function)}` is native code without a model")
     owner = getattr(function, "__self__", None)
     if owner is not None and not isinstance(owner, types.ModuleType):
         return method(hooks, function, owner, function.__name__, args, kwargs)
@@ -111,11 +113,20 @@ def call(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
 _ASKING: Final = "torch.fx.experimental.symbolic_shapes"
 
 
+def _has_hash(function: Any) -> bool:
+    """Functions of ctypes have none."""
+    try:
+        hash(function)
+    except TypeError:
+        return False
+    return True
+
+
 def is_check(function: Any) -> bool:
-    return function in torch_state.CHECKS or getattr(function, "__module__", None) in (
-        _ASKING,
-        "anyshape.api",
-    )
+    if not _has_hash(function):
+        return False
+    module = getattr(function, "__module__", None)
+    return function in torch_state.CHECKS or module in (_ASKING, "anyshape.api")
 
 
 def _full_name(function: Any) -> str:

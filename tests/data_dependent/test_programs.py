@@ -1,0 +1,84 @@
+"""Real programs that depend on data: right over many random calls, with few graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+import anyshape
+from tests.data_dependent.programs import (
+    MIXTURE,
+    MIXTURE_MODULE,
+    PROGRAMS,
+    Program,
+    run_twins,
+)
+
+#: Why a program is right, but with more graphs than it should need.
+_SHAPES = "a run is undone in values, not in the shape, strides and memory of a tensor"
+_COUNTERS = "integers of modules are static, so a counter is a new entry at every call"
+TOO_MANY: dict[str, str] = {
+    "router with skipped experts": _COUNTERS,
+    "undone: t_": _SHAPES,
+    "undone: unsqueeze_": _SHAPES,
+    "undone: resize_": _SHAPES,
+    "methods of numbers": "the digits of a float are asked for",
+    "beam search, lists": "the ways that sorting by data can go",
+    "jagged to padded": "the shape of a jagged tensor is asked for",
+    "COO values": "a sparse result without a rule: its first call leaves, or it needs 8 graphs",
+}
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    anyshape.reset()
+    threads = torch.get_num_threads()
+    # Tensors are tiny: threads would only wait for each other.
+    torch.set_num_threads(1)
+    with anyshape.config.patch(profile=False, on_compile_error="raise"):
+        yield
+    torch.set_num_threads(threads)
+    anyshape.reset()
+
+
+def _cases(known: dict[str, str]) -> list[object]:
+    """All programs, those in `known` as failing ones."""
+    return [
+        pytest.param(
+            program,
+            id=program.name,
+            marks=[pytest.mark.xfail(reason=known[program.name], strict=True)]
+            if program.name in known
+            else [],
+        )
+        for program in (*PROGRAMS, MIXTURE_MODULE)
+    ]
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+def test_is_right(program: Program, dynamic: bool | None) -> None:
+    run_twins(program, dynamic)
+
+
+@pytest.mark.filterwarnings("ignore:.*goes too many ways:UserWarning")
+@pytest.mark.parametrize("program", _cases(TOO_MANY))
+def test_graphs_are_bounded(program: Program) -> None:
+    compiled = run_twins(program, True, first_seed=1000)
+    stats = compiled.stats()
+    assert stats.graphs <= program.most_graphs
+    # What grows too much runs as plain Python, with what it calls compiled.
+    assert stats.eager_calls == 0 or compiled.explain().parts
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_one_of_everything(dynamic: bool | None) -> None:
+    """Two branches make three ways; each is captured once for each entry that goes it."""
+    stats = run_twins(MIXTURE, dynamic).stats()
+    assert stats.eager_calls == 0
+    assert stats.graphs <= (6 if dynamic else MIXTURE.most_graphs)
+    assert stats.captures <= (3 if dynamic else 5)
+    # A call is captured or served: one that was undone is counted where it was made again.
+    assert stats.captures + stats.hits == MIXTURE.calls
