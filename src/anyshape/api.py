@@ -13,19 +13,11 @@ from typing import Any
 import torch
 
 from anyshape.capture.choices import MARKS
+from anyshape.entries import Backend, Counts, Entry, Options, all_counts, run_graph
 from anyshape.errors import BadOption, NotCallable
 from anyshape.events.settings import set_logs, set_logs_from_environment
 from anyshape.explanation import Explanation
-from anyshape.pipeline import (
-    Backend,
-    Counts,
-    Entry,
-    Function,
-    Options,
-    StaleSignature,
-    all_counts,
-    run_graph,
-)
+from anyshape.pipeline import Function, StaleSignature
 from anyshape.policy.decide import Mark, MarkKind
 from anyshape.runtime.program import GraphFailed
 from anyshape.runtime.tree import Unseen

@@ -58,7 +58,7 @@ class Growing:
         known = set(self.symbols)
         self.symbols += [source for source in trace.symbols if source not in known]
         self.tree.changes_state |= trace.changes_state
-        self.tree.draws_random |= trace.draws_random
+        self.tree.draws_random |= trace.draws_random or trace.may_draw
         self.tree.grown()
         return len(self.graphs) - before
 

@@ -13,23 +13,19 @@ event that says why.
 from __future__ import annotations
 
 import functools
-import gc
 import itertools
 import threading
 import time
 import traceback
-import types
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from inspect import Parameter, Signature
-from pathlib import Path as FilePath
 from typing import Any, Final
 
 import torch
 import torch.fx
 
+from anyshape.calls import OURSELVES, by_parameter, no_collection, show_user_frames
 from anyshape.capture.choices import Choices
 from anyshape.capture.roots import Roots
 from anyshape.capture.run import Arguments, Captured, capture
@@ -37,6 +33,7 @@ from anyshape.capture.state import can_capture, read_state
 from anyshape.capture.trace import Trace
 from anyshape.capture.tracer import Left, place_of
 from anyshape.config import config
+from anyshape.entries import Counts, Entry, Options, all_counts, blame, expr_of
 from anyshape.errors import (
     DataDependentError,
     DynamicDimWasFixed,
@@ -50,93 +47,20 @@ from anyshape.explanation import DynamicSource, EntryExplanation, Explanation, c
 from anyshape.growth import Growing
 from anyshape.guards.emit import EntryPlan, build_dispatcher
 from anyshape.guards.explain import first_failure
-from anyshape.guards.guard import Frame, Guard, Kind, SymbolSource
-from anyshape.guards.minimise import minimise
+from anyshape.guards.guard import Frame
 from anyshape.guards.tensor_memory import TensorMemory, tensor_memory
 from anyshape.policy.observations import Observations
-from anyshape.runtime.program import GraphFailed, assemble
+from anyshape.runtime.program import GraphFailed
 from anyshape.runtime.tree import Unseen
-from anyshape.symbolic import Expr, Range
 from anyshape.targets import Target
 from anyshape.units import Units
-
-Backend = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Symbol:
-    """A dynamic size or integer of an entry, as people see it."""
-
-    source: str
-    range: Range
-    hint: int
-
-
-@dataclass(slots=True, eq=False)
-class Entry:
-    """One compiled program of a function, for all the sizes that its guards admit."""
-
-    id: str
-    graphs: list[torch.fx.GraphModule]
-    guards: Sequence[Guard]
-    symbols: dict[str, Symbol]
-    plan: EntryPlan
-    counter: list[int]
-    #: why each symbol's source is dynamic
-    reasons: Mapping[str, str] = field(default_factory=dict[str, str])
-    #: where the way depends on data: the tree of all the ways seen
-    growing: Growing | None = None
-    choices: Choices | None = None
-    breaks: list[GraphBreak] = field(default_factory=list["GraphBreak"])
-
-    @property
-    def hits(self) -> int:
-        """How many calls it has served, the one that made it aside."""
-        return self.counter[0]
-
-
-@dataclass(frozen=True, slots=True)
-class GraphBreak:
-    """Where and why a graph of an entry ends and another begins."""
-
-    reason: str
-    where: Frame | None
-    #: the functions that were running, by place
-    stack: tuple[Any, ...] = ()
 
 
 class StaleSignature(Exception):
     """The function has other default values than the dispatcher filled in."""
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How a function is to be compiled."""
-
-    dynamic: bool | None
-    fullgraph: bool
-    backend: Backend
-
-
-@dataclass(slots=True, eq=False)
-class Counts:
-    """What happened so far. It outlives its function: the process keeps the sum."""
-
-    graphs: int = 0
-    guards: int = 0
-    #: of each entry, how often it was taken
-    hits: list[list[int]] = field(default_factory=list[list[int]])
-    captures: int = 0
-    recompiles: int = 0
-    graph_breaks: int = 0
-    eager_calls: int = 0
-    compile_seconds: float = 0.0
-
-
 _frame_ids: Final = itertools.count()
-
-#: Of every function that the process compiled.
-all_counts: Final[list[Counts]] = []
 
 #: So often a capture may end without an entry before the function runs eagerly for good. Another
 #: call may take a path that can be captured.
@@ -274,14 +198,14 @@ class Function:
     def _miss(self, bound: dict[str, Any]) -> Any:
         if self.is_stale():
             raise StaleSignature
-        arguments = _by_parameter(self.target.signature, bound)
+        arguments = by_parameter(self.target.signature, bound)
         if not self._compiling.acquire(blocking=False):
             # Another thread compiles it, or it calls itself: neither waits for the other.
             return self._call(arguments)
         try:
             if can_capture() is not None:
                 return self._call(arguments)
-            with _no_collection():
+            with no_collection():
                 return self._compile(bound, arguments)
         finally:
             self._compiling.release()
@@ -289,7 +213,7 @@ class Function:
     def _miss_eagerly(self, bound: dict[str, Any]) -> Any:
         if self.is_stale():
             raise StaleSignature
-        return self._call(_by_parameter(self.target.signature, bound))
+        return self._call(by_parameter(self.target.signature, bound))
 
     def _call(self, arguments: Arguments) -> Any:
         self.counts.eager_calls += 1
@@ -308,7 +232,7 @@ class Function:
         try:
             return function(*args, **kwargs)
         except Exception as error:
-            _show_user_frames(error)
+            show_user_frames(error)
             raise
 
     def _compile(self, bound: dict[str, Any], arguments: Arguments) -> Any:
@@ -346,7 +270,7 @@ class Function:
         try:
             return capture(self.target.call, arguments, choices, roots, self.options.fullgraph)
         except Exception as error:
-            _show_user_frames(error)
+            show_user_frames(error)
             raise
 
     def _too_many(self, bound: dict[str, Any], entry_id: str) -> bool:
@@ -401,7 +325,7 @@ class Function:
             frames = [
                 Frame(frame.filename, frame.lineno or 0, frame.name)
                 for frame in traceback.extract_stack()
-                if not frame.filename.startswith(_OURSELVES)
+                if not frame.filename.startswith(OURSELVES)
             ]
             stream.emit(
                 kinds.FrameStart(
@@ -481,15 +405,8 @@ class Function:
         self._check_marks(trace, choices)
         for defect in trace.defects:
             stream.emit(kinds.Defect("ops", defect, compile_id=entry_id))
-        entry = Entry(entry_id, [], (), {}, _NO_PLAN, [0], choices=choices)
-        try:
-            if trace.is_flat:
-                self._plan_flat(entry, trace)
-            else:
-                entry.growing = Growing(self.target.name, roots, self.options.backend)
-                self._plan_tree(entry, entry.growing, trace)
-        except Exception as error:
-            self._backend_failed(error)
+        entry = Entry(entry_id, choices, roots)
+        if not self._take(entry, trace):
             return
         self._next_id += 1
         self.entries.append(entry)
@@ -499,64 +416,17 @@ class Function:
         self.counts.hits.append(entry.counter)
         self._finished(entry, trace, started, entry.graphs)
 
-    def _plan_flat(self, entry: Entry, trace: Trace) -> None:
-        (segment,) = trace.segments
-        compiled = self.options.backend(segment.graph, list(segment.examples))
-        run = assemble(
-            compiled,
-            inputs=len(segment.inputs),
-            extra=len(trace.extra),
-            outputs=segment.outputs,
-            lines=trace.lines,
-            namespace=trace.namespace,
-            result=trace.result,
-            repeatable=trace.repeatable,
-            changes_state=trace.changes_state,
-            draws_random=trace.draws_random,
-            name=self.target.name,
-        )
-        entry.graphs = [segment.graph]
-        inputs = (*segment.inputs, *trace.extra)
-        self._plan(entry, trace, trace.guards, trace.symbols, inputs, run)
-
-    def _plan_tree(self, entry: Entry, growing: Growing, trace: Trace) -> None:
-        growing.add(trace)
-        entry.graphs = growing.graphs
-        self._plan(
-            entry,
-            trace,
-            growing.guards,
-            growing.symbols,
-            tuple(growing.inputs),
-            growing.tree.run,
-        )
-        known = set(entry.breaks)
-        for segment in trace.segments:
-            decision = segment.decision
-            if decision is None:
-                continue
-            found = GraphBreak(decision.reason, decision.frame, decision.stack)
-            if found in known:
-                continue
-            known.add(found)
-            entry.breaks.append(found)
-            self.counts.graph_breaks += 1
+    def _take(self, entry: Entry, trace: Trace) -> bool:
+        """Let an entry serve what a trace did; False if its backend failed."""
+        try:
+            breaks = entry.take(trace, self.options, self.target.name)
+        except Exception as error:
+            self._backend_failed(error)
+            return False
+        self.counts.graph_breaks += len(breaks)
+        for found in breaks:
             stream.emit(kinds.GraphBreak(found.reason, found.where, compile_id=entry.id))
-
-    def _plan(
-        self,
-        entry: Entry,
-        trace: Trace,
-        guards: Sequence[Guard],
-        symbols: Sequence[SymbolSource],
-        inputs: Sequence[Any],
-        run: Callable[..., Any],
-    ) -> None:
-        assert entry.choices is not None
-        entry.guards = minimise(guards, symbols)
-        entry.plan = EntryPlan(entry.guards, symbols, inputs, run, entry.counter)
-        entry.reasons = {source.text: entry.choices.reason(source.text) for source in symbols}
-        entry.symbols |= _symbols(trace)
+        return True
 
     def _finished(
         self, entry: Entry, trace: Trace, started: float, graphs: Sequence[torch.fx.GraphModule]
@@ -573,7 +443,7 @@ class Function:
         call = self.target.signature.bind(*args, **kwargs)
         call.apply_defaults()
         bound = dict(call.arguments)
-        arguments = _by_parameter(self.target.signature, bound)
+        arguments = by_parameter(self.target.signature, bound)
         if not self._compiling.acquire(blocking=False):
             return self._call(arguments)
         try:
@@ -585,7 +455,7 @@ class Function:
             if entry.growing.is_full(config.max_graphs_per_entry, config.max_growths_per_line):
                 self._stop_growing(entry)
                 return self._call(arguments)
-            with _no_collection():
+            with no_collection():
                 return self._grow(entry, entry.growing, arguments)
         finally:
             self._compiling.release()
@@ -599,18 +469,14 @@ class Function:
 
     def _grow(self, entry: Entry, growing: Growing, arguments: Arguments) -> Any:
         started = time.perf_counter()
-        assert entry.choices is not None
-        captured = self._captured(arguments, entry.choices.again(), growing.roots)
+        captured = self._captured(arguments, entry.choices.again(), entry.roots)
         self.counts.captures += 1
         trace = captured.outcome
         if isinstance(trace, Left):
             self._left(trace, entry.id)
             return captured.result
         before = len(growing.graphs)
-        try:
-            self._plan_tree(entry, growing, trace)
-        except Exception as error:
-            self._backend_failed(error)
+        if not self._take(entry, trace):
             return captured.result
         new = growing.graphs[before:]
         self.counts.graphs += len(new)
@@ -648,8 +514,8 @@ class Function:
 
     def _tell_specialised(self, entry: Entry, trace: Trace) -> None:
         for source in trace.symbols:
-            value = trace.facts.value(_expr(trace, source))
-            guard = _blame(trace, source)
+            value = trace.facts.value(expr_of(trace, source))
+            guard = blame(trace, source)
             if value is not None and guard is not None:
                 stream.emit(
                     kinds.Specialised(
@@ -676,9 +542,9 @@ class Function:
         for source in trace.symbols:
             if source.text not in choices.required:
                 continue
-            value = trace.facts.value(_expr(trace, source))
+            value = trace.facts.value(expr_of(trace, source))
             if value is not None:
-                guard = _blame(trace, source)
+                guard = blame(trace, source)
                 raise DynamicDimWasFixed(
                     source=source.text,
                     value=value,
@@ -687,87 +553,9 @@ class Function:
                 )
 
 
-def _expr(trace: Trace, source: SymbolSource) -> Expr:
-    return trace.facts.symbols[source.symbol.name]
-
-
-def _blame(trace: Trace, source: SymbolSource) -> Guard | None:
-    for guard in trace.guards:
-        if guard.kind is Kind.SIZES and source.symbol in guard.value.symbols:  # pyright: ignore[reportAttributeAccessIssue] a fact
-            return guard
-    return None
-
-
-def _symbols(trace: Trace) -> dict[str, Symbol]:
-    return {
-        source.symbol.name: Symbol(
-            source.text,
-            trace.facts.range(_expr(trace, source)),
-            trace.facts.hints[source.symbol],
-        )
-        for source in trace.symbols
-    }
-
-
-_NO_PLAN: Final = EntryPlan((), (), (), lambda: None)
-
-
-def _by_parameter(signature: Signature, bound: Mapping[str, Any]) -> Arguments:
-    positional: dict[str, Any] = {}
-    keyword: dict[str, Any] = {}
-    star, star_star = None, None
-    for name, parameter in signature.parameters.items():
-        match parameter.kind:
-            case Parameter.VAR_POSITIONAL:
-                star = (name, bound[name])
-            case Parameter.VAR_KEYWORD:
-                star_star = (name, bound[name])
-            case Parameter.KEYWORD_ONLY:
-                keyword[name] = bound[name]
-            case _:
-                positional[name] = bound[name]
-    return Arguments(positional, keyword, star, star_star)
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """A capture makes many objects that live on for a moment: collecting among them takes longer
-    than the capture itself."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
 @functools.cache
 def _tensor_memory() -> TensorMemory | None:
     """How to see at a glance that a tensor is as it was; found out once per process."""
     # It tries what changes to a tensor look like, which needs torch in its usual state.
     with torch.inference_mode(False), torch.enable_grad():
         return tensor_memory(torch.zeros, torch.nn.Parameter)
-
-
-_OURSELVES: Final = str(FilePath(__file__).parent)
-
-
-def _show_user_frames(error: Exception) -> None:
-    """Take our own frames out of the traceback of an error of the user's program."""
-    entries: list[types.TracebackType] = []
-    entry = error.__traceback__
-    while entry is not None:
-        if not entry.tb_frame.f_code.co_filename.startswith(_OURSELVES):
-            entries.append(entry)
-        entry = entry.tb_next
-    kept: types.TracebackType | None = None
-    for entry in reversed(entries):
-        kept = types.TracebackType(kept, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
-    error.__traceback__ = kept
-
-
-def run_graph(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
-    """The backend `"eager"`: the graph, operator by operator."""
-    return graph.forward

@@ -6,9 +6,6 @@ wrong costs the dynamism of that one operation (its sizes are fixed by guards), 
 
 from __future__ import annotations
 
-import functools
-import operator
-import re
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,436 +15,54 @@ from typing import Any, Final
 
 import torch
 import torch.fx
-from torch._ops import OpOverload, OpOverloadPacket
 from torch.overrides import TorchFunctionMode, _pop_mode_temporarily
 
 from anyshape.capture.call_forms import CallForms, name_of
 from anyshape.capture.concolic import TracedFloat, TracedInt, plain
-from anyshape.capture.data_questions import Origin, Question, names_in, origin_of, question_of
 from anyshape.capture.data_reads import DATA_READERS, TRUTHS, number_read
 from anyshape.capture.opaque import (
-    Form,
-    HasForm,
     check_form,
     check_same,
     form_of,
-    is_jagged_method,
     is_opaque,
-    meta_of,
     metas_of,
     symbols_of_result,
 )
-from anyshape.capture.segments import Carried, Computed, Decision, Expectation, Segment
-from anyshape.capture.size_nodes import SizeNodes
+from anyshape.capture.operation_kinds import (
+    ALIASES_UNSEEN,
+    STATE_CHANGES,
+    WRITES_STATISTICS,
+    is_in_place,
+    is_mutable,
+    may_draw,
+    may_raise,
+    target_of,
+)
+from anyshape.capture.recorded_inputs import Inputs
+from anyshape.capture.recorded_segments import Known
 from anyshape.capture.tensor_reads import CONSTANT_READS, DATA_READS, NOT_RECORDED, SIZE_READS
-from anyshape.capture.tracer import Leave, Tracer, asking_frame, depends_on_data, running
+from anyshape.capture.tracer import Leave, Tracer, depends_on_data
 from anyshape.capture.unbacked import observed, places
 from anyshape.config import config
 from anyshape.errors import AnyshapeError, NeedsDecision, UnknownOperator
-from anyshape.guards.guard import Kind, TensorSpec
-from anyshape.guards.path import Path
 from anyshape.ops.infer import infer
 from anyshape.ops.meta import Dense, Meta, of_tensor
-from anyshape.ops.op import Lowering
 from anyshape.ops.questions import Kind as NeedKind
 from anyshape.ops.table import lookup
-from anyshape.symbolic import (
-    EVERYTHING,
-    NATURAL,
-    Expr,
-    Fact,
-    Range,
-    Size,
-    Symbol,
-    as_symbol,
-    eq,
-    ge,
-    le,
-)
+from anyshape.symbolic import EVERYTHING, Expr, Size, as_symbol, eq
 
 
-class Known:
-    """A tensor that the capture can name: its node in the graph and its shape in symbols."""
-
-    __slots__ = ("alive", "meta", "node", "opaque", "output", "path", "segment")
-
-    def __init__(
-        self, node: Any, meta: Meta, alive: object, segment: Segment, path: Path | None = None
-    ) -> None:
-        #: a node, or (node of a tuple, index) until somebody uses it
-        self.node = node
-        self.meta = meta
-        self.alive = alive
-        #: where the node is
-        self.segment = segment
-        #: where an external tensor was found
-        self.path = path
-        #: which output of its segment it is, once that has ended
-        self.output: int | None = None
-        #: whether shape rules do not apply to it
-        self.opaque = False
-
-
-class Recorder:
-    """The graph of one capture."""
+class Recorder(Inputs):
+    """The operations of one capture."""
 
     def __init__(self, tracer: Tracer) -> None:
-        self.tracer = tracer
-        tracer.recorder = self
-        #: segments that have ended
-        self.segments: list[Segment] = []
-        self.segment = Segment(0, self._symbol_node)
-        self._known: dict[int, Known] = {}
-        #: sizes and integers that depend on data
-        self._of_data: dict[Symbol, Computed] = {}
-        self._origins: dict[Symbol, Origin] = {}
+        super().__init__(tracer)
         self.changes_state = False
-        #: external tensors, with their versions before the program changed them
-        self._externals: list[tuple[Path, torch.Tensor, int | None]] = []
-        #: how they lie in memory, which is not undone
-        self._geometries: dict[int, tuple[Any, ...]] = {}
-        #: versions at the end of the last segment
-        self._versions: dict[int, int | None] = {}
-        #: tensors that were written without a new version, by identity: in this segment, and before
-        self._written: set[int] = set()
-        self._written_before: set[int] = set()
-        #: whether something may have been changed that versions do not tell
-        self._changes_unseen = False
-        self._in_place = False
-        self._draws = False
+        #: whether a run may draw random numbers, though this one may not have
+        self.may_draw = False
         #: whether the graph checks what no guard can
         self.checks_forms = False
-        #: whether it draws from generators of the program's own
-        self._draws_apart = False
-        #: whether an operation may fail, by its data, after something has been changed
-        self._may_raise_late = False
         self.defects: list[str] = []
-
-    @property
-    def graph(self) -> torch.fx.Graph:
-        return self.segment.graph
-
-    @property
-    def sizes(self) -> SizeNodes:
-        return self.segment.sizes
-
-    # -- segments --------------------------------------------------------------------------------
-
-    def expect(self, fact: Fact, reason: str) -> None:
-        """Go on as if a fact about data held, as it does in this run: checked where the segment
-        ends."""
-        self.segment.expectations.append(Expectation(reason, self.tracer.user_frame(), fact))
-
-    def branch_on_fact(self, fact: Fact, outcome: bool, reason: str) -> None:
-        self._end(Decision(outcome, reason, self.tracer.user_frame(), fact=fact))
-
-    def branch_on_size(self, size: Expr, outcome: int, reason: str) -> None:
-        self._end(Decision(outcome, reason, self.tracer.user_frame(), size=size))
-
-    def branch_on_number(self, node: torch.fx.Node, outcome: Any, reason: str) -> None:
-        """`node` is one of this segment."""
-        output = self.segment.add_output(node)
-        if self.tracer.expects:
-            frame = self.tracer.user_frame()
-            expectation = Expectation(reason, frame, output=output, value=outcome)
-            self.segment.expectations.append(expectation)
-            return
-        self._end(Decision(outcome, reason, self.tracer.user_frame(), output=output))
-
-    def _end(self, decision: Decision) -> None:
-        """End the segment: what is alive is handed on."""
-        if len(self.segments) >= config.max_data_decisions:
-            raise Leave(
-                f"more than {config.max_data_decisions} decisions on data in one call"
-                f" ({decision.reason})"
-            )
-        question = self._question(decision)
-        if self.tracer.whole:
-            raise Leave(f"the way on depends on data: {question.text}", question=question)
-        self.end_changes()
-        segment = self.segment
-        for known in list(self._known.values()):
-            if known.segment is segment and known.path is None:
-                known.output = segment.add_output(self.node_of(known))
-        for number in segment.numbers:
-            number.output = segment.add_output(number.node)
-        segment.decision = replace(decision, reason=question.reason, stack=running())
-        self.segments.append(segment)
-        self.segment = Segment(len(self.segments), self._symbol_node)
-
-    def _question(self, decision: Decision) -> Question:
-        # A look at the variables of a frame keeps them alive until it ends: only for an error.
-        here = names_in(asking_frame(), self._shape_of) if self.tracer.whole else {}
-        return question_of(decision, self._origins, here)
-
-    def _shape_of(self, value: object) -> tuple[Size, ...]:
-        known = self._known.get(id(value)) if isinstance(value, torch.Tensor) else None
-        return () if known is None else known.meta.shape
-
-    def end_last(self, output: Callable[[torch.fx.Node], str]) -> None:
-        """End the last segment: what its expectations are about is handed out as well."""
-        expectations = self.segment.expectations
-        asked = {symbol for each in expectations for symbol in each.symbols}
-        if self.segments or expectations or self.needs_undo():
-            self.end_changes()
-        for index, each in enumerate(expectations):
-            if each.output is not None:
-                place = int(output(self.segment.outputs[each.output])[1:])
-                expectations[index] = replace(each, output=place)
-        for symbol in sorted(asked, key=lambda symbol: symbol.name):
-            number = self._of_data.get(symbol)
-            if number is not None and number.segment is self.segment:
-                number.output = int(output(number.node)[1:])
-            elif number is None and not symbol.backed:
-                raise Leave(f"`{symbol.name}` is a size that the graph does not give")
-
-    def place(self, symbol: Symbol) -> Carried:
-        """Where the value of a data symbol is found when the segments have run."""
-        number = self._of_data.get(symbol)
-        if number is None or number.output is None:
-            raise Leave(f"`{symbol.name}` is a size that the graph does not give")
-        return Carried(number.segment.index, number.output)
-
-    def end_changes(self) -> None:
-        """Note which external tensors the segment changed."""
-        if self._changes_unseen and self._in_place:
-            raise Leave("a tensor is changed where nobody can see it, before a decision on data")
-        with torch._C.DisableTorchFunction():
-            self.segment.changed = (*self._newly_changed(), *self.segment.generators)
-
-    def _newly_changed(self) -> Iterator[Path]:
-        for path, tensor, first in self._externals:
-            before = self._versions.get(id(tensor), first)
-            now = _version(tensor)
-            if now is None and self._in_place:
-                raise Leave("an inference tensor may be changed before a decision on data")
-            if now != before or id(tensor) in self._written:
-                if tensor.requires_grad and not tensor.is_leaf:
-                    raise Leave("a tensor with a history is changed before a decision on data")
-                if _geometry_of(tensor) != self._geometries[id(tensor)]:
-                    raise Leave("the shape of a tensor is changed before a decision on data")
-                yield path
-            self._versions[id(tensor)] = now
-        self._written_before |= self._written
-        self._written.clear()
-
-    # -- inputs ----------------------------------------------------------------------------------
-
-    def _symbol_node(self, symbol: Symbol) -> torch.fx.Node:
-        number = self._of_data.get(symbol)
-        if number is not None:
-            return self.number_node(number)
-        found = self.segment.nodes.get(symbol)
-        if found is None:
-            value = self.tracer.facts.hints[symbol]
-            found = self.segment.placeholder(symbol.name, symbol, value)
-            self.segment.nodes[symbol] = found
-        return found
-
-    def number_node(self, number: Computed) -> torch.fx.Node:
-        """The node of a number in the segment at hand."""
-        if number.segment is self.segment:
-            return number.node
-        return self._carried(number, number.node, number.segment, number.output)
-
-    def _carried(
-        self, key: Any, node: torch.fx.Node, segment: Segment, output: int | None
-    ) -> torch.fx.Node:
-        found = self.segment.nodes.get(key)
-        if found is None:
-            if output is None:
-                raise Leave("a value of an earlier graph that was not handed on")
-            source = Carried(segment.index, output)
-            found = self.segment.placeholder(node.name, source, None)
-            self.segment.nodes[key] = found
-        return found
-
-    def new_integer(self, node: torch.fx.Node, value: int, declared: Range) -> Any:
-        """An integer of the program that the graph computes from data."""
-        made = self.tracer.new_data_symbol(value, declared)
-        self.is_number(as_symbol(made), node)
-        return self.tracer.integer(made)
-
-    def is_number(self, symbol: Symbol, node: torch.fx.Node, dim: int | None = None) -> None:
-        """A symbol for data has its value in `node`: dimension `dim` of a result, if given."""
-        origin = self._origins[symbol] = origin_of(self.tracer.user_frame(), dim)
-        self.tracer.chooser.made_of_data(symbol, origin.name, origin.frame)
-        number = Computed(node, frozenset(), self.segment, of_data=True)
-        self._of_data[symbol] = number
-        self.segment.numbers.append(number)
-
-    def new_float(self, node: torch.fx.Node, value: float, sizes: Iterable[Expr] = ()) -> Any:
-        """A float that the graph computes; from data, unless sizes are given."""
-        sizes = frozenset(sizes)
-        number = Computed(node, sizes, self.segment, of_data=not sizes)
-        self.segment.numbers.append(number)
-        return TracedFloat(value, number, self.tracer)
-
-    def object_node(self, value: object) -> torch.fx.Node:
-        """A placeholder for an external object that an operation takes as it is."""
-        path = self.tracer.path_of(value)
-        if path is None:
-            raise Leave(f"an operation takes a {type(value).__name__} made by the program")
-        if isinstance(value, torch.Generator):
-            self.segment.generators[path] = None
-            self._in_place = self._draws_apart = True
-        found = self.segment.nodes.get(id(value))
-        if found is None:
-            found = self.segment.placeholder(_identifier(path.text), path, value)
-            self.segment.nodes[id(value)] = found
-        return found
-
-    def known(self, tensor: torch.Tensor) -> Known:
-        """What is known of a tensor; an external one becomes an input of the graph when it is first
-        used."""
-        found = self._known.get(id(tensor))
-        if found is not None:
-            return found
-        path = self.tracer.path_of(tensor)
-        if path is None:
-            raise Leave(
-                "a tensor of unknown origin",
-                "it was made or found by native code; make it with a torch function instead",
-            )
-        with torch._C.DisableTorchFunction():
-            return self._input(tensor, path)
-
-    def _input(self, tensor: torch.Tensor, path: Path) -> Known:
-        tracer = self.tracer
-        if is_opaque(tensor):
-            return self._opaque_input(tensor, path)
-        if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:
-            raise Leave(f"a tensor of layout {tensor.layout}")
-        if _is_transformed(tensor):
-            raise Leave("a tensor inside a function transform")
-        if tensor.is_conj() or tensor.is_neg():
-            raise Leave("a lazily conjugated or negated tensor")
-        module_property = tracer.below_module(path)
-        chosen = tracer.chooser.sizes(path, tensor, module_property)
-        shape: list[Size] = []
-        unbacked: list[tuple[int, Range]] = []
-        for dim, (size, declared) in enumerate(zip(tensor.shape, chosen, strict=True)):
-            if declared is None:
-                shape.append(size)
-            elif isinstance(declared, Range):
-                shape.append(tracer.new_symbol(path, dim, size, declared))
-            else:
-                shape.append(tracer.new_data_symbol(size, NATURAL))
-                unbacked.append((dim, declared.range))
-        meta = of_tensor(tensor, tuple(shape))
-        layout = meta.layout
-        dense = isinstance(layout, Dense)
-        spec = TensorSpec(
-            type(tensor),
-            tensor.dtype,
-            tensor.device,
-            tensor.requires_grad,
-            tuple(None if isinstance(size, Expr) else size for size in shape),
-            strides=None if dense else tuple(tensor.stride()),
-            order=layout.order if dense else None,
-            layout=tensor.layout,
-        )
-        tracer.guard(Kind.TENSOR, path, spec)
-        node = self.segment.placeholder(_identifier(path.text), path, tensor)
-        found = self._known[id(tensor)] = Known(node, meta, tensor, self.segment, path)
-        self._externals.append((path, tensor, _version(tensor)))
-        self._geometries[id(tensor)] = _geometry_of(tensor)
-        for dim, declared in unbacked:
-            self._size_of(shape[dim], node, dim)
-            self._expect_range(shape[dim], declared)
-        return found
-
-    def _expect_range(self, size: Size, declared: Range) -> None:
-        with self.tracer.expecting():
-            if declared.lower is not None:
-                self.tracer.decide(ge(size, declared.lower), "the range of the mark")
-            if declared.upper is not None:
-                self.tracer.decide(le(size, declared.upper), "the range of the mark")
-
-    def _opaque_input(self, tensor: torch.Tensor, path: Path) -> Known:
-        """A sparse or jagged tensor: its form is guarded, its sizes are data."""
-        self.tracer.guard(Kind.PREDICATE, path, HasForm(Form.of(tensor)), "the form of a tensor")
-        node = self.segment.placeholder(_identifier(path.text), path, tensor)
-        meta = meta_of(self, tensor)
-        found = self._known[id(tensor)] = Known(node, meta, tensor, self.segment, path)
-        found.opaque = True
-        for dim, size in enumerate(meta.shape):
-            self._size_of(size, node, dim)
-        return found
-
-    def _size_of(self, size: Size, node: torch.fx.Node, dim: int) -> None:
-        if isinstance(size, Expr):
-            self.is_number(as_symbol(size), self.graph.call_method("size", (node, dim)), dim)
-
-    def repeatable(self) -> bool:
-        """Whether the graph may be run a second time: it has changed nothing but its own tensors.
-
-        Asked when a compiled run fails and has to be made again, eagerly.
-        """
-        if (
-            self._draws_apart
-            or self._written
-            or self._written_before
-            or (self._changes_unseen and self._in_place)
-        ):
-            return False
-        return not any(
-            self._in_place if version is None else _version(tensor) != version
-            for _, tensor, version in self._externals
-        )
-
-    def needs_undo(self) -> bool:
-        """Whether a failed run has to be made undone, and can be, to be made again: what it may
-        have changed by then is known, and not large."""
-        if not self._may_raise_late or self._changes_unseen or self.repeatable():
-            return False
-        written = self._written | self._written_before
-        changed = [
-            tensor
-            for _, tensor, first in self._externals
-            if _version(tensor) != first or id(tensor) in written
-        ]
-        return (
-            all(not tensor.requires_grad or tensor.is_leaf for tensor in changed)
-            and not any(version is None for _, _, version in self._externals)
-            and sum(tensor.nbytes for tensor in changed) <= _MOST_KEPT
-        )
-
-    def draws_random(self) -> bool:
-        """Whether a run may draw random numbers, though this one may not have."""
-        return self._draws
-
-    def node_of(self, known: Known) -> torch.fx.Node:
-        node = known.node
-        if known.segment is not self.segment:
-            return self._of_earlier(known)
-        if type(node) is tuple:
-            whole, index = node
-            if type(whole) is not torch.fx.Node:
-                whole = self.node_of(whole)
-            node = known.node = self.graph.call_function(operator.getitem, (whole, index))
-        return node
-
-    def _of_earlier(self, known: Known) -> torch.fx.Node:
-        if known.path is None:
-            return self._carried(known, known.node, known.segment, known.output)
-        found = self.segment.nodes.get(known)
-        if found is None:
-            found = self.segment.placeholder(_identifier(known.path.text), known.path, known.alive)
-            self.segment.nodes[known] = found
-        return found
-
-    def node(self, tensor: torch.Tensor) -> torch.fx.Node:
-        return self.node_of(self.known(tensor))
-
-    def meta(self, tensor: torch.Tensor) -> Meta:
-        return self.known(tensor).meta
-
-    def pin_layouts(self) -> None:
-        """Guard strides, offset and flags of every input exactly: what follows from sizes alone
-        leaves them open at the sizes 0 and 1."""
-        for path, tensor, _ in self._externals:
-            self.tracer.guard(Kind.PREDICATE, path, ExactLayout(tensor))
 
     # -- numbers ---------------------------------------------------------------------------------
 
@@ -592,13 +207,7 @@ class Recorder:
         getter = getattr(function, "__name__", "") == "__get__"
         if not _is_tensors(result) and (result is not None or getter):
             raise Leave(f"`{name_of(function)}` returns a {type(result).__name__}")
-        entry = lookup(function)
-        call.in_place = (
-            result is None
-            or (entry is not None and entry.in_place)
-            or _in_place(function, call)
-            or _is_mutable(function)
-        )
+        call.in_place = is_in_place(function, call, result)
         with self.tracer.expecting():
             value, made = self._infer(function, call, result)
         node = self._call_node(function, call, target)
@@ -610,21 +219,22 @@ class Recorder:
             made = tuple(symbols_of_result(value))
         if made:
             self._name_sizes(made, result, value)
-        if function in _STATE_CHANGES:
+        if function in STATE_CHANGES:
             self.changes_state = True
             return
-        self._draws |= _may_draw(function)
-        if self._in_place and (entry is None or entry.op.lowering not in _NEVER_RAISES):
-            self._may_raise_late = True
-        if call.in_place:
-            self._in_place = True
-        if function in _ALIASES_UNSEEN:
-            self._changes_unseen = True
-        if function in _WRITES_STATISTICS:
-            self._in_place = True
-            self._written.update(list(call.tensors)[1:])
-        elif _is_mutable(function):
-            self._changes_unseen = self._in_place = True
+        self.may_draw |= may_draw(function)
+        self._note_changes(function, call)
+
+    def _note_changes(self, function: Callable[..., Any], call: CallForms) -> None:
+        changes = self.changes
+        changes.may_raise_late |= changes.any and may_raise(function)
+        changes.any |= call.in_place
+        if function in ALIASES_UNSEEN:
+            changes.unseen = True
+        if function in WRITES_STATISTICS:
+            changes.wrote(list(call.tensors)[1:])
+        elif is_mutable(function) or (call.opaque and call.in_place):
+            changes.unseen = changes.any = True
 
     def _call_node(
         self,
@@ -633,7 +243,7 @@ class Recorder:
         target: Callable[..., Any] | str | None,
     ) -> torch.fx.Node:
         if target is None:
-            target = _target_of(function)
+            target = target_of(function)
         assert target is not None
         if isinstance(target, str):
             node = self._node("call_method", target, call.node_args, call.node_kwargs)
@@ -666,7 +276,7 @@ class Recorder:
         """The metas of the result, and the symbols of sizes that depend on data; sizes are fixed
         where they cannot be given in symbols."""
         tracer = self.tracer
-        if function in _STATE_CHANGES:
+        if function in STATE_CHANGES:
             return None, ()
         if call.opaque or _has_opaque(result):
             return metas_of(self, result), _OPAQUE
@@ -794,25 +404,6 @@ def _no_mode() -> Iterator[None]:
         yield
 
 
-class ExactLayout:
-    """Whether a tensor lies in its storage as another one does."""
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self._layout = _layout_of(tensor)
-
-    def __call__(self, tensor: torch.Tensor) -> bool:
-        return _layout_of(tensor) == self._layout
-
-
-def _geometry_of(tensor: torch.Tensor) -> tuple[Any, ...]:
-    storage = tensor.untyped_storage()
-    return tensor.shape, tensor.stride(), tensor.storage_offset(), storage._cdata, storage.nbytes()
-
-
-def _layout_of(tensor: torch.Tensor) -> tuple[Any, ...]:
-    return tensor.stride(), tensor.storage_offset(), tensor.is_conj(), tensor.is_neg()
-
-
 class _CountFirst(Exception):
     """How many results an operation has depends on data."""
 
@@ -835,14 +426,6 @@ class _Forget:
         self.known.pop(self.identity, None)
 
 
-#: Operators whose failure does not depend on what is in the tensors.
-_NEVER_RAISES: Final = frozenset(
-    {Lowering.POINTWISE, Lowering.REDUCTION, Lowering.VIEW, Lowering.MATMUL, Lowering.FACTORY}
-)
-
-#: So many bytes are copied before each run, at most, to be able to undo it.
-_MOST_KEPT: Final = 1 << 18
-
 _NOT_RUN: Final = object()
 
 #: Stands for the sizes of a result that nobody can say beforehand: all of them.
@@ -856,10 +439,6 @@ def _has_opaque(result: Any) -> bool:
 
 
 _NOTHING: Final = Meta((), torch.float32, Dense(()), torch.device("cpu"))
-
-_is_transformed: Any = getattr(torch._C, "_functorch").is_functorch_wrapped_tensor  # noqa: B009 no stub has it
-
-_STATE_CHANGES: Final = frozenset({torch._C._set_grad_enabled})
 
 
 def _sizes_in(value: Any) -> Iterable[Expr]:
@@ -900,70 +479,6 @@ def _as_it_is(meta: Meta, tensor: torch.Tensor) -> Meta:
     return replace(
         meta, dtype=tensor.dtype, requires_grad=tensor.requires_grad, device=tensor.device
     )
-
-
-def _in_place(function: Callable[..., Any], call: CallForms) -> bool:
-    name = name_of(function)
-    named = call.plain_kwargs
-    return name.endswith("_") or "out" in named or named.get("inplace", False) is not False
-
-
-#: `x.data` shares the memory of `x`, and not its version.
-_ALIASES_UNSEEN: Final = frozenset({vars(torch._C.TensorBase)["data"].__get__})
-
-#: They update running statistics, arguments after the first, without a new version.
-_WRITES_STATISTICS: Final = frozenset(
-    {
-        torch.nn.functional.batch_norm,
-        torch.nn.functional.instance_norm,
-        torch.batch_norm,
-        torch.instance_norm,
-        torch.native_batch_norm,
-    }
-)
-
-
-#: Parts of names of operators that draw random numbers.
-_RANDOM: Final = re.compile(
-    "rand|drop|bernoulli|multinomial|normal|poisson|uniform|exponential|geometric|cauchy|binomial"
-    "|dirichlet|gamma|rrelu|gumbel|scaled_dot_product_attention|lstm|gru|rnn"
-)
-
-
-@functools.lru_cache(maxsize=4096)
-def _may_draw(function: Callable[..., Any]) -> bool:
-    return _RANDOM.search(name_of(function).lower()) is not None
-
-
-def _is_mutable(function: Callable[..., Any]) -> bool:
-    """Whether an operator of a library says that it changes an argument: its kernel need not tell
-    autograd."""
-    if isinstance(function, OpOverload):
-        return function._schema.is_mutable
-    if isinstance(function, OpOverloadPacket):
-        return any(getattr(function, name)._schema.is_mutable for name in function.overloads())
-    return False
-
-
-def _version(tensor: torch.Tensor) -> int | None:
-    """How often a tensor was changed in place; None for one that does not count."""
-    return None if tensor.is_inference() else tensor._version
-
-
-def _target_of(function: Callable[..., Any]) -> Any:
-    """What the graph calls: methods by name, properties by getattr."""
-    if getattr(torch.Tensor, name_of(function), None) is function or is_jagged_method(function):
-        return name_of(function)
-    if getattr(function, "__name__", None) == "__get__":
-        return ("getattr", name_of(function))
-    return function
-
-
-def _identifier(text: str) -> str:
-    return _NO_LETTERS.sub("_", text).strip("_")
-
-
-_NO_LETTERS: Final = re.compile(r"[\W_]+")
 
 
 class RecordingMode(TorchFunctionMode):

@@ -164,13 +164,14 @@ def _trace(
         guards,
         tracer.symbols,
         tracer.facts,
-        recorder.repeatable(),
+        recorder.changes.repeatable(),
         recorder.changes_state,
-        recorder.draws_random() or not torch.equal(random, torch.default_generator.get_state()),
+        not torch.equal(random, torch.default_generator.get_state()),
         recorder.defects,
         _written(outside),
+        recorder.may_draw,
         recorder.checks_forms,
-        recorder.needs_undo(),
+        recorder.changes.needs_undo(),
     )
 
 

@@ -57,6 +57,8 @@ class Trace:
     defects: Sequence[str] = field(default=())
     #: attributes that the program sets, as sources are named
     written: frozenset[str] = frozenset()
+    #: whether another run may draw random numbers
+    may_draw: bool = False
     #: whether a graph checks what no guard can
     checks_forms: bool = False
     #: whether a run that fails has to be undone, because it has changed tensors by then

@@ -1,0 +1,115 @@
+"""What a capture changed of the tensors outside, and whether that can be undone.
+
+A version tells that a tensor was changed in place. Some changes do not show in it: those through
+`x.data`, running statistics, kernels of libraries, inference tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import torch
+
+from anyshape.capture.tracer import Leave
+from anyshape.guards.path import Path
+
+#: So many bytes are copied before each run, at most, to be able to undo it.
+_MOST_KEPT: Final = 1 << 18
+
+
+class Changes:
+    """The changes of one capture, segment by segment."""
+
+    def __init__(self) -> None:
+        #: tensors from outside, with their versions before the program changed them
+        self.externals: list[tuple[Path, torch.Tensor, int | None]] = []
+        #: how they lie in memory, which is not undone
+        self._geometries: dict[int, tuple[Any, ...]] = {}
+        #: versions at the end of the last segment
+        self._versions: dict[int, int | None] = {}
+        #: tensors that were written without a new version, by identity: in this segment, and before
+        self._written: set[int] = set()
+        self._written_before: set[int] = set()
+        #: whether something may have been changed that versions do not tell
+        self.unseen = False
+        #: whether anything was changed in place, be it the program's own
+        self.any = False
+        #: whether it draws from generators of the program's own
+        self.draws_apart = False
+        #: whether an operation may fail, by its data, after something has been changed
+        self.may_raise_late = False
+
+    def add(self, path: Path, tensor: torch.Tensor) -> None:
+        self.externals.append((path, tensor, _version(tensor)))
+        self._geometries[id(tensor)] = _geometry_of(tensor)
+
+    def wrote(self, tensors: Iterable[int]) -> None:
+        """These tensors, by identity, were written without a new version."""
+        self.any = True
+        self._written.update(tensors)
+
+    def end_segment(self) -> list[Path]:
+        """Which tensors the segment changed; leaves where that is not known, or could not be
+        undone."""
+        if self.unseen and self.any:
+            raise Leave("a tensor is changed where nobody can see it, before a decision on data")
+        with torch._C.DisableTorchFunction():
+            return list(self._newly_changed())
+
+    def _newly_changed(self) -> Iterator[Path]:
+        for path, tensor, first in self.externals:
+            before = self._versions.get(id(tensor), first)
+            now = _version(tensor)
+            if now is None and self.any:
+                raise Leave("an inference tensor may be changed before a decision on data")
+            if now != before or id(tensor) in self._written:
+                if tensor.requires_grad and not tensor.is_leaf:
+                    raise Leave("a tensor with a history is changed before a decision on data")
+                if _geometry_of(tensor) != self._geometries[id(tensor)]:
+                    raise Leave("the shape of a tensor is changed before a decision on data")
+                yield path
+            self._versions[id(tensor)] = now
+        self._written_before |= self._written
+        self._written.clear()
+
+    def repeatable(self) -> bool:
+        """Whether the graph may be run a second time: it has changed nothing but its own tensors.
+
+        Asked when a compiled run fails and has to be made again, eagerly.
+        """
+        written = self._written or self._written_before
+        if self.draws_apart or written or (self.unseen and self.any):
+            return False
+        return not any(
+            self.any if version is None else _version(tensor) != version
+            for _, tensor, version in self.externals
+        )
+
+    def needs_undo(self) -> bool:
+        """Whether a failed run has to be made undone, and can be, to be made again: what it may
+        have changed by then is known, and not large."""
+        if not self.may_raise_late or self.unseen or self.repeatable():
+            return False
+        written = self._written | self._written_before
+        changed = [
+            tensor
+            for _, tensor, first in self.externals
+            if _version(tensor) != first or id(tensor) in written
+        ]
+        return (
+            all(not tensor.requires_grad or tensor.is_leaf for tensor in changed)
+            and not any(version is None for _, _, version in self.externals)
+            and sum(tensor.nbytes for tensor in changed) <= _MOST_KEPT
+            and all(_geometry_of(tensor) == self._geometries[id(tensor)] for tensor in changed)
+        )
+
+
+def _version(tensor: torch.Tensor) -> int | None:
+    """How often a tensor was changed in place; None for one that does not count."""
+    return None if tensor.is_inference() else tensor._version
+
+
+def _geometry_of(tensor: torch.Tensor) -> tuple[Any, ...]:
+    storage = tensor.untyped_storage()
+    return tensor.shape, tensor.stride(), tensor.storage_offset(), storage._cdata, storage.nbytes()

@@ -1,0 +1,88 @@
+"""What is known of a torch operation by the function that is called."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+from torch._ops import OpOverload, OpOverloadPacket
+
+from anyshape.capture.call_forms import CallForms, name_of
+from anyshape.capture.opaque import is_jagged_method
+from anyshape.ops.op import Lowering
+from anyshape.ops.table import lookup
+
+#: They switch a mode of torch.
+STATE_CHANGES: Final = frozenset({torch._C._set_grad_enabled})
+
+#: `x.data` shares the memory of `x`, and not its version.
+ALIASES_UNSEEN: Final = frozenset({vars(torch._C.TensorBase)["data"].__get__})
+
+#: They update running statistics, arguments after the first, without a new version.
+WRITES_STATISTICS: Final = frozenset(
+    {
+        torch.nn.functional.batch_norm,
+        torch.nn.functional.instance_norm,
+        torch.batch_norm,
+        torch.instance_norm,
+        torch.native_batch_norm,
+    }
+)
+
+#: Operators whose failure does not depend on what is in the tensors.
+_NEVER_RAISES: Final = frozenset(
+    {Lowering.POINTWISE, Lowering.REDUCTION, Lowering.VIEW, Lowering.MATMUL, Lowering.FACTORY}
+)
+
+#: Parts of names of operators that draw random numbers.
+_RANDOM: Final = re.compile(
+    "rand|drop|bernoulli|multinomial|normal|poisson|uniform|exponential|geometric|cauchy|binomial"
+    "|dirichlet|gamma|rrelu|gumbel|scaled_dot_product_attention|lstm|gru|rnn"
+)
+
+
+@functools.lru_cache(maxsize=4096)
+def may_draw(function: Callable[..., Any]) -> bool:
+    """Whether it may draw random numbers, with other arguments if not with these."""
+    return _RANDOM.search(name_of(function).lower()) is not None
+
+
+def may_raise(function: Callable[..., Any]) -> bool:
+    """Whether it may fail because of what is in a tensor."""
+    entry = lookup(function)
+    return entry is None or entry.op.lowering not in _NEVER_RAISES
+
+
+def is_in_place(function: Callable[..., Any], call: CallForms, result: Any) -> bool:
+    """Whether it changes an argument."""
+    entry = lookup(function)
+    if result is None or (entry is not None and entry.in_place) or is_mutable(function):
+        return True
+    named = call.plain_kwargs
+    return (
+        name_of(function).endswith("_")
+        or "out" in named
+        or named.get("inplace", False) is not False
+    )
+
+
+def is_mutable(function: Callable[..., Any]) -> bool:
+    """Whether an operator of a library says that it changes an argument: its kernel need not tell
+    autograd."""
+    if isinstance(function, OpOverload):
+        return function._schema.is_mutable
+    if isinstance(function, OpOverloadPacket):
+        return any(getattr(function, name)._schema.is_mutable for name in function.overloads())
+    return False
+
+
+def target_of(function: Callable[..., Any]) -> Any:
+    """What the graph calls: methods by name, properties by getattr."""
+    if getattr(torch.Tensor, name_of(function), None) is function or is_jagged_method(function):
+        return name_of(function)
+    if getattr(function, "__name__", None) == "__get__":
+        return ("getattr", name_of(function))
+    return function

@@ -1,0 +1,175 @@
+"""The compiled programs of a function: what they are for, and how they are made of traces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import torch.fx
+
+from anyshape.capture.choices import Choices
+from anyshape.capture.roots import Roots
+from anyshape.capture.trace import Trace
+from anyshape.growth import Growing
+from anyshape.guards.emit import EntryPlan
+from anyshape.guards.guard import Frame, Guard, Kind, SymbolSource
+from anyshape.guards.minimise import minimise
+from anyshape.runtime.program import assemble
+from anyshape.symbolic import Expr, Range
+
+Backend = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a function is to be compiled."""
+
+    dynamic: bool | None
+    fullgraph: bool
+    backend: Backend
+
+
+@dataclass(slots=True, eq=False)
+class Counts:
+    """What happened so far. It outlives its function: the process keeps the sum."""
+
+    graphs: int = 0
+    guards: int = 0
+    #: of each entry, how often it was taken
+    hits: list[list[int]] = field(default_factory=list[list[int]])
+    captures: int = 0
+    recompiles: int = 0
+    graph_breaks: int = 0
+    eager_calls: int = 0
+    compile_seconds: float = 0.0
+
+
+#: Of every function that the process compiled.
+all_counts: Final[list[Counts]] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A dynamic size or integer of an entry, as people see it."""
+
+    source: str
+    range: Range
+    hint: int
+
+
+@dataclass(frozen=True, slots=True)
+class GraphBreak:
+    """Where and why a graph of an entry ends and another begins."""
+
+    reason: str
+    where: Frame | None
+    #: the functions that were running, by place
+    stack: tuple[Any, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One compiled program of a function, for all the sizes that its guards admit."""
+
+    id: str
+    choices: Choices
+    roots: Roots
+    graphs: list[torch.fx.GraphModule] = field(default_factory=list[torch.fx.GraphModule])
+    guards: Sequence[Guard] = ()
+    symbols: dict[str, Symbol] = field(default_factory=dict[str, Symbol])
+    plan: EntryPlan = EntryPlan((), (), (), lambda: None)  # noqa: RUF009 frozen, and replaced
+    counter: list[int] = field(default_factory=lambda: [0])
+    #: why each symbol's source is dynamic
+    reasons: Mapping[str, str] = field(default_factory=dict[str, str])
+    #: where the way depends on data: the tree of all the ways seen
+    growing: Growing | None = None
+    breaks: list[GraphBreak] = field(default_factory=list["GraphBreak"])
+
+    @property
+    def hits(self) -> int:
+        """How many calls it has served, the one that made it aside."""
+        return self.counter[0]
+
+    def take(self, trace: Trace, options: Options, name: str) -> list[GraphBreak]:
+        """Serve another way through the program; the first one if there is none yet. Returns where
+        graphs end that did not so far."""
+        if self.growing is None and trace.is_flat:
+            self._plan_flat(trace, options.backend, name)
+            return []
+        if self.growing is None:
+            self.growing = Growing(name, self.roots, options.backend)
+        self.growing.add(trace)
+        self.graphs = self.growing.graphs
+        growing = self.growing
+        self._plan(trace, growing.guards, growing.symbols, tuple(growing.inputs), growing.tree.run)
+        return self._new_breaks(trace)
+
+    def _plan_flat(self, trace: Trace, backend: Backend, name: str) -> None:
+        (segment,) = trace.segments
+        run = assemble(
+            backend(segment.graph, list(segment.examples)),
+            inputs=len(segment.inputs),
+            extra=len(trace.extra),
+            outputs=segment.outputs,
+            lines=trace.lines,
+            namespace=trace.namespace,
+            result=trace.result,
+            repeatable=trace.repeatable,
+            changes_state=trace.changes_state,
+            draws_random=trace.draws_random,
+            name=name,
+        )
+        self.graphs = [segment.graph]
+        self._plan(trace, trace.guards, trace.symbols, (*segment.inputs, *trace.extra), run)
+
+    def _plan(
+        self,
+        trace: Trace,
+        guards: Sequence[Guard],
+        symbols: Sequence[SymbolSource],
+        inputs: Sequence[Any],
+        run: Callable[..., Any],
+    ) -> None:
+        self.guards = minimise(guards, symbols)
+        self.plan = EntryPlan(self.guards, symbols, inputs, run, self.counter)
+        self.reasons = {source.text: self.choices.reason(source.text) for source in symbols}
+        self.symbols |= _symbols(trace)
+
+    def _new_breaks(self, trace: Trace) -> list[GraphBreak]:
+        decisions = [segment.decision for segment in trace.segments]
+        found = [
+            GraphBreak(decision.reason, decision.frame, decision.stack)
+            for decision in decisions
+            if decision is not None
+        ]
+        new = [each for each in dict.fromkeys(found) if each not in self.breaks]
+        self.breaks += new
+        return new
+
+
+def expr_of(trace: Trace, source: SymbolSource) -> Expr:
+    return trace.facts.symbols[source.symbol.name]
+
+
+def blame(trace: Trace, source: SymbolSource) -> Guard | None:
+    for guard in trace.guards:
+        if guard.kind is Kind.SIZES and source.symbol in guard.value.symbols:  # pyright: ignore[reportAttributeAccessIssue] a fact
+            return guard
+    return None
+
+
+def _symbols(trace: Trace) -> dict[str, Symbol]:
+    return {
+        source.symbol.name: Symbol(
+            source.text,
+            trace.facts.range(expr_of(trace, source)),
+            trace.facts.hints[source.symbol],
+        )
+        for source in trace.symbols
+    }
+
+
+def run_graph(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
+    """The backend `"eager"`: the graph, operator by operator."""
+    return graph.forward
