@@ -220,7 +220,7 @@ class DataDependentError(CompileError, RuntimeError):
         listed = (
             f"put {pasted} above the line below, if that is always so"
             if pasted
-            else "compute both ways with torch.where or torch.cond"
+            else "compute both ways and choose with torch.where"
         )
         made = "".join(f"; {number}" for number in self.numbers)
         return super()._shown() | {"listed": listed, "made": made}

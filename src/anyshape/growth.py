@@ -20,6 +20,9 @@ from anyshape.symbolic.expr import of_atom
 #: Traces that agree on no first segment are kept side by side, so many of them.
 _MOST_ROOTS: Final = 8
 
+#: So often a call may be captured again without anything new.
+_MOST_REPEATED: Final = 3
+
 Backend = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
 
 
@@ -36,6 +39,8 @@ class Growing:
         self.guards: list[Guard] = []
         self.symbols: list[SymbolSource] = []
         self.graphs: list[torch.fx.GraphModule] = []
+        #: how often a call was captured that went a way which is known
+        self.repeated = 0
         #: how often it has grown, by the line that asked
         self._grown: Counter[Frame | None] = Counter()
 
@@ -43,6 +48,10 @@ class Growing:
         """Take in another way through the program; returns how many graphs are new."""
         before = len(self.graphs)
         node, depth = self._shared(trace)
+        if depth == len(trace.segments):
+            # The tree has this way: that it was not taken is a mistake of ours.
+            self.repeated += 1
+            return 0
         if node is not None and depth < len(trace.segments):
             self._grown[_asked_at(trace, depth)] += 1
         for index in range(depth, len(trace.segments)):
@@ -66,6 +75,7 @@ class Growing:
         return (
             len(self.tree) >= graphs
             or len(self.tree.roots) >= _MOST_ROOTS
+            or self.repeated >= _MOST_REPEATED
             or any(count >= at_one_line for count in self._grown.values())
         )
 
@@ -113,7 +123,7 @@ class Growing:
             outcome=outcome,
             name=self.tree.name,
         )
-        may_fail = trace.needs_undo or trace.checks_forms or bool(segment.expectations)
+        may_fail = trace.may_raise_late or trace.checks_forms or bool(segment.expectations)
         node = Node(_key(trace, index), step, may_fail, bool(segment.changed))
         if decision is None:
             node.finish = self._finish(trace, index)
@@ -177,9 +187,12 @@ def _key(trace: Trace, index: int) -> tuple[object, ...]:
     rest: Sequence[object] = ()
     if decision is None:
         rest = (tuple(trace.lines), trace.result)
+    called = [node.target for node in segment.graph.graph.nodes if node.op == "call_function"]
     return (
         segment.graph.code,
+        tuple(called),  # different functions may print alike
         tuple(segment.inputs),
+        tuple(segment.changed),
         tuple((each.fact, each.output, each.value) for each in segment.expectations),
         asked,
         *rest,

@@ -367,8 +367,6 @@ class Function:
     def stop_compiling(self, why: Left) -> None:
         """Run eagerly what no entry serves: in parts, if its code can be watched."""
         self.eager = why
-        # What still grows would be tried, undone, and run in parts after all.
-        self.entries = [entry for entry in self.entries if entry.growing is None]
         self.units.in_parts.update(why.stack)
         self.dispatch = self._dispatcher([entry.plan for entry in self.entries], self._miss_eagerly)
 
@@ -390,7 +388,12 @@ class Function:
         except Unseen:
             return self.grow(args, kwargs)
         except StaleSignature:
-            return self.target.call(*args, **kwargs)
+            pass
+        except TypeError as error:
+            trace = error.__traceback__
+            if trace is None or trace.tb_next is not None or not self.is_stale():
+                raise
+        return self.target.call(*args, **kwargs)
 
     def failed(self, error: Exception) -> None:
         """A graph raised an error where the program does not."""
@@ -450,8 +453,11 @@ class Function:
             entry = self._serving(bound)
             if entry is not None:
                 entry.counter[0] -= 1  # it did not serve the call after all
-            if can_capture() is not None or entry is None or entry.growing is None:
+            unknown = entry is None or entry.growing is None
+            if unknown or self.eager is not None or can_capture() is not None:
                 return self._call(arguments)
+            assert entry is not None
+            assert entry.growing is not None
             if entry.growing.is_full(config.max_graphs_per_entry, config.max_growths_per_line):
                 self._stop_growing(entry)
                 return self._call(arguments)
@@ -493,6 +499,8 @@ class Function:
             f" graph fits. Last reason: {reason}" + (f" at {where}" if where else ""),
             stacklevel=5,
         )
+        # It would be tried, undone, and run in parts after all.
+        self.entries.remove(entry)
         stack = last.stack if last else ()
         why = f"too many ways that depend on data: {reason}"
         self.stop_compiling(Left(why, where, stack=stack))

@@ -11,6 +11,7 @@ from inspect import Signature
 from typing import Any
 
 import torch
+from torch.nn.modules.module import _has_any_global_hook
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,8 @@ _ANYTHING = inspect.signature(_anything)
 
 def module_target(module: torch.nn.Module, name: str | None) -> Target:
     forward = module.forward
+    # Not the method: a unit for a class must not keep the module alive that it was made for.
+    original = getattr(forward, "__func__", forward)
     if sees_how_it_is_called(module):
         forward = _anything
     try:
@@ -88,7 +91,7 @@ def module_target(module: torch.nn.Module, name: str | None) -> Target:
         code.co_filename if code else "",
         code.co_firstlineno if code else 0,
         getattr(forward, "__qualname__", "forward"),
-        lambda: () if forward is _anything else _defaults_of(module.forward),
+        functools.partial(_defaults_of, _ANYTHING if forward is _anything else original),
         _forward_of,
     )
 
@@ -96,7 +99,7 @@ def module_target(module: torch.nn.Module, name: str | None) -> Target:
 def _forward_of(args: tuple[Any, ...]) -> Any:
     """The method that a call of a module comes to, unless somebody else is called on the way."""
     module = args[0]
-    if sees_how_it_is_called(module) or "forward" in module.__dict__:
+    if sees_how_it_is_called(module) or has_other_hooks(module) or "forward" in module.__dict__:
         return None
     return type(module).forward
 
@@ -114,3 +117,14 @@ def sees_how_it_is_called(module: torch.nn.Module) -> bool:
 
 def _self_name(signature: inspect.Signature) -> str:
     return "self" if "self" not in signature.parameters else "self_"
+
+
+def has_other_hooks(module: torch.nn.Module) -> bool:
+    """Whether a call of a module does more than to call `forward`, though nobody sees how."""
+    held = module.__dict__
+    return bool(
+        held["_backward_hooks"]
+        or held["_backward_pre_hooks"]
+        or "_compiled_call_impl" in held
+        or _has_any_global_hook()
+    )

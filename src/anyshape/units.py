@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import sysconfig
 import types
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
@@ -20,7 +21,13 @@ from anyshape.capture.callables import FunctionFrame, may_be_watched
 from anyshape.capture.instrument import Refused, bind, instrumented_code, is_instrumented
 from anyshape.capture.plain_hooks import PlainHooks
 from anyshape.capture.tracer import CodePlace
-from anyshape.targets import Target, module_target, sees_how_it_is_called, target_of
+from anyshape.targets import (
+    Target,
+    has_other_hooks,
+    module_target,
+    sees_how_it_is_called,
+    target_of,
+)
 
 
 class Unit(Protocol):
@@ -38,6 +45,8 @@ class Unit(Protocol):
 
 #: Units are for the functions of programs, which are far fewer than this.
 _MOST_UNITS: Final = 1024
+#: A code with more functions than this is that of a function made anew for every call.
+_MOST_OF_ONE_CODE: Final = 4
 
 
 class Units:
@@ -50,6 +59,8 @@ class Units:
         self.in_parts: set[CodePlace] = set()
         self._hooks = _Routing(self)
         self._bound: dict[types.FunctionType, types.FunctionType | None] = {}
+        #: functions seen of each code, by identity
+        self._functions: dict[types.CodeType, set[int]] = {}
 
     def clear(self) -> None:
         self._units.clear()
@@ -69,8 +80,16 @@ class Units:
         if type(function) is not types.FunctionType:
             return None
         if function not in self._bound:
+            if not self._is_lasting(function):
+                return None
             self._bound[function] = self._bind(function)
         return self._bound[function]
+
+    def _is_lasting(self, function: types.FunctionType) -> bool:
+        """Whether it is a function that is there for good, and not made anew for every call."""
+        seen = self._functions.setdefault(function.__code__, set())
+        seen.add(id(function))
+        return len(seen) <= _MOST_OF_ONE_CODE
 
     def _bind(self, function: types.FunctionType) -> types.FunctionType | None:
         code = function.__code__
@@ -91,6 +110,8 @@ class Units:
         if type(function) is types.FunctionType and _is_work(function.__code__):
             if not any(isinstance(x, torch.Tensor) for x in (*args, *kwargs.values())):
                 return None
+            if function not in self._units and not self._is_lasting(function):
+                return None
             return self._found(function, functools.partial(target_of, function, None))
         return None
 
@@ -99,6 +120,8 @@ class Units:
         if _is_leaf(kind) or hasattr(kind, "__anyshape_original__"):
             return None
         if "forward" in module.__dict__ or sees_how_it_is_called(module):
+            return None
+        if has_other_hooks(module):
             return None
         return self._found((kind, kind.forward), functools.partial(module_target, module, None))
 
@@ -128,6 +151,8 @@ class _Routing(PlainHooks):
 
 _MODULES: Final = module_target(torch.nn.Identity(), None).call
 _TORCH: Final = os.path.dirname(torch.__file__) + os.sep
+#: They lie below the standard library.
+_PACKAGES: Final = tuple({sysconfig.get_paths()[name] + os.sep for name in ("purelib", "platlib")})
 _LAZY: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
@@ -136,10 +161,12 @@ def _is_work(code: types.CodeType) -> bool:
     """Whether it is the code of a program, rather than of torch or Python."""
     if code.co_flags & _LAZY or not may_be_watched(code.co_filename) or is_instrumented(code):
         return False
-    return not code.co_filename.startswith((_TORCH, _LIBRARY))
+    if code.co_filename.startswith(_PACKAGES):
+        return not code.co_filename.startswith(_TORCH)
+    return not code.co_filename.startswith(_LIBRARY)
 
 
-_LIBRARY: Final = os.path.dirname(os.__file__) + os.sep + "c"
+_LIBRARY: Final = sysconfig.get_paths()["stdlib"] + os.sep
 
 
 @functools.lru_cache(maxsize=4096)

@@ -73,6 +73,11 @@ class CallForms:
             for value in self._floats:
                 recorder.tracer.fix(value, f"{name_of(function)} may shape its result by it")
 
+    def others(self) -> list[torch.Tensor]:
+        """The tensors among the arguments, but for the first argument."""
+        values = (*self.plain_args[1:], *self.plain_kwargs.values())
+        return [value for value in values if isinstance(value, torch.Tensor)]
+
     def symbols(self) -> Iterable[Symbol]:
         return sorted(
             {symbol for size in self._sizes for symbol in symbols_of(size)}, key=lambda s: s.name

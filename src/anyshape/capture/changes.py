@@ -28,7 +28,7 @@ class Changes:
         self._geometries: dict[int, tuple[Any, ...]] = {}
         #: versions at the end of the last segment
         self._versions: dict[int, int | None] = {}
-        #: tensors that were written without a new version, by identity: in this segment, and before
+        #: memory that was written without a new version: in this segment, and before
         self._written: set[int] = set()
         self._written_before: set[int] = set()
         #: whether something may have been changed that versions do not tell
@@ -39,15 +39,17 @@ class Changes:
         self.draws_apart = False
         #: whether an operation may fail, by its data, after something has been changed
         self.may_raise_late = False
+        #: whether the program has a handler around such an operation
+        self.may_be_caught = False
 
     def add(self, path: Path, tensor: torch.Tensor) -> None:
         self.externals.append((path, tensor, _version(tensor)))
         self._geometries[id(tensor)] = _geometry_of(tensor)
 
-    def wrote(self, tensors: Iterable[int]) -> None:
-        """These tensors, by identity, were written without a new version."""
+    def wrote(self, tensors: Iterable[torch.Tensor]) -> None:
+        """The memory of these tensors was written without a new version."""
         self.any = True
-        self._written.update(tensors)
+        self._written.update(map(_memory_of, tensors))
 
     def end_segment(self) -> list[Path]:
         """Which tensors the segment changed; leaves where that is not known, or could not be
@@ -63,7 +65,9 @@ class Changes:
             now = _version(tensor)
             if now is None and self.any:
                 raise Leave("an inference tensor may be changed before a decision on data")
-            if now != before or id(tensor) in self._written:
+            if now == before and _geometry_of(tensor) != self._geometries[id(tensor)]:
+                raise Leave("a tensor is changed in form before a decision on data")
+            if now != before or (self._written and _memory_of(tensor) in self._written):
                 if tensor.requires_grad and not tensor.is_leaf:
                     raise Leave("a tensor with a history is changed before a decision on data")
                 if _geometry_of(tensor) != self._geometries[id(tensor)]:
@@ -95,12 +99,12 @@ class Changes:
         changed = [
             tensor
             for _, tensor, first in self.externals
-            if _version(tensor) != first or id(tensor) in written
+            if _version(tensor) != first or _memory_of(tensor) in written
         ]
         return (
             all(not tensor.requires_grad or tensor.is_leaf for tensor in changed)
             and not any(version is None for _, _, version in self.externals)
-            and sum(tensor.nbytes for tensor in changed) <= _MOST_KEPT
+            and (self.may_be_caught or sum(tensor.nbytes for tensor in changed) <= _MOST_KEPT)
             and all(_geometry_of(tensor) == self._geometries[id(tensor)] for tensor in changed)
         )
 
@@ -110,6 +114,19 @@ def _version(tensor: torch.Tensor) -> int | None:
     return None if tensor.is_inference() else tensor._version
 
 
+def _memory_of(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
 def _geometry_of(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """All of a tensor that is not in its elements."""
     storage = tensor.untyped_storage()
-    return tensor.shape, tensor.stride(), tensor.storage_offset(), storage._cdata, storage.nbytes()
+    return (
+        tensor.shape,
+        tensor.stride(),
+        tensor.storage_offset(),
+        storage._cdata,
+        storage.nbytes(),
+        tensor.requires_grad,
+        id(tensor.grad_fn),
+    )

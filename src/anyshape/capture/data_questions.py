@@ -109,6 +109,10 @@ def question_of(
     else:
         text = f"the value of {to_text(asked, name)}"
         check = f"{to_text(asked, name)} == {decision.outcome}"
+    if any(name(symbol) == symbol.name for symbol in asked.symbols):
+        unnamed = "give the number a name in the function that asks, and check it there"
+        numbers.append(f"{unnamed}: torch._check({check})")
+        return Question(text, tuple(numbers), f"`{text}` depends on data", ())
     made = f" ({'; '.join(numbers)})" if numbers else ""
     reason = f"`{text}` depends on data{made}"
     return Question(text, tuple(numbers), reason, (f"torch._check({check})",))

@@ -22,15 +22,10 @@ STATE_CHANGES: Final = frozenset({torch._C._set_grad_enabled})
 ALIASES_UNSEEN: Final = frozenset({vars(torch._C.TensorBase)["data"].__get__})
 
 #: They update running statistics, arguments after the first, without a new version.
-WRITES_STATISTICS: Final = frozenset(
-    {
-        torch.nn.functional.batch_norm,
-        torch.nn.functional.instance_norm,
-        torch.batch_norm,
-        torch.instance_norm,
-        torch.native_batch_norm,
-    }
-)
+_STATISTICS: Final = re.compile("batch_norm|instance_norm")
+
+#: Pointwise, and yet not defined for every integer.
+_DIVISIONS: Final = re.compile("floor_?div|remainder|fmod|mod__|divide|^div_?$")
 
 #: Operators whose failure does not depend on what is in the tensors.
 _NEVER_RAISES: Final = frozenset(
@@ -50,10 +45,19 @@ def may_draw(function: Callable[..., Any]) -> bool:
     return _RANDOM.search(name_of(function).lower()) is not None
 
 
+@functools.lru_cache(maxsize=4096)
 def may_raise(function: Callable[..., Any]) -> bool:
     """Whether it may fail because of what is in a tensor."""
     entry = lookup(function)
-    return entry is None or entry.op.lowering not in _NEVER_RAISES
+    if entry is None or entry.op.lowering not in _NEVER_RAISES:
+        return True
+    return _DIVISIONS.search(name_of(function)) is not None
+
+
+@functools.lru_cache(maxsize=4096)
+def writes_statistics(function: Callable[..., Any]) -> bool:
+    name = str(function) if isinstance(function, OpOverload) else name_of(function)
+    return _STATISTICS.search(name) is not None
 
 
 def is_in_place(function: Callable[..., Any], call: CallForms, result: Any) -> bool:
@@ -61,9 +65,10 @@ def is_in_place(function: Callable[..., Any], call: CallForms, result: Any) -> b
     entry = lookup(function)
     if result is None or (entry is not None and entry.in_place) or is_mutable(function):
         return True
-    named = call.plain_kwargs
+    name, named = name_of(function), call.plain_kwargs
     return (
-        name_of(function).endswith("_")
+        (name.endswith("_") and not name.endswith("__"))
+        or name.startswith(("__i", "__set"))
         or "out" in named
         or named.get("inplace", False) is not False
     )

@@ -31,17 +31,17 @@ from anyshape.capture.opaque import (
 from anyshape.capture.operation_kinds import (
     ALIASES_UNSEEN,
     STATE_CHANGES,
-    WRITES_STATISTICS,
     is_in_place,
     is_mutable,
     may_draw,
     may_raise,
     target_of,
+    writes_statistics,
 )
 from anyshape.capture.recorded_inputs import Inputs
 from anyshape.capture.recorded_segments import Known
 from anyshape.capture.tensor_reads import CONSTANT_READS, DATA_READS, NOT_RECORDED, SIZE_READS
-from anyshape.capture.tracer import Leave, Tracer, depends_on_data
+from anyshape.capture.tracer import Leave, Tracer, depends_on_data, is_caught
 from anyshape.capture.unbacked import observed, places
 from anyshape.config import config
 from anyshape.errors import AnyshapeError, NeedsDecision, UnknownOperator
@@ -68,9 +68,17 @@ class Recorder(Inputs):
 
     def number(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """A float computed from sizes: computed now, and again by the graph."""
-        value = function(*map(plain, args))
-        node = self.graph.call_function(function, tuple(map(self._operand, args)))
         sizes = frozenset(size for arg in args for size in _sizes_in(arg))
+        try:
+            value = function(*map(plain, args))
+        except Exception:
+            # The program may catch it: it is an error for these numbers only.
+            if any(map(_is_of_data, args)):
+                self.tracer.leave(f"`{name_of(function)}` of a number raised an error")
+            for size in sizes:
+                self.tracer.settle(size, f"`{name_of(function)}` of it raises an error")
+            raise
+        node = self.graph.call_function(function, tuple(map(self._operand, args)))
         if any(map(_is_of_data, args)):
             return self._number_of_data(node, value)
         if type(value) is float:
@@ -146,6 +154,10 @@ class Recorder(Inputs):
         except Leave as left:
             tracer.leave_for(left)
             return _NOT_RUN
+        except Exception:
+            # The program may catch it. What it depends on is not guarded.
+            tracer.leave(f"`{name_of(function)}` raised an error")
+            raise
         try:
             if converted.opaque:
                 with torch._C._EnableTorchFunction(), _no_mode():
@@ -227,12 +239,14 @@ class Recorder(Inputs):
 
     def _note_changes(self, function: Callable[..., Any], call: CallForms) -> None:
         changes = self.changes
-        changes.may_raise_late |= changes.any and may_raise(function)
+        if changes.any and may_raise(function):
+            changes.may_raise_late = True
+            changes.may_be_caught |= is_caught()
         changes.any |= call.in_place
         if function in ALIASES_UNSEEN:
             changes.unseen = True
-        if function in WRITES_STATISTICS:
-            changes.wrote(list(call.tensors)[1:])
+        if writes_statistics(function):
+            changes.wrote(call.others())
         elif is_mutable(function) or (call.opaque and call.in_place):
             changes.unseen = changes.any = True
 

@@ -171,6 +171,7 @@ def _trace(
         _written(outside),
         recorder.may_draw,
         recorder.checks_forms,
+        recorder.changes.may_raise_late,
         recorder.changes.needs_undo(),
     )
 

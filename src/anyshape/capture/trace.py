@@ -61,6 +61,8 @@ class Trace:
     may_draw: bool = False
     #: whether a graph checks what no guard can
     checks_forms: bool = False
+    #: whether an operation may fail, by its data, after something has been changed
+    may_raise_late: bool = False
     #: whether a run that fails has to be undone, because it has changed tensors by then
     needs_undo: bool = False
 

@@ -7,7 +7,9 @@ nothing is kept but the reason.
 
 from __future__ import annotations
 
+import dis
 import enum
+import functools
 import os
 import sys
 import types
@@ -105,6 +107,21 @@ def asking_frame() -> types.FrameType | None:
     while frame is not None and id(frame.f_code) not in instrumented_by_identity:
         frame = frame.f_back
     return frame
+
+
+def is_caught() -> bool:
+    """Whether a watched function that is running has a handler of errors."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if id(frame.f_code) in instrumented_by_identity and _has_handler(frame.f_code):
+            return True
+        frame = frame.f_back
+    return False
+
+
+@functools.lru_cache(maxsize=4096)
+def _has_handler(code: types.CodeType) -> bool:
+    return any(each.opname in ("CHECK_EXC_MATCH", "CHECK_EG_MATCH") for each in dis.Bytecode(code))
 
 
 def running() -> tuple[CodePlace, ...]:

@@ -45,9 +45,11 @@ Finish = Callable[[Sequence[Any], list[Sequence[Any]]], Any]
 class Undo:
     """Tensors and generators as they were before a run changed them."""
 
-    __slots__ = ("_generators", "_tensors")
+    __slots__ = ("_generators", "_tensors", "incomplete")
 
     def __init__(self) -> None:
+        #: whether something was changed that is not kept here
+        self.incomplete = False
         self._tensors: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._generators: list[tuple[torch.Generator, torch.Tensor]] = []
 
@@ -113,7 +115,6 @@ class Tree:
         self.roots: list[Node] = []
         self.changes_state = False
         self.draws_random = False
-        self._open = True
         self._changes = False
 
     def __len__(self) -> int:
@@ -124,18 +125,15 @@ class Tree:
         for root in self.roots:
             for node in root:
                 node.keeps = node.is_open()
-        self._open = any(root.keeps for root in self.roots)
         self._changes = any(node.changes for root in self.roots for node in root)
 
     def run(self, *inputs: Any) -> Any:
         """Make the call. `Unseen` if that cannot be done, and then nothing has been done."""
         state = modes_now() if self.changes_state else None
-        keep = self._open
-        draws = self.draws_random and keep
-        random = torch.default_generator.get_state() if draws else None
+        random = torch.default_generator.get_state() if self.draws_random else None
         last = len(self.roots) - 1
         for number, root in enumerate(self.roots):
-            undo = Undo() if keep and self._changes else None
+            undo = Undo() if self._changes else None
             try:
                 return _walk(root, inputs, undo)
             except Exception as error:
@@ -146,7 +144,7 @@ class Tree:
                     raise  # from an effect, after the graphs
                 if undo is not None:
                     undo.undo()
-                if failed and not keep and self._changes:
+                if failed and undo is not None and undo.incomplete:
                     error.repeatable = False
                     raise
                 if random is not None:
@@ -162,6 +160,8 @@ def _walk(node: Node, inputs: Sequence[Any], undo: Undo | None) -> Any:
     while True:
         if node.width > len(inputs):
             raise Unseen
+        if undo is not None and node.changes and not node.keeps:
+            undo.incomplete = True
         outcome = node.step(inputs, outputs, undo if node.keeps else None)
         if node.finish is not None:
             return node.finish(inputs, outputs)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dis
 import types
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -35,7 +36,26 @@ def _apply(hooks: Hooks, function: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(method, types.FunctionType) and not _is_of_torch(method):
             hooks.attributes.class_attribute(function, name)
             _check_code(hooks, method, method.__code__, set())
-    return hooks.recorder.run(function.apply, args, kwargs)
+    return hooks.recorder.run(_caller_of(function), args, kwargs)
+
+
+_callers: weakref.WeakKeyDictionary[Any, Callable[..., Any]] = weakref.WeakKeyDictionary()
+
+
+def _caller_of(function: Any) -> Callable[..., Any]:
+    """A function that applies it: what a graph calls has a name, and `apply` is that of all."""
+    found = _callers.get(function)
+    if found is None:
+        held = weakref.ref(function)
+
+        def apply(*args: Any, **kwargs: Any) -> Any:
+            alive = held()
+            assert alive is not None, "guards hold the class"
+            return alive.apply(*args, **kwargs)
+
+        apply.__name__ = apply.__qualname__ = f"apply_{function.__name__}"
+        found = _callers[function] = apply
+    return found
 
 
 def _check_code(
@@ -66,7 +86,9 @@ def _check_global(
     globals_ = function.__globals__
     path = hooks.tracer.constant(globals_, "G").item(name)
     if name not in globals_:
-        return  # a built-in function
+        if name not in _PURE_BUILTINS:
+            raise Leave(f"`{function.__qualname__}` calls `{name}`, which may have effects")
+        return
     value = globals_[name]
     if type(value) in ATOMS:
         hooks.tracer.read(value, path)
@@ -80,6 +102,17 @@ def _check_global(
             _check_code(hooks, value, value.__code__, seen)
     else:
         raise Leave(f"`{function.__qualname__}` uses `{name}`, which may have state")
+
+
+_PURE_BUILTINS: Final = frozenset(
+    {
+        *("abs", "all", "any", "bool", "dict", "enumerate", "float", "frozenset", "getattr"),
+        *("hasattr", "int", "isinstance", "issubclass", "len", "list", "map", "max", "min"),
+        *("range", "reversed", "round", "set", "slice", "sorted", "str", "sum", "super", "tuple"),
+        *("type", "zip", "NotImplementedError", "RuntimeError", "TypeError", "ValueError"),
+        *("AssertionError", "AttributeError", "IndexError", "KeyError", "property"),
+    }
+)
 
 
 def _is_of_library(value: Any) -> bool:

@@ -27,8 +27,19 @@ _TRACED: Final = (TracedInt, TracedFloat)
 def _perform(hooks: Hooks, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Do it now, and write it into the journal for the compiled runs."""
     result = function(*map(_plain, args), **{name: _plain(x) for name, x in kwargs.items()})
-    hooks.journal.add(Effect(Change.CALL, None, function, (args, kwargs)))
+    values = (
+        tuple(_as_now(hooks, arg) for arg in args),
+        {name: _as_now(hooks, arg) for name, arg in kwargs.items()},
+    )
+    hooks.journal.add(Effect(Change.CALL, None, function, values))
     return result
+
+
+def _as_now(hooks: Hooks, value: Any) -> Any:
+    """A list of the program as it is now: it may be changed before the compiled run prints it."""
+    if type(value) in (list, tuple) and hooks.tracer.path_of(value) is None:
+        return type(value)(_as_now(hooks, item) for item in value)
+    return value
 
 
 def _print(hooks: Hooks, *args: Any, **kwargs: Any) -> Any:

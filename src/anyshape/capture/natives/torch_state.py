@@ -16,6 +16,7 @@ from torch.overrides import (
 
 from anyshape.capture.concolic import plain
 from anyshape.capture.tracer import Leave
+from anyshape.guards.guard import Kind
 
 Hooks = Any
 
@@ -31,6 +32,30 @@ def _false(hooks: Hooks, *args: Any) -> bool:
 def _as_is(function: Callable[..., Any]) -> Callable[..., Any]:
     """A read of torch's state that the guard of the state covers, or a pure function."""
     return lambda hooks, *args, **kwargs: function(*args, **kwargs)
+
+
+class Returns:
+    """A guard: whether a function without arguments returns what it did."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __call__(self, function: Any) -> bool:
+        return function() == self._value
+
+
+def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A read of torch's state that no other guard covers."""
+
+    def model(hooks: Hooks, *args: Any, **kwargs: Any) -> Any:
+        if args or kwargs:
+            raise Leave(f"`torch.{function.__name__}` with arguments")
+        value = function()
+        path = hooks.tracer.constant(function)
+        hooks.tracer.guard(Kind.PREDICATE, path, Returns(value), "a setting of torch")
+        return value
+
+    return model
 
 
 def _check(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -94,16 +119,20 @@ _STATE_READS: Final = (
     "get_autocast_dtype",
     "get_autocast_cpu_dtype",
     "get_autocast_gpu_dtype",
-    "is_autocast_cache_enabled",
     "are_deterministic_algorithms_enabled",
-    "get_num_threads",
-    "get_float32_matmul_precision",
     "is_storage",
     "finfo",
     "iinfo",
     "device",
     "promote_types",
     "can_cast",
+)
+
+_SETTINGS: Final = (
+    torch.is_autocast_cache_enabled,
+    torch.get_num_threads,
+    torch.get_num_interop_threads,
+    torch.get_float32_matmul_precision,
 )
 
 _FALSE: Final = (
@@ -126,6 +155,7 @@ MODELS: Final[dict[Any, Callable[..., Any]]] = {
     torch._C._get_tracing_state: lambda hooks: None,
     torch.is_tensor: lambda hooks, value: isinstance(value, torch.Tensor),
     **dict.fromkeys(_FALSE, _false),
+    **{function: _guarded(function) for function in _SETTINGS},
     **{
         getattr(torch, name): _as_is(getattr(torch, name))
         for name in _STATE_READS
