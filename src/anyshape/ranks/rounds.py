@@ -1,0 +1,218 @@
+"""The protocol: how ranks that compile the same function come to the same knowledge.
+
+The compiles of a function are numbered rounds. In the store, below the name of the function:
+
+    seen/R      all that rank R has seen of it, up to now
+    K/open      somebody has come to round K
+    K/R         rank R has come to round K
+    K/result    what came out of round K; written once, by whoever is first
+
+A rank writes `seen/R` and `K/R`, then waits until there is a result, until all expected ranks have
+come, or until it has lost patience with those that have not. In the latter two cases it merges what
+everybody has seen and offers that as the result. The first offer counts, for all (`compare_set`),
+hence the same evidence on each rank of the round, whoever came when.
+
+Who is expected:
+
+- in the first round everybody;
+- then those who came to the last round; those who came to it after its end for a moment only: they
+  may have come for this round, and have found the last one.
+- A rank that was missing is waited for half as long the next time, in any function, until it comes.
+  So one that died costs twice the limit at most, in the whole life of the program.
+
+A rank that comes after the end of a round takes its result and does not wait. If meanwhile somebody
+is waiting in the next round, it goes there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol
+
+from anyshape.policy.observations import Observation, Observations
+from anyshape.policy.other_ranks import OtherRanks
+from anyshape.ranks import wire
+
+#: How long somebody is waited for who came to the last round when it was over, in seconds.
+_MOMENT: Final = 1.0
+_FIRST_PAUSE: Final = 0.0005
+_LONGEST_PAUSE: Final = 0.05
+
+
+class Store(Protocol):
+    """The part of `torch.distributed.Store` that is used. None of it waits for another rank:
+    `get` is only asked for what is there."""
+
+    def set(self, key: str, value: str, /) -> None: ...
+    def get(self, key: str, /) -> bytes: ...
+    def check(self, keys: list[str], /) -> bool: ...
+    def compare_set(self, key: str, expected: str, desired: str, /) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came out of a round."""
+
+    round: int
+    ranks: OtherRanks
+    #: who came in time
+    came: tuple[int, ...]
+    #: who was waited for in vain
+    missing: tuple[int, ...]
+    #: how long this rank has waited
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Patience:
+    """How long each rank is waited for; one for all functions of the process."""
+
+    _misses: dict[int, int] = field(default_factory=dict[int, int])
+
+    def of(self, rank: int, limit: float) -> float:
+        return limit / 2.0 ** min(self._misses.get(rank, 0), 30)
+
+    def learn(self, result: Result) -> None:
+        for rank in result.came:
+            self._misses.pop(rank, None)
+        for rank in result.missing:
+            self._misses[rank] = self._misses.get(rank, 0) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """Who is waited for in a round, and how long."""
+
+    surely: Mapping[int, float]
+    #: came late to the last round
+    perhaps: Mapping[int, float] = field(default_factory=dict[int, float])
+
+    def after(self, waited: float) -> list[int]:
+        """Who is still waited for then."""
+        both = (*self.surely.items(), *self.perhaps.items())
+        return [rank for rank, seconds in both if seconds > waited]
+
+
+@dataclass(slots=True)
+class Rounds:
+    """The rounds of one function, as one rank goes through them."""
+
+    store: Store
+    #: of the function, in the store
+    name: str
+    rank: int
+    world: int
+    patience: Patience
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    #: the next one for this rank
+    _round: int = 0
+
+    def agree(self, seen: Mapping[str, Observation], limit: float) -> Result:
+        self.store.set(self._key(f"seen/{self.rank}"), wire.dumps(wire.as_json(seen)))
+        last = self._catch_up()
+        if last is not None and not self._has(f"{self._round}/open"):
+            return last
+        number = self._round
+        self._come_to(number)
+        started = self.clock()
+        result = self._wait(number, self._expected(limit), started)
+        self._round = number + 1
+        self.patience.learn(result)
+        return replace(result, seconds=self.clock() - started)
+
+    # -- rounds ------------------------------------------------------------------------------------
+
+    def _catch_up(self) -> Result | None:
+        """Go past the rounds that are over; the result of the last of them."""
+        last = None
+        while self._has(f"{self._round}/result"):
+            self._come_to(self._round)
+            last = self._round
+            self._round += 1
+        return None if last is None else self._result(last)
+
+    def _come_to(self, number: int) -> None:
+        self.store.set(self._key(f"{number}/{self.rank}"), "")
+        self.store.set(self._key(f"{number}/open"), "")
+
+    def _expected(self, limit: float) -> _Expected:
+        patience = {rank: self.patience.of(rank, limit) for rank in range(self.world)}
+        last = self._round - 1
+        if last < 0 or not self._has(f"{last}/result"):
+            return _Expected(patience)
+        came = self._result(last).came
+        late = [r for r in patience if r not in came and self._has(f"{last}/{r}")]
+        return _Expected(
+            {rank: patience[rank] for rank in came if rank in patience},
+            {rank: min(patience[rank], _MOMENT) for rank in late},
+        )
+
+    def _wait(self, number: int, expected: _Expected, started: float) -> Result:
+        pause = _FIRST_PAUSE
+        while not self._has(f"{number}/result"):
+            waited = self.clock() - started
+            wanted = expected.after(waited)
+            if not wanted or self._has(*(f"{number}/{rank}" for rank in wanted)):
+                return self._offer(number, expected)
+            self.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        return self._result(number)
+
+    def _offer(self, number: int, expected: _Expected) -> Result:
+        came = [rank for rank in range(self.world) if self._has(f"{number}/{rank}")]
+        missing = [rank for rank in expected.surely if rank not in came]
+        by_rank = {rank: seen for rank in range(self.world) if (seen := self._seen_by(rank))}
+        ranks = together(by_rank)
+        offer: dict[str, Any] = {
+            "came": came,
+            "missing": missing,
+            "seen": wire.as_json(ranks.seen),
+            "told": dict(ranks.told),
+        }
+        key = self._key(f"{number}/result")
+        return _parse(number, self.store.compare_set(key, "", wire.dumps(offer)))
+
+    # -- the store ---------------------------------------------------------------------------------
+
+    def _key(self, name: str) -> str:
+        return f"{self.name}/{name}"
+
+    def _has(self, *names: str) -> bool:
+        return self.store.check([self._key(name) for name in names])
+
+    def _result(self, number: int) -> Result:
+        return _parse(number, self.store.get(self._key(f"{number}/result")))
+
+    def _seen_by(self, rank: int) -> dict[str, Observation]:
+        if not self._has(f"seen/{rank}"):
+            return {}
+        try:
+            return wire.from_json(wire.loads(self.store.get(self._key(f"seen/{rank}"))))
+        except wire.Damaged:
+            return {}
+
+
+def _parse(number: int, text: bytes) -> Result:
+    value = wire.loads(text)
+    try:
+        ranks = OtherRanks(wire.from_json(value["seen"]), dict(value["told"]))
+        return Result(number, ranks, tuple(value["came"]), tuple(value["missing"]))
+    except (KeyError, TypeError) as error:
+        raise wire.Damaged(f"no result of a round: {error!r}") from error
+
+
+def together(by_rank: Mapping[int, Mapping[str, Observation]]) -> OtherRanks:
+    """What all have seen, and for each source that two of them saw differently, who those are."""
+    seen = Observations()
+    first: dict[str, tuple[int, Observation]] = {}
+    told: dict[str, str] = {}
+    for rank, sources in sorted(by_rank.items()):
+        seen.add_all(sources)
+        for source, observation in sources.items():
+            at, before = first.setdefault(source, (rank, observation))
+            if before != observation and source not in told:
+                told[source] = f"rank {at}: {before}, rank {rank}: {observation}"
+    return OtherRanks(seen, told)
