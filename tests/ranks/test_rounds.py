@@ -63,7 +63,7 @@ def test_one_does_not_come(make_store: Callable[[], Any]):
     results = at_once(*(lambda r=r: r.agree(sizes(8), SHORT) for r in ranks[:2]))
     assert SHORT <= time.monotonic() - started < SHORT + 5
     assert {result.missing for result in results} == {(2,)}
-    # The next compile of the function does not wait for it at all, one of another function less.
+    # The next compile of the function waits a moment for it, one of another function less long.
     results = at_once(*(lambda r=r: r.agree(sizes(9), LONG) for r in ranks[:2]))
     assert {(result.round, result.came, result.missing) for result in results} == {(1, (0, 1), ())}
     assert ranks[0].patience.of(2, LONG) == LONG / 2
@@ -76,11 +76,11 @@ def test_who_comes_late_does_not_wait_and_gets_the_same():
     before = first.agree(sizes(8, 4), SHORT)
     after = late.agree(sizes(9, 4), LONG)
     assert after.ranks.seen == before.ranks.seen == {X: of_sizes((8, 4))}
-    assert after.seconds == 0
+    assert after.seconds < 10, "a moment, not the limit"
     # What it brought is known from then on, and it is expected again.
     results = at_once(
         lambda: first.agree(sizes(8, 4), LONG),
-        lambda: (time.sleep(0.2), late.agree(sizes(9, 4), LONG))[1],
+        lambda: (time.sleep(0.05), late.agree(sizes(9, 4), LONG))[1],
     )
     assert [result.came for result in results] == [(0, 1), (0, 1)]
     assert results[0].ranks.seen[X] == results[1].ranks.seen[X] == Observation(sizes=(MANY, 4))
@@ -112,6 +112,22 @@ def test_who_compiles_more_often_waits_once():
     assert (result.round, result.ranks.seen[X]) == (11, Observation(sizes=(MANY,)))
     results = at_once(lambda: idle.agree(sizes(8), LONG), lambda: busy.agree(sizes(8), LONG))
     assert {(each.round, each.came) for each in results} == {(12, (0, 1))}
+
+
+def test_who_has_missed_a_round_is_among_the_others_in_the_next():
+    """Whoever of them is the first."""
+    for first in range(3):
+        store = HashStore()
+        ranks = members(3, lambda store=store: store)
+        at_once(*(lambda r=r: r.agree(sizes(8), LONG) for r in ranks))
+        at_once(*(lambda r=r: r.agree(sizes(9), SHORT) for r in ranks[:2]))
+
+        def come(rounds: Rounds, first: int = first) -> Result:
+            time.sleep(0.0 if rounds.rank == first else 0.03)
+            return rounds.agree(sizes(8, rounds.rank), LONG)
+
+        results = at_once(*(lambda r=r: come(r) for r in ranks))
+        assert {(result.round, result.came) for result in results} == {(2, (0, 1, 2))}
 
 
 def test_a_dead_rank_costs_twice_the_limit_in_all():

@@ -83,7 +83,8 @@ def work(folder: Path) -> None:
     dist.barrier()
     size = 8 if rank == CACHED else 8 + rank + 1
     call("cached, second", cached, torch.ones(size, 4))
-    call("cached, third", cached, torch.ones(8, 4 + rank))
+    dist.barrier()
+    call("cached, third", cached, torch.ones(8, 5 + rank))
 
     dist.barrier()
     if rank == KILLED:

@@ -1,4 +1,4 @@
-"""Four ranks under `torchrun`, with gloo, on this machine: one run, and what each rank says of it."""
+"""Four ranks under `torchrun`, with gloo, on this machine: one run, and what each says of it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_one_rank_asleep(ranks: list[dict[str, Any]]):
     for rank, told in enumerate(ranks):
         seen = told["asleep"]
         if rank == SLEEPER:
-            assert seen["seconds"] < SLACK, "who comes late does not wait"
+            assert seen["seconds"] < LIMIT, "who comes late waits a moment at most"
             assert seen["warnings"] == []
         else:
             assert LIMIT * 0.5 < seen["seconds"] < LIMIT + SLACK
@@ -82,7 +82,8 @@ def test_it_knows_what_the_others_learned_when_it_compiles_again(ranks: list[dic
     for told in ranks:
         seen = told["cached, third"]
         assert seen["seconds"] < LIMIT + SLACK
-        assert X0 in dynamic(seen)[-1]
+        assert dynamic(seen)[-1] == {X0, X1}
+        assert seen["warnings"] == []
 
 
 def test_one_rank_killed(ranks: list[dict[str, Any]]):

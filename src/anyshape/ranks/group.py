@@ -15,8 +15,9 @@ from anyshape.ranks.rounds import Patience, Rounds
 
 #: Changes with the protocol, so that ranks of different versions of ours do not meet.
 _PREFIX: Final = "anyshape/1"
-#: How much longer than its limit a talk with the store may take before the store counts as silent.
-_MARGIN: Final = 2.0
+#: How much longer than its limit a talk with the store may take before the store counts as silent:
+#: seconds, and a part of the limit.
+_MARGIN: Final = (2.0, 0.1)
 
 _T = TypeVar("_T")
 
@@ -106,9 +107,10 @@ def within(seconds: float, work: Callable[[], _T]) -> _T:
 
     thread = threading.Thread(target=run, name="anyshape ranks", daemon=True)
     thread.start()
-    thread.join(seconds + _MARGIN)
+    longest = seconds + _MARGIN[0] + seconds * _MARGIN[1]
+    thread.join(longest)
     if errors:
         raise errors[0]
     if not results:
-        raise Silent(f"it did not answer for {seconds + _MARGIN:g} s")
+        raise Silent(f"it did not answer for {longest:.3g} s")
     return results[0]

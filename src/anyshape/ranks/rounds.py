@@ -15,13 +15,14 @@ hence the same evidence on each rank of the round, whoever came when.
 Who is expected:
 
 - in the first round everybody;
-- then those who came to the last round; those who came to it after its end for a moment only: they
-  may have come for this round, and have found the last one.
+- then those who came to the last round; and for a moment only those who were waited for there in
+  vain, or came to it after its end: they may have come for this round, and have found the last one.
 - A rank that was missing is waited for half as long the next time, in any function, until it comes.
   So one that died costs twice the limit at most, in the whole life of the program.
 
-A rank that comes after the end of a round takes its result and does not wait. If meanwhile somebody
-is waiting in the next round, it goes there.
+A rank that comes after the end of a round takes its result, unless somebody is in the next round by
+then, or comes to it within a moment: then it goes there. So a rank that did not compile once, since
+an entry of its own served the call, is among the others again at their next compile.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ from anyshape.policy.observations import Observation, Observations
 from anyshape.policy.other_ranks import OtherRanks
 from anyshape.ranks import wire
 
-#: How long somebody is waited for who came to the last round when it was over, in seconds.
-_MOMENT: Final = 1.0
+#: In seconds: more than ranks are apart that compile at the same step of a program.
+_MOMENT: Final = 0.5
 _FIRST_PAUSE: Final = 0.0005
 _LONGEST_PAUSE: Final = 0.05
 
@@ -47,6 +48,7 @@ class Store(Protocol):
 
     def set(self, key: str, value: str, /) -> None: ...
     def get(self, key: str, /) -> bytes: ...
+    def multi_get(self, keys: list[str], /) -> list[bytes]: ...
     def check(self, keys: list[str], /) -> bool: ...
     def compare_set(self, key: str, expected: str, desired: str, /) -> bytes: ...
 
@@ -86,7 +88,7 @@ class _Expected:
     """Who is waited for in a round, and how long."""
 
     surely: Mapping[int, float]
-    #: came late to the last round
+    #: was missing in the last round, or came late to it
     perhaps: Mapping[int, float] = field(default_factory=dict[int, float])
 
     def after(self, waited: float) -> list[int]:
@@ -112,13 +114,13 @@ class Rounds:
 
     def agree(self, seen: Mapping[str, Observation], limit: float) -> Result:
         self.store.set(self._key(f"seen/{self.rank}"), wire.dumps(wire.as_json(seen)))
+        started = self.clock()
         last = self._catch_up()
-        if last is not None and not self._has(f"{self._round}/open"):
-            return last
+        if last is not None and not self._opens(min(limit, _MOMENT)):
+            return replace(last, seconds=self.clock() - started)
         number = self._round
         self._come_to(number)
-        started = self.clock()
-        result = self._wait(number, self._expected(limit), started)
+        result = self._wait(number, self._expected(limit), self.clock())
         self._round = number + 1
         self.patience.learn(result)
         return replace(result, seconds=self.clock() - started)
@@ -134,6 +136,16 @@ class Rounds:
             self._round += 1
         return None if last is None else self._result(last)
 
+    def _opens(self, seconds: float) -> bool:
+        """Whether somebody comes to the next round in this time."""
+        started, pause = self.clock(), _FIRST_PAUSE
+        while not (found := self._has(f"{self._round}/open")):
+            if self.clock() - started >= seconds:
+                break
+            self.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        return found
+
     def _come_to(self, number: int) -> None:
         self.store.set(self._key(f"{number}/{self.rank}"), "")
         self.store.set(self._key(f"{number}/open"), "")
@@ -143,11 +155,15 @@ class Rounds:
         last = self._round - 1
         if last < 0 or not self._has(f"{last}/result"):
             return _Expected(patience)
-        came = self._result(last).came
-        late = [r for r in patience if r not in came and self._has(f"{last}/{r}")]
+        before = self._result(last)
+        others = [rank for rank in patience if rank not in before.came]
         return _Expected(
-            {rank: patience[rank] for rank in came if rank in patience},
-            {rank: min(patience[rank], _MOMENT) for rank in late},
+            {rank: patience[rank] for rank in before.came},
+            {
+                rank: min(patience[rank], _MOMENT)
+                for rank in others
+                if rank in before.missing or self._has(f"{last}/{rank}")
+            },
         )
 
     def _wait(self, number: int, expected: _Expected, started: float) -> Result:
@@ -162,10 +178,9 @@ class Rounds:
         return self._result(number)
 
     def _offer(self, number: int, expected: _Expected) -> Result:
-        came = [rank for rank in range(self.world) if self._has(f"{number}/{rank}")]
+        came = self._those_with(f"{number}/")
         missing = [rank for rank in expected.surely if rank not in came]
-        by_rank = {rank: seen for rank in range(self.world) if (seen := self._seen_by(rank))}
-        ranks = together(by_rank)
+        ranks = together(self._seen_by(self._those_with("seen/")))
         offer: dict[str, Any] = {
             "came": came,
             "missing": missing,
@@ -186,13 +201,23 @@ class Rounds:
     def _result(self, number: int) -> Result:
         return _parse(number, self.store.get(self._key(f"{number}/result")))
 
-    def _seen_by(self, rank: int) -> dict[str, Observation]:
-        if not self._has(f"seen/{rank}"):
-            return {}
-        try:
-            return wire.from_json(wire.loads(self.store.get(self._key(f"seen/{rank}"))))
-        except wire.Damaged:
-            return {}
+    def _those_with(self, prefix: str) -> list[int]:
+        """The ranks that have written a key."""
+        names = [f"{prefix}{rank}" for rank in range(self.world)]
+        # Mostly all have, and many ranks are many questions.
+        everybody = self._has(*names)
+        return [rank for rank, name in enumerate(names) if everybody or self._has(name)]
+
+    def _seen_by(self, ranks: list[int]) -> dict[int, dict[str, Observation]]:
+        texts = self.store.multi_get([self._key(f"seen/{rank}") for rank in ranks])
+        return {rank: _seen(text) for rank, text in zip(ranks, texts, strict=True)}
+
+
+def _seen(text: bytes) -> dict[str, Observation]:
+    try:
+        return wire.from_json(wire.loads(text))
+    except wire.Damaged:
+        return {}
 
 
 def _parse(number: int, text: bytes) -> Result:
