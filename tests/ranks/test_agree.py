@@ -161,10 +161,10 @@ class Failing(HashStore):
     def clone(self) -> Any:
         return self
 
-    def add(self, *_: Any) -> int:
+    def add(self, key: str, value: int) -> int:
         return 1
 
-    def set(self, *_: Any) -> None:
+    def set(self, key: str, value: str) -> None:
         self.asked += 1
         self.fail()
 

@@ -3,8 +3,8 @@
 The compiles of a function are numbered rounds. In the store, below the name of the function:
 
     seen/R      all that rank R has seen of it, up to now
-    K/open      somebody has come to round K
     K/R         rank R has come to round K
+    K/count     how many have
     K/result    what came out of round K; written once, by whoever is first
 
 A rank writes `seen/R` and `K/R`, then waits until there is a result, until all expected ranks have
@@ -40,6 +40,9 @@ from anyshape.ranks import wire
 _MOMENT: Final = 0.5
 _FIRST_PAUSE: Final = 0.0005
 _LONGEST_PAUSE: Final = 0.05
+#: How often somebody who waits looks himself whether all have come. Who comes last does it at once;
+#: but it may die of that.
+_LOOKS: Final = 0.5
 
 
 class Store(Protocol):
@@ -50,6 +53,7 @@ class Store(Protocol):
     def get(self, key: str, /) -> bytes: ...
     def multi_get(self, keys: list[str], /) -> list[bytes]: ...
     def check(self, keys: list[str], /) -> bool: ...
+    def add(self, key: str, amount: int, /) -> int: ...
     def compare_set(self, key: str, expected: str, desired: str, /) -> bytes: ...
 
 
@@ -119,8 +123,8 @@ class Rounds:
         if last is not None and not self._opens(min(limit, _MOMENT)):
             return replace(last, seconds=self.clock() - started)
         number = self._round
-        self._come_to(number)
-        result = self._wait(number, self._expected(limit), self.clock())
+        count = self._come_to(number)
+        result = self._wait(number, self._expected(limit), count)
         self._round = number + 1
         self.patience.learn(result)
         return replace(result, seconds=self.clock() - started)
@@ -139,16 +143,17 @@ class Rounds:
     def _opens(self, seconds: float) -> bool:
         """Whether somebody comes to the next round in this time."""
         started, pause = self.clock(), _FIRST_PAUSE
-        while not (found := self._has(f"{self._round}/open")):
+        while not (found := self._has(f"{self._round}/count")):
             if self.clock() - started >= seconds:
                 break
             self.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
         return found
 
-    def _come_to(self, number: int) -> None:
+    def _come_to(self, number: int) -> int:
+        """How many have come, this rank among them."""
         self.store.set(self._key(f"{number}/{self.rank}"), "")
-        self.store.set(self._key(f"{number}/open"), "")
+        return self.store.add(self._key(f"{number}/count"), 1)
 
     def _expected(self, limit: float) -> _Expected:
         patience = {rank: self.patience.of(rank, limit) for rank in range(self.world)}
@@ -166,13 +171,20 @@ class Rounds:
             },
         )
 
-    def _wait(self, number: int, expected: _Expected, started: float) -> Result:
-        pause = _FIRST_PAUSE
+    def _wait(self, number: int, expected: _Expected, count: int) -> Result:
+        started, pause = self.clock(), _FIRST_PAUSE
+        # To ask for everybody is costly where many ranks do: only who may be the last does at once.
+        look_at = 0.0 if count >= len(expected.surely) else _LOOKS
+        before = len(expected.after(0.0))
         while not self._has(f"{number}/result"):
             waited = self.clock() - started
             wanted = expected.after(waited)
-            if not wanted or self._has(*(f"{number}/{rank}" for rank in wanted)):
+            if not wanted:
                 return self._offer(number, expected)
+            if waited >= look_at or len(wanted) < before:
+                if self._has(*(f"{number}/{rank}" for rank in wanted)):
+                    return self._offer(number, expected)
+                look_at, before = waited + _LOOKS, len(wanted)
             self.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
         return self._result(number)
