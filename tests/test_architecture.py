@@ -31,7 +31,7 @@ LAYERS = (
     ("entries", "units", "calls"),
     ("growth",),
     ("export", "explanation", "targets"),
-    ("capture", "graph", "codegen", "runtime"),
+    ("capture", "graph", "codegen", "runtime", "ranks"),
     ("ops", "guards", "policy"),
     ("loops",),
     ("symbolic",),

@@ -50,6 +50,7 @@ from anyshape.guards.explain import first_failure
 from anyshape.guards.guard import Frame
 from anyshape.guards.tensor_memory import TensorMemory, tensor_memory
 from anyshape.policy.observations import Observations
+from anyshape.ranks.agree import AmongRanks
 from anyshape.runtime.program import GraphFailed
 from anyshape.runtime.tree import Unseen
 from anyshape.targets import Target
@@ -84,6 +85,7 @@ class Function:
     dispatch: Callable[..., Any] = field(init=False)
     frame_id: int = field(init=False)
     is_outermost: bool = field(init=False)
+    _ranks: AmongRanks = field(init=False)
     _compiling: threading.Lock = field(default_factory=threading.Lock)
     _next_id: int = 0
     _leaves: int = 0
@@ -99,6 +101,7 @@ class Function:
 
     def __post_init__(self) -> None:
         self.frame_id = next(_frame_ids)
+        self._ranks = AmongRanks(self.target.name, self.target.file, self.target.line)
         all_counts.append(self.counts)
         self._defaults = self.target.defaults()
         self.is_outermost = self.units is None
@@ -241,9 +244,10 @@ class Function:
         entry_id = f"{self.frame_id}/{self._next_id}"
         if self.entries and self._too_many(bound, entry_id):
             return self._call(arguments)
-        started = time.perf_counter()
         self._announce(entry_id)
-        choices = Choices(self.seen, self.options.dynamic, entry_id, self._written)
+        ranks = self._ranks.agree(bound, self.seen, self.options.dynamic, entry_id)
+        started = time.perf_counter()
+        choices = Choices(self.seen, self.options.dynamic, entry_id, self._written, ranks)
         roots = Roots()
         captured = self._captured(arguments, choices, roots)
         self.counts.captures += 1

@@ -15,6 +15,7 @@ import pytest
 
 from anyshape.events import (
     Compiled,
+    CompilerCollective,
     CreateSymbol,
     Defect,
     Event,
@@ -109,6 +110,19 @@ LINES: list[tuple[Event, list[str]]] = [
     (
         MarkedDynamic("L['x']", "from automatic dynamic/PGO"),
         ["I~ marking L['x'] as dynamic (from automatic dynamic/PGO)"],
+    ),
+    (
+        CompilerCollective(
+            "f", 1, [0, 2], [1], 0.51234, {"L['x']": "rank 0: 8, rank 2: 16"}, compile_id="0/1"
+        ),
+        [
+            "I~ [0/1] compiler collective 1 of f: ranks 0, 2 agree after 0.512 s, without rank 1 "
+            "[L['x']: rank 0: 8, rank 2: 16]"
+        ],
+    ),
+    (
+        CompilerCollective("f", 0, [0, 1], [], 0.0),
+        ["I~ compiler collective 0 of f: ranks 0, 1 agree after 0.000 s [no differences]"],
     ),
     (
         Compiled(0.12345, 2, 1, ["L['x'].size()[0] < 10"], compile_id="0/1"),

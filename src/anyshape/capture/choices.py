@@ -24,6 +24,7 @@ from anyshape.policy.decide import (
     decide_sizes,
 )
 from anyshape.policy.observations import Observations, of_int, of_sizes
+from anyshape.policy.other_ranks import ALONE, OtherRanks
 from anyshape.symbolic import Expr, Fact, Range, Symbol
 
 #: The attribute of a tensor that marks are kept in: a mark by dimension.
@@ -50,10 +51,12 @@ class Choices:
         dynamic: bool | None,
         compile_id: str,
         written: frozenset[str] = frozenset(),
+        ranks: OtherRanks = ALONE,
     ) -> None:
         self._seen = seen
         self._dynamic = dynamic
         self._id = compile_id
+        self._ranks = ranks
         #: what this call was seen to have, for the next compile
         self.observed = Observations()
         #: decisions for what the user asked to be dynamic, by source ("L['x'].size()[0]")
@@ -68,7 +71,7 @@ class Choices:
 
     def again(self) -> Choices:
         """The same choices, for another call of the same entry."""
-        made = Choices(self._seen, self._dynamic, self._id, self._written)
+        made = Choices(self._seen, self._dynamic, self._id, self._written, self._ranks)
         made._answers = self._answers
         made._reasons = self._reasons
         made.required = self.required
@@ -103,7 +106,10 @@ class Choices:
         return answer
 
     def _evidence(self, name: str) -> Evidence:
-        return Evidence(seen=self._seen.get(name))
+        ranks = self._ranks
+        return Evidence(
+            seen=self._seen.get(name), ranks=ranks.seen.get(name), told=ranks.told.get(name, "")
+        )
 
     def _settled(self, source: str, decision: Decision) -> Range | None:
         if decision.required:

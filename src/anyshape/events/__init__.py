@@ -11,6 +11,7 @@ It must not know how any of it came about: an event holds texts, numbers and pla
 
 from anyshape.events.kinds import (
     Compiled,
+    CompilerCollective,
     CreateSymbol,
     Defect,
     Event,
@@ -33,6 +34,7 @@ from anyshape.events.stream import Sink, Stream, stream
 
 __all__ = [
     "Compiled",
+    "CompilerCollective",
     "CreateSymbol",
     "Defect",
     "Event",

@@ -139,6 +139,23 @@ class MarkedDynamic(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class CompilerCollective(Event):
+    """Ranks told each other what they have seen of a function's inputs, before a compile of it."""
+
+    function: str
+    #: how many compiles of it the ranks have been through
+    round: int
+    #: who came in time
+    ranks: Sequence[int]
+    #: who was waited for in vain
+    missing: Sequence[int]
+    #: how long this rank has waited
+    seconds: float
+    #: sources that ranks have seen differently, and who has seen what
+    differing: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
 class OutputCode(Event):
     """The code that was generated for a graph."""
 

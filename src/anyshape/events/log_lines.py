@@ -19,6 +19,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from anyshape.events.kinds import (
     Compiled,
+    CompilerCollective,
     CreateSymbol,
     Defect,
     Event,
@@ -87,6 +88,19 @@ def _specialised(event: Specialised) -> str:
 
 def _marked(event: MarkedDynamic) -> str:
     return f"marking {event.source} as dynamic ({event.reason})"
+
+
+def _collective(event: CompilerCollective) -> str:
+    missing = f", without {_ranks(event.missing)}" if event.missing else ""
+    differ = "; ".join(f"{source}: {told}" for source, told in event.differing.items())
+    return (
+        f"compiler collective {event.round} of {event.function}: {_ranks(event.ranks)} agree"
+        f" after {event.seconds:.3f} s{missing} [{differ or 'no differences'}]"
+    )
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    return f"rank{'s' if len(ranks) != 1 else ''} {', '.join(map(str, ranks))}"
 
 
 def _compiled(event: Compiled) -> str:
@@ -184,6 +198,7 @@ ROWS: Final = (
     _row(GuardAdded, "dynamic", logging.INFO, _guard_added),
     _row(Specialised, "dynamic", logging.DEBUG, _specialised),
     _row(MarkedDynamic, "dynamic", logging.INFO, _marked),
+    _row(CompilerCollective, "dynamic", logging.INFO, _collective),
     _row(Compiled, "dynamic", logging.DEBUG, _compiled),
     _row(Compiled, "guards", logging.DEBUG, _guards),
     _row(Recompile, "recompiles", logging.DEBUG, _recompile),

@@ -29,6 +29,7 @@ from anyshape.policy.observations import (
     of_int,
     of_sizes,
 )
+from anyshape.policy.other_ranks import OtherRanks
 from anyshape.policy.sources import DynamicSource, names_source, parse_dynamic_sources
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "MarkKind",
     "Observation",
     "Observations",
+    "OtherRanks",
     "Seen",
     "Settings",
     "Source",

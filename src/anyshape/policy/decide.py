@@ -84,6 +84,8 @@ class Evidence:
     seen: Observation | None = None
     profile: Observation | None = None
     ranks: Observation | None = None
+    #: which ranks have seen what, in words
+    told: str = ""
 
 
 class Settings(Protocol):
@@ -202,7 +204,11 @@ def _argument(question: _Question) -> Decision | None:
     return _static("the function is compiled with dynamic=False")
 
 
-def _observed(what: str, select: Callable[[Evidence], Observation | None]) -> _Rule:
+def _observed(
+    what: str,
+    select: Callable[[Evidence], Observation | None],
+    details: Callable[[Evidence], str] = lambda evidence: "",
+) -> _Rule:
     def rule(question: _Question) -> Decision | None:
         if not question.settings.automatic_dynamic:
             return None
@@ -214,7 +220,8 @@ def _observed(what: str, select: Callable[[Evidence], Observation | None]) -> _R
             return None
         before = question.seen_in(observation)
         if before is None or before is MANY or before == question.value:
-            return _dynamic(question, f"{what} in different forms")
+            told = details(question.evidence)
+            return _dynamic(question, f"{what} in different forms" + (f" ({told})" if told else ""))
         return _dynamic(question, f"{what} as {before}, and it is {question.value} now")
 
     return rule
@@ -228,7 +235,7 @@ def _by_default(question: _Question) -> Decision:
 
 _EVIDENCE: Final = (
     _observed("the profile of earlier runs has it", lambda evidence: evidence.profile),
-    _observed("the other ranks have it", lambda evidence: evidence.ranks),
+    _observed("the other ranks have it", lambda e: e.ranks, lambda e: e.told),
     _observed("it was seen", lambda evidence: evidence.seen),
 )
 SIZE_RULES: Final[tuple[_Rule, ...]] = (_listed, _forced_tensor, _marked, _argument, *_EVIDENCE)

@@ -1,0 +1,21 @@
+"""What the ranks of a distributed program have seen between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from anyshape.policy.observations import Observation
+
+
+@dataclass(frozen=True, slots=True)
+class OtherRanks:
+    """By source: what it was seen as on all ranks together, and in words who has seen what, where
+    they differ."""
+
+    seen: Mapping[str, Observation] = field(default_factory=dict[str, Observation])
+    told: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+ALONE: Final = OtherRanks()
