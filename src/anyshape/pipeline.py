@@ -50,6 +50,7 @@ from anyshape.guards.explain import first_failure
 from anyshape.guards.guard import Frame
 from anyshape.guards.tensor_memory import TensorMemory, tensor_memory
 from anyshape.policy.observations import Observations
+from anyshape.profile.session import FunctionProfile
 from anyshape.runtime.program import GraphFailed
 from anyshape.runtime.tree import Unseen
 from anyshape.targets import Target
@@ -84,6 +85,8 @@ class Function:
     dispatch: Callable[..., Any] = field(init=False)
     frame_id: int = field(init=False)
     is_outermost: bool = field(init=False)
+    #: what earlier runs have seen, and what the next will know
+    profile: FunctionProfile = field(init=False)
     _compiling: threading.Lock = field(default_factory=threading.Lock)
     _next_id: int = 0
     _leaves: int = 0
@@ -101,6 +104,7 @@ class Function:
         self.frame_id = next(_frame_ids)
         all_counts.append(self.counts)
         self._defaults = self.target.defaults()
+        self.profile = FunctionProfile(self.target.identity)
         self.is_outermost = self.units is None
         if self.is_outermost:
             self.units = Units(self._unit)
@@ -243,12 +247,16 @@ class Function:
             return self._call(arguments)
         started = time.perf_counter()
         self._announce(entry_id)
-        choices = Choices(self.seen, self.options.dynamic, entry_id, self._written)
+        choices = Choices(
+            self.seen, self.options.dynamic, entry_id, self._written, self.profile.known()
+        )
         roots = Roots()
         captured = self._captured(arguments, choices, roots)
         self.counts.captures += 1
         outcome = captured.outcome
         self.seen.add_all(choices.observed)
+        written = frozenset[str]() if isinstance(outcome, Left) else outcome.written
+        self.profile.learn(choices.observed, written)
         if isinstance(outcome, Left):
             self._left(outcome, entry_id)
         else:

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from anyshape.profile.identity import Identity, identity_of, identity_of_module
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -29,6 +31,8 @@ class Target:
     #: the Python function whose body it is, if it is called directly: what runs in parts when it
     #: cannot be compiled whole
     body: Callable[[tuple[Any, ...]], Any] = lambda args: None
+    #: what profiles know it by
+    identity: Callable[[], Identity | None] = lambda: None
 
 
 def _defaults_of(function: Any) -> tuple[object, ...]:
@@ -59,6 +63,7 @@ def target_of(function: Any, name: str | None) -> Target:
         getattr(function, "__qualname__", "") or type(function).__name__,
         functools.partial(_defaults_of, function),
         lambda args: function,
+        functools.partial(identity_of, function),
     )
 
 
@@ -90,6 +95,7 @@ def module_target(module: torch.nn.Module, name: str | None) -> Target:
         getattr(forward, "__qualname__", "forward"),
         lambda: () if forward is _anything else _defaults_of(module.forward),
         _forward_of,
+        functools.partial(identity_of_module, module),
     )
 
 

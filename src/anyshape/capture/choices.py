@@ -24,6 +24,7 @@ from anyshape.policy.decide import (
     decide_sizes,
 )
 from anyshape.policy.observations import Observations, of_int, of_sizes
+from anyshape.profile.records import NOTHING, FunctionRecord
 from anyshape.symbolic import Expr, Fact, Range, Symbol
 
 #: The attribute of a tensor that marks are kept in: a mark by dimension.
@@ -50,6 +51,7 @@ class Choices:
         dynamic: bool | None,
         compile_id: str,
         written: frozenset[str] = frozenset(),
+        profile: FunctionRecord = NOTHING,
     ) -> None:
         self._seen = seen
         self._dynamic = dynamic
@@ -60,7 +62,9 @@ class Choices:
         self.required: dict[str, Decision] = {}
         self._reasons: dict[str, str] = {}
         #: integers that the program was seen to change itself: counters
-        self._written: frozenset[str] = written
+        self._written: frozenset[str] = written | profile.written
+        #: what earlier runs have seen
+        self.profile = profile
         self._symbols: list[SymbolSource] = []
         self._by_value: dict[int, Expr] = {}
         #: answers by source: an entry that grows keeps them
@@ -68,7 +72,7 @@ class Choices:
 
     def again(self) -> Choices:
         """The same choices, for another call of the same entry."""
-        made = Choices(self._seen, self._dynamic, self._id, self._written)
+        made = Choices(self._seen, self._dynamic, self._id, self._written, self.profile)
         made._answers = self._answers
         made._reasons = self._reasons
         made.required = self.required
@@ -81,7 +85,7 @@ class Choices:
         known = self._answers.get(name)
         if known is not None and len(known) == len(sizes):
             return known
-        self.observed.add(name, of_sizes(sizes))
+        self.observed.add(name, of_sizes(sizes, tensor.stride()))
         source = Source(isinstance(tensor, torch.nn.Parameter), module_property, marks_of(tensor))
         decisions = decide_sizes(name, sizes, source, self._evidence(name), config, self._dynamic)
         self._answers[name] = answer = [
@@ -103,7 +107,7 @@ class Choices:
         return answer
 
     def _evidence(self, name: str) -> Evidence:
-        return Evidence(seen=self._seen.get(name))
+        return Evidence(seen=self._seen.get(name), profile=self.profile.seen(name))
 
     def _settled(self, source: str, decision: Decision) -> Range | None:
         if decision.required:
