@@ -256,7 +256,7 @@ class Function:
         outcome = captured.outcome
         self.seen.add_all(choices.observed)
         written = frozenset[str]() if isinstance(outcome, Left) else outcome.written
-        self.profile.learn(choices.observed, written)
+        self.profile.learn(choices.observed, written, choices.of_modules)
         if isinstance(outcome, Left):
             self._left(outcome, entry_id)
         else:

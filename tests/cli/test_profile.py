@@ -26,6 +26,7 @@ MIXED = function(
     ],
     "func",
     file="/data/r2.py",
+    of_modules=frozenset({"L['self']._parameters['weight']"}),
 )
 
 

@@ -22,11 +22,14 @@ def function(
     line: int = 2,
     used: int = 1,
     written: frozenset[str] = frozenset(),
+    of_modules: frozenset[str] = frozenset(),
 ) -> FunctionRecord:
     """The record of a function that was compiled for each of these calls."""
     record = FunctionRecord(name, file, line, used, written=written)
     for call in calls:
-        sources = {source: record_of_call(seen) for source, seen in call.items()}
+        sources = {
+            source: record_of_call(seen, source in of_modules) for source, seen in call.items()
+        }
         record = combine(record, FunctionRecord(name, file, line, used, sources), added)
     return record
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from anyshape.profile.histogram import MOST_VALUES, Histogram, added, most_seen, united
 
-SIZES = st.lists(st.integers(0, 60), max_size=300)
+SIZES = st.lists(st.integers(0, 40), max_size=80)
 HISTOGRAMS = st.dictionaries(st.integers(0, 20), st.integers(1, 9), max_size=MOST_VALUES // 2)
 
 

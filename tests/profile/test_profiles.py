@@ -25,7 +25,12 @@ _SECOND = {
     "L['y']": of_sizes((1,)),
     "G['z']": of_sizes((1,)),
 }
-ALL_FORMS = function([_FIRST, _SECOND], "Tëst.<locals>.f", written=frozenset({"L['self'].calls"}))
+ALL_FORMS = function(
+    [_FIRST, _SECOND],
+    "Tëst.<locals>.f",
+    written=frozenset({"L['self'].calls"}),
+    of_modules=frozenset({"L['x']"}),
+)
 
 
 def test_it_is_read_as_it_was_written():

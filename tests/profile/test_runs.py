@@ -13,6 +13,7 @@ import pytest
 
 import anyshape
 from anyshape.profile import store
+from anyshape.profile.show import dynamic_sources
 from tests.profile.samples import python
 
 #: The program of the reference text about profiles, called with two sizes.
@@ -135,6 +136,18 @@ def test_modules_their_counters_and_integers(run: Run):
         "L['n']": (2, 3),
         "L['self'].calls": (0, 1),
     }
+
+
+def test_what_is_on_modules_is_not_in_the_list(run: Run, tmp_path: Path):
+    """Two modules of one class have other parameters; a counter changes by itself."""
+    run(MODULE.replace("Linear(4, 4)", "Linear(4, 8)"))
+    run(MODULE)
+    (record,) = store.read(store.file_in(str(tmp_path))).values()
+    (weight,) = (name for name in record.sources if name.endswith("['weight']"))
+    assert str(record.seen(weight)) == "tensor size=[?, 4] stride=[4, 1]"
+    named = ["L['n']", "L['self'].calls", "L['x']:0"]
+    assert dynamic_sources([record]) == named
+    assert set(dynamic_sources([record], all_of_modules=True)) > {*named, f"{weight}:0"}
 
 
 def test_a_damaged_profile_is_a_first_run(run: Run, tmp_path: Path):

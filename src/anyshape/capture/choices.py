@@ -58,6 +58,8 @@ class Choices:
         self._id = compile_id
         #: what this call was seen to have, for the next compile
         self.observed = Observations()
+        #: which of that are parameters and properties of modules
+        self.of_modules: set[str] = set()
         #: decisions for what the user asked to be dynamic, by source ("L['x'].size()[0]")
         self.required: dict[str, Decision] = {}
         self._reasons: dict[str, str] = {}
@@ -87,6 +89,8 @@ class Choices:
             return known
         self.observed.add(name, of_sizes(sizes, tensor.stride()))
         source = Source(isinstance(tensor, torch.nn.Parameter), module_property, marks_of(tensor))
+        if source.is_parameter or source.is_module_property:
+            self.of_modules.add(name)
         decisions = decide_sizes(name, sizes, source, self._evidence(name), config, self._dynamic)
         self._answers[name] = answer = [
             _as_asked(decision, self._settled(f"{name}.size()[{dim}]", decision))
@@ -101,6 +105,8 @@ class Choices:
             return None if isinstance(known[0], Unbacked) else known[0]
         self.observed.add(name, of_int(value))
         source = Source(is_module_property=module_property and name not in self._written)
+        if source.is_module_property:
+            self.of_modules.add(name)
         decision = decide_int(name, value, source, self._evidence(name), config, self._dynamic)
         answer = self._settled(name, decision)
         self._answers[name] = (answer,)

@@ -89,7 +89,9 @@ def _takes_functions(parser: argparse.ArgumentParser) -> None:
 
 def _takes_all(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--all", action="store_true", help="list parameters and buffers of modules as well"
+        "--all",
+        action="store_true",
+        help="list what is on modules as well: parameters, buffers, integers",
     )
 
 

@@ -7,6 +7,8 @@
                     "L['n']": {"int": "?", "seen": {"int": {"1": 2, "5": 1}}}},
         "written": ["L['self'].calls"]}}}
 
+A source with `"module": true` is a parameter or property of a module.
+
 Functions are decoded when they are asked for: a process looks at few of those that a file has. One
 that cannot be decoded is as good as unknown, and the others are not the worse for it.
 """
@@ -153,6 +155,8 @@ def _encoded_source(record: SourceRecord) -> Raw:
         "int" if place == INTEGER else str(place): {str(value): n for value, n in each.items()}
         for place, each in record.counts.items()
     }
+    if record.of_module:
+        raw["module"] = True
     return raw
 
 
@@ -187,6 +191,7 @@ def _decode_source(raw: Raw) -> SourceRecord:
             _decode_sizes(raw.get("stride")),
         ),
         {_decode_place(place): _decode_counts(each) for place, each in raw["seen"].items()},
+        raw.get("module") is True,
     )
 
 

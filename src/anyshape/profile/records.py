@@ -31,6 +31,8 @@ class SourceRecord:
     seen: Observation
     #: by dimension; an integer at INTEGER
     counts: Mapping[int, Histogram] = field(default_factory=dict[int, Histogram])
+    #: a parameter or property of a module: static unless settings say otherwise
+    of_module: bool = False
 
     @property
     def changes(self) -> bool:
@@ -73,7 +75,7 @@ class FunctionRecord:
 NOTHING: Final = FunctionRecord()
 
 
-def record_of_call(observation: Observation) -> SourceRecord:
+def record_of_call(observation: Observation, of_module: bool = False) -> SourceRecord:
     """One call: each of its sizes was seen once."""
     counts: dict[int, Histogram] = {}
     if isinstance(observation.integer, int):
@@ -82,7 +84,7 @@ def record_of_call(observation: Observation) -> SourceRecord:
         for dim, size in enumerate(observation.sizes):
             if isinstance(size, int):
                 counts[dim] = {size: 1}
-    return SourceRecord(observation, counts)
+    return SourceRecord(observation, counts, of_module)
 
 
 def is_worth_keeping(source: str) -> bool:
@@ -112,6 +114,8 @@ def _combine_sources(a: SourceRecord, b: SourceRecord, counts: CombineCounts) ->
             place: counts(a.counts.get(place, {}), b.counts.get(place, {}))
             for place in sorted({*a.counts, *b.counts})
         },
+        # What turned out to be a counter is one of the inputs.
+        a.of_module and b.of_module,
     )
 
 

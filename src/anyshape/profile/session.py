@@ -12,7 +12,7 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any, Final, NamedTuple
 
 from anyshape.config import config
@@ -102,7 +102,11 @@ class Session:
     # -- learning ----------------------------------------------------------------------------------
 
     def learn(
-        self, identity: Identity, observed: Mapping[str, Observation], written: frozenset[str]
+        self,
+        identity: Identity,
+        observed: Mapping[str, Observation],
+        written: frozenset[str] = frozenset(),
+        of_modules: Set[str] = frozenset(),
     ) -> None:
         """Remember what a compile has seen for the next run."""
         record = FunctionRecord(
@@ -111,7 +115,7 @@ class Session:
             identity.line,
             int(time.time() // _SECONDS_OF_A_DAY),
             {
-                source: record_of_call(each)
+                source: record_of_call(each, source in of_modules)
                 for source, each in observed.items()
                 if is_worth_keeping(source)
             },
@@ -223,14 +227,19 @@ class FunctionProfile:
             stream.emit(kinds.Defect("profile", _text(error)))
             return NOTHING
 
-    def learn(self, observed: Mapping[str, Observation], written: frozenset[str]) -> None:
+    def learn(
+        self,
+        observed: Mapping[str, Observation],
+        written: frozenset[str] = frozenset(),
+        of_modules: Set[str] = frozenset(),
+    ) -> None:
         """Tell the next run what a compile has seen."""
         if not config.profile:
             return
         try:
             identity = self._found()
             if identity is not None:
-                session.learn(identity, observed, written)
+                session.learn(identity, observed, written, of_modules)
         except Exception as error:
             stream.emit(kinds.Defect("profile", _text(error)))
 

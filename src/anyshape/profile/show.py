@@ -17,9 +17,6 @@ from anyshape.profile.histogram import most_seen
 from anyshape.profile.profiles import Profile
 from anyshape.profile.records import INTEGER, FunctionRecord, SourceRecord
 
-#: These are static by default whatever was seen: a list that names them would overrule that.
-_OF_MODULES = re.compile(r"\._(parameters|buffers)\[")
-
 
 def chosen(profile: Profile, names: Iterable[str]) -> dict[str, FunctionRecord]:
     """The functions whose name or file has one of the texts in it; all of them if there is none.
@@ -74,11 +71,12 @@ def difference(before: Profile, after: Profile, names: Iterable[str] = ()) -> It
 
 
 def dynamic_sources(records: Iterable[FunctionRecord], all_of_modules: bool = False) -> list[str]:
-    """What was seen to change, as entries for `config.dynamic_sources`."""
+    """What was seen to change, as entries for `config.dynamic_sources`. Such a list stands above
+    the settings that keep what is on modules static, so those are not named if nobody asks."""
     found: dict[str, None] = {}
     for record in records:
         for name, each in sorted(record.sources.items()):
-            if all_of_modules or _OF_MODULES.search(name) is None:
+            if all_of_modules or not each.of_module:
                 found.update(dict.fromkeys(_entries(name, each)))
     return list(found)
 
