@@ -1,11 +1,16 @@
-"""Names of parametrised cases, the same in every process: the parallel runner compares them."""
+"""Names of parametrised cases, the same in every process: the parallel runner compares them. And
+no profile, here and in processes that tests start: what an earlier run has seen changes how many
+graphs there are. Tests of the profile keep one in a folder of their own."""
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 
 import pytest
+
+os.environ["ANYSHAPE_PROFILE"] = "0"
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 

@@ -32,6 +32,7 @@ LAYERS = (
     ("growth",),
     ("export", "explanation", "targets"),
     ("capture", "graph", "codegen", "runtime", "ranks"),
+    ("profile",),
     ("ops", "guards", "policy"),
     ("loops",),
     ("symbolic",),
@@ -41,7 +42,7 @@ LAYERS = (
 )
 
 # These must load without torch, also through what they import.
-TORCH_FREE = {"symbolic", "policy", "events", "errors", "config", "report"}
+TORCH_FREE = {"symbolic", "policy", "profile", "events", "errors", "config", "report"}
 
 # Compared with in tests and benchmarks, used nowhere in the package.
 PEERS = (
@@ -62,6 +63,7 @@ TOOLCHAINS = ("llvmlite", "triton")
 # (importing module, imported module) -> why this import may stand inside a function.
 LAZY_IMPORTS = {
     ("anyshape.ops", "torch._meta_registrations"): "loading it takes longer than all our own rules",
+    ("anyshape.profile.remote", "fsspec"): "only for those who share profiles",
 }
 
 BANNED_NAMES = {"utils.py", "misc.py", "common.py"}

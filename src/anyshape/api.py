@@ -19,6 +19,7 @@ from anyshape.events.settings import set_logs, set_logs_from_environment
 from anyshape.explanation import Explanation
 from anyshape.pipeline import Function, StaleSignature
 from anyshape.policy.decide import Mark, MarkKind
+from anyshape.profile.session import session
 from anyshape.runtime.program import GraphFailed
 from anyshape.runtime.tree import Unseen
 from anyshape.targets import module_target, target_of
@@ -304,7 +305,9 @@ def stats() -> Stats:
 
 
 def reset() -> None:
-    """Forget every compiled entry of the process."""
+    """Forget every compiled entry of the process. What is on disk stays: the next compile knows
+    what a new process would."""
+    session.start_again()
     all_counts.clear()
     for function in list(_compiled):
         function.reset()

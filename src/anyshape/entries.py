@@ -15,6 +15,7 @@ from anyshape.growth import Growing
 from anyshape.guards.emit import EntryPlan
 from anyshape.guards.guard import Frame, Guard, Kind, SymbolSource
 from anyshape.guards.minimise import minimise
+from anyshape.profile.records import FunctionRecord
 from anyshape.runtime.program import assemble
 from anyshape.symbolic import Expr, Range
 
@@ -56,6 +57,8 @@ class Symbol:
     source: str
     range: Range
     hint: int
+    #: what it was in earlier runs, the most frequent first
+    typical: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +137,7 @@ class Entry:
         self.guards = minimise(guards, symbols)
         self.plan = EntryPlan(self.guards, symbols, inputs, run, self.counter)
         self.reasons = {source.text: self.choices.reason(source.text) for source in symbols}
-        self.symbols |= _symbols(trace)
+        self.symbols |= _symbols(trace, self.choices.profile)
 
     def _new_breaks(self, trace: Trace) -> list[GraphBreak]:
         decisions = [segment.decision for segment in trace.segments]
@@ -159,12 +162,13 @@ def blame(trace: Trace, source: SymbolSource) -> Guard | None:
     return None
 
 
-def _symbols(trace: Trace) -> dict[str, Symbol]:
+def _symbols(trace: Trace, profile: FunctionRecord) -> dict[str, Symbol]:
     return {
         source.symbol.name: Symbol(
             source.text,
             trace.facts.range(expr_of(trace, source)),
             trace.facts.hints[source.symbol],
+            profile.typical(source.text),
         )
         for source in trace.symbols
     }

@@ -51,6 +51,7 @@ from anyshape.guards.guard import Frame
 from anyshape.guards.tensor_memory import TensorMemory, tensor_memory
 from anyshape.policy.observations import Observations
 from anyshape.ranks.agree import AmongRanks
+from anyshape.profile.session import FunctionProfile
 from anyshape.runtime.program import GraphFailed
 from anyshape.runtime.tree import Unseen
 from anyshape.targets import Target
@@ -86,6 +87,8 @@ class Function:
     frame_id: int = field(init=False)
     is_outermost: bool = field(init=False)
     _ranks: AmongRanks = field(init=False)
+    #: what earlier runs have seen, and what the next will know
+    profile: FunctionProfile = field(init=False)
     _compiling: threading.Lock = field(default_factory=threading.Lock)
     _next_id: int = 0
     _leaves: int = 0
@@ -104,6 +107,7 @@ class Function:
         self._ranks = AmongRanks(self.target.name, self.target.file, self.target.line)
         all_counts.append(self.counts)
         self._defaults = self.target.defaults()
+        self.profile = FunctionProfile(self.target.identity)
         self.is_outermost = self.units is None
         if self.is_outermost:
             self.units = Units(self._unit)
@@ -247,12 +251,21 @@ class Function:
         self._announce(entry_id)
         ranks = self._ranks.agree(bound, self.seen, self.options.dynamic, entry_id)
         started = time.perf_counter()
-        choices = Choices(self.seen, self.options.dynamic, entry_id, self._written, ranks)
+        choices = Choices(
+            self.seen,
+            self.options.dynamic,
+            entry_id,
+            self._written,
+            ranks,
+            self.profile.known(),
+        )
         roots = Roots()
         captured = self._captured(arguments, choices, roots)
         self.counts.captures += 1
         outcome = captured.outcome
         self.seen.add_all(choices.observed)
+        written = frozenset[str]() if isinstance(outcome, Left) else outcome.written
+        self.profile.learn(choices.observed, written, choices.of_modules)
         if isinstance(outcome, Left):
             self._left(outcome, entry_id)
         else:

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch.nn.modules.module import _has_any_global_hook
 
+from anyshape.profile.identity import Identity, identity_of, identity_of_module
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -30,6 +32,8 @@ class Target:
     #: the Python function whose body it is, if it is called directly: what runs in parts when it
     #: cannot be compiled whole
     body: Callable[[tuple[Any, ...]], Any] = lambda args: None
+    #: what profiles know it by
+    identity: Callable[[], Identity | None] = lambda: None
 
 
 def _defaults_of(function: Any) -> tuple[object, ...]:
@@ -60,6 +64,7 @@ def target_of(function: Any, name: str | None) -> Target:
         getattr(function, "__qualname__", "") or type(function).__name__,
         functools.partial(_defaults_of, function),
         lambda args: function,
+        functools.partial(identity_of, function),
     )
 
 
@@ -93,6 +98,7 @@ def module_target(module: torch.nn.Module, name: str | None) -> Target:
         getattr(forward, "__qualname__", "forward"),
         functools.partial(_defaults_of, _ANYTHING if forward is _anything else original),
         _forward_of,
+        functools.partial(identity_of_module, module),
     )
 
 

@@ -25,6 +25,7 @@ from anyshape.policy.decide import (
 )
 from anyshape.policy.observations import Observations, of_int, of_sizes
 from anyshape.policy.other_ranks import ALONE, OtherRanks
+from anyshape.profile.records import NOTHING, FunctionRecord
 from anyshape.symbolic import Expr, Fact, Range, Symbol
 
 #: The attribute of a tensor that marks are kept in: a mark by dimension.
@@ -52,6 +53,7 @@ class Choices:
         compile_id: str,
         written: frozenset[str] = frozenset(),
         ranks: OtherRanks = ALONE,
+        profile: FunctionRecord = NOTHING,
     ) -> None:
         self._seen = seen
         self._dynamic = dynamic
@@ -59,11 +61,15 @@ class Choices:
         self._ranks = ranks
         #: what this call was seen to have, for the next compile
         self.observed = Observations()
+        #: which of that are parameters and properties of modules
+        self.of_modules: set[str] = set()
         #: decisions for what the user asked to be dynamic, by source ("L['x'].size()[0]")
         self.required: dict[str, Decision] = {}
         self._reasons: dict[str, str] = {}
         #: integers that the program was seen to change itself: counters
-        self._written: frozenset[str] = written
+        self._written: frozenset[str] = written | profile.written
+        #: what earlier runs have seen
+        self.profile = profile
         self._symbols: list[SymbolSource] = []
         self._by_value: dict[int, Expr] = {}
         #: answers by source: an entry that grows keeps them
@@ -71,7 +77,9 @@ class Choices:
 
     def again(self) -> Choices:
         """The same choices, for another call of the same entry."""
-        made = Choices(self._seen, self._dynamic, self._id, self._written, self._ranks)
+        made = Choices(
+            self._seen, self._dynamic, self._id, self._written, self._ranks, self.profile
+        )
         made._answers = self._answers
         made._reasons = self._reasons
         made.required = self.required
@@ -84,8 +92,10 @@ class Choices:
         known = self._answers.get(name)
         if known is not None and len(known) == len(sizes):
             return known
-        self.observed.add(name, of_sizes(sizes))
+        self.observed.add(name, of_sizes(sizes, tensor.stride()))
         source = Source(isinstance(tensor, torch.nn.Parameter), module_property, marks_of(tensor))
+        if source.is_parameter or source.is_module_property:
+            self.of_modules.add(name)
         decisions = decide_sizes(name, sizes, source, self._evidence(name), config, self._dynamic)
         self._answers[name] = answer = [
             _as_asked(decision, self._settled(f"{name}.size()[{dim}]", decision))
@@ -100,6 +110,8 @@ class Choices:
             return None if isinstance(known[0], Unbacked) else known[0]
         self.observed.add(name, of_int(value))
         source = Source(is_module_property=module_property and name not in self._written)
+        if source.is_module_property:
+            self.of_modules.add(name)
         decision = decide_int(name, value, source, self._evidence(name), config, self._dynamic)
         answer = self._settled(name, decision)
         self._answers[name] = (answer,)
@@ -108,7 +120,10 @@ class Choices:
     def _evidence(self, name: str) -> Evidence:
         ranks = self._ranks
         return Evidence(
-            seen=self._seen.get(name), ranks=ranks.seen.get(name), told=ranks.told.get(name, "")
+            seen=self._seen.get(name),
+            profile=self.profile.seen(name),
+            ranks=ranks.seen.get(name),
+            told=ranks.told.get(name, ""),
         )
 
     def _settled(self, source: str, decision: Decision) -> Range | None:

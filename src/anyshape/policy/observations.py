@@ -33,6 +33,8 @@ class Observation:
     integer: Seen | None = None
     #: one entry for each dimension; MANY as a whole if the number of dimensions changed
     sizes: tuple[Seen, ...] | Many | None = None
+    #: likewise; nothing is decided by them, but people look for them in a profile
+    strides: tuple[Seen, ...] | Many | None = None
 
     def size(self, dim: int) -> Seen | None:
         """What dimension `dim` was seen as; None if the source was never a tensor, or had no such
@@ -48,15 +50,18 @@ class Observation:
             return f"scalar {self.integer}"
         if self.integer is not None or isinstance(self.sizes, Many):
             return "fully dynamic scalar or tensor"
-        return f"tensor size=[{', '.join(map(str, self.sizes))}]"
+        text = f"tensor size=[{', '.join(map(str, self.sizes))}]"
+        if isinstance(self.strides, tuple):
+            text += f" stride=[{', '.join(map(str, self.strides))}]"
+        return text
 
 
 def of_int(value: int) -> Observation:
     return Observation(integer=value)
 
 
-def of_sizes(sizes: tuple[int, ...]) -> Observation:
-    return Observation(sizes=tuple(sizes))
+def of_sizes(sizes: tuple[int, ...], strides: tuple[int, ...] | None = None) -> Observation:
+    return Observation(sizes=tuple(sizes), strides=strides)
 
 
 def merge(a: Observation, b: Observation) -> Observation:
@@ -65,7 +70,7 @@ def merge(a: Observation, b: Observation) -> Observation:
     sizes = _merge_sizes(a.sizes, b.sizes)
     if integer is not None and sizes is not None:
         return Observation(MANY, MANY)  # a number here and a tensor there: nothing is certain
-    return Observation(integer, sizes)
+    return Observation(integer, sizes, _merge_sizes(a.strides, b.strides))
 
 
 def _merge_seen(a: Seen | None, b: Seen | None) -> Seen | None:

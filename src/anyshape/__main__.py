@@ -1,0 +1,7 @@
+"""`python -m anyshape`: the command line."""
+
+import sys
+
+from anyshape.cli import main
+
+sys.exit(main())
