@@ -28,11 +28,11 @@ LAYERS = (
     ("cli", "compat"),
     ("api",),
     ("pipeline", "report"),
-    ("entries", "units", "calls"),
+    ("entries", "units", "calls", "contracts"),
     ("growth",),
     ("export", "explanation", "targets"),
     ("capture", "graph", "codegen", "runtime"),
-    ("ops", "guards", "policy"),
+    ("ops", "guards", "policy", "shapes"),
     ("loops",),
     ("symbolic",),
     ("events",),
@@ -41,7 +41,7 @@ LAYERS = (
 )
 
 # These must load without torch, also through what they import.
-TORCH_FREE = {"symbolic", "policy", "events", "errors", "config", "report"}
+TORCH_FREE = {"symbolic", "policy", "shapes", "events", "errors", "config", "report"}
 
 # Compared with in tests and benchmarks, used nowhere in the package.
 PEERS = (

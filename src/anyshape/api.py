@@ -21,10 +21,13 @@ from anyshape.pipeline import Function, StaleSignature
 from anyshape.policy.decide import Mark, MarkKind
 from anyshape.runtime.program import GraphFailed
 from anyshape.runtime.tree import Unseen
+from anyshape.shapes import Dim, Shapes
 from anyshape.targets import module_target, target_of
 
 __all__ = [
     "Compiled",
+    "Dim",
+    "Shapes",
     "Stats",
     "check",
     "compile",
@@ -179,11 +182,11 @@ def compile(
         )
     if not callable(function):
         raise NotCallable(value=function)
-    if shapes is not None:
-        raise BadOption(option="shapes", value=shapes, accepted="shape contracts come with export")
+    if shapes is not None and not isinstance(shapes, Shapes):
+        shapes = Shapes(shapes)
     if dynamic not in (None, True, False):
         raise BadOption(option="dynamic", value=dynamic, accepted="None, True or False")
-    options = Options(dynamic, fullgraph, _backend(backend))
+    options = Options(dynamic, fullgraph, _backend(backend), shapes)
     if isinstance(function, Compiled | CompiledModule):
         function = function.__anyshape_original__()
     if isinstance(function, torch.nn.Module):

@@ -27,12 +27,14 @@ import torch.fx
 
 from anyshape.calls import OURSELVES, by_parameter, no_collection, show_user_frames
 from anyshape.capture.choices import Choices
+from anyshape.capture.contracts import AssumedContract
 from anyshape.capture.roots import Roots
 from anyshape.capture.run import Arguments, Captured, capture
 from anyshape.capture.state import can_capture, read_state
 from anyshape.capture.trace import Trace
 from anyshape.capture.tracer import Left, place_of
 from anyshape.config import config
+from anyshape.contracts import assumed, check_contract, contract_of
 from anyshape.entries import Counts, Entry, Options, all_counts, blame, expr_of
 from anyshape.errors import (
     DataDependentError,
@@ -52,6 +54,7 @@ from anyshape.guards.tensor_memory import TensorMemory, tensor_memory
 from anyshape.policy.observations import Observations
 from anyshape.runtime.program import GraphFailed
 from anyshape.runtime.tree import Unseen
+from anyshape.shapes import Contract
 from anyshape.targets import Target
 from anyshape.units import Units
 
@@ -96,11 +99,14 @@ class Function:
     _defaults: tuple[object, ...] = ()
     #: why calls were compiled again
     recompiled: list[str] = field(default_factory=list[str])
+    #: the shapes that calls must have, if they are declared
+    contract: Contract | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.frame_id = next(_frame_ids)
         all_counts.append(self.counts)
         self._defaults = self.target.defaults()
+        self.contract = contract_of(self.target, self.options.shapes)
         self.is_outermost = self.units is None
         if self.is_outermost:
             self.units = Units(self._unit)
@@ -112,7 +118,7 @@ class Function:
         options = self.options
         if options.dynamic is None:
             options = replace(options, dynamic=True)
-        return Function(target, options, units=self.units)
+        return Function(target, replace(options, shapes=None), units=self.units)
 
     def rebuild(self) -> None:
         """A new dispatcher for the entries there are."""
@@ -198,6 +204,8 @@ class Function:
     def _miss(self, bound: dict[str, Any]) -> Any:
         if self.is_stale():
             raise StaleSignature
+        # Entries imply the contract: only a call that none serves can be outside of it.
+        shapes = assumed(self.contract, bound)
         arguments = by_parameter(self.target.signature, bound)
         if not self._compiling.acquire(blocking=False):
             # Another thread compiles it, or it calls itself: neither waits for the other.
@@ -206,13 +214,14 @@ class Function:
             if can_capture() is not None:
                 return self._call(arguments)
             with no_collection():
-                return self._compile(bound, arguments)
+                return self._compile(bound, arguments, shapes)
         finally:
             self._compiling.release()
 
     def _miss_eagerly(self, bound: dict[str, Any]) -> Any:
         if self.is_stale():
             raise StaleSignature
+        assumed(self.contract, bound)
         return self._call(by_parameter(self.target.signature, bound))
 
     def _call(self, arguments: Arguments) -> Any:
@@ -235,7 +244,9 @@ class Function:
             show_user_frames(error)
             raise
 
-    def _compile(self, bound: dict[str, Any], arguments: Arguments) -> Any:
+    def _compile(
+        self, bound: dict[str, Any], arguments: Arguments, shapes: AssumedContract | None
+    ) -> Any:
         if self._is_in_parts(arguments):
             return self._call(arguments)
         entry_id = f"{self.frame_id}/{self._next_id}"
@@ -243,7 +254,7 @@ class Function:
             return self._call(arguments)
         started = time.perf_counter()
         self._announce(entry_id)
-        choices = Choices(self.seen, self.options.dynamic, entry_id, self._written)
+        choices = Choices(self.seen, self.options.dynamic, entry_id, self._written, shapes)
         roots = Roots()
         captured = self._captured(arguments, choices, roots)
         self.counts.captures += 1
@@ -268,7 +279,8 @@ class Function:
 
     def _captured(self, arguments: Arguments, choices: Choices, roots: Roots) -> Captured:
         try:
-            return capture(self.target.call, arguments, choices, roots, self.options.fullgraph)
+            whole = self.options.fullgraph
+            return capture(self.target.call, arguments, choices, roots, whole, choices.contract)
         except Exception as error:
             show_user_frames(error)
             raise
@@ -402,6 +414,7 @@ class Function:
     ) -> None:
         """Make an entry of a trace."""
         self._written |= trace.written
+        check_contract(self.target.name, trace, choices)
         self._check_marks(trace, choices)
         for defect in trace.defects:
             stream.emit(kinds.Defect("ops", defect, compile_id=entry_id))
@@ -456,7 +469,8 @@ class Function:
                 self._stop_growing(entry)
                 return self._call(arguments)
             with no_collection():
-                return self._grow(entry, entry.growing, arguments)
+                shapes = assumed(self.contract, bound)
+                return self._grow(entry, entry.growing, arguments, shapes)
         finally:
             self._compiling.release()
 
@@ -467,14 +481,22 @@ class Function:
                 return entry
         return None
 
-    def _grow(self, entry: Entry, growing: Growing, arguments: Arguments) -> Any:
+    def _grow(
+        self,
+        entry: Entry,
+        growing: Growing,
+        arguments: Arguments,
+        shapes: AssumedContract | None,
+    ) -> Any:
         started = time.perf_counter()
-        captured = self._captured(arguments, entry.choices.again(), entry.roots)
+        choices = entry.choices.again(shapes)
+        captured = self._captured(arguments, choices, entry.roots)
         self.counts.captures += 1
         trace = captured.outcome
         if isinstance(trace, Left):
             self._left(trace, entry.id)
             return captured.result
+        check_contract(self.target.name, trace, choices)
         before = len(growing.graphs)
         if not self._take(entry, trace):
             return captured.result

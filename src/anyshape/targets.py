@@ -93,6 +93,11 @@ def module_target(module: torch.nn.Module, name: str | None) -> Target:
     )
 
 
+def is_module_call(target: Target) -> bool:
+    """Whether the first argument is the module that is called."""
+    return target.call is operator.call
+
+
 def _forward_of(args: tuple[Any, ...]) -> Any:
     """The method that a call of a module comes to, unless somebody else is called on the way."""
     module = args[0]
