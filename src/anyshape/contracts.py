@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from linecache import getline
 from typing import cast
@@ -12,12 +13,15 @@ from anyshape.capture.choices import Choices
 from anyshape.capture.contracts import AssumedContract
 from anyshape.capture.trace import Trace
 from anyshape.errors import ConstraintViolation
-from anyshape.guards.guard import Guard, Kind
+from anyshape.guards.guard import Guard, Kind, TensorSpec
+from anyshape.guards.path import Access, Path
 from anyshape.guards.text import fact_text, names_of
 from anyshape.shapes import Contract, Shapes
 from anyshape.shapes.counterexamples import counterexample
+from anyshape.shapes.words import numbers_in
 from anyshape.symbolic import Fact, Size, Symbol, to_text
 from anyshape.symbolic.expr import of_atom, single_atom
+from anyshape.symbolic.logic import Zero
 from anyshape.targets import Target, is_module_call
 
 
@@ -25,7 +29,8 @@ def contract_of(target: Target, shapes: Shapes | None) -> Contract | None:
     """The contract of a function; an error if the spec does not fit its signature."""
     if shapes is None:
         return None
-    return Contract(shapes, target.signature, target.name, skip=int(is_module_call(target)))
+    skip = int(is_module_call(target))
+    return Contract(shapes, target.signature, target.name, skip, target.behind)
 
 
 def assumed(contract: Contract | None, bound: Mapping[str, object]) -> AssumedContract | None:
@@ -39,17 +44,15 @@ def _is_tensor(value: object) -> bool:
     return isinstance(value, torch.Tensor)
 
 
-def check_contract(function: str, trace: Trace, choices: Choices) -> None:
-    """An error that lists every line which needs more than the contract says."""
+def broken_contract(function: str, trace: Trace, choices: Choices) -> ConstraintViolation | None:
+    """An error that lists every line which needs more than the contract says, if there is one."""
     contract = choices.contract
     if contract is None:
-        return
-    violations = [
-        *choices.overruled,
-        *_Breaks(trace, choices, contract).lines(),
-    ]
-    if violations:
-        raise ConstraintViolation(function=function, violations=tuple(dict.fromkeys(violations)))
+        return None
+    lines = [*choices.overruled, *_Breaks(trace, choices, contract).lines()]
+    if not lines:
+        return None
+    return ConstraintViolation(function=function, violations=tuple(dict.fromkeys(lines)))
 
 
 class _Breaks:
@@ -93,7 +96,7 @@ class _Breaks:
         found = counterexample(fact, relations, self._meanings, self._values)
         if found is not None:
             sizes = ", ".join(f"{self._name(dim)}={value}" for dim, value in found.items())
-            yield f"{self._line(guard, fact)}; it is not so for {sizes}"
+            yield f"{self._line(guard, fact)}; it is not so for {sizes}{self._unnamed(fact)}"
 
     def _name(self, dim: Symbol) -> str:
         return self._names(dim) if dim in self._free else dim.name
@@ -112,9 +115,34 @@ class _Breaks:
                     yield (f"{self._line(guard, fact)}; it leaves {left} of {allowed} for {name}")
 
     def _line(self, guard: Guard, fact: Fact) -> str:
-        text = f"`{fact_text(fact, self._names)}` is needed: {guard.reason}"
+        text = f"`{fact_text(fact, self._names)}` is needed: {self._in_names(guard.reason, fact)}"
         frame = guard.user_frame
         if frame is None:
             return text
         code = getline(frame.filename, frame.line).strip()
         return f"{text}, at {frame}" + (f": `{code}`" if code else "")
+
+    def _in_names(self, reason: str, fact: Fact) -> str:
+        """Operators speak of symbols, which nobody has seen."""
+        for symbol in fact.symbols:
+            reason = re.sub(rf"\b{symbol.name}\b", lambda _, s=symbol: self._names(s), reason)
+        return reason
+
+    def _unnamed(self, fact: Fact) -> str:
+        """Sizes of other arguments that the fact may come from: static ones, not in the spec."""
+        if not isinstance(fact, Zero):
+            return ""
+        spoken = {(str(place.leaf.way), place.dim) for place in self._contract.call.places}
+        numbers = numbers_in(to_text(fact))
+        found = [
+            f"{path.key}.shape[{dim}] is {size}"
+            for path, tensor in self._arguments()
+            for dim, size in enumerate(tensor.sizes)
+            if size in numbers and (path.key, dim) not in spoken
+        ]
+        return f" ({', '.join(found)}, and the spec does not say so)" if found else ""
+
+    def _arguments(self) -> Iterator[tuple[Path, TensorSpec]]:
+        for guard in self._trace.guards:
+            if guard.kind is Kind.TENSOR and guard.path and guard.path.access is Access.LOCAL:
+                yield guard.path, cast("TensorSpec", guard.value)

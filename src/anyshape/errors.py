@@ -275,7 +275,7 @@ class BadShapeSpec(CompileError, ValueError):
     what = "the spec of shapes is wrong at {place}: {found}"
     why = "expected {expected}"
     do = (
-        'name sizes by parameter: {{"x": "batch seq 64"}} or {{"x": (Dim("batch"), None, 64)}}',
+        'name sizes by parameter: dict(x="batch seq 64") or dict(x=(Dim("batch"), None, 64))',
         "leave out what the spec should not say",
     )
 

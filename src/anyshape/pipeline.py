@@ -34,9 +34,10 @@ from anyshape.capture.state import can_capture, read_state
 from anyshape.capture.trace import Trace
 from anyshape.capture.tracer import Left, place_of
 from anyshape.config import config
-from anyshape.contracts import assumed, check_contract, contract_of
+from anyshape.contracts import assumed, broken_contract, contract_of
 from anyshape.entries import Counts, Entry, Options, all_counts, blame, expr_of
 from anyshape.errors import (
+    ConstraintViolation,
     DataDependentError,
     DynamicDimWasFixed,
     GraphBreakError,
@@ -101,6 +102,8 @@ class Function:
     recompiled: list[str] = field(default_factory=list[str])
     #: the shapes that calls must have, if they are declared
     contract: Contract | None = field(init=False)
+    #: how the function breaks its contract: no entry can be for all of it
+    broken: ConstraintViolation | None = None
 
     def __post_init__(self) -> None:
         self.frame_id = next(_frame_ids)
@@ -147,6 +150,7 @@ class Function:
         self.counts.__init__()
         self.seen = Observations()
         self.eager = None
+        self.broken = None
         self._next_id = 0
         self._leaves = 0
         self.recompiled.clear()
@@ -206,6 +210,8 @@ class Function:
             raise StaleSignature
         # Entries imply the contract: only a call that none serves can be outside of it.
         shapes = assumed(self.contract, bound)
+        if self.broken is not None:
+            raise self.broken.with_traceback(None)
         arguments = by_parameter(self.target.signature, bound)
         if not self._compiling.acquire(blocking=False):
             # Another thread compiles it, or it calls itself: neither waits for the other.
@@ -414,7 +420,7 @@ class Function:
     ) -> None:
         """Make an entry of a trace."""
         self._written |= trace.written
-        check_contract(self.target.name, trace, choices)
+        self._check_contract(trace, choices)
         self._check_marks(trace, choices)
         for defect in trace.defects:
             stream.emit(kinds.Defect("ops", defect, compile_id=entry_id))
@@ -428,6 +434,11 @@ class Function:
         self.counts.guards += len(entry.guards)
         self.counts.hits.append(entry.counter)
         self._finished(entry, trace, started, entry.graphs)
+
+    def _check_contract(self, trace: Trace, choices: Choices) -> None:
+        self.broken = broken_contract(self.target.name, trace, choices)
+        if self.broken is not None:
+            raise self.broken
 
     def _take(self, entry: Entry, trace: Trace) -> bool:
         """Let an entry serve what a trace did; False if its backend failed."""
@@ -496,7 +507,7 @@ class Function:
         if isinstance(trace, Left):
             self._left(trace, entry.id)
             return captured.result
-        check_contract(self.target.name, trace, choices)
+        self._check_contract(trace, choices)
         before = len(growing.graphs)
         if not self._take(entry, trace):
             return captured.result

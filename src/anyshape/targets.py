@@ -29,6 +29,8 @@ class Target:
     #: the Python function whose body it is, if it is called directly: what runs in parts when it
     #: cannot be compiled whole
     body: Callable[[tuple[Any, ...]], Any] = lambda args: None
+    #: of one that takes anything and hands it on: the parameters of whom it is handed to
+    behind: Signature | None = None
 
 
 def _defaults_of(function: Any) -> tuple[object, ...]:
@@ -59,7 +61,19 @@ def target_of(function: Any, name: str | None) -> Target:
         getattr(function, "__qualname__", "") or type(function).__name__,
         functools.partial(_defaults_of, function),
         lambda args: function,
+        _behind(function, signature),
     )
+
+
+def _behind(function: Any, signature: Signature) -> Signature | None:
+    kinds = [parameter.kind for parameter in signature.parameters.values()]
+    if kinds != [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]:
+        return None
+    try:
+        found = inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+    return None if found == signature else found
 
 
 def _anything(*args: Any, **kwargs: Any) -> None: ...
@@ -90,6 +104,7 @@ def module_target(module: torch.nn.Module, name: str | None) -> Target:
         getattr(forward, "__qualname__", "forward"),
         lambda: () if forward is _anything else _defaults_of(module.forward),
         _forward_of,
+        _behind(module.forward, signature),
     )
 
 

@@ -56,17 +56,26 @@ class CallShapes:
 class Contract:
     """See the module. The first `skip` parameters are not the user's: a module itself."""
 
-    def __init__(self, shapes: Shapes, signature: Signature, function: str, skip: int = 0) -> None:
+    def __init__(
+        self,
+        shapes: Shapes,
+        signature: Signature,
+        function: str,
+        skip: int = 0,
+        behind: Signature | None = None,
+    ) -> None:
         self.shapes: Final = shapes
         self.function: Final = function
-        self._signature = signature
-        self._skip = skip
+        self._parameters = list(signature.parameters.values())[skip:]
+        #: as the user knows them: behind a wrapper that takes anything
+        self._known = self._parameters if behind is None else list(behind.parameters.values())
         self._arguments: Final = tuple(self._bind(shapes.root))
         self._check_homes()
 
     # -- the spec and the signature ----------------------------------------------------------------
 
-    def _bind(self, root: Node) -> Iterator[tuple[Way, Node]]:
+    def _bind(self, root: Node) -> Iterator[tuple[tuple[Way, ...], Node]]:
+        """Each node with the ways to its argument: by position and by name, if both can be."""
         if isinstance(root, Items):
             for index, node in enumerate(root.nodes):
                 yield self._at(index, node), node
@@ -82,35 +91,42 @@ class Contract:
                     place=node.place, found=f"the key {key!r}", expected="a name or a position"
                 )
 
-    def _parameters(self) -> list[Parameter]:
-        return list(self._signature.parameters.values())[self._skip :]
-
-    def _at(self, index: int, node: Node) -> Way:
-        positional = [each.name for each in self._parameters() if each.kind in _BY_POSITION]
+    def _at(self, index: int, node: Node) -> tuple[Way, ...]:
+        positional = [each.name for each in self._known if each.kind in _BY_POSITION]
         if index < len(positional):
-            return Way(positional[index])
-        for each in self._parameters():
-            if each.kind is Parameter.VAR_POSITIONAL:
-                return Way(each.name).item(index - len(positional))
+            return self._ways(positional[index], index)
+        if _starred(self._known, Parameter.VAR_POSITIONAL) is not None:
+            star = _starred(self._parameters, Parameter.VAR_POSITIONAL)
+            assert star is not None, "what a wrapper hands on, it takes"
+            before = len([each for each in self._parameters if each.kind in _BY_POSITION])
+            return (Way(star).item(index - before),)
         raise BadShapeSpec(
             place=node.place,
             found=f"a spec for argument {index}",
             expected=f"{self.function} takes {len(positional)} by position: {_listed(positional)}",
         )
 
-    def _named(self, name: str, node: Node) -> Way:
-        parameters = self._parameters()
-        names = [each.name for each in parameters]
+    def _named(self, name: str, node: Node) -> tuple[Way, ...]:
+        names = [each.name for each in self._known]
         if name in names:
-            return Way(name)
-        for each in parameters:
-            if each.kind is Parameter.VAR_KEYWORD:
-                return Way(each.name).item(name)
+            known = self._known[names.index(name)]
+            positional = [each.name for each in self._known if each.kind in _BY_POSITION]
+            return self._ways(name, positional.index(name) if known.name in positional else None)
+        star = _starred(self._parameters, Parameter.VAR_KEYWORD)
+        if star is not None and _starred(self._known, Parameter.VAR_KEYWORD) is not None:
+            return (Way(star).item(name),)
         raise BadShapeSpec(
             place=node.place,
             found=f"{self.function} has no parameter {name!r}",
             expected=f"one of its parameters: {_listed(names)}",
         )
+
+    def _ways(self, name: str, position: int | None) -> tuple[Way, ...]:
+        if self._known is self._parameters:
+            return (Way(name),)
+        args, kwargs = (each.name for each in self._parameters)
+        by_name = Way(kwargs).item(name)
+        return (by_name,) if position is None else (by_name, Way(args).item(position))
 
     def _check_homes(self) -> None:
         """Every dim can be computed from some size."""
@@ -138,8 +154,9 @@ class Contract:
     def match(self, arguments: Mapping[str, object], is_tensor: IsTensor) -> CallShapes:
         """What the contract says of a call, given by parameter; an error if it is outside."""
         matcher = Matcher(is_tensor)
-        for way, node in self._arguments:
-            matcher.match(node, _given(arguments, way), way)
+        for ways, node in self._arguments:
+            for way in ways:
+                matcher.match(node, _given(arguments, way), way)
         leaves = matcher.leaves
         places = [
             Place(leaf, index, size)
@@ -168,6 +185,10 @@ class Contract:
 
 
 _BY_POSITION: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _starred(parameters: Sequence[Parameter], kind: object) -> str | None:
+    return next((each.name for each in parameters if each.kind is kind), None)
 
 
 def _listed(names: Sequence[str]) -> str:
