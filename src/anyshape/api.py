@@ -170,7 +170,10 @@ def compile(
     shapes: Any = None,
     name: str | None = None,
 ) -> Any:
-    """Compile a function, method, callable object or module; also a decorator."""
+    """Compile a function, method, callable object or module; also a decorator.
+
+    `shapes` is a contract, by parameter: `{"x": "batch seq 64"}`, or `Shapes(spec, relations)`. One
+    program serves every call inside of it, and a call outside is an error."""
     if function is None:
         return functools.partial(
             compile,

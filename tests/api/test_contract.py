@@ -431,7 +431,11 @@ def test_a_later_way_that_breaks_the_contract():
 def test_a_module_with_hooks():
     module = Block().eval()
     compiled = anyshape.compile(module, shapes=BLOCK)
-    module.register_forward_hook(lambda module, args, result: result + 1)
+
+    def plus_one(module: Any, args: Any, result: Any) -> Any:
+        return result + 1
+
+    module.register_forward_hook(plus_one)
     mask = torch.ones(2, 3, dtype=torch.bool)
     for n in (2, 1, 0):
         compiled(torch.randn(n, 3, 16), mask[:n])
