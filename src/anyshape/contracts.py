@@ -16,7 +16,7 @@ from anyshape.errors import ConstraintViolation
 from anyshape.guards.guard import Guard, Kind, TensorSpec
 from anyshape.guards.path import Access, Path
 from anyshape.guards.text import fact_text, names_of
-from anyshape.shapes import Contract, Shapes
+from anyshape.shapes import Contract, Marker, Shapes
 from anyshape.shapes.counterexamples import counterexample
 from anyshape.shapes.words import numbers_in
 from anyshape.symbolic import Fact, Size, Symbol, to_text
@@ -61,8 +61,13 @@ class _Breaks:
     def __init__(self, trace: Trace, choices: Choices, contract: AssumedContract) -> None:
         self._trace = trace
         self._contract = contract
+        said = contract.said()
         #: sizes that are to be dynamic without a name: they stand for themselves
-        self._free = {source.symbol for source in trace.symbols if source.text in choices.required}
+        self._free = {
+            source.symbol
+            for source in trace.symbols
+            if said.get(source.text) is Marker.DYNAMIC and source.text in choices.required
+        }
         self._strict = self._free | contract.meanings.keys()
         self._meanings: Mapping[Symbol, Size] = contract.meanings
         self._values = {

@@ -388,6 +388,18 @@ def test_dynamic_is_strict():
         compiled(ones(3, 8), ones(5))
 
 
+def test_marks_beside_a_contract_mean_what_they_mean_without():
+    def bounded(x: Tensor, y: Tensor) -> Tensor:
+        return x * 2 + (1 if y.shape[0] < 10 else 2)
+
+    compiled = anyshape.compile(bounded, shapes={"x": "n"})
+    y = ones(3)
+    anyshape.mark_dynamic(y, 0)
+    compiled(ones(3), y)
+    compiled(ones(4), ones(5))
+    assert compiled.stats().graphs == 1
+
+
 def test_a_setting_above_the_contract_is_named():
     compiled = anyshape.compile(scaled, shapes={"x": "n"})
     with pytest.raises(ConstraintViolation, match="force_parameter_static_shapes"):

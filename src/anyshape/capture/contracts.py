@@ -20,6 +20,7 @@ from anyshape.policy.decide import Mark, MarkKind
 from anyshape.shapes import CallShapes, Marker, Place
 from anyshape.shapes.homes import Home
 from anyshape.shapes.match import Leaf, StepKind, Way
+from anyshape.shapes.spec import Item
 from anyshape.symbolic import (
     NATURAL,
     Expr,
@@ -81,16 +82,19 @@ class AssumedContract:
             if place.leaf.value is tensor and isinstance(place.size, Expr)
         }
 
-    def reasons(self) -> dict[str, str]:
-        """Why sources are dynamic: what the contract says of them."""
+    def said(self) -> dict[str, Item]:
+        """What the contract says, by source."""
         return {
-            source: f"the shape contract has it as {leaf.items[index]!r}"
+            f"{_text(leaf.way)}.size()[{index}]" if leaf.is_tensor else _text(leaf.way): item
             for leaf in self.call.leaves
-            for index in range(len(leaf.sizes))
-            for source in [
-                f"{_text(leaf.way)}.size()[{index}]" if leaf.is_tensor else _text(leaf.way)
-            ]
-            if leaf.items[index] is not None
+            for index, item in enumerate(leaf.items)
+            if item is not None
+        }
+
+    def reasons(self) -> dict[str, str]:
+        """Why sources are dynamic."""
+        return {
+            source: f"the shape contract has it as {item!r}" for source, item in self.said().items()
         }
 
     def integer_marks(self, source: str) -> dict[int, Mark]:
