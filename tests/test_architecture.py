@@ -28,12 +28,12 @@ LAYERS = (
     ("cli", "compat"),
     ("api",),
     ("pipeline", "report"),
-    ("entries", "units", "calls"),
+    ("entries", "units", "calls", "contracts"),
     ("growth",),
     ("export", "explanation", "targets"),
     ("capture", "graph", "codegen", "runtime", "ranks"),
     ("profile",),
-    ("ops", "guards", "policy"),
+    ("ops", "guards", "policy", "shapes"),
     ("loops",),
     ("symbolic",),
     ("events",),
@@ -42,7 +42,9 @@ LAYERS = (
 )
 
 # These must load without torch, also through what they import.
-TORCH_FREE = {"symbolic", "policy", "profile", "events", "errors", "config", "report"}
+TORCH_FREE = {
+    *("symbolic", "policy", "profile", "shapes", "events", "errors", "config", "report"),
+}
 
 # Compared with in tests and benchmarks, used nowhere in the package.
 PEERS = (

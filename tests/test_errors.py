@@ -30,6 +30,11 @@ EXAMPLES: list[AnyshapeError] = [
     errors.RecompileError(function="f", reasons=["tensor 'x' size mismatch"]),
     errors.NotCallable(value=3),
     errors.BadOption(option="backend", value="cuda", accepted='"native" or "eager"'),
+    errors.BadShapeSpec(place="shapes['x'][0]", found="3.5", expected="a size"),
+    errors.ShapeContractViolation(
+        function="f", problems=["x.shape[0] is 5, where batch is in [0, 4]"], values=["batch=5"]
+    ),
+    errors.ConstraintViolation(function="f", violations=["`batch < 11` is needed, at f.py:3"]),
     errors.InternalError(stage="backend", detail="KeyError('x')"),
     errors.SymbolicTypeError(detail="`True` is a bool, where an integer is expected"),
     errors.UnknownSymbol(symbol="s7", known=["s0", "s1"]),

@@ -17,6 +17,8 @@ from anyshape.errors import AnyshapeError
 
 if TYPE_CHECKING:
     from anyshape.api import (
+        Dim,
+        Shapes,
         check,
         compile,
         mark_dynamic,
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AnyshapeError",
+    "Dim",
+    "Shapes",
     "__version__",
     "check",
     "compile",

@@ -22,10 +22,13 @@ from anyshape.policy.decide import Mark, MarkKind
 from anyshape.profile.session import session
 from anyshape.runtime.program import GraphFailed
 from anyshape.runtime.tree import Unseen
+from anyshape.shapes import Dim, Shapes
 from anyshape.targets import module_target, target_of
 
 __all__ = [
     "Compiled",
+    "Dim",
+    "Shapes",
     "Stats",
     "check",
     "compile",
@@ -168,7 +171,10 @@ def compile(
     shapes: Any = None,
     name: str | None = None,
 ) -> Any:
-    """Compile a function, method, callable object or module; also a decorator."""
+    """Compile a function, method, callable object or module; also a decorator.
+
+    `shapes` is a contract, by parameter: `{"x": "batch seq 64"}`, or `Shapes(spec, relations)`. One
+    program serves every call inside of it, and a call outside is an error."""
     if function is None:
         return functools.partial(
             compile,
@@ -180,11 +186,11 @@ def compile(
         )
     if not callable(function):
         raise NotCallable(value=function)
-    if shapes is not None:
-        raise BadOption(option="shapes", value=shapes, accepted="shape contracts come with export")
+    if shapes is not None and not isinstance(shapes, Shapes):
+        shapes = Shapes(shapes)
     if dynamic not in (None, True, False):
         raise BadOption(option="dynamic", value=dynamic, accepted="None, True or False")
-    options = Options(dynamic, fullgraph, _backend(backend))
+    options = Options(dynamic, fullgraph, _backend(backend), shapes)
     if isinstance(function, Compiled | CompiledModule):
         function = function.__anyshape_original__()
     if isinstance(function, torch.nn.Module):

@@ -17,6 +17,7 @@ from anyshape.guards.guard import Frame, Guard, Kind, SymbolSource
 from anyshape.guards.minimise import minimise
 from anyshape.profile.records import FunctionRecord
 from anyshape.runtime.program import assemble
+from anyshape.shapes import Shapes
 from anyshape.symbolic import Expr, Range
 
 Backend = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
@@ -29,6 +30,8 @@ class Options:
     dynamic: bool | None
     fullgraph: bool
     backend: Backend
+    #: the shapes that it is for, if they are declared
+    shapes: Shapes | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -163,14 +166,16 @@ def blame(trace: Trace, source: SymbolSource) -> Guard | None:
 
 
 def _symbols(trace: Trace, profile: FunctionRecord) -> dict[str, Symbol]:
+    # Of a symbol with several sources, the first one names it.
+    first = {source.symbol.name: source for source in reversed(trace.symbols)}
     return {
-        source.symbol.name: Symbol(
-            source.text,
-            trace.facts.range(expr_of(trace, source)),
-            trace.facts.hints[source.symbol],
-            profile.typical(source.text),
+        name: Symbol(
+            first[name].text,
+            trace.facts.range(expr_of(trace, first[name])),
+            trace.facts.hints[first[name].symbol],
+            profile.typical(first[name].text),
         )
-        for source in trace.symbols
+        for name in dict.fromkeys(source.symbol.name for source in trace.symbols)
     }
 
 

@@ -268,6 +268,66 @@ class BadOption(CompileError, ValueError):
     accepted: str
 
 
+class BadShapeSpec(CompileError, ValueError):
+    """A spec of shapes that means nothing, or nothing for this function."""
+
+    code = "AS111"
+    what = "the spec of shapes is wrong at {place}: {found}"
+    why = "expected {expected}"
+    do = (
+        'name sizes by parameter: dict(x="batch seq 64") or dict(x=(Dim("batch"), None, 64))',
+        "leave out what the spec should not say",
+    )
+
+    #: in the spec: `shapes['x'][0]`
+    place: str
+    found: str
+    expected: str
+
+
+class ShapeContractViolation(CompileError, ValueError):
+    """A call whose shapes are outside of the contract that the function was compiled for."""
+
+    code = "AS112"
+    what = "{function} was called outside of its shape contract: {listed}"
+    why = "compile(shapes=...) promises one program for these shapes and no others{given}"
+    do = (
+        "call it with shapes that the contract allows",
+        "widen the contract, or leave this size out of it",
+    )
+
+    function: str
+    #: one sentence for each thing that is wrong: the argument, the dimension, the values
+    problems: Sequence[str]
+    #: what the dims were found to be, by name
+    values: Sequence[str] = ()
+
+    def _shown(self) -> dict[str, str]:
+        given = f"; here {', '.join(self.values)}" if self.values else ""
+        return super()._shown() | {"listed": "; ".join(self.problems), "given": given}
+
+
+class ConstraintViolation(CompileError, ValueError):
+    """A program that cannot do what was declared of its shapes."""
+
+    code = "AS113"
+    what = "{function} does not honour its shapes for all sizes declared:{listed}"
+    why = "each line above needs more than the spec of shapes says"
+    do = (
+        "change these lines so that they hold for every size declared",
+        "narrow the spec, by a range (Dim(name, min=, max=)) or a relation, or use Dim.AUTO",
+        "where a size is compared with one that the spec does not name, name that one too",
+    )
+
+    function: str
+    #: for each line: what it needs, why, where, and a size that breaks it
+    violations: Sequence[str]
+
+    def _shown(self) -> dict[str, str]:
+        listed = "".join(f"\n  - {violation}" for violation in self.violations)
+        return super()._shown() | {"listed": listed}
+
+
 class InternalError(AnyshapeError, RuntimeError):
     """A defect of anyshape itself."""
 

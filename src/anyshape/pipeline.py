@@ -27,14 +27,17 @@ import torch.fx
 
 from anyshape.calls import OURSELVES, by_parameter, no_collection, show_user_frames
 from anyshape.capture.choices import Choices
+from anyshape.capture.contracts import AssumedContract
 from anyshape.capture.roots import Roots
 from anyshape.capture.run import Arguments, Captured, capture
 from anyshape.capture.state import can_capture, read_state
 from anyshape.capture.trace import Trace
 from anyshape.capture.tracer import Left, place_of
 from anyshape.config import config
+from anyshape.contracts import assumed, broken_contract, contract_of
 from anyshape.entries import Counts, Entry, Options, all_counts, blame, expr_of
 from anyshape.errors import (
+    ConstraintViolation,
     DataDependentError,
     DynamicDimWasFixed,
     GraphBreakError,
@@ -50,10 +53,11 @@ from anyshape.guards.explain import first_failure
 from anyshape.guards.guard import Frame
 from anyshape.guards.tensor_memory import TensorMemory, tensor_memory
 from anyshape.policy.observations import Observations
-from anyshape.ranks.agree import AmongRanks
 from anyshape.profile.session import FunctionProfile
+from anyshape.ranks.agree import AmongRanks
 from anyshape.runtime.program import GraphFailed
 from anyshape.runtime.tree import Unseen
+from anyshape.shapes import Contract
 from anyshape.targets import Target
 from anyshape.units import Units
 
@@ -101,6 +105,10 @@ class Function:
     _defaults: tuple[object, ...] = ()
     #: why calls were compiled again
     recompiled: list[str] = field(default_factory=list[str])
+    #: the shapes that calls must have, if they are declared
+    contract: Contract | None = field(init=False)
+    #: how the function breaks its contract: no entry can be for all of it
+    broken: ConstraintViolation | None = None
 
     def __post_init__(self) -> None:
         self.frame_id = next(_frame_ids)
@@ -108,6 +116,7 @@ class Function:
         all_counts.append(self.counts)
         self._defaults = self.target.defaults()
         self.profile = FunctionProfile(self.target.identity)
+        self.contract = contract_of(self.target, self.options.shapes)
         self.is_outermost = self.units is None
         if self.is_outermost:
             self.units = Units(self._unit)
@@ -119,7 +128,7 @@ class Function:
         options = self.options
         if options.dynamic is None:
             options = replace(options, dynamic=True)
-        return Function(target, options, units=self.units)
+        return Function(target, replace(options, shapes=None), units=self.units)
 
     def rebuild(self) -> None:
         """A new dispatcher for the entries there are."""
@@ -148,6 +157,7 @@ class Function:
         self.counts.__init__()
         self.seen = Observations()
         self.eager = None
+        self.broken = None
         self._next_id = 0
         self._leaves = 0
         self.recompiled.clear()
@@ -205,6 +215,10 @@ class Function:
     def _miss(self, bound: dict[str, Any]) -> Any:
         if self.is_stale():
             raise StaleSignature
+        # Entries imply the contract: only a call that none serves can be outside of it.
+        shapes = assumed(self.contract, bound)
+        if self.broken is not None:
+            raise self.broken.with_traceback(None)
         arguments = by_parameter(self.target.signature, bound)
         if not self._compiling.acquire(blocking=False):
             # Another thread compiles it, or it calls itself: neither waits for the other.
@@ -213,13 +227,14 @@ class Function:
             if can_capture() is not None:
                 return self._call(arguments)
             with no_collection():
-                return self._compile(bound, arguments)
+                return self._compile(bound, arguments, shapes)
         finally:
             self._compiling.release()
 
     def _miss_eagerly(self, bound: dict[str, Any]) -> Any:
         if self.is_stale():
             raise StaleSignature
+        assumed(self.contract, bound)
         return self._call(by_parameter(self.target.signature, bound))
 
     def _call(self, arguments: Arguments) -> Any:
@@ -242,7 +257,9 @@ class Function:
             show_user_frames(error)
             raise
 
-    def _compile(self, bound: dict[str, Any], arguments: Arguments) -> Any:
+    def _compile(
+        self, bound: dict[str, Any], arguments: Arguments, shapes: AssumedContract | None
+    ) -> Any:
         if self._is_in_parts(arguments):
             return self._call(arguments)
         entry_id = f"{self.frame_id}/{self._next_id}"
@@ -258,6 +275,7 @@ class Function:
             self._written,
             ranks,
             self.profile.known(),
+            shapes,
         )
         roots = Roots()
         captured = self._captured(arguments, choices, roots)
@@ -285,7 +303,8 @@ class Function:
 
     def _captured(self, arguments: Arguments, choices: Choices, roots: Roots) -> Captured:
         try:
-            return capture(self.target.call, arguments, choices, roots, self.options.fullgraph)
+            whole = self.options.fullgraph
+            return capture(self.target.call, arguments, choices, roots, whole, choices.contract)
         except Exception as error:
             show_user_frames(error)
             raise
@@ -422,6 +441,7 @@ class Function:
     ) -> None:
         """Make an entry of a trace."""
         self._written |= trace.written
+        self._check_contract(trace, choices)
         self._check_marks(trace, choices)
         for defect in trace.defects:
             stream.emit(kinds.Defect("ops", defect, compile_id=entry_id))
@@ -435,6 +455,11 @@ class Function:
         self.counts.guards += len(entry.guards)
         self.counts.hits.append(entry.counter)
         self._finished(entry, trace, started, entry.graphs)
+
+    def _check_contract(self, trace: Trace, choices: Choices) -> None:
+        self.broken = broken_contract(self.target.name, trace, choices)
+        if self.broken is not None:
+            raise self.broken
 
     def _take(self, entry: Entry, trace: Trace) -> bool:
         """Let an entry serve what a trace did; False if its backend failed."""
@@ -479,7 +504,8 @@ class Function:
                 self._stop_growing(entry)
                 return self._call(arguments)
             with no_collection():
-                return self._grow(entry, entry.growing, arguments)
+                shapes = assumed(self.contract, bound)
+                return self._grow(entry, entry.growing, arguments, shapes)
         finally:
             self._compiling.release()
 
@@ -490,14 +516,22 @@ class Function:
                 return entry
         return None
 
-    def _grow(self, entry: Entry, growing: Growing, arguments: Arguments) -> Any:
+    def _grow(
+        self,
+        entry: Entry,
+        growing: Growing,
+        arguments: Arguments,
+        shapes: AssumedContract | None,
+    ) -> Any:
         started = time.perf_counter()
-        captured = self._captured(arguments, entry.choices.again(), entry.roots)
+        choices = entry.choices.again(shapes)
+        captured = self._captured(arguments, choices, entry.roots)
         self.counts.captures += 1
         trace = captured.outcome
         if isinstance(trace, Left):
             self._left(trace, entry.id)
             return captured.result
+        self._check_contract(trace, choices)
         before = len(growing.graphs)
         if not self._take(entry, trace):
             return captured.result

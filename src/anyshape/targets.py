@@ -34,6 +34,8 @@ class Target:
     body: Callable[[tuple[Any, ...]], Any] = lambda args: None
     #: what profiles know it by
     identity: Callable[[], Identity | None] = lambda: None
+    #: of one that takes anything and hands it on: the parameters of whom it is handed to
+    behind: Signature | None = None
 
 
 def _defaults_of(function: Any) -> tuple[object, ...]:
@@ -65,7 +67,19 @@ def target_of(function: Any, name: str | None) -> Target:
         functools.partial(_defaults_of, function),
         lambda args: function,
         functools.partial(identity_of, function),
+        _behind(function, signature),
     )
+
+
+def _behind(function: Any, signature: Signature) -> Signature | None:
+    kinds = [parameter.kind for parameter in signature.parameters.values()]
+    if kinds != [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]:
+        return None
+    try:
+        found = inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+    return None if found == signature else found
 
 
 def _anything(*args: Any, **kwargs: Any) -> None: ...
@@ -99,7 +113,13 @@ def module_target(module: torch.nn.Module, name: str | None) -> Target:
         functools.partial(_defaults_of, _ANYTHING if forward is _anything else original),
         _forward_of,
         functools.partial(identity_of_module, module),
+        _behind(module.forward, signature),
     )
+
+
+def is_module_call(target: Target) -> bool:
+    """Whether the first argument is the module that is called."""
+    return target.call is operator.call
 
 
 def _forward_of(args: tuple[Any, ...]) -> Any:

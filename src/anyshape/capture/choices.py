@@ -7,6 +7,7 @@ from typing import Final
 
 import torch
 
+from anyshape.capture.contracts import AssumedContract
 from anyshape.capture.tracer import Unbacked
 from anyshape.config import config
 from anyshape.events import kinds
@@ -54,7 +55,11 @@ class Choices:
         written: frozenset[str] = frozenset(),
         ranks: OtherRanks = ALONE,
         profile: FunctionRecord = NOTHING,
+        contract: AssumedContract | None = None,
     ) -> None:
+        self.contract = contract
+        #: sizes of the contract that a setting keeps static, and which
+        self.overruled: list[str] = []
         self._seen = seen
         self._dynamic = dynamic
         self._id = compile_id
@@ -66,6 +71,8 @@ class Choices:
         #: decisions for what the user asked to be dynamic, by source ("L['x'].size()[0]")
         self.required: dict[str, Decision] = {}
         self._reasons: dict[str, str] = {}
+        if contract is not None:
+            self._reasons |= contract.reasons()
         #: integers that the program was seen to change itself: counters
         self._written: frozenset[str] = written | profile.written
         #: what earlier runs have seen
@@ -75,10 +82,16 @@ class Choices:
         #: answers by source: an entry that grows keeps them
         self._answers: dict[str, Sequence[Range | Unbacked | None]] = {}
 
-    def again(self) -> Choices:
+    def again(self, contract: AssumedContract | None = None) -> Choices:
         """The same choices, for another call of the same entry."""
         made = Choices(
-            self._seen, self._dynamic, self._id, self._written, self._ranks, self.profile
+            self._seen,
+            self._dynamic,
+            self._id,
+            self._written,
+            self._ranks,
+            self.profile,
+            contract,
         )
         made._answers = self._answers
         made._reasons = self._reasons
@@ -93,7 +106,10 @@ class Choices:
         if known is not None and len(known) == len(sizes):
             return known
         self.observed.add(name, of_sizes(sizes, tensor.stride()))
-        source = Source(isinstance(tensor, torch.nn.Parameter), module_property, marks_of(tensor))
+        marks = marks_of(tensor)
+        if self.contract is not None:
+            marks = {**self.contract.marks(tensor), **marks}
+        source = Source(isinstance(tensor, torch.nn.Parameter), module_property, marks)
         if source.is_parameter or source.is_module_property:
             self.of_modules.add(name)
         decisions = decide_sizes(name, sizes, source, self._evidence(name), config, self._dynamic)
@@ -101,7 +117,19 @@ class Choices:
             _as_asked(decision, self._settled(f"{name}.size()[{dim}]", decision))
             for dim, decision in enumerate(decisions)
         ]
+        if self.contract is not None:
+            self._by_contract(name, self.contract.names(tensor), decisions)
         return answer
+
+    def _by_contract(
+        self, name: str, named: Mapping[int, str], decisions: Sequence[Decision]
+    ) -> None:
+        """The sizes that the contract names are what it says; a setting above it is reported."""
+        for dim in named:
+            source = f"{name}.size()[{dim}]"
+            self.required.pop(source, None)
+            if decisions[dim].ignored:
+                self.overruled.append(f"{source}: {decisions[dim].reason}")
 
     def integer(self, path: Path, value: int, module_property: bool) -> Range | None:
         name = path.text
@@ -109,7 +137,10 @@ class Choices:
         if known is not None:
             return None if isinstance(known[0], Unbacked) else known[0]
         self.observed.add(name, of_int(value))
-        source = Source(is_module_property=module_property and name not in self._written)
+        source = Source(
+            is_module_property=module_property and name not in self._written,
+            marks=_NO_MARKS if self.contract is None else self.contract.integer_marks(name),
+        )
         if source.is_module_property:
             self.of_modules.add(name)
         decision = decide_int(name, value, source, self._evidence(name), config, self._dynamic)
@@ -131,9 +162,9 @@ class Choices:
             self.required[source] = decision
         if decision.choice is Choice.STATIC:
             return None
-        self._reasons[source] = decision.reason
+        reason = self._reasons.setdefault(source, decision.reason)
         if stream.listening(kinds.MarkedDynamic):
-            stream.emit(kinds.MarkedDynamic(source, decision.reason, compile_id=self._id))
+            stream.emit(kinds.MarkedDynamic(source, reason, compile_id=self._id))
         return decision.range
 
     def created(

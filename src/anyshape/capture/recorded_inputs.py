@@ -60,10 +60,13 @@ class Inputs(Segments):
             raise Leave("a lazily conjugated or negated tensor")
         module_property = tracer.below_module(path)
         chosen = tracer.chooser.sizes(path, tensor, module_property)
+        given = tracer.given_sizes.get(id(tensor), {})
         shape: list[Size] = []
         unbacked: list[tuple[int, Range]] = []
         for dim, (size, declared) in enumerate(zip(tensor.shape, chosen, strict=True)):
-            if declared is None:
+            if dim in given:
+                shape.append(given[dim])
+            elif declared is None:
                 shape.append(size)
             elif isinstance(declared, Range):
                 shape.append(tracer.new_symbol(path, dim, size, declared))

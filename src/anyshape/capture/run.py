@@ -10,6 +10,7 @@ from typing import Any, Final
 import torch
 import torch.fx
 
+from anyshape.capture.contracts import AssumedContract
 from anyshape.capture.hooks import Hooks
 from anyshape.capture.journal import Change, Journal
 from anyshape.capture.outside import Outside
@@ -52,6 +53,7 @@ def capture(
     chooser: Chooser,
     roots: Roots | None = None,
     whole: bool = False,
+    contract: AssumedContract | None = None,
 ) -> Captured:
     """Call `function` and record it. Exceptions of the function pass through."""
     hooks: Hooks | None = None
@@ -69,6 +71,8 @@ def capture(
     state = read_state()
     random = torch.default_generator.get_state()
     call = hooks.callables
+    if contract is not None:
+        contract.assume(tracer)
     try:
         args, kwargs = _read_arguments(tracer, arguments)
     except Leave as left:
@@ -84,6 +88,8 @@ def capture(
         raise
     if tracer.active:
         try:
+            if contract is not None:
+                contract.guard_unread(tracer)
             trace = _trace(tracer, recorder, outside, state, result, random)
         except Leave as left:
             tracer.leave_for(left)

@@ -229,6 +229,9 @@ class Tracer:
         #: keeps what `paths` names alive, so that no identity is used twice
         self.kept: list[object] = []
         self._values: dict[Expr, int] = {}
+        #: sizes that the shape contract gives: of tensors by identity and dimension, of integers
+        self.given_sizes: dict[int, dict[int, Size]] = {}
+        self.given_integers: dict[Path, Size] = {}
         self.recorder: Any = None
         #: above 0: what is asked about data is expected to stay as it is
         self._expecting = 0
@@ -423,20 +426,25 @@ class Tracer:
     def new_symbol(self, path: Path, dim: int | None, value: int, declared: Range) -> Expr:
         again = self.chooser.same_symbol(value) if dim is not None else None
         if again is not None:
-            self._has_source(again, path, dim)
+            self.has_source(again, path, dim)
             return again
+        made = self.own_symbol(path, dim, value, declared)
+        if dim is not None:
+            self.chooser.made(value, made)
+        return made
+
+    def own_symbol(self, path: Path, dim: int | None, value: int, declared: Range) -> Expr:
+        """A symbol that stands for this place, whatever else has the same value."""
         made = self.roots.symbols.get((path, dim))
         if made is None or as_symbol(made).declared != declared:
             made = symbol(self.roots.next_name(), declared)
         self.facts = self.facts.declare(made, hint=value)
         self._values[made] = value
-        source = self._has_source(made, path, dim)
+        source = self.has_source(made, path, dim)
         self.chooser.created(source, value, declared, self.user_frame())
-        if dim is not None:
-            self.chooser.made(value, made)
         return made
 
-    def _has_source(self, made: Expr, path: Path, dim: int | None) -> SymbolSource:
+    def has_source(self, made: Expr, path: Path, dim: int | None) -> SymbolSource:
         self.roots.symbols[path, dim] = made
         source = SymbolSource(as_symbol(made), path, dim)
         self.symbols.append(source)
@@ -482,6 +490,10 @@ class Tracer:
         self.kept.append(value)
 
     def _read_integer(self, value: int, path: Path) -> Any:
+        given = self.given_integers.get(path)
+        if given is not None:
+            self.guard(Kind.TYPE, path, int)
+            return self.integer(given)
         declared = self.chooser.integer(path, value, self.below_module(path))
         if declared is None:
             self.guard(Kind.EQUALS, path, value)

@@ -1,0 +1,297 @@
+"""A spec of shapes bound to a function: every call is inside of it, or told why not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from inspect import Parameter, Signature
+from typing import Final, NamedTuple, cast
+
+from anyshape.errors import AnyshapeError, BadShapeSpec, ShapeContractViolation
+from anyshape.shapes.dims import DimExpr, Marker, Relation
+from anyshape.shapes.homes import Home, homes_of
+from anyshape.shapes.match import IsTensor, Leaf, Matcher, Way
+from anyshape.shapes.spec import Items, Keyed, Node, Shapes, items_of
+from anyshape.shapes.words import Word
+from anyshape.symbolic import Size, Symbol, evaluate, holds, to_text
+from anyshape.symbolic.expr import single_atom
+
+
+class Place(NamedTuple):
+    """A dimension of a tensor, or an integer, whose size the contract says."""
+
+    leaf: Leaf
+    dim: int
+    #: in terms of the dims
+    size: Size
+
+    @property
+    def value(self) -> int:
+        return self.leaf.sizes[self.dim]
+
+    @property
+    def text(self) -> str:
+        return self.leaf.text(self.dim)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallShapes:
+    """The arguments of one call, as the contract sees them."""
+
+    places: Sequence[Place]
+    #: where the values of dims come from: indices of places
+    homes: Sequence[Home]
+    values: Mapping[Symbol, int]
+    #: those whose dims all have values
+    relations: Sequence[Relation]
+    leaves: Sequence[Leaf]
+    #: what is said without a name, by the identity of the tensor and by dimension
+    tensor_marks: Mapping[int, Mapping[int, Marker]] = field(
+        default_factory=dict[int, Mapping[int, Marker]]
+    )
+    #: the same of integers, by way
+    integer_marks: Mapping[Way, Marker] = field(default_factory=dict[Way, Marker])
+
+
+class Contract:
+    """See the module. The first `skip` parameters are not the user's: a module itself."""
+
+    def __init__(
+        self,
+        shapes: Shapes,
+        signature: Signature,
+        function: str,
+        skip: int = 0,
+        behind: Signature | None = None,
+    ) -> None:
+        self.shapes: Final = shapes
+        self.function: Final = function
+        self._parameters = list(signature.parameters.values())[skip:]
+        #: as the user knows them: behind a wrapper that takes anything
+        self._known = self._parameters if behind is None else list(behind.parameters.values())
+        self._arguments: Final = tuple(self._bind(shapes.root))
+        self._check_homes()
+
+    # -- the spec and the signature ----------------------------------------------------------------
+
+    def _bind(self, root: Node) -> Iterator[tuple[tuple[Way, ...], Node]]:
+        """Each node with the ways to its argument: by position and by name, if both can be."""
+        if isinstance(root, Items):
+            for index, node in enumerate(root.nodes):
+                yield self._at(index, node), node
+            return
+        assert isinstance(root, Keyed), "the spec of a function is a dict, a tuple or a list"
+        for key, node in root.nodes.items():
+            if type(key) is int and key >= 0:
+                yield self._at(key, node), node
+            elif isinstance(key, str):
+                yield self._named(key, node), node
+            else:
+                raise BadShapeSpec(
+                    place=node.place, found=f"the key {key!r}", expected="a name or a position"
+                )
+
+    def _at(self, index: int, node: Node) -> tuple[Way, ...]:
+        positional = [each.name for each in self._known if each.kind in _BY_POSITION]
+        if index < len(positional):
+            return self._ways(positional[index], index)
+        if _starred(self._known, Parameter.VAR_POSITIONAL) is not None:
+            star = _starred(self._parameters, Parameter.VAR_POSITIONAL)
+            assert star is not None, "what a wrapper hands on, it takes"
+            before = len([each for each in self._parameters if each.kind in _BY_POSITION])
+            return (Way(star).item(index - before),)
+        raise BadShapeSpec(
+            place=node.place,
+            found=f"a spec for argument {index}",
+            expected=f"{self.function} takes {len(positional)} by position: {_listed(positional)}",
+        )
+
+    def _named(self, name: str, node: Node) -> tuple[Way, ...]:
+        names = [each.name for each in self._known]
+        if name in names:
+            known = self._known[names.index(name)]
+            positional = [each.name for each in self._known if each.kind in _BY_POSITION]
+            return self._ways(name, positional.index(name) if known.name in positional else None)
+        star = _starred(self._parameters, Parameter.VAR_KEYWORD)
+        if star is not None and _starred(self._known, Parameter.VAR_KEYWORD) is not None:
+            return (Way(star).item(name),)
+        raise BadShapeSpec(
+            place=node.place,
+            found=f"{self.function} has no parameter {name!r}",
+            expected=f"one of its parameters: {_listed(names)}",
+        )
+
+    def _ways(self, name: str, position: int | None) -> tuple[Way, ...]:
+        if self._known is self._parameters:
+            return (Way(name),)
+        args, kwargs = (each.name for each in self._parameters)
+        by_name = Way(kwargs).item(name)
+        return (by_name,) if position is None else (by_name, Way(args).item(position))
+
+    def _check_homes(self) -> None:
+        """Every dim can be computed from some size."""
+        sizes = [
+            size for each in items_of(self.shapes.root) if (size := self._size(each)) is not None
+        ]
+        _, homeless = homes_of(sizes)
+        for dim in sorted(homeless, key=lambda each: each.name):
+            within = next(
+                size for size in sizes if not isinstance(size, int) and dim in size.symbols
+            )
+            raise BadShapeSpec(
+                place=f"the dim `{dim.name}`",
+                found=f"only `{to_text(within)}` has it",
+                expected=f"a size that is `{dim.name}`, or that tells it: `2*{dim.name} + 1`",
+            )
+
+    def _size(self, item: object) -> Size | None:
+        if isinstance(item, DimExpr | Word):
+            return self.shapes.size(item)
+        return item if type(item) is int else None
+
+    # -- calls -------------------------------------------------------------------------------------
+
+    def match(self, arguments: Mapping[str, object], is_tensor: IsTensor) -> CallShapes:
+        """What the contract says of a call, given by parameter; an error if it is outside."""
+        matcher = Matcher(is_tensor)
+        for ways, node in self._arguments:
+            for way in ways:
+                matcher.match(node, _given(arguments, way), way)
+        leaves = matcher.leaves
+        places = [
+            Place(leaf, index, size)
+            for leaf in leaves
+            for index, item in enumerate(leaf.items)
+            if (size := self._size(item)) is not None
+        ]
+        homes, homeless = homes_of([place.size for place in places])
+        problems = matcher.problems
+        values = _values(places, homes, problems)
+        places, homes = _without(places, homes, homeless)
+        problems += _differences(places, values, homes)
+        relations = [each for each in self.shapes.relations if each.fact.symbols <= values.keys()]
+        problems += [
+            f"`{each}` does not hold, with {_shown(values, each.fact.symbols)}"
+            for each in relations
+            if not _holds(each, values)
+        ]
+        if problems:
+            raise ShapeContractViolation(
+                function=self.function,
+                problems=tuple(dict.fromkeys(problems)),
+                values=tuple(f"{dim.name}={value}" for dim, value in values.items()),
+            )
+        return CallShapes(places, homes, values, relations, leaves, *_marks(leaves))
+
+
+_BY_POSITION: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _starred(parameters: Sequence[Parameter], kind: object) -> str | None:
+    return next((each.name for each in parameters if each.kind is kind), None)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+def _given(arguments: Mapping[str, object], way: Way) -> object:
+    """The argument, or None: a star parameter may have fewer than the spec speaks of."""
+    found = arguments[way.parameter]
+    for step in way.steps:
+        try:
+            found = cast("Mapping[object, object]", found)[step.key]
+        except LookupError:
+            return None
+    return found
+
+
+def _values(
+    places: Sequence[Place], homes: Sequence[Home], problems: list[str]
+) -> dict[Symbol, int]:
+    values: dict[Symbol, int] = {}
+    for home in homes:
+        place, dim = places[home.place], home.dim
+        if any(symbol not in values for symbol in _symbols(home.rest)):
+            continue
+        value, left = divmod(place.value - evaluate(home.rest, values), home.factor)
+        if left:
+            problems.append(
+                f"{place.text} is {place.value}, where the contract has {to_text(place.size)}"
+            )
+            continue
+        values[dim] = value
+        if not dim.declared.contains(value):
+            problems.append(
+                f"{place.text} is {place.value}, where {dim.name} is in {dim.declared}"
+                + ("" if home.is_itself else f" and this is {to_text(place.size)}")
+            )
+    return values
+
+
+def _symbols(size: Size) -> frozenset[Symbol]:
+    return frozenset() if isinstance(size, int) else size.symbols
+
+
+def _without(
+    places: Sequence[Place], homes: Sequence[Home], homeless: frozenset[Symbol]
+) -> tuple[list[Place], list[Home]]:
+    """Without the places that speak of dims which nothing in this call tells: their argument is
+    absent."""
+    if not homeless:
+        return list(places), list(homes)
+    kept = [place for place in places if not _symbols(place.size) & homeless]
+    return kept, homes_of([place.size for place in kept])[0]
+
+
+def _differences(
+    places: Sequence[Place], values: Mapping[Symbol, int], homes: Sequence[Home]
+) -> Iterator[str]:
+    found_at = {home.dim: places[home.place].text for home in homes}
+    for place in places:
+        if not _symbols(place.size) <= values.keys():
+            continue
+        try:
+            expected: int | None = evaluate(place.size, values)
+        except AnyshapeError:
+            expected = None
+        if expected == place.value:
+            continue
+        if isinstance(place.size, int):
+            yield f"{place.text} is {place.value}, where the contract has {place.size}"
+            continue
+        told = ", ".join(
+            f"{dim.name} is {values[dim]} ({found_at[dim]})" for dim in _sorted(place.size.symbols)
+        )
+        if isinstance(single_atom(place.size), Symbol):
+            yield f"{place.text} is {place.value}, where {told}"
+        else:
+            made = "has no value" if expected is None else f"is {expected}"
+            yield f"{place.text} is {place.value}, where {to_text(place.size)} {made}: {told}"
+
+
+def _sorted(dims: frozenset[Symbol]) -> list[Symbol]:
+    return sorted(dims, key=lambda dim: dim.name)
+
+
+def _shown(values: Mapping[Symbol, int], dims: frozenset[Symbol]) -> str:
+    return ", ".join(f"{dim.name}={values[dim]}" for dim in _sorted(dims))
+
+
+def _holds(relation: Relation, values: Mapping[Symbol, int]) -> bool:
+    try:
+        return holds(relation.fact, values)
+    except AnyshapeError:
+        return False  # a division by a size that is 0
+
+
+def _marks(leaves: Sequence[Leaf]) -> tuple[dict[int, Mapping[int, Marker]], dict[Way, Marker]]:
+    tensors: dict[int, Mapping[int, Marker]] = {}
+    integers: dict[Way, Marker] = {}
+    for leaf in leaves:
+        marks = {dim: item for dim, item in enumerate(leaf.items) if isinstance(item, Marker)}
+        if marks and leaf.is_tensor:
+            tensors[id(leaf.value)] = marks
+        elif marks:
+            integers[leaf.way] = marks[0]
+    return tensors, integers

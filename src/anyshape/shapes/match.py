@@ -1,0 +1,239 @@
+"""A spec beside the arguments of a call: which sizes it speaks of, or why it does not fit.
+
+What is absent (None, an argument not given) is not spoken of. Everything wrong is collected, in the
+user's names: `x.shape[0]`, `args[1]['ids'].shape[1]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MemberDescriptorType
+from typing import NamedTuple, cast
+
+from anyshape.shapes.dims import Marker
+from anyshape.shapes.spec import Item, Items, Keyed, Node, One, Words
+
+IsTensor = Callable[[object], bool]
+
+
+class StepKind(Enum):
+    ITEM = "item"
+    #: found in the object's own dictionary
+    INSTANCE = "instance"
+    #: kept in a slot
+    SLOT = "slot"
+
+
+class Step(NamedTuple):
+    """From an object to one inside."""
+
+    key: object
+    kind: StepKind = StepKind.ITEM
+
+    def __str__(self) -> str:
+        return f"[{self.key!r}]" if self.kind is StepKind.ITEM else f".{self.key}"
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """From the arguments to an object."""
+
+    parameter: str
+    steps: tuple[Step, ...] = ()
+
+    def item(self, key: object) -> Way:
+        return Way(self.parameter, (*self.steps, Step(key)))
+
+    def attribute(self, name: str, kind: StepKind) -> Way:
+        return Way(self.parameter, (*self.steps, Step(name, kind)))
+
+    def __str__(self) -> str:
+        return self.parameter + "".join(map(str, self.steps))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Leaf:
+    """A tensor with something said of each dimension, or an integer (one item)."""
+
+    way: Way
+    value: object
+    is_tensor: bool
+    sizes: tuple[int, ...]
+    items: tuple[Item, ...]
+
+    def text(self, index: int) -> str:
+        return f"{self.way}.shape[{index}]" if self.is_tensor else str(self.way)
+
+
+@dataclass(slots=True)
+class Matcher:
+    is_tensor: IsTensor
+    leaves: list[Leaf] = field(default_factory=list[Leaf])
+    problems: list[str] = field(default_factory=list[str])
+
+    def match(self, node: Node, value: object, way: Way) -> None:
+        if value is None or (isinstance(node, One) and node.item is None):
+            return
+        if self.is_tensor(value):
+            self._tensor(node, value, way)
+        elif isinstance(value, int) and not isinstance(value, bool):
+            self._integer(node, value, way)
+        elif isinstance(value, dict):
+            self._mapping(node, cast("dict[object, object]", value), way)
+        elif isinstance(value, list | tuple):
+            self._sequence(node, cast("Sequence[object]", value), way)
+        else:
+            self._object(node, value, way)
+
+    def _wrong(self, node: Node, way: Way, value: object, expected: str) -> None:
+        what = "a tensor" if self.is_tensor(value) else f"a {type(value).__name__}"
+        self.problems.append(f"{way} is {what}, where {node.place} expects {expected}")
+
+    # -- tensors -----------------------------------------------------------------------------------
+
+    def _tensor(self, node: Node, tensor: object, way: Way) -> None:
+        sizes = tuple(map(int, cast("Sequence[int]", getattr(tensor, "shape"))))  # noqa: B009
+        rank = len(sizes)
+        match node:
+            case One(item=Marker() as marker):
+                items: Sequence[Item] = (marker,) * rank
+            case One():
+                self._wrong(node, way, tensor, "an integer (the sizes of a tensor are a tuple)")
+                return
+            case Words():
+                items = node.items
+            case Items() if all(_is_item(each) for each in node.nodes):
+                items = [_item(each) for each in node.nodes]
+            case Keyed() if all(
+                type(key) is int and _is_item(each) for key, each in node.nodes.items()
+            ):
+                self._by_dimension(node, tensor, sizes, way)
+                return
+            case Items() | Keyed():
+                self._wrong(node, way, tensor, "a container")
+                return
+        if items.count(...) == 1:
+            at = items.index(...)
+            missing = rank - (len(items) - 1)
+            if missing >= 0:
+                items = (*items[:at], *(None,) * missing, *items[at + 1 :])
+        if len(items) != rank:
+            shown = f"{rank} dimensions (sizes {list(sizes)})"
+            expected = len([item for item in items if item is not ...])
+            least = "at least " if ... in items else ""
+            self.problems.append(f"{way} has {shown}, where {node.place} expects {least}{expected}")
+            return
+        self.leaves.append(Leaf(way, tensor, True, sizes, tuple(items)))
+
+    def _by_dimension(self, node: Keyed, tensor: object, sizes: tuple[int, ...], way: Way) -> None:
+        items: list[Item] = [None] * len(sizes)
+        for key, each in node.nodes.items():
+            dim = cast("int", key)
+            if not -len(sizes) <= dim < len(sizes):
+                self.problems.append(
+                    f"{way} has {len(sizes)} dimensions, where {each.place} speaks of"
+                    f" dimension {dim}"
+                )
+                return
+            items[dim] = _item(each)
+        self.leaves.append(Leaf(way, tensor, True, sizes, tuple(items)))
+
+    # -- other values ------------------------------------------------------------------------------
+
+    def _integer(self, node: Node, value: int, way: Way) -> None:
+        match node:
+            case One(item=item) if item is not ...:
+                pass
+            case Words(items=(item,)) if item is not ...:
+                pass
+            case _:
+                self._wrong(node, way, value, "a tensor or a container")
+                return
+        self.leaves.append(Leaf(way, value, False, (int(value),), (item,)))
+
+    def _mapping(self, node: Node, value: Mapping[object, object], way: Way) -> None:
+        if not isinstance(node, Keyed):
+            self._wrong(node, way, value, _KIND_OF[type(node)])
+            return
+        for key, each in node.nodes.items():
+            if key in value:
+                self.match(each, value[key], way.item(key))
+            else:
+                keys = ", ".join(map(repr, value))
+                self.problems.append(f"{way} has no key {key!r} ({each.place}); it has {keys}")
+
+    def _sequence(self, node: Node, value: Sequence[object], way: Way) -> None:
+        if isinstance(node, Keyed):
+            for key, each in node.nodes.items():
+                if type(key) is int and -len(value) <= key < len(value):
+                    self.match(each, value[key], way.item(key % len(value)))
+                elif (index := _field(value, key)) is not None:
+                    self.match(each, value[index], way.item(index))
+                else:
+                    self.problems.append(
+                        f"{way} has {len(value)} items and none at {key!r} ({each.place})"
+                    )
+        elif not isinstance(node, Items):
+            self._wrong(node, way, value, _KIND_OF[type(node)])
+        elif len(node.nodes) != len(value):
+            self.problems.append(
+                f"{way} has {len(value)} items, where {node.place} has {len(node.nodes)}"
+            )
+        else:
+            for index, each in enumerate(node.nodes):
+                self.match(each, value[index], way.item(index))
+
+    def _object(self, node: Node, value: object, way: Way) -> None:
+        if not isinstance(node, Keyed):
+            self._wrong(node, way, value, _KIND_OF[type(node)])
+            return
+        for key, each in node.nodes.items():
+            kind = _kept_in(value, key)
+            if kind is not None:
+                name = cast("str", key)
+                self.match(each, getattr(value, name), way.attribute(name, kind))
+            else:
+                self.problems.append(
+                    f"{way} is a {type(value).__name__} that keeps no attribute {key!r}"
+                    f" ({each.place})"
+                )
+
+
+def _field(value: Sequence[object], key: object) -> int | None:
+    """The position of a field of a named tuple."""
+    names = cast("tuple[object, ...]", getattr(type(value), "_fields", ()))
+    return names.index(key) if key in names else None
+
+
+def _kept_in(value: object, key: object) -> StepKind | None:
+    """Where the object keeps an attribute; None for one that is computed, or is not there."""
+    if not isinstance(key, str):
+        return None
+    if key in cast("dict[str, object]", getattr(value, "__dict__", {})):
+        return StepKind.INSTANCE
+    slot = isinstance(getattr(type(value), key, None), MemberDescriptorType)
+    return StepKind.SLOT if slot and hasattr(value, key) else None
+
+
+def _is_item(node: Node) -> bool:
+    return isinstance(node, One) or (isinstance(node, Words) and len(node.items) == 1)
+
+
+def _item(node: Node) -> Item:
+    match node:
+        case One():
+            return node.item
+        case Words():
+            return node.items[0]
+        case _:
+            raise AssertionError("asked before")
+
+
+_KIND_OF: dict[type, str] = {
+    One: "an integer or a tensor",
+    Words: "a tensor",
+    Items: "a tensor, a tuple or a list",
+    Keyed: "a container",
+}

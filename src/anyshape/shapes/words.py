@@ -1,0 +1,88 @@
+"""Short strings: one word for each dimension.
+
+"batch seq 64"          names and numbers
+"batch 2*seq+1 _"       a size that follows from another; one that is not spoken of
+"batch ... (seq + 1)"   any number of dimensions; spaces are fine within parentheses
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from types import EllipsisType
+from typing import Final
+
+from anyshape.errors import AnyshapeError, BadShapeSpec
+from anyshape.shapes.dims import FUNCTIONS
+from anyshape.symbolic import Size, parse_size, symbol
+
+_NAME: Final = re.compile(r"(?<![\w.])[^\W\d]\w*")
+_NUMBER: Final = re.compile(r"(?<!\w)\d+")
+
+
+class Word:
+    """A size as text. The names in it get their ranges from elsewhere in the spec."""
+
+    __slots__ = ("names", "place", "text")
+
+    def __init__(self, text: str, place: str) -> None:
+        self.text: Final = text
+        self.place: Final = place
+        self.names: Final = names_in(text)
+        self._check()
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def size(self, dims: dict[str, Size]) -> Size:
+        return parse_size(self.text, dims)
+
+    def _check(self) -> None:
+        try:
+            self.size({name: symbol(name) for name in self.names})
+        except AnyshapeError as error:
+            first = str(error).splitlines()[0]
+            raise BadShapeSpec(
+                place=self.place,
+                found=f"the word `{self.text}` ({first})",
+                expected="a name, a number, `_`, `...` or a size computed from names (`2*seq+1`)",
+            ) from None
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """The names of dims in the text of an expression or a relation."""
+    found = dict.fromkeys(_NAME.findall(text))
+    return tuple(name for name in found if name not in FUNCTIONS)
+
+
+def words(text: str, place: str) -> tuple[Word | int | EllipsisType | None, ...]:
+    """What each word says."""
+    return tuple(_word(word, f"{place} ({text!r})") for word in _split(text))
+
+
+def _word(text: str, place: str) -> Word | int | EllipsisType | None:
+    if text == "_":
+        return None
+    if text == "...":
+        return ...
+    if text.isdecimal():
+        return int(text)
+    return Word(text, place)
+
+
+def _split(text: str) -> Iterator[str]:
+    word, depth = "", 0
+    for character in f"{text} ":
+        depth += (character == "(") - (character == ")")
+        if not character.isspace() or depth > 0:
+            word += character
+        elif word:
+            yield word
+            word = ""
+    if word:
+        yield word
+
+
+def numbers_in(text: str) -> frozenset[int]:
+    """The numbers in the text of an expression or a relation."""
+    return frozenset(map(int, _NUMBER.findall(text)))
