@@ -177,8 +177,3 @@ def test_reset_inside_a_compiled_function_does_not_hang() -> None:
     thread.start()
     thread.join(timeout=30)
     assert torch.equal(results[0], torch.full((2,), 2.0))
-
-
-def test_shape_contracts_are_refused_until_they_are_there() -> None:
-    with pytest.raises(anyshape.AnyshapeError, match="shapes"):
-        anyshape.compile(lambda x: x, shapes={"x": "batch"})

@@ -48,9 +48,7 @@ def _observation(value: Any) -> Observation | None:
         return None
     sizes = tuple(value.shape)
     # A jagged tensor has sizes that are no numbers.
-    if not all(type(size) is int for size in sizes):
-        return None
-    return of_sizes(sizes, value.stride() if value.layout is torch.strided else None)
+    return of_sizes(sizes) if all(type(size) is int for size in sizes) else None
 
 
 def _parts(text: str, value: Any) -> Iterator[tuple[str, Any]]:
