@@ -13,6 +13,7 @@ from torch.overrides import (
     has_torch_function_unary,
     has_torch_function_variadic,
 )
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from anyshape.capture.concolic import plain
 from anyshape.capture.tracer import Leave
@@ -153,6 +154,8 @@ MODELS: Final[dict[Any, Callable[..., Any]]] = {
     torch.compiler.is_dynamo_compiling: _true,
     torch._C._log_api_usage_once: lambda hooks, *args: None,
     torch._C._get_tracing_state: lambda hooks: None,
+    # There is none: the guard of the state says so.
+    _get_current_dispatch_mode_stack: lambda hooks: [],
     torch.is_tensor: lambda hooks, value: isinstance(value, torch.Tensor),
     **dict.fromkeys(_FALSE, _false),
     **{function: _guarded(function) for function in _SETTINGS},
