@@ -28,6 +28,7 @@ LAYERS = (
     ("cli", "compat"),
     ("api",),
     ("pipeline", "report"),
+    ("telling",),
     ("entries", "units", "calls", "contracts"),
     ("growth",),
     ("export", "explanation", "targets"),

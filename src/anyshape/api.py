@@ -17,11 +17,9 @@ from anyshape.entries import Backend, Counts, Entry, Options, all_counts, run_gr
 from anyshape.errors import BadOption, NotCallable
 from anyshape.events.settings import set_logs, set_logs_from_environment
 from anyshape.explanation import Explanation
-from anyshape.pipeline import Function, StaleSignature
+from anyshape.pipeline import NO_ANSWER, Function, StaleSignature
 from anyshape.policy.decide import Mark, MarkKind
 from anyshape.profile.session import session
-from anyshape.runtime.program import GraphFailed
-from anyshape.runtime.tree import Unseen
 from anyshape.shapes import Dim, Shapes
 from anyshape.targets import module_target, target_of
 
@@ -96,19 +94,18 @@ class Compiled:
         functools.update_wrapper(self, original, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        function = self._function
         try:
-            return self._function.dispatch(*args, **kwargs)
-        except GraphFailed as failed:
-            return _again(self._function, self._original, failed, args, kwargs)
-        except Unseen:
-            return self._function.grow(args, kwargs)
-        except StaleSignature:
-            pass
-        except TypeError as error:
-            if not _was_never_entered(error, self._function):
+            return function.dispatch(*args, **kwargs)
+        except NO_ANSWER as error:
+            if not function.is_no_answer(error):
                 raise
-        old = self._function
-        self._function = Function(target_of(self._original, old.target.name), old.options)
+            reason = error
+        try:
+            return function.recover(reason, args, kwargs)
+        except StaleSignature:
+            target = target_of(self._original, function.target.name)
+        self._function = Function(target, function.options)
         _compiled.add(self._function)
         return self(*args, **kwargs)
 
@@ -140,26 +137,6 @@ class Compiled:
 
     def __repr__(self) -> str:
         return f"<anyshape compiled {self._function.target.name}>"
-
-
-def _was_never_entered(error: TypeError, function: Function) -> bool:
-    """Whether a dispatcher refused arguments that its function, with new defaults, would take."""
-    trace = error.__traceback__
-    return trace is not None and trace.tb_next is None and function.is_stale()
-
-
-def _again(
-    function: Function,
-    original: Callable[..., Any],
-    failed: GraphFailed,
-    args: tuple[Any, ...],
-    kwargs: Any,
-) -> Any:
-    if not failed.repeatable:
-        raise failed.error
-    result = original(*args, **kwargs)
-    function.failed(failed.error)
-    return result
 
 
 def compile(
@@ -242,16 +219,15 @@ class CompiledModule(torch.nn.Module):
             function = _for_hooks(self)
         try:
             return function.dispatch(module, *args, **kwargs)
-        except GraphFailed as failed:
-            return _again(function, module, failed, args, kwargs)
-        except Unseen:
-            return function.grow((module, *args), kwargs)
-        except StaleSignature:
-            pass
-        except TypeError as error:
-            if not _was_never_entered(error, function):
+        except NO_ANSWER as error:
+            if not function.is_no_answer(error):
                 raise
-        function = Function(module_target(module, function.target.name), function.options)
+            reason = error
+        try:
+            return function.recover(reason, (module, *args), kwargs)
+        except StaleSignature:
+            target = module_target(module, function.target.name)
+        function = Function(target, function.options)
         _compiled.add(function)
         _STATE[self] = (module, function)
         return self(*args, **kwargs)

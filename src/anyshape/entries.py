@@ -11,7 +11,7 @@ import torch.fx
 from anyshape.capture.choices import Choices
 from anyshape.capture.roots import Roots
 from anyshape.capture.trace import Trace
-from anyshape.growth import Growing
+from anyshape.growth import Backend, Growing
 from anyshape.guards.emit import EntryPlan
 from anyshape.guards.guard import Frame, Guard, Kind, SymbolSource
 from anyshape.guards.minimise import minimise
@@ -19,8 +19,6 @@ from anyshape.profile.records import FunctionRecord
 from anyshape.runtime.program import assemble
 from anyshape.shapes import Shapes
 from anyshape.symbolic import Expr, Range
-
-Backend = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,14 +44,13 @@ class Growing:
         #: how often it has grown, by the line that asked
         self._grown: Counter[Frame | None] = Counter()
 
-    def add(self, trace: Trace) -> int:
-        """Take in another way through the program; returns how many graphs are new."""
-        before = len(self.graphs)
+    def add(self, trace: Trace) -> None:
+        """Take in another way through the program."""
         node, depth = self._shared(trace)
         if depth == len(trace.segments):
             # The tree has this way: that it was not taken is a mistake of ours.
             self.repeated += 1
-            return 0
+            return
         if node is not None and depth < len(trace.segments):
             self._grown[_asked_at(trace, depth)] += 1
         for index in range(depth, len(trace.segments)):
@@ -69,7 +68,6 @@ class Growing:
         self.tree.changes_state |= trace.changes_state
         self.tree.draws_random |= trace.draws_random or trace.may_draw
         self.tree.grown()
-        return len(self.graphs) - before
 
     def is_full(self, graphs: int, at_one_line: int) -> bool:
         return (

@@ -16,7 +16,6 @@ import functools
 import itertools
 import threading
 import time
-import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,7 +24,8 @@ from typing import Any, Final
 import torch
 import torch.fx
 
-from anyshape.calls import OURSELVES, by_parameter, no_collection, show_user_frames
+from anyshape import telling
+from anyshape.calls import by_parameter, no_collection, show_user_frames
 from anyshape.capture.choices import Choices
 from anyshape.capture.contracts import AssumedContract
 from anyshape.capture.roots import Roots
@@ -50,7 +50,6 @@ from anyshape.explanation import DynamicSource, EntryExplanation, Explanation, c
 from anyshape.growth import Growing
 from anyshape.guards.emit import EntryPlan, build_dispatcher
 from anyshape.guards.explain import first_failure
-from anyshape.guards.guard import Frame
 from anyshape.guards.tensor_memory import TensorMemory, tensor_memory
 from anyshape.policy.observations import Observations
 from anyshape.profile.session import FunctionProfile
@@ -64,6 +63,10 @@ from anyshape.units import Units
 
 class StaleSignature(Exception):
     """The function has other default values than the dispatcher filled in."""
+
+
+#: What a dispatcher raises where it has no answer; a `TypeError` may also be the program's.
+NO_ANSWER: Final = (GraphFailed, Unseen, StaleSignature, TypeError)
 
 
 _frame_ids: Final = itertools.count()
@@ -265,7 +268,7 @@ class Function:
         entry_id = f"{self.frame_id}/{self._next_id}"
         if self.entries and self._too_many(bound, entry_id):
             return self._call(arguments)
-        self._announce(entry_id)
+        telling.begins(self.target, entry_id)
         ranks = self._ranks.agree(bound, self.seen, self.options.dynamic, entry_id)
         started = time.perf_counter()
         choices = Choices(
@@ -356,23 +359,6 @@ class Function:
                 reasons.append(kinds.GuardFailure(entry.id, failure.sentence, frame))
         return reasons
 
-    def _announce(self, entry_id: str) -> None:
-        if stream.listening(kinds.FrameStart):
-            frames = [
-                Frame(frame.filename, frame.lineno or 0, frame.name)
-                for frame in traceback.extract_stack()
-                if not frame.filename.startswith(OURSELVES)
-            ]
-            stream.emit(
-                kinds.FrameStart(
-                    self.target.name,
-                    self.target.file,
-                    self.target.line,
-                    frames,
-                    compile_id=entry_id,
-                )
-            )
-
     def _left(self, left: Left, entry_id: str) -> None:
         self.counts.graph_breaks += 1
         self.counts.eager_calls += 1
@@ -415,26 +401,39 @@ class Function:
         """A call from a function that runs in parts."""
         try:
             return self.dispatch(*args, **kwargs)
-        except GraphFailed as failed:
-            if not failed.repeatable:
-                raise failed.error from None
-            result = self.target.call(*args, **kwargs)
-            self.failed(failed.error)
-            return result
-        except Unseen:
-            return self.grow(args, kwargs)
-        except StaleSignature:
-            pass
-        except TypeError as error:
-            trace = error.__traceback__
-            if trace is None or trace.tb_next is not None or not self.is_stale():
+        except NO_ANSWER as error:
+            if not self.is_no_answer(error):
                 raise
-        return self.target.call(*args, **kwargs)
+            reason = error
+        try:
+            return self.recover(reason, args, kwargs)
+        except StaleSignature:
+            return self.target.call(*args, **kwargs)
 
-    def failed(self, error: Exception) -> None:
-        """A graph raised an error where the program does not."""
+    def is_no_answer(self, error: Exception) -> bool:
+        """Whether what the dispatcher raised is not of the program: `recover` then has the
+        answer."""
+        if not isinstance(error, TypeError):
+            return True
+        # The dispatcher may have refused arguments that the function, with new defaults, takes.
+        trace = error.__traceback__
+        return trace is not None and trace.tb_next is None and self.is_stale()
+
+    def recover(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The answer of a call for which the dispatcher had none. To be called when the error has
+        been handled, so that it is no context of the program's own errors. `StaleSignature` if
+        there has to be another dispatcher."""
+        if isinstance(error, Unseen):
+            return self.grow(args, kwargs)
+        if not isinstance(error, GraphFailed):
+            raise StaleSignature
+        if not error.repeatable:
+            raise error.error
+        result = self.target.call(*args, **kwargs)
         self.counts.eager_calls += 1
-        stream.emit(kinds.Defect("runtime", f"a graph of {self.target.name} failed: {error!r}"))
+        text = f"a graph of {self.target.name} failed: {error.error!r}"
+        stream.emit(kinds.Defect("runtime", text))
+        return result
 
     def _add(
         self, trace: Trace, choices: Choices, entry_id: str, started: float, roots: Roots
@@ -479,7 +478,7 @@ class Function:
         self.rebuild()
         seconds = time.perf_counter() - started
         self.counts.compile_seconds += seconds
-        self._tell(entry, trace, seconds, graphs)
+        telling.compiled(self.target, entry, trace, seconds, graphs)
 
     # -- a call that goes a way which its entry has not seen ---------------------------------------
 
@@ -555,37 +554,6 @@ class Function:
         stack = last.stack if last else ()
         why = f"too many ways that depend on data: {reason}"
         self.stop_compiling(Left(why, where, stack=stack))
-
-    def _tell(
-        self, entry: Entry, trace: Trace, seconds: float, graphs: Sequence[torch.fx.GraphModule]
-    ) -> None:
-        if stream.listening(kinds.Specialised):
-            self._tell_specialised(entry, trace)
-        if stream.listening(kinds.GraphCompiled):
-            for graph in graphs:
-                code = graph.print_readable(print_output=False)
-                stream.emit(kinds.GraphCompiled(code, compile_id=entry.id, name=self.target.name))
-        if stream.listening(kinds.Compiled):
-            lines = [guard.text for guard in entry.guards]
-            stream.emit(
-                kinds.Compiled(seconds, len(entry.graphs), len(lines), lines, compile_id=entry.id)
-            )
-
-    def _tell_specialised(self, entry: Entry, trace: Trace) -> None:
-        for source in trace.symbols:
-            value = trace.facts.value(expr_of(trace, source))
-            guard = blame(trace, source)
-            if value is not None and guard is not None:
-                stream.emit(
-                    kinds.Specialised(
-                        source.symbol.name,
-                        [source.text],
-                        value,
-                        guard.reason,
-                        guard.user_frame,
-                        compile_id=entry.id,
-                    )
-                )
 
     def _backend_failed(self, error: Exception) -> None:
         if config.on_compile_error == "raise":

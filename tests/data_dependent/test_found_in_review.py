@@ -220,6 +220,53 @@ def test_functions_with_their_own_gradient_run_compiled() -> None:
     assert stats.hits >= 12
 
 
+class Noisy(torch.autograd.Function):
+    """Draws random numbers and changes what it is given."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.mark_dirty(x)
+        return x.add_(torch.rand(x.shape[0]))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        return grads[0]
+
+
+def test_what_a_function_with_its_own_gradient_did_is_undone() -> None:
+    def function(x: Tensor, sign: Tensor) -> Tensor:
+        y = Noisy.apply(x)
+        return y * 2 if sign.sum() > 0 else y * 3
+
+    sizes = ((0, 1.0), (3, 1.0), (3, -1.0), (2, -1.0), (0, -1.0), (4, 1.0))
+    calls = [lambda n=n, s=s: (torch.ones(n), torch.tensor(s)) for n, s in sizes]
+    compare(function, calls, dynamic=True)
+
+
+# -- errors ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("branches", [False, True])
+@pytest.mark.parametrize("module", [False, True])
+def test_errors_of_the_program_have_no_context_of_ours(branches: bool, module: bool) -> None:
+    def function(x: Tensor, index: Tensor) -> Tensor:
+        if branches and x.sum() > 0:
+            x = x + 1
+        return x[index]
+
+    class Module(nn.Module):
+        def forward(self, x: Tensor, index: Tensor) -> Tensor:
+            return function(x, index)
+
+    compiled = anyshape.compile(Module() if module else function)
+    for sign in (1.0, 1.0, -1.0, -1.0):
+        compiled(torch.full((3,), sign), torch.tensor([0]))
+    with pytest.raises(IndexError) as caught:
+        compiled(torch.ones(3), torch.tensor([9]))
+    assert caught.value.__context__ is None
+    assert caught.value.__cause__ is None
+
+
 # -- parts -----------------------------------------------------------------------------------------
 
 

@@ -33,16 +33,7 @@ from tests.data_dependent.programs import Built, Program, matrix, must_be_positi
 CALLS = 20
 
 
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    anyshape.reset()
-    threads = torch.get_num_threads()
-    # Tensors are tiny: threads would only wait for each other.
-    torch.set_num_threads(1)
-    with anyshape.config.patch(profile=False, on_compile_error="raise"):
-        yield
-    torch.set_num_threads(threads)
-    anyshape.reset()
+pytestmark = pytest.mark.usefixtures("strict")
 
 
 # -- effects ---------------------------------------------------------------------------------------

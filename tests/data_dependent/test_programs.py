@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-import torch
 
-import anyshape
 from tests.data_dependent.programs import (
     MIXTURE,
     MIXTURE_MODULE,
@@ -18,29 +14,19 @@ from tests.data_dependent.programs import (
 
 #: Why a program is right, but with more graphs than it should need.
 _SHAPES = "a run is undone in values, not in the shape, strides and memory of a tensor"
-_COUNTERS = "integers of modules are static, so a counter is a new entry at every call"
 TOO_MANY: dict[str, str] = {
-    "router with skipped experts": _COUNTERS,
+    "router with skipped experts": "integers in a list on a module are static: its counters",
     "undone: t_": _SHAPES,
     "undone: unsqueeze_": _SHAPES,
     "undone: resize_": _SHAPES,
     "methods of numbers": "the digits of a float are asked for",
     "beam search, lists": "the ways that sorting by data can go",
     "jagged to padded": "the shape of a jagged tensor is asked for",
-    "COO values": "a sparse result without a rule: its first call leaves, or it needs 8 graphs",
+    "COO values": "a sparse result whose parts are not dense: the function runs in parts",
 }
 
 
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    anyshape.reset()
-    threads = torch.get_num_threads()
-    # Tensors are tiny: threads would only wait for each other.
-    torch.set_num_threads(1)
-    with anyshape.config.patch(profile=False, on_compile_error="raise"):
-        yield
-    torch.set_num_threads(threads)
-    anyshape.reset()
+pytestmark = pytest.mark.usefixtures("strict")
 
 
 def _cases(known: dict[str, str]) -> list[object]:

@@ -15,6 +15,9 @@ from anyshape.capture.opaque import is_jagged_method
 from anyshape.ops.op import Lowering
 from anyshape.ops.table import lookup
 
+#: Marks functions of ours that stand for code of the program.
+RUNS_PYTHON: Final = "_anyshape_runs_python"
+
 #: They switch a mode of torch.
 STATE_CHANGES: Final = frozenset({torch._C._set_grad_enabled})
 
@@ -42,7 +45,12 @@ _RANDOM: Final = re.compile(
 @functools.lru_cache(maxsize=4096)
 def may_draw(function: Callable[..., Any]) -> bool:
     """Whether it may draw random numbers, with other arguments if not with these."""
-    return _RANDOM.search(name_of(function).lower()) is not None
+    return runs_python(function) or _RANDOM.search(name_of(function).lower()) is not None
+
+
+def runs_python(function: Callable[..., Any]) -> bool:
+    """Whether it is a function with its own gradient, whose code is the program's."""
+    return getattr(function, RUNS_PYTHON, False)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -126,7 +126,7 @@ class Recipe:
         if isinstance(value, tuple) and hasattr(kind, "_fields"):
             return self._named_tuple(value)
         if isinstance(value, tuple) and kind.__module__ == "torch.return_types":
-            return self._return_type(value)
+            return self._of_a_tuple(value)
         if isinstance(value, BaseException | torch.nn.Module):
             raise Leave(f"a {kind.__name__} made by the program is returned or stored")
         if isinstance(value, OrderedDict) and not _rebuilds_itself(kind):
@@ -160,17 +160,11 @@ class Recipe:
         self.lines.append(f"{name} = tuple.__new__({kind}, ({''.join(f'{x}, ' for x in items)}))")
         return name
 
-    def _return_type(self, value: Any) -> str:
+    def _of_a_tuple(self, value: Any) -> str:
+        """A tuple of a class of torch's, which takes one."""
         items = [self.value(item) for item in value]
         name = self._new(value)
         kind = self._constant(type(value))
-        self.lines.append(f"{name} = {kind}(({''.join(f'{x}, ' for x in items)}))")
-        return name
-
-    def _size_object(self, value: torch.Size) -> str:
-        items = [self.value(item) for item in value]
-        name = self._new(value)
-        kind = self._constant(torch.Size)
         self.lines.append(f"{name} = {kind}(({''.join(f'{x}, ' for x in items)}))")
         return name
 
@@ -291,7 +285,7 @@ class Recipe:
 _MAKERS: Final[dict[type, Callable[[Recipe, Any], str]]] = {
     list: Recipe._list,
     tuple: Recipe._tuple,
-    torch.Size: Recipe._size_object,
+    torch.Size: Recipe._of_a_tuple,
     dict: Recipe._dict,
     OrderedDict: Recipe._dict,
     defaultdict: Recipe._dict,

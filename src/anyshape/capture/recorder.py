@@ -35,6 +35,7 @@ from anyshape.capture.operation_kinds import (
     is_mutable,
     may_draw,
     may_raise,
+    runs_python,
     target_of,
     writes_statistics,
 )
@@ -242,7 +243,8 @@ class Recorder(Inputs):
         if changes.any and may_raise(function):
             changes.may_raise_late = True
             changes.may_be_caught |= is_caught()
-        changes.any |= call.in_place
+        # Code of the program may change what it is given, and then draw, or fail.
+        changes.any |= call.in_place or runs_python(function)
         if function in ALIASES_UNSEEN:
             changes.unseen = True
         if writes_statistics(function):

@@ -15,6 +15,7 @@ from typing import Any, Final
 import torch
 
 from anyshape.capture.concolic import TracedFloat, TracedInt
+from anyshape.capture.operation_kinds import RUNS_PYTHON
 from anyshape.capture.tracer import ATOMS, Leave
 
 Hooks = Any
@@ -54,6 +55,7 @@ def _caller_of(function: Any) -> Callable[..., Any]:
             return alive.apply(*args, **kwargs)
 
         apply.__name__ = apply.__qualname__ = f"apply_{function.__name__}"
+        setattr(apply, RUNS_PYTHON, True)
         found = _callers[function] = apply
     return found
 
