@@ -17,6 +17,7 @@ from anyshape.errors import AnyshapeError
 
 if TYPE_CHECKING:
     from anyshape.api import (
+        DynamicInt,
         check,
         compile,
         mark_dynamic,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AnyshapeError",
+    "DynamicInt",
     "__version__",
     "check",
     "compile",

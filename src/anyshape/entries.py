@@ -8,15 +8,16 @@ from typing import Any, Final
 
 import torch.fx
 
+from anyshape.blame import expr_of
 from anyshape.capture.choices import Choices
 from anyshape.capture.roots import Roots
 from anyshape.capture.trace import Trace
 from anyshape.growth import Growing
 from anyshape.guards.emit import EntryPlan
-from anyshape.guards.guard import Frame, Guard, Kind, SymbolSource
+from anyshape.guards.guard import Frame, Guard, SymbolSource
 from anyshape.guards.minimise import minimise
 from anyshape.runtime.program import assemble
-from anyshape.symbolic import Expr, Range
+from anyshape.symbolic import Range
 
 Backend = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
 
@@ -146,17 +147,6 @@ class Entry:
         new = [each for each in dict.fromkeys(found) if each not in self.breaks]
         self.breaks += new
         return new
-
-
-def expr_of(trace: Trace, source: SymbolSource) -> Expr:
-    return trace.facts.symbols[source.symbol.name]
-
-
-def blame(trace: Trace, source: SymbolSource) -> Guard | None:
-    for guard in trace.guards:
-        if guard.kind is Kind.SIZES and source.symbol in guard.value.symbols:  # pyright: ignore[reportAttributeAccessIssue] a fact
-            return guard
-    return None
 
 
 def _symbols(trace: Trace) -> dict[str, Symbol]:

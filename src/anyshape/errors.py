@@ -175,12 +175,29 @@ class DynamicDimWasFixed(CompileError, ValueError):
     why = "{reason}"
     do = (
         "change the line below so that it does not depend on the value",
-        "use maybe_mark_dynamic, or drop the mark and let the dimension be static",
+        "use maybe_mark_dynamic (for an integer: a plain one), or drop the mark and let it be static",
     )
 
     source: str
     value: object
     reason: str
+
+
+class MarkOutOfRange(CompileError, ValueError):
+    """A dimension was marked with a range that its own size is outside of."""
+
+    code = "AS108"
+    what = "{mark}: dimension {dim} has the size {size}, which is outside of the range {range}"
+    why = "a mark declares the sizes that the dimension takes, and this tensor has another"
+    do = (
+        "widen the range with min= and max=",
+        "do not mark this tensor: sizes outside of the range are compiled for on their own",
+    )
+
+    mark: str
+    dim: int
+    size: int
+    range: str
 
 
 class GraphBreakError(CompileError, RuntimeError):

@@ -25,7 +25,8 @@ from typing import Any, Final
 import torch
 import torch.fx
 
-from anyshape.calls import OURSELVES, by_parameter, no_collection, show_user_frames
+from anyshape.blame import check_marks, expr_of, fixed_by
+from anyshape.calls import OURSELVES, as_given, by_parameter, no_collection, show_user_frames
 from anyshape.capture.choices import Choices
 from anyshape.capture.roots import Roots
 from anyshape.capture.run import Arguments, Captured, capture
@@ -33,10 +34,10 @@ from anyshape.capture.state import can_capture, read_state
 from anyshape.capture.trace import Trace
 from anyshape.capture.tracer import Left, place_of
 from anyshape.config import config
-from anyshape.entries import Counts, Entry, Options, all_counts, blame, expr_of
+from anyshape.dynamic_ints import unwrapped
+from anyshape.entries import Counts, Entry, Options, all_counts
 from anyshape.errors import (
     DataDependentError,
-    DynamicDimWasFixed,
     GraphBreakError,
     InternalError,
     RecompileError,
@@ -89,6 +90,8 @@ class Function:
     _leaves: int = 0
     #: attributes that it sets itself
     _written: frozenset[str] = frozenset()
+    #: integers that have been given as a `DynamicInt`
+    _marked: set[str] = field(default_factory=set[str])
     #: the most operations that a graph of it has
     _work: int = 0
     #: what runs in parts, if this does: shared with those who run in parts of it
@@ -143,6 +146,7 @@ class Function:
         self.eager = None
         self._next_id = 0
         self._leaves = 0
+        self._marked.clear()
         self.recompiled.clear()
         self.units.clear()
         self.rebuild()
@@ -198,6 +202,8 @@ class Function:
     def _miss(self, bound: dict[str, Any]) -> Any:
         if self.is_stale():
             raise StaleSignature
+        if (plain := unwrapped(self.target.signature, bound)) is not None:
+            return self._dispatch_plain(*plain)
         arguments = by_parameter(self.target.signature, bound)
         if not self._compiling.acquire(blocking=False):
             # Another thread compiles it, or it calls itself: neither waits for the other.
@@ -213,18 +219,24 @@ class Function:
     def _miss_eagerly(self, bound: dict[str, Any]) -> Any:
         if self.is_stale():
             raise StaleSignature
+        if (plain := unwrapped(self.target.signature, bound)) is not None:
+            return self._dispatch_plain(*plain)
         return self._call(by_parameter(self.target.signature, bound))
+
+    def _dispatch_plain(self, bound: dict[str, Any], marked: Sequence[str]) -> Any:
+        """Another look at the entries, with the numbers behind each `DynamicInt`."""
+        self._marked.update(marked)
+        args, kwargs = as_given(by_parameter(self.target.signature, bound))
+        return self.dispatch(*args, **kwargs)
 
     def _call(self, arguments: Arguments) -> Any:
         self.counts.eager_calls += 1
-        star = arguments.star[1] if arguments.star else ()
-        named = arguments.star_star[1] if arguments.star_star else {}
-        args = (*arguments.positional.values(), *star)
+        args, kwargs = as_given(arguments)
         if self.eager is not None and can_capture() is None:
             in_parts = self.units.in_parts_of(self.target.body(args))
             if in_parts is not None:
-                return self._call_in_parts(in_parts, args, {**arguments.keyword, **named})
-        return self.target.call(*args, **arguments.keyword, **named)
+                return self._call_in_parts(in_parts, args, kwargs)
+        return self.target.call(*args, **kwargs)
 
     def _call_in_parts(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -243,7 +255,9 @@ class Function:
             return self._call(arguments)
         started = time.perf_counter()
         self._announce(entry_id)
-        choices = Choices(self.seen, self.options.dynamic, entry_id, self._written)
+        choices = Choices(
+            self.seen, self.options.dynamic, entry_id, self._written, self._marked
+        )
         roots = Roots()
         captured = self._captured(arguments, choices, roots)
         self.counts.captures += 1
@@ -402,7 +416,7 @@ class Function:
     ) -> None:
         """Make an entry of a trace."""
         self._written |= trace.written
-        self._check_marks(trace, choices)
+        check_marks(trace, choices.rulings)
         for defect in trace.defects:
             stream.emit(kinds.Defect("ops", defect, compile_id=entry_id))
         entry = Entry(entry_id, choices, roots)
@@ -443,6 +457,8 @@ class Function:
         call = self.target.signature.bind(*args, **kwargs)
         call.apply_defaults()
         bound = dict(call.arguments)
+        if (plain := unwrapped(self.target.signature, bound)) is not None:
+            bound, _ = plain
         arguments = by_parameter(self.target.signature, bound)
         if not self._compiling.acquire(blocking=False):
             return self._call(arguments)
@@ -515,7 +531,7 @@ class Function:
     def _tell_specialised(self, entry: Entry, trace: Trace) -> None:
         for source in trace.symbols:
             value = trace.facts.value(expr_of(trace, source))
-            guard = blame(trace, source)
+            guard = fixed_by(trace, source)
             if value is not None and guard is not None:
                 stream.emit(
                     kinds.Specialised(
@@ -536,21 +552,6 @@ class Function:
             stacklevel=7,
         )
         self.stop_compiling(Left(f"the backend failed: {error!r}", None))
-
-    def _check_marks(self, trace: Trace, choices: Choices) -> None:
-        """A dimension marked dynamic must not have been fixed."""
-        for source in trace.symbols:
-            if source.text not in choices.required:
-                continue
-            value = trace.facts.value(expr_of(trace, source))
-            if value is not None:
-                guard = blame(trace, source)
-                raise DynamicDimWasFixed(
-                    source=source.text,
-                    value=value,
-                    reason=guard.reason if guard else "the guards leave one value",
-                    where=str(guard.user_frame) if guard and guard.user_frame else None,
-                )
 
 
 @functools.cache

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 import torch
 
+from anyshape.capture.marks import marks_of, marks_of_int
 from anyshape.capture.tracer import Unbacked
 from anyshape.config import config
 from anyshape.events import kinds
 from anyshape.events.stream import stream
+from anyshape.guards.dynamic_int import DynamicInt, plain_int
 from anyshape.guards.guard import Frame, SymbolSource
 from anyshape.guards.path import Path
 from anyshape.guards.text import fact_text, names_of
@@ -18,7 +20,6 @@ from anyshape.policy.decide import (
     Choice,
     Decision,
     Evidence,
-    Mark,
     Source,
     decide_int,
     decide_sizes,
@@ -26,15 +27,12 @@ from anyshape.policy.decide import (
 from anyshape.policy.observations import Observations, of_int, of_sizes
 from anyshape.symbolic import Expr, Fact, Range, Symbol
 
-#: The attribute of a tensor that marks are kept in: a mark by dimension.
-MARKS: Final = "_anyshape_marks"
 
+class Ruling(NamedTuple):
+    """What a source was in this call, and what it was taken for."""
 
-def marks_of(tensor: torch.Tensor) -> Mapping[int, Mark]:
-    return tensor.__dict__.get(MARKS, _NO_MARKS)
-
-
-_NO_MARKS: Final[Mapping[int, Mark]] = {}
+    value: int
+    decision: Decision
 
 
 def _as_asked(decision: Decision, found: Range | None) -> Range | Unbacked | None:
@@ -50,6 +48,7 @@ class Choices:
         dynamic: bool | None,
         compile_id: str,
         written: frozenset[str] = frozenset(),
+        marked: Collection[str] = (),
     ) -> None:
         self._seen = seen
         self._dynamic = dynamic
@@ -61,6 +60,10 @@ class Choices:
         self._reasons: dict[str, str] = {}
         #: integers that the program was seen to change itself: counters
         self._written: frozenset[str] = written
+        #: integers that have been given as a `DynamicInt`
+        self._marked: Collection[str] = marked
+        #: the decision for each size and integer that was met, by source
+        self.rulings: dict[str, Ruling] = {}
         self._symbols: list[SymbolSource] = []
         self._by_value: dict[int, Expr] = {}
         #: answers by source: an entry that grows keeps them
@@ -68,44 +71,54 @@ class Choices:
 
     def again(self) -> Choices:
         """The same choices, for another call of the same entry."""
-        made = Choices(self._seen, self._dynamic, self._id, self._written)
+        made = Choices(self._seen, self._dynamic, self._id, self._written, self._marked)
+        made.rulings = self.rulings
         made._answers = self._answers
         made._reasons = self._reasons
         made.required = self.required
         return made
 
     def sizes(
-        self, path: Path, tensor: torch.Tensor, module_property: bool
+        self, path: Path, tensor: torch.Tensor, owner: type | None
     ) -> Sequence[Range | Unbacked | None]:
         name, sizes = path.text, tuple(tensor.shape)
         known = self._answers.get(name)
         if known is not None and len(known) == len(sizes):
             return known
         self.observed.add(name, of_sizes(sizes))
-        source = Source(isinstance(tensor, torch.nn.Parameter), module_property, marks_of(tensor))
+        is_parameter = isinstance(tensor, torch.nn.Parameter)
+        source = Source(is_parameter, owner is not None, marks_of(tensor, owner))
         decisions = decide_sizes(name, sizes, source, self._evidence(name), config, self._dynamic)
         self._answers[name] = answer = [
-            _as_asked(decision, self._settled(f"{name}.size()[{dim}]", decision))
+            _as_asked(decision, self._settled(f"{name}.size()[{dim}]", sizes[dim], decision))
             for dim, decision in enumerate(decisions)
         ]
         return answer
 
-    def integer(self, path: Path, value: int, module_property: bool) -> Range | None:
+    def integer(self, path: Path, value: int, owner: type | None) -> Range | None:
         name = path.text
         known = self._answers.get(name)
         if known is not None:
             return None if isinstance(known[0], Unbacked) else known[0]
+        is_marked = type(value) is DynamicInt or name in self._marked
+        value = plain_int(value)
         self.observed.add(name, of_int(value))
-        source = Source(is_module_property=module_property and name not in self._written)
+        source = Source(
+            is_module_property=owner is not None and name not in self._written,
+            marks=marks_of_int(is_marked, owner),
+        )
         decision = decide_int(name, value, source, self._evidence(name), config, self._dynamic)
-        answer = self._settled(name, decision)
+        answer = self._settled(name, value, decision)
         self._answers[name] = (answer,)
         return answer
 
     def _evidence(self, name: str) -> Evidence:
         return Evidence(seen=self._seen.get(name))
 
-    def _settled(self, source: str, decision: Decision) -> Range | None:
+    def _settled(self, source: str, value: int, decision: Decision) -> Range | None:
+        self.rulings[source] = Ruling(value, decision)
+        if decision.ignored and stream.listening(kinds.MarkIgnored):
+            stream.emit(kinds.MarkIgnored(source, decision.ignored, compile_id=self._id))
         if decision.required:
             self.required[source] = decision
         if decision.choice is Choice.STATIC:

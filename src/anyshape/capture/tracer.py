@@ -22,6 +22,7 @@ from anyshape.capture.concolic import TracedFloat, TracedInt, plain
 from anyshape.capture.data_questions import Question
 from anyshape.capture.instrument import instrumented_by_identity
 from anyshape.capture.roots import Roots
+from anyshape.guards.dynamic_int import DynamicInt, plain_int
 from anyshape.guards.guard import Frame, Guard, Kind, SymbolSource
 from anyshape.guards.path import Access, Path
 from anyshape.symbolic import (
@@ -151,12 +152,13 @@ class Chooser(Protocol):
     """Who says which sizes and integers are dynamic (the policy, for one call)."""
 
     def sizes(
-        self, path: Path, tensor: torch.Tensor, module_property: bool
+        self, path: Path, tensor: torch.Tensor, owner: type | None
     ) -> Sequence[Range | Unbacked | None]:
-        """For each dimension the range of its symbol, or None for a static one."""
+        """For each dimension the range of its symbol, or None for a static one; `owner` is the
+        class of the module that it was found on."""
         ...
 
-    def integer(self, path: Path, value: int, module_property: bool) -> Range | None:
+    def integer(self, path: Path, value: int, owner: type | None) -> Range | None:
         """The range of the symbol for an integer, or None for a static one."""
         ...
 
@@ -208,7 +210,7 @@ class Tracer:
         #: whether one graph is wanted: a question about data then has no answer
         self.whole = whole
         self._read: dict[Path, Any] = {}
-        self._below_module: dict[Path, bool] = {}
+        self._owners: dict[Path, type | None] = {}
         #: keeps what `paths` names alive, so that no identity is used twice
         self.kept: list[object] = []
         self._values: dict[Expr, int] = {}
@@ -437,7 +439,7 @@ class Tracer:
 
     def _first_read(self, value: Any, path: Path) -> Any:
         kind = type(value)
-        if kind is int:
+        if kind is int or kind is DynamicInt:
             return self._read_integer(value, path)
         if kind in ATOMS:
             self.guard(Kind.EQUALS, path, value)
@@ -465,23 +467,24 @@ class Tracer:
         self.kept.append(value)
 
     def _read_integer(self, value: int, path: Path) -> Any:
-        declared = self.chooser.integer(path, value, self.below_module(path))
+        declared = self.chooser.integer(path, value, self.owner(path))
         if declared is None:
             self.guard(Kind.EQUALS, path, value)
-            return value
-        self.guard(Kind.TYPE, path, int)
-        return self.integer(self.new_symbol(path, None, value, declared))
+            return plain_int(value)
+        if path.access is not Access.LOCAL:
+            # Of an argument, the symbol says that it is an integer, a DynamicInt or not.
+            self.guard(Kind.TYPE, path, type(value))
+        return self.integer(self.new_symbol(path, None, plain_int(value), declared))
 
-    def note_module(self, path: Path) -> None:
-        self._below_module[path] = True
+    def note_module(self, path: Path, module: torch.nn.Module) -> None:
+        self._owners[path] = type(module)
 
-    def below_module(self, path: Path) -> bool:
-        """Whether the path goes through an `nn.Module`: what it owns stays static."""
-        found = self._below_module.get(path)
-        if found is None:
-            found = path.parent is not None and self.below_module(path.parent)
-            self._below_module[path] = found
-        return found
+    def owner(self, path: Path) -> type | None:
+        """The class of the last `nn.Module` that the path goes through: what it owns stays
+        static."""
+        if path not in self._owners:
+            self._owners[path] = None if path.parent is None else self.owner(path.parent)
+        return self._owners[path]
 
     def path_of(self, value: object) -> Path | None:
         """Where an external object was found; None for what the program made itself."""

@@ -28,6 +28,7 @@ from anyshape.events.kinds import (
     GraphCompiled,
     GuardAdded,
     MarkedDynamic,
+    MarkIgnored,
     OutputCode,
     Recompile,
     RecompileLimit,
@@ -87,6 +88,10 @@ def _specialised(event: Specialised) -> str:
 
 def _marked(event: MarkedDynamic) -> str:
     return f"marking {event.source} as dynamic ({event.reason})"
+
+
+def _ignored(event: MarkIgnored) -> str:
+    return f"not dynamic: {event.source} ({event.reason})"
 
 
 def _compiled(event: Compiled) -> str:
@@ -184,6 +189,7 @@ ROWS: Final = (
     _row(GuardAdded, "dynamic", logging.INFO, _guard_added),
     _row(Specialised, "dynamic", logging.DEBUG, _specialised),
     _row(MarkedDynamic, "dynamic", logging.INFO, _marked),
+    _row(MarkIgnored, "dynamic", logging.WARNING, _ignored),
     _row(Compiled, "dynamic", logging.DEBUG, _compiled),
     _row(Compiled, "guards", logging.DEBUG, _guards),
     _row(Recompile, "recompiles", logging.DEBUG, _recompile),

@@ -55,6 +55,7 @@ class MarkKind(Enum):
     MAYBE_DYNAMIC = "maybe_mark_dynamic"
     UNBACKED = "mark_unbacked"
     STATIC = "mark_static"
+    INTEGER = "DynamicInt"
 
 
 @dataclass(frozen=True, slots=True)
