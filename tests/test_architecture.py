@@ -31,6 +31,7 @@ LAYERS = (
     ("entries", "units", "calls"),
     ("growth", "blame", "dynamic_ints"),
     ("export", "explanation", "targets", "marks"),
+    ("standing",),
     ("capture", "graph", "codegen", "runtime"),
     ("ops", "guards", "policy"),
     ("loops",),

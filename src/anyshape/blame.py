@@ -1,7 +1,7 @@
 """Which lines of the program left one value to a size that could have had many.
 
-    if n >= 8: ...      alone, each of them leaves many values;
-    if n <= 8: ...      together they leave 8, and both are to be named
+if n >= 8: ...      alone, each of them leaves many values;
+if n <= 8: ...      together they leave 8, and both are to be named
 """
 
 from __future__ import annotations
@@ -81,23 +81,24 @@ def check_marks(trace: Trace, rulings: Mapping[str, Ruling]) -> None:
         raise DynamicDimWasFixed(
             source=source.text,
             value=value,
-            reason=_in_words(guards, trace) or "the range of the mark leaves no other value",
+            reason=_REASONS[min(len(guards), 2)],
+            conditions=[_in_words(guard, trace) for guard in guards],
             where=str(where) if where else None,
         )
 
 
-def _in_words(guards: Sequence[Guard], trace: Trace) -> str:
-    told = [_guard_in_words(guard, trace) for guard in guards]
-    if len(told) < 2:
-        return "".join(told)
-    return "these lines together leave no other value: " + "; ".join(told)
-
+#: By the number of conditions: none, one, several.
+_REASONS: Final = (
+    "the range of the mark leaves no other value",
+    "a line of the program leaves no other value:",
+    "these lines together leave no other value:",
+)
 
 #: How symbols are named in reasons.
 _SYMBOL: Final = re.compile(r"\bs\d+\b")
 
 
-def _guard_in_words(guard: Guard, trace: Trace) -> str:
+def _in_words(guard: Guard, trace: Trace) -> str:
     """The condition, why it was needed, and the line that needed it, in the program's names."""
     names = {each.symbol.name: each.text for each in reversed(trace.symbols)}
     reason = _SYMBOL.sub(lambda found: names.get(found[0], found[0]), guard.reason)

@@ -17,6 +17,7 @@ from anyshape.guards.emit import EntryPlan
 from anyshape.guards.guard import Frame, Guard, SymbolSource
 from anyshape.guards.minimise import minimise
 from anyshape.runtime.program import assemble
+from anyshape.standing import Standing, standings
 from anyshape.symbolic import Range
 
 Backend = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
@@ -91,6 +92,11 @@ class Entry:
     def hits(self) -> int:
         """How many calls it has served, the one that made it aside."""
         return self.counter[0]
+
+    def standings(self) -> list[Standing]:
+        """Of each size and integer that was met."""
+        left = {symbol.source: symbol.range for symbol in self.symbols.values()}
+        return standings(self.id, self.choices.rulings, left)
 
     def take(self, trace: Trace, options: Options, name: str) -> list[GraphBreak]:
         """Serve another way through the program; the first one if there is none yet. Returns where

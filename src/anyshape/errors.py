@@ -172,15 +172,21 @@ class DynamicDimWasFixed(CompileError, ValueError):
 
     code = "AS103"
     what = "{source} is marked dynamic, but the program only works for {value}"
-    why = "{reason}"
+    why = "{reason}{listed}"
     do = (
-        "change the line below so that it does not depend on the value",
-        "use maybe_mark_dynamic (for an integer: a plain one), or drop the mark and let it be static",
+        "change the lines named here so that they do not depend on the value",
+        "use maybe_mark_dynamic (for an integer: a plain one), or drop the mark: then it is static",
     )
 
     source: str
     value: object
     reason: str
+    #: the conditions that left no other value, each with its line
+    conditions: Sequence[str] = ()
+
+    def _shown(self) -> dict[str, str]:
+        listed = "".join(f"\n       {_show(each)}" for each in self.conditions)
+        return super()._shown() | {"listed": listed}
 
 
 class MarkOutOfRange(CompileError, ValueError):

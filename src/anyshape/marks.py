@@ -51,7 +51,9 @@ def mark_static(tensor: torch.Tensor | type[torch.nn.Module], dim: Dims | None =
     are found on its instances."""
     if isinstance(tensor, type) and issubclass(tensor, torch.nn.Module):
         if dim is not None:
-            raise BadOption(option="dim", value=dim, accepted="a class of modules has no dimensions")
+            raise BadOption(
+                option="dim", value=dim, accepted="a class of modules has no dimensions"
+            )
         static_modules.add(tensor)
         return
     dims = tuple(range(tensor.dim())) if dim is None and _is_tensor(tensor) else dim

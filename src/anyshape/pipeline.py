@@ -30,6 +30,7 @@ from anyshape.calls import OURSELVES, as_given, by_parameter, no_collection, sho
 from anyshape.capture.choices import Choices
 from anyshape.capture.roots import Roots
 from anyshape.capture.run import Arguments, Captured, capture
+from anyshape.capture.source_use import source_use
 from anyshape.capture.state import can_capture, read_state
 from anyshape.capture.trace import Trace
 from anyshape.capture.tracer import Left, place_of
@@ -53,6 +54,7 @@ from anyshape.guards.tensor_memory import TensorMemory, tensor_memory
 from anyshape.policy.observations import Observations
 from anyshape.runtime.program import GraphFailed
 from anyshape.runtime.tree import Unseen
+from anyshape.standing import Standing, since_when
 from anyshape.targets import Target
 from anyshape.units import Units
 
@@ -152,32 +154,26 @@ class Function:
         self.rebuild()
 
     def explain(self) -> Explanation:
+        stand = since_when([entry.standings() for entry in self.entries])
         return Explanation(
             self.target.name,
             [
                 EntryExplanation(
                     entry.id,
-                    [
-                        DynamicSource(
-                            name,
-                            symbol.source,
-                            str(symbol.range),
-                            entry.reasons.get(symbol.source, ""),
-                        )
-                        for name, symbol in entry.symbols.items()
-                        if symbol.range.lower is None or symbol.range.lower != symbol.range.upper
-                    ],
+                    _dynamic_sources(entry, sizes),
                     conditions_of(entry.guards),
                     entry.hits,
                     len(entry.graphs),
                     [(each.reason, each.where) for each in entry.breaks],
+                    sizes,
                 )
-                for entry in self.entries
+                for entry, sizes in zip(self.entries, stand, strict=True)
             ],
             self.eager.reason if self.eager else "",
             self.eager.frame if self.eager else None,
             list(self.recompiled),
             [part.explain() for part in self._parts() if part.entries],
+            source_use.unused,
         )
 
     def _parts(self) -> list[Function]:
@@ -255,9 +251,7 @@ class Function:
             return self._call(arguments)
         started = time.perf_counter()
         self._announce(entry_id)
-        choices = Choices(
-            self.seen, self.options.dynamic, entry_id, self._written, self._marked
-        )
+        choices = Choices(self.seen, self.options.dynamic, entry_id, self._written, self._marked)
         roots = Roots()
         captured = self._captured(arguments, choices, roots)
         self.counts.captures += 1
@@ -560,3 +554,17 @@ def _tensor_memory() -> TensorMemory | None:
     # It tries what changes to a tensor look like, which needs torch in its usual state.
     with torch.inference_mode(False), torch.enable_grad():
         return tensor_memory(torch.zeros, torch.nn.Parameter)
+
+
+def _dynamic_sources(entry: Entry, sizes: Sequence[Standing]) -> list[DynamicSource]:
+    """What an entry does not fix: its symbols, and the sizes that it does not look at."""
+    symbols = [
+        DynamicSource(name, symbol.source, str(symbol.range), entry.reasons.get(symbol.source, ""))
+        for name, symbol in entry.symbols.items()
+        if symbol.range.lower is None or symbol.range.lower != symbol.range.upper
+    ]
+    return symbols + [
+        DynamicSource("", each.source, each.values, each.reason)
+        for each in sizes
+        if each.state == "unbacked"
+    ]

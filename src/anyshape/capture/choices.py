@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 
 from anyshape.capture.marks import marks_of, marks_of_int
+from anyshape.capture.source_use import source_use
 from anyshape.capture.tracer import Unbacked
 from anyshape.config import config
 from anyshape.events import kinds
@@ -85,6 +86,7 @@ class Choices:
         known = self._answers.get(name)
         if known is not None and len(known) == len(sizes):
             return known
+        source_use.meet(config.dynamic_sources, name, len(sizes))
         self.observed.add(name, of_sizes(sizes))
         is_parameter = isinstance(tensor, torch.nn.Parameter)
         source = Source(is_parameter, owner is not None, marks_of(tensor, owner))
@@ -102,9 +104,12 @@ class Choices:
             return None if isinstance(known[0], Unbacked) else known[0]
         is_marked = type(value) is DynamicInt or name in self._marked
         value = plain_int(value)
+        source_use.meet(config.dynamic_sources, name, None)
         self.observed.add(name, of_int(value))
+        # A counter would be compiled for anew with each step; who sets the flag wants that.
+        is_counter = name in self._written and not config.is_chosen("allow_unspec_int_on_nn_module")
         source = Source(
-            is_module_property=owner is not None and name not in self._written,
+            is_module_property=owner is not None and not is_counter,
             marks=marks_of_int(is_marked, owner),
         )
         decision = decide_int(name, value, source, self._evidence(name), config, self._dynamic)

@@ -29,7 +29,7 @@ def marks_of(tensor: torch.Tensor, owner: type | None) -> Mapping[int, Mark]:
     own: Mapping[int, Mark] = tensor.__dict__.get(MARKS, _NO_MARKS)
     if not _is_static(owner):
         return own
-    return dict.fromkeys(range(tensor.dim()), _STATIC) | own
+    return {**dict.fromkeys(range(tensor.dim()), _STATIC), **own}
 
 
 def marks_of_int(is_dynamic: bool, owner: type | None) -> Mapping[int, Mark]:
@@ -40,5 +40,3 @@ def marks_of_int(is_dynamic: bool, owner: type | None) -> Mapping[int, Mark]:
 
 def _is_static(owner: type | None) -> bool:
     return owner is not None and any(map(static_modules.__contains__, owner.__mro__))
-
-

@@ -465,6 +465,8 @@ class Tracer:
     def register(self, value: object, path: Path) -> None:
         self.paths[id(value)] = path
         self.kept.append(value)
+        if isinstance(value, torch.nn.Module):
+            self._owners[path] = type(value)
 
     def _read_integer(self, value: int, path: Path) -> Any:
         declared = self.chooser.integer(path, value, self.owner(path))
@@ -475,9 +477,6 @@ class Tracer:
             # Of an argument, the symbol says that it is an integer, a DynamicInt or not.
             self.guard(Kind.TYPE, path, type(value))
         return self.integer(self.new_symbol(path, None, plain_int(value), declared))
-
-    def note_module(self, path: Path, module: torch.nn.Module) -> None:
-        self._owners[path] = type(module)
 
     def owner(self, path: Path) -> type | None:
         """The class of the last `nn.Module` that the path goes through: what it owns stays

@@ -9,6 +9,7 @@ it must not know tensors, guards or how a capture works.
 """
 
 from anyshape.policy.decide import (
+    By,
     Choice,
     Decision,
     Evidence,
@@ -33,6 +34,7 @@ from anyshape.policy.sources import DynamicSource, names_source, parse_dynamic_s
 
 __all__ = [
     "MANY",
+    "By",
     "Choice",
     "Decision",
     "DynamicSource",

@@ -35,6 +35,19 @@ class Choice(Enum):
     UNBACKED = "unbacked"
 
 
+class By(Enum):
+    """Whose word a decision is: the rows of the table."""
+
+    LIST = "config.dynamic_sources"
+    FLAG = "a force flag"
+    MARK = "a mark"
+    ARGUMENT = "compile(dynamic=...)"
+    PROFILE = "the profile"
+    RANKS = "the other ranks"
+    SEEN = "automatic"
+    DEFAULT = "the default"
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     choice: Choice
@@ -46,6 +59,7 @@ class Decision:
     required: bool = False
     #: what was asked for and not followed, with the name of the setting that stands above it
     ignored: str = ""
+    by: By = By.DEFAULT
 
 
 class MarkKind(Enum):
@@ -236,10 +250,21 @@ SIZE_RULES: Final[tuple[_Rule, ...]] = (_listed, _forced_tensor, _marked, _argum
 INT_RULES: Final[tuple[_Rule, ...]] = (_listed, _forced_int, _marked, _argument, *_EVIDENCE)
 
 
+_BY: Final[dict[_Rule, By]] = {
+    _listed: By.LIST,
+    _forced_tensor: By.FLAG,
+    _forced_int: By.FLAG,
+    _marked: By.MARK,
+    _argument: By.ARGUMENT,
+    **dict(zip(_EVIDENCE, (By.PROFILE, By.RANKS, By.SEEN), strict=True)),
+}
+
+
 def _decide(question: _Question, rules: tuple[_Rule, ...]) -> Decision:
     for rule in rules:
         decision = rule(question)
         if decision is not None:
+            decision = replace(decision, by=_BY.get(rule, By.DEFAULT))
             break
     else:
         decision = _by_default(question)
@@ -254,7 +279,8 @@ def _without_zero_and_one(question: _Question, decision: Decision) -> Decision:
     if question.value in (0, 1):
         reason = f"config.specialize_zero_one is on, and it is {question.value}"
         ignored = decision.reason if decision.required else ""
-        return Decision(Choice.STATIC, reason, required=decision.required, ignored=ignored)
+        required = decision.required
+        return Decision(Choice.STATIC, reason, required=required, ignored=ignored, by=By.FLAG)
     if question.dim is None:
         return decision
     lower = max(decision.range.lower or 0, 2)
