@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from anyshape.capture.source_use import source_use
 from anyshape.entries import Backend, Counts, Entry, Options, all_counts, run_graph
 from anyshape.errors import BadOption, NotCallable
 from anyshape.events.settings import set_logs, set_logs_from_environment
@@ -307,6 +308,7 @@ def stats() -> Stats:
 def reset() -> None:
     """Forget every compiled entry of the process."""
     all_counts.clear()
+    source_use.forget()
     for function in list(_compiled):
         function.reset()
         all_counts.append(function.counts)

@@ -17,6 +17,7 @@ from functools import partial
 from typing import ClassVar, cast, dataclass_transform
 
 _LONGEST_VALUE = 200
+_LONGEST_CONDITION = 500
 _LONGEST_EXCERPT = 72
 _MOST_LISTED = 12
 
@@ -185,7 +186,7 @@ class DynamicDimWasFixed(CompileError, ValueError):
     conditions: Sequence[str] = ()
 
     def _shown(self) -> dict[str, str]:
-        listed = "".join(f"\n       {_show(each)}" for each in self.conditions)
+        listed = "".join(f"\n       {each[:_LONGEST_CONDITION]}" for each in self.conditions)
         return super()._shown() | {"listed": listed}
 
 

@@ -46,29 +46,27 @@ def mark_unbacked(
     _mark(tensor, dim, Mark(MarkKind.UNBACKED, min, max))
 
 
-def mark_static(tensor: torch.Tensor | type[torch.nn.Module], dim: Dims | None = None) -> None:
+def mark_static(tensor: Any, dim: Dims | None = None) -> None:
     """Keep dimensions, or all of them, static; of a class of modules, the sizes and integers that
     are found on its instances."""
     if isinstance(tensor, type) and issubclass(tensor, torch.nn.Module):
         if dim is not None:
-            raise BadOption(
-                option="dim", value=dim, accepted="a class of modules has no dimensions"
-            )
+            raise BadOption(option="dim", value=dim, accepted="a class has no dimensions")
         static_modules.add(tensor)
         return
-    dims = tuple(range(tensor.dim())) if dim is None and _is_tensor(tensor) else dim
-    _mark(tensor, dims or (), Mark(MarkKind.STATIC))
+    _must_be_tensor(tensor)
+    dims = tuple(range(tensor.dim())) if dim is None else dim
+    _mark(tensor, dims, Mark(MarkKind.STATIC))
 
 
-def _is_tensor(value: object) -> bool:
-    if isinstance(value, torch.Tensor):
-        return True
-    accepted = "marks are for tensors; for an integer use anyshape.DynamicInt"
-    raise BadOption(option="tensor", value=value, accepted=accepted)
+def _must_be_tensor(value: object) -> None:
+    if not isinstance(value, torch.Tensor):
+        accepted = "marks are for tensors; for an integer use anyshape.DynamicInt"
+        raise BadOption(option="tensor", value=value, accepted=accepted)
 
 
 def _mark(tensor: Any, dim: Dims, mark: Mark) -> None:
-    assert _is_tensor(tensor)
+    _must_be_tensor(tensor)
     if mark.min is not None and mark.max is not None and mark.min > mark.max:
         raise BadOption(option="min", value=mark.min, accepted=f"it is above max={mark.max}")
     dims = dim if isinstance(dim, tuple | list) else (dim,)

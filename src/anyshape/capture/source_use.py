@@ -44,6 +44,11 @@ class SourceUse:
     def unused(self) -> list[str]:
         return list(self._unused)
 
+    def forget(self) -> None:
+        """Begin anew; what has been of use once is not reported later."""
+        self._unused.clear()
+        self._met.clear()
+
     def similar(self, text: str) -> list[str]:
         return get_close_matches(text, self._met, n=2)
 

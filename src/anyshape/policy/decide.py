@@ -44,7 +44,7 @@ class By(Enum):
     ARGUMENT = "compile(dynamic=...)"
     PROFILE = "the profile"
     RANKS = "the other ranks"
-    SEEN = "automatic"
+    SEEN = "automatic dynamic"
     DEFAULT = "the default"
 
 
