@@ -60,11 +60,12 @@ class Config(_Started):
     force_parameter_static_shapes: bool = True
     #: tensors that are attributes of modules have static shapes, whatever marks say
     force_nn_module_property_static_shapes: bool = True
-    #: integers that are attributes of modules may be dynamic
+    #: integers that are attributes of modules may be dynamic. Those that the program itself counts
+    #: up are dynamic anyway, unless this is set to False by hand
     allow_unspec_int_on_nn_module: bool = False
     #: integers are always static
     specialize_int: bool = False
-    #: floats are always static
+    #: floats are always static; False: those that change are inputs of the graph
     specialize_float: bool = True
     #: `.item()` and its kin stay in the graph
     capture_scalar_outputs: bool = True

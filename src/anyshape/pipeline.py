@@ -94,6 +94,8 @@ class Function:
     _written: frozenset[str] = frozenset()
     #: integers that have been given as a `DynamicInt`
     _marked: set[str] = field(default_factory=set[str])
+    #: floats as they were seen, None for more than one value
+    _floats: dict[str, float | None] = field(default_factory=dict[str, "float | None"])
     #: the most operations that a graph of it has
     _work: int = 0
     #: what runs in parts, if this does: shared with those who run in parts of it
@@ -149,6 +151,7 @@ class Function:
         self._next_id = 0
         self._leaves = 0
         self._marked.clear()
+        self._floats.clear()
         self.recompiled.clear()
         self.units.clear()
         self.rebuild()
@@ -251,7 +254,14 @@ class Function:
             return self._call(arguments)
         started = time.perf_counter()
         self._announce(entry_id)
-        choices = Choices(self.seen, self.options.dynamic, entry_id, self._written, self._marked)
+        choices = Choices(
+            self.seen,
+            self.options.dynamic,
+            entry_id,
+            self._written,
+            self._marked,
+            self._floats,
+        )
         roots = Roots()
         captured = self._captured(arguments, choices, roots)
         self.counts.captures += 1

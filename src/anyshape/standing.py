@@ -65,7 +65,7 @@ def _standing(source: str, ruling: Ruling, left: Range | None, entry_id: str) ->
         str(value),
         decision.by.value,
         decision.reason,
-        what_changes(decision, not source.endswith("]") or ".size()[" not in source),
+        what_changes(decision, _kind(source, value)),
         entry_id,
         decision.ignored,
     )
@@ -76,6 +76,12 @@ def _standing(source: str, ruling: Ruling, left: Range | None, entry_id: str) ->
     if left is not None and left.lower is not None and left.lower == left.upper:
         return replace(made, state="fixed", change=_FIXED, by="the program")
     return replace(made, values=str(decision.range if left is None else left))
+
+
+def _kind(source: str, value: float) -> str:
+    if type(value) is float:
+        return "float"
+    return "size" if ".size()[" in source else "int"
 
 
 _FIXED: Final = "the lines that ask for this value, below"

@@ -158,6 +158,6 @@ def test_integers_on_modules_when_they_are_allowed() -> None:
 def test_everything_says_what_would_change_it() -> None:
     for integer, rows in ((False, SIZES), (True, INTEGERS)):
         for way in (way for row in rows for way in row):
-            text = what_changes(decide(integer, way), integer)
+            text = what_changes(decide(integer, way), "int" if integer else "size")
             assert text
             assert "{" not in text

@@ -17,11 +17,13 @@ from anyshape.guards.dynamic_int import DynamicInt, plain_int
 from anyshape.guards.guard import Frame, SymbolSource
 from anyshape.guards.path import Path
 from anyshape.guards.text import fact_text, names_of
+from anyshape.guards.values import strictly_equal
 from anyshape.policy.decide import (
     Choice,
     Decision,
     Evidence,
     Source,
+    decide_float,
     decide_int,
     decide_sizes,
 )
@@ -32,7 +34,7 @@ from anyshape.symbolic import Expr, Fact, Range, Symbol
 class Ruling(NamedTuple):
     """What a source was in this call, and what it was taken for."""
 
-    value: int
+    value: float
     decision: Decision
 
 
@@ -50,6 +52,7 @@ class Choices:
         compile_id: str,
         written: frozenset[str] = frozenset(),
         marked: Collection[str] = (),
+        floats: dict[str, float | None] | None = None,
     ) -> None:
         self._seen = seen
         self._dynamic = dynamic
@@ -63,6 +66,8 @@ class Choices:
         self._written: frozenset[str] = written
         #: integers that have been given as a `DynamicInt`
         self._marked: Collection[str] = marked
+        #: floats as they were seen, None for more than one value; kept by the function
+        self._floats: dict[str, float | None] = {} if floats is None else floats
         #: the decision for each size and integer that was met, by source
         self.rulings: dict[str, Ruling] = {}
         self._symbols: list[SymbolSource] = []
@@ -72,7 +77,9 @@ class Choices:
 
     def again(self) -> Choices:
         """The same choices, for another call of the same entry."""
-        made = Choices(self._seen, self._dynamic, self._id, self._written, self._marked)
+        made = Choices(
+            self._seen, self._dynamic, self._id, self._written, self._marked, self._floats
+        )
         made.rulings = self.rulings
         made._answers = self._answers
         made._reasons = self._reasons
@@ -117,10 +124,25 @@ class Choices:
         self._answers[name] = (answer,)
         return answer
 
+    def is_dynamic_float(self, path: Path, value: float, owner: type | None) -> bool:
+        if config.specialize_float:
+            return False  # there are many of them, and nobody has asked
+        name = path.text
+        known = self._answers.get(name)
+        if known is None:
+            before = self._floats.setdefault(name, value)
+            changed = before is None or not strictly_equal(before, value)
+            if changed:
+                self._floats[name] = None
+            source = Source(is_module_property=owner is not None)
+            decision = decide_float(name, source, changed, config, self._dynamic)
+            self._answers[name] = known = (self._settled(name, value, decision),)
+        return known[0] is not None
+
     def _evidence(self, name: str) -> Evidence:
         return Evidence(seen=self._seen.get(name))
 
-    def _settled(self, source: str, value: int, decision: Decision) -> Range | None:
+    def _settled(self, source: str, value: float, decision: Decision) -> Range | None:
         self.rulings[source] = Ruling(value, decision)
         if decision.ignored and stream.listening(kinds.MarkIgnored):
             stream.emit(kinds.MarkIgnored(source, decision.ignored, compile_id=self._id))

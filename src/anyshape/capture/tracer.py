@@ -162,6 +162,10 @@ class Chooser(Protocol):
         """The range of the symbol for an integer, or None for a static one."""
         ...
 
+    def is_dynamic_float(self, path: Path, value: float, owner: type | None) -> bool:
+        """Whether the graph takes a float as an input."""
+        ...
+
     def created(
         self, source: SymbolSource, hint: int, declared: Range, frame: Frame | None
     ) -> None:
@@ -354,11 +358,18 @@ class Tracer:
         if type(value) is TracedFloat:
             if value.node.of_data:
                 self._fix_number(value, reason)
-            for size in value.node.sizes:
-                self.decide(eq(size, self.value_of(size)), reason)
+            for source in value.node.sizes:
+                self.fix_source(source, reason)
         elif type(value) is TracedInt:
             self.settle(value.expr, reason)
         return plain(value)
+
+    def fix_source(self, source: Expr | Path, reason: str) -> None:
+        """Fix what a float was made of: a size, or a float from outside."""
+        if isinstance(source, Path):
+            self.guard(Kind.EQUALS, source, plain(self._read[source]), reason)
+        else:
+            self.decide(eq(source, self.value_of(source)), reason)
 
     def _fix_number(self, value: TracedFloat, reason: str) -> None:
         number = value.node
@@ -441,6 +452,9 @@ class Tracer:
         kind = type(value)
         if kind is int or kind is DynamicInt:
             return self._read_integer(value, path)
+        if kind is float and self.chooser.is_dynamic_float(path, value, self.owner(path)):
+            self.guard(Kind.TYPE, path, float)
+            return self.recorder.float_input(path, value)
         if kind in ATOMS:
             self.guard(Kind.EQUALS, path, value)
             return value

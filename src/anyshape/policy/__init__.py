@@ -17,6 +17,7 @@ from anyshape.policy.decide import (
     MarkKind,
     Settings,
     Source,
+    decide_float,
     decide_int,
     decide_sizes,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "Seen",
     "Settings",
     "Source",
+    "decide_float",
     "decide_int",
     "decide_sizes",
     "merge",

@@ -119,6 +119,8 @@ class Settings(Protocol):
     @property
     def specialize_int(self) -> bool: ...
     @property
+    def specialize_float(self) -> bool: ...
+    @property
     def dynamic_sources(self) -> str: ...
 
 
@@ -319,3 +321,28 @@ def decide_int(
         return _static("it is a bool, and those choose programs")
     question = _Question(name, None, value, of_int(value), source, evidence, settings, dynamic)
     return _decide(question, INT_RULES)
+
+
+def decide_float(
+    name: str, source: Source, changed: bool, settings: Settings, dynamic: bool | None
+) -> Decision:
+    """The decision for a float input; `changed`: it was seen with another value.
+
+    The list of sources is about sizes and integers: it does not stand above the flag.
+    """
+    if settings.specialize_float:
+        return replace(_static("it is a float, and config.specialize_float is on"), by=By.FLAG)
+    if names_source(settings.dynamic_sources, name):
+        return Decision(Choice.DYNAMIC, "config.dynamic_sources names it", EVERYTHING, by=By.LIST)
+    if source.is_module_property and not settings.allow_unspec_int_on_nn_module:
+        reason = "it is a number on a module, and config.allow_unspec_int_on_nn_module is off"
+        return replace(_static(reason), by=By.FLAG)
+    if dynamic is not None:
+        reason = f"the function is compiled with dynamic={dynamic}"
+        choice = Choice.DYNAMIC if dynamic else Choice.STATIC
+        return Decision(choice, reason, EVERYTHING, by=By.ARGUMENT)
+    if changed and settings.automatic_dynamic:
+        return Decision(Choice.DYNAMIC, "it was seen to change", EVERYTHING, by=By.SEEN)
+    if settings.assume_static_by_default:
+        return _static("nothing says that it changes")
+    return Decision(Choice.DYNAMIC, "config.assume_static_by_default is off", EVERYTHING)

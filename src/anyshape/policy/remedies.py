@@ -6,8 +6,17 @@ from typing import Final
 
 from anyshape.policy.decide import By, Choice, Decision
 
-_WISH: Final = "mark_dynamic(tensor, dim)"
-_INT_WISH: Final = "anyshape.DynamicInt(n)"
+#: By kind of source: the mark that wishes for a dynamic one, and what keeps one static.
+_WISH: Final = {
+    "size": "mark_dynamic(tensor, dim)",
+    "int": "anyshape.DynamicInt(n)",
+    "float": "compile(dynamic=True)",
+}
+_KEEP: Final = {
+    "size": "mark_static(tensor, dim)",
+    "int": "config.specialize_int = True",
+    "float": "config.specialize_float = True",
+}
 _LIST: Final = "config.dynamic_sources"
 
 #: What makes it dynamic; `{wish}` is the mark that fits.
@@ -30,11 +39,10 @@ _TO_STATIC: Final = {
 }
 
 
-def what_changes(decision: Decision, is_int: bool) -> str:
-    """What the user would do to have it otherwise."""
+def what_changes(decision: Decision, kind: str) -> str:
+    """What the user would do to have it otherwise; `kind` is "size", "int" or "float"."""
+    table, default = _TO_STATIC, By.DEFAULT
     if decision.choice is Choice.STATIC:
-        return _TO_DYNAMIC.get(decision.by, _TO_DYNAMIC[By.FLAG]).format(
-            wish=_INT_WISH if is_int else _WISH
-        )
-    keep = "config.specialize_int = True" if is_int else "mark_static(tensor, dim)"
-    return _TO_STATIC.get(decision.by, _TO_STATIC[By.DEFAULT]).format(keep=keep)
+        table, default = _TO_DYNAMIC, By.FLAG
+    text = table.get(decision.by, table[default])
+    return text.format(wish=_WISH[kind], keep=_KEEP[kind])
