@@ -134,7 +134,7 @@ class Config(_Started):
             object.__delattr__(self, name)
 
     def __dir__(self) -> list[str]:
-        return [*_SETTINGS, "is_chosen", "patch"]
+        return [*_SETTINGS, "patch"]
 
     def __repr__(self) -> str:
         return "\n".join(f"{name} = {getattr(self, name)!r}" for name in _SETTINGS)

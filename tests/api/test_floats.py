@@ -1,4 +1,4 @@
-"""`config.specialize_float=False`: floats are inputs of the graph, and fixed where a program asks."""
+"""`config.specialize_float=False`: floats are inputs of the graph, fixed where a program asks."""
 
 from __future__ import annotations
 

@@ -24,6 +24,7 @@ from anyshape.events import (
     GuardAdded,
     GuardFailure,
     MarkedDynamic,
+    MarkIgnored,
     OutputCode,
     Recompile,
     RecompileLimit,
@@ -109,6 +110,10 @@ LINES: list[tuple[Event, list[str]]] = [
     (
         MarkedDynamic("L['x']", "from automatic dynamic/PGO"),
         ["I~ marking L['x'] as dynamic (from automatic dynamic/PGO)"],
+    ),
+    (
+        MarkIgnored("L['x']", "mark_dynamic: config.f is on"),
+        ["W~ not dynamic: L['x'] (mark_dynamic: config.f is on)"],
     ),
     (
         Compiled(0.12345, 2, 1, ["L['x'].size()[0] < 10"], compile_id="0/1"),
