@@ -197,7 +197,8 @@ class Choices:
         )
 
     def _settled(self, source: str, value: float, decision: Decision) -> Range | None:
-        decision = replace(decision, reason=self._in_detail(source, decision))
+        if decision.by in (By.CONTRACT, By.PROFILE):
+            decision = replace(decision, reason=self._in_detail(source, decision))
         self.rulings[source] = Ruling(value, decision)
         if decision.ignored and stream.listening(kinds.MarkIgnored):
             stream.emit(kinds.MarkIgnored(source, decision.ignored, compile_id=self._id))
@@ -214,10 +215,8 @@ class Choices:
         """The reason, with what the policy is not told: names of the contract, counts of sizes."""
         if decision.by is By.CONTRACT:
             return self._reasons.get(source, decision.reason)
-        if decision.by is By.PROFILE:
-            typical = ", ".join(map(str, self.profile.typical(source)))
-            return f"{decision.reason} ({typical})" if typical else decision.reason
-        return decision.reason
+        typical = ", ".join(map(str, self.profile.typical(source)))
+        return f"{decision.reason} ({typical})" if typical else decision.reason
 
     def created(
         self, source: SymbolSource, hint: int, declared: Range, frame: Frame | None
