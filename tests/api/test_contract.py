@@ -526,8 +526,8 @@ def test_explain_says_of_everything_that_the_contract_has_it():
         "L['n']": ("dynamic", "[0, int_oo]", ours),
     }
     assert "L['x'].size()[1] = 4: the shape contract has it as 4" in str(explained)
-    assert "what would change it: a number in place of the name in shapes=" in str(explained)
-    assert "what would change it: a name in place of the number in shapes=" in str(explained)
+    assert "what would change it: a number for it in shapes=" in str(explained)
+    assert "what would change it: a name for it in shapes=" in str(explained)
 
 
 @pytest.mark.parametrize("value", [True, 2.0])

@@ -40,8 +40,9 @@ class Way:
     dynamic: bool | None = None
 
 
-def mark(kind: MarkKind, choice: Choice) -> Way:
-    return Way(kind.value, By.MARK, choice, source={"marks": {0: Mark(kind)}})
+def mark(kind: MarkKind, choice: Choice, by: By = By.MARK) -> Way:
+    made = Mark(kind, by=by)
+    return Way(made.name, by, choice, source={"marks": {0: made}})
 
 
 def seen_by(what: str, by: By, observed: Any) -> Way:
@@ -60,6 +61,8 @@ SIZES = [
         mark(MarkKind.MAYBE_DYNAMIC, DYNAMIC),
         mark(MarkKind.UNBACKED, UNBACKED),
         mark(MarkKind.STATIC, STATIC),
+        mark(MarkKind.MAYBE_DYNAMIC, DYNAMIC, By.CONTRACT),
+        mark(MarkKind.STATIC, STATIC, By.CONTRACT),
     ],
     [
         Way("dynamic=True", By.ARGUMENT, DYNAMIC, dynamic=True),
@@ -79,7 +82,11 @@ INTEGERS = [
         Way("specialize_int", By.FLAG, STATIC, settings={"specialize_int": True}),
         Way("property", By.FLAG, STATIC, source={"is_module_property": True}),
     ],
-    [mark(MarkKind.INTEGER, DYNAMIC), mark(MarkKind.STATIC, STATIC)],
+    [
+        mark(MarkKind.INTEGER, DYNAMIC),
+        mark(MarkKind.STATIC, STATIC),
+        mark(MarkKind.MAYBE_DYNAMIC, DYNAMIC, By.CONTRACT),
+    ],
     SIZES[3],
     [seen_by("profile", By.PROFILE, of_int(10))],
     [seen_by("ranks", By.RANKS, of_int(10))],
@@ -153,6 +160,21 @@ def test_integers_on_modules_when_they_are_allowed() -> None:
     allowed = {"allow_unspec_int_on_nn_module": True}
     free = Way("off", By.SEEN, DYNAMIC, settings=allowed, source={"is_module_property": True})
     assert decide(True, free, seen_by("seen", By.SEEN, of_int(10))).by is By.SEEN
+
+
+def test_ranks_are_named() -> None:
+    told = "rank 0: tensor size=[10], rank 3: tensor size=[20]"
+    ranks = Way("ranks", By.RANKS, DYNAMIC, evidence={"ranks": of_sizes((10,)), "told": told})
+    decision = decide(False, ranks)
+    assert (decision.by, decision.who) == (By.RANKS, "rank 0 and rank 3")
+    assert decision.reason.endswith(f"({told})")
+    assert decide(False, seen_by("seen", By.SEEN, of_sizes((10,)))).who == ""
+
+
+def test_a_flag_above_a_contract_names_both() -> None:
+    flag, contract = SIZES[1][0], mark(MarkKind.MAYBE_DYNAMIC, DYNAMIC, By.CONTRACT)
+    ignored = "the shape contract: config.force_parameter_static_shapes is on"
+    assert decide(False, flag, contract).ignored == ignored
 
 
 def test_everything_says_what_would_change_it() -> None:

@@ -24,7 +24,7 @@ _TO_DYNAMIC: Final = {
     By.DEFAULT: f"another value in a later call, {{wish}}, or a name in {_LIST}",
     By.FLAG: f"the setting named, or a name in {_LIST}, which stands above it",
     By.MARK: f"dropping the mark, or a name in {_LIST}",
-    By.CONTRACT: "a name in place of the number in shapes=",
+    By.CONTRACT: "a name for it in shapes=",
     By.ARGUMENT: f"dropping dynamic=False, {{wish}}, or a name in {_LIST}",
 }
 
@@ -32,7 +32,7 @@ _TO_DYNAMIC: Final = {
 _TO_STATIC: Final = {
     By.LIST: f"taking it out of {_LIST}",
     By.MARK: "dropping the mark",
-    By.CONTRACT: "a number in place of the name in shapes=",
+    By.CONTRACT: "a number for it in shapes=",
     By.ARGUMENT: "dropping dynamic=True, or {keep}",
     By.PROFILE: "{keep}, or `anyshape profile clear`",
     By.RANKS: "{keep}, or config.enable_compiler_collectives = False",
