@@ -137,3 +137,18 @@ def test_gradients() -> None:
         assert x.grad is not None
         torch.testing.assert_close(x.grad, torch.full((3,), value))
     assert compiled.stats().graphs == 1
+
+
+@pytest.mark.parametrize("order", [(2.0, 3.0, 0.0, -0.0, 4.0), (0.0, 2.0, -0.0, 3.0, 0.0)])
+def test_an_error_that_only_some_floats_make(order: tuple[float, ...]) -> None:
+    def f(x: Tensor, s: float) -> Tensor:
+        try:
+            inverse = 1.0 / s
+        except ZeroDivisionError:
+            inverse = 5.0
+        return x * inverse
+
+    with config.patch(specialize_float=False):
+        compiled = anyshape.compile(f)
+        for s in order:
+            torch.testing.assert_close(compiled(torch.ones(2), s), f(torch.ones(2), s))
