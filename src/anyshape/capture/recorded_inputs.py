@@ -59,8 +59,7 @@ class Inputs(Segments):
             raise Leave("a tensor inside a function transform")
         if tensor.is_conj() or tensor.is_neg():
             raise Leave("a lazily conjugated or negated tensor")
-        module_property = tracer.below_module(path)
-        chosen = tracer.chooser.sizes(path, tensor, module_property)
+        chosen = tracer.chooser.sizes(path, tensor, tracer.owner(path))
         given = tracer.given_sizes.get(id(tensor), {})
         shape: list[Size] = []
         unbacked: list[tuple[int, Range]] = []

@@ -204,8 +204,16 @@ class Segments:
         self._of_data[symbol] = number
         self.segment.numbers.append(number)
 
-    def new_float(self, node: torch.fx.Node, value: float, sizes: Iterable[Expr] = ()) -> Any:
-        """A float that the graph computes; from data, unless sizes are given."""
+    def float_input(self, path: Path, value: float) -> Any:
+        """A float from outside that may be another one in another call."""
+        node = self.segment.placeholder(identifier(path.text), path, value)
+        return self.new_float(node, value, (path,))
+
+    def new_float(
+        self, node: torch.fx.Node, value: float, sizes: Iterable[Expr | Path] = ()
+    ) -> Any:
+        """A float that the graph computes; from data, unless sizes or floats from outside are
+        given, of which it is made."""
         sizes = frozenset(sizes)
         number = Computed(node, sizes, self.segment, of_data=not sizes)
         self.segment.numbers.append(number)
