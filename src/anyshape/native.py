@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
-from anyshape.codegen.host import HostAbi, KernelCode, host_function, join_module
+from anyshape.codegen.host import (
+    HostAbi,
+    KernelCode,
+    helpers_module,
+    host_function,
+    join_module,
+)
 from anyshape.codegen.target import Target
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Launch, Segment
-from anyshape.runtime.native.build import Source, disk_cache, found_or_built
+from anyshape.runtime.native.build import Loaded, Source, disk_cache, found_or_built, load
 from anyshape.runtime.native.host_target import HostTarget, host_target
 from anyshape.runtime.native.load import python_function
 from anyshape.runtime.native.torch_abi import WRAP, dtype_codes, torch_abi
@@ -42,7 +49,13 @@ def native_function(
         return made[0]
 
     known = source().text if key is None else f"{key}\n{abi}"
-    return python_function(found_or_built(known, source, host, cache), segment)
+    built = found_or_built(known, source, host, cache)
+    return python_function(built, segment, _helpers(host, helpers_module(abi)))
+
+
+@functools.cache
+def _helpers(host: HostTarget, text: str) -> Loaded:
+    return load(found_or_built(text, lambda: Source(text), host, disk_cache()))
 
 
 def source_of(
