@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from anyshape.graph.values import Index, Memory, Value, Values
+from anyshape.loops import scalars
+from anyshape.loops.scalars import Scalar
 from anyshape.ops.meta import Meta
 
 #: from an index of the view to the index of what it is a view of
@@ -58,9 +60,16 @@ class Handle:
             self._value = values.new(self.meta.shape, dtype, None, (), memory=memory)
         else:
             source, index_map = self.base.value(values), self.index_map
-            self._value = values.new(
-                self.meta.shape, dtype, lambda index: source.at(index_map(index)), (source,)
-            )
+
+            def at(index: Index) -> Scalar:
+                if whole.memory is None:
+                    return source.at(index_map(index))
+                # Stored since: the strides of the view are simpler than the way through the map.
+                return scalars.load(
+                    whole.memory.buffer, self._within(whole.memory).address(index), dtype
+                )
+
+            self._value = values.new(self.meta.shape, dtype, at, (source, whole))
         self._made_of = whole
         return self._value
 
@@ -69,7 +78,8 @@ class Handle:
         whole = self.root.value.memory
         if whole is None:
             return None
-        if self.base is None:
-            return whole
+        return whole if self.base is None else self._within(whole)
+
+    def _within(self, whole: Memory) -> Memory:
         offset = whole.offset + self.meta.offset - self.root.meta.offset
         return Memory(whole.buffer, self.meta.strides, offset)

@@ -20,6 +20,7 @@ from anyshape.graph.plan import Call, Compute, Held, Native, NumberRef, Plan, St
 from anyshape.graph.rows import ROWS, VIEWS
 from anyshape.graph.values import DTYPES, Memory, NotLowered, Value, Values
 from anyshape.loops import scalars
+from anyshape.loops.indices import reshaped
 from anyshape.loops.kernels import Kernel, Scan, Store
 from anyshape.loops.program import Extern
 from anyshape.loops.scalars import Axis, Scalar
@@ -368,6 +369,18 @@ class Lowering:
         if not target.is_view and not root.outside:
             root.value = value
             return
+        if not root.outside and _is_all_of(target, root):
+            # Another shape of the whole tensor: it is another tensor from now on.
+            shown = target.meta.shape
+            own = root.meta.shape
+            extents, facts = self.values.extents, self.facts
+            root.value = self.values.new(
+                own,
+                value.dtype,
+                lambda index: value.at(reshaped(index, own, shown, extents, facts)),
+                (value,),
+            )
+            return
         self._before_write(root, but=value)
         memory = target.memory()
         assert memory is not None
@@ -538,6 +551,12 @@ def _reads_where_it_writes(kernel: Kernel, buffer: str) -> bool:
                 return False
         stack += scalar.args
     return True
+
+
+def _is_all_of(target: Handle, root: Root) -> bool:
+    """Whether a view shows all elements of its root in their order."""
+    same = target.meta.offset == root.meta.offset and target.meta.numel == root.meta.numel
+    return same and target.meta.is_contiguous and root.meta.is_contiguous
 
 
 def _contiguous_strides(sizes: Sequence[Size]) -> tuple[Size, ...]:

@@ -8,7 +8,9 @@ from typing import Any
 
 from anyshape.graph.plan import Call, Compute, Held, Native, NumberRef, Plan, Step, tensors_in
 from anyshape.loops.canonical import canonical
+from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Area, Buffer, Launch, Role, Segment
+from anyshape.loops.text import kernel_text
 from anyshape.symbolic import Expr, Size, Symbol
 from anyshape.symbolic.expr import symbols_of
 
@@ -25,6 +27,7 @@ class Schedule:
 
 def schedule(plan: Plan) -> Schedule:
     steps = _numbers_first(_needed(plan))
+    kernels: dict[str, Kernel] = {}
     parts: list[Segment | Call] = []
     visible = {name for name in plan.inputs if isinstance(name, str)}
     position = 0
@@ -39,7 +42,7 @@ def schedule(plan: Plan) -> Schedule:
         while end < len(steps) and not isinstance(steps[end], Call):
             end += 1
         after = _used(steps[end:], plan.outputs)
-        segment = _segment(steps[position:end], plan.held, visible, after)
+        segment = _segment(steps[position:end], plan.held, visible, after, kernels)
         visible |= {buffer.name for buffer in segment.outputs}
         parts.append(segment)
         position = end
@@ -124,7 +127,11 @@ def _used(steps: Iterable[Step], outputs: Sequence[Any]) -> set[str]:
 
 
 def _segment(
-    steps: Sequence[Step], held: dict[str, Held], visible: set[str], after: set[str]
+    steps: Sequence[Step],
+    held: dict[str, Held],
+    visible: set[str],
+    after: set[str],
+    kernels: dict[str, Kernel],
 ) -> Segment:
     touched: dict[str, None] = {}
     native: list[Any] = []
@@ -136,7 +143,9 @@ def _segment(
             touched[name] = None
         if isinstance(step, Compute):
             bound = canonical(step.kernel)
-            native.append(Launch(bound.kernel, bound.buffers, bound.sizes, bound.numbers))
+            # Equal layers have equal kernels.
+            kernel = kernels.setdefault(kernel_text(bound.kernel), bound.kernel)
+            native.append(Launch(kernel, bound.buffers, bound.sizes, bound.numbers))
             numbers |= dict.fromkeys(bound.numbers)
             sizes += bound.sizes
         else:
