@@ -30,6 +30,8 @@ class Fit:
     high: mp.mpf | float
     degree: dict[str, int]
     weight: Function = lambda x: mp.mpf(1)
+    # The constant term is two floats, a high and a low part.
+    two_floats: bool = False
 
 
 def rounded(kind: str, number: mp.mpf) -> mp.mpf:
@@ -78,11 +80,15 @@ def fit(row: Fit, kind: str) -> tuple[list[mp.mpf], mp.mpf]:
                 for i in range(size)
             ]
         )
-        fixed.append(rounded(kind, mp.lu_solve(matrix, right)[0]))
+        exact = mp.lu_solve(matrix, right)[0]
+        fixed.append(rounded(kind, exact) if done or not row.two_floats else exact)
     checks = nodes(low, high, 400)
     worst = max(
         abs(row.weight(x) * (mp.polyval(fixed[::-1], x) - row.function(x))) for x in checks
     )
+    if row.two_floats:
+        high = rounded(kind, fixed[0])
+        fixed[:1] = [high, rounded(kind, fixed[0] - high)]
     return fixed, worst
 
 
@@ -97,28 +103,23 @@ def erfcx(x: mp.mpf) -> mp.mpf:
     return mp.exp(x * x) * mp.erfc(x)
 
 
-# Poles that floats hold exactly; that of the normal distribution is in units of x, not x / sqrt(2).
-ERFCX_POLE, NORMAL_POLE = mp.mpf("1.5"), mp.mpf("2.125")
+# Poles that floats hold exactly; that of gelu is in units of x, not x / sqrt(2).
+ERFCX_POLE, GELU_POLE = mp.mpf("1.5"), mp.mpf("2.125")
 
 
 def by_t(function: Function, pole: mp.mpf) -> Function:
-    """function(x) * (x + pole) as a function of t = (x - pole) / (x + pole)."""
-
-    def value(t: mp.mpf) -> mp.mpf:
-        x = pole * (1 + t) / (1 - t)
-        return function(x) * (x + pole)
-
-    return value
+    """function(x) as a function of t = (x - pole) / (x + pole)."""
+    return lambda t: function(pole * (1 + t) / (1 - t))
 
 
 def tail(
     name: str, function: Function, pole: mp.mpf, low: str, high: str, degree: dict[str, int]
 ) -> Fit:
-    """function(x) = P(t) / (x + pole)"""
+    """function(x) = P(t), t = (x - pole) / (x + pole)"""
     low_x, high_x = mp.mpf(low), mp.mpf(high)
     value = by_t(function, pole)
     interval = (low_x - pole) / (low_x + pole), (high_x - pole) / (high_x + pole)
-    return Fit(name, value, *interval, degree, lambda t: 1 / value(t))
+    return Fit(name, value, *interval, degree, lambda t: 1 / value(t), two_floats=True)
 
 
 FITS = [
@@ -160,6 +161,15 @@ FITS = [
         {"f64": 6},
         lambda z: z,
     ),
+    # log2(1 + f) = f P(f), in float64 but only as good as a power of float32 needs
+    Fit(
+        "log2_for_power",
+        lambda f: mp.log1p(f) / f / LN2,
+        SQRT_HALF - 1,
+        SQRT_TWO - 1,
+        {"f64": 13},
+        lambda f: f / mp.log1p(f) * LN2,
+    ),
     # sin(r) = r + r z P(z),  z = r^2
     Fit(
         "sin",
@@ -195,23 +205,16 @@ FITS = [
         {"f32": 6},
         lambda x: mp.erfc(x) * LN2,
     ),
-    # erfc(x) = exp(-x^2) P(t) / (x + pole),  x >= 1
-    tail("erfcx", erfcx, ERFCX_POLE, "0.99", "10.6", {"f32": 7}),
-    # The normal distribution at -x is exp(-x^2 / 2) P(t) / (x + pole),  x >= 1
-    tail(
-        "normal_tail",
-        lambda x: erfcx(x / mp.sqrt(2)) / 2,
-        NORMAL_POLE,
-        "0.99",
-        "15",
-        {"f32": 7},
-    ),
-    # The normal distribution at x is 1/2 + x P(x^2),  |x| < 1
+    # erfc(x) = exp(-x^2) P(t) / (x + pole),  x >= 0.8
+    tail("erfcx", lambda x: erfcx(x) * (x + ERFCX_POLE), ERFCX_POLE, "0.79", "10.6", {"f32": 9}),
+    # gelu(-x) = -exp(-x^2 / 2) P(t),  x >= 0.8
+    tail("gelu", lambda x: x * erfcx(x / mp.sqrt(2)) / 2, GELU_POLE, "0.79", "15", {"f32": 9}),
+    # The normal distribution at x is 1/2 + x P(x^2),  |x| < 0.8
     Fit(
         "normal",
         lambda z: mp.erf(mp.sqrt(z / 2)) / mp.sqrt(z) / 2,
         mp.mpf(10) ** -12,
-        mp.mpf("1.001"),
+        mp.mpf("0.641"),
         {"f32": 5},
     ),
 ]
@@ -275,7 +278,7 @@ def main() -> None:
         text += [f"        {float(piece)!r}," for piece in split("f64", mp.fmod(2 * scale / PI, 4))[:2]]
         text += ["    ),"]
     text += [")", ""]
-    text += [f"ERFCX_POLE = {float(ERFCX_POLE)!r}", f"NORMAL_POLE = {float(NORMAL_POLE)!r}", ""]
+    text += [f"ERFCX_POLE = {float(ERFCX_POLE)!r}", f"GELU_POLE = {float(GELU_POLE)!r}", ""]
     OUTPUT.write_text("\n".join(text))
 
 

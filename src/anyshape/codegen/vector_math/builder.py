@@ -327,6 +327,11 @@ def narrow(x: Value) -> Value:
     return x.body.convert("fptrunc", x, "f32")
 
 
+def narrow_integer(integer: Value) -> Value:
+    """The low half of an i64."""
+    return integer.body.convert("trunc", integer, "i32")
+
+
 def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
     """By Horner's rule; the constant term comes first."""
     *lower, last = coefficients

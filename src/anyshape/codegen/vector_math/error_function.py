@@ -9,14 +9,15 @@ from anyshape.codegen.vector_math.builder import (
     absolute,
     at_most,
     copysign,
+    fast_two_sum,
     fma,
     nearest_integer,
     polynomial,
     power_of_two,
     select,
 )
-from anyshape.codegen.vector_math.coefficients import ERFCX_POLE, NORMAL_POLE, POLYNOMIALS
-from anyshape.codegen.vector_math.exponential import exp_parts
+from anyshape.codegen.vector_math.coefficients import ERFCX_POLE, GELU_POLE, POLYNOMIALS
+from anyshape.codegen.vector_math.exponential import exp_of_sum
 
 
 def erf(x: Value) -> Value:
@@ -32,15 +33,12 @@ def erf(x: Value) -> Value:
     return copysign(select(a < 1.0, near, far), x)
 
 
-def tail_parts(a: Value, name: str, pole: float) -> tuple[Value, Value]:
-    """(high, low) of the smooth factor of a tail, for a >= 1."""
-    bottom = a + pole
-    bottom_low = a - (bottom - pole)
-    inverse = 1.0 / bottom
-    top = polynomial((a - pole) * inverse, POLYNOMIALS[name, a.kind])
-    high = top * inverse
-    rest = fma(-high, bottom_low, fma(-high, bottom, top))
-    return high, rest * inverse
+def by_t(a: Value, name: str, bottom: Value, pole: float) -> tuple[Value, Value]:
+    """(high, low) of the polynomial in t = (a - pole) / (a + pole)."""
+    high, low, *rest = POLYNOMIALS[name, a.kind]
+    t = (a - pole) / bottom
+    small = fma(t, polynomial(t, rest), low)
+    return fast_two_sum(high, small)
 
 
 def times_gaussian(high: Value, low: Value, square: Value, square_low: Value) -> tuple[Value, Value]:
@@ -49,10 +47,10 @@ def times_gaussian(high: Value, low: Value, square: Value, square_low: Value) ->
     The second factor is a power of two that is left to the caller, because the product may be
     denormal.
     """
-    e, n = exp_parts(-square, -square_low)
+    r, q, n = exp_of_sum(-square, -square_low)
     half = n >> 1
     first, second = power_of_two(half), power_of_two(n - half)
-    return fma(high, e, low) * first + high * first, second
+    return (high + fma(high, r, fma(high, q, low))) * first, second
 
 
 ERFC_LIMIT = {"f32": 10.5}
@@ -63,10 +61,13 @@ def erfc(x: Value) -> Value:
     a = at_most(absolute(x), ERFC_LIMIT[x.kind])
     square = a * a
     near = fma(-x, polynomial(square, POLYNOMIALS["erf", x.kind]), 1.0 - x)
-    high, low = tail_parts(a, "erfcx", ERFCX_POLE)
-    partial, second = times_gaussian(high, low, square, fma(a, a, -square))
+    bottom = a + ERFCX_POLE
+    top, top_low = by_t(a, "erfcx", bottom, ERFCX_POLE)
+    high = top / bottom
+    rest = fma(-high, bottom, top) + fma(-high, a - (bottom - ERFCX_POLE), top_low)
+    partial, second = times_gaussian(high, rest / bottom, square, fma(a, a, -square))
     tail = partial * second
-    return select(a < 1.0, near, select(x < 0.0, 2.0 - tail, tail))
+    return select(a < 0.8, near, select(x < 0.0, 2.0 - tail, tail))
 
 
 # Beyond, gelu rounds to -0 or to x.
@@ -74,18 +75,15 @@ GELU_LIMIT = {"f32": 14.9}
 
 
 def gelu(x: Value) -> Value:
-    """x times the normal distribution."""
+    """x times the normal distribution. The tail is that of -|x|; gelu(x) = x + gelu(-x)."""
     a = at_most(absolute(x), GELU_LIMIT[x.kind])
-    near = fma(x, polynomial(a * a, POLYNOMIALS["normal", x.kind]), 0.5)
-    high, low = tail_parts(a, "normal_tail", NORMAL_POLE)
+    near = x * fma(x, polynomial(a * a, POLYNOMIALS["normal", x.kind]), 0.5)
     half = a * 0.5
     square = half * a
-    partial, second = times_gaussian(high, low, square, fma(half, a, -square))
-    negative = x < 0.0
-    small = a < 1.0
-    far = select(negative, partial, 1.0 - partial * second)
-    # The tail may be denormal while x times it is not: scale last.
-    last = select(negative & ~small, second, 1.0)
-    result = copysign(select(x > 0.0, x, a) * select(small, near, far) * last, x)
+    partial, second = times_gaussian(
+        *by_t(a, "gelu", a + GELU_POLE, GELU_POLE), square, fma(half, a, -square)
+    )
+    far = select(x > 0.0, x, 0.0) - partial * second
+    result = copysign(select(a < 0.8, near, far), x)
     # As in eager: infinity times zero.
     return select(x.equals(-math.inf), math.nan, result)

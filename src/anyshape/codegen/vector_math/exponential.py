@@ -45,12 +45,18 @@ def reduced(x: Value) -> tuple[Value, Value, Value]:
     return integer, r, fma(n, -ln2[1], exact - r)
 
 
-def exp_parts(x: Value, low: Value | None = None) -> tuple[Value, Value]:
-    """(e, n): exp(x + low) = 2^n (1 + e)."""
+def exp_parts(x: Value) -> tuple[Value, Value]:
+    """(e, n): exp(x) = 2^n (1 + e)."""
     n, r, _ = reduced(x)
-    if low is not None:
-        r = r + low
     return fma(r * r, polynomial(r, POLYNOMIALS["exp", x.kind]), r), n
+
+
+def exp_of_sum(x: Value, low: Value) -> tuple[Value, Value, Value]:
+    """(r, q, n): exp(x + low) = 2^n (1 + r + q), with |q| well below |r|."""
+    ln2 = SPLIT["ln2", x.kind]
+    multiple, n = nearest_integer(x, SPLIT["log2e", x.kind][0])
+    r, error = fast_two_sum(fma(multiple, -ln2[0], x), fma(multiple, -ln2[1], low))
+    return r, fma(r * r, polynomial(r, POLYNOMIALS["exp", x.kind]), error), n
 
 
 def clamped(x: Value) -> Value:
@@ -153,10 +159,10 @@ def gelu_tanh(x: Value) -> Value:
     factor_low = factor_low + (term_low + linear_low)
     u, u_low = two_product(a, factor)
     u_low = fma(a, factor_low, u_low)
-    e, n = exp_parts(-u, -u_low)
+    r, q, n = exp_of_sum(-u, -u_low)
     half = n >> 1
     first, second = power_of_two(half), power_of_two(n - half)
-    partial = fma(e, first, first)
+    partial = fma(r + q, first, first)
     bottom, bottom_low = fast_two_sum(1.0, partial * second)
     negative = x < 0.0
     top, top_low = two_product(a, select(negative, partial, 1.0))

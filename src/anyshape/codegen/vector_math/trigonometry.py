@@ -12,6 +12,7 @@ from anyshape.codegen.vector_math.builder import (
     floor,
     fma,
     narrow,
+    narrow_integer,
     nearest_integer,
     polynomial,
     rarely,
@@ -90,11 +91,7 @@ def reduced_huge(x: Value) -> tuple[Value, Value]:
     k = round_even(turns + error)
     r = narrow(((turns - k) + error) * SPLIT["half_pi", "f64"][0])
     # The integer is in the last bits of a sum with a power of two.
-    return narrowed_integer(bits(k + 1.5 * 2.0**52)), r
-
-
-def narrowed_integer(k: Value) -> Value:
-    return k.body.convert("trunc", k, "i32")
+    return narrow_integer(bits(k + 1.5 * 2.0**52)), r
 
 
 def sin_huge(x: Value) -> Value:
