@@ -31,7 +31,7 @@ LAYERS = (
     ("telling",),
     ("entries", "units", "calls", "contracts"),
     ("growth",),
-    ("export", "explanation", "targets"),
+    ("export", "explanation", "targets", "native"),
     ("capture", "graph", "codegen", "runtime", "ranks"),
     ("profile",),
     ("ops", "guards", "policy", "shapes"),

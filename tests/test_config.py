@@ -34,6 +34,7 @@ DEFAULTS: dict[str, object] = {
     "profile": True,
     "profile_url": None,
     "cache_dir": "/c/anyshape",
+    "cache_size_mb": 512,
     "background_compile": False,
     "on_compile_error": "warn",
 }

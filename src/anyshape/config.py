@@ -100,6 +100,8 @@ class Config(_Started):
     profile_url: str | None = None
     #: where profiles and compiled code are kept; at the start a folder in the user's cache
     cache_dir: str = ""
+    #: how much compiled code is kept there; what was not used for longest goes first
+    cache_size_mb: int = 512
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         object.__setattr__(self, "_environment", environment)

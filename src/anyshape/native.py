@@ -1,0 +1,73 @@
+"""A segment becomes a function: its kernels and its host function in one module, built or found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from anyshape.codegen.host import HostAbi, KernelCode, host_function, join_module
+from anyshape.codegen.target import Target
+from anyshape.loops.kernels import Kernel
+from anyshape.loops.program import Launch, Segment
+from anyshape.runtime.native.build import Source, disk_cache, found_or_built
+from anyshape.runtime.native.host_target import HostTarget, host_target
+from anyshape.runtime.native.load import python_function
+from anyshape.runtime.native.torch_abi import WRAP, dtype_codes, torch_abi
+from anyshape.symbolic import Size
+
+_NAME = "anyshape_segment"
+
+
+def native_function(
+    segment: Segment,
+    kernel_function: Callable[[Kernel, str, Target], str],
+    scratch_bytes: Callable[[Kernel], Size],
+    *,
+    more: str = "",
+    key: str | None = None,
+) -> Callable[..., Any]:
+    """What runs the segment: called with its tensors, integers and floats, gives its outputs.
+
+    `more`: text that kernels need beside them. `key`: all that the text depends on, if that is less
+    work than the text; the code is then found without making it.
+    """
+    cache = disk_cache()
+    host = host_target(cache)
+    abi = host_abi()
+    made: list[Source] = []
+
+    def source() -> Source:
+        if not made:
+            made.append(source_of(segment, kernel_function, scratch_bytes, host, abi, more))
+        return made[0]
+
+    known = source().text if key is None else f"{key}\n{abi}"
+    return python_function(found_or_built(known, source, host, cache), segment)
+
+
+def source_of(
+    segment: Segment,
+    kernel_function: Callable[[Kernel, str, Target], str],
+    scratch_bytes: Callable[[Kernel], Size],
+    host: HostTarget,
+    abi: HostAbi,
+    more: str = "",
+) -> Source:
+    target = Target(*host)
+    kernels: dict[Kernel, KernelCode] = {}
+    for step in segment.steps:
+        if isinstance(step, Launch) and step.kernel not in kernels:
+            name = f"{_NAME}.k{len(kernels)}"
+            kernels[step.kernel] = KernelCode(name, scratch_bytes(step.kernel))
+    code = host_function(segment, _NAME, kernels, abi)
+    texts = [kernel_function(kernel, own.name, target) for kernel, own in kernels.items()]
+    text = join_module([code.text, *texts, more])
+    return Source(text, code.entry, code.run, code.reasons)
+
+
+def host_abi() -> HostAbi:
+    """How torch and Python are made here, as far as that is known."""
+    found = torch_abi()
+    if found is None:
+        return HostAbi(None, 0, dict(dtype_codes()), WRAP)
+    return HostAbi(found.tensor_offset, found.type_offset, dict(found.dtypes), WRAP)
