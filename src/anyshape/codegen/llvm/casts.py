@@ -16,7 +16,11 @@ def cast(e: Emitter, text: str, source: Dtype, target: Dtype, wide: bool) -> str
     have, want = vector(REGISTER[source], lanes), vector(REGISTER[target], lanes)
     if target == "b1":
         test = "fcmp une" if source in FLOATS else "icmp ne"
-        return e.define(f"{test} {have} {text}, zeroinitializer" if wide else f"{test} {have} {text}, 0{'.0' * (source in FLOATS)}")
+        return e.define(
+            f"{test} {have} {text}, zeroinitializer"
+            if wide
+            else f"{test} {have} {text}, 0{'.0' * (source in FLOATS)}"
+        )
     if source in FLOATS:
         if target not in FLOATS:
             return _to_integer(e, text, source, target, lanes)
@@ -48,11 +52,15 @@ def round_half(e: Emitter, text: str, dtype: Dtype, lanes: int) -> str:
     floats = vector("float", lanes)
     if dtype == "f16":
         halves = vector("half", lanes)
-        return e.define(f"fpext {halves} {e.define(f'fptrunc {floats} {text} to {halves}')} to {floats}")
+        return e.define(
+            f"fpext {halves} {e.define(f'fptrunc {floats} {text} to {halves}')} to {floats}"
+        )
     # By integers: the instructions for bf16 flush denormals.
     ints, truth = vector("i32", lanes), vector("i1", lanes)
     bits = e.define(f"bitcast {floats} {text} to {ints}")
-    last = e.define(f"and {ints} {e.define(f'lshr {ints} {bits}, {_all(16, lanes)}')}, {_all(1, lanes)}")
+    last = e.define(
+        f"and {ints} {e.define(f'lshr {ints} {bits}, {_all(16, lanes)}')}, {_all(1, lanes)}"
+    )
     half = e.define(f"add {ints} {e.define(f'add {ints} {bits}, {_all(0x7FFF, lanes)}')}, {last}")
     # The carry must not make an infinity of a NaN.
     nan = e.define(f"fcmp uno {floats} {text}, {text}")
@@ -72,7 +80,9 @@ def from_memory(e: Emitter, text: str, dtype: Dtype, lanes: int) -> str:
     if dtype == "bf16":
         ints = vector("i32", lanes)
         wide = e.define(f"zext {vector('i16', lanes)} {text} to {ints}")
-        return e.define(f"bitcast {ints} {e.define(f'shl {ints} {wide}, {_all(16, lanes)}')} to {floats}")
+        return e.define(
+            f"bitcast {ints} {e.define(f'shl {ints} {wide}, {_all(16, lanes)}')} to {floats}"
+        )
     return text
 
 

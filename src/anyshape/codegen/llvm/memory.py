@@ -94,9 +94,7 @@ def load(e: Emitter, scalar: Scalar) -> Value:
     if mask is not None and other is not None:
         type_ = e.type_of(dtype, True)
         truth = e.type_of("b1", mask.wide)
-        text = e.define(
-            f"select {truth} {mask.text}, {type_} {text}, {type_} {e.widen(other)}"
-        )
+        text = e.define(f"select {truth} {mask.text}, {type_} {text}, {type_} {e.widen(other)}")
     return Value(text, dtype, True)
 
 
@@ -230,7 +228,9 @@ def _store_vector(e: Emitter, place: str, value: Value, mode: str, mask: Value |
         e.do(f"store {wide} {raw}, ptr {place}, align {width}")
     elif width in e.machine.masked:
         name = f"@llvm.masked.store.{suffix(element, e.lanes)}.p0"
-        e.do(f"call void {name}({wide} {raw}, ptr align {width} {place}, <{e.lanes} x i1> {active})")
+        e.do(
+            f"call void {name}({wide} {raw}, ptr align {width} {place}, <{e.lanes} x i1> {active})"
+        )
     else:
         through = e.once(0, "through", lambda: e.slot("i64", 64))
         e.do(f"store {wide} {raw}, ptr {through}, align {width}")
@@ -294,9 +294,7 @@ def _each_place(
         places = e.define(
             f"select <{e.lanes} x i1> {active}, {pointers} {places}, {pointers} {none}"
         )
-    return [
-        e.define(f"extractelement {pointers} {places}, i64 {lane}") for lane in range(e.lanes)
-    ]
+    return [e.define(f"extractelement {pointers} {places}, i64 {lane}") for lane in range(e.lanes)]
 
 
 def _active(e: Emitter, mask: Value | None) -> str | None:

@@ -136,9 +136,7 @@ def stride_along(kernel: Kernel, address: Size, axis: Symbol) -> Size | None:
 
 def depends(kernel: Kernel, scalar: Scalar, axis: Symbol) -> bool:
     return any(
-        axis in symbols_of(size)
-        for part in _reached(kernel, [scalar])
-        for size in _sizes_in(part)
+        axis in symbols_of(size) for part in _reached(kernel, [scalar]) for size in _sizes_in(part)
     )
 
 

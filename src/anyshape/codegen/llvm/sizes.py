@@ -116,7 +116,9 @@ def _divide(e: Emitter, kind: str, type_: str, a: str, b: str, plain: bool) -> s
     mixed = e.define(f"icmp slt {type_} {e.define(f'xor {type_} {rest}, {b}')}, 0")
     off = e.define(f"and i1 {some}, {mixed}")
     if kind == "mod":
-        return e.define(f"add {type_} {rest}, {e.define(f'select i1 {off}, {type_} {b}, {type_} 0')}")
+        return e.define(
+            f"add {type_} {rest}, {e.define(f'select i1 {off}, {type_} {b}, {type_} 0')}"
+        )
     quotient = e.define(f"sdiv {type_} {a}, {b}")
     return e.define(f"sub {type_} {quotient}, {e.define(f'zext i1 {off} to {type_}')}")
 
@@ -259,4 +261,11 @@ def _atom_traits(e: Emitter, atom: Atom) -> tuple[int, bool]:
     return e.traits_of_atom(atom)
 
 
-__all__ = ["is_natural", "lane_numbers", "linear_parts", "narrow_size", "terms_by_level", "wide_size"]
+__all__ = [
+    "is_natural",
+    "lane_numbers",
+    "linear_parts",
+    "narrow_size",
+    "terms_by_level",
+    "wide_size",
+]

@@ -134,8 +134,10 @@ class StageCode:
     def _nest(self, axes: list[Axis], bounds: tuple[str, str], states: States) -> States:
         e, axis = self.e, axes[0]
         if len(axes) == 1:
-            return self._columns(axis, bounds, states) if self.in_columns else self._rows(
-                axis, bounds, states
+            return (
+                self._columns(axis, bounds, states)
+                if self.in_columns
+                else self._rows(axis, bounds, states)
             )
 
         def body(variable: str, inside: States) -> States:
@@ -204,9 +206,7 @@ class StageCode:
             far = e.define(f"add nuw nsw i64 {variable}, {FLUSH * step}")
             near = e.define(f"icmp slt i64 {far}, {end}")
             stop = e.define(f"select i1 {near}, i64 {far}, i64 {end}")
-            a, b = self._inner(
-                axis, (variable, stop), step, inside[:count], inside[count:], masked
-            )
+            a, b = self._inner(axis, (variable, stop), step, inside[:count], inside[count:], masked)
             return a + b
 
         both = e.loop((begin, end, str(FLUSH * step)), states + carries, types, piece)
@@ -235,9 +235,7 @@ class StageCode:
                 e.mask = None
             return results
 
-        both = e.loop(
-            (*bounds, str(step)), firsts + carries, first_types + self.carry_types, body
-        )
+        both = e.loop((*bounds, str(step)), firsts + carries, first_types + self.carry_types, body)
         return self._flush(states, both[:count]), both[count:]
 
     def _flush(self, states: States, firsts: States) -> States:

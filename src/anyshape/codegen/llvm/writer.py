@@ -37,7 +37,7 @@ class Writer:
 
     def fresh(self) -> str:
         self._count += 1
-        return f"%{self._count + 999:x}_"
+        return f"%v{self._count}"
 
     def define(self, expression: str) -> str:
         name = self.fresh()
@@ -111,7 +111,9 @@ class Writer:
         following = self.define(f"add nuw nsw i64 {variable}, {step}")
         again = self.define(f"icmp slt i64 {following}, {end}")
         self.branch(f"br i1 {again}, label %{header}, label %{after}")
-        heads.append(f"  {variable} = phi i64 [ {begin}, %{before} ], [ {following}, %{self.label} ]")
+        heads.append(
+            f"  {variable} = phi i64 [ {begin}, %{before} ], [ {following}, %{self.label} ]"
+        )
         for name, type_, first, result in zip(inside, types, states, results, strict=True):
             heads.append(
                 f"  {name} = phi {type_} [ {first}, %{before} ], [ {result}, %{self.label} ]"
