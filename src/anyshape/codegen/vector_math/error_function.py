@@ -1,0 +1,89 @@
+"""erf, erfc and the normal distribution."""
+
+from __future__ import annotations
+
+import math
+
+from anyshape.codegen.vector_math.builder import (
+    Value,
+    absolute,
+    at_most,
+    copysign,
+    fast_two_sum,
+    fma,
+    nearest_integer,
+    polynomial,
+    power_of_two,
+    select,
+)
+from anyshape.codegen.vector_math.coefficients import ERFCX_POLE, GELU_POLE, POLYNOMIALS
+from anyshape.codegen.vector_math.exponential import exp_of_sum
+
+
+def erf(x: Value) -> Value:
+    """Near zero a polynomial in x^2; beyond 1 one minus a power of two; then 1."""
+    a = absolute(x)
+    z = a * a
+    near = fma(a, polynomial(z, POLYNOMIALS["erf", x.kind]), a)
+    exponent = polynomial(at_most(a, 4.0), POLYNOMIALS["erf_tail", x.kind])
+    n, integer = nearest_integer(exponent, 1.0)
+    r = exponent - n
+    power = power_of_two(integer)
+    far = 1.0 - fma(power * r, polynomial(r, POLYNOMIALS["exp2", x.kind]), power)
+    return copysign(select(a < 1.0, near, far), x)
+
+
+def by_t(a: Value, name: str, bottom: Value, pole: float) -> tuple[Value, Value]:
+    """(high, low) of the polynomial in t = (a - pole) / (a + pole)."""
+    high, low, *rest = POLYNOMIALS[name, a.kind]
+    t = (a - pole) / bottom
+    small = fma(t, polynomial(t, rest), low)
+    return fast_two_sum(high, small)
+
+
+def times_gaussian(high: Value, low: Value, square: Value, square_low: Value) -> tuple[Value, Value]:
+    """(partial, second): (high + low) exp(-square - square_low) = partial * second.
+
+    The second factor is a power of two that is left to the caller, because the product may be
+    denormal.
+    """
+    r, q, n = exp_of_sum(-square, -square_low)
+    half = n >> 1
+    first, second = power_of_two(half), power_of_two(n - half)
+    return (high + fma(high, r, fma(high, q, low))) * first, second
+
+
+ERFC_LIMIT = {"f32": 10.5}
+
+
+def erfc(x: Value) -> Value:
+    """Near zero 1 - erf(x), where 1 - |x| is exact when it matters."""
+    a = at_most(absolute(x), ERFC_LIMIT[x.kind])
+    square = a * a
+    near = fma(-x, polynomial(square, POLYNOMIALS["erf", x.kind]), 1.0 - x)
+    bottom = a + ERFCX_POLE
+    top, top_low = by_t(a, "erfcx", bottom, ERFCX_POLE)
+    high = top / bottom
+    rest = fma(-high, bottom, top) + fma(-high, a - (bottom - ERFCX_POLE), top_low)
+    partial, second = times_gaussian(high, rest / bottom, square, fma(a, a, -square))
+    tail = partial * second
+    return select(a < 0.8, near, select(x < 0.0, 2.0 - tail, tail))
+
+
+# Beyond, gelu rounds to -0 or to x.
+GELU_LIMIT = {"f32": 14.9}
+
+
+def gelu(x: Value) -> Value:
+    """x times the normal distribution. The tail is that of -|x|; gelu(x) = x + gelu(-x)."""
+    a = at_most(absolute(x), GELU_LIMIT[x.kind])
+    near = x * fma(x, polynomial(a * a, POLYNOMIALS["normal", x.kind]), 0.5)
+    half = a * 0.5
+    square = half * a
+    partial, second = times_gaussian(
+        *by_t(a, "gelu", a + GELU_POLE, GELU_POLE), square, fma(half, a, -square)
+    )
+    far = select(x > 0.0, x, 0.0) - partial * second
+    result = copysign(select(a < 0.8, near, far), x)
+    # As in eager: infinity times zero.
+    return select(x.equals(-math.inf), math.nan, result)

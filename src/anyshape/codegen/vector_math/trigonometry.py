@@ -1,0 +1,103 @@
+"""sin and cos: x = k pi / 2 + r, |r| <= pi / 4, and the last two bits of k say which of the
+four quarters x is in."""
+
+from __future__ import annotations
+
+from anyshape.codegen.vector_math.builder import (
+    FORMATS,
+    Value,
+    absolute,
+    bits,
+    flip_sign,
+    floor,
+    fma,
+    narrow,
+    narrow_integer,
+    nearest_integer,
+    polynomial,
+    rarely,
+    round_even,
+    select,
+    widen,
+)
+from anyshape.codegen.vector_math.coefficients import POLYNOMIALS, SPLIT, TWO_OVER_PI_BY_EXPONENT
+
+# Up to here, subtracting k pi / 2 in three pieces leaves r within an ulp.
+CODY_WAITE_LIMIT = {"f32": 2.0**17}
+
+
+def reduced(x: Value) -> tuple[Value, Value]:
+    """(k, r). The first of the three steps is exact."""
+    multiple, k = nearest_integer(x, SPLIT["two_over_pi", x.kind][0])
+    r = x
+    for piece in SPLIT["half_pi", x.kind][:3]:
+        r = fma(multiple, -piece, r)
+    return k, r
+
+
+def sin_of_reduced(r: Value) -> Value:
+    z = r * r
+    return fma(r * z, polynomial(z, POLYNOMIALS["sin", r.kind]), r)
+
+
+def cos_of_reduced(r: Value) -> Value:
+    z = r * r
+    return fma(z, fma(z, polynomial(z, POLYNOMIALS["cos", r.kind]), -0.5), 1.0)
+
+
+def sin_in_quarter(k: Value, r: Value) -> Value:
+    """sin(k pi / 2 + r)."""
+    width = 32 if k.kind == "i32" else 64
+    value = select((k & 1).equals(0), sin_of_reduced(r), cos_of_reduced(r))
+    return flip_sign(value, (k & 2) << (width - 2))
+
+
+def sin(x: Value) -> Value:
+    usual = sin_in_quarter(*reduced(x))
+    # Keeps the sign of zero.
+    tiny = absolute(x) < 2.0 ** -(FORMATS[x.kind].mantissa // 2 + 2)
+    return unless_huge("sin_huge", x, select(tiny, x, usual))
+
+
+def cos(x: Value) -> Value:
+    k, r = reduced(x)
+    return unless_huge("cos_huge", x, sin_in_quarter(k + 1, r))
+
+
+def unless_huge(name: str, x: Value, usual: Value) -> Value:
+    """NaN takes the usual way, infinity (whose result is NaN) the rare one."""
+    huge = absolute(x) > CODY_WAITE_LIMIT[x.kind]
+    return rarely(huge, usual, lambda: x.body.call(name, x))
+
+
+def reduced_huge(x: Value) -> tuple[Value, Value]:
+    """(k, r) of a huge float32.
+
+    For a range of exponents, x = m 2^s where m fits 40 bits, and 2^s 2 / pi modulo 4 is a constant
+    of two doubles. Their products with m are exact to some 2^-60, while no float32 is nearer than
+    2^-30 to a multiple of pi / 2. An infinite x makes r NaN.
+    """
+    wide, size = widen(x), absolute(x)
+    scale, high, low = (wide.body.number("f64", number) for number in TWO_OVER_PI_BY_EXPONENT[0])
+    for step, row in enumerate(TWO_OVER_PI_BY_EXPONENT[1:], start=1):
+        beyond = size >= 2.0 ** (16 * step + 24)
+        scale, high, low = (
+            select(beyond, number, old) for number, old in zip(row, (scale, high, low), strict=True)
+        )
+    m = wide * scale
+    product = m * high
+    error = fma(m, low, fma(m, high, -product))
+    turns = product - floor(product * 0.25) * 4.0
+    k = round_even(turns + error)
+    r = narrow(((turns - k) + error) * SPLIT["half_pi", "f64"][0])
+    # The integer is in the last bits of a sum with a power of two.
+    return narrow_integer(bits(k + 1.5 * 2.0**52)), r
+
+
+def sin_huge(x: Value) -> Value:
+    return sin_in_quarter(*reduced_huge(x))
+
+
+def cos_huge(x: Value) -> Value:
+    k, r = reduced_huge(x)
+    return sin_in_quarter(k + 1, r)
