@@ -176,7 +176,7 @@ FITS = [
         lambda z: (mp.sin(mp.sqrt(z)) / mp.sqrt(z) - 1) / z,
         mp.mpf(10) ** -9,
         QUARTER_PI**2,
-        {"f32": 2, "f64": 6},
+        {"f32": 2, "f64": 5},
         lambda z: z,
     ),
     # cos(r) = 1 - z / 2 + z^2 P(z)
@@ -185,8 +185,53 @@ FITS = [
         lambda z: (mp.cos(mp.sqrt(z)) - 1 + z / 2) / z**2,
         mp.mpf(10) ** -9,
         QUARTER_PI**2,
-        {"f32": 2, "f64": 6},
+        {"f32": 2, "f64": 5},
         lambda z: z**2 / mp.cos(mp.sqrt(z)),
+    ),
+    # tan(r) = r + r z P(z)
+    Fit(
+        "tan",
+        lambda z: (mp.tan(mp.sqrt(z)) / mp.sqrt(z) - 1) / z,
+        mp.mpf(10) ** -9,
+        QUARTER_PI**2,
+        {"f32": 6, "f64": 14},
+        lambda z: z * mp.sqrt(z) / mp.tan(mp.sqrt(z)),
+    ),
+    # asin(x) = x + x z P(z),  |x| <= 1/2
+    Fit(
+        "asin",
+        lambda z: (mp.asin(mp.sqrt(z)) / mp.sqrt(z) - 1) / z,
+        mp.mpf(10) ** -9,
+        mp.mpf("0.2501"),
+        {"f32": 4, "f64": 12},
+        lambda z: z,
+    ),
+    # atan(x) = x + x z P(z),  |x| <= tan(pi / 8)
+    Fit(
+        "atan",
+        lambda z: (mp.atan(mp.sqrt(z)) / mp.sqrt(z) - 1) / z,
+        mp.mpf(10) ** -9,
+        mp.tan(PI / 8) ** 2 * mp.mpf("1.001"),
+        {"f32": 4, "f64": 10},
+        lambda z: z,
+    ),
+    # sinh(x) = x + x z P(z),  |x| <= 1
+    Fit(
+        "sinh",
+        lambda z: (mp.sinh(mp.sqrt(z)) / mp.sqrt(z) - 1) / z,
+        mp.mpf(10) ** -9,
+        mp.mpf("1.001"),
+        {"f32": 3, "f64": 7},
+        lambda z: z,
+    ),
+    # atanh(x) = x + x z P(z),  |x| <= 1/2
+    Fit(
+        "atanh",
+        lambda z: (mp.atanh(mp.sqrt(z)) / mp.sqrt(z) - 1) / z,
+        mp.mpf(10) ** -9,
+        mp.mpf("0.2501"),
+        {"f32": 6, "f64": 14},
+        lambda z: z,
     ),
     # erf(x) = x + x P(z),  z = x^2,  |x| < 1
     Fit(
@@ -194,7 +239,7 @@ FITS = [
         lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1,
         mp.mpf(10) ** -12,
         mp.mpf("1.001"),
-        {"f32": 6},
+        {"f32": 6, "f64": 13},
     ),
     # erf(x) = 1 - 2^P(x),  1 <= x <= 4
     Fit(
@@ -205,17 +250,27 @@ FITS = [
         {"f32": 6},
         lambda x: mp.erfc(x) * LN2,
     ),
+    Fit(
+        "erf_tail",
+        lambda x: mp.log(mp.erfc(x)) / LN2,
+        0.999,
+        6.0,
+        {"f64": 18},
+        lambda x: mp.erfc(x) * LN2,
+    ),
     # erfc(x) = exp(-x^2) P(t) / (x + pole),  x >= 0.8
     tail("erfcx", lambda x: erfcx(x) * (x + ERFCX_POLE), ERFCX_POLE, "0.79", "10.6", {"f32": 9}),
+    tail("erfcx", lambda x: erfcx(x) * (x + ERFCX_POLE), ERFCX_POLE, "0.79", "27.5", {"f64": 23}),
     # gelu(-x) = -exp(-x^2 / 2) P(t),  x >= 0.8
     tail("gelu", lambda x: x * erfcx(x / mp.sqrt(2)) / 2, GELU_POLE, "0.79", "15", {"f32": 9}),
+    tail("gelu", lambda x: x * erfcx(x / mp.sqrt(2)) / 2, GELU_POLE, "0.79", "39", {"f64": 25}),
     # The normal distribution at x is 1/2 + x P(x^2),  |x| < 0.8
     Fit(
         "normal",
         lambda z: mp.erf(mp.sqrt(z / 2)) / mp.sqrt(z) / 2,
         mp.mpf(10) ** -12,
         mp.mpf("0.641"),
-        {"f32": 5},
+        {"f32": 5, "f64": 11},
     ),
 ]
 
@@ -228,6 +283,8 @@ SPLITS = {
     "pi": PI,
     "two_over_pi": 2 / PI,
     "half_pi": PI / 2,
+    "quarter_pi": PI / 4,
+    "three_quarters_pi": PI * 3 / 4,
     "sqrt_half": SQRT_HALF,
     "gelu_linear": mp.sqrt(8 / PI),
     "gelu_cubic": mp.sqrt(8 / PI) * mp.mpf("0.044715"),

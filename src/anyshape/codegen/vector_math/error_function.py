@@ -25,7 +25,7 @@ def erf(x: Value) -> Value:
     a = absolute(x)
     z = a * a
     near = fma(a, polynomial(z, POLYNOMIALS["erf", x.kind]), a)
-    exponent = polynomial(at_most(a, 4.0), POLYNOMIALS["erf_tail", x.kind])
+    exponent = polynomial(at_most(a, {"f32": 4.0, "f64": 6.0}[x.kind]), POLYNOMIALS["erf_tail", x.kind])
     n, integer = nearest_integer(exponent, 1.0)
     r = exponent - n
     power = power_of_two(integer)
@@ -53,7 +53,7 @@ def times_gaussian(high: Value, low: Value, square: Value, square_low: Value) ->
     return (high + fma(high, r, fma(high, q, low))) * first, second
 
 
-ERFC_LIMIT = {"f32": 10.5}
+ERFC_LIMIT = {"f32": 10.5, "f64": 27.3}
 
 
 def erfc(x: Value) -> Value:
@@ -71,7 +71,7 @@ def erfc(x: Value) -> Value:
 
 
 # Beyond, gelu rounds to -0 or to x.
-GELU_LIMIT = {"f32": 14.9}
+GELU_LIMIT = {"f32": 14.9, "f64": 38.9}
 
 
 def gelu(x: Value) -> Value:

@@ -1,4 +1,4 @@
-"""sin and cos: x = k pi / 2 + r, |r| <= pi / 4, and the last two bits of k say which of the
+"""sin, cos and tan: x = k pi / 2 + r, |r| <= pi / 4, and the last two bits of k say which of the
 four quarters x is in."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from anyshape.codegen.vector_math.builder import (
 from anyshape.codegen.vector_math.coefficients import POLYNOMIALS, SPLIT, TWO_OVER_PI_BY_EXPONENT
 
 # Up to here, subtracting k pi / 2 in three pieces leaves r within an ulp.
-CODY_WAITE_LIMIT = {"f32": 2.0**17}
+CODY_WAITE_LIMIT = {"f32": 2.0**17, "f64": 2.0**25}
 
 
 def reduced(x: Value) -> tuple[Value, Value]:
@@ -56,18 +56,36 @@ def sin(x: Value) -> Value:
     usual = sin_in_quarter(*reduced(x))
     # Keeps the sign of zero.
     tiny = absolute(x) < 2.0 ** -(FORMATS[x.kind].mantissa // 2 + 2)
-    return unless_huge("sin_huge", x, select(tiny, x, usual))
+    return unless_huge("sin", x, select(tiny, x, usual))
 
 
 def cos(x: Value) -> Value:
     k, r = reduced(x)
-    return unless_huge("cos_huge", x, sin_in_quarter(k + 1, r))
+    return unless_huge("cos", x, sin_in_quarter(k + 1, r))
+
+
+def tan(x: Value) -> Value:
+    k, r = reduced(x)
+    tiny = absolute(x) < 2.0 ** -(FORMATS[x.kind].mantissa // 2 + 2)
+    return unless_huge("tan", x, select(tiny, x, tan_in_quarter(k, r)))
+
+
+def tan_in_quarter(k: Value, r: Value) -> Value:
+    """tan(k pi / 2 + r): that of r, or -1 over it."""
+    z = r * r
+    value = fma(r * z, polynomial(z, POLYNOMIALS["tan", r.kind]), r)
+    return select((k & 1).equals(0), value, -1.0 / value)
 
 
 def unless_huge(name: str, x: Value, usual: Value) -> Value:
-    """NaN takes the usual way, infinity (whose result is NaN) the rare one."""
+    """NaN takes the usual way, infinity (whose result is NaN) the rare one.
+
+    Nobody takes the sine of a float64 beyond 2^25 in earnest: there it is the C library's.
+    """
     huge = absolute(x) > CODY_WAITE_LIMIT[x.kind]
-    return rarely(huge, usual, lambda: x.body.call(name, x))
+    if x.kind == "f64":
+        return rarely(huge, usual, lambda: x.body.intrinsic(name, x))
+    return rarely(huge, usual, lambda: x.body.call(f"{name}_huge", x))
 
 
 def reduced_huge(x: Value) -> tuple[Value, Value]:
@@ -101,3 +119,7 @@ def sin_huge(x: Value) -> Value:
 def cos_huge(x: Value) -> Value:
     k, r = reduced_huge(x)
     return sin_in_quarter(k + 1, r)
+
+
+def tan_huge(x: Value) -> Value:
+    return tan_in_quarter(*reduced_huge(x))
