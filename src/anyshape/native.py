@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from anyshape.codegen.host import (
@@ -24,18 +24,20 @@ from anyshape.symbolic import Size
 
 _NAME = "anyshape_segment"
 
+More = Callable[[Sequence[Kernel], Target], str]
+
 
 def native_function(
     segment: Segment,
     kernel_function: Callable[[Kernel, str, Target], str],
     scratch_bytes: Callable[[Kernel], Size],
     *,
-    more: str = "",
+    more: More | None = None,
     key: str | None = None,
 ) -> Callable[..., Any]:
     """What runs the segment: called with its tensors, integers and floats, gives its outputs.
 
-    `more`: text that kernels need beside them. `key`: all that the text depends on, if that is less
+    `more`: the text that kernels need beside them. `key`: all that the text depends on, if that is less
     work than the text; the code is then found without making it.
     """
     cache = disk_cache()
@@ -64,7 +66,7 @@ def source_of(
     scratch_bytes: Callable[[Kernel], Size],
     host: HostTarget,
     abi: HostAbi,
-    more: str = "",
+    more: More | None = None,
 ) -> Source:
     target = Target(*host)
     kernels: dict[Kernel, KernelCode] = {}
@@ -74,7 +76,8 @@ def source_of(
             kernels[step.kernel] = KernelCode(name, scratch_bytes(step.kernel))
     code = host_function(segment, _NAME, kernels, abi)
     texts = [kernel_function(kernel, own.name, target) for kernel, own in kernels.items()]
-    text = join_module([code.text, *texts, more])
+    beside = "" if more is None else more(list(kernels), target)
+    text = join_module([code.text, *texts, beside])
     return Source(text, code.entry, code.run, code.reasons)
 
 

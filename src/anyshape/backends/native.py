@@ -6,7 +6,7 @@ an event that says why.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch.fx
@@ -15,15 +15,16 @@ from anyshape.backends.eager import run_graph
 from anyshape.backends.python_host import python_host
 from anyshape.codegen.llvm import kernel_function, requirements, scratch_bytes
 from anyshape.codegen.target import Target
+from anyshape.codegen.vector_math import definitions
 from anyshape.config import config
 from anyshape.graph.lowering import Lowering, Unlowerable
 from anyshape.graph.schedule import Schedule, schedule
 from anyshape.loops import scalars
-from anyshape.loops.program import Launch, Segment
+from anyshape.loops.kernels import Kernel
+from anyshape.loops.program import Segment
 from anyshape.loops.text import segment_text
 from anyshape.native import native_function
 from anyshape.ops.node_notes import FACTS
-from anyshape.runtime.native.host_target import host_target
 
 
 def run_native(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
@@ -47,15 +48,12 @@ def lowered(graph: torch.fx.GraphModule) -> Schedule:
 
 
 def segment_function(segment: Segment) -> Callable[..., Any]:
-    from anyshape.codegen.vector_math import definitions
-
-    target = Target(*host_target(None))
-    kernels = {step.kernel: None for step in segment.steps if isinstance(step, Launch)}
-
-    def more() -> str:
-        needed = {each for kernel in kernels for each in requirements(kernel, target)}
-        return definitions(sorted(needed))
-
     return native_function(
-        segment, kernel_function, scratch_bytes, more=more, key=segment_text(segment)
+        segment, kernel_function, scratch_bytes, more=vector_math, key=segment_text(segment)
     )
+
+
+def vector_math(kernels: Sequence[Kernel], target: Target) -> str:
+    """The functions that these kernels call."""
+    needed = {each for kernel in kernels for each in requirements(kernel, target)}
+    return definitions(sorted(needed))
