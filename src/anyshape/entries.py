@@ -199,8 +199,3 @@ def _symbols(trace: Trace, profile: FunctionRecord) -> dict[str, Symbol]:
         )
         for name in dict.fromkeys(source.symbol.name for source in trace.symbols)
     }
-
-
-def run_graph(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
-    """The backend `"eager"`: the graph, operator by operator."""
-    return graph.forward

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from anyshape.codegen.host import (
@@ -24,20 +24,20 @@ from anyshape.symbolic import Size
 
 _NAME = "anyshape_segment"
 
-More = Callable[[Sequence[Kernel], Target], str]
+#: the text of kernels by name, and of all that they need beside them
+KernelsText = Callable[[Mapping[str, Kernel], Target], str]
 
 
 def native_function(
     segment: Segment,
-    kernel_function: Callable[[Kernel, str, Target], str],
+    kernels_text: KernelsText,
     scratch_bytes: Callable[[Kernel], Size],
     *,
-    more: More | None = None,
     key: str | None = None,
 ) -> Callable[..., Any]:
     """What runs the segment: called with its tensors, integers and floats, gives its outputs.
 
-    `more`: the text that kernels need beside them. `key`: all that the text depends on, if that is less
+    `key`: all that the text depends on, if that is less
     work than the text; the code is then found without making it.
     """
     cache = disk_cache()
@@ -47,7 +47,7 @@ def native_function(
 
     def source() -> Source:
         if not made:
-            made.append(source_of(segment, kernel_function, scratch_bytes, host, abi, more))
+            made.append(source_of(segment, kernels_text, scratch_bytes, host, abi))
         return made[0]
 
     known = source().text if key is None else f"{key}\n{abi}"
@@ -62,11 +62,10 @@ def _helpers(host: HostTarget, text: str) -> Loaded:
 
 def source_of(
     segment: Segment,
-    kernel_function: Callable[[Kernel, str, Target], str],
+    kernels_text: KernelsText,
     scratch_bytes: Callable[[Kernel], Size],
     host: HostTarget,
     abi: HostAbi,
-    more: More | None = None,
 ) -> Source:
     target = Target(*host)
     kernels: dict[Kernel, KernelCode] = {}
@@ -75,9 +74,8 @@ def source_of(
             name = f"{_NAME}.k{len(kernels)}"
             kernels[step.kernel] = KernelCode(name, scratch_bytes(step.kernel))
     code = host_function(segment, _NAME, kernels, abi)
-    texts = [kernel_function(kernel, own.name, target) for kernel, own in kernels.items()]
-    beside = "" if more is None else more(list(kernels), target)
-    text = join_module([code.text, *texts, beside])
+    named = {own.name: kernel for kernel, own in kernels.items()}
+    text = join_module([kernels_text(named, target), code.text])
     return Source(text, code.entry, code.run, code.reasons)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from anyshape.codegen.target import Target
@@ -158,7 +158,10 @@ def segment(
 
 
 def function(made: Segment, scratch: Size = 0, **more: Any) -> Callable[..., Any]:
-    return native_function(made, text_of, lambda kernel: scratch, **more)
+    def texts(kernels: Mapping[str, Kernel], target: Target) -> str:
+        return "\n".join(text_of(kernel, name, target) for name, kernel in kernels.items())
+
+    return native_function(made, texts, lambda kernel: scratch, **more)
 
 
 def added() -> Segment:

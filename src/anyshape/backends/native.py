@@ -6,21 +6,18 @@ an event that says why.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch.fx
 
 from anyshape.backends.eager import run_graph
 from anyshape.backends.python_host import python_host
-from anyshape.codegen.llvm import kernel_function, requirements, scratch_bytes
-from anyshape.codegen.target import Target
-from anyshape.codegen.vector_math import definitions
+from anyshape.codegen.llvm import module, scratch_bytes
 from anyshape.config import config
 from anyshape.graph.lowering import Lowering, Unlowerable
 from anyshape.graph.schedule import Schedule, schedule
 from anyshape.loops import scalars
-from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Segment
 from anyshape.loops.text import segment_text
 from anyshape.native import native_function
@@ -48,12 +45,4 @@ def lowered(graph: torch.fx.GraphModule) -> Schedule:
 
 
 def segment_function(segment: Segment) -> Callable[..., Any]:
-    return native_function(
-        segment, kernel_function, scratch_bytes, more=vector_math, key=segment_text(segment)
-    )
-
-
-def vector_math(kernels: Sequence[Kernel], target: Target) -> str:
-    """The functions that these kernels call."""
-    needed = {each for kernel in kernels for each in requirements(kernel, target)}
-    return definitions(sorted(needed))
+    return native_function(segment, module, scratch_bytes, key=segment_text(segment))

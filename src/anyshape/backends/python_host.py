@@ -1,10 +1,10 @@
 """The parts of a schedule in order, as one function of Python, written as text.
 
-    def run(a0, s0):
-        b1 = segment0(a0, s0)
-        c2 = call0(b1, 5)
-        t3 = c2[0]
-        return (t3, a0.as_strided((s0,), (1,), a0.storage_offset()))
+def run(a0, s0):
+    b1 = segment0(a0, s0)
+    c2 = call0(b1, 5)
+    t3 = c2[0]
+    return (t3, a0.as_strided((s0,), (1,), a0.storage_offset()))
 """
 
 from __future__ import annotations
