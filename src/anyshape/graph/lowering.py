@@ -480,6 +480,13 @@ class Lowering:
         self._compute(kernel)
         return self.values.new(value.sizes, value.dtype, None, memory=memory)
 
+    def fresh(self, sizes: Sequence[Size], dtype: scalars.Dtype) -> tuple[Value, Memory]:
+        """A buffer that a step of the plan fills, and its value."""
+        name = self._name("b")
+        memory = Memory(name, _contiguous_strides(sizes))
+        self.held[name] = Held(name, dtype, tuple(sizes), memory.strides, given=False)
+        return self.values.new(sizes, dtype, None, memory=memory), memory
+
     def _compute(self, kernel: Kernel) -> None:
         reads, writes, numbers = touched(kernel)
         self.steps.append(Compute(kernel, reads, writes, numbers))
