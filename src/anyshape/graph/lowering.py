@@ -14,7 +14,7 @@ from typing import Any, Final
 import torch
 import torch.fx
 
-from anyshape.graph.arguments import named_as_torch
+from anyshape.graph.arguments import named_as_torch, without_flag
 from anyshape.graph.handles import Handle, Root
 from anyshape.graph.plan import Call, Compute, Held, Native, NumberRef, Plan, Step, TensorRef
 from anyshape.graph.rows import ROWS, VIEWS
@@ -135,7 +135,7 @@ class Lowering:
             args = args[:1]
         name = entry.op.name if entry is not None else _name_of(call.function)
         try:
-            self._env[node] = self._by_row(entry, args, kwargs)
+            self._env[node] = self._by_row(call.function, entry, args, kwargs)
             self.native[name] = self.native.get(name, 0) + 1
         except NotLowered as why:
             self.called.setdefault(name, str(why))
@@ -143,12 +143,13 @@ class Lowering:
             return
         self._keep_if_worthwhile(node)
 
-    def _by_row(self, entry: Entry | None, args: Any, kwargs: dict[str, Any]) -> Any:
+    def _by_row(self, function: Any, entry: Entry | None, args: Any, kwargs: dict[str, Any]) -> Any:
         if entry is None:
             raise NotLowered("not in the table of operators")
         if entry.in_place and entry.op.restrides:
             raise Unlowerable(f"`{entry.op.name}` in place")
         args, kwargs = named_as_torch(entry.op, args, kwargs)
+        in_place, args, kwargs = without_flag(function, args, kwargs)
         if "out" in kwargs:
             raise Unlowerable("a result is written into a given tensor")
         view = VIEWS.get(entry.op.name)
@@ -162,7 +163,7 @@ class Lowering:
             made = row(self, *values[0], **values[1])
         except TypeError as error:
             raise NotLowered(f"unforeseen arguments ({error})") from None
-        if entry.in_place:
+        if entry.in_place or in_place:
             target = args[0] if args else kwargs["input"]
             assert isinstance(target, Handle)
             self._agrees(made, target.meta)
@@ -271,6 +272,8 @@ class Lowering:
         args = self._arguments(node.args, node.args)
         kwargs = self._arguments(node.kwargs, node.kwargs)
         in_place = entry is not None and entry.in_place
+        if CALL in node.meta:
+            in_place |= without_flag(node.meta[CALL].function, args, kwargs)[0]
         unknown = entry is None or _may_write(entry, node)
         handles = _handles((args, kwargs))
         if in_place:
