@@ -163,6 +163,7 @@ class Lowering:
             made = row(self, *values[0], **values[1])
         except TypeError as error:
             raise NotLowered(f"unforeseen arguments ({error})") from None
+        made = self._not_an_argument(made, values)
         if entry.in_place or in_place:
             target = args[0] if args else kwargs["input"]
             assert isinstance(target, Handle)
@@ -170,6 +171,16 @@ class Lowering:
             self.write(target, made)
             return target
         return self._bound(made, self.result)
+
+    def _not_an_argument(self, made: Any, values: Any) -> Any:
+        """A result is a tensor of its own: a row that hands on an argument means a copy of it."""
+        if isinstance(made, tuple | list):
+            return tuple(self._not_an_argument(each, values) for each in made)
+        if not isinstance(made, Value) or not any(made is each for each in _values_in(values)):
+            return made
+        return self.values.new(
+            made.sizes, made.dtype, made.at, (made,), factors=made.factors
+        )
 
     def _bound(self, made: Any, meta: Any) -> Any:
         """The handles of a row's result."""
@@ -507,6 +518,12 @@ class Lowering:
             if twice or value.cost > MOST_AT_ALL:
                 self.keep(handle.root)
 
+    @property
+    def node(self) -> torch.fx.Node:
+        """The node at hand."""
+        assert self._node is not None
+        return self._node
+
     # -- what rows ask ---------------------------------------------------------------------------
 
     def same_sizes(self, a: Sequence[Size], b: Sequence[Size]) -> bool:
@@ -588,6 +605,18 @@ def _handles(tree: Any) -> list[Handle]:
     if isinstance(tree, slice):
         return _handles((tree.start, tree.stop, tree.step))
     return []
+
+
+def _values_in(tree: Any) -> list[Value]:
+    if isinstance(tree, Value):
+        return [tree]
+    if isinstance(tree, dict):
+        tree = list(tree.values())
+    return [each for item in tree for each in _values_in(item)] if _is_tree(tree) else []
+
+
+def _is_tree(tree: Any) -> bool:
+    return isinstance(tree, tuple | list)
 
 
 def _has_tensors(tree: Any) -> bool:
