@@ -178,9 +178,7 @@ class Lowering:
             return tuple(self._not_an_argument(each, values) for each in made)
         if not isinstance(made, Value) or not any(made is each for each in _values_in(values)):
             return made
-        return self.values.new(
-            made.sizes, made.dtype, made.at, (made,), factors=made.factors
-        )
+        return self.values.new(made.sizes, made.dtype, made.at, (made,), factors=made.factors)
 
     def _bound(self, made: Any, meta: Any) -> Any:
         """The handles of a row's result."""
@@ -523,6 +521,12 @@ class Lowering:
         """The node at hand."""
         assert self._node is not None
         return self._node
+
+    @property
+    def is_functional(self) -> bool:
+        """Whether the function at hand is one of `torch.nn.functional`."""
+        function = self.node.meta[CALL].function
+        return getattr(function, "__module__", "") == "torch.nn.functional"
 
     # -- what rows ask ---------------------------------------------------------------------------
 

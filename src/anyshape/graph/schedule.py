@@ -159,8 +159,8 @@ def _segment(
         role: Role = "input" if name in visible else "output" if name in after else "temporary"
         buffer = _buffer(held[name], role)
         {"input": inputs, "output": outputs, "temporary": temporaries}[role].append(buffer)
-        if role != "input":
-            sizes += [*buffer.sizes, *buffer.strides]
+        # Also of inputs: the host function counts elements.
+        sizes += buffer.sizes if role == "input" else [*buffer.sizes, *buffer.strides]
     symbols = {symbol for size in sizes for symbol in symbols_of(size)}
     return Segment(
         tuple(inputs),
