@@ -18,6 +18,7 @@ from anyshape.graph.arguments import named_as_torch
 from anyshape.graph.handles import Handle, Root
 from anyshape.graph.plan import Call, Compute, Held, Native, NumberRef, Plan, Step, TensorRef
 from anyshape.graph.rows import ROWS, VIEWS
+from anyshape.graph.touched import touched
 from anyshape.graph.values import DTYPES, Memory, NotLowered, Value, Values
 from anyshape.loops import scalars
 from anyshape.loops.indices import reshaped
@@ -515,29 +516,6 @@ class Lowering:
     def _name(self, prefix: str) -> str:
         self._count += 1
         return f"{prefix}{self._count - 1}"
-
-
-def touched(kernel: Kernel) -> tuple[frozenset[str], frozenset[str], tuple[str, ...]]:
-    """The buffers that a kernel reads and writes, and the numbers it takes."""
-    reads: set[str] = set()
-    numbers: dict[str, None] = {}
-    seen: set[Scalar] = set()
-    stack = [root for stage in kernel.stages for root in roots_of(stage)]
-    stack += kernel.positions.values()
-    while stack:
-        scalar = stack.pop()
-        if scalar in seen:
-            continue
-        seen.add(scalar)
-        stack += scalar.args
-        if scalar.op == "load":
-            reads.add(scalar.data[0])
-        elif scalar.op == "number":
-            numbers[scalar.data] = None
-    stored = [part for stage in kernel.stages for part in (*stage.stores, *stage.scans)]
-    writes = {part.buffer for part in stored} - kernel.private.keys()
-    reads |= {part.buffer for part in stored if getattr(part, "mode", "") == "add"}
-    return frozenset(reads - kernel.private.keys()), frozenset(writes), tuple(sorted(numbers))
 
 
 def _reads_where_it_writes(kernel: Kernel, buffer: str) -> bool:
