@@ -14,10 +14,12 @@ from typing import Any
 
 import torch.fx
 
+from anyshape.graph.lowering import Unlowerable
 from anyshape.graph.plan import Call, NumberRef, TensorRef, tensors_in
 from anyshape.graph.schedule import Schedule
 from anyshape.loops.program import Segment
 from anyshape.symbolic import Expr, Size, Symbol, to_text
+from anyshape.symbolic.expr import single_atom
 
 
 def python_host(
@@ -42,6 +44,7 @@ class _Writer:
 
     def function(self) -> Callable[..., Any]:
         parameters = ", ".join(_variable(each) for each in self._schedule.inputs)
+        self._read_sizes()
         native = {
             buffer.name
             for part in self._schedule.parts
@@ -61,6 +64,15 @@ class _Writer:
         source = "\n".join([f"def run({parameters}):", *(f"    {line}" for line in body)])
         exec(compile(source, "<anyshape: native program>", "exec"), self._namespace)
         return self._namespace["run"]
+
+    def _read_sizes(self) -> None:
+        """Symbols that the graph did not ask for are sizes of its inputs."""
+        schedule = self._schedule
+        known = {each for each in schedule.inputs if isinstance(each, Symbol)}
+        known |= {part.symbol for part in schedule.parts if isinstance(part, Call) and part.symbol}
+        for symbol in _symbols(schedule):
+            if symbol not in known:
+                self._lines.append(f"{symbol.name} = {_size_that_is(schedule, symbol)}")
 
     def _segment(self, segment: Segment) -> None:
         name = self._named("segment", self._function_of(segment))
@@ -131,6 +143,53 @@ class _Writer:
         name = f"{prefix}_{len(self._namespace)}"
         self._namespace[name] = value
         return name
+
+
+def _symbols(schedule: Schedule) -> list[Symbol]:
+    """All symbols in the text of a program."""
+    found: dict[Symbol, None] = {}
+    for part in schedule.parts:
+        if isinstance(part, Segment):
+            found |= dict.fromkeys(part.symbols)
+        else:
+            found |= dict.fromkeys(symbols_in((part.args, part.kwargs)))
+            for name, _ in part.tensors:
+                if name in schedule.held:
+                    found |= dict.fromkeys(symbols_in(schedule.held[name].strides))
+    return list(found | dict.fromkeys(symbols_in(schedule.outputs)))
+
+
+def symbols_in(tree: Any) -> list[Symbol]:
+    """All symbols among arguments, in a fixed order."""
+    match tree:
+        case Expr():
+            return sorted(tree.symbols, key=lambda symbol: symbol.name)
+        case TensorRef():
+            return symbols_in((tree.sizes, tree.strides, tree.offset))
+        case dict():
+            return [symbol for item in tree.values() for symbol in symbols_in(item)]
+        case tuple() | list():
+            return [symbol for item in tree for symbol in symbols_in(item)]
+        case slice():
+            return symbols_in((tree.start, tree.stop, tree.step))
+        case _:
+            return []
+
+
+def _size_that_is(schedule: Schedule, symbol: Symbol) -> str:
+    for name in schedule.inputs:
+        held = schedule.held.get(name) if isinstance(name, str) else None
+        if held is None:
+            continue
+        for dim, size in enumerate(held.sizes):
+            if isinstance(size, Expr) and as_symbol_or_none(size) is symbol:
+                return f"{name}.size({dim})"
+    raise Unlowerable(f"`{symbol.name}` is the size of no input")
+
+
+def as_symbol_or_none(size: Expr) -> Symbol | None:
+    atom = single_atom(size)
+    return atom if isinstance(atom, Symbol) else None
 
 
 def _variable(name: str | Symbol) -> str:

@@ -49,6 +49,10 @@ _OF_SIZES: Final[dict[Any, Callable[..., Size]]] = {
 }
 
 
+#: What has no meta and reads its tensors only.
+_READS: Final = frozenset({"size", "item", "tolist", "dim", "numel", "stride"})
+
+
 class Unlowerable(Exception):
     """The graph as a whole has to run as it is, and why."""
 
@@ -127,10 +131,16 @@ class Lowering:
         if call is None:
             self._env[node] = self._without_meta(node)
             return
-        result = self.result = node.meta.get(RESULT)
-        _no_gradient(result)
         entry = lookup(call.function)
         args = self._arguments(node.args, call.args)
+        result = self.result = node.meta.get(RESULT)
+        if result is None and entry is not None and entry.in_place and args:
+            # `x[i] = v` gives nothing; what it is about is its first argument.
+            result = self.result = args[0].meta if isinstance(args[0], Handle) else None
+        if result is None:
+            self._env[node] = self._without_meta(node)
+            return
+        _no_gradient(result)
         kwargs = self._arguments(node.kwargs, call.kwargs)
         if node.target is getattr:
             args = args[:1]
@@ -212,9 +222,10 @@ class Lowering:
         if symbol is None and node.target in _OF_SIZES and all(map(_is_size, args)):
             return _OF_SIZES[node.target](*args)
         name = self._name("c")
-        refs = self._references(args)
         numeric = not _has_tensors(args)
-        self._before_python(args)
+        if not numeric and node.target not in _READS:
+            self._may_change(_handles(args))
+        refs = self._references(args)
         kwargs = self._references(self._arguments(node.kwargs, node.kwargs))
         self.steps.append(
             Call(node.op, node.target, refs, kwargs, name, (), symbol, is_number=numeric)
@@ -275,11 +286,11 @@ class Lowering:
         unknown = entry is None or _may_write(entry, node)
         handles = _handles((args, kwargs))
         if in_place:
-            self._before_write(handles[0].root)
+            if not handles:
+                raise Unlowerable("a tensor that only Python handles is written to")
+            self._may_change(handles[:1])
         elif unknown:
-            for handle in handles:
-                self._before_write(handle.root)
-        self._before_python((args, kwargs))
+            self._may_change(handles)
         refs, named = self._references(args), self._references(kwargs)
         name = self._name("c")
         tensors: list[tuple[str, tuple[int, ...]]] = []
@@ -351,9 +362,14 @@ class Lowering:
             return slice(*(self._references(part) for part in (tree.start, tree.stop, tree.step)))
         return tree
 
-    def _before_python(self, tree: Any) -> None:
-        for handle in _handles(tree):
-            self.keep(handle.root)
+    def _may_change(self, handles: Sequence[Handle]) -> None:
+        """Python code writes to these tensors, or may do so."""
+        for handle in handles:
+            if handle.root.entangled:
+                raise Unlowerable("a tensor is written to that may share memory with another")
+            self._before_write(handle.root)
+        for handle in handles:
+            self._written(handle.root)
 
     def _output(self, node: Any) -> Any:
         if not isinstance(node, torch.fx.Node):
