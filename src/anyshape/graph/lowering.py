@@ -14,7 +14,7 @@ from typing import Any, Final
 import torch
 import torch.fx
 
-from anyshape.graph.arguments import named_as_torch
+from anyshape.graph.arguments import named_as_torch, without_flag
 from anyshape.graph.handles import Handle, Root
 from anyshape.graph.plan import Call, Compute, Held, Native, NumberRef, Plan, Step, TensorRef
 from anyshape.graph.rows import ROWS, VIEWS
@@ -146,7 +146,7 @@ class Lowering:
             args = args[:1]
         name = entry.op.name if entry is not None else _name_of(call.function)
         try:
-            self._env[node] = self._by_row(entry, args, kwargs)
+            self._env[node] = self._by_row(call.function, entry, args, kwargs)
             self.native[name] = self.native.get(name, 0) + 1
         except NotLowered as why:
             self.called.setdefault(name, str(why))
@@ -154,12 +154,13 @@ class Lowering:
             return
         self._keep_if_worthwhile(node)
 
-    def _by_row(self, entry: Entry | None, args: Any, kwargs: dict[str, Any]) -> Any:
+    def _by_row(self, function: Any, entry: Entry | None, args: Any, kwargs: dict[str, Any]) -> Any:
         if entry is None:
             raise NotLowered("not in the table of operators")
         if entry.in_place and entry.op.restrides:
             raise Unlowerable(f"`{entry.op.name}` in place")
         args, kwargs = named_as_torch(entry.op, args, kwargs)
+        in_place, args, kwargs = without_flag(function, args, kwargs)
         if "out" in kwargs:
             raise Unlowerable("a result is written into a given tensor")
         view = VIEWS.get(entry.op.name)
@@ -173,13 +174,24 @@ class Lowering:
             made = row(self, *values[0], **values[1])
         except TypeError as error:
             raise NotLowered(f"unforeseen arguments ({error})") from None
-        if entry.in_place:
+        made = self._not_an_argument(made, values)
+        if entry.in_place or in_place:
             target = args[0] if args else kwargs["input"]
             assert isinstance(target, Handle)
             self._agrees(made, target.meta)
             self.write(target, made)
             return target
         return self._bound(made, self.result)
+
+    def _not_an_argument(self, made: Any, values: Any) -> Any:
+        """A result is a tensor of its own: a row that hands on an argument means a copy of it."""
+        if isinstance(made, tuple | list):
+            return tuple(self._not_an_argument(each, values) for each in made)
+        if not isinstance(made, Value) or not any(made is each for each in _values_in(values)):
+            return made
+        return self.values.new(
+            made.sizes, made.dtype, made.at, (made,), factors=made.factors
+        )
 
     def _bound(self, made: Any, meta: Any) -> Any:
         """The handles of a row's result."""
@@ -283,6 +295,8 @@ class Lowering:
         args = self._arguments(node.args, node.args)
         kwargs = self._arguments(node.kwargs, node.kwargs)
         in_place = entry is not None and entry.in_place
+        if CALL in node.meta:
+            in_place |= without_flag(node.meta[CALL].function, args, kwargs)[0]
         unknown = entry is None or _may_write(entry, node)
         handles = _handles((args, kwargs))
         if in_place:
@@ -521,6 +535,12 @@ class Lowering:
             if twice or value.cost > MOST_AT_ALL:
                 self.keep(handle.root)
 
+    @property
+    def node(self) -> torch.fx.Node:
+        """The node at hand."""
+        assert self._node is not None
+        return self._node
+
     # -- what rows ask ---------------------------------------------------------------------------
 
     def same_sizes(self, a: Sequence[Size], b: Sequence[Size]) -> bool:
@@ -579,6 +599,18 @@ def _handles(tree: Any) -> list[Handle]:
     if isinstance(tree, slice):
         return _handles((tree.start, tree.stop, tree.step))
     return []
+
+
+def _values_in(tree: Any) -> list[Value]:
+    if isinstance(tree, Value):
+        return [tree]
+    if isinstance(tree, dict):
+        tree = list(tree.values())
+    return [each for item in tree for each in _values_in(item)] if _is_tree(tree) else []
+
+
+def _is_tree(tree: Any) -> bool:
+    return isinstance(tree, tuple | list)
 
 
 def _has_tensors(tree: Any) -> bool:
