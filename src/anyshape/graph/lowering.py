@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import torch
@@ -17,15 +18,15 @@ import torch.fx
 from anyshape.graph.arguments import named_as_torch
 from anyshape.graph.handles import Handle, Root
 from anyshape.graph.plan import Call, Compute, Held, Native, NumberRef, Plan, Step, TensorRef
-from anyshape.graph.rows import ROWS, VIEWS
-from anyshape.graph.values import DTYPES, Memory, NotLowered, Value, Values
+from anyshape.graph.rows import ROWS, VIEWS, WRITES
+from anyshape.graph.values import DTYPES, Memory, NotAView, NotLowered, Value, Values
 from anyshape.loops import scalars
 from anyshape.loops.indices import reshaped
 from anyshape.loops.kernels import Kernel, Scan, Store
 from anyshape.loops.program import Extern
 from anyshape.loops.scalars import Axis, Scalar
 from anyshape.loops.stages import MustBeStored, kernel_of, roots_of
-from anyshape.ops.meta import Dense, Meta
+from anyshape.ops.meta import Dense, Meta, Strided
 from anyshape.ops.node_notes import CALL, RESULT, SYMBOL
 from anyshape.ops.op import Lowering as Kind
 from anyshape.ops.table import Entry, lookup
@@ -71,6 +72,7 @@ class Lowering:
         self.result: Any = None
         self._env: dict[torch.fx.Node, Any] = {}
         self._uses: dict[torch.fx.Node, int] = {}
+        self._sizes: dict[Size, Size] = {}
         self._count = 0
         self._node: torch.fx.Node | None = None
         self.native: dict[str, int] = {}
@@ -105,8 +107,32 @@ class Lowering:
         if RESULT not in node.meta:
             self._env[node] = NumberRef(name)
         else:
-            self._env[node] = self._given(name, node.meta[RESULT])
+            self._env[node] = self._given(name, self._settled(node.meta[RESULT]))
         return name
+
+    def _settled(self, meta: Any) -> Any:
+        """A meta with numbers for the sizes that turned out to be fixed: a size of 1 that was
+        broadcast is 1."""
+        if isinstance(meta, tuple):
+            return tuple(map(self._settled, meta))
+        if not isinstance(meta, Meta):
+            return meta
+        shape = tuple(map(self._settled_size, meta.shape))
+        layout = meta.layout
+        if not isinstance(layout, Dense):
+            layout = Strided(tuple(map(self._settled_size, layout.strides)))
+        if shape == meta.shape and layout == meta.layout:
+            return meta
+        return replace(meta, shape=shape, layout=layout)
+
+    def _settled_size(self, size: Size) -> Size:
+        if isinstance(size, int):
+            return size
+        found = self._sizes.get(size)
+        if found is None:
+            value = self.facts.value(size)
+            found = self._sizes[size] = size if value is None else value
+        return found
 
     def _given(self, name: str, meta: Meta | None) -> Handle | Foreign:
         """A tensor that Python has."""
@@ -126,7 +152,7 @@ class Lowering:
         if call is None:
             self._env[node] = self._without_meta(node)
             return
-        result = self.result = node.meta.get(RESULT)
+        result = self.result = self._settled(node.meta.get(RESULT))
         _no_gradient(result)
         entry = lookup(call.function)
         args = self._arguments(node.args, call.args)
@@ -153,7 +179,12 @@ class Lowering:
             raise Unlowerable("a result is written into a given tensor")
         view = VIEWS.get(entry.op.name)
         if view is not None:
-            return self._view(view, args, kwargs)
+            try:
+                return self._view(view, args, kwargs)
+            except NotAView:
+                pass
+        if entry.in_place and entry.op.name in WRITES:
+            return self._write_into(WRITES[entry.op.name], args, kwargs)
         row = ROWS.get(entry.op.name)
         if row is None:
             raise NotLowered("no native code yet")
@@ -199,7 +230,19 @@ class Lowering:
             )
         if self.result.dtype is not base.meta.dtype:
             raise NotLowered("a view of another dtype")
+        if found is None:
+            self.keep(base.root)
         return Handle(base.root, self.result, base, found)
+
+    def _write_into(self, write: Callable[..., None], args: Any, kwargs: dict[str, Any]) -> Handle:
+        target = args[0]
+        assert isinstance(target, Handle)
+        values = self._values((args[1:], kwargs))
+        try:
+            write(self, target, *values[0], **values[1])
+        except TypeError as error:
+            raise NotLowered(f"unforeseen arguments ({error})") from None
+        return target
 
     # -- numbers and what has no meta ------------------------------------------------------------
 

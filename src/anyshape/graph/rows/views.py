@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyshape.graph.handles import IndexMap
 from anyshape.graph.rows.table import view
-from anyshape.graph.values import Index, NotLowered
+from anyshape.graph.values import Index, NotAView, NotLowered
 from anyshape.loops.indices import divided, reshaped
 from anyshape.ops.layouts import Copy, as_view
 from anyshape.ops.meta import Meta
@@ -192,11 +192,11 @@ def basic_index(c: Lowering, base: Meta, key: Any) -> IndexMap:
         if part is None:
             shown += 1
         elif isinstance(part, slice):
-            start, step = _start(c, part, base.shape[dim])
+            start, step = slice_start(c, part, base.shape[dim])
             sources.append((shown, start, step))
             shown += 1
         elif type(part) is int or isinstance(part, Expr):
-            sources.append((None, _from_front(c, part, base.shape[dim]), 1))
+            sources.append((None, taken_from_front(c, part, base.shape[dim]), 1))
         else:
             raise NotLowered("an index by data")
 
@@ -208,7 +208,7 @@ def basic_index(c: Lowering, base: Meta, key: Any) -> IndexMap:
     return index_map
 
 
-def _from_front(c: Lowering, at: Size, size: Size) -> Size:
+def taken_from_front(c: Lowering, at: Size, size: Size) -> Size:
     if isinstance(at, int):
         return at + size if at < 0 else at
     if c.facts.prove(ge(at, 0)) is Answer.YES:
@@ -218,7 +218,7 @@ def _from_front(c: Lowering, at: Size, size: Size) -> Size:
     raise NotLowered("a position whose sign is not known")
 
 
-def _start(c: Lowering, part: slice, size: Size) -> tuple[Size, int]:
+def slice_start(c: Lowering, part: slice, size: Size) -> tuple[Size, int]:
     step = 1 if part.step is None else part.step
     if type(step) is not int or step < 1:
         raise NotLowered("a step that is not known")
@@ -226,7 +226,7 @@ def _start(c: Lowering, part: slice, size: Size) -> tuple[Size, int]:
         return 0, step
     if not (type(part.start) is int or isinstance(part.start, Expr)):
         raise NotLowered("a start that is no size")
-    start = _from_front(c, part.start, size)
+    start = taken_from_front(c, part.start, size)
     # Python cuts what is out of bounds.
     if start != 0 and c.facts.prove(le(start, size)) is not Answer.YES:
         raise NotLowered("a start that may be out of bounds")
@@ -239,7 +239,7 @@ def _start(c: Lowering, part: slice, size: Size) -> tuple[Size, int]:
 def getitem(c: Lowering, base: Meta, index: Any) -> IndexMap:
     if isinstance(c.result, Meta) and not has_tensors(index):
         return basic_index(c, base, index)
-    raise NotLowered("an index by data")
+    raise NotAView("an index by data")
 
 
 def has_tensors(index: Any) -> bool:
