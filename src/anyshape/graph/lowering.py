@@ -16,9 +16,10 @@ import torch
 import torch.fx
 
 from anyshape.graph.arguments import named_as_torch
-from anyshape.graph.handles import Handle, Root
+from anyshape.graph.handles import Handle, Rearranged, Root
 from anyshape.graph.plan import Call, Compute, Held, Native, NumberRef, Plan, Step, TensorRef
 from anyshape.graph.rows import ROWS, VIEWS, WRITES
+from anyshape.graph.sharing import Sharing
 from anyshape.graph.values import DTYPES, Memory, NotAView, NotLowered, Value, Values
 from anyshape.loops import scalars
 from anyshape.loops.indices import reshaped
@@ -73,6 +74,7 @@ class Lowering:
         self._env: dict[torch.fx.Node, Any] = {}
         self._uses: dict[torch.fx.Node, int] = {}
         self._sizes: dict[Size, Size] = {}
+        self._sharing: Sharing | None = None
         self._count = 0
         self._node: torch.fx.Node | None = None
         self.native: dict[str, int] = {}
@@ -84,6 +86,7 @@ class Lowering:
         inputs: list[str | Symbol] = []
         outputs: list[Any] = []
         self._uses = {node: len(node.users) for node in graph.nodes}
+        self._sharing = Sharing(graph, _may_write)
         for node in graph.nodes:
             self._node = node
             if node.op == "placeholder":
@@ -230,9 +233,15 @@ class Lowering:
             )
         if self.result.dtype is not base.meta.dtype:
             raise NotLowered("a view of another dtype")
-        if found is None:
+        if found is None or not self._comes_out(base, found):
             self.keep(base.root)
         return Handle(base.root, self.result, base, found)
+
+    def _comes_out(self, base: Handle, found: Any) -> bool:
+        """Whether a view of an expression needs no division: what was merged is not split anew."""
+        if not isinstance(found, Rearranged) or base.root.value.memory is not None:
+            return True
+        return found.factors(base.value(self.values).split_sizes()) is not None
 
     def _write_into(self, write: Callable[..., None], args: Any, kwargs: dict[str, Any]) -> Handle:
         target = args[0]
@@ -470,6 +479,14 @@ class Lowering:
         self.values.now_stored(value, memory)
         return memory
 
+    def in_order(self, value: Value, sizes: Sequence[Size]) -> Value:
+        """The elements of a value in their order, stored without gaps, in another shape."""
+        if value.memory is not None:
+            value = self.values.new(value.sizes, value.dtype, value.at, (value,))
+        memory = self.realise(value)
+        inside = Memory(memory.buffer, _contiguous_strides(sizes))
+        return self.values.new(sizes, value.dtype, None, memory=inside)
+
     def _kernel(self, value: Value, memory: Memory, meta: Meta | None) -> Kernel:
         while True:
             axes, index = self._loops(value, meta)
@@ -547,6 +564,10 @@ class Lowering:
 
     def same(self, a: Size, b: Size) -> bool:
         return a is b or a == b or self.facts.equal(a, b)
+
+    def sharing_matters(self) -> bool:
+        """Whether anybody could tell if the result at hand is a view or a copy."""
+        return self._node is None or self._sharing is None or self._sharing.matters(self._node)
 
     def _name(self, prefix: str) -> str:
         self._count += 1
