@@ -16,16 +16,16 @@ import torch
 import torch.fx
 
 from anyshape.graph.arguments import named_as_torch
-from anyshape.graph.handles import Handle, Rearranged, Root
+from anyshape.graph.handles import Handle, IndexMap, Rearranged, Root
 from anyshape.graph.plan import Call, Compute, Held, Native, NumberRef, Plan, Step, TensorRef
 from anyshape.graph.rows import ROWS, VIEWS, WRITES
 from anyshape.graph.sharing import Sharing
 from anyshape.graph.values import DTYPES, Memory, NotAView, NotLowered, Value, Values
 from anyshape.loops import scalars
 from anyshape.loops.indices import reshaped
-from anyshape.loops.kernels import Kernel, Scan, Store
+from anyshape.loops.kernels import Kernel, Mode, Scan, Store
 from anyshape.loops.program import Extern
-from anyshape.loops.scalars import Axis, Scalar
+from anyshape.loops.scalars import Axis, Dtype, Scalar
 from anyshape.loops.stages import MustBeStored, kernel_of, roots_of
 from anyshape.ops.meta import Dense, Meta, Strided
 from anyshape.ops.node_notes import CALL, RESULT, SYMBOL
@@ -443,6 +443,51 @@ class Lowering:
         self._compute(kernel)
         self._written(root)
 
+    def scatter(
+        self, target: Handle, value: Value, index_map: IndexMap, reads: Sequence[Value], mode: Mode
+    ) -> None:
+        """Write a value into a tensor, each element where the map says: to an index of the target
+        that may be read from tensors (`reads`). Later elements win, or add up."""
+        if target.root.entangled:
+            raise Unlowerable("a tensor is written to that may share memory with another")
+        self._before_write(target.root, but=value)
+        memory = target.memory()
+        assert memory is not None
+        for each in (value, *reads):
+            # What is read must not change while it is.
+            if memory.buffer in each.buffers():
+                self._apart(each, memory.buffer)
+        self._compute(self._scattering(value, memory, index_map, mode))
+        self._written(target.root)
+
+    def scattered(
+        self, base: Value, value: Value, index_map: IndexMap, mode: Mode, meta: Meta
+    ) -> Value:
+        """A copy of `base` with a value written into it, each element where the map says."""
+        copy = self.values.new(base.sizes, base.dtype, base.at, (base,), factors=base.factors)
+        memory = self.realise(copy, meta)
+        self._compute(self._scattering(value, memory, index_map, mode))
+        return self.values.new(base.sizes, base.dtype, None, memory=memory)
+
+    def _scattering(
+        self, value: Value, memory: Memory, index_map: IndexMap, mode: Mode
+    ) -> Kernel:
+        while True:
+            axes, index = self._loops(value, None)
+            store = Store(memory.buffer, memory.address(index_map(index)), value.at(index), mode)
+            try:
+                return kernel_of(axes, [store], ordered=True)
+            except MustBeStored as needed:
+                for scalar in needed.reductions:
+                    self._store_reduction(scalar)
+
+    def _apart(self, value: Value, buffer: str) -> None:
+        """Store a value that depends on a buffer elsewhere."""
+        if value.memory is None:
+            self.realise(value)
+            return
+        raise NotLowered("what is written is read for where it goes")
+
     def _before_write(self, root: Root, but: Value | None = None) -> None:
         """Whoever still reads the tensor as it was does so now."""
         memory = self.keep(root)
@@ -478,6 +523,19 @@ class Lowering:
         self._compute(kernel)
         self.values.now_stored(value, memory)
         return memory
+
+    def joined(self, parts: Sequence[Value], dim: int, sizes: Sequence[Size], meta: Meta) -> Value:
+        """Store values side by side along a dimension of one buffer."""
+        name = self._name("b")
+        strides = meta.strides if isinstance(meta.layout, Dense) else _contiguous_strides(sizes)
+        self.held[name] = Held(name, parts[0].dtype, tuple(sizes), strides, given=False)
+        start: Size = 0
+        for part in parts:
+            place = Memory(name, strides, start * strides[dim])
+            self._compute(self._kernel(part, place, meta))
+            start = start + part.sizes[dim]
+        memory = Memory(name, strides)
+        return self.values.new(sizes, parts[0].dtype, None, memory=memory)
 
     def in_order(self, value: Value, sizes: Sequence[Size]) -> Value:
         """The elements of a value in their order, stored without gaps, in another shape."""
@@ -564,6 +622,14 @@ class Lowering:
 
     def same(self, a: Size, b: Size) -> bool:
         return a is b or a == b or self.facts.equal(a, b)
+
+    def dtype_of(self, handle: Handle) -> Dtype:
+        return handle.root.value.dtype
+
+    def stored(self, handle: Handle) -> Value:
+        """What a tensor is now, in memory."""
+        self.keep(handle.root)
+        return handle.value(self.values)
 
     def sharing_matters(self) -> bool:
         """Whether anybody could tell if the result at hand is a view or a copy."""
