@@ -20,6 +20,7 @@ from anyshape.graph.handles import Handle, IndexMap, Rearranged, Root
 from anyshape.graph.plan import Call, Compute, Held, Native, NumberRef, Plan, Step, TensorRef
 from anyshape.graph.rows import ROWS, VIEWS, WRITES
 from anyshape.graph.sharing import Sharing
+from anyshape.graph.touched import touched
 from anyshape.graph.values import DTYPES, Memory, NotAView, NotLowered, Value, Values
 from anyshape.loops import scalars
 from anyshape.loops.indices import reshaped
@@ -598,6 +599,13 @@ class Lowering:
         self._compute(kernel)
         return self.values.new(value.sizes, value.dtype, None, memory=memory)
 
+    def fresh(self, sizes: Sequence[Size], dtype: scalars.Dtype) -> tuple[Value, Memory]:
+        """A buffer that a step of the plan fills, and its value."""
+        name = self._name("b")
+        memory = Memory(name, _contiguous_strides(sizes))
+        self.held[name] = Held(name, dtype, tuple(sizes), memory.strides, given=False)
+        return self.values.new(sizes, dtype, None, memory=memory), memory
+
     def _compute(self, kernel: Kernel) -> None:
         reads, writes, numbers = touched(kernel)
         self.steps.append(Compute(kernel, reads, writes, numbers))
@@ -638,29 +646,6 @@ class Lowering:
     def _name(self, prefix: str) -> str:
         self._count += 1
         return f"{prefix}{self._count - 1}"
-
-
-def touched(kernel: Kernel) -> tuple[frozenset[str], frozenset[str], tuple[str, ...]]:
-    """The buffers that a kernel reads and writes, and the numbers it takes."""
-    reads: set[str] = set()
-    numbers: dict[str, None] = {}
-    seen: set[Scalar] = set()
-    stack = [root for stage in kernel.stages for root in roots_of(stage)]
-    stack += kernel.positions.values()
-    while stack:
-        scalar = stack.pop()
-        if scalar in seen:
-            continue
-        seen.add(scalar)
-        stack += scalar.args
-        if scalar.op == "load":
-            reads.add(scalar.data[0])
-        elif scalar.op == "number":
-            numbers[scalar.data] = None
-    stored = [part for stage in kernel.stages for part in (*stage.stores, *stage.scans)]
-    writes = {part.buffer for part in stored} - kernel.private.keys()
-    reads |= {part.buffer for part in stored if getattr(part, "mode", "") == "add"}
-    return frozenset(reads - kernel.private.keys()), frozenset(writes), tuple(sorted(numbers))
 
 
 def _reads_where_it_writes(kernel: Kernel, buffer: str) -> bool:
