@@ -14,49 +14,46 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import mpmath as mp
 
 mp.mp.dps = 60
 OUTPUT = Path(__file__).parents[1] / "src/anyshape/codegen/vector_math/coefficients.py"
-Function = Callable[[mp.mpf], mp.mpf]
+Real = Any  # a number of mpmath
+Function = Callable[[Real], Real]
 
 
 @dataclass(frozen=True)
 class Fit:
     name: str
     function: Function
-    low: mp.mpf | float
-    high: mp.mpf | float
+    low: Real | float
+    high: Real | float
     degree: dict[str, int]
     weight: Function = lambda x: mp.mpf(1)
     # The constant term is two floats, a high and a low part.
     two_floats: bool = False
 
 
-def rounded(kind: str, number: mp.mpf) -> mp.mpf:
+def rounded(kind: str, number: Real) -> Real:
     """To nearest, from the exact value: through a double where the format is float32."""
     return mp.mpf(
         struct.unpack("<f", struct.pack("<f", float(number)))[0] if kind == "f32" else float(number)
     )
 
 
-def series(value: Function, at_zero: Function) -> Function:
-    """`value` is 0/0 at zero or loses digits near it: there take the leading terms instead."""
-    return lambda x: at_zero(x) if abs(x) < mp.mpf(10) ** -12 else value(x)
-
-
-def nodes(low: mp.mpf, high: mp.mpf, count: int) -> list[mp.mpf]:
+def nodes(low: Real, high: Real, count: int) -> list[Real]:
     middle, radius = (low + high) / 2, (high - low) / 2
     return [middle + radius * mp.cos(mp.pi * (2 * i + 1) / (2 * count)) for i in range(count)]
 
 
-def fit(row: Fit, kind: str) -> tuple[list[mp.mpf], mp.mpf]:
+def fit(row: Fit, kind: str) -> tuple[list[Real], Real]:
     low, high, degree = mp.mpf(row.low), mp.mpf(row.high), row.degree[kind]
     points = nodes(low, high, 8 * (degree + 2))
     targets = [row.function(x) for x in points]
     weights = [row.weight(x) ** 2 for x in points]
-    fixed: list[mp.mpf] = []
+    fixed: list[Real] = []
     for done in range(degree + 1):
         size = degree + 1 - done
         known = [
@@ -74,8 +71,7 @@ def fit(row: Fit, kind: str) -> tuple[list[mp.mpf], mp.mpf]:
         right = mp.matrix(
             [
                 mp.fsum(
-                    w * r * x ** (done + i)
-                    for x, w, r in zip(points, weights, known, strict=True)
+                    w * r * x ** (done + i) for x, w, r in zip(points, weights, known, strict=True)
                 )
                 for i in range(size)
             ]
@@ -83,9 +79,7 @@ def fit(row: Fit, kind: str) -> tuple[list[mp.mpf], mp.mpf]:
         exact = mp.lu_solve(matrix, right)[0]
         fixed.append(rounded(kind, exact) if done or not row.two_floats else exact)
     checks = nodes(low, high, 400)
-    worst = max(
-        abs(row.weight(x) * (mp.polyval(fixed[::-1], x) - row.function(x))) for x in checks
-    )
+    worst = max(abs(row.weight(x) * (mp.polyval(fixed[::-1], x) - row.function(x))) for x in checks)
     if row.two_floats:
         high = rounded(kind, fixed[0])
         fixed[:1] = [high, rounded(kind, fixed[0] - high)]
@@ -99,7 +93,7 @@ QUARTER_PI = PI / 4 * mp.mpf("1.01")
 SQRT_HALF, SQRT_TWO = mp.sqrt(0.5), mp.sqrt(2)
 
 
-def erfcx(x: mp.mpf) -> mp.mpf:
+def erfcx(x: Real) -> Real:
     return mp.exp(x * x) * mp.erfc(x)
 
 
@@ -107,13 +101,13 @@ def erfcx(x: mp.mpf) -> mp.mpf:
 ERFCX_POLE, GELU_POLE = mp.mpf("1.5"), mp.mpf("2.125")
 
 
-def by_t(function: Function, pole: mp.mpf) -> Function:
+def by_t(function: Function, pole: Real) -> Function:
     """function(x) as a function of t = (x - pole) / (x + pole)."""
     return lambda t: function(pole * (1 + t) / (1 - t))
 
 
 def tail(
-    name: str, function: Function, pole: mp.mpf, low: str, high: str, degree: dict[str, int]
+    name: str, function: Function, pole: Real, low: str, high: str, degree: dict[str, int]
 ) -> Fit:
     """function(x) = P(t), t = (x - pole) / (x + pole)"""
     low_x, high_x = mp.mpf(low), mp.mpf(high)
@@ -295,20 +289,20 @@ SPLITS = {
 SHORT_SPLITS = {"ln2": LN2, "log10_2": mp.log(2) / mp.log(10)}
 
 
-def short_split(kind: str, number: mp.mpf) -> list[mp.mpf]:
+def short_split(kind: str, number: Real) -> list[Real]:
     scale = mp.mpf(2) ** (14 if kind == "f32" else 40)
     high = mp.nint(number * scale) / scale
     return [high, rounded(kind, number - high)]
 
 
-def split(kind: str, number: mp.mpf) -> list[mp.mpf]:
-    pieces: list[mp.mpf] = []
+def split(kind: str, number: Real) -> list[Real]:
+    pieces: list[Real] = []
     for _ in range(4 if kind == "f64" else 3):
         pieces.append(rounded(kind, number - mp.fsum(pieces)))
     return pieces
 
 
-def lines_of(title: str, numbers: list[mp.mpf]) -> list[str]:
+def lines_of(title: str, numbers: list[Real]) -> list[str]:
     return [f"    {title}: (", *(f"        {float(number)!r}," for number in numbers), "    ),"]
 
 
@@ -318,7 +312,8 @@ def main() -> None:
     for row in FITS:
         for kind in row.degree:
             numbers, worst = fit(row, kind)
-            print(f"{row.name:12} {kind} degree {row.degree[kind]:2} error 2^{float(mp.log(worst, 2)):.1f}")
+            bits = float(mp.log(worst, 2))
+            print(f"{row.name:14} {kind} degree {row.degree[kind]:2} error 2^{bits:.1f}")
             text += lines_of(f'("{row.name}", "{kind}")', numbers)
     text += ["}", "", "# Numbers as sums of floats, the largest first.", "SPLIT = {"]
     for name, number in SPLITS.items():
@@ -332,7 +327,9 @@ def main() -> None:
     for step in range(7):
         scale = mp.mpf(2) ** (16 * step)
         text += ["    (", f"        {float(1 / scale)!r},"]
-        text += [f"        {float(piece)!r}," for piece in split("f64", mp.fmod(2 * scale / PI, 4))[:2]]
+        text += [
+            f"        {float(piece)!r}," for piece in split("f64", mp.fmod(2 * scale / PI, 4))[:2]
+        ]
         text += ["    ),"]
     text += [")", ""]
     text += [f"ERFCX_POLE = {float(ERFCX_POLE)!r}", f"GELU_POLE = {float(GELU_POLE)!r}", ""]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 
-from anyshape.codegen.vector_math.builder import (
-    Value,
+from anyshape.codegen.vector_math.builder import Value
+from anyshape.codegen.vector_math.coefficients import ERFCX_POLE, GELU_POLE, POLYNOMIALS
+from anyshape.codegen.vector_math.exponential import exp_of_sum
+from anyshape.codegen.vector_math.operations import (
     absolute,
     at_most,
     copysign,
@@ -16,8 +18,6 @@ from anyshape.codegen.vector_math.builder import (
     power_of_two,
     select,
 )
-from anyshape.codegen.vector_math.coefficients import ERFCX_POLE, GELU_POLE, POLYNOMIALS
-from anyshape.codegen.vector_math.exponential import exp_of_sum
 
 
 def erf(x: Value) -> Value:
@@ -25,7 +25,9 @@ def erf(x: Value) -> Value:
     a = absolute(x)
     z = a * a
     near = fma(a, polynomial(z, POLYNOMIALS["erf", x.kind]), a)
-    exponent = polynomial(at_most(a, {"f32": 4.0, "f64": 6.0}[x.kind]), POLYNOMIALS["erf_tail", x.kind])
+    exponent = polynomial(
+        at_most(a, {"f32": 4.0, "f64": 6.0}[x.kind]), POLYNOMIALS["erf_tail", x.kind]
+    )
     n, integer = nearest_integer(exponent, 1.0)
     r = exponent - n
     power = power_of_two(integer)
@@ -41,7 +43,9 @@ def by_t(a: Value, name: str, bottom: Value, pole: float) -> tuple[Value, Value]
     return fast_two_sum(high, small)
 
 
-def times_gaussian(high: Value, low: Value, square: Value, square_low: Value) -> tuple[Value, Value]:
+def times_gaussian(
+    high: Value, low: Value, square: Value, square_low: Value
+) -> tuple[Value, Value]:
     """(partial, second): (high + low) exp(-square - square_low) = partial * second.
 
     The second factor is a power of two that is left to the caller, because the product may be

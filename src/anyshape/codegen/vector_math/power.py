@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
-from anyshape.codegen.vector_math.builder import (
-    FORMATS,
-    Value,
+from anyshape.codegen.vector_math.builder import FORMATS, Value
+from anyshape.codegen.vector_math.coefficients import POLYNOMIALS
+from anyshape.codegen.vector_math.exponential import EXP2_RANGE, scaled
+from anyshape.codegen.vector_math.logarithm import exponent
+from anyshape.codegen.vector_math.operations import (
     absolute,
     at_least,
     at_most,
@@ -24,9 +26,6 @@ from anyshape.codegen.vector_math.builder import (
     truncate,
     widen,
 )
-from anyshape.codegen.vector_math.coefficients import POLYNOMIALS
-from anyshape.codegen.vector_math.exponential import EXP2_RANGE, scaled
-from anyshape.codegen.vector_math.logarithm import exponent
 
 
 def rsqrt(x: Value) -> Value:
@@ -43,7 +42,7 @@ def log2_for_power(a: Value) -> Value:
 
 
 def pow_(x: Value, y: Value) -> Value:
-    """|x|^y = 2^(y log2 |x|), the product in float64; then signs and special cases as C99 has them."""
+    """|x|^y = 2^(y log2 |x|), the product in float64; then signs and special cases, as in C99."""
     a = absolute(x)
     low, high = EXP2_RANGE["f32"]
     product = at_least(at_most(widen(y) * log2_for_power(widen(a)), high), low)
