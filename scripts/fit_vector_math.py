@@ -97,6 +97,22 @@ def erfcx(x: Real) -> Real:
     return mp.exp(x * x) * mp.erfc(x)
 
 
+def erfinv_by_w(w: Real) -> Real:
+    """erfinv(x) / x, where w = -log(1 - x^2)."""
+    if w < mp.mpf(10) ** -20:
+        return mp.sqrt(PI) / 2
+    x = mp.sqrt(-mp.expm1(-w))
+    # From erfc, since x is near 1: Newton's steps from the leading term of the tail.
+    rest = mp.exp(-w) / (1 + x)
+    y = mp.sqrt(w) if w > 1 else x * mp.sqrt(PI) / 2
+    for _ in range(40):
+        step = (mp.erfc(y) - rest) * mp.exp(y * y) * mp.sqrt(PI) / 2
+        y += step
+        if abs(step) < mp.mpf(10) ** -45:
+            break
+    return y / x
+
+
 # Poles that floats hold exactly; that of gelu is in units of x, not x / sqrt(2).
 ERFCX_POLE, GELU_POLE = mp.mpf("1.5"), mp.mpf("2.125")
 
@@ -163,6 +179,15 @@ FITS = [
         SQRT_TWO - 1,
         {"f64": 13},
         lambda f: f / mp.log1p(f) * LN2,
+    ),
+    # log2(1 + f) = s (linear + z (cubic + z P(z))),  s = f / (2 + f),  z = s^2
+    Fit(
+        "log2_in_two",
+        lambda z: (2 / LN2 * (mp.atanh(mp.sqrt(z)) / mp.sqrt(z) - 1 - z / 3)) / z**2,
+        mp.mpf(10) ** -9,
+        mp.mpf("0.02945"),
+        {"f64": 6},
+        lambda z: z**2 / 2 * LN2,
     ),
     # sin(r) = r + r z P(z),  z = r^2
     Fit(
@@ -258,6 +283,17 @@ FITS = [
     # gelu(-x) = -exp(-x^2 / 2) P(t),  x >= 0.8
     tail("gelu", lambda x: x * erfcx(x / mp.sqrt(2)) / 2, GELU_POLE, "0.79", "15", {"f32": 9}),
     tail("gelu", lambda x: x * erfcx(x / mp.sqrt(2)) / 2, GELU_POLE, "0.79", "39", {"f64": 25}),
+    # erfinv(x) = x P(w - 2.5),  w = -log(1 - x^2) < 5
+    Fit("erfinv", lambda v: erfinv_by_w(v + mp.mpf("2.5")), -2.5, 2.51, {"f32": 9}),
+    # erfinv(x) = x P(sqrt(w) - 3),  w >= 5
+    Fit(
+        "erfinv_tail",
+        lambda v: erfinv_by_w((v + 3) ** 2),
+        mp.sqrt(5) - mp.mpf("3.01"),
+        1.02,
+        {"f32": 9},
+        lambda v: 1 / (v + 3),
+    ),
     # The normal distribution at x is 1/2 + x P(x^2),  |x| < 0.8
     Fit(
         "normal",
@@ -276,6 +312,8 @@ SPLITS = {
     "log10_2": mp.log(2) / mp.log(10),
     "pi": PI,
     "two_over_pi": 2 / PI,
+    "log2_linear": 2 / LN2,
+    "log2_cubic": 2 / LN2 / 3,
     "half_pi": PI / 2,
     "quarter_pi": PI / 4,
     "three_quarters_pi": PI * 3 / 4,

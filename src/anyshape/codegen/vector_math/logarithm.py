@@ -59,6 +59,15 @@ def log(x: Value) -> Value:
     return special_cases(x, fma(n, high, f + rest))
 
 
+def log_of_normal(x: Value) -> Value:
+    """Without special cases."""
+    high, low, *_ = SPLIT["ln2_short", x.kind]
+    n = exponent(x)
+    f = from_bits(bits(x) - (n << FORMATS[x.kind].mantissa)) - 1.0
+    n = to_float(n)
+    return fma(n, high, f + fma(n, low, log1p_parts(f)))
+
+
 def scaled_log(x: Value, base: str, per_octave: tuple[float, ...]) -> Value:
     """log(x) times a constant; n counts `per_octave`."""
     high, low, *_ = SPLIT[base, x.kind]
