@@ -6,6 +6,7 @@ import random
 
 from anyshape.loops.memory_plan import Life, bytes_of, plan_memory
 from anyshape.loops.program import Buffer
+from anyshape.loops.scalars import Dtype
 from anyshape.symbolic import Range, Size, as_symbol, evaluate, maximum, symbol
 
 S0, S1 = symbol("s0"), symbol("s1")
@@ -74,7 +75,7 @@ def test_random_plans_are_right():
 
 
 def test_bytes():
-    def of(sizes, strides, dtype="f32") -> Size:
+    def of(sizes: tuple[Size, ...], strides: tuple[Size, ...], dtype: Dtype = "f32") -> Size:
         return bytes_of(Buffer("b", dtype, sizes, strides, "temporary"))
 
     assert of((S0, S1), (S1, 1)) == 4 * S0 * S1

@@ -115,7 +115,8 @@ def test_forgotten_files_are_removed(folder: Path):
     forgotten, recent = folder / ".abc.1.ff", folder / ".abc.2.ff"
     for file in (forgotten, recent):
         file.write_bytes(b"half")
-    os.utime(forgotten, (time.time() - 7200,) * 2)
+    long_ago = time.time() - 7200
+    os.utime(forgotten, (long_ago, long_ago))
     cache(folder).write(key_of("other"), b"payload")
     assert not forgotten.exists()
     assert recent.exists()

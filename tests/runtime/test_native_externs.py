@@ -8,9 +8,9 @@ import torch.nn.functional as F
 
 import anyshape.native
 from anyshape.codegen.host import HostUnsupported
-from anyshape.loops.program import Area, Launch
+from anyshape.loops.program import Area, Extern, Launch
 from anyshape.runtime.native.errors import NativeFailed
-from anyshape.symbolic import product
+from anyshape.symbolic import Size, product
 from tests.runtime.native_samples import (
     ADD,
     S0,
@@ -31,7 +31,9 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     return request.param
 
 
-def whole(name, *sizes, strides=None, offset=0) -> Area:
+def whole(
+    name: str, *sizes: Size, strides: tuple[Size, ...] | None = None, offset: Size = 0
+) -> Area:
     made = buffer(name, "input", *sizes)
     return Area(name, sizes, made.strides if strides is None else strides, offset)
 
@@ -116,6 +118,7 @@ def test_convolution_of_another_layout_is_copied():
 def test_result_of_other_sizes_is_an_error():
     made = convolved((8 * S1 * S1, S1 * S1, S1, 1))
     step = made.steps[0]
+    assert isinstance(step, Extern)
     arguments = list(step.arguments)
     arguments[5] = (0, 0)  # no padding: the result is smaller
     wrong = segment(
