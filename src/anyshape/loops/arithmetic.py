@@ -235,9 +235,15 @@ def _remainder(a: float, b: float) -> float:
 
 
 _FUNCTIONS: Final[dict[str, Callable[..., float]]] = {
-    **{name: getattr(math, name) for name in "exp expm1 sin cos tan asin acos atan".split()},
-    **{name: getattr(math, name) for name in "sinh cosh tanh asinh acosh erf erfc".split()},
-    **{name: getattr(math, name) for name in "pow atan2 fmod".split()},
+    **{
+        name: getattr(math, name)
+        for name in ["exp", "expm1", "sin", "cos", "tan", "asin", "acos", "atan"]
+    },
+    **{
+        name: getattr(math, name)
+        for name in ["sinh", "cosh", "tanh", "asinh", "acosh", "erf", "erfc"]
+    },
+    **{name: getattr(math, name) for name in ["pow", "atan2", "fmod"]},
     "exp2": lambda x: 2.0**x,
     "log": _log(math.log),
     "log2": _log(math.log2),

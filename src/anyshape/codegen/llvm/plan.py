@@ -31,8 +31,41 @@ _STEADY: Final = 1
 _STRIDED: Final = 8
 #: Instructions for each element; functions of vector_math are the rest.
 _CHEAP: Final = frozenset(
-    "add sub mul minimum maximum fmin fmax neg abs sign floor ceil trunc round and or xor not shl"
-    " shr eq ne lt le gt ge isnan isinf isfinite signbit copysign where cast".split()
+    [
+        "add",
+        "sub",
+        "mul",
+        "minimum",
+        "maximum",
+        "fmin",
+        "fmax",
+        "neg",
+        "abs",
+        "sign",
+        "floor",
+        "ceil",
+        "trunc",
+        "round",
+        "and",
+        "or",
+        "xor",
+        "not",
+        "shl",
+        "shr",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "isnan",
+        "isinf",
+        "isfinite",
+        "signbit",
+        "copysign",
+        "where",
+        "cast",
+    ]
 )
 _LEAVES: Final = frozenset(["constant", "index", "number", "row"])
 _MIDDLING: Final = frozenset(["div", "sqrt", "truncdiv", "truncmod", "floordiv", "floormod"])

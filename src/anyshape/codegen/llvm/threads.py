@@ -76,6 +76,7 @@ def _parallel(e: Emitter, name: str, rounds: str, work: str) -> None:
     go = e.define(f"and i1 {several}, {free}")
     e.branch(f"br i1 {go}, label %together, label %alone")
     e.block("together")
+    e.enter()
     context = e.slot("i64", 8)
     size = narrow_size(e, bytes_for_a_thread(plan))
     for number, (type_, text) in enumerate(
@@ -96,6 +97,7 @@ def _parallel(e: Emitter, name: str, rounds: str, work: str) -> None:
     e.do(f"call void @GOMP_parallel(ptr @{name}.team, ptr {context}, i32 {count}, i32 0)")
     place = e.define(f"getelementptr i64, ptr {context}, i64 7")
     e.do(f"ret i32 {e.define(f'load i32, ptr {place}, align 4')}")
+    e.leave()
     e.block("alone")
 
 
