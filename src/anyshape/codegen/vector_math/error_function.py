@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 
-from anyshape.codegen.vector_math.builder import (
-    Value,
+from anyshape.codegen.vector_math.builder import Value
+from anyshape.codegen.vector_math.coefficients import ERFCX_POLE, GELU_POLE, POLYNOMIALS
+from anyshape.codegen.vector_math.exponential import exp_of_sum
+from anyshape.codegen.vector_math.logarithm import log_of_normal
+from anyshape.codegen.vector_math.operations import (
     absolute,
+    at_least,
     at_most,
     copysign,
     fast_two_sum,
@@ -15,9 +19,8 @@ from anyshape.codegen.vector_math.builder import (
     polynomial,
     power_of_two,
     select,
+    sqrt,
 )
-from anyshape.codegen.vector_math.coefficients import ERFCX_POLE, GELU_POLE, POLYNOMIALS
-from anyshape.codegen.vector_math.exponential import exp_of_sum
 
 
 def erf(x: Value) -> Value:
@@ -25,7 +28,9 @@ def erf(x: Value) -> Value:
     a = absolute(x)
     z = a * a
     near = fma(a, polynomial(z, POLYNOMIALS["erf", x.kind]), a)
-    exponent = polynomial(at_most(a, 4.0), POLYNOMIALS["erf_tail", x.kind])
+    exponent = polynomial(
+        at_most(a, {"f32": 4.0, "f64": 6.0}[x.kind]), POLYNOMIALS["erf_tail", x.kind]
+    )
     n, integer = nearest_integer(exponent, 1.0)
     r = exponent - n
     power = power_of_two(integer)
@@ -41,7 +46,9 @@ def by_t(a: Value, name: str, bottom: Value, pole: float) -> tuple[Value, Value]
     return fast_two_sum(high, small)
 
 
-def times_gaussian(high: Value, low: Value, square: Value, square_low: Value) -> tuple[Value, Value]:
+def times_gaussian(
+    high: Value, low: Value, square: Value, square_low: Value
+) -> tuple[Value, Value]:
     """(partial, second): (high + low) exp(-square - square_low) = partial * second.
 
     The second factor is a power of two that is left to the caller, because the product may be
@@ -53,7 +60,7 @@ def times_gaussian(high: Value, low: Value, square: Value, square_low: Value) ->
     return (high + fma(high, r, fma(high, q, low))) * first, second
 
 
-ERFC_LIMIT = {"f32": 10.5}
+ERFC_LIMIT = {"f32": 10.5, "f64": 27.3}
 
 
 def erfc(x: Value) -> Value:
@@ -71,7 +78,7 @@ def erfc(x: Value) -> Value:
 
 
 # Beyond, gelu rounds to -0 or to x.
-GELU_LIMIT = {"f32": 14.9}
+GELU_LIMIT = {"f32": 14.9, "f64": 38.9}
 
 
 def gelu(x: Value) -> Value:
@@ -87,3 +94,14 @@ def gelu(x: Value) -> Value:
     result = copysign(select(a < 0.8, near, far), x)
     # As in eager: infinity times zero.
     return select(x.equals(-math.inf), math.nan, result)
+
+
+def erfinv(x: Value) -> Value:
+    """x times a function of w = -log(1 - x^2), which is tame near zero as well as near one."""
+    rest = fma(-x, x, 1.0)
+    w = -log_of_normal(at_least(rest, 2.0**-24))
+    center = polynomial(w - 2.5, POLYNOMIALS["erfinv", x.kind])
+    tail = polynomial(sqrt(w) - 3.0, POLYNOMIALS["erfinv_tail", x.kind])
+    result = x * select(w < 5.0, center, tail)
+    a = absolute(x)
+    return select(a < 1.0, result, select(a.equals(1.0), copysign(math.inf, x), math.nan))

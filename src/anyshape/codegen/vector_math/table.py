@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from anyshape.codegen.vector_math import error_function, exponential, logarithm, power, trigonometry
+from anyshape.codegen.vector_math import (
+    division,
+    error_function,
+    exponential,
+    hyperbolic,
+    inverse_trigonometry,
+    logarithm,
+    power,
+    trigonometry,
+)
 from anyshape.codegen.vector_math.builder import Value
 
 BOTH = ("f32", "f64")
@@ -30,20 +39,36 @@ ROWS: dict[str, Row] = {
     "sigmoid": Row(1, exponential.sigmoid),
     "silu": Row(1, exponential.silu),
     "tanh": Row(1, exponential.tanh),
+    "gelu_tanh": Row(1, exponential.gelu_tanh),
     "log": Row(1, logarithm.log),
     "log2": Row(1, logarithm.log2),
     "log10": Row(1, logarithm.log10),
     "log1p": Row(1, logarithm.log1p),
-    "sin": Row(1, trigonometry.sin, F32),
-    "cos": Row(1, trigonometry.cos, F32),
+    "sin": Row(1, trigonometry.sin),
+    "cos": Row(1, trigonometry.cos),
+    "tan": Row(1, trigonometry.tan),
     "sin_huge": Row(1, trigonometry.sin_huge, F32, is_rare=True),
     "cos_huge": Row(1, trigonometry.cos_huge, F32, is_rare=True),
-    "erf": Row(1, error_function.erf, F32),
-    "erfc": Row(1, error_function.erfc, F32),
-    "gelu": Row(1, error_function.gelu, F32),
-    "gelu_tanh": Row(1, exponential.gelu_tanh),
+    "tan_huge": Row(1, trigonometry.tan_huge, F32, is_rare=True),
+    "asin": Row(1, inverse_trigonometry.asin),
+    "acos": Row(1, inverse_trigonometry.acos),
+    "atan": Row(1, inverse_trigonometry.atan),
+    "atan2": Row(2, inverse_trigonometry.atan2),
+    "sinh": Row(1, hyperbolic.sinh),
+    "cosh": Row(1, hyperbolic.cosh),
+    "asinh": Row(1, hyperbolic.asinh, F32),
+    "acosh": Row(1, hyperbolic.acosh, F32),
+    "atanh": Row(1, hyperbolic.atanh),
+    "erf": Row(1, error_function.erf),
+    "erfc": Row(1, error_function.erfc),
+    "gelu": Row(1, error_function.gelu),
+    "erfinv": Row(1, error_function.erfinv, F32),
     "rsqrt": Row(1, power.rsqrt),
-    "pow": Row(2, power.pow_, F32),
+    "pow": Row(2, power.pow_),
+    "fmod": Row(2, division.fmod),
+    "fmod_rare": Row(2, division.fmod_rare, is_rare=True),
+    "remainder": Row(2, division.remainder),
+    "hypot": Row(2, division.hypot, F32),
 }
 
 FUNCTIONS = {name: row.arity for name, row in ROWS.items() if not row.is_rare}
