@@ -20,6 +20,7 @@ EXAMPLES: list[AnyshapeError] = [
     errors.UnknownSetting(setting="recompil_limit", similar=["recompile_limit"]),
     errors.UnknownLog(origin="ANYSHAPE_LOGS", log="dyn", known=["dynamic", "guards"]),
     errors.DynamicDimWasFixed(source="L['x'].size()[0]", value=3, reason="a loop over it"),
+    errors.MarkOutOfRange(mark="mark_dynamic", dim=0, size=2, range="[4, 64]"),
     errors.GraphBreakError(function="f", reason="`item` reads data", hints=["use torch.where"]),
     errors.DataDependentError(
         function="f",

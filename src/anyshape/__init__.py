@@ -18,6 +18,7 @@ from anyshape.errors import AnyshapeError
 if TYPE_CHECKING:
     from anyshape.api import (
         Dim,
+        DynamicInt,
         Shapes,
         check,
         compile,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AnyshapeError",
     "Dim",
+    "DynamicInt",
     "Shapes",
     "__version__",
     "check",

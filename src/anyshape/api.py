@@ -12,13 +12,15 @@ from typing import Any
 
 import torch
 
-from anyshape.capture.choices import MARKS
-from anyshape.entries import Backend, Counts, Entry, Options, all_counts, run_graph
+from anyshape.backends import BACKENDS
+from anyshape.capture.source_use import source_use
+from anyshape.entries import Backend, Counts, Entry, Options, all_counts
 from anyshape.errors import BadOption, NotCallable
 from anyshape.events.settings import set_logs, set_logs_from_environment
 from anyshape.explanation import Explanation
+from anyshape.guards.dynamic_int import DynamicInt
+from anyshape.marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 from anyshape.pipeline import NO_ANSWER, Function, StaleSignature
-from anyshape.policy.decide import Mark, MarkKind
 from anyshape.profile.session import session
 from anyshape.shapes import Dim, Shapes
 from anyshape.targets import module_target, target_of
@@ -26,6 +28,7 @@ from anyshape.targets import module_target, target_of
 __all__ = [
     "Compiled",
     "Dim",
+    "DynamicInt",
     "Shapes",
     "Stats",
     "check",
@@ -176,10 +179,10 @@ def compile(
 
 
 def _backend(backend: str | Backend) -> Backend:
-    if backend in ("native", "eager"):
-        return run_graph
     if callable(backend):
         return backend
+    if backend in BACKENDS:
+        return BACKENDS[backend]
     raise BadOption(
         option="backend",
         value=backend,
@@ -291,45 +294,13 @@ def reset() -> None:
     what a new process would."""
     session.start_again()
     all_counts.clear()
+    source_use.forget()
     for function in list(_compiled):
         function.reset()
         all_counts.append(function.counts)
 
 
-# -- marks -----------------------------------------------------------------------------------------
-
-Dims = int | tuple[int, ...] | list[int]
-
-
-def mark_dynamic(
-    tensor: torch.Tensor, dim: Dims, *, min: int | None = None, max: int | None = None
-) -> None:
-    """Make dimensions dynamic from the first compile; an error if the program fixes them."""
-    _mark(tensor, dim, Mark(MarkKind.DYNAMIC, min, max))
-
-
-def maybe_mark_dynamic(tensor: torch.Tensor, dim: Dims) -> None:
-    """The same wish, without an error."""
-    _mark(tensor, dim, Mark(MarkKind.MAYBE_DYNAMIC))
-
-
-def mark_unbacked(
-    tensor: torch.Tensor,
-    dim: Dims,
-    *,
-    min: int = 0,
-    max: int | None = None,
-    hint: int | None = None,
-) -> None:
-    """Compile for any size of the dimension without looking at the one it has: what the program
-    asks about it is a branch of the compiled program, or, by `check`, checked when it runs. `hint`
-    is a typical size, for choices that do not change the answer."""
-    _mark(tensor, dim, Mark(MarkKind.UNBACKED, min, max))
-
-
-def mark_static(tensor: torch.Tensor, dim: Dims | None = None) -> None:
-    """Keep dimensions, or all of them, static."""
-    _mark(tensor, tuple(range(tensor.dim())) if dim is None else dim, Mark(MarkKind.STATIC))
+# -- checks ---------------------------------------------------------------------------------------
 
 
 def check(condition: Any, message: Any = None) -> None:
@@ -339,16 +310,3 @@ def check(condition: Any, message: Any = None) -> None:
         torch._check(condition, lambda: text)
     else:
         torch._check(condition, message)
-
-
-def _mark(tensor: torch.Tensor, dim: Dims, mark: Mark) -> None:
-    if not isinstance(tensor, torch.Tensor):
-        raise BadOption(option="tensor", value=tensor, accepted="marks are for tensors")
-    held: dict[str, Any] = vars(tensor)
-    marks = held.setdefault(MARKS, {})
-    for one in dim if isinstance(dim, tuple | list) else (dim,):
-        if not -tensor.dim() <= one < tensor.dim():
-            raise BadOption(
-                option="dim", value=one, accepted=f"the tensor has {tensor.dim()} dimensions"
-            )
-        marks[one % tensor.dim()] = mark

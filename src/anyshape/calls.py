@@ -30,6 +30,13 @@ def by_parameter(signature: Signature, bound: Mapping[str, Any]) -> Arguments:
     return Arguments(positional, keyword, star, star_star)
 
 
+def as_given(arguments: Arguments) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments as a call has them."""
+    star = arguments.star[1] if arguments.star else ()
+    named = arguments.star_star[1] if arguments.star_star else {}
+    return (*arguments.positional.values(), *star), {**arguments.keyword, **named}
+
+
 @contextmanager
 def no_collection() -> Iterator[None]:
     """A capture makes many objects that live on for a moment: collecting among them takes longer

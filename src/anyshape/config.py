@@ -34,9 +34,11 @@ _UNSET: Final = object()
 class _Started:
     """Where start values come from; not a setting itself, hence in a class of its own."""
 
-    __slots__ = ("_environment",)
+    __slots__ = ("_chosen", "_environment")
 
     _environment: Mapping[str, str]
+    #: settings that the program has set
+    _chosen: set[str]
 
 
 @dataclass(slots=True, init=False, eq=False, repr=False)
@@ -58,11 +60,12 @@ class Config(_Started):
     force_parameter_static_shapes: bool = True
     #: tensors that are attributes of modules have static shapes, whatever marks say
     force_nn_module_property_static_shapes: bool = True
-    #: integers that are attributes of modules may be dynamic
+    #: integers that are attributes of modules may be dynamic. Those that the program itself counts
+    #: up are dynamic anyway, unless this is set to False by hand
     allow_unspec_int_on_nn_module: bool = False
     #: integers are always static
     specialize_int: bool = False
-    #: floats are always static
+    #: floats are always static; False: those that change are inputs of the graph
     specialize_float: bool = True
     #: `.item()` and its kin stay in the graph
     capture_scalar_outputs: bool = True
@@ -105,6 +108,7 @@ class Config(_Started):
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         object.__setattr__(self, "_environment", environment)
+        object.__setattr__(self, "_chosen", set())
 
     if not TYPE_CHECKING:  # so that a type checker still sees misspelt names
 
@@ -122,10 +126,12 @@ class Config(_Started):
             checked = _checked(_setting(name), value)
             with _LOCK:
                 object.__setattr__(self, name, checked)
+                self._chosen.add(name)
 
     def __delattr__(self, name: str) -> None:
         """Back to the start value."""
         _setting(name)
+        self._chosen.discard(name)
         if _current(self, name) is not _UNSET:
             object.__delattr__(self, name)
 
@@ -134,6 +140,10 @@ class Config(_Started):
 
     def __repr__(self) -> str:
         return "\n".join(f"{name} = {getattr(self, name)!r}" for name in _SETTINGS)
+
+    def is_chosen(self, name: str) -> bool:
+        """Whether the program or the environment has set it, be it to the default."""
+        return name in self._chosen or _variable(name) in self._environment
 
     def patch(self, **changes: object) -> Patch:
         """Other values for a while: a context manager, and a decorator."""
@@ -148,22 +158,29 @@ class Patch(ContextDecorator):
         # Checked here, so that the error points at the line that has the mistake.
         self._changes = {name: _checked(_setting(name), v) for name, v in changes.items()}
         self._config = config
-        self._before: list[dict[str, object]] = []
+        self._before: list[tuple[dict[str, object], set[str]]] = []
 
     def __enter__(self) -> Config:
+        config = self._config
         with _LOCK:
-            self._before.append({name: _current(self._config, name) for name in self._changes})
+            values = {name: _current(config, name) for name in self._changes}
+            chosen = config._chosen & self._changes.keys()  # pyright: ignore[reportPrivateUsage] its own patch
+            self._before.append((values, chosen))
             for name, value in self._changes.items():
-                object.__setattr__(self._config, name, value)
-        return self._config
+                setattr(config, name, value)
+        return config
 
     def __exit__(self, *_: object) -> None:
+        config = self._config
         with _LOCK:
-            for name, value in self._before.pop().items():
+            values, chosen = self._before.pop()
+            for name, value in values.items():
                 if value is _UNSET:
-                    delattr(self._config, name)
-                else:
-                    object.__setattr__(self._config, name, value)
+                    delattr(config, name)
+                    continue
+                object.__setattr__(config, name, value)
+                if name not in chosen:
+                    config._chosen.discard(name)  # pyright: ignore[reportPrivateUsage] its own patch
 
 
 def _current(config: Config, name: str) -> object:
@@ -274,8 +291,12 @@ def _bad(setting: Setting, origin: str, value: object) -> BadSetting:
 # -- the environment ------------------------------------------------------------------------------
 
 
+def _variable(name: str) -> str:
+    return f"ANYSHAPE_{name.upper()}"
+
+
 def _start_value(setting: Setting, environment: Mapping[str, str]) -> object:
-    variable = f"ANYSHAPE_{setting.name.upper()}"
+    variable = _variable(setting.name)
     text = environment.get(variable)
     special = _SPECIAL.get(setting.name)
     if special is not None:

@@ -8,17 +8,20 @@ from typing import Any, Final
 
 import torch.fx
 
+from anyshape.blame import expr_of
 from anyshape.capture.choices import Choices
 from anyshape.capture.roots import Roots
 from anyshape.capture.trace import Trace
+from anyshape.explanation import DynamicSource, EntryExplanation, conditions_of
 from anyshape.growth import Backend, Growing
 from anyshape.guards.emit import EntryPlan
-from anyshape.guards.guard import Frame, Guard, Kind, SymbolSource
+from anyshape.guards.guard import Frame, Guard, SymbolSource
 from anyshape.guards.minimise import minimise
 from anyshape.profile.records import FunctionRecord
 from anyshape.runtime.program import assemble
 from anyshape.shapes import Shapes
-from anyshape.symbolic import Expr, Range
+from anyshape.standing import Standing, standings
+from anyshape.symbolic import Range
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,38 @@ class Entry:
         """How many calls it has served, the one that made it aside."""
         return self.counter[0]
 
+    def standings(self) -> list[Standing]:
+        """Of each size and integer that was met."""
+        left = {each.text: self.symbols[each.symbol.name].range for each in self.plan.symbols}
+        return standings(self.id, self.choices.rulings, left)
+
+    def explain(self, sizes: Sequence[Standing]) -> EntryExplanation:
+        """In words; `sizes` are its standings, compared with those of other entries."""
+        return EntryExplanation(
+            self.id,
+            self._dynamic(sizes),
+            conditions_of(self.guards),
+            self.hits,
+            len(self.graphs),
+            [(each.reason, each.where) for each in self.breaks],
+            sizes,
+        )
+
+    def _dynamic(self, sizes: Sequence[Standing]) -> list[DynamicSource]:
+        """What is not fixed: symbols, and the sizes that are not looked at."""
+        symbols = [
+            DynamicSource(
+                name, symbol.source, str(symbol.range), self.reasons.get(symbol.source, "")
+            )
+            for name, symbol in self.symbols.items()
+            if symbol.range.lower is None or symbol.range.lower != symbol.range.upper
+        ]
+        return symbols + [
+            DynamicSource("", each.source, each.values, each.reason)
+            for each in sizes
+            if each.state == "unbacked"
+        ]
+
     def take(self, trace: Trace, options: Options, name: str) -> list[GraphBreak]:
         """Serve another way through the program; the first one if there is none yet. Returns where
         graphs end that did not so far."""
@@ -152,17 +187,6 @@ class Entry:
         return new
 
 
-def expr_of(trace: Trace, source: SymbolSource) -> Expr:
-    return trace.facts.symbols[source.symbol.name]
-
-
-def blame(trace: Trace, source: SymbolSource) -> Guard | None:
-    for guard in trace.guards:
-        if guard.kind is Kind.SIZES and source.symbol in guard.value.symbols:  # pyright: ignore[reportAttributeAccessIssue] a fact
-            return guard
-    return None
-
-
 def _symbols(trace: Trace, profile: FunctionRecord) -> dict[str, Symbol]:
     # Of a symbol with several sources, the first one names it.
     first = {source.symbol.name: source for source in reversed(trace.symbols)}
@@ -175,8 +199,3 @@ def _symbols(trace: Trace, profile: FunctionRecord) -> dict[str, Symbol]:
         )
         for name in dict.fromkeys(source.symbol.name for source in trace.symbols)
     }
-
-
-def run_graph(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
-    """The backend `"eager"`: the graph, operator by operator."""
-    return graph.forward

@@ -17,6 +17,7 @@ from functools import partial
 from typing import ClassVar, cast, dataclass_transform
 
 _LONGEST_VALUE = 200
+_LONGEST_CONDITION = 500
 _LONGEST_EXCERPT = 72
 _MOST_LISTED = 12
 
@@ -172,15 +173,38 @@ class DynamicDimWasFixed(CompileError, ValueError):
 
     code = "AS103"
     what = "{source} is marked dynamic, but the program only works for {value}"
-    why = "{reason}"
+    why = "{reason}{listed}"
     do = (
-        "change the line below so that it does not depend on the value",
-        "use maybe_mark_dynamic, or drop the mark and let the dimension be static",
+        "change the lines named here so that they do not depend on the value",
+        "use maybe_mark_dynamic (for an integer: a plain one), or drop the mark: then it is static",
     )
 
     source: str
     value: object
     reason: str
+    #: the conditions that left no other value, each with its line
+    conditions: Sequence[str] = ()
+
+    def _shown(self) -> dict[str, str]:
+        listed = "".join(f"\n       {each[:_LONGEST_CONDITION]}" for each in self.conditions)
+        return super()._shown() | {"listed": listed}
+
+
+class MarkOutOfRange(CompileError, ValueError):
+    """A dimension was marked with a range that its own size is outside of."""
+
+    code = "AS108"
+    what = "{mark}: dimension {dim} has the size {size}, which is outside of the range {range}"
+    why = "a mark declares the sizes that the dimension takes, and this tensor has another"
+    do = (
+        "widen the range with min= and max=",
+        "do not mark this tensor: sizes outside of the range are compiled for on their own",
+    )
+
+    mark: str
+    dim: int
+    size: int
+    range: str
 
 
 class GraphBreakError(CompileError, RuntimeError):

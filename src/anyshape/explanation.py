@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from linecache import getline
+from typing import Final
 
 from anyshape.guards.guard import Frame, Guard, Kind
+from anyshape.standing import Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +33,16 @@ class EntryExplanation:
     graphs: int = 1
     #: where a graph ends and another begins: the reason and the line
     breaks: Sequence[tuple[str, Frame | None]] = ()
+    #: every size and integer that was met: how it stands, since when, by whom
+    sizes: Sequence[Standing] = ()
 
     def lines(self) -> list[str]:
         graphs = "" if self.graphs == 1 else f", {self.graphs} graphs"
         lines = [f"entry {self.id}: served {self.hits} calls after the first{graphs}"]
-        lines += [
-            f"  dynamic: {each.source} in {each.range}"
-            + (f": {each.reason}" if each.reason else "")
-            for each in self.dynamic
-        ]
-        if not self.dynamic:
+        if not any(each.is_free for each in self.sizes):
             lines.append("  dynamic: nothing, every size is fixed")
+        for alike in _alike(self.sizes):
+            lines += _sizes_lines(alike)
         for guard in self.conditions:
             lines.append(f"  only if {guard.text}: {guard.reason}")
             if guard.user_frame is not None:
@@ -51,6 +52,25 @@ class EntryExplanation:
             if frame is not None:
                 lines += _place(frame)
         return lines
+
+
+#: So many static sources with one reason are listed; a model has thousands.
+_MOST_ALIKE: Final = 6
+
+
+def _alike(sizes: Sequence[Standing]) -> list[list[Standing]]:
+    """Those that are free one by one, then the others by what is said of them."""
+    groups: dict[object, list[Standing]] = {}
+    for each in sorted(sizes, key=lambda each: not each.is_free):
+        key = each.source if each.is_free else (each.state, each.why, each.since, each.change)
+        groups.setdefault(key, []).append(each)
+    return list(groups.values())
+
+
+def _sizes_lines(alike: Sequence[Standing]) -> list[str]:
+    first, more = alike[0], len(alike) - _MOST_ALIKE
+    listed = ", ".join(map(str, alike[:_MOST_ALIKE])) + (f" and {more} more" if more > 0 else "")
+    return [f"  {first.state}: {listed}: {first.why}", f"      {first.background}"]
 
 
 def _place(frame: Frame) -> list[str]:
@@ -71,6 +91,8 @@ class Explanation:
     recompiles: Sequence[str] = ()
     #: of a function that runs as plain Python: what it calls, compiled
     parts: Sequence[Explanation] = ()
+    #: names in `config.dynamic_sources` that no function had so far
+    unused_sources: Sequence[str] = ()
 
     def __str__(self) -> str:
         lines = [f"{self.function}: {len(self.entries)} compiled"]
@@ -82,6 +104,9 @@ class Explanation:
         for entry in self.entries:
             lines += entry.lines()
         lines += [f"compiled again because {reason}" for reason in self.recompiles]
+        lines += [
+            f"config.dynamic_sources names {each}: not met so far" for each in self.unused_sources
+        ]
         for part in self.parts:
             lines += [f"  | {line}" for line in str(part).splitlines()]
         return "\n".join(lines)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from anyshape.codegen.host import HostAbi, KernelCode, host_function, join_module
+from anyshape.codegen.host import (
+    HostAbi,
+    KernelCode,
+    helpers_module,
+    host_function,
+    join_module,
+)
 from anyshape.codegen.target import Target
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Launch, Segment
-from anyshape.runtime.native.build import Source, disk_cache, found_or_built
+from anyshape.runtime.native.build import Loaded, Source, disk_cache, found_or_built, load
 from anyshape.runtime.native.host_target import HostTarget, host_target
 from anyshape.runtime.native.load import python_function
 from anyshape.runtime.native.torch_abi import WRAP, dtype_codes, torch_abi
@@ -17,18 +24,20 @@ from anyshape.symbolic import Size
 
 _NAME = "anyshape_segment"
 
+#: the text of kernels by name, and of all that they need beside them
+KernelsText = Callable[[Mapping[str, Kernel], Target], str]
+
 
 def native_function(
     segment: Segment,
-    kernel_function: Callable[[Kernel, str, Target], str],
+    kernels_text: KernelsText,
     scratch_bytes: Callable[[Kernel], Size],
     *,
-    more: str = "",
     key: str | None = None,
 ) -> Callable[..., Any]:
     """What runs the segment: called with its tensors, integers and floats, gives its outputs.
 
-    `more`: text that kernels need beside them. `key`: all that the text depends on, if that is less
+    `key`: all that the text depends on, if that is less
     work than the text; the code is then found without making it.
     """
     cache = disk_cache()
@@ -38,20 +47,25 @@ def native_function(
 
     def source() -> Source:
         if not made:
-            made.append(source_of(segment, kernel_function, scratch_bytes, host, abi, more))
+            made.append(source_of(segment, kernels_text, scratch_bytes, host, abi))
         return made[0]
 
     known = source().text if key is None else f"{key}\n{abi}"
-    return python_function(found_or_built(known, source, host, cache), segment)
+    built = found_or_built(known, source, host, cache)
+    return python_function(built, segment, _helpers(host, helpers_module(abi)))
+
+
+@functools.cache
+def _helpers(host: HostTarget, text: str) -> Loaded:
+    return load(found_or_built(text, lambda: Source(text), host, disk_cache()))
 
 
 def source_of(
     segment: Segment,
-    kernel_function: Callable[[Kernel, str, Target], str],
+    kernels_text: KernelsText,
     scratch_bytes: Callable[[Kernel], Size],
     host: HostTarget,
     abi: HostAbi,
-    more: str = "",
 ) -> Source:
     target = Target(*host)
     kernels: dict[Kernel, KernelCode] = {}
@@ -60,8 +74,8 @@ def source_of(
             name = f"{_NAME}.k{len(kernels)}"
             kernels[step.kernel] = KernelCode(name, scratch_bytes(step.kernel))
     code = host_function(segment, _NAME, kernels, abi)
-    texts = [kernel_function(kernel, own.name, target) for kernel, own in kernels.items()]
-    text = join_module([code.text, *texts, more])
+    named = {own.name: kernel for kernel, own in kernels.items()}
+    text = join_module([kernels_text(named, target), code.text])
     return Source(text, code.entry, code.run, code.reasons)
 
 

@@ -25,28 +25,30 @@ import torch
 import torch.fx
 
 from anyshape import telling
-from anyshape.calls import by_parameter, no_collection, show_user_frames
+from anyshape.blame import check_marks
+from anyshape.calls import as_given, by_parameter, no_collection, show_user_frames
 from anyshape.capture.choices import Choices
 from anyshape.capture.contracts import AssumedContract
 from anyshape.capture.roots import Roots
 from anyshape.capture.run import Arguments, Captured, capture
+from anyshape.capture.source_use import source_use
 from anyshape.capture.state import can_capture, read_state
 from anyshape.capture.trace import Trace
 from anyshape.capture.tracer import Left, place_of
 from anyshape.config import config
 from anyshape.contracts import assumed, broken_contract, contract_of
-from anyshape.entries import Counts, Entry, Options, all_counts, blame, expr_of
+from anyshape.dynamic_ints import plain_call, unwrapped
+from anyshape.entries import Counts, Entry, Options, all_counts
 from anyshape.errors import (
     ConstraintViolation,
     DataDependentError,
-    DynamicDimWasFixed,
     GraphBreakError,
     InternalError,
     RecompileError,
 )
 from anyshape.events import kinds
 from anyshape.events.stream import stream
-from anyshape.explanation import DynamicSource, EntryExplanation, Explanation, conditions_of
+from anyshape.explanation import Explanation
 from anyshape.growth import Growing
 from anyshape.guards.emit import EntryPlan, build_dispatcher
 from anyshape.guards.explain import first_failure
@@ -57,6 +59,7 @@ from anyshape.ranks.agree import AmongRanks
 from anyshape.runtime.program import GraphFailed
 from anyshape.runtime.tree import Unseen
 from anyshape.shapes import Contract
+from anyshape.standing import since_when
 from anyshape.targets import Target
 from anyshape.units import Units
 
@@ -101,6 +104,10 @@ class Function:
     _leaves: int = 0
     #: attributes that it sets itself
     _written: frozenset[str] = frozenset()
+    #: integers that have been given as a `DynamicInt`
+    _marked: set[str] = field(default_factory=set[str])
+    #: floats as they were seen, None for more than one value
+    _floats: dict[str, float | None] = field(default_factory=dict[str, "float | None"])
     #: the most operations that a graph of it has
     _work: int = 0
     #: what runs in parts, if this does: shared with those who run in parts of it
@@ -163,37 +170,22 @@ class Function:
         self.broken = None
         self._next_id = 0
         self._leaves = 0
+        self._marked.clear()
+        self._floats.clear()
         self.recompiled.clear()
         self.units.clear()
         self.rebuild()
 
     def explain(self) -> Explanation:
+        stand = since_when([entry.standings() for entry in self.entries])
         return Explanation(
             self.target.name,
-            [
-                EntryExplanation(
-                    entry.id,
-                    [
-                        DynamicSource(
-                            name,
-                            symbol.source,
-                            str(symbol.range),
-                            entry.reasons.get(symbol.source, ""),
-                        )
-                        for name, symbol in entry.symbols.items()
-                        if symbol.range.lower is None or symbol.range.lower != symbol.range.upper
-                    ],
-                    conditions_of(entry.guards),
-                    entry.hits,
-                    len(entry.graphs),
-                    [(each.reason, each.where) for each in entry.breaks],
-                )
-                for entry in self.entries
-            ],
+            [entry.explain(sizes) for entry, sizes in zip(self.entries, stand, strict=True)],
             self.eager.reason if self.eager else "",
             self.eager.frame if self.eager else None,
             list(self.recompiled),
             [part.explain() for part in self._parts() if part.entries],
+            source_use.unused,
         )
 
     def _parts(self) -> list[Function]:
@@ -218,6 +210,8 @@ class Function:
     def _miss(self, bound: dict[str, Any]) -> Any:
         if self.is_stale():
             raise StaleSignature
+        if (plain := unwrapped(self.target.signature, bound)) is not None:
+            return self._dispatch_plain(*plain)
         # Entries imply the contract: only a call that none serves can be outside of it.
         shapes = assumed(self.contract, bound)
         if self.broken is not None:
@@ -237,19 +231,25 @@ class Function:
     def _miss_eagerly(self, bound: dict[str, Any]) -> Any:
         if self.is_stale():
             raise StaleSignature
+        if (plain := unwrapped(self.target.signature, bound)) is not None:
+            return self._dispatch_plain(*plain)
         assumed(self.contract, bound)
         return self._call(by_parameter(self.target.signature, bound))
 
+    def _dispatch_plain(self, bound: dict[str, Any], marked: Sequence[str]) -> Any:
+        """Another look at the entries, with the numbers behind each `DynamicInt`."""
+        self._marked.update(marked)
+        args, kwargs = as_given(by_parameter(self.target.signature, bound))
+        return self.dispatch(*args, **kwargs)
+
     def _call(self, arguments: Arguments) -> Any:
         self.counts.eager_calls += 1
-        star = arguments.star[1] if arguments.star else ()
-        named = arguments.star_star[1] if arguments.star_star else {}
-        args = (*arguments.positional.values(), *star)
+        args, kwargs = as_given(arguments)
         if self.eager is not None and can_capture() is None:
             in_parts = self.units.in_parts_of(self.target.body(args))
             if in_parts is not None:
-                return self._call_in_parts(in_parts, args, {**arguments.keyword, **named})
-        return self.target.call(*args, **arguments.keyword, **named)
+                return self._call_in_parts(in_parts, args, kwargs)
+        return self.target.call(*args, **kwargs)
 
     def _call_in_parts(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -279,6 +279,8 @@ class Function:
             ranks,
             self.profile.known(),
             shapes,
+            self._marked,
+            self._floats,
         )
         roots = Roots()
         captured = self._captured(arguments, choices, roots)
@@ -429,6 +431,7 @@ class Function:
             raise StaleSignature
         if not error.repeatable:
             raise error.error
+        args, kwargs = plain_call(args, kwargs)
         result = self.target.call(*args, **kwargs)
         self.counts.eager_calls += 1
         text = f"a graph of {self.target.name} failed: {error.error!r}"
@@ -441,7 +444,7 @@ class Function:
         """Make an entry of a trace."""
         self._written |= trace.written
         self._check_contract(trace, choices)
-        self._check_marks(trace, choices)
+        check_marks(trace, choices.rulings)
         for defect in trace.defects:
             stream.emit(kinds.Defect("ops", defect, compile_id=entry_id))
         entry = Entry(entry_id, choices, roots)
@@ -487,6 +490,8 @@ class Function:
         call = self.target.signature.bind(*args, **kwargs)
         call.apply_defaults()
         bound = dict(call.arguments)
+        if (plain := unwrapped(self.target.signature, bound)) is not None:
+            bound, _ = plain
         arguments = by_parameter(self.target.signature, bound)
         if not self._compiling.acquire(blocking=False):
             return self._call(arguments)
@@ -563,21 +568,6 @@ class Function:
             stacklevel=7,
         )
         self.stop_compiling(Left(f"the backend failed: {error!r}", None))
-
-    def _check_marks(self, trace: Trace, choices: Choices) -> None:
-        """A dimension marked dynamic must not have been fixed."""
-        for source in trace.symbols:
-            if source.text not in choices.required:
-                continue
-            value = trace.facts.value(expr_of(trace, source))
-            if value is not None:
-                guard = blame(trace, source)
-                raise DynamicDimWasFixed(
-                    source=source.text,
-                    value=value,
-                    reason=guard.reason if guard else "the guards leave one value",
-                    where=str(guard.user_frame) if guard and guard.user_frame else None,
-                )
 
 
 @functools.cache

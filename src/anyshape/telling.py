@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import torch.fx
 
+from anyshape.blame import expr_of, fixed_by
 from anyshape.calls import OURSELVES
 from anyshape.capture.trace import Trace
-from anyshape.entries import Entry, blame, expr_of
+from anyshape.entries import Entry
 from anyshape.events import kinds
 from anyshape.events.stream import stream
 from anyshape.guards.guard import Frame
@@ -52,7 +53,7 @@ def compiled(
 def _specialised(entry: Entry, trace: Trace) -> None:
     for source in trace.symbols:
         value = trace.facts.value(expr_of(trace, source))
-        guard = blame(trace, source)
+        guard = fixed_by(trace, source)
         if value is not None and guard is not None:
             stream.emit(
                 kinds.Specialised(

@@ -503,6 +503,49 @@ def test_explain_says_it_is_the_contract():
     assert "2*L['x'].size()[0] + 1 == L['y'].size()[0]: the shape contract" in text
 
 
+def unread(x: Tensor, y: Tensor, n: int) -> Tensor:
+    return x.sum() * n
+
+
+def test_explain_says_of_everything_that_the_contract_has_it():
+    shapes = {"x": ("batch", 4, Dim.STATIC, None), "y": ("batch", Dim.DYNAMIC), "n": Dim("n")}
+    compiled = anyshape.compile(unread, shapes=shapes)
+    compiled(ones(3, 4, 5, 6), ones(3, 7), anyshape.DynamicInt(2))
+    compiled(ones(2, 4, 5, 6), ones(2, 7), anyshape.DynamicInt(0))
+    explained = compiled.explain()
+    (entry,) = explained.entries
+    stand = {each.source: (each.state, each.values, each.by) for each in entry.sizes}
+    ours = "the shape contract"
+    assert stand == {
+        "L['x'].size()[0]": ("dynamic", "[0, int_oo]", ours),
+        "L['x'].size()[1]": ("static", "4", ours),
+        "L['x'].size()[2]": ("static", "5", ours),
+        "L['x'].size()[3]": ("static", "6", "the default"),
+        # The program does not look at it, and its guards do.
+        "L['y'].size()[0]": ("dynamic", "[0, int_oo]", ours),
+        "L['n']": ("dynamic", "[0, int_oo]", ours),
+    }
+    assert "L['x'].size()[1] = 4: the shape contract has it as 4" in str(explained)
+    assert "what would change it: a number for it in shapes=" in str(explained)
+    assert "what would change it: a name for it in shapes=" in str(explained)
+
+
+@pytest.mark.parametrize("value", [True, 2.0])
+def test_a_number_of_another_kind_is_no_integer_of_the_contract(value: Any):
+    compiled = anyshape.compile(unread, shapes={"n": Dim("n")})
+    compiled(ones(3), ones(3), 1)
+    with pytest.raises(ShapeContractViolation):
+        compiled(ones(3), ones(3), value)
+
+
+def test_a_marked_size_that_the_contract_names_is_the_contracts():
+    compiled = anyshape.compile(breaks_in_three_lines, shapes={"x": "a b"})
+    x = ones(3, 8)
+    anyshape.mark_dynamic(x, (0, 1))
+    with pytest.raises(ConstraintViolation):
+        compiled(x, ones(5))
+
+
 @pytest.mark.parametrize("setting", ["duck_shape", "specialize_zero_one"])
 def test_settings_that_would_split_it(setting: str):
     with anyshape.config.patch(**{setting: True}):

@@ -25,6 +25,7 @@ from anyshape.events import (
     GuardAdded,
     GuardFailure,
     MarkedDynamic,
+    MarkIgnored,
     OutputCode,
     Recompile,
     RecompileLimit,
@@ -110,6 +111,10 @@ LINES: list[tuple[Event, list[str]]] = [
     (
         MarkedDynamic("L['x']", "from automatic dynamic/PGO"),
         ["I~ marking L['x'] as dynamic (from automatic dynamic/PGO)"],
+    ),
+    (
+        MarkIgnored("L['x']", "mark_dynamic: config.f is on"),
+        ["W~ not dynamic: L['x'] (mark_dynamic: config.f is on)"],
     ),
     (
         CompilerCollective(

@@ -163,7 +163,9 @@ def test_a_damaged_profile_is_a_first_run(run: Run, tmp_path: Path):
 def test_the_reason_says_so(run: Run):
     run(PROGRAM)
     told = run(PROGRAM + "print(compiled.explain())")
-    assert "the profile of earlier runs has it in different forms" in told
+    assert "the profile of earlier runs has it in different forms (10, 20)" in told
+    assert "by the profile, since " in told
+    assert "what would change it: mark_static(tensor, dim), or `anyshape profile clear`" in told
 
 
 #: A program that fixes the size anyway: a profile is no promise.

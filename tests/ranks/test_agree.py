@@ -83,6 +83,10 @@ def test_what_another_rank_has_seen_is_dynamic_in_the_first_compile(group: Any):
         " (rank 0: tensor size=[8, 4], rank 1: tensor size=[16, 4])"
     )
     assert n.reason.endswith("(rank 0: scalar 2, rank 1: scalar 3)")
+    stand = {each.source: each for each in compiled.explain().entries[0].sizes}
+    assert {stand[x.source].by, stand[n.source].by} == {"rank 0 and rank 1"}
+    assert stand[x.source].change.endswith("or config.enable_compiler_collectives = False")
+    assert stand["L['x'].size()[1]"].by == "the default"
     assert torch.equal(compiled(torch.ones(5, 4), 7), torch.full((5, 4), 9.0))
     assert len(compiled.entries) == 1
 

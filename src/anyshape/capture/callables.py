@@ -213,8 +213,6 @@ class Callables:
     ) -> Any:
         kind = type(module)
         path = self._tracer.path_of(module)
-        if path is not None:
-            self._tracer.note_module(path)
         own = kind.__call__
         self._hooks.attributes.class_attribute(kind, "__call__")
         if own is not torch.nn.Module.__call__ and not hasattr(kind, "__anyshape_original__"):

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 
 from anyshape.capture.contracts import AssumedContract
+from anyshape.capture.marks import marks_of, marks_of_int
+from anyshape.capture.source_use import source_use
 from anyshape.capture.tracer import Unbacked
 from anyshape.config import config
 from anyshape.events import kinds
 from anyshape.events.stream import stream
+from anyshape.guards.dynamic_int import DynamicInt, plain_int
 from anyshape.guards.guard import Frame, SymbolSource
 from anyshape.guards.path import Path
 from anyshape.guards.text import fact_text, names_of
+from anyshape.guards.values import strictly_equal
 from anyshape.policy.decide import (
+    By,
     Choice,
     Decision,
     Evidence,
-    Mark,
     Source,
+    decide_float,
     decide_int,
     decide_sizes,
 )
@@ -29,15 +35,12 @@ from anyshape.policy.other_ranks import ALONE, OtherRanks
 from anyshape.profile.records import NOTHING, FunctionRecord
 from anyshape.symbolic import Expr, Fact, Range, Symbol
 
-#: The attribute of a tensor that marks are kept in: a mark by dimension.
-MARKS: Final = "_anyshape_marks"
 
+class Ruling(NamedTuple):
+    """What a source was in this call, and what it was taken for."""
 
-def marks_of(tensor: torch.Tensor) -> Mapping[int, Mark]:
-    return tensor.__dict__.get(MARKS, _NO_MARKS)
-
-
-_NO_MARKS: Final[Mapping[int, Mark]] = {}
+    value: float
+    decision: Decision
 
 
 def _as_asked(decision: Decision, found: Range | None) -> Range | Unbacked | None:
@@ -56,6 +59,8 @@ class Choices:
         ranks: OtherRanks = ALONE,
         profile: FunctionRecord = NOTHING,
         contract: AssumedContract | None = None,
+        marked: Collection[str] = (),
+        floats: dict[str, float | None] | None = None,
     ) -> None:
         self.contract = contract
         #: sizes of the contract that a setting keeps static, and which
@@ -77,6 +82,15 @@ class Choices:
         self._written: frozenset[str] = written | profile.written
         #: what earlier runs have seen
         self.profile = profile
+        #: integers that have been given as a `DynamicInt`
+        self._marked: Collection[str] = marked
+        #: floats as they were seen, None for more than one value; kept by the function
+        self._floats: dict[str, float | None] = {} if floats is None else floats
+        #: the decision for each size and integer that was met, or is in the contract, by source
+        self.rulings: dict[str, Ruling] = {}
+        if contract is not None:
+            for source, value, decision in contract.decisions():
+                self.rulings[source] = Ruling(value, decision)
         self._symbols: list[SymbolSource] = []
         self._by_value: dict[int, Expr] = {}
         #: answers by source: an entry that grows keeps them
@@ -92,61 +106,86 @@ class Choices:
             self._ranks,
             self.profile,
             contract,
+            self._marked,
+            self._floats,
         )
+        made.rulings = self.rulings
         made._answers = self._answers
         made._reasons = self._reasons
         made.required = self.required
         return made
 
     def sizes(
-        self, path: Path, tensor: torch.Tensor, module_property: bool
+        self, path: Path, tensor: torch.Tensor, owner: type | None
     ) -> Sequence[Range | Unbacked | None]:
         name, sizes = path.text, tuple(tensor.shape)
         known = self._answers.get(name)
         if known is not None and len(known) == len(sizes):
             return known
+        source_use.meet(config.dynamic_sources, name, len(sizes))
         self.observed.add(name, of_sizes(sizes, tensor.stride()))
-        marks = marks_of(tensor)
+        marks = marks_of(tensor, owner)
         if self.contract is not None:
             marks = {**self.contract.marks(tensor), **marks}
-        source = Source(isinstance(tensor, torch.nn.Parameter), module_property, marks)
+        source = Source(isinstance(tensor, torch.nn.Parameter), owner is not None, marks)
         if source.is_parameter or source.is_module_property:
             self.of_modules.add(name)
         decisions = decide_sizes(name, sizes, source, self._evidence(name), config, self._dynamic)
         self._answers[name] = answer = [
-            _as_asked(decision, self._settled(f"{name}.size()[{dim}]", decision))
+            _as_asked(decision, self._settled(f"{name}.size()[{dim}]", sizes[dim], decision))
             for dim, decision in enumerate(decisions)
         ]
         if self.contract is not None:
-            self._by_contract(name, self.contract.names(tensor), decisions)
+            self._by_contract(name, self.contract.spoken(tensor), decisions)
         return answer
 
     def _by_contract(
-        self, name: str, named: Mapping[int, str], decisions: Sequence[Decision]
+        self, name: str, spoken: Mapping[int, Decision], decisions: Sequence[Decision]
     ) -> None:
         """The sizes that the contract names are what it says; a setting above it is reported."""
-        for dim in named:
+        for dim, said in spoken.items():
             source = f"{name}.size()[{dim}]"
             self.required.pop(source, None)
-            if decisions[dim].ignored:
+            self.rulings[source] = Ruling(self.rulings[source].value, said)
+            if decisions[dim].ignored and said.choice is Choice.DYNAMIC:
                 self.overruled.append(f"{source}: {decisions[dim].reason}")
 
-    def integer(self, path: Path, value: int, module_property: bool) -> Range | None:
+    def integer(self, path: Path, value: int, owner: type | None) -> Range | None:
         name = path.text
         known = self._answers.get(name)
         if known is not None:
             return None if isinstance(known[0], Unbacked) else known[0]
+        is_marked = type(value) is DynamicInt or name in self._marked
+        value = plain_int(value)
+        source_use.meet(config.dynamic_sources, name, None)
         self.observed.add(name, of_int(value))
-        source = Source(
-            is_module_property=module_property and name not in self._written,
-            marks=_NO_MARKS if self.contract is None else self.contract.integer_marks(name),
-        )
+        # A counter would be compiled for anew with each step; who sets the flag wants that.
+        is_counter = name in self._written and not config.is_chosen("allow_unspec_int_on_nn_module")
+        marks = marks_of_int(is_marked, owner)
+        if self.contract is not None:
+            marks = {**self.contract.integer_marks(name), **marks}
+        source = Source(is_module_property=owner is not None and not is_counter, marks=marks)
         if source.is_module_property:
             self.of_modules.add(name)
         decision = decide_int(name, value, source, self._evidence(name), config, self._dynamic)
-        answer = self._settled(name, decision)
+        answer = self._settled(name, value, decision)
         self._answers[name] = (answer,)
         return answer
+
+    def is_dynamic_float(self, path: Path, value: float, owner: type | None) -> bool:
+        if config.specialize_float:
+            return False  # there are many of them, and nobody has asked
+        name = path.text
+        known = self._answers.get(name)
+        if known is None:
+            before = self._floats.setdefault(name, value)
+            changed = before is None or not strictly_equal(before, value)
+            if changed:
+                self._floats[name] = None
+            source = Source(is_module_property=owner is not None)
+            decision = decide_float(name, source, changed, config, self._dynamic)
+            self._answers[name] = known = (self._settled(name, value, decision),)
+        return known[0] is not None
 
     def _evidence(self, name: str) -> Evidence:
         ranks = self._ranks
@@ -157,7 +196,12 @@ class Choices:
             told=ranks.told.get(name, ""),
         )
 
-    def _settled(self, source: str, decision: Decision) -> Range | None:
+    def _settled(self, source: str, value: float, decision: Decision) -> Range | None:
+        if decision.by in (By.CONTRACT, By.PROFILE):
+            decision = replace(decision, reason=self._in_detail(source, decision))
+        self.rulings[source] = Ruling(value, decision)
+        if decision.ignored and stream.listening(kinds.MarkIgnored):
+            stream.emit(kinds.MarkIgnored(source, decision.ignored, compile_id=self._id))
         if decision.required:
             self.required[source] = decision
         if decision.choice is Choice.STATIC:
@@ -166,6 +210,13 @@ class Choices:
         if stream.listening(kinds.MarkedDynamic):
             stream.emit(kinds.MarkedDynamic(source, reason, compile_id=self._id))
         return decision.range
+
+    def _in_detail(self, source: str, decision: Decision) -> str:
+        """The reason, with what the policy is not told: names of the contract, counts of sizes."""
+        if decision.by is By.CONTRACT:
+            return self._reasons.get(source, decision.reason)
+        typical = ", ".join(map(str, self.profile.typical(source)))
+        return f"{decision.reason} ({typical})" if typical else decision.reason
 
     def created(
         self, source: SymbolSource, hint: int, declared: Range, frame: Frame | None

@@ -7,7 +7,7 @@ compared with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import torch
@@ -16,7 +16,7 @@ from anyshape.capture.roots import Roots
 from anyshape.capture.tracer import Tracer
 from anyshape.guards.guard import Kind
 from anyshape.guards.path import Path
-from anyshape.policy.decide import Mark, MarkKind
+from anyshape.policy.decide import By, Choice, Decision, Mark, MarkKind
 from anyshape.shapes import CallShapes, Marker, Place
 from anyshape.shapes.homes import Home
 from anyshape.shapes.match import Leaf, StepKind, Way
@@ -35,7 +35,6 @@ from anyshape.symbolic import (
     le,
     substitute,
     substitute_fact,
-    to_text,
 )
 from anyshape.symbolic.expr import single_atom
 from anyshape.symbolic.ranges import intersect
@@ -44,9 +43,9 @@ REASON: Final = "the shape contract"
 
 #: What a marker of a spec means, in the words of the policy.
 MARK_OF: Final[Mapping[Marker, Mark]] = {
-    Marker.AUTO: Mark(MarkKind.MAYBE_DYNAMIC),
-    Marker.DYNAMIC: Mark(MarkKind.DYNAMIC),
-    Marker.STATIC: Mark(MarkKind.STATIC),
+    Marker.AUTO: Mark(MarkKind.MAYBE_DYNAMIC, by=By.CONTRACT),
+    Marker.DYNAMIC: Mark(MarkKind.DYNAMIC, by=By.CONTRACT),
+    Marker.STATIC: Mark(MarkKind.STATIC, by=By.CONTRACT),
 }
 
 
@@ -69,23 +68,29 @@ class AssumedContract:
     def marks(self, tensor: torch.Tensor) -> dict[int, Mark]:
         """What the contract says of the dimensions of a tensor, as marks."""
         found = self.call.tensor_marks.get(id(tensor), {})
-        named = self.names(tensor)
+        named = [dim for dim, each in self.spoken(tensor).items() if each.choice is Choice.DYNAMIC]
         return {dim: MARK_OF[each] for dim, each in found.items()} | dict.fromkeys(
             named, MARK_OF[Marker.AUTO]
         )
 
-    def names(self, tensor: torch.Tensor) -> dict[int, str]:
-        """The sizes of a tensor that the contract names."""
+    def spoken(self, tensor: torch.Tensor) -> dict[int, Decision]:
+        """The sizes of a tensor that the contract names, or gives as a number."""
         return {
-            place.dim: to_text(place.size)
+            place.dim: _decision(place)
             for place in self.call.places
-            if place.leaf.value is tensor and isinstance(place.size, Expr)
+            if place.leaf.value is tensor and place.leaf.is_tensor
         }
+
+    def decisions(self) -> Iterator[tuple[str, int, Decision]]:
+        """Every source that the contract names, or gives as a number: what it is in this call, and
+        what it is taken for."""
+        for place in self.call.places:
+            yield _source(place.leaf, place.dim), place.value, _decision(place)
 
     def said(self) -> dict[str, Item]:
         """What the contract says, by source."""
         return {
-            f"{_text(leaf.way)}.size()[{index}]" if leaf.is_tensor else _text(leaf.way): item
+            _source(leaf, index): item
             for leaf in self.call.leaves
             for index, item in enumerate(leaf.items)
             if item is not None
@@ -206,6 +211,17 @@ def _assume(tracer: Tracer, fact: Fact) -> None:
 
 def _dim(place: Place) -> int | None:
     return place.dim if place.leaf.is_tensor else None
+
+
+def _decision(place: Place) -> Decision:
+    reason = f"the shape contract has it as {place.leaf.items[place.dim]!r}"
+    if isinstance(place.size, int):
+        return Decision(Choice.STATIC, reason, by=By.CONTRACT)
+    return Decision(Choice.DYNAMIC, reason, Facts().range(place.size), by=By.CONTRACT)
+
+
+def _source(leaf: Leaf, index: int) -> str:
+    return f"{_text(leaf.way)}.size()[{index}]" if leaf.is_tensor else _text(leaf.way)
 
 
 def _text(way: Way) -> str:

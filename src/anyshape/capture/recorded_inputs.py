@@ -13,6 +13,7 @@ from anyshape.capture.tracer import Leave
 from anyshape.guards.guard import Kind, TensorSpec
 from anyshape.guards.path import Path
 from anyshape.ops.meta import Dense, Meta, of_tensor
+from anyshape.ops.node_notes import RESULT
 from anyshape.symbolic import NATURAL, Expr, Range, Size, as_symbol, ge, le
 
 
@@ -58,8 +59,7 @@ class Inputs(Segments):
             raise Leave("a tensor inside a function transform")
         if tensor.is_conj() or tensor.is_neg():
             raise Leave("a lazily conjugated or negated tensor")
-        module_property = tracer.below_module(path)
-        chosen = tracer.chooser.sizes(path, tensor, module_property)
+        chosen = tracer.chooser.sizes(path, tensor, tracer.owner(path))
         given = tracer.given_sizes.get(id(tensor), {})
         shape: list[Size] = []
         unbacked: list[tuple[int, Range]] = []
@@ -88,6 +88,7 @@ class Inputs(Segments):
         )
         tracer.guard(Kind.TENSOR, path, spec)
         node = self.segment.placeholder(identifier(path.text), path, tensor)
+        node.meta[RESULT] = meta
         found = self._known[id(tensor)] = Known(node, meta, tensor, self.segment, path)
         self.changes.add(path, tensor)
         for dim, declared in unbacked:

@@ -24,6 +24,7 @@ from anyshape.capture.tracer import Leave, Tracer, asking_frame, running
 from anyshape.config import config
 from anyshape.guards.path import Path
 from anyshape.ops.meta import Meta
+from anyshape.ops.node_notes import RESULT, SYMBOL
 from anyshape.symbolic import Expr, Fact, Range, Size, Symbol, as_symbol
 
 
@@ -162,6 +163,7 @@ class Segments:
         if found is None:
             value = self.tracer.facts.hints[symbol]
             found = self.segment.placeholder(symbol.name, symbol, value)
+            found.meta[SYMBOL] = symbol
             self.segment.nodes[symbol] = found
         return found
 
@@ -180,6 +182,10 @@ class Segments:
                 raise Leave("a value of an earlier graph that was not handed on")
             source = Carried(segment.index, output)
             found = self.segment.placeholder(node.name, source, None)
+            if isinstance(key, Known):
+                found.meta[RESULT] = None if key.opaque else key.meta
+            elif SYMBOL in node.meta:
+                found.meta[SYMBOL] = node.meta[SYMBOL]
             self.segment.nodes[key] = found
         return found
 
@@ -191,14 +197,23 @@ class Segments:
 
     def is_number(self, symbol: Symbol, node: torch.fx.Node, dim: int | None = None) -> None:
         """A symbol for data has its value in `node`: dimension `dim` of a result, if given."""
+        node.meta[SYMBOL] = symbol
         origin = self._origins[symbol] = origin_of(self.tracer.user_frame(), dim)
         self.tracer.chooser.made_of_data(symbol, origin.name, origin.frame)
         number = Computed(node, frozenset(), self.segment, of_data=True)
         self._of_data[symbol] = number
         self.segment.numbers.append(number)
 
-    def new_float(self, node: torch.fx.Node, value: float, sizes: Iterable[Expr] = ()) -> Any:
-        """A float that the graph computes; from data, unless sizes are given."""
+    def float_input(self, path: Path, value: float) -> Any:
+        """A float from outside that may be another one in another call."""
+        node = self.segment.placeholder(identifier(path.text), path, value)
+        return self.new_float(node, value, (path,))
+
+    def new_float(
+        self, node: torch.fx.Node, value: float, sizes: Iterable[Expr | Path] = ()
+    ) -> Any:
+        """A float that the graph computes; from data, unless sizes or floats from outside are
+        given, of which it is made."""
         sizes = frozenset(sizes)
         number = Computed(node, sizes, self.segment, of_data=not sizes)
         self.segment.numbers.append(number)
@@ -221,6 +236,7 @@ class Segments:
         found = self.segment.nodes.get(known)
         if found is None:
             found = self.segment.placeholder(identifier(known.path.text), known.path, known.alive)
+            found.meta[RESULT] = None if known.opaque else known.meta
             self.segment.nodes[known] = found
         return found
 

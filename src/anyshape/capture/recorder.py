@@ -46,8 +46,10 @@ from anyshape.capture.tracer import Leave, Tracer, depends_on_data, is_caught
 from anyshape.capture.unbacked import observed, places
 from anyshape.config import config
 from anyshape.errors import AnyshapeError, NeedsDecision, UnknownOperator
+from anyshape.guards.path import Path
 from anyshape.ops.infer import infer
 from anyshape.ops.meta import Dense, Meta, of_tensor
+from anyshape.ops.node_notes import CALL, RESULT, Call
 from anyshape.ops.questions import Kind as NeedKind
 from anyshape.ops.table import lookup
 from anyshape.symbolic import EVERYTHING, Expr, Size, as_symbol, eq
@@ -76,18 +78,16 @@ class Recorder(Inputs):
             # The program may catch it: it is an error for these numbers only.
             if any(map(_is_of_data, args)):
                 self.tracer.leave(f"`{name_of(function)}` of a number raised an error")
-            for size in sizes:
-                self.tracer.settle(size, f"`{name_of(function)}` of it raises an error")
+            for source in sizes:
+                self.tracer.fix_source(source, f"`{name_of(function)}` of it raises an error")
             raise
         node = self.graph.call_function(function, tuple(map(self._operand, args)))
         if any(map(_is_of_data, args)):
             return self._number_of_data(node, value)
         if type(value) is float:
             return self.new_float(node, value, sizes)
-        for size in sizes:
-            self.tracer.decide(
-                eq(size, self.tracer.value_of(size)), "a number made of it is not a float"
-            )
+        for source in sizes:
+            self.tracer.fix_source(source, "a number made of it is not a float")
         return value
 
     def _number_of_data(self, node: torch.fx.Node, value: Any) -> Any:
@@ -224,7 +224,9 @@ class Recorder(Inputs):
         with self.tracer.expecting():
             value, made = self._infer(function, call, result)
         node = self._call_node(function, call, target)
+        node.meta[CALL] = Call(function, call.metas, call.meta_kwargs)
         if result is not None:
+            node.meta[RESULT] = _as_they_are(value, result)
             self._bind(result, value, node, call)
         if made is _OPAQUE:
             self.checks_forms = True
@@ -457,7 +459,7 @@ def _has_opaque(result: Any) -> bool:
 _NOTHING: Final = Meta((), torch.float32, Dense(()), torch.device("cpu"))
 
 
-def _sizes_in(value: Any) -> Iterable[Expr]:
+def _sizes_in(value: Any) -> Iterable[Expr | Path]:
     if type(value) is TracedInt:
         return (value.expr,) if isinstance(value.expr, Expr) else ()
     return value.node.sizes if type(value) is TracedFloat else ()
@@ -494,6 +496,16 @@ def _as_it_is(meta: Meta, tensor: torch.Tensor) -> Meta:
         return meta
     return replace(
         meta, dtype=tensor.dtype, requires_grad=tensor.requires_grad, device=tensor.device
+    )
+
+
+def _as_they_are(value: Any, result: Any) -> Any:
+    """The metas of a result, with dtype and grad of the real one."""
+    if isinstance(result, torch.Tensor):
+        return None if is_opaque(result) else _as_it_is(value, result)
+    return tuple(
+        None if item is None else _as_they_are(meta, item)
+        for meta, item in zip(value, result, strict=True)
     )
 
 

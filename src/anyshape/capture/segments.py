@@ -32,10 +32,11 @@ Source = Path | Symbol | Carried
 
 @dataclass(slots=True, eq=False)
 class Computed:
-    """A number that the graph computes: its node, and all the sizes it depends on."""
+    """A number that the graph computes: its node, and all the sizes, and floats from outside, that
+    it depends on."""
 
     node: torch.fx.Node
-    sizes: frozenset[Expr]
+    sizes: frozenset[Expr | Path]
     segment: Segment
     #: whether it depends on what is in a tensor
     of_data: bool = False

@@ -24,6 +24,7 @@ from anyshape.capture.concolic import TracedFloat, TracedInt, plain
 from anyshape.capture.data_questions import Question
 from anyshape.capture.instrument import instrumented_by_identity
 from anyshape.capture.roots import Roots
+from anyshape.guards.dynamic_int import DynamicInt, plain_int
 from anyshape.guards.guard import Frame, Guard, Kind, SymbolSource
 from anyshape.guards.path import Access, Path
 from anyshape.symbolic import (
@@ -168,13 +169,18 @@ class Chooser(Protocol):
     """Who says which sizes and integers are dynamic (the policy, for one call)."""
 
     def sizes(
-        self, path: Path, tensor: torch.Tensor, module_property: bool
+        self, path: Path, tensor: torch.Tensor, owner: type | None
     ) -> Sequence[Range | Unbacked | None]:
-        """For each dimension the range of its symbol, or None for a static one."""
+        """For each dimension the range of its symbol, or None for a static one; `owner` is the
+        class of the module that it was found on."""
         ...
 
-    def integer(self, path: Path, value: int, module_property: bool) -> Range | None:
+    def integer(self, path: Path, value: int, owner: type | None) -> Range | None:
         """The range of the symbol for an integer, or None for a static one."""
+        ...
+
+    def is_dynamic_float(self, path: Path, value: float, owner: type | None) -> bool:
+        """Whether the graph takes a float as an input."""
         ...
 
     def created(
@@ -225,7 +231,7 @@ class Tracer:
         #: whether one graph is wanted: a question about data then has no answer
         self.whole = whole
         self._read: dict[Path, Any] = {}
-        self._below_module: dict[Path, bool] = {}
+        self._owners: dict[Path, type | None] = {}
         #: keeps what `paths` names alive, so that no identity is used twice
         self.kept: list[object] = []
         self._values: dict[Expr, int] = {}
@@ -372,11 +378,18 @@ class Tracer:
         if type(value) is TracedFloat:
             if value.node.of_data:
                 self._fix_number(value, reason)
-            for size in value.node.sizes:
-                self.decide(eq(size, self.value_of(size)), reason)
+            for source in value.node.sizes:
+                self.fix_source(source, reason)
         elif type(value) is TracedInt:
             self.settle(value.expr, reason)
         return plain(value)
+
+    def fix_source(self, source: Expr | Path, reason: str) -> None:
+        """Fix what a float was made of: a size, or a float from outside."""
+        if isinstance(source, Path):
+            self.guard(Kind.EQUALS, source, plain(self._read[source]), reason)
+        else:
+            self.settle(source, reason)
 
     def _fix_number(self, value: TracedFloat, reason: str) -> None:
         number = value.node
@@ -462,8 +475,11 @@ class Tracer:
 
     def _first_read(self, value: Any, path: Path) -> Any:
         kind = type(value)
-        if kind is int:
+        if kind is int or kind is DynamicInt:
             return self._read_integer(value, path)
+        if kind is float and self.chooser.is_dynamic_float(path, value, self.owner(path)):
+            self.guard(Kind.TYPE, path, float)
+            return self.recorder.float_input(path, value)
         if kind in ATOMS:
             self.guard(Kind.EQUALS, path, value)
             return value
@@ -488,29 +504,32 @@ class Tracer:
     def register(self, value: object, path: Path) -> None:
         self.paths[id(value)] = path
         self.kept.append(value)
+        if isinstance(value, torch.nn.Module):
+            self._owners[path] = type(value)
 
     def _read_integer(self, value: int, path: Path) -> Any:
         given = self.given_integers.get(path)
         if given is not None:
-            self.guard(Kind.TYPE, path, int)
+            self._guard_integer(path, value)
             return self.integer(given)
-        declared = self.chooser.integer(path, value, self.below_module(path))
+        declared = self.chooser.integer(path, value, self.owner(path))
         if declared is None:
             self.guard(Kind.EQUALS, path, value)
-            return value
-        self.guard(Kind.TYPE, path, int)
-        return self.integer(self.new_symbol(path, None, value, declared))
+            return plain_int(value)
+        self._guard_integer(path, value)
+        return self.integer(self.new_symbol(path, None, plain_int(value), declared))
 
-    def note_module(self, path: Path) -> None:
-        self._below_module[path] = True
+    def _guard_integer(self, path: Path, value: int) -> None:
+        # Of an argument, the symbol says that it is an integer, a DynamicInt or not.
+        if path.access is not Access.LOCAL:
+            self.guard(Kind.TYPE, path, type(value))
 
-    def below_module(self, path: Path) -> bool:
-        """Whether the path goes through an `nn.Module`: what it owns stays static."""
-        found = self._below_module.get(path)
-        if found is None:
-            found = path.parent is not None and self.below_module(path.parent)
-            self._below_module[path] = found
-        return found
+    def owner(self, path: Path) -> type | None:
+        """The class of the last `nn.Module` that the path goes through: what it owns stays
+        static."""
+        if path not in self._owners:
+            self._owners[path] = None if path.parent is None else self.owner(path.parent)
+        return self._owners[path]
 
     def path_of(self, value: object) -> Path | None:
         """Where an external object was found; None for what the program made itself."""

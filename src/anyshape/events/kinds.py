@@ -139,6 +139,14 @@ class MarkedDynamic(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class MarkIgnored(Event):
+    """A mark that a setting stands above, or a name of a source that nothing has."""
+
+    source: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class CompilerCollective(Event):
     """Ranks told each other what they have seen of a function's inputs, before a compile of it."""
 

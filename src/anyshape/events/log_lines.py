@@ -29,6 +29,7 @@ from anyshape.events.kinds import (
     GraphCompiled,
     GuardAdded,
     MarkedDynamic,
+    MarkIgnored,
     OutputCode,
     Recompile,
     RecompileLimit,
@@ -88,6 +89,10 @@ def _specialised(event: Specialised) -> str:
 
 def _marked(event: MarkedDynamic) -> str:
     return f"marking {event.source} as dynamic ({event.reason})"
+
+
+def _ignored(event: MarkIgnored) -> str:
+    return f"not dynamic: {event.source} ({event.reason})"
 
 
 def _collective(event: CompilerCollective) -> str:
@@ -198,6 +203,7 @@ ROWS: Final = (
     _row(GuardAdded, "dynamic", logging.INFO, _guard_added),
     _row(Specialised, "dynamic", logging.DEBUG, _specialised),
     _row(MarkedDynamic, "dynamic", logging.INFO, _marked),
+    _row(MarkIgnored, "dynamic", logging.WARNING, _ignored),
     _row(CompilerCollective, "dynamic", logging.INFO, _collective),
     _row(Compiled, "dynamic", logging.DEBUG, _compiled),
     _row(Compiled, "guards", logging.DEBUG, _guards),

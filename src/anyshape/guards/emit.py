@@ -24,6 +24,7 @@ from inspect import Parameter, Signature
 from typing import Final, Protocol, cast
 
 from anyshape.guards.checks import CHECKS
+from anyshape.guards.dynamic_int import plain_int
 from anyshape.guards.guard import Guard, Kind, SymbolSource, paths_of
 from anyshape.guards.interpret import Interpreter
 from anyshape.guards.memory import SUPPORTED
@@ -221,7 +222,9 @@ class _Entry:
         value = found if source.dim is None else f"{walk.shape(source.path)}[{source.dim}]"
         name = walk.assign(value)
         if not is_size:
-            walk.refuse_if(f"{walk.name(type)}({name}) is not {walk.name(int)}")
+            other = f"{walk.name(type)}({name}) is not {walk.name(int)}"
+            # An exception is a miss, so that only a DynamicInt gets past it.
+            walk.lines.append(f"if {other}: {name} = {walk.name(plain_int)}({name})")
         if symbol in walk.symbols:
             walk.refuse_if(f"{walk.symbols[symbol]} != {name}")
             return

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, cast
 
 from anyshape.errors import AnyshapeError
+from anyshape.guards.dynamic_int import DynamicInt, plain_int
 from anyshape.guards.guard import Guard, Kind, SymbolSource, TensorSpec
 from anyshape.guards.interpret import STEPS
 from anyshape.guards.path import Path
@@ -107,6 +108,8 @@ class _State:
             value = found if source.dim is None else _shape_of(found)[source.dim]
         except Exception as error:
             return f"{text} cannot be read: {type(error).__name__}: {error}"
+        if type(value) is DynamicInt:
+            value = plain_int(value)
         if type(value) is not int:
             return f"{text} is an int, actual {_shown(value)} of type {type(value).__name__}"
         if not symbol.declared.contains(value):

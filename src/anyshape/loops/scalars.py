@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from anyshape.symbolic import Expr, Size, Symbol, as_symbol, symbol
-from anyshape.symbolic.expr import symbols_of
+from anyshape.symbolic.expr import of_atom, symbols_of
 
 Dtype = Literal["f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "b1"]
 
@@ -75,6 +75,11 @@ class Axis:
     extent: Size
 
 
+def expr_of(name: Symbol) -> Expr:
+    """A symbol as a size."""
+    return of_atom(name)
+
+
 class _Scope(threading.local):
     """The scalars of the lowering at hand, in this thread."""
 
@@ -82,6 +87,7 @@ class _Scope(threading.local):
         self.scalars: dict[tuple[object, ...], Scalar] = {}
         self.positions: dict[Symbol, Scalar] = {}
         self.symbols: dict[Scalar, Expr] = {}
+        self.checks: dict[Symbol, tuple[Scalar, str]] = {}
 
 
 _scope: Final = _Scope()
@@ -91,12 +97,12 @@ _NOTHING: Final[frozenset[Symbol]] = frozenset()
 @contextmanager
 def fresh_scope() -> Iterator[None]:
     """Intern scalars anew, for one lowering: the table does not outlive it."""
-    kept = (_scope.scalars, _scope.positions, _scope.symbols)
-    _scope.scalars, _scope.positions, _scope.symbols = {}, {}, {}
+    kept = dict(vars(_scope))
+    _scope.scalars, _scope.positions, _scope.symbols, _scope.checks = {}, {}, {}, {}
     try:
         yield
     finally:
-        _scope.scalars, _scope.positions, _scope.symbols = kept
+        vars(_scope).update(kept)
 
 
 def _make(
@@ -172,15 +178,28 @@ def row(name: str, dtype: Dtype, free: frozenset[Symbol]) -> Scalar:
     return _make("row", (), dtype, name, (name, free), free)
 
 
-def position(scalar: Scalar) -> Expr:
+def position(scalar: Scalar, valid: Scalar | None = None, message: str = "") -> Expr:
     """What to write in an address for a position read from a tensor: `scalar`, an i64 that is
-    neither negative nor too large."""
+    neither negative nor too large. Kernels that use it check that `valid` holds."""
     found = _scope.symbols.get(scalar)
     if found is None:
         found = symbol(f"d{len(_scope.symbols)}")
         _scope.symbols[scalar] = found
-        _scope.positions[as_symbol(found)] = scalar
+        name = as_symbol(found)
+        _scope.positions[name] = scalar
+        if valid is not None:
+            _scope.checks[name] = (valid, message)
     return found
+
+
+def position_check(name: Symbol) -> tuple[Scalar, str] | None:
+    """What must hold where a position is used."""
+    return _scope.checks.get(name)
+
+
+def name_position(name: Symbol, scalar: Scalar) -> None:
+    """Another symbol for a position."""
+    _scope.positions[name] = scalar
 
 
 def position_scalar(name: Symbol) -> Scalar | None:

@@ -9,6 +9,7 @@ it must not know tensors, guards or how a capture works.
 """
 
 from anyshape.policy.decide import (
+    By,
     Choice,
     Decision,
     Evidence,
@@ -16,6 +17,7 @@ from anyshape.policy.decide import (
     MarkKind,
     Settings,
     Source,
+    decide_float,
     decide_int,
     decide_sizes,
 )
@@ -34,6 +36,7 @@ from anyshape.policy.sources import DynamicSource, names_source, parse_dynamic_s
 
 __all__ = [
     "MANY",
+    "By",
     "Choice",
     "Decision",
     "DynamicSource",
@@ -47,6 +50,7 @@ __all__ = [
     "Seen",
     "Settings",
     "Source",
+    "decide_float",
     "decide_int",
     "decide_sizes",
     "merge",

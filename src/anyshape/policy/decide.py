@@ -20,6 +20,7 @@ from enum import Enum
 from typing import Final, Protocol
 
 from anyshape.policy.observations import MANY, Observation, Seen, merge, of_int, of_sizes
+from anyshape.policy.other_ranks import ranks_in
 from anyshape.policy.sources import names_source
 from anyshape.symbolic import EVERYTHING, NATURAL, Range
 
@@ -35,6 +36,20 @@ class Choice(Enum):
     UNBACKED = "unbacked"
 
 
+class By(Enum):
+    """Whose word a decision is: the rows of the table."""
+
+    LIST = "config.dynamic_sources"
+    FLAG = "a force flag"
+    MARK = "a mark"
+    CONTRACT = "the shape contract"
+    ARGUMENT = "compile(dynamic=...)"
+    PROFILE = "the profile"
+    RANKS = "the other ranks"
+    SEEN = "automatic dynamic"
+    DEFAULT = "the default"
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     choice: Choice
@@ -46,6 +61,9 @@ class Decision:
     required: bool = False
     #: what was asked for and not followed, with the name of the setting that stands above it
     ignored: str = ""
+    by: By = By.DEFAULT
+    #: more exactly, where there is more to say: "rank 3"
+    who: str = ""
 
 
 class MarkKind(Enum):
@@ -55,6 +73,7 @@ class MarkKind(Enum):
     MAYBE_DYNAMIC = "maybe_mark_dynamic"
     UNBACKED = "mark_unbacked"
     STATIC = "mark_static"
+    INTEGER = "DynamicInt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +81,12 @@ class Mark:
     kind: MarkKind
     min: int | None = None
     max: int | None = None
+    #: who has set it
+    by: By = By.MARK
+
+    @property
+    def name(self) -> str:
+        return self.by.value if self.by is By.CONTRACT else self.kind.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +130,8 @@ class Settings(Protocol):
     def allow_unspec_int_on_nn_module(self) -> bool: ...
     @property
     def specialize_int(self) -> bool: ...
+    @property
+    def specialize_float(self) -> bool: ...
     @property
     def dynamic_sources(self) -> str: ...
 
@@ -175,7 +202,7 @@ def _forced(question: _Question, what: str, flag: str, state: str = "on") -> Dec
     mark = question.mark
     if mark is None or mark.kind is MarkKind.STATIC:
         return decision
-    return replace(decision, ignored=f"{mark.kind.value}: config.{flag} is {state}")
+    return replace(decision, ignored=f"{mark.name}: config.{flag} is {state}")
 
 
 def _marked(question: _Question) -> Decision | None:
@@ -183,17 +210,19 @@ def _marked(question: _Question) -> Decision | None:
     if mark is None:
         return None
     reason = f"the program says {mark.kind.value}"
+    if mark.by is By.CONTRACT:
+        reason = "the shape contract says so"
     if mark.kind is MarkKind.STATIC:
-        return _static(reason)
+        return Decision(Choice.STATIC, reason, by=mark.by)
     lowest = None if question.dim is None else 0
     lower = lowest if mark.min is None else mark.min if lowest is None else max(mark.min, lowest)
     declared = Range(lower, mark.max)
     required = mark.kind is not MarkKind.MAYBE_DYNAMIC
     if not declared.contains(question.value):
         outside = f"its value {question.value} is outside of the range {declared} of the mark"
-        return Decision(Choice.STATIC, outside, required=required)
+        return Decision(Choice.STATIC, outside, required=required, by=mark.by)
     choice = Choice.UNBACKED if mark.kind is MarkKind.UNBACKED else Choice.DYNAMIC
-    return Decision(choice, reason, declared, required=required)
+    return Decision(choice, reason, declared, required=required, by=mark.by)
 
 
 def _argument(question: _Question) -> Decision | None:
@@ -218,11 +247,12 @@ def _observed(
         # Merged with the call at hand, which also finds a change of rank or kind.
         if question.seen_in(merge(observation, question.current)) is not MANY:
             return None
-        before = question.seen_in(observation)
+        before, told = question.seen_in(observation), details(question.evidence)
+        reason = f"{what} as {before}, and it is {question.value} now"
         if before is None or before is MANY or before == question.value:
-            told = details(question.evidence)
-            return _dynamic(question, f"{what} in different forms" + (f" ({told})" if told else ""))
-        return _dynamic(question, f"{what} as {before}, and it is {question.value} now")
+            reason = f"{what} in different forms"
+        reason += f" ({told})" if told else ""
+        return replace(_dynamic(question, reason), who=ranks_in(told))
 
     return rule
 
@@ -242,10 +272,21 @@ SIZE_RULES: Final[tuple[_Rule, ...]] = (_listed, _forced_tensor, _marked, _argum
 INT_RULES: Final[tuple[_Rule, ...]] = (_listed, _forced_int, _marked, _argument, *_EVIDENCE)
 
 
+_BY: Final[dict[_Rule, By]] = {
+    _listed: By.LIST,
+    _forced_tensor: By.FLAG,
+    _forced_int: By.FLAG,
+    _argument: By.ARGUMENT,
+    **dict(zip(_EVIDENCE, (By.PROFILE, By.RANKS, By.SEEN), strict=True)),
+}
+
+
 def _decide(question: _Question, rules: tuple[_Rule, ...]) -> Decision:
     for rule in rules:
         decision = rule(question)
         if decision is not None:
+            # A mark says itself whose it is.
+            decision = replace(decision, by=_BY.get(rule, decision.by))
             break
     else:
         decision = _by_default(question)
@@ -260,7 +301,8 @@ def _without_zero_and_one(question: _Question, decision: Decision) -> Decision:
     if question.value in (0, 1):
         reason = f"config.specialize_zero_one is on, and it is {question.value}"
         ignored = decision.reason if decision.required else ""
-        return Decision(Choice.STATIC, reason, required=decision.required, ignored=ignored)
+        required = decision.required
+        return Decision(Choice.STATIC, reason, required=required, ignored=ignored, by=By.FLAG)
     if question.dim is None:
         return decision
     lower = max(decision.range.lower or 0, 2)
@@ -299,3 +341,28 @@ def decide_int(
         return _static("it is a bool, and those choose programs")
     question = _Question(name, None, value, of_int(value), source, evidence, settings, dynamic)
     return _decide(question, INT_RULES)
+
+
+def decide_float(
+    name: str, source: Source, changed: bool, settings: Settings, dynamic: bool | None
+) -> Decision:
+    """The decision for a float input; `changed`: it was seen with another value.
+
+    The list of sources is about sizes and integers: it does not stand above the flag.
+    """
+    if settings.specialize_float:
+        return replace(_static("it is a float, and config.specialize_float is on"), by=By.FLAG)
+    if names_source(settings.dynamic_sources, name):
+        return Decision(Choice.DYNAMIC, "config.dynamic_sources names it", EVERYTHING, by=By.LIST)
+    if source.is_module_property and not settings.allow_unspec_int_on_nn_module:
+        reason = "it is a number on a module, and config.allow_unspec_int_on_nn_module is off"
+        return replace(_static(reason), by=By.FLAG)
+    if dynamic is not None:
+        reason = f"the function is compiled with dynamic={dynamic}"
+        choice = Choice.DYNAMIC if dynamic else Choice.STATIC
+        return Decision(choice, reason, EVERYTHING, by=By.ARGUMENT)
+    if changed and settings.automatic_dynamic:
+        return Decision(Choice.DYNAMIC, "it was seen to change", EVERYTHING, by=By.SEEN)
+    if settings.assume_static_by_default:
+        return _static("nothing says that it changes")
+    return Decision(Choice.DYNAMIC, "config.assume_static_by_default is off", EVERYTHING)

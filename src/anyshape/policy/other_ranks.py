@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -19,3 +20,10 @@ class OtherRanks:
 
 
 ALONE: Final = OtherRanks()
+
+_RANK: Final = re.compile(r"\brank \d+")
+
+
+def ranks_in(told: str) -> str:
+    """Who has seen something, out of the words on who has seen what."""
+    return " and ".join(dict.fromkeys(_RANK.findall(told)))

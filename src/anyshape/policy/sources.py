@@ -2,9 +2,10 @@
 
     L['x'],L['y']:1,L['self']._parameters\\['w.*'\\]
 
-Names separated by commas: exact, or a regular expression that fits the beginning of a name, each
-with an optional `:dim`. A subscript with a quoted key is meant as it stands: `L['self']` needs no
-backslashes. What names nothing is no error: lists are copied from other runs.
+Names separated by commas (not those in quotes or braces): exact, or a regular expression that fits
+the beginning of a name, each with an optional `:dim`. A subscript with a quoted key is meant as it
+stands: `L['self']` needs no backslashes, and typographic quotes, which texts about it have, are
+quotes. What names nothing is no error: lists are copied from other runs.
 """
 
 from __future__ import annotations
@@ -20,9 +21,17 @@ _ENTRY = re.compile(r"(?P<name>.*?)(?::(?P<dim>\d+))?", re.DOTALL)
 _SUBSCRIPT = re.compile(r"""(?<!\\)\[('[^']*'|"[^"]*")\]""")
 
 
+#: Up to the next comma: `L['a, b']`, `L\['w.{1,2}'\]`.
+_PART = re.compile(r"""(?:'[^']*'|"[^"]*"|\{[^{}]*\}|[^,])+""")
+
+_QUOTES = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
+
+
 class DynamicSource(NamedTuple):
     """One entry of the list."""
 
+    #: as it was written
+    text: str
     name: str
     #: None for an entry that can only be taken literally
     pattern: re.Pattern[str] | None
@@ -39,7 +48,11 @@ class DynamicSource(NamedTuple):
 
 @lru_cache(maxsize=64)
 def parse_dynamic_sources(text: str) -> tuple[DynamicSource, ...]:
-    return tuple(_parse_entry(part.strip()) for part in text.split(",") if part.strip())
+    return tuple(
+        _parse_entry(part.strip())
+        for part in _PART.findall(text.translate(_QUOTES))
+        if part.strip()
+    )
 
 
 def _parse_entry(text: str) -> DynamicSource:
@@ -50,7 +63,7 @@ def _parse_entry(text: str) -> DynamicSource:
         pattern = re.compile(_SUBSCRIPT.sub(r"\\[\1\\]", name))
     except re.error:
         pattern = None
-    return DynamicSource(name, pattern, None if dim is None else int(dim))
+    return DynamicSource(text, name, pattern, None if dim is None else int(dim))
 
 
 def names_source(text: str, source: str, dim: int | None = None) -> bool:

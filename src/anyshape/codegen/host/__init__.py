@@ -10,18 +10,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from anyshape.codegen.host import entry, run, sizes
+from anyshape.codegen.host import entry, helpers, run, sizes
 from anyshape.codegen.host.abi import HostAbi, HostUnsupported
 from anyshape.codegen.host.extern_calls import declaration
 from anyshape.codegen.host.externs import EXTERNS
-from anyshape.codegen.host.helpers import helpers_text
+from anyshape.codegen.host.helpers import helpers_module
 from anyshape.codegen.host.module import join_module
 from anyshape.codegen.host.reasons import Reasons
 from anyshape.codegen.host.run import KernelCode
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Extern, Segment
 
-__all__ = ["HostAbi", "HostCode", "HostUnsupported", "KernelCode", "host_function", "join_module"]
+__all__ = [
+    "HostAbi",
+    "HostCode",
+    "HostUnsupported",
+    "KernelCode",
+    "helpers_module",
+    "host_function",
+    "join_module",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +46,8 @@ class HostCode:
 def host_function(
     segment: Segment, name: str, kernels: Mapping[Kernel, KernelCode], abi: HostAbi
 ) -> HostCode:
-    """The functions `name` and `name.run`; kernels are declared, not defined."""
+    """The functions `name` and `name.run`. Kernels are declared, not defined, and so are the
+    functions of `helpers_module`."""
     why = Reasons()
     with_entry = abi.tensor_offset is not None
     externs = {step.function for step in segment.steps if isinstance(step, Extern)}
@@ -47,9 +56,9 @@ def host_function(
         sizes.DECLARATIONS,
         run.DECLARATIONS,
         entry.DECLARATIONS,
+        helpers.DECLARATIONS,
         *(f"declare i32 @{k.name}(ptr, ptr, ptr, ptr)" for k in _in_order(kernels)),
         *(declaration(EXTERNS[function]) for function in sorted(externs)),
-        helpers_text(abi, entry=with_entry, externs=bool(externs)),
         runs,
     ]
     if with_entry:

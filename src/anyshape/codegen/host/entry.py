@@ -21,7 +21,20 @@ from anyshape.symbolic import Size, product, total
 #: nanoseconds, more if one is waiting.
 _MANY_ELEMENTS: Final = 4096
 
-DECLARATIONS: Final = "@_Py_NoneStruct = external global i8\ndeclare void @Py_IncRef(ptr)"
+DECLARATIONS: Final = "\n".join(
+    [
+        "@_Py_NoneStruct = external global i8",
+        "declare void @Py_IncRef(ptr)",
+        "declare void @Py_DecRef(ptr)",
+        "declare i64 @PyLong_AsLongLong(ptr)",
+        "declare double @PyFloat_AsDouble(ptr)",
+        "declare ptr @PyErr_Occurred()",
+        "declare ptr @PyEval_SaveThread()",
+        "declare void @PyEval_RestoreThread(ptr)",
+        "declare ptr @PyTuple_New(i64)",
+        "declare i32 @PyTuple_SetItem(ptr, i64, ptr)",
+    ]
+)
 
 
 def entry_function(segment: Segment, name: str, run: str, abi: HostAbi, why: Reasons) -> str:
@@ -70,7 +83,9 @@ class _Entry:
         lines = self._lines
         for k, buffer in enumerate(self._segment.inputs):
             place = lines.element(self._buffers, k, "ptr")
-            failed = lines.let(f"call i32 @as.host.take(ptr {self._argument(k)}, ptr {place})")
+            failed = lines.let(
+                f"call i32 @anyshape_host_take(ptr {self._argument(k)}, ptr {place})"
+            )
             wrong = lines.let(f"icmp ne i32 {failed}, 0")
             self._fail_if(wrong, f"argument {k} ({buffer.name}) is no plain tensor with memory")
 
@@ -115,7 +130,7 @@ class _Entry:
             place = lines.element(self._buffers, len(segment.inputs) + k, "ptr")
             dtype = self._abi.dtypes[buffer.dtype]
             failed = lines.let(
-                f"call i32 @as.host.make(i64 {rank}, ptr {dims}, i32 {dtype}, ptr {handle}, "
+                f"call i32 @anyshape_host_make(i64 {rank}, ptr {dims}, i32 {dtype}, ptr {handle}, "
                 f"ptr {place})"
             )
             wrong = lines.let(f"icmp ne i32 {failed}, 0")
@@ -124,7 +139,7 @@ class _Entry:
     def _give(self) -> None:
         lines, outputs = self._lines, self._segment.outputs
         if len(outputs) == 1:
-            tensor = lines.let(f"call ptr @as.host.give(ptr {self._handles})")
+            tensor = lines.let(f"call ptr @anyshape_host_give(ptr {self._handles})")
             lines.do(f"ret ptr {tensor}")
             return
         if not outputs:
@@ -135,7 +150,7 @@ class _Entry:
         self._raise_if(lines.let(f"icmp eq ptr {group}, null"))
         for k in range(len(outputs)):
             handle = lines.element(self._handles, k, "ptr")
-            tensor = lines.let(f"call ptr @as.host.give(ptr {handle})")
+            tensor = lines.let(f"call ptr @anyshape_host_give(ptr {handle})")
             missing = lines.let(f"icmp eq ptr {tensor}, null")
             lost, on = lines.new("lost"), lines.new("on")
             lines.do(f"br i1 {missing}, label {lost}, label {on}")
@@ -215,9 +230,9 @@ class _Entry:
         count = len(self._segment.outputs)
         lines.label("%fail")
         code = lines.let(f"load i64, ptr {self._code}")
-        lines.let(f"call ptr @as.host.fail(ptr %self, i64 {code})")
+        lines.let(f"call ptr @anyshape_host_fail(ptr %self, i64 {code})")
         lines.do("br label %raise")
         # The exception is set: give back what was made.
         lines.label("%raise")
-        lines.do(f"call void @as.host.delete(ptr {self._handles}, i64 {count})")
+        lines.do(f"call void @anyshape_host_delete(ptr {self._handles}, i64 {count})")
         lines.do("ret ptr null")

@@ -149,9 +149,8 @@ class ExternCalls:
             raise HostUnsupported(f"{area!r} where a C function takes a tensor")
         slot = self._slot()
         inputs.append(slot)
-        failed = self._lines.let(
-            f"call i32 @as.host.area(ptr {self._start(area)}, {self._shape(area)}, ptr {slot})"
-        )
+        start, shape = self._start(area), self._shape(area)
+        failed = self._lines.let(f"call i32 @anyshape_host_area(ptr {start}, {shape}, ptr {slot})")
         self._check(failed, reason)
         return slot
 
@@ -183,19 +182,20 @@ class ExternCalls:
         if area.buffer in self._adopted:
             data = self._adopted[area.buffer]
             failed = self._lines.let(
-                f"call i32 @as.host.adopt(ptr {slot}, {self._shape(area)}, ptr {data})"
+                f"call i32 @anyshape_host_adopt(ptr {slot}, {self._shape(area)}, ptr {data})"
             )
             self._check(failed, reason)
             return
         handle = self._lines.let(f"load ptr, ptr {slot}", "h")
+        start, shape = self._start(area), self._shape(area)
         failed = self._lines.let(
-            f"call i32 @as.host.copy(ptr {handle}, ptr {self._start(area)}, {self._shape(area)})"
+            f"call i32 @anyshape_host_copy(ptr {handle}, ptr {start}, {shape})"
         )
         self._delete(slot)
         self._check(failed, reason)
 
     def _delete(self, slot: str) -> None:
-        self._lines.do(f"call void @as.host.delete(ptr {slot}, i64 1)")
+        self._lines.do(f"call void @anyshape_host_delete(ptr {slot}, i64 1)")
 
     def _check(self, failed: str, reason: int) -> None:
         bad = self._lines.let(f"icmp ne i32 {failed}, 0")

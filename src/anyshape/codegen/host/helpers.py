@@ -1,6 +1,7 @@
-"""Functions that every module with a host function has a copy of: the repeated parts, written once.
+"""Functions that all host functions call: the repeated parts, written and built once.
 
-Those that return i32 return 0 if all went well.
+They are a module of their own, since LLVM takes a millisecond for each function. Those that return
+i32 return 0 if all went well.
 """
 
 from __future__ import annotations
@@ -21,22 +22,15 @@ _ENTRY_DECLARATIONS: Final = """
 @anyshape_type_Parameter = external global i8
 declare ptr @PyObject_CallOneArg(ptr, ptr)
 declare ptr @PyLong_FromLongLong(i64)
-declare i64 @PyLong_AsLongLong(ptr)
-declare double @PyFloat_AsDouble(ptr)
-declare ptr @PyErr_Occurred()
 declare void @PyErr_SetObject(ptr, ptr)
 declare void @Py_DecRef(ptr)
-declare ptr @PyEval_SaveThread()
-declare void @PyEval_RestoreThread(ptr)
-declare ptr @PyTuple_New(i64)
-declare i32 @PyTuple_SetItem(ptr, i64, ptr)
 declare ptr @$wrap(ptr)
 """
 
 #: The data of a Python tensor. Only plain tensors and parameters: others may have no data, or mean
 #: something else by it.
 _TAKE: Final = """
-define internal i32 @as.host.take(ptr %object, ptr %data) nounwind {
+define i32 @anyshape_host_take(ptr %object, ptr %data) nounwind {
   %place = getelementptr i8, ptr %object, i64 $type_offset
   %type = load ptr, ptr %place
   %tensor = icmp eq ptr %type, @anyshape_type_Tensor
@@ -54,7 +48,7 @@ refuse:
 
 #: A new tensor. `dims`: its sizes, then its strides.
 _MAKE: Final = """
-define internal i32 @as.host.make(
+define i32 @anyshape_host_make(
     i64 %rank, ptr %dims, i32 %dtype, ptr %slot, ptr %data) nounwind {
   %strides = getelementptr i64, ptr %dims, i64 %rank
   %failed = call i32 @aoti_torch_empty_strided(
@@ -73,7 +67,7 @@ fail:
 
 #: Give back the handles in an array; those that are null are gone already.
 _DELETE: Final = """
-define internal void @as.host.delete(ptr %slots, i64 %count) nounwind {
+define void @anyshape_host_delete(ptr %slots, i64 %count) nounwind {
 entry:
   br label %test
 test:
@@ -99,17 +93,17 @@ done:
 
 #: A handle becomes a Python tensor.
 _GIVE: Final = """
-define internal ptr @as.host.give(ptr %slot) nounwind {
+define ptr @anyshape_host_give(ptr %slot) nounwind {
   %handle = load ptr, ptr %slot
   %tensor = call ptr @$wrap(ptr %handle)
-  call void @as.host.delete(ptr %slot, i64 1)
+  call void @anyshape_host_delete(ptr %slot, i64 1)
   ret ptr %tensor
 }
 """
 
 #: `self` is called with the number of what went wrong, and says which exception that is.
 _FAIL: Final = """
-define internal ptr @as.host.fail(ptr %self, i64 %code) nounwind {
+define ptr @anyshape_host_fail(ptr %self, i64 %code) nounwind {
   %number = call ptr @PyLong_FromLongLong(i64 %code)
   %none = icmp eq ptr %number, null
   br i1 %none, label %done, label %ask
@@ -144,7 +138,7 @@ declare i32 @aoti_torch_copy_(ptr, ptr, i32)
 
 #: A handle to memory of ours.
 _AREA: Final = """
-define internal i32 @as.host.area(
+define i32 @anyshape_host_area(
     ptr %data, i64 %rank, ptr %dims, i32 %dtype, ptr %slot) nounwind {
   %strides = getelementptr i64, ptr %dims, i64 %rank
   %failed = call i32 @aoti_torch_create_tensor_from_blob_v2(
@@ -163,7 +157,7 @@ done:
 #: Whether the tensor of a handle has this rank, these sizes and this dtype (0), and these strides
 #: too (bit 1 is set if not; a stride does not matter where the size is 1, none if one is 0).
 _COMPARE: Final = """
-define internal i32 @as.host.compare(ptr %handle, i64 %rank, ptr %dims, i32 %dtype) nounwind {
+define i32 @anyshape_host_compare(ptr %handle, i64 %rank, ptr %dims, i32 %dtype) nounwind {
 entry:
   %rank.slot = alloca i64
   %dtype.slot = alloca i32
@@ -225,17 +219,17 @@ other:
 #: A tensor that torch gave becomes a buffer: its own memory if it is laid out as the buffer has to
 #: be, else a copy that is.
 _ADOPT: Final = """
-define internal i32 @as.host.adopt(
+define i32 @anyshape_host_adopt(
     ptr %slot, i64 %rank, ptr %dims, i32 %dtype, ptr %data) nounwind {
   %fresh = alloca ptr
   %handle = load ptr, ptr %slot
-  %answer = call i32 @as.host.compare(ptr %handle, i64 %rank, ptr %dims, i32 %dtype)
+  %answer = call i32 @anyshape_host_compare(ptr %handle, i64 %rank, ptr %dims, i32 %dtype)
   switch i32 %answer, label %other [i32 0, label %keep  i32 2, label %copy]
 keep:
   %kept = call i32 @aoti_torch_get_data_ptr(ptr %handle, ptr %data)
   ret i32 %kept
 copy:
-  %failed = call i32 @as.host.make(i64 %rank, ptr %dims, i32 %dtype, ptr %fresh, ptr %data)
+  %failed = call i32 @anyshape_host_make(i64 %rank, ptr %dims, i32 %dtype, ptr %fresh, ptr %data)
   %bad = icmp ne i32 %failed, 0
   br i1 %bad, label %other, label %made
 made:
@@ -251,20 +245,20 @@ other:
 
 #: A tensor that torch gave is copied to memory of ours.
 _COPY: Final = """
-define internal i32 @as.host.copy(
+define i32 @anyshape_host_copy(
     ptr %handle, ptr %data, i64 %rank, ptr %dims, i32 %dtype) nounwind {
   %slot = alloca ptr
-  %answer = call i32 @as.host.compare(ptr %handle, i64 %rank, ptr %dims, i32 %dtype)
+  %answer = call i32 @anyshape_host_compare(ptr %handle, i64 %rank, ptr %dims, i32 %dtype)
   %other = icmp eq i32 %answer, 1
   br i1 %other, label %fail, label %view
 view:
-  %failed = call i32 @as.host.area(ptr %data, i64 %rank, ptr %dims, i32 %dtype, ptr %slot)
+  %failed = call i32 @anyshape_host_area(ptr %data, i64 %rank, ptr %dims, i32 %dtype, ptr %slot)
   %bad = icmp ne i32 %failed, 0
   br i1 %bad, label %fail, label %copy
 copy:
   %target = load ptr, ptr %slot
   %copied = call i32 @aoti_torch_copy_(ptr %target, ptr %handle, i32 0)
-  call void @as.host.delete(ptr %slot, i64 1)
+  call void @anyshape_host_delete(ptr %slot, i64 1)
   ret i32 %copied
 fail:
   ret i32 1
@@ -272,15 +266,29 @@ fail:
 """
 
 
-def helpers_text(abi: HostAbi, *, entry: bool, externs: bool) -> str:
-    """What a function that Python calls needs (`entry`), and what calls of C functions do."""
-    parts: list[str] = []
-    if entry or externs:
-        parts += [_HANDLE_DECLARATIONS, _MAKE, _DELETE]
-    if entry:
+PREFIX: Final = "anyshape_host_"
+
+#: What host functions declare.
+DECLARATIONS: Final = "\n".join(
+    [
+        "declare i32 @anyshape_host_take(ptr, ptr)",
+        "declare i32 @anyshape_host_make(i64, ptr, i32, ptr, ptr)",
+        "declare void @anyshape_host_delete(ptr, i64)",
+        "declare ptr @anyshape_host_give(ptr)",
+        "declare ptr @anyshape_host_fail(ptr, i64)",
+        "declare i32 @anyshape_host_area(ptr, i64, ptr, i32, ptr)",
+        "declare i32 @anyshape_host_adopt(ptr, i64, ptr, i32, ptr)",
+        "declare i32 @anyshape_host_copy(ptr, ptr, i64, ptr, i32)",
+    ]
+)
+
+
+def helpers_module(abi: HostAbi) -> str:
+    """Their definitions; those that Python's objects go through only where these are known."""
+    parts = [_HANDLE_DECLARATIONS, _MAKE, _DELETE]
+    parts += [_FROM_BLOB, _EXTERN_DECLARATIONS, _AREA, _COMPARE, _ADOPT, _COPY]
+    if abi.tensor_offset is not None:
         parts += [_ENTRY_DECLARATIONS, _TAKE, _GIVE, _FAIL]
-    if externs:
-        parts += [_FROM_BLOB, _EXTERN_DECLARATIONS, _AREA, _COMPARE, _ADOPT, _COPY]
     return Template("".join(parts)).substitute(
         wrap=abi.wrap, type_offset=abi.type_offset, tensor_offset=abi.tensor_offset
     )

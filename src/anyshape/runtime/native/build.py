@@ -32,13 +32,13 @@ class Source:
     """A module's text, the names of its functions, and words for the numbers that it fails with."""
 
     text: str
-    entry: str | None
-    run: str
-    reasons: Sequence[str]
+    entry: str | None = None
+    run: str | None = None
+    reasons: Sequence[str] = ()
 
 
 class Loaded(Protocol):
-    def address(self, name: str) -> int: ...
+    def address(self, name: str) -> int | None: ...
 
 
 def disk_cache() -> DiskCache:
@@ -85,12 +85,17 @@ def build(source: Source, target: HostTarget) -> Built:
     )
 
 
-def load(built: Built) -> Loaded:
-    """Put the code into memory. Its functions live as long as the result."""
+def load(built: Built, others: Loaded | None = None) -> Loaded:
+    """Put the code into memory. Its functions live as long as the result. `others`: where to look
+    for functions first; they have to live as long."""
+
+    def resolve(name: str) -> int:
+        found = None if others is None else others.address(name)
+        return _resolve(name) if found is None else found
+
     if built.kind == "image":
-        return LoadedImage(built.image(), _resolve)
-    names = [name for name in (built.entry, built.run) if name is not None]
-    return LoadedByLlvm(built.code, names, _resolve)
+        return LoadedImage(built.image(), resolve)
+    return LoadedByLlvm(built.code, resolve)
 
 
 #: Objects that the text knows by name: their addresses are of this process alone.

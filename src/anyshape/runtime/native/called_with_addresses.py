@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from anyshape.loops.program import Buffer, Segment
-from anyshape.runtime.native.build import Loaded
 from anyshape.runtime.native.errors import NativeFailed
 from anyshape.runtime.native.torch_abi import TORCH_DTYPE
 from anyshape.symbolic import Symbol, evaluate
@@ -20,10 +19,9 @@ _RUN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes
 
 class CalledWithAddresses:
     def __init__(
-        self, code: Loaded, name: str, segment: Segment, failure: Callable[[int], BaseException]
+        self, address: int, segment: Segment, failure: Callable[[int], BaseException]
     ) -> None:
-        self._code = code
-        self._run = _RUN(code.address(name))
+        self._run = _RUN(address)
         self._segment = segment
         self._failure = failure
 

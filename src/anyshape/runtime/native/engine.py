@@ -13,7 +13,7 @@ _LOCK: Final = threading.Lock()
 
 @functools.cache
 def llvm() -> Any:
-    """llvmlite's bindings, imported when something is built: that takes longer than to load code."""
+    """llvmlite's bindings, imported when something is built: to load code takes less."""
     try:
         import llvmlite.binding as binding
     except ImportError as error:

@@ -48,8 +48,8 @@ class LoadedImage:
             raise NativeUnavailable("this system lets no memory become code")
         self._exports = {name: base + place for name, place in image.exports}
 
-    def address(self, name: str) -> int:
-        return self._exports[name]
+    def address(self, name: str) -> int | None:
+        return self._exports.get(name)
 
 
 def _mprotect(address: int, size: int, protection: int) -> int:

@@ -4,7 +4,7 @@ our own linker."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final
 
 from anyshape.runtime.native.elf import UNDEFINED, read_object
@@ -16,18 +16,19 @@ _NUMBERS: Final = itertools.count()
 class LoadedByLlvm:
     """An object in memory. Functions live as long as this."""
 
-    def __init__(self, data: bytes, exports: Iterable[str], resolve: Callable[[str], int]) -> None:
+    def __init__(self, data: bytes, resolve: Callable[[str], int]) -> None:
         binding = llvm()
         self._jit: Any = binding.create_lljit_compiler(use_jit_link=False)
         library = binding.JITLibraryBuilder().add_object_img(data)
+        names: list[str] = []
         for symbol in read_object(data).symbols:
             if symbol.section == UNDEFINED and symbol.name:
                 library.import_symbol(symbol.name, resolve(symbol.name))
-        names = tuple(exports)
-        for name in names:
-            library.export_symbol(name)
+            elif symbol.binding and symbol.name:
+                names.append(symbol.name)
+                library.export_symbol(symbol.name)
         self._tracker = library.link(self._jit, f"anyshape{next(_NUMBERS)}")
         self._exports = {name: self._tracker[name] for name in names}
 
-    def address(self, name: str) -> int:
-        return self._exports[name]
+    def address(self, name: str) -> int | None:
+        return self._exports.get(name)

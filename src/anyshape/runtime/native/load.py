@@ -46,19 +46,19 @@ class _Failure:
         return NativeFailed(reason)
 
 
-def python_function(built: Built, segment: Segment) -> Callable[..., Any]:
+def python_function(built: Built, segment: Segment, helpers: Loaded) -> Callable[..., Any]:
     """What is called with the segment's tensors, integers and floats, and gives its outputs."""
-    code = load(built)
+    code = load(built, helpers)
     if built.entry is None:
-        return CalledWithAddresses(code, built.run, segment, _Failure(built.reasons))
-    return _builtin(code, built.entry, built.reasons)
-
-
-def _builtin(code: Loaded, entry: str, reasons: tuple[str, ...]) -> Callable[..., Any]:
-    method = _MethodDef(entry.encode(), code.address(entry), _METH_FASTCALL, None)
+        run = code.address(built.run or "")
+        assert run is not None, "code without the function that it was made for"
+        return CalledWithAddresses(run, segment, _Failure(built.reasons, code, helpers))
+    entry = code.address(built.entry)
+    assert entry is not None, "code without the function that it was made for"
+    method = _MethodDef(built.entry.encode(), entry, _METH_FASTCALL, None)
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype = ctypes.py_object
     make.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
     # CPython reads the method's definition until the function is gone, and lets `self` go last.
-    failure = _Failure(reasons, code, method)
+    failure = _Failure(built.reasons, code, helpers, method)
     return make(ctypes.addressof(method), failure, None)

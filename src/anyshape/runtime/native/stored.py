@@ -17,7 +17,7 @@ class Built:
     for LLVM to link."""
 
     entry: str | None
-    run: str
+    run: str | None
     reasons: tuple[str, ...]
     kind: Kind
     code: bytes

@@ -1,0 +1,172 @@
+"""The parts of a schedule in order, as one function of Python, written as text.
+
+def run(a0, s0):
+    b1 = segment0(a0, s0)
+    c2 = call0(b1, 5)
+    t3 = c2[0]
+    return (t3, a0.as_strided((s0,), (1,), a0.storage_offset()))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch.fx
+
+from anyshape.graph.plan import Call, NumberRef, TensorRef, tensors_in
+from anyshape.graph.schedule import Schedule
+from anyshape.loops.program import Segment
+from anyshape.symbolic import Expr, Size, Symbol, to_text
+
+
+def python_host(
+    schedule: Schedule,
+    function_of: Callable[[Segment], Callable[..., Any]],
+    graph: torch.fx.Graph,
+) -> Callable[..., Any]:
+    """A function of the graph's inputs."""
+    return _Writer(schedule, function_of).function()
+
+
+class _Writer:
+    def __init__(
+        self, schedule: Schedule, function_of: Callable[[Segment], Callable[..., Any]]
+    ) -> None:
+        self._schedule = schedule
+        self._function_of = function_of
+        self._lines: list[str] = []
+        self._namespace: dict[str, Any] = {"laid_out": laid_out}
+        #: after which part a tensor is not needed any more
+        self._last = _last_uses(schedule)
+
+    def function(self) -> Callable[..., Any]:
+        parameters = ", ".join(_variable(each) for each in self._schedule.inputs)
+        native = {
+            buffer.name
+            for part in self._schedule.parts
+            if isinstance(part, Segment)
+            for buffer in part.inputs
+        }
+        for number, part in enumerate(self._schedule.parts):
+            if isinstance(part, Segment):
+                self._segment(part)
+            else:
+                self._call(part, native)
+            gone = [name for name, last in self._last.items() if last == number]
+            if gone:
+                self._lines.append(f"del {', '.join(gone)}")
+        outputs = "".join(f"{self._text(each)}, " for each in self._schedule.outputs)
+        body = [*self._lines, f"return ({outputs})"]
+        source = "\n".join([f"def run({parameters}):", *(f"    {line}" for line in body)])
+        exec(compile(source, "<anyshape: native program>", "exec"), self._namespace)
+        return self._namespace["run"]
+
+    def _segment(self, segment: Segment) -> None:
+        name = self._named("segment", self._function_of(segment))
+        arguments = [
+            *(buffer.name for buffer in segment.inputs),
+            *(symbol.name for symbol in segment.symbols),
+            *segment.numbers,
+        ]
+        call = f"{name}({', '.join(arguments)})"
+        targets = ", ".join(buffer.name for buffer in segment.outputs)
+        self._lines.append(f"{targets} = {call}" if targets else call)
+
+    def _call(self, call: Call, native: set[str]) -> None:
+        arguments = [self._text(each) for each in call.args]
+        arguments += [f"{name}={self._text(each)}" for name, each in call.kwargs.items()]
+        if call.kind == "call_method":
+            function = f"{arguments.pop(0)}.{call.target}"
+        else:
+            function = self._named("call", call.target)
+        result = call.result if call.symbol is None else call.symbol.name
+        self._lines.append(f"{result} = {function}({', '.join(arguments)})")
+        for name, path in call.tensors:
+            place = "".join(f"[{index}]" for index in path)
+            value = f"{result}{place}"
+            held = self._schedule.held.get(name)
+            if held is not None and name in native:
+                value = f"laid_out({value}, {self._text(held.strides)})"
+            self._lines.append(f"{name} = {value}")
+        if call.tensors:
+            self._lines.append(f"del {result}")
+
+    def _text(self, value: Any) -> str:
+        """An argument as Python source; what has none becomes a name."""
+        match value:
+            case TensorRef():
+                return self._tensor(value)
+            case NumberRef():
+                return value.name
+            case Expr():
+                return f"({to_text(value)})"
+            case slice():
+                parts = (value.start, value.stop, value.step)
+                return f"slice({', '.join(map(self._text, parts))})"
+            case dict():
+                items = (f"{key!r}: {self._text(item)}" for key, item in value.items())
+                return f"{{{', '.join(items)}}}"
+            case tuple() if type(value) is tuple:
+                return f"({''.join(f'{self._text(item)}, ' for item in value)})"
+            case list():
+                return f"[{', '.join(map(self._text, value))}]"
+            case tuple():
+                kind = self._named("kind", type(value))
+                return f"{kind}({', '.join(map(self._text, value))})"
+            case int() | bool() | None:
+                return repr(value)
+            case _:
+                return self._named("value", value)
+
+    def _tensor(self, ref: TensorRef) -> str:
+        if ref.sizes is None:
+            return ref.buffer
+        offset = f"{ref.buffer}.storage_offset() + {to_text(ref.offset)}"
+        if ref.offset == 0:
+            offset = f"{ref.buffer}.storage_offset()"
+        return f"{ref.buffer}.as_strided({_sizes(ref.sizes)}, {_sizes(ref.strides)}, {offset})"
+
+    def _named(self, prefix: str, value: Any) -> str:
+        name = f"{prefix}_{len(self._namespace)}"
+        self._namespace[name] = value
+        return name
+
+
+def _variable(name: str | Symbol) -> str:
+    return name.name if isinstance(name, Symbol) else name
+
+
+def _sizes(sizes: Sequence[Size]) -> str:
+    return f"({''.join(f'{to_text(size)}, ' for size in sizes)})"
+
+
+def _last_uses(schedule: Schedule) -> dict[str, int]:
+    """Of each tensor that a part makes, the last part that uses it; outputs are used at the end."""
+    last: dict[str, int] = {}
+    made: set[str] = set()
+    for number, part in enumerate(schedule.parts):
+        if isinstance(part, Segment):
+            made |= {buffer.name for buffer in part.outputs}
+            used = {buffer.name for buffer in (*part.inputs, *part.outputs)}
+        else:
+            made |= {name for name, _ in part.tensors}
+            used = set(part.reads) | {name for name, _ in part.tensors}
+        last |= dict.fromkeys(used & made, number)
+    kept = {ref.buffer for ref in tensors_in(list(schedule.outputs))}
+    return {name: number for name, number in last.items() if name not in kept}
+
+
+def laid_out(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+    """The tensor with these strides; a copy if torch has chosen others. Native code relies on
+    them."""
+    found = tensor.stride()
+    if found == strides:
+        return tensor
+    for size, own, wanted in zip(tensor.shape, found, strides, strict=True):
+        if size > 1 and own != wanted:
+            if 0 in tensor.shape:
+                return tensor
+            copy = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype)
+            return copy.copy_(tensor)
+    return tensor

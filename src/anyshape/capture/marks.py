@@ -1,0 +1,42 @@
+"""What users said about inputs, and where it is kept: on the tensor, in the integer's class, beside
+the module's class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+from weakref import WeakSet
+
+import torch
+
+from anyshape.policy.decide import Mark, MarkKind
+
+#: The attribute of a tensor that marks are kept in: a mark by dimension.
+MARKS: Final = "_anyshape_marks"
+
+#: Classes of modules whose tensors and integers are static. Not an attribute of them: a class that
+#: changes makes guards look again.
+static_modules: Final[WeakSet[type]] = WeakSet()
+
+_STATIC: Final = Mark(MarkKind.STATIC)
+_DYNAMIC_INT: Final[Mapping[int, Mark]] = {0: Mark(MarkKind.INTEGER)}
+_NO_MARKS: Final[Mapping[int, Mark]] = {}
+
+
+def marks_of(tensor: torch.Tensor, owner: type | None) -> Mapping[int, Mark]:
+    """The marks of a tensor that was found on a module of the class `owner`, or on none. Its own
+    marks count more than those of the class."""
+    own: Mapping[int, Mark] = tensor.__dict__.get(MARKS, _NO_MARKS)
+    if not _is_static(owner):
+        return own
+    return {**dict.fromkeys(range(tensor.dim()), _STATIC), **own}
+
+
+def marks_of_int(is_dynamic: bool, owner: type | None) -> Mapping[int, Mark]:
+    if is_dynamic:
+        return _DYNAMIC_INT
+    return {0: _STATIC} if _is_static(owner) else _NO_MARKS
+
+
+def _is_static(owner: type | None) -> bool:
+    return owner is not None and any(map(static_modules.__contains__, owner.__mro__))

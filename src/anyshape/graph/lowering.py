@@ -1,0 +1,596 @@
+"""The walk through a captured graph: every node becomes a value, a view, or a call-out.
+
+Values stay expressions as long as that is cheaper than a buffer. They are stored where Python or
+the tensor library needs them, where the program writes to them in part, and where they would be
+computed several times.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import torch
+import torch.fx
+
+from anyshape.graph.arguments import named_as_torch
+from anyshape.graph.handles import Handle, Root
+from anyshape.graph.plan import Call, Compute, Held, Native, NumberRef, Plan, Step, TensorRef
+from anyshape.graph.rows import ROWS, VIEWS
+from anyshape.graph.touched import touched
+from anyshape.graph.values import DTYPES, Memory, NotLowered, Value, Values
+from anyshape.loops import scalars
+from anyshape.loops.indices import reshaped
+from anyshape.loops.kernels import Kernel, Scan, Store
+from anyshape.loops.program import Extern
+from anyshape.loops.scalars import Axis, Scalar
+from anyshape.loops.stages import MustBeStored, kernel_of, roots_of
+from anyshape.ops.meta import Dense, Meta
+from anyshape.ops.node_notes import CALL, RESULT, SYMBOL
+from anyshape.ops.op import Lowering as Kind
+from anyshape.ops.table import Entry, lookup
+from anyshape.symbolic import Expr, Facts, Size, Symbol, maximum, minimum
+from anyshape.symbolic.expr import of_atom
+
+#: An expression of more operations than this is stored rather than computed twice, or grown on.
+MOST_TWICE: Final = 6
+MOST_AT_ALL: Final = 120
+
+#: Operations on sizes, which the plan computes itself.
+_OF_SIZES: Final[dict[Any, Callable[..., Size]]] = {
+    operator.add: operator.add,
+    operator.sub: operator.sub,
+    operator.mul: operator.mul,
+    operator.floordiv: operator.floordiv,
+    operator.mod: operator.mod,
+    min: minimum,
+    max: maximum,
+}
+
+
+class Unlowerable(Exception):
+    """The graph as a whole has to run as it is, and why."""
+
+
+class Foreign:
+    """A tensor that only Python code handles: sparse, complex, quantised."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class Lowering:
+    """One graph on its way to a plan. Rows of operators get it as their first argument."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self.values = Values()
+        self.held: dict[str, Held] = {}
+        self.steps: list[Step] = []
+        #: the meta of the result of the node at hand
+        self.result: Any = None
+        self._env: dict[torch.fx.Node, Any] = {}
+        self._uses: dict[torch.fx.Node, int] = {}
+        self._count = 0
+        self._node: torch.fx.Node | None = None
+        self.native: dict[str, int] = {}
+        self.called: dict[str, str] = {}
+
+    # -- the walk --------------------------------------------------------------------------------
+
+    def run(self, graph: torch.fx.Graph) -> Plan:
+        inputs: list[str | Symbol] = []
+        outputs: list[Any] = []
+        self._uses = {node: len(node.users) for node in graph.nodes}
+        for node in graph.nodes:
+            self._node = node
+            if node.op == "placeholder":
+                inputs.append(self._placeholder(node))
+            elif node.op == "output":
+                outputs = [self._output(each) for each in node.args[0]]
+            else:
+                self._lower(node)
+            for each in node.all_input_nodes:
+                self._uses[each] -= 1
+                if not self._uses[each]:
+                    self._env.pop(each, None)
+        return Plan(inputs, self.held, self.steps, outputs, self.native, self.called)
+
+    def _placeholder(self, node: torch.fx.Node) -> str | Symbol:
+        symbol = node.meta.get(SYMBOL)
+        if symbol is not None:
+            self._env[node] = of_atom(symbol)
+            return symbol
+        name = self._name("a")
+        if RESULT not in node.meta:
+            self._env[node] = NumberRef(name)
+        else:
+            self._env[node] = self._given(name, node.meta[RESULT])
+        return name
+
+    def _given(self, name: str, meta: Meta | None) -> Handle | Foreign:
+        """A tensor that Python has."""
+        if meta is None or meta.dtype not in DTYPES:
+            return Foreign(name)
+        if meta.device.type != "cpu":
+            raise Unlowerable(f"a tensor on {meta.device}")
+        dtype = DTYPES[meta.dtype]
+        self.held[name] = Held(name, dtype, meta.shape, meta.strides, given=True)
+        memory = Memory(name, meta.strides)
+        return Handle(
+            Root(meta, self.values.new(meta.shape, dtype, None, memory=memory), True), meta
+        )
+
+    def _lower(self, node: torch.fx.Node) -> None:
+        call = node.meta.get(CALL)
+        if call is None:
+            self._env[node] = self._without_meta(node)
+            return
+        result = self.result = node.meta.get(RESULT)
+        _no_gradient(result)
+        entry = lookup(call.function)
+        args = self._arguments(node.args, call.args)
+        kwargs = self._arguments(node.kwargs, call.kwargs)
+        if node.target is getattr:
+            args = args[:1]
+        name = entry.op.name if entry is not None else _name_of(call.function)
+        try:
+            self._env[node] = self._by_row(entry, args, kwargs)
+            self.native[name] = self.native.get(name, 0) + 1
+        except NotLowered as why:
+            self.called.setdefault(name, str(why))
+            self._env[node] = self._call_out(node, entry, str(why))
+            return
+        self._keep_if_worthwhile(node)
+
+    def _by_row(self, entry: Entry | None, args: Any, kwargs: dict[str, Any]) -> Any:
+        if entry is None:
+            raise NotLowered("not in the table of operators")
+        if entry.in_place and entry.op.restrides:
+            raise Unlowerable(f"`{entry.op.name}` in place")
+        args, kwargs = named_as_torch(entry.op, args, kwargs)
+        if "out" in kwargs:
+            raise Unlowerable("a result is written into a given tensor")
+        view = VIEWS.get(entry.op.name)
+        if view is not None:
+            return self._view(view, args, kwargs)
+        row = ROWS.get(entry.op.name)
+        if row is None:
+            raise NotLowered("no native code yet")
+        values = self._values((args, kwargs))
+        try:
+            made = row(self, *values[0], **values[1])
+        except TypeError as error:
+            raise NotLowered(f"unforeseen arguments ({error})") from None
+        if entry.in_place:
+            target = args[0] if args else kwargs["input"]
+            assert isinstance(target, Handle)
+            self._agrees(made, target.meta)
+            self.write(target, made)
+            return target
+        return self._bound(made, self.result)
+
+    def _bound(self, made: Any, meta: Any) -> Any:
+        """The handles of a row's result."""
+        if isinstance(made, Handle):
+            return made
+        if isinstance(made, Value):
+            self._agrees(made, meta)
+            return Handle(Root(meta, made), meta)
+        if not isinstance(meta, tuple) or len(meta) != len(made):
+            raise NotLowered("another number of results")
+        return tuple(self._bound(each, item) for each, item in zip(made, meta, strict=True))
+
+    def _agrees(self, made: Value, meta: Meta) -> None:
+        if meta.device.type != "cpu" or DTYPES.get(meta.dtype) != made.dtype:
+            raise NotLowered(f"the result is {meta.dtype} on {meta.device}, not {made.dtype}")
+        if not self.same_sizes(made.sizes, meta.shape):
+            raise NotLowered(f"the result has sizes {meta.shape}, not {made.sizes}")
+
+    def _view(self, view: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+        base = args[0] if args else kwargs.get("input")
+        if not isinstance(base, Handle):
+            raise NotLowered("a view of what only Python handles")
+        found = view(self, base.meta, *self._metas(args[1:]), **self._metas(kwargs))
+        if isinstance(found, list):
+            return tuple(
+                Handle(base.root, meta, base, index_map)
+                for meta, index_map in zip(self.result, found, strict=True)
+            )
+        if self.result.dtype is not base.meta.dtype:
+            raise NotLowered("a view of another dtype")
+        return Handle(base.root, self.result, base, found)
+
+    # -- numbers and what has no meta ------------------------------------------------------------
+
+    def _without_meta(self, node: torch.fx.Node) -> Any:
+        args = self._arguments(node.args, node.args)
+        if node.target is operator.getitem and isinstance(args[0], tuple):
+            return args[0][args[1]]
+        symbol = node.meta.get(SYMBOL)
+        if symbol is None and node.target in _OF_SIZES and all(map(_is_size, args)):
+            return _OF_SIZES[node.target](*args)
+        name = self._name("c")
+        refs = self._references(args)
+        numeric = not _has_tensors(args)
+        self._before_python(args)
+        kwargs = self._references(self._arguments(node.kwargs, node.kwargs))
+        self.steps.append(
+            Call(node.op, node.target, refs, kwargs, name, (), symbol, is_number=numeric)
+        )
+        return NumberRef(name) if symbol is None else of_atom(symbol)
+
+    def _arguments(self, nodes: Any, metas: Any) -> Any:
+        """The arguments of a node: handles for tensors, sizes and numbers for the rest."""
+        if isinstance(nodes, torch.fx.Node):
+            found = self._env[nodes]
+            return metas if _is_size(found) and _is_size(metas) else found
+        if isinstance(nodes, dict):
+            return {key: self._arguments(item, metas[key]) for key, item in nodes.items()}
+        if isinstance(nodes, tuple | list):
+            items = [self._arguments(a, b) for a, b in zip(nodes, metas, strict=False)]
+            return type(nodes)(items) if type(nodes) in (tuple, list) else tuple(items)
+        if isinstance(nodes, slice):
+            parts = zip(
+                (nodes.start, nodes.stop, nodes.step),
+                (metas.start, metas.stop, metas.step),
+                strict=True,
+            )
+            return slice(*(self._arguments(a, b) for a, b in parts))
+        return nodes
+
+    def _values(self, tree: Any) -> Any:
+        """Handles as the values that they have now."""
+        if isinstance(tree, Handle):
+            return tree.value(self.values)
+        if isinstance(tree, Foreign):
+            raise NotLowered("a tensor that only Python handles")
+        if isinstance(tree, dict):
+            return {key: self._values(item) for key, item in tree.items()}
+        if type(tree) in (tuple, list):
+            return type(tree)(map(self._values, tree))
+        if isinstance(tree, slice):
+            return slice(*(self._values(part) for part in (tree.start, tree.stop, tree.step)))
+        return tree
+
+    def _metas(self, tree: Any) -> Any:
+        if isinstance(tree, Handle):
+            return tree.meta
+        if isinstance(tree, Foreign):
+            raise NotLowered("a tensor that only Python handles")
+        if isinstance(tree, dict):
+            return {key: self._metas(item) for key, item in tree.items()}
+        if type(tree) in (tuple, list):
+            return type(tree)(map(self._metas, tree))
+        return tree
+
+    # -- call-outs -------------------------------------------------------------------------------
+
+    def _call_out(self, node: torch.fx.Node, entry: Entry | None, why: str) -> Any:
+        """Let torch do it. What it may change is computed first by those who read it."""
+        args = self._arguments(node.args, node.args)
+        kwargs = self._arguments(node.kwargs, node.kwargs)
+        in_place = entry is not None and entry.in_place
+        unknown = entry is None or _may_write(entry, node)
+        handles = _handles((args, kwargs))
+        if in_place:
+            self._before_write(handles[0].root)
+        elif unknown:
+            for handle in handles:
+                self._before_write(handle.root)
+        self._before_python((args, kwargs))
+        refs, named = self._references(args), self._references(kwargs)
+        name = self._name("c")
+        tensors: list[tuple[str, tuple[int, ...]]] = []
+        if in_place:
+            bound: Any = handles[0]
+            self._written(handles[0].root)
+        else:
+            bound = self._results(name, self.result, (), tensors)
+            if unknown:
+                for handle in handles:
+                    self._written(handle.root)
+            if (
+                unknown
+                or entry is None
+                or entry.op.lowering in (Kind.VIEW, Kind.NOTHING, Kind.INDEX_MAP)
+            ):
+                _entangle([handle.root for handle in (*handles, *_handles(bound))])
+        self.steps.append(
+            Call(
+                node.op,
+                node.target,
+                refs,
+                named,
+                name,
+                tuple(tensors),
+                node.meta.get(SYMBOL),
+                why=why,
+            )
+        )
+        return bound
+
+    def _results(
+        self,
+        name: str,
+        meta: Any,
+        path: tuple[int, ...],
+        tensors: list[tuple[str, tuple[int, ...]]],
+    ) -> Any:
+        if isinstance(meta, tuple):
+            return tuple(
+                self._results(name, item, (*path, place), tensors)
+                for place, item in enumerate(meta)
+            )
+        if meta is None and path:
+            return None
+        own = self._name("t")
+        tensors.append((own, path))
+        return self._given(own, meta)
+
+    def _references(self, tree: Any) -> Any:
+        """Arguments as Python gets them; tensors are in memory by then."""
+        if isinstance(tree, Handle):
+            memory = self.keep(tree.root)
+            whole = not tree.is_view
+            if whole:
+                return TensorRef(memory.buffer)
+            place = tree.memory()
+            assert place is not None
+            return TensorRef(place.buffer, tree.meta.shape, place.strides, place.offset)
+        if isinstance(tree, Foreign):
+            return TensorRef(tree.name)
+        if isinstance(tree, dict):
+            return {key: self._references(item) for key, item in tree.items()}
+        if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+            return type(tree)(*map(self._references, tree))
+        if isinstance(tree, tuple | list):
+            return type(tree)(map(self._references, tree))
+        if isinstance(tree, slice):
+            return slice(*(self._references(part) for part in (tree.start, tree.stop, tree.step)))
+        return tree
+
+    def _before_python(self, tree: Any) -> None:
+        for handle in _handles(tree):
+            self.keep(handle.root)
+
+    def _output(self, node: Any) -> Any:
+        if not isinstance(node, torch.fx.Node):
+            return node
+        return self._references(self._env[node])
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def write(self, target: Handle, value: Value) -> None:
+        """The program changes a tensor: from now on it is `value` (cast and broadcast already)."""
+        root = target.root
+        if root.entangled:
+            raise Unlowerable("a tensor is written to that may share memory with another")
+        if not target.is_view and not root.outside:
+            root.value = value
+            return
+        if not root.outside and _is_all_of(target, root):
+            # Another shape of the whole tensor: it is another tensor from now on.
+            shown = target.meta.shape
+            own = root.meta.shape
+            extents, facts = self.values.extents, self.facts
+            root.value = self.values.new(
+                own,
+                value.dtype,
+                lambda index: value.at(reshaped(index, own, shown, extents, facts)),
+                (value,),
+            )
+            return
+        self._before_write(root, but=value)
+        memory = target.memory()
+        assert memory is not None
+        kernel = self._kernel(value, memory, target.meta)
+        if not _reads_where_it_writes(kernel, memory.buffer):
+            self.realise(value, target.meta)
+            kernel = self._kernel(value, memory, target.meta)
+        self._compute(kernel)
+        self._written(root)
+
+    def _before_write(self, root: Root, but: Value | None = None) -> None:
+        """Whoever still reads the tensor as it was does so now."""
+        memory = self.keep(root)
+        for other in {id(h.root): h.root for h in _handles(list(self._env.values()))}.values():
+            value = other.value
+            if value is not but and value.memory is None and memory.buffer in value.buffers():
+                self.keep(other)
+
+    def _written(self, root: Root) -> None:
+        value = root.value
+        root.value = self.values.new(value.sizes, value.dtype, None, memory=value.memory)
+
+    # -- storing ---------------------------------------------------------------------------------
+
+    def keep(self, root: Root) -> Memory:
+        """The memory of a tensor, stored if it was not."""
+        if root.value.memory is None:
+            self.realise(root.value, root.meta)
+        assert root.value.memory is not None
+        return root.value.memory
+
+    def realise(self, value: Value, meta: Meta | None = None) -> Memory:
+        """Store a value in a buffer of its own."""
+        if value.memory is not None:
+            return value.memory
+        strides = _contiguous_strides(value.sizes) if meta is None else meta.strides
+        if meta is not None and not isinstance(meta.layout, Dense):
+            strides = _contiguous_strides(value.sizes)
+        name = self._name("b")
+        memory = Memory(name, strides)
+        kernel = self._kernel(value, memory, meta)
+        self.held[name] = Held(name, value.dtype, value.sizes, strides, given=False)
+        self._compute(kernel)
+        self.values.now_stored(value, memory)
+        return memory
+
+    def _kernel(self, value: Value, memory: Memory, meta: Meta | None) -> Kernel:
+        while True:
+            axes, index = self._loops(value, meta)
+            store = Store(memory.buffer, memory.address(index), value.at(index))
+            try:
+                return kernel_of(axes, [store])
+            except MustBeStored as needed:
+                for scalar in needed.reductions:
+                    self._store_reduction(scalar)
+
+    def _store_reduction(self, scalar: Scalar) -> None:
+        found = self.values.reductions[scalar.data[1][0].symbol]()
+        assert found is not None, "a reduction outlives its users"
+        self.realise(found)
+
+    def _loops(self, value: Value, meta: Meta | None) -> tuple[list[Axis], tuple[Size, ...]]:
+        """Axes in the order of memory, and the index that they make."""
+        by_dim: list[list[Axis]] = []
+        index: list[Size] = []
+        for factors in value.split_sizes():
+            axes = [self.values.axis(size) for size in factors if size != 1]
+            by_dim.append(axes)
+            position: Size = 0
+            for axis in axes:
+                position = position * axis.extent + scalars.expr_of(axis.symbol)
+            index.append(position)
+        order = range(len(by_dim))
+        if meta is not None and isinstance(meta.layout, Dense):
+            order = meta.layout.order
+        return [axis for dim in order for axis in by_dim[dim]], tuple(index)
+
+    def scan(self, fold: str, value: Value, dim: int, meta: Meta) -> Value:
+        """Store the running fold of a value along a dimension."""
+        name = self._name("b")
+        memory = Memory(name, _contiguous_strides(value.sizes))
+        while True:
+            axes, index = self._loops(value, None)
+            # The dimension of the scan runs innermost.
+            along = [axis for axis in axes if scalars.expr_of(axis.symbol) == index[dim]]
+            if len(along) != 1:
+                raise NotLowered("a running fold over a dimension of size 1")
+            axes = [axis for axis in axes if axis is not along[0]] + along
+            scan = Scan(fold, value.at(index), value.dtype, name, memory.address(index))
+            try:
+                kernel = kernel_of(axes, [], scans=[scan])
+                break
+            except MustBeStored as needed:
+                for scalar in needed.reductions:
+                    self._store_reduction(scalar)
+        self.held[name] = Held(name, value.dtype, value.sizes, memory.strides, given=False)
+        self._compute(kernel)
+        return self.values.new(value.sizes, value.dtype, None, memory=memory)
+
+    def fresh(self, sizes: Sequence[Size], dtype: scalars.Dtype) -> tuple[Value, Memory]:
+        """A buffer that a step of the plan fills, and its value."""
+        name = self._name("b")
+        memory = Memory(name, _contiguous_strides(sizes))
+        self.held[name] = Held(name, dtype, tuple(sizes), memory.strides, given=False)
+        return self.values.new(sizes, dtype, None, memory=memory), memory
+
+    def _compute(self, kernel: Kernel) -> None:
+        reads, writes, numbers = touched(kernel)
+        self.steps.append(Compute(kernel, reads, writes, numbers))
+
+    def extern(self, extern: Extern, reads: Sequence[str], writes: Sequence[str]) -> None:
+        self.steps.append(Native(extern, frozenset(reads), frozenset(writes)))
+
+    def _keep_if_worthwhile(self, node: torch.fx.Node) -> None:
+        """Store what would be computed several times, or has grown long."""
+        for handle in _handles(self._env[node]):
+            value = handle.root.value
+            if handle.is_view or value.memory is not None:
+                continue
+            twice = len(node.users) > 1 and (value.cost > MOST_TWICE or bool(value.axes))
+            if twice or value.cost > MOST_AT_ALL:
+                self.keep(handle.root)
+
+    # -- what rows ask ---------------------------------------------------------------------------
+
+    def same_sizes(self, a: Sequence[Size], b: Sequence[Size]) -> bool:
+        return len(a) == len(b) and all(map(self.same, a, b))
+
+    def same(self, a: Size, b: Size) -> bool:
+        return a is b or a == b or self.facts.equal(a, b)
+
+    def _name(self, prefix: str) -> str:
+        self._count += 1
+        return f"{prefix}{self._count - 1}"
+
+
+def _reads_where_it_writes(kernel: Kernel, buffer: str) -> bool:
+    """Whether every element of the buffer that a round reads is the one that it writes."""
+    written = {
+        store.address for stage in kernel.stages for store in stage.stores if store.buffer == buffer
+    }
+    seen: set[Scalar] = set()
+    stack = [root for stage in kernel.stages for root in roots_of(stage)]
+    stack += kernel.positions.values()
+    while stack:
+        scalar = stack.pop()
+        if scalar in seen:
+            continue
+        seen.add(scalar)
+        if scalar.op == "load" and scalar.data[0] == buffer:
+            if written != {scalar.data[1]} or len(kernel.stages) > 1:
+                return False
+        stack += scalar.args
+    return True
+
+
+def _is_all_of(target: Handle, root: Root) -> bool:
+    """Whether a view shows all elements of its root in their order."""
+    same = target.meta.offset == root.meta.offset and target.meta.numel == root.meta.numel
+    return same and target.meta.is_contiguous and root.meta.is_contiguous
+
+
+def _contiguous_strides(sizes: Sequence[Size]) -> tuple[Size, ...]:
+    strides: list[Size] = []
+    step: Size = 1
+    for size in reversed(sizes):
+        strides.append(step)
+        step = step * size
+    return tuple(reversed(strides))
+
+
+def _handles(tree: Any) -> list[Handle]:
+    if isinstance(tree, Handle):
+        return [tree]
+    if isinstance(tree, dict):
+        return [handle for item in tree.values() for handle in _handles(item)]
+    if isinstance(tree, tuple | list):
+        return [handle for item in tree for handle in _handles(item)]
+    if isinstance(tree, slice):
+        return _handles((tree.start, tree.stop, tree.step))
+    return []
+
+
+def _has_tensors(tree: Any) -> bool:
+    return bool(_handles(tree)) or any(isinstance(each, Foreign) for each in tree)
+
+
+def _entangle(roots: list[Root]) -> None:
+    for root in roots:
+        root.entangled |= {other for other in roots if other is not root}
+
+
+def _may_write(entry: Entry, node: torch.fx.Node) -> bool:
+    """Operators that write what is not their first argument: statistics, a given result."""
+    return "batch_norm" in entry.op.name or "instance_norm" in entry.op.name or "out" in node.kwargs
+
+
+def _is_size(value: Any) -> bool:
+    return type(value) is int or isinstance(value, Expr)
+
+
+def _no_gradient(result: Any) -> None:
+    if isinstance(result, Meta):
+        if result.requires_grad:
+            raise Unlowerable("a result requires grad")
+    elif isinstance(result, tuple):
+        for item in result:
+            _no_gradient(item)
+
+
+def _name_of(function: Any) -> str:
+    return getattr(function, "__name__", str(function))

@@ -1,0 +1,24 @@
+"""An integer that its user wants dynamic: `DynamicInt(8)`.
+
+As a tensor carries its marks, an integer carries this class. A program never gets to see it: a
+compiled function hands on the plain number. So an entry made for one serves plain integers as well,
+and the other way round.
+"""
+
+from __future__ import annotations
+
+
+class DynamicInt(int):
+    """An argument that is dynamic from the first compile; an error if the program fixes it."""
+
+    __slots__ = ()
+
+
+def plain_int(value: object) -> int:
+    """The number itself. Anything but an integer is refused, subclasses and truths among it: they
+    are other programs."""
+    if type(value) is DynamicInt:
+        return int.__pos__(value)
+    if type(value) is int:
+        return value
+    raise TypeError(f"no integer: {type(value).__name__}")
