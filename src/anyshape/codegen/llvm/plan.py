@@ -33,47 +33,9 @@ _STEADY: Final = 1
 _STRIDED: Final = 8
 #: Instructions for each element; functions of vector_math are the rest.
 _CHEAP: Final = frozenset(
-<<<<<<< HEAD
     {"add", "sub", "mul", "minimum", "maximum", "fmin", "fmax", "neg", "abs", "sign", "floor"}
     | {"ceil", "trunc", "round", "and", "or", "xor", "not", "shl", "shr", "eq", "ne", "lt", "le"}
     | {"gt", "ge", "isnan", "isinf", "isfinite", "signbit", "copysign", "where", "cast"}
-=======
-    [
-        "add",
-        "sub",
-        "mul",
-        "minimum",
-        "maximum",
-        "fmin",
-        "fmax",
-        "neg",
-        "abs",
-        "sign",
-        "floor",
-        "ceil",
-        "trunc",
-        "round",
-        "and",
-        "or",
-        "xor",
-        "not",
-        "shl",
-        "shr",
-        "eq",
-        "ne",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-        "isnan",
-        "isinf",
-        "isfinite",
-        "signbit",
-        "copysign",
-        "where",
-        "cast",
-    ]
->>>>>>> native
 )
 _LEAVES: Final = frozenset(["constant", "index", "number", "row"])
 _MIDDLING: Final = frozenset(["div", "sqrt", "truncdiv", "truncmod", "floordiv", "floormod"])
