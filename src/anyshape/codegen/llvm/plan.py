@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from anyshape.codegen.llvm.collapse import collapse
 from anyshape.codegen.target import Target
 from anyshape.loops.kernels import Kernel, Stage
 from anyshape.loops.scalars import WIDTH, Axis, Scalar
@@ -63,7 +62,7 @@ class Plan:
 
 def make_plan(kernel: Kernel, target: Target) -> Plan:
     was_ordered = kernel.ordered
-    kernel = _apart(collapse(kernel))
+    kernel = _apart(kernel)
     column = _best_column(kernel)
     if column is not None and not kernel.ordered:
         others = tuple(axis for axis in kernel.axes if axis is not column)
@@ -90,7 +89,7 @@ def _apart(kernel: Kernel) -> Kernel:
     if not kernel.ordered or len(kernel.axes) < 2 or len(kernel.stages) != 1:
         return kernel
     *others, last = kernel.axes
-    (stage,) = kernel.stages
+    stage = kernel.stages[0]
     written = {store.buffer for store in stage.stores}
     if (
         stage.folds
