@@ -41,7 +41,8 @@ def run_native(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[...
 
 
 def lowered(graph: torch.fx.GraphModule) -> Schedule:
-    return schedule(Lowering(graph.meta[FACTS]).run(graph.graph))
+    lowering = Lowering(graph.meta[FACTS])
+    return schedule(lowering.run(graph.graph), lowering.same)
 
 
 def segment_function(segment: Segment) -> Callable[..., Any]:

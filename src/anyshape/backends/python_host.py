@@ -15,6 +15,7 @@ from typing import Any
 import torch.fx
 
 from anyshape.graph.plan import Call, NumberRef, TensorRef, tensors_in
+from anyshape.graph.lowering import Unlowerable
 from anyshape.graph.schedule import Schedule
 from anyshape.loops.program import Segment
 from anyshape.symbolic import Expr, Size, Symbol, to_text
@@ -64,6 +65,10 @@ class _Writer:
             gone = [name for name, last in self._last.items() if last == number]
             if gone:
                 self._lines.append(f"del {', '.join(gone)}")
+        unknown = self._needed - self._known
+        if unknown:
+            names = ", ".join(sorted(symbol.name for symbol in unknown))
+            raise Unlowerable(f"no tensor has {names} as a size")
         outputs = "".join(f"{self._text(each)}, " for each in self._schedule.outputs)
         body = [*self._lines, f"return ({outputs})"]
         source = "\n".join([f"def run({parameters}):", *(f"    {line}" for line in body)])
@@ -89,6 +94,8 @@ class _Writer:
         else:
             function = self._named("call", call.target)
         result = call.result if call.symbol is None else call.symbol.name
+        if call.symbol is not None:
+            self._known.add(call.symbol)
         self._lines.append(f"{result} = {function}({', '.join(arguments)})")
         for name, path in call.tensors:
             place = "".join(f"[{index}]" for index in path)

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from anyshape.graph.fused_steps import fused_steps
 from anyshape.graph.plan import Call, Compute, Held, Native, NumberRef, Plan, Step, tensors_in
 from anyshape.loops.canonical import canonical
+from anyshape.loops.fusion import Same
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Area, Buffer, Launch, Role, Segment
 from anyshape.loops.text import kernel_text
@@ -25,7 +27,8 @@ class Schedule:
     held: dict[str, Held]
 
 
-def schedule(plan: Plan) -> Schedule:
+def schedule(plan: Plan, same: Same) -> Schedule:
+    """`same`: whether two sizes are equal for all calls."""
     steps = _numbers_first(_needed(plan))
     kernels: dict[str, Kernel] = {}
     parts: list[Segment | Call] = []
@@ -42,7 +45,8 @@ def schedule(plan: Plan) -> Schedule:
         while end < len(steps) and not isinstance(steps[end], Call):
             end += 1
         after = _used(steps[end:], plan.outputs)
-        segment = _segment(steps[position:end], plan.held, visible, after, kernels)
+        native = fused_steps(steps[position:end], plan.held, after, same)
+        segment = _segment(native, plan.held, visible, after, kernels)
         visible |= {buffer.name for buffer in segment.outputs}
         parts.append(segment)
         position = end
@@ -159,8 +163,8 @@ def _segment(
         role: Role = "input" if name in visible else "output" if name in after else "temporary"
         buffer = _buffer(held[name], role)
         {"input": inputs, "output": outputs, "temporary": temporaries}[role].append(buffer)
-        # Also of inputs: the host function counts elements.
-        sizes += buffer.sizes if role == "input" else [*buffer.sizes, *buffer.strides]
+        # Of inputs too: the host counts the elements that it touches.
+        sizes += [*buffer.sizes, *(buffer.strides if role != "input" else ())]
     symbols = {symbol for size in sizes for symbol in symbols_of(size)}
     return Segment(
         tuple(inputs),

@@ -15,7 +15,7 @@ from anyshape.loops import scalars
 from anyshape.loops.kernels import Check, Fold, Kernel, Scan, Stage, Store
 from anyshape.loops.scalars import Axis, Scalar
 from anyshape.loops.substitute import Renaming, Rewriting
-from anyshape.symbolic import Expr, Symbol
+from anyshape.symbolic import Expr, Size, Symbol
 from anyshape.symbolic.expr import of_atom
 
 #: Worth keeping rather than computing again in a later stage.
@@ -53,6 +53,9 @@ HEAVY: Final = frozenset(
         "remainder",
     ]
 )
+
+
+Private = dict[str, tuple[scalars.Dtype, Size]]
 
 
 class MustBeStored(Exception):
@@ -102,9 +105,14 @@ def kernel_of(
     return finished(tuple(outer), _one_axis(stages), ordered)
 
 
-def finished(outer: tuple[Axis, ...], stages: Sequence[Stage], ordered: bool = False) -> Kernel:
+def finished(
+    outer: tuple[Axis, ...],
+    stages: Sequence[Stage],
+    ordered: bool = False,
+    private: Private | None = None,
+) -> Kernel:
     """The kernel of these stages, with what it reads positions from."""
-    kept, private = _keeping(stages)
+    kept, private = _keeping(stages, private or {})
     positions: dict[Symbol, Scalar] = {}
     for number, stage in enumerate(kept):
         here: dict[Symbol, Scalar] = {}
@@ -280,12 +288,10 @@ def _needs(stage: Stage, earlier: Stage) -> bool:
     return False
 
 
-def _keeping(
-    stages: Sequence[Stage],
-) -> tuple[list[Stage], dict[str, tuple[scalars.Dtype, Expr | int]]]:
+def _keeping(stages: Sequence[Stage], private: Private) -> tuple[list[Stage], Private]:
     """What is heavy and computed in one stage and again in a later one over the same axis is kept
     in a private row."""
-    private: dict[str, tuple[scalars.Dtype, Expr | int]] = {}
+    private = dict(private)
     result = list(stages)
     for position, stage in enumerate(result):
         if len(stage.axes) != 1:

@@ -36,7 +36,6 @@ def entry_function(e: Emitter, name: str) -> str:
     e.enter()
     rounds = narrow_size(e, product([axis.extent for axis in plan.kernel.axes]))
     work = narrow_size(e, _work(plan))
-    size = narrow_size(e, bytes_for_a_thread(plan))
     some = e.define(f"icmp sgt i64 {rounds}, 0")
     e.branch(f"br i1 {some}, label %some, label %none")
     e.block("none")
@@ -45,14 +44,14 @@ def entry_function(e: Emitter, name: str) -> str:
     given = "ptr %buffers, ptr %sizes, ptr %numbers, ptr %scratch"
     e.leave()
     if not plan.kernel.ordered:
-        _parallel(e, name, rounds, work, size)
+        _parallel(e, name, rounds, work)
     result = e.define(f"call i32 @{name}.part({given}, i64 0, i64 {rounds}, i64 0, i64 1)")
     e.do(f"ret i32 {result}")
     head = f"define i32 @{name}({given}) nounwind {{"
     return "\n".join([head, "entry:", *e.stack, e.text(), "}"])
 
 
-def _parallel(e: Emitter, name: str, rounds: str, work: str, size: str) -> None:
+def _parallel(e: Emitter, name: str, rounds: str, work: str) -> None:
     plan = e.plan
     much = e.define(f"icmp sgt i64 {work}, {2 * GRAIN}")
     e.branch(f"br i1 {much}, label %much, label %alone")
@@ -77,7 +76,9 @@ def _parallel(e: Emitter, name: str, rounds: str, work: str, size: str) -> None:
     go = e.define(f"and i1 {several}, {free}")
     e.branch(f"br i1 {go}, label %together, label %alone")
     e.block("together")
+    e.enter()
     context = e.slot("i64", 8)
+    size = narrow_size(e, bytes_for_a_thread(plan))
     for number, (type_, text) in enumerate(
         [
             ("ptr", "%buffers"),
@@ -96,6 +97,7 @@ def _parallel(e: Emitter, name: str, rounds: str, work: str, size: str) -> None:
     e.do(f"call void @GOMP_parallel(ptr @{name}.team, ptr {context}, i32 {count}, i32 0)")
     place = e.define(f"getelementptr i64, ptr {context}, i64 7")
     e.do(f"ret i32 {e.define(f'load i32, ptr {place}, align 4')}")
+    e.leave()
     e.block("alone")
 
 
