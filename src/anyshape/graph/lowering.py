@@ -298,7 +298,7 @@ class Lowering:
         """The arguments of a node: handles for tensors, sizes and numbers for the rest."""
         if isinstance(nodes, torch.fx.Node):
             found = self._env[nodes]
-            return metas if _is_size(found) and _is_size(metas) else found
+            return self._number_of(metas) if _is_size(found) and _is_size(metas) else found
         if isinstance(nodes, dict):
             return {key: self._arguments(item, metas[key]) for key, item in nodes.items()}
         if isinstance(nodes, tuple | list):
@@ -312,6 +312,13 @@ class Lowering:
             )
             return slice(*(self._arguments(a, b) for a, b in parts))
         return nodes
+
+    def _number_of(self, size: Size) -> Size:
+        """A size that can only be one number is that number: a dimension, a flag."""
+        if isinstance(size, int):
+            return size
+        hint = self.facts.hint(size)
+        return hint if hint is not None and self.facts.equal(size, hint) else size
 
     def _values(self, tree: Any) -> Any:
         """Handles as the values that they have now."""
@@ -498,9 +505,7 @@ class Lowering:
         self._compute(self._scattering(value, memory, index_map, mode))
         return self.values.new(base.sizes, base.dtype, None, memory=memory)
 
-    def _scattering(
-        self, value: Value, memory: Memory, index_map: IndexMap, mode: Mode
-    ) -> Kernel:
+    def _scattering(self, value: Value, memory: Memory, index_map: IndexMap, mode: Mode) -> Kernel:
         while True:
             axes, index = self._loops(value, None)
             store = Store(memory.buffer, memory.address(index_map(index)), value.at(index), mode)

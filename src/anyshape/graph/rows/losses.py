@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyshape.graph.elementwise import common_dtype, elementwise, operation
 from anyshape.graph.rows.activations import log_of_sigmoid, of_float
+from anyshape.graph.rows.functions import x_times
 from anyshape.graph.rows.pointwise import constant_like, op, test, where
 from anyshape.graph.rows.reductions import as_dtype, mean_of, rounded, sum_
 from anyshape.graph.rows.table import row
@@ -180,7 +181,7 @@ def kl_div(c: Lowering, *args: Any, **kwargs: Any) -> Value:
     if given.get("log_target", False):
         losses = step(operation("mul"), step(operation("exp"), target), step(_less, target, input))
     else:
-        own = step(lambda t: x_log_y(t, t), target)
+        own = step(lambda t: x_times(t, t, op("log", t)), target)
         losses = step(operation("sub"), own, step(operation("mul"), target, input))
     if how != "batchmean":
         return lessened(c, losses, how)
@@ -194,11 +195,3 @@ def kl_div(c: Lowering, *args: Any, **kwargs: Any) -> Value:
 
 def _less(a: Scalar, b: Scalar) -> Scalar:
     return op("sub", a, b)
-
-
-def x_log_y(x: Scalar, y: Scalar) -> Scalar:
-    """0 where x is 0, whatever y is but NaN."""
-    found = where(
-        test("eq", x, constant_like(0, x)), constant_like(0, x), op("mul", x, op("log", y))
-    )
-    return where(test("isnan", y), y, found)
