@@ -317,8 +317,8 @@ class Lowering:
         """A size that can only be one number is that number: a dimension, a flag."""
         if isinstance(size, int):
             return size
-        hint = self.facts.hint(size)
-        return hint if hint is not None and self.facts.equal(size, hint) else size
+        number = self.facts.value(size)
+        return size if number is None else number
 
     def _values(self, tree: Any) -> Any:
         """Handles as the values that they have now."""
