@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from anyshape.codegen.vector_math.builder import Value
+from anyshape.codegen.vector_math.builder import FORMATS, Value
 from anyshape.codegen.vector_math.coefficients import POLYNOMIALS, SPLIT
 from anyshape.codegen.vector_math.operations import (
     absolute,
@@ -91,7 +91,9 @@ def expm1(x: Value) -> Value:
     # Half of 2^n, which may not be a float, while half of it is.
     power = power_of_two(n - 1)
     half = fma(power, q, fma(power, r, power - 0.5))
-    return copysign(half + half, x)
+    # Half of a denormal would lose a bit, and a zero its sign.
+    tiny = absolute(x) < 2.0 ** -(FORMATS[x.kind].mantissa + 2)
+    return select(tiny, x, half + half)
 
 
 def refined_quotient(top: Value, top_low: Value | None, bottom: Value, bottom_low: Value) -> Value:
