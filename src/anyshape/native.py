@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from anyshape.codegen.host import (
     HostAbi,
@@ -20,13 +20,18 @@ from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Extern, Launch, Segment
 from anyshape.runtime.native.build import Loaded, Source, disk_cache, found_or_built, load
 from anyshape.runtime.native.c_signatures import c_signature
+from anyshape.runtime.native.disk_cache import key_of
 from anyshape.runtime.native.host_target import HostTarget, host_target
 from anyshape.runtime.native.load import python_function
+from anyshape.runtime.native.source_stamp import source_stamp
 from anyshape.runtime.native.symbols import find_symbol
 from anyshape.runtime.native.torch_abi import WRAP, dtype_codes, torch_abi
 from anyshape.symbolic import Size
 
-_NAME = "anyshape_segment"
+_NAME: Final = "anyshape_segment"
+
+#: What makes text of a segment.
+_SOURCES: Final = ("codegen", "loops", "symbolic", "native.py")
 
 #: the text of kernels by name, and of all that they need beside them
 KernelsText = Callable[[Mapping[str, Kernel], Target], str]
@@ -41,8 +46,8 @@ def native_function(
 ) -> Callable[..., Any]:
     """What runs the segment: called with its tensors, integers and floats, gives its outputs.
 
-    `key`: all that the text depends on, if that is less
-    work than the text; the code is then found without making it.
+    `key`: all that the text depends on besides our own sources, if that is less work than the text;
+    the code is then found without making it. Ranges of symbols belong to it.
     """
     cache = disk_cache()
     host = host_target(cache)
@@ -54,9 +59,11 @@ def native_function(
             made.append(source_of(segment, kernels_text, scratch_bytes, host, abi))
         return made[0]
 
-    known = source().text if key is None else f"{key}\n{abi}"
-    built = found_or_built(known, source, host, cache)
-    return python_function(built, segment, _helpers(host, helpers_module(abi)))
+    helpers = helpers_module(abi)
+    # The helpers are another module: code that was made for others would call them wrongly.
+    parts = (helpers, source().text) if key is None else (helpers, key, source_stamp(*_SOURCES))
+    built = found_or_built(key_of(*parts), source, host, cache)
+    return python_function(built, segment, _helpers(host, helpers))
 
 
 @functools.cache

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import anyshape.native
 from anyshape.config import config
 from anyshape.loops.program import Launch
 from anyshape.runtime.native.errors import NativeFailed
@@ -211,6 +212,12 @@ def test_key_without_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with config.patch(cache_dir=tmp_path):
         made = added()
         function(made, key="a plus b")
-        run = function(segment([*made.inputs, *made.outputs], list(made.steps)), key="a plus b")
+
+        def refuse(*_: object) -> None:
+            raise AssertionError("the text was made")
+
+        monkeypatch.setattr(anyshape.native, "source_of", refuse)
         a = torch.ones(3)
-        assert run(a, a, 3).tolist() == [2, 2, 2]
+        assert function(made, key="a plus b")(a, a, 3).tolist() == [2, 2, 2]
+        with pytest.raises(AssertionError, match="the text was made"):
+            function(made, key="a plus c")

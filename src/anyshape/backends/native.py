@@ -46,4 +46,6 @@ def lowered(graph: torch.fx.GraphModule) -> Schedule:
 
 
 def segment_function(segment: Segment) -> Callable[..., Any]:
-    return native_function(segment, module, scratch_bytes, key=segment_text(segment))
+    ranges = ", ".join(f"{symbol.name} in {symbol.declared}" for symbol in segment.symbols)
+    key = f"{segment_text(segment)}\n{ranges}"
+    return native_function(segment, module, scratch_bytes, key=key)

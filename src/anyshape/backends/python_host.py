@@ -14,8 +14,8 @@ from typing import Any
 
 import torch.fx
 
-from anyshape.graph.plan import Call, NumberRef, TensorRef, tensors_in
 from anyshape.graph.lowering import Unlowerable
+from anyshape.graph.plan import Call, NumberRef, TensorRef, tensors_in
 from anyshape.graph.schedule import Schedule
 from anyshape.loops.program import Segment
 from anyshape.symbolic import Expr, Size, Symbol, to_text

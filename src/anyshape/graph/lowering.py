@@ -29,7 +29,7 @@ from anyshape.loops.program import Extern
 from anyshape.loops.scalars import Axis, Dtype, Scalar
 from anyshape.loops.stages import MustBeStored, kernel_of, roots_of
 from anyshape.ops.meta import Dense, Meta, Strided
-from anyshape.ops.node_notes import CALL, RESULT, SYMBOL
+from anyshape.ops.node_notes import CALL, NUMBER, RESULT, SYMBOL
 from anyshape.ops.op import Lowering as Kind
 from anyshape.ops.table import Entry, lookup
 from anyshape.symbolic import Expr, Facts, Size, Symbol, maximum, minimum
@@ -290,7 +290,7 @@ class Lowering:
         refs = self._references(args)
         kwargs = self._references(self._arguments(node.kwargs, node.kwargs))
         self.steps.append(
-            Call(node.op, node.target, refs, kwargs, name, (), symbol, is_number=numeric)
+            Call(node.op, node.target, refs, kwargs, name, (), symbol, is_number=NUMBER in node.meta)
         )
         return NumberRef(name) if symbol is None else of_atom(symbol)
 

@@ -31,7 +31,7 @@ def position(raw: Scalar, size: Size, *, wraps: bool) -> Expr:
         from_end = scalars.operation("add", found, extent, dtype="i64")
         found = where(test("lt", found, zero), from_end, found)
     valid = test("and", test("ge", found, zero), test("lt", found, extent))
-    return scalars.position(where(valid, found, zero), valid, "an index is out of range")
+    return scalars.position(where(valid, found, zero), valid, scalars.OUT_OF_RANGE)
 
 
 def integers(index: Any) -> Value:
