@@ -290,7 +290,9 @@ class Lowering:
         refs = self._references(args)
         kwargs = self._references(self._arguments(node.kwargs, node.kwargs))
         self.steps.append(
-            Call(node.op, node.target, refs, kwargs, name, (), symbol, is_number=NUMBER in node.meta)
+            Call(
+                node.op, node.target, refs, kwargs, name, (), symbol, is_number=NUMBER in node.meta
+            )
         )
         return NumberRef(name) if symbol is None else of_atom(symbol)
 
@@ -573,11 +575,10 @@ class Lowering:
 
     def in_order(self, value: Value, sizes: Sequence[Size]) -> Value:
         """The elements of a value in their order, stored without gaps, in another shape."""
-        if value.memory is not None:
-            value = self.values.new(value.sizes, value.dtype, value.at, (value,))
-        memory = self.realise(value)
-        inside = Memory(memory.buffer, _contiguous_strides(sizes))
-        return self.values.new(sizes, value.dtype, None, memory=inside)
+        made, memory = self.fresh(sizes, value.dtype)
+        as_it_is = Memory(memory.buffer, _contiguous_strides(value.sizes))
+        self._compute(self._kernel(value, as_it_is, None))
+        return made
 
     def _kernel(self, value: Value, memory: Memory, meta: Meta | None) -> Kernel:
         while True:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 def dims_of(input: Value, dim: Any) -> list[int]:
     """The dimensions that are meant; all for None and ()."""
     rank = len(input.sizes)
+    if not rank:
+        # Torch takes a dimension for a single number too.
+        return []
     if dim is None or (isinstance(dim, tuple | list) and not dim):
         return list(range(rank))
     return sorted(place(each, rank) for each in (dim if isinstance(dim, tuple | list) else [dim]))
