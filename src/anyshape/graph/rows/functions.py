@@ -227,8 +227,9 @@ def addr(
     c: Lowering, input: Value, vec1: Value, vec2: Value, *, beta: Any = 1, alpha: Any = 1
 ) -> Value:
     dtype = common_dtype((input, vec1, vec2))
-    if dtype not in FLOATS or not isinstance(beta, int | float):
-        raise NotLowered("of integers, or a factor that is computed")
+    if dtype not in FLOATS or dtype in HALVES or not isinstance(beta, int | float):
+        # Torch rounds floats of two bytes on the way.
+        raise NotLowered("of integers, of two bytes, or a factor that is computed")
     if not isinstance(alpha, int | float):
         raise NotLowered("a factor that is computed")
 

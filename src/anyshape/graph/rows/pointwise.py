@@ -21,7 +21,7 @@ from anyshape.graph.elementwise import (
 from anyshape.graph.rows.table import row
 from anyshape.graph.values import NotLowered, Value
 from anyshape.loops import scalars
-from anyshape.loops.scalars import FLOATS, Dtype, Scalar
+from anyshape.loops.scalars import FLOATS, HALVES, Dtype, Scalar
 
 if TYPE_CHECKING:
     from anyshape.graph.lowering import Lowering
@@ -285,6 +285,9 @@ def _quotient(c: Lowering, input: Operand, other: Operand, mode: str | None) -> 
     if dtype not in FLOATS:
         # By zero it is an error, which has to be the one that torch raises.
         raise NotLowered("division of integers")
+    if dtype in HALVES and isinstance(input, Value) and isinstance(other, Value):
+        # Torch rounds on the way, though not with a number.
+        raise NotLowered("whole quotients of floats of two bytes")
     if mode == "trunc":
         return elementwise(c, lambda a, b: op("trunc", op("div", a, b)), input, other, cost=3)
     return elementwise(c, floor_quotient, input, other, cost=8)
