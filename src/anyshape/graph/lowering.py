@@ -223,9 +223,7 @@ class Lowering:
             return tuple(self._not_an_argument(each, values) for each in made)
         if not isinstance(made, Value) or not any(made is each for each in _values_in(values)):
             return made
-        return self.values.new(
-            made.sizes, made.dtype, made.at, (made,), factors=made.factors
-        )
+        return self.values.new(made.sizes, made.dtype, made.at, (made,), factors=made.factors)
 
     def _bound(self, made: Any, meta: Any) -> Any:
         """The handles of a row's result."""
@@ -292,7 +290,7 @@ class Lowering:
         refs = self._references(args)
         kwargs = self._references(self._arguments(node.kwargs, node.kwargs))
         self.steps.append(
-            Call(node.op, node.target, refs, kwargs, name, (), symbol, is_number=NUMBER in node.meta)
+            Call(node.op, node.target, refs, kwargs, name, (), symbol, NUMBER in node.meta)
         )
         return NumberRef(name) if symbol is None else of_atom(symbol)
 
@@ -500,9 +498,7 @@ class Lowering:
         self._compute(self._scattering(value, memory, index_map, mode))
         return self.values.new(base.sizes, base.dtype, None, memory=memory)
 
-    def _scattering(
-        self, value: Value, memory: Memory, index_map: IndexMap, mode: Mode
-    ) -> Kernel:
+    def _scattering(self, value: Value, memory: Memory, index_map: IndexMap, mode: Mode) -> Kernel:
         while True:
             axes, index = self._loops(value, None)
             store = Store(memory.buffer, memory.address(index_map(index)), value.at(index), mode)
@@ -697,9 +693,9 @@ def _reads_where_it_writes(kernel: Kernel, buffer: str) -> bool:
         if scalar in seen:
             continue
         seen.add(scalar)
-        if scalar.op == "load" and scalar.data[0] == buffer:
-            if written != {scalar.data[1]} or len(kernel.stages) > 1:
-                return False
+        reads = scalar.op == "load" and scalar.data[0] == buffer
+        if reads and (written != {scalar.data[1]} or len(kernel.stages) > 1):
+            return False
         stack += scalar.args
     return True
 

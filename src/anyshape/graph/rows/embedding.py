@@ -22,7 +22,9 @@ def looked_up(c: Lowering, weight: Value, indices: Value) -> Value:
         raise NotLowered("a table that is no matrix")
 
     def at(index: Index) -> Scalar:
-        return weight.at((position(indices.at(index[:-1]), weight.sizes[0], wraps=False), index[-1]))
+        return weight.at(
+            (position(indices.at(index[:-1]), weight.sizes[0], wraps=False), index[-1])
+        )
 
     sizes = (*indices.sizes, weight.sizes[1])
     return c.values.new(sizes, weight.dtype, at, (weight, indices), cost=1)

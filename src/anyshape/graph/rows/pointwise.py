@@ -42,7 +42,7 @@ def where(condition: Scalar, then: Scalar, otherwise: Scalar) -> Scalar:
     return scalars.operation("where", condition, then, otherwise, dtype=then.dtype)
 
 
-# -- one operand: floats -----------------------------------------------------------------------------
+# -- one operand: floats --------------------------------------------------------------------------
 
 
 def float_row(name: str, compute: Compute, cost: int = 4) -> None:
@@ -87,7 +87,7 @@ float_row("deg2rad", lambda x: op("mul", x, constant_like(math.pi / 180, x)), 1)
 float_row("rad2deg", lambda x: op("mul", x, constant_like(180 / math.pi, x)), 1)
 
 
-# -- one operand: the same dtype ----------------------------------------------------------------------
+# -- one operand: the same dtype ------------------------------------------------------------------
 
 
 @row("neg")
@@ -145,7 +145,7 @@ def bitwise_not(c: Lowering, input: Value) -> Value:
     return elementwise(c, operation("not"), input)
 
 
-# -- one operand: bool ---------------------------------------------------------------------------------
+# -- one operand: bool ----------------------------------------------------------------------------
 
 
 def is_nonzero(x: Scalar) -> Scalar:
@@ -189,7 +189,7 @@ def signbit(c: Lowering, input: Value) -> Value:
     )
 
 
-# -- two operands ---------------------------------------------------------------------------------------
+# -- two operands ---------------------------------------------------------------------------------
 
 
 def comparison_row(name: str) -> None:
@@ -402,7 +402,7 @@ def rpow(c: Lowering, input: Operand, other: Operand) -> Value:
     return power(c, other, input)
 
 
-# -- several operands -----------------------------------------------------------------------------------
+# -- several operands -----------------------------------------------------------------------------
 
 
 @row("lerp")
