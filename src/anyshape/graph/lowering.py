@@ -298,7 +298,7 @@ class Lowering:
         """The arguments of a node: handles for tensors, sizes and numbers for the rest."""
         if isinstance(nodes, torch.fx.Node):
             found = self._env[nodes]
-            return metas if _is_size(found) and _is_size(metas) else found
+            return self._number_of(metas) if _is_size(found) and _is_size(metas) else found
         if isinstance(nodes, dict):
             return {key: self._arguments(item, metas[key]) for key, item in nodes.items()}
         if isinstance(nodes, tuple | list):
@@ -312,6 +312,13 @@ class Lowering:
             )
             return slice(*(self._arguments(a, b) for a, b in parts))
         return nodes
+
+    def _number_of(self, size: Size) -> Size:
+        """A size that can only be one number is that number: a dimension, a flag."""
+        if isinstance(size, int):
+            return size
+        number = self.facts.value(size)
+        return size if number is None else number
 
     def _values(self, tree: Any) -> Any:
         """Handles as the values that they have now."""
@@ -654,6 +661,12 @@ class Lowering:
         """The node at hand."""
         assert self._node is not None
         return self._node
+
+    @property
+    def is_functional(self) -> bool:
+        """Whether the function at hand is one of `torch.nn.functional`."""
+        function = self.node.meta[CALL].function
+        return getattr(function, "__module__", "") == "torch.nn.functional"
 
     # -- what rows ask ---------------------------------------------------------------------------
 
