@@ -202,6 +202,9 @@ def _wide_function(e: Emitter, atom: Atom) -> str:
     wide = f"<{e.lanes} x i64>"
     match atom:
         case Symbol():
+            if atom is e.vector_axis:
+                # Beside a position that differs from lane to lane.
+                return wide_size(e, of_atom(atom))
             return e.wide_symbol(atom)
         case FloorDiv() | Mod():
             kind = "div" if isinstance(atom, FloorDiv) else "mod"
