@@ -14,49 +14,46 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import mpmath as mp
 
 mp.mp.dps = 60
 OUTPUT = Path(__file__).parents[1] / "src/anyshape/codegen/vector_math/coefficients.py"
-Function = Callable[[mp.mpf], mp.mpf]
+Real = Any  # a number of mpmath
+Function = Callable[[Real], Real]
 
 
 @dataclass(frozen=True)
 class Fit:
     name: str
     function: Function
-    low: mp.mpf | float
-    high: mp.mpf | float
+    low: Real | float
+    high: Real | float
     degree: dict[str, int]
     weight: Function = lambda x: mp.mpf(1)
     # The constant term is two floats, a high and a low part.
     two_floats: bool = False
 
 
-def rounded(kind: str, number: mp.mpf) -> mp.mpf:
+def rounded(kind: str, number: Real) -> Real:
     """To nearest, from the exact value: through a double where the format is float32."""
     return mp.mpf(
         struct.unpack("<f", struct.pack("<f", float(number)))[0] if kind == "f32" else float(number)
     )
 
 
-def series(value: Function, at_zero: Function) -> Function:
-    """`value` is 0/0 at zero or loses digits near it: there take the leading terms instead."""
-    return lambda x: at_zero(x) if abs(x) < mp.mpf(10) ** -12 else value(x)
-
-
-def nodes(low: mp.mpf, high: mp.mpf, count: int) -> list[mp.mpf]:
+def nodes(low: Real, high: Real, count: int) -> list[Real]:
     middle, radius = (low + high) / 2, (high - low) / 2
     return [middle + radius * mp.cos(mp.pi * (2 * i + 1) / (2 * count)) for i in range(count)]
 
 
-def fit(row: Fit, kind: str) -> tuple[list[mp.mpf], mp.mpf]:
+def fit(row: Fit, kind: str) -> tuple[list[Real], Real]:
     low, high, degree = mp.mpf(row.low), mp.mpf(row.high), row.degree[kind]
     points = nodes(low, high, 8 * (degree + 2))
     targets = [row.function(x) for x in points]
     weights = [row.weight(x) ** 2 for x in points]
-    fixed: list[mp.mpf] = []
+    fixed: list[Real] = []
     for done in range(degree + 1):
         size = degree + 1 - done
         known = [
@@ -74,8 +71,7 @@ def fit(row: Fit, kind: str) -> tuple[list[mp.mpf], mp.mpf]:
         right = mp.matrix(
             [
                 mp.fsum(
-                    w * r * x ** (done + i)
-                    for x, w, r in zip(points, weights, known, strict=True)
+                    w * r * x ** (done + i) for x, w, r in zip(points, weights, known, strict=True)
                 )
                 for i in range(size)
             ]
@@ -83,9 +79,7 @@ def fit(row: Fit, kind: str) -> tuple[list[mp.mpf], mp.mpf]:
         exact = mp.lu_solve(matrix, right)[0]
         fixed.append(rounded(kind, exact) if done or not row.two_floats else exact)
     checks = nodes(low, high, 400)
-    worst = max(
-        abs(row.weight(x) * (mp.polyval(fixed[::-1], x) - row.function(x))) for x in checks
-    )
+    worst = max(abs(row.weight(x) * (mp.polyval(fixed[::-1], x) - row.function(x))) for x in checks)
     if row.two_floats:
         high = rounded(kind, fixed[0])
         fixed[:1] = [high, rounded(kind, fixed[0] - high)]
@@ -99,21 +93,37 @@ QUARTER_PI = PI / 4 * mp.mpf("1.01")
 SQRT_HALF, SQRT_TWO = mp.sqrt(0.5), mp.sqrt(2)
 
 
-def erfcx(x: mp.mpf) -> mp.mpf:
+def erfcx(x: Real) -> Real:
     return mp.exp(x * x) * mp.erfc(x)
+
+
+def erfinv_by_w(w: Real) -> Real:
+    """erfinv(x) / x, where w = -log(1 - x^2)."""
+    if w < mp.mpf(10) ** -20:
+        return mp.sqrt(PI) / 2
+    x = mp.sqrt(-mp.expm1(-w))
+    # From erfc, since x is near 1: Newton's steps from the leading term of the tail.
+    rest = mp.exp(-w) / (1 + x)
+    y = mp.sqrt(w) if w > 1 else x * mp.sqrt(PI) / 2
+    for _ in range(40):
+        step = (mp.erfc(y) - rest) * mp.exp(y * y) * mp.sqrt(PI) / 2
+        y += step
+        if abs(step) < mp.mpf(10) ** -45:
+            break
+    return y / x
 
 
 # Poles that floats hold exactly; that of gelu is in units of x, not x / sqrt(2).
 ERFCX_POLE, GELU_POLE = mp.mpf("1.5"), mp.mpf("2.125")
 
 
-def by_t(function: Function, pole: mp.mpf) -> Function:
+def by_t(function: Function, pole: Real) -> Function:
     """function(x) as a function of t = (x - pole) / (x + pole)."""
     return lambda t: function(pole * (1 + t) / (1 - t))
 
 
 def tail(
-    name: str, function: Function, pole: mp.mpf, low: str, high: str, degree: dict[str, int]
+    name: str, function: Function, pole: Real, low: str, high: str, degree: dict[str, int]
 ) -> Fit:
     """function(x) = P(t), t = (x - pole) / (x + pole)"""
     low_x, high_x = mp.mpf(low), mp.mpf(high)
@@ -169,6 +179,15 @@ FITS = [
         SQRT_TWO - 1,
         {"f64": 13},
         lambda f: f / mp.log1p(f) * LN2,
+    ),
+    # log2(1 + f) = s (linear + z (cubic + z P(z))),  s = f / (2 + f),  z = s^2
+    Fit(
+        "log2_in_two",
+        lambda z: (2 / LN2 * (mp.atanh(mp.sqrt(z)) / mp.sqrt(z) - 1 - z / 3)) / z**2,
+        mp.mpf(10) ** -9,
+        mp.mpf("0.02945"),
+        {"f64": 6},
+        lambda z: z**2 / 2 * LN2,
     ),
     # sin(r) = r + r z P(z),  z = r^2
     Fit(
@@ -264,6 +283,17 @@ FITS = [
     # gelu(-x) = -exp(-x^2 / 2) P(t),  x >= 0.8
     tail("gelu", lambda x: x * erfcx(x / mp.sqrt(2)) / 2, GELU_POLE, "0.79", "15", {"f32": 9}),
     tail("gelu", lambda x: x * erfcx(x / mp.sqrt(2)) / 2, GELU_POLE, "0.79", "39", {"f64": 25}),
+    # erfinv(x) = x P(w - 2.5),  w = -log(1 - x^2) < 5
+    Fit("erfinv", lambda v: erfinv_by_w(v + mp.mpf("2.5")), -2.5, 2.51, {"f32": 9}),
+    # erfinv(x) = x P(sqrt(w) - 3),  w >= 5
+    Fit(
+        "erfinv_tail",
+        lambda v: erfinv_by_w((v + 3) ** 2),
+        mp.sqrt(5) - mp.mpf("3.01"),
+        1.02,
+        {"f32": 9},
+        lambda v: 1 / (v + 3),
+    ),
     # The normal distribution at x is 1/2 + x P(x^2),  |x| < 0.8
     Fit(
         "normal",
@@ -282,6 +312,8 @@ SPLITS = {
     "log10_2": mp.log(2) / mp.log(10),
     "pi": PI,
     "two_over_pi": 2 / PI,
+    "log2_linear": 2 / LN2,
+    "log2_cubic": 2 / LN2 / 3,
     "half_pi": PI / 2,
     "quarter_pi": PI / 4,
     "three_quarters_pi": PI * 3 / 4,
@@ -295,20 +327,20 @@ SPLITS = {
 SHORT_SPLITS = {"ln2": LN2, "log10_2": mp.log(2) / mp.log(10)}
 
 
-def short_split(kind: str, number: mp.mpf) -> list[mp.mpf]:
+def short_split(kind: str, number: Real) -> list[Real]:
     scale = mp.mpf(2) ** (14 if kind == "f32" else 40)
     high = mp.nint(number * scale) / scale
     return [high, rounded(kind, number - high)]
 
 
-def split(kind: str, number: mp.mpf) -> list[mp.mpf]:
-    pieces: list[mp.mpf] = []
+def split(kind: str, number: Real) -> list[Real]:
+    pieces: list[Real] = []
     for _ in range(4 if kind == "f64" else 3):
         pieces.append(rounded(kind, number - mp.fsum(pieces)))
     return pieces
 
 
-def lines_of(title: str, numbers: list[mp.mpf]) -> list[str]:
+def lines_of(title: str, numbers: list[Real]) -> list[str]:
     return [f"    {title}: (", *(f"        {float(number)!r}," for number in numbers), "    ),"]
 
 
@@ -318,7 +350,8 @@ def main() -> None:
     for row in FITS:
         for kind in row.degree:
             numbers, worst = fit(row, kind)
-            print(f"{row.name:12} {kind} degree {row.degree[kind]:2} error 2^{float(mp.log(worst, 2)):.1f}")
+            bits = float(mp.log(worst, 2))
+            print(f"{row.name:14} {kind} degree {row.degree[kind]:2} error 2^{bits:.1f}")
             text += lines_of(f'("{row.name}", "{kind}")', numbers)
     text += ["}", "", "# Numbers as sums of floats, the largest first.", "SPLIT = {"]
     for name, number in SPLITS.items():
@@ -332,7 +365,9 @@ def main() -> None:
     for step in range(7):
         scale = mp.mpf(2) ** (16 * step)
         text += ["    (", f"        {float(1 / scale)!r},"]
-        text += [f"        {float(piece)!r}," for piece in split("f64", mp.fmod(2 * scale / PI, 4))[:2]]
+        text += [
+            f"        {float(piece)!r}," for piece in split("f64", mp.fmod(2 * scale / PI, 4))[:2]
+        ]
         text += ["    ),"]
     text += [")", ""]
     text += [f"ERFCX_POLE = {float(ERFCX_POLE)!r}", f"GELU_POLE = {float(GELU_POLE)!r}", ""]

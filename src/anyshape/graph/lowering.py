@@ -15,7 +15,7 @@ from typing import Any, Final
 import torch
 import torch.fx
 
-from anyshape.graph.arguments import named_as_torch
+from anyshape.graph.arguments import named_as_torch, without_flag
 from anyshape.graph.handles import Handle, IndexMap, Rearranged, Root
 from anyshape.graph.plan import Call, Compute, Held, Native, NumberRef, Plan, Step, TensorRef
 from anyshape.graph.rows import ROWS, VIEWS, WRITES
@@ -49,6 +49,10 @@ _OF_SIZES: Final[dict[Any, Callable[..., Size]]] = {
     min: minimum,
     max: maximum,
 }
+
+
+#: What has no meta and reads its tensors only.
+_READS: Final = frozenset({"size", "item", "tolist", "dim", "numel", "stride"})
 
 
 class Unlowerable(Exception):
@@ -156,16 +160,22 @@ class Lowering:
         if call is None:
             self._env[node] = self._without_meta(node)
             return
-        result = self.result = self._settled(node.meta.get(RESULT))
-        _no_gradient(result)
         entry = lookup(call.function)
         args = self._arguments(node.args, call.args)
+        result = self.result = self._settled(node.meta.get(RESULT))
+        if result is None and entry is not None and entry.in_place and args:
+            # `x[i] = v` gives nothing; what it is about is its first argument.
+            result = self.result = args[0].meta if isinstance(args[0], Handle) else None
+        if result is None:
+            self._env[node] = self._without_meta(node)
+            return
+        _no_gradient(result)
         kwargs = self._arguments(node.kwargs, call.kwargs)
         if node.target is getattr:
             args = args[:1]
         name = entry.op.name if entry is not None else _name_of(call.function)
         try:
-            self._env[node] = self._by_row(entry, args, kwargs)
+            self._env[node] = self._by_row(call.function, entry, args, kwargs)
             self.native[name] = self.native.get(name, 0) + 1
         except NotLowered as why:
             self.called.setdefault(name, str(why))
@@ -173,12 +183,13 @@ class Lowering:
             return
         self._keep_if_worthwhile(node)
 
-    def _by_row(self, entry: Entry | None, args: Any, kwargs: dict[str, Any]) -> Any:
+    def _by_row(self, function: Any, entry: Entry | None, args: Any, kwargs: dict[str, Any]) -> Any:
         if entry is None:
             raise NotLowered("not in the table of operators")
         if entry.in_place and entry.op.restrides:
             raise Unlowerable(f"`{entry.op.name}` in place")
         args, kwargs = named_as_torch(entry.op, args, kwargs)
+        in_place, args, kwargs = without_flag(function, args, kwargs)
         if "out" in kwargs:
             raise Unlowerable("a result is written into a given tensor")
         view = VIEWS.get(entry.op.name)
@@ -197,13 +208,24 @@ class Lowering:
             made = row(self, *values[0], **values[1])
         except TypeError as error:
             raise NotLowered(f"unforeseen arguments ({error})") from None
-        if entry.in_place:
+        made = self._not_an_argument(made, values)
+        if entry.in_place or in_place:
             target = args[0] if args else kwargs["input"]
             assert isinstance(target, Handle)
             self._agrees(made, target.meta)
             self.write(target, made)
             return target
         return self._bound(made, self.result)
+
+    def _not_an_argument(self, made: Any, values: Any) -> Any:
+        """A result is a tensor of its own: a row that hands on an argument means a copy of it."""
+        if isinstance(made, tuple | list):
+            return tuple(self._not_an_argument(each, values) for each in made)
+        if not isinstance(made, Value) or not any(made is each for each in _values_in(values)):
+            return made
+        return self.values.new(
+            made.sizes, made.dtype, made.at, (made,), factors=made.factors
+        )
 
     def _bound(self, made: Any, meta: Any) -> Any:
         """The handles of a row's result."""
@@ -264,9 +286,10 @@ class Lowering:
         if symbol is None and node.target in _OF_SIZES and all(map(_is_size, args)):
             return _OF_SIZES[node.target](*args)
         name = self._name("c")
-        refs = self._references(args)
         numeric = not _has_tensors(args)
-        self._before_python(args)
+        if not numeric and node.target not in _READS:
+            self._may_change(_handles(args))
+        refs = self._references(args)
         kwargs = self._references(self._arguments(node.kwargs, node.kwargs))
         self.steps.append(
             Call(node.op, node.target, refs, kwargs, name, (), symbol, is_number=numeric)
@@ -324,14 +347,16 @@ class Lowering:
         args = self._arguments(node.args, node.args)
         kwargs = self._arguments(node.kwargs, node.kwargs)
         in_place = entry is not None and entry.in_place
+        if CALL in node.meta:
+            in_place |= without_flag(node.meta[CALL].function, args, kwargs)[0]
         unknown = entry is None or _may_write(entry, node)
         handles = _handles((args, kwargs))
         if in_place:
-            self._before_write(handles[0].root)
+            if not handles:
+                raise Unlowerable("a tensor that only Python handles is written to")
+            self._may_change(handles[:1])
         elif unknown:
-            for handle in handles:
-                self._before_write(handle.root)
-        self._before_python((args, kwargs))
+            self._may_change(handles)
         refs, named = self._references(args), self._references(kwargs)
         name = self._name("c")
         tensors: list[tuple[str, tuple[int, ...]]] = []
@@ -403,9 +428,14 @@ class Lowering:
             return slice(*(self._references(part) for part in (tree.start, tree.stop, tree.step)))
         return tree
 
-    def _before_python(self, tree: Any) -> None:
-        for handle in _handles(tree):
-            self.keep(handle.root)
+    def _may_change(self, handles: Sequence[Handle]) -> None:
+        """Python code writes to these tensors, or may do so."""
+        for handle in handles:
+            if handle.root.entangled:
+                raise Unlowerable("a tensor is written to that may share memory with another")
+            self._before_write(handle.root)
+        for handle in handles:
+            self._written(handle.root)
 
     def _output(self, node: Any) -> Any:
         if not isinstance(node, torch.fx.Node):
@@ -623,6 +653,12 @@ class Lowering:
             if twice or value.cost > MOST_AT_ALL:
                 self.keep(handle.root)
 
+    @property
+    def node(self) -> torch.fx.Node:
+        """The node at hand."""
+        assert self._node is not None
+        return self._node
+
     # -- what rows ask ---------------------------------------------------------------------------
 
     def same_sizes(self, a: Sequence[Size], b: Sequence[Size]) -> bool:
@@ -693,6 +729,18 @@ def _handles(tree: Any) -> list[Handle]:
     if isinstance(tree, slice):
         return _handles((tree.start, tree.stop, tree.step))
     return []
+
+
+def _values_in(tree: Any) -> list[Value]:
+    if isinstance(tree, Value):
+        return [tree]
+    if isinstance(tree, dict):
+        tree = list(tree.values())
+    return [each for item in tree for each in _values_in(item)] if _is_tree(tree) else []
+
+
+def _is_tree(tree: Any) -> bool:
+    return isinstance(tree, tuple | list)
 
 
 def _has_tensors(tree: Any) -> bool:

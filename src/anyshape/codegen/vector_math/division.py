@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-from anyshape.codegen.vector_math.builder import (
-    FORMATS,
-    Value,
+from anyshape.codegen.vector_math.builder import FORMATS, Value
+from anyshape.codegen.vector_math.operations import (
     absolute,
     bits,
     copysign,

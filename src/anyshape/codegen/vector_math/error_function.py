@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 
-from anyshape.codegen.vector_math.builder import (
-    Value,
+from anyshape.codegen.vector_math.builder import Value
+from anyshape.codegen.vector_math.coefficients import ERFCX_POLE, GELU_POLE, POLYNOMIALS
+from anyshape.codegen.vector_math.exponential import exp_of_sum
+from anyshape.codegen.vector_math.logarithm import log_of_normal
+from anyshape.codegen.vector_math.operations import (
     absolute,
+    at_least,
     at_most,
     copysign,
     fast_two_sum,
@@ -15,9 +19,8 @@ from anyshape.codegen.vector_math.builder import (
     polynomial,
     power_of_two,
     select,
+    sqrt,
 )
-from anyshape.codegen.vector_math.coefficients import ERFCX_POLE, GELU_POLE, POLYNOMIALS
-from anyshape.codegen.vector_math.exponential import exp_of_sum
 
 
 def erf(x: Value) -> Value:
@@ -91,3 +94,14 @@ def gelu(x: Value) -> Value:
     result = copysign(select(a < 0.8, near, far), x)
     # As in eager: infinity times zero.
     return select(x.equals(-math.inf), math.nan, result)
+
+
+def erfinv(x: Value) -> Value:
+    """x times a function of w = -log(1 - x^2), which is tame near zero as well as near one."""
+    rest = fma(-x, x, 1.0)
+    w = -log_of_normal(at_least(rest, 2.0**-24))
+    center = polynomial(w - 2.5, POLYNOMIALS["erfinv", x.kind])
+    tail = polynomial(sqrt(w) - 3.0, POLYNOMIALS["erfinv_tail", x.kind])
+    result = x * select(w < 5.0, center, tail)
+    a = absolute(x)
+    return select(a < 1.0, result, select(a.equals(1.0), copysign(math.inf, x), math.nan))

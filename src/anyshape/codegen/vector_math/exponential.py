@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from anyshape.codegen.vector_math.builder import (
-    Value,
+from anyshape.codegen.vector_math.builder import Value
+from anyshape.codegen.vector_math.coefficients import POLYNOMIALS, SPLIT
+from anyshape.codegen.vector_math.operations import (
     absolute,
     at_least,
     at_most,
@@ -19,7 +20,6 @@ from anyshape.codegen.vector_math.builder import (
     two_product,
     two_sum,
 )
-from anyshape.codegen.vector_math.coefficients import POLYNOMIALS, SPLIT
 
 # Beyond these, exp is 0 or infinite, and n would leave the range of `scaled`.
 EXP_RANGE = {"f32": (-104.5, 89.0), "f64": (-746.0, 710.0)}
@@ -146,7 +146,7 @@ def tanh(x: Value) -> Value:
 
 
 def gelu_tanh(x: Value) -> Value:
-    """x / 2 (1 + tanh(u / 2)) = x sigmoid(u),  u = x (linear + cubic x^2), carried in two floats."""
+    """x / 2 (1 + tanh(u / 2)) = x sigmoid(u),  u = x (linear + cubic x^2), as two floats."""
     linear, linear_low, *_ = SPLIT["gelu_linear", x.kind]
     cubic, cubic_low, *_ = SPLIT["gelu_cubic", x.kind]
     bound = {"f32": 12.0, "f64": 22.0}[x.kind]

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import math
 
-from anyshape.codegen.vector_math.builder import (
-    Value,
+from anyshape.codegen.vector_math.builder import Value
+from anyshape.codegen.vector_math.exponential import exp_parts, scaled
+from anyshape.codegen.vector_math.inverse_trigonometry import odd_polynomial
+from anyshape.codegen.vector_math.logarithm import log, log1p
+from anyshape.codegen.vector_math.operations import (
     absolute,
     at_most,
     copysign,
-    fma,
     narrow,
     select,
     sqrt,
     widen,
 )
-from anyshape.codegen.vector_math.coefficients import SPLIT
-from anyshape.codegen.vector_math.exponential import exp_parts, scaled
-from anyshape.codegen.vector_math.inverse_trigonometry import odd_polynomial
-from anyshape.codegen.vector_math.logarithm import log, log1p
 
 # Beyond, cosh is infinite.
 LIMIT = {"f32": 90.0, "f64": 711.0}
@@ -43,20 +41,19 @@ def cosh(x: Value) -> Value:
 
 
 def asinh(x: Value) -> Value:
+    """In float64, where float32 has neither overflow nor rounding to fear."""
     a = absolute(widen(x))
     square = a * a
-    return copysign(narrow(log1p(a + square / (1.0 + sqrt(square + 1.0)))), x)
+    result = narrow(log1p(a + square / (1.0 + sqrt(square + 1.0))))
+    return select(absolute(x) < math.inf, copysign(result, x), x)
 
 
 def acosh(x: Value) -> Value:
     t = widen(x) - 1.0
-    return narrow(log1p(t + sqrt(t * (t + 2.0))))
+    return select(x >= 1.0, narrow(log1p(t + sqrt(t * (t + 2.0)))), math.nan)
 
 
 def atanh(x: Value) -> Value:
     a = absolute(x)
     far = log((a + 1.0) / (1.0 - a)) * 0.5
     return copysign(select(a < 0.5, a + odd_polynomial(a, "atanh"), far), x)
-
-
-assert fma and math and SPLIT

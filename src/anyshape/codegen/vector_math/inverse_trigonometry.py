@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from anyshape.codegen.vector_math.builder import (
-    Value,
+from anyshape.codegen.vector_math.builder import Value
+from anyshape.codegen.vector_math.coefficients import POLYNOMIALS, SPLIT
+from anyshape.codegen.vector_math.operations import (
     absolute,
     bits,
-    bits_of,
     copysign,
     fma,
     narrow,
@@ -17,7 +17,6 @@ from anyshape.codegen.vector_math.builder import (
     sqrt,
     widen,
 )
-from anyshape.codegen.vector_math.coefficients import POLYNOMIALS, SPLIT
 
 TAN_OF_EIGHTH = math.tan(math.pi / 8)
 
@@ -53,8 +52,12 @@ def acos(x: Value) -> Value:
     return select(far, select(x > 0.0, twice, beyond), near)
 
 
-def atan_of_fraction(top: Value, bottom: Value) -> tuple[Value, Value, Value]:
-    """(where it starts, where it is in the middle, q): the angle of top / bottom is q's beyond it."""
+def folded_fraction(top: Value, bottom: Value) -> tuple[Value, Value, Value]:
+    """(small, large, q): top / bottom = tan(start + atan(q)), |q| <= tan(pi / 8).
+
+    The angle starts from 0 where the fraction is small, from pi / 2 where it is large, otherwise
+    from pi / 4.
+    """
     small = top < bottom * TAN_OF_EIGHTH
     large = bottom < top * TAN_OF_EIGHTH
     numerator = select(small, top, select(large, -bottom, top - bottom))
@@ -62,48 +65,47 @@ def atan_of_fraction(top: Value, bottom: Value) -> tuple[Value, Value, Value]:
     return small, large, numerator / denominator
 
 
-def angle(small: Value, large: Value, q: Value) -> Value:
-    """atan(q) plus 0, pi / 4 or pi / 2."""
-    quarter, half = SPLIT["quarter_pi", q.kind], SPLIT["half_pi", q.kind]
-    high = select(small, 0.0, select(large, q.body.number(q.kind, half[0]), quarter[0]))
-    low = select(small, 0.0, select(large, q.body.number(q.kind, half[1]), quarter[1]))
+def angle(q: Value, high: Value, low: Value) -> Value:
+    """atan(q) + high + low."""
     return high + (q + (odd_polynomial(q, "atan") + low))
 
 
 def atan(x: Value) -> Value:
-    a = absolute(x)
-    return copysign(angle(*atan_of_fraction(a, x.body.number(x.kind, 1.0))), x)
+    small, large, q = folded_fraction(absolute(x), x.body.number(x.kind, 1.0))
+    half, quarter = SPLIT["half_pi", x.kind], SPLIT["quarter_pi", x.kind]
+    high, low = (select(small, 0.0, either(large, half[i], quarter[i], x)) for i in range(2))
+    return copysign(angle(q, high, low), x)
+
+
+def either(condition: Value, yes: float, no: float, like: Value) -> Value:
+    """One of two constants."""
+    return select(condition, like.body.number(like.kind, yes), no)
 
 
 def atan2(y: Value, x: Value) -> Value:
-    """The angle of (|x|, |y|), then mirrored. float32 divides in float64, free of overflow."""
-    is_nan = x.differs(x) | y.differs(y)
+    """The angle of (|x|, |y|), mirrored. float32 divides in float64, free of overflow."""
     top, bottom = absolute(y), absolute(x)
-    both_infinite = (top.equals(math.inf)) & (bottom.equals(math.inf))
+    both_infinite = top.equals(math.inf) & bottom.equals(math.inf)
     top = select(both_infinite, 1.0, top)
     bottom = select(both_infinite | top.equals(0.0), 1.0, bottom)
     if x.kind == "f32":
-        small, large, q = atan_of_fraction(widen(top), widen(bottom))
+        small, large, q = folded_fraction(widen(top), widen(bottom))
         q = narrow(q)
     else:
-        big = (top > 2.0**1000) | (bottom > 2.0**1000)
-        scale = select(big, x.body.number(x.kind, 2.0**-10), 1.0)
-        small, large, q = atan_of_fraction(top * scale, bottom * scale)
+        # Neither the sum may overflow nor the comparisons be of denormals.
+        shrink = either((top > 2.0**1000) | (bottom > 2.0**1000), 2.0**-10, 1.0, x)
+        scale = select((top < 2.0**-900) & (bottom < 2.0**-900), 2.0**100, shrink)
+        small, large, q = folded_fraction(top * scale, bottom * scale)
     left = bits(x) < 0
-    q = select(left, -q, q)
-    starts = {
-        name: [select(left, x.body.number(x.kind, over), plain) for over, plain in zip(*pair)]
-        for name, pair in {
-            "small": (SPLIT["pi", x.kind], (0.0, 0.0)),
-            "middle": (SPLIT["three_quarters_pi", x.kind], SPLIT["quarter_pi", x.kind]),
-        }.items()
-    }
+    starts = {name: SPLIT[name, x.kind] for name in ("pi", "half_pi", "quarter_pi")}
+    over = SPLIT["three_quarters_pi", x.kind]
     high, low = (
-        select(small, start, select(large, SPLIT["half_pi", x.kind][i], middle))
-        for i, (start, middle) in enumerate(zip(starts["small"][:2], starts["middle"][:2]))
+        select(
+            small,
+            either(left, starts["pi"][i], 0.0, x),
+            select(large, starts["half_pi"][i], either(left, over[i], starts["quarter_pi"][i], x)),
+        )
+        for i in range(2)
     )
-    result = high + (q + (odd_polynomial(q, "atan") + low))
-    return select(is_nan, math.nan, copysign(result, y))
-
-
-assert bits_of("f32", -0.0) < 0
+    result = copysign(angle(select(left, -q, q), high, low), y)
+    return select(x.differs(x) | y.differs(y), math.nan, result)

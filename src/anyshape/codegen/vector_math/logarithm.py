@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 
-from anyshape.codegen.vector_math.builder import (
-    FORMATS,
-    Value,
+from anyshape.codegen.vector_math.builder import FORMATS, Value, bits_of
+from anyshape.codegen.vector_math.coefficients import POLYNOMIALS, SPLIT
+from anyshape.codegen.vector_math.operations import (
     bits,
-    bits_of,
     fma,
     from_bits,
     polynomial,
@@ -16,7 +15,6 @@ from anyshape.codegen.vector_math.builder import (
     select,
     to_float,
 )
-from anyshape.codegen.vector_math.coefficients import POLYNOMIALS, SPLIT
 
 
 def exponent(x: Value) -> Value:
@@ -61,6 +59,15 @@ def log(x: Value) -> Value:
     return special_cases(x, fma(n, high, f + rest))
 
 
+def log_of_normal(x: Value) -> Value:
+    """Without special cases."""
+    high, low, *_ = SPLIT["ln2_short", x.kind]
+    n = exponent(x)
+    f = from_bits(bits(x) - (n << FORMATS[x.kind].mantissa)) - 1.0
+    n = to_float(n)
+    return fma(n, high, f + fma(n, low, log1p_parts(f)))
+
+
 def scaled_log(x: Value, base: str, per_octave: tuple[float, ...]) -> Value:
     """log(x) times a constant; n counts `per_octave`."""
     high, low, *_ = SPLIT[base, x.kind]
@@ -78,16 +85,17 @@ def log10(x: Value) -> Value:
 
 
 def log1p(x: Value) -> Value:
-    """From the exponent n of 1 + x, f = (x + 1) / 2^n - 1 is found without rounding 1 + x."""
+    """With the exponent n of 1 + x, f = (x + 1) / 2^n - 1 is found without rounding 1 + x."""
+    shift = FORMATS[x.kind].mantissa
     high, low, *_ = SPLIT["ln2_short", x.kind]
-    # Of the largest x, 2^-n would be denormal.
-    big = x > 2.0**64
-    part = select(big, x * 2.0**-32, x)
+    # Of the largest x, 2^-n would be denormal. Where 1 does not count, it may be scaled with x.
+    big = x > 2.0 ** (3 * shift)
+    part = select(big, x * 2.0**-shift, x)
     n = exponent(part + 1.0)
     inverse = power_of_two(-1 * n)
     f = fma(part, inverse, inverse - 1.0)
     n = to_float(n)
-    n = select(big, n + 32.0, n)
+    n = select(big, n + float(shift), n)
     rest = fma(n, low, log1p_parts(f))
     result = special_cases(x, fma(n, high, f + rest), pole=-1.0)
     # Also the sign of zero.

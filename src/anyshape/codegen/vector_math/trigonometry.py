@@ -3,11 +3,12 @@ four quarters x is in."""
 
 from __future__ import annotations
 
-from anyshape.codegen.vector_math.builder import (
-    FORMATS,
-    Value,
+from anyshape.codegen.vector_math.builder import FORMATS, Value
+from anyshape.codegen.vector_math.coefficients import POLYNOMIALS, SPLIT, TWO_OVER_PI_BY_EXPONENT
+from anyshape.codegen.vector_math.operations import (
     absolute,
     bits,
+    fast_two_sum,
     flip_sign,
     floor,
     fma,
@@ -18,9 +19,10 @@ from anyshape.codegen.vector_math.builder import (
     rarely,
     round_even,
     select,
+    two_product,
+    two_sum,
     widen,
 )
-from anyshape.codegen.vector_math.coefficients import POLYNOMIALS, SPLIT, TWO_OVER_PI_BY_EXPONENT
 
 # Up to here, subtracting k pi / 2 in three pieces leaves r within an ulp.
 CODY_WAITE_LIMIT = {"f32": 2.0**17, "f64": 2.0**25}
@@ -33,6 +35,15 @@ def reduced(x: Value) -> tuple[Value, Value]:
     for piece in SPLIT["half_pi", x.kind][:3]:
         r = fma(multiple, -piece, r)
     return k, r
+
+
+def reduced_in_two(x: Value) -> tuple[Value, Value, Value]:
+    """(k, r, error of r)."""
+    first, second, third, *_ = SPLIT["half_pi", x.kind]
+    multiple, k = nearest_integer(x, SPLIT["two_over_pi", x.kind][0])
+    product, product_low = two_product(multiple, -second)
+    near, error = two_sum(fma(multiple, -first, x), product)
+    return k, *fast_two_sum(near, fma(multiple, -third, error + product_low))
 
 
 def sin_of_reduced(r: Value) -> Value:
@@ -65,15 +76,14 @@ def cos(x: Value) -> Value:
 
 
 def tan(x: Value) -> Value:
-    k, r = reduced(x)
     tiny = absolute(x) < 2.0 ** -(FORMATS[x.kind].mantissa // 2 + 2)
-    return unless_huge("tan", x, select(tiny, x, tan_in_quarter(k, r)))
+    return unless_huge("tan", x, select(tiny, x, tan_in_quarter(*reduced_in_two(x))))
 
 
-def tan_in_quarter(k: Value, r: Value) -> Value:
-    """tan(k pi / 2 + r): that of r, or -1 over it."""
+def tan_in_quarter(k: Value, r: Value, low: Value) -> Value:
+    """tan(k pi / 2 + r + low): that of r + low, or -1 over it."""
     z = r * r
-    value = fma(r * z, polynomial(z, POLYNOMIALS["tan", r.kind]), r)
+    value = r + fma(r * z, polynomial(z, POLYNOMIALS["tan", r.kind]), fma(z, low, low))
     return select((k & 1).equals(0), value, -1.0 / value)
 
 
@@ -89,7 +99,7 @@ def unless_huge(name: str, x: Value, usual: Value) -> Value:
 
 
 def reduced_huge(x: Value) -> tuple[Value, Value]:
-    """(k, r) of a huge float32.
+    """(k, r) of a huge float32, r in float64.
 
     For a range of exponents, x = m 2^s where m fits 40 bits, and 2^s 2 / pi modulo 4 is a constant
     of two doubles. Their products with m are exact to some 2^-60, while no float32 is nearer than
@@ -107,19 +117,21 @@ def reduced_huge(x: Value) -> tuple[Value, Value]:
     error = fma(m, low, fma(m, high, -product))
     turns = product - floor(product * 0.25) * 4.0
     k = round_even(turns + error)
-    r = narrow(((turns - k) + error) * SPLIT["half_pi", "f64"][0])
     # The integer is in the last bits of a sum with a power of two.
-    return narrow_integer(bits(k + 1.5 * 2.0**52)), r
+    integer = narrow_integer(bits(k + 1.5 * 2.0**52))
+    return integer, ((turns - k) + error) * SPLIT["half_pi", "f64"][0]
 
 
 def sin_huge(x: Value) -> Value:
-    return sin_in_quarter(*reduced_huge(x))
+    k, r = reduced_huge(x)
+    return sin_in_quarter(k, narrow(r))
 
 
 def cos_huge(x: Value) -> Value:
     k, r = reduced_huge(x)
-    return sin_in_quarter(k + 1, r)
+    return sin_in_quarter(k + 1, narrow(r))
 
 
 def tan_huge(x: Value) -> Value:
-    return tan_in_quarter(*reduced_huge(x))
+    k, r = reduced_huge(x)
+    return tan_in_quarter(k, narrow(r), narrow(r - widen(narrow(r))))

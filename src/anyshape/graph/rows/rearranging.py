@@ -52,8 +52,3 @@ def in_shape(c: Lowering, input: Value, sizes: Sequence[Size]) -> Value:
 @row("reshape", "reshape_as", "flatten", "ravel", "view_copy")
 def reshape(c: Lowering, input: Value, *_: Any, **__: Any) -> Value:
     return in_shape(c, input, c.result.shape)
-
-
-@row("contiguous")
-def contiguous(c: Lowering, input: Value, *_: Any, **__: Any) -> Value:
-    return mapped(c, input, input.sizes, lambda index: index, factors=input.factors)
