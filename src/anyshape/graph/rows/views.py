@@ -54,6 +54,8 @@ def maybe_copied(c: Lowering, base: Meta, *_: Any, **__: Any) -> IndexMap:
         raise NotLowered("a copy or a view by what is not known")
     if isinstance(found, Copy):
         copied(c, found.shares_if)
+    if c.result.shares_if is not base.shares_if:
+        raise NotLowered("a view that was a copy for all the capture knew")
     return reshaping(c, base, c.result)
 
 
@@ -65,15 +67,13 @@ def copied(c: Lowering, shares_if: Fact | None) -> None:
         answer = Answer.NO
     if answer is Answer.NO:
         raise NotAView("a copy")
-    if answer is Answer.UNKNOWN:
-        raise NotLowered("a copy for some sizes, a view for others")
+    raise NotLowered("a copy for some sizes, a view for others")
 
 
 @view("contiguous")
 def contiguous(c: Lowering, base: Meta, *_: Any, **__: Any) -> IndexMap:
     if c.result.layout != base.layout:
         copied(c, c.result.shares_if)
-        # A view for all sizes that are left, with the strides of the copy.
     return lambda index: index
 
 
