@@ -667,6 +667,10 @@ class Lowering:
     def same(self, a: Size, b: Size) -> bool:
         return a is b or a == b or self.facts.equal(a, b)
 
+    def probe(self, value: Value) -> tuple[Size, ...]:
+        """Some index of a value, to see what it is made of."""
+        return self._loops(value, None)[1]
+
     def dtype_of(self, handle: Handle) -> Dtype:
         return handle.root.value.dtype
 

@@ -194,6 +194,24 @@ def split(c: Lowering, base: Meta, _: Any = None, dim: Any = 0, **named: Any) ->
     return [shifted(at, start_of(base, shown, at)) for shown in c.result]
 
 
+def named_split(name: str, dim: int) -> None:
+    @view(name)
+    def lowered(c: Lowering, base: Meta, *_: Any, **__: Any) -> list[IndexMap]:
+        # A vector is split along its one dimension.
+        at = min(dim, base.rank - 1)
+        return [shifted(at, start_of(base, shown, at)) for shown in c.result]
+
+
+named_split("vsplit", 0)
+named_split("hsplit", 1)
+named_split("dsplit", 2)
+
+
+@view("diagonal", "unfold", "linalg_diagonal")
+def by_strides(c: Lowering, base: Meta, *_: Any, **__: Any) -> None:
+    """Only the strides tell."""
+
+
 @view("unbind")
 def unbind(c: Lowering, base: Meta, dim: Any = 0) -> list[IndexMap]:
     at = place(dim, base.rank)
