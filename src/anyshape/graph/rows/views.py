@@ -16,7 +16,7 @@ from anyshape.loops.indices import divided, merged, reshaped
 from anyshape.ops.layouts import Copy, as_view
 from anyshape.ops.meta import Meta
 from anyshape.ops.questions import Questions
-from anyshape.symbolic import Answer, Expr, Fact, Size, ge, le
+from anyshape.symbolic import Answer, Expr, Fact, Size, ge, le, maximum
 from anyshape.symbolic.expr import terms_of
 
 if TYPE_CHECKING:
@@ -275,11 +275,10 @@ def slice_start(c: Lowering, part: slice, size: Size) -> tuple[Size, int]:
     if not (type(part.start) is int or isinstance(part.start, Expr)):
         raise NotLowered("a start that is no size")
     start = taken_from_front(c, part.start, size)
-    # Python cuts what is out of bounds.
-    if start != 0 and c.facts.prove(le(start, size)) is not Answer.YES:
-        raise NotLowered("a start that may be out of bounds")
+    # Python cuts what is out of bounds: in front to 0. Where it starts behind the end there is
+    # nothing to read.
     if c.facts.prove(ge(start, 0)) is not Answer.YES:
-        raise NotLowered("a start that may be out of bounds")
+        start = maximum(start, 0)
     return start, step
 
 
