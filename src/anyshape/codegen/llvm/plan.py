@@ -79,8 +79,14 @@ def make_plan(kernel: Kernel, target: Target) -> Plan:
         costs=costs,
         copies=_copies(kernel, column, costs),
         written=written,
-        splits=not was_ordered and any(stage.axes for stage in kernel.stages),
+        splits=not was_ordered and any(map(can_be_shared, kernel.stages)),
     )
+
+
+def can_be_shared(stage: Stage) -> bool:
+    """Whether threads may share its first axis. A scan's own axis is not: each round needs the one
+    before."""
+    return len(stage.axes) > (1 if stage.scans else 0)
 
 
 def _apart(kernel: Kernel) -> Kernel:

@@ -12,7 +12,7 @@ from anyshape.codegen.llvm.emitter import Emitter
 from anyshape.codegen.llvm.plan import Plan
 from anyshape.codegen.llvm.scratch import bytes_for_a_thread
 from anyshape.codegen.llvm.sizes import narrow_size
-from anyshape.symbolic import Size, product
+from anyshape.symbolic import Size, floordiv, product
 from anyshape.symbolic.expr import symbols_of
 
 #: Instructions on elements that make a thread worth waking.
@@ -56,24 +56,22 @@ def _parallel(e: Emitter, name: str, rounds: str, work: str) -> None:
     much = e.define(f"icmp sgt i64 {work}, {2 * GRAIN}")
     e.branch(f"br i1 {much}, label %much, label %alone")
     e.block("much")
+    e.enter()
     inside = e.define("call i32 @omp_in_parallel()")
     most = e.define(f"sext i32 {e.define('call i32 @omp_get_max_threads()')} to i64")
     useful = e.define(f"udiv i64 {work}, {GRAIN}")
     threads = e.define(f"call i64 @llvm.smin.i64(i64 {most}, i64 {useful})")
+    points = narrow_size(e, _points(plan))
     split = "0"
     if plan.splits:
-        # A vector of columns is one point.
-        points = rounds
-        if plan.column is not None:
-            unit = e.lanes * max(plan.copies)
-            points = e.define(f"udiv i64 {e.define(f'add i64 {rounds}, {unit - 1}')}, {unit}")
         few = e.define(f"icmp slt i64 {points}, {threads}")
         split = e.define(f"zext i1 {few} to i64")
     else:
-        threads = e.define(f"call i64 @llvm.smin.i64(i64 {threads}, i64 {rounds})")
+        threads = e.define(f"call i64 @llvm.smin.i64(i64 {threads}, i64 {points})")
     several = e.define(f"icmp sgt i64 {threads}, 1")
     free = e.define(f"icmp eq i32 {inside}, 0")
     go = e.define(f"and i1 {several}, {free}")
+    e.leave()
     e.branch(f"br i1 {go}, label %together, label %alone")
     e.block("together")
     e.enter()
@@ -156,6 +154,15 @@ def _work(plan: Plan) -> Size:
     for stage, cost in zip(plan.kernel.stages, plan.costs, strict=True):
         inner = inner + product([_extent(axis.extent) for axis in stage.axes]) * cost
     return product([axis.extent for axis in plan.kernel.axes]) * inner
+
+
+def _points(plan: Plan) -> Size:
+    """What threads share out; a vector of columns is one."""
+    if plan.column is None:
+        return product([axis.extent for axis in plan.kernel.axes])
+    unit = plan.lanes * max(plan.copies)
+    strips = floordiv(plan.column.extent + (unit - 1), unit)
+    return product([axis.extent for axis in plan.kernel.axes[:-1]]) * strips
 
 
 def _extent(extent: Size) -> Size:
