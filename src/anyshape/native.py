@@ -8,17 +8,21 @@ from typing import Any
 
 from anyshape.codegen.host import (
     HostAbi,
+    HostUnsupported,
     KernelCode,
     helpers_module,
     host_function,
     join_module,
 )
+from anyshape.codegen.host.externs import EXTERNS
 from anyshape.codegen.target import Target
 from anyshape.loops.kernels import Kernel
-from anyshape.loops.program import Launch, Segment
+from anyshape.loops.program import Extern, Launch, Segment
 from anyshape.runtime.native.build import Loaded, Source, disk_cache, found_or_built, load
+from anyshape.runtime.native.c_signatures import c_signature
 from anyshape.runtime.native.host_target import HostTarget, host_target
 from anyshape.runtime.native.load import python_function
+from anyshape.runtime.native.symbols import find_symbol
 from anyshape.runtime.native.torch_abi import WRAP, dtype_codes, torch_abi
 from anyshape.symbolic import Size
 
@@ -67,6 +71,7 @@ def source_of(
     host: HostTarget,
     abi: HostAbi,
 ) -> Source:
+    _check_externs(segment)
     target = Target(*host)
     kernels: dict[Kernel, KernelCode] = {}
     for step in segment.steps:
@@ -77,6 +82,16 @@ def source_of(
     named = {own.name: kernel for kernel, own in kernels.items()}
     text = join_module([kernels_text(named, target), code.text])
     return Source(text, code.entry, code.run, code.reasons)
+
+
+def _check_externs(segment: Segment) -> None:
+    """Whether this torch has the C functions that we know."""
+    for name in sorted({step.function for step in segment.steps if isinstance(step, Extern)}):
+        row = EXTERNS.get(name)
+        if row is None:
+            raise HostUnsupported(f"there is no C function {name}")
+        if c_signature(row.symbol) != row.signature or find_symbol(row.symbol) is None:
+            raise HostUnsupported(f"{row.symbol} of this torch is not the one that we know")
 
 
 def host_abi() -> HostAbi:

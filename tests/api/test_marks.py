@@ -175,7 +175,7 @@ FIXED = [
 ]
 
 
-@pytest.mark.parametrize(("function", "lines", "operator"), FIXED, ids=lambda f: str(f)[:30])
+@pytest.mark.parametrize(("function", "lines", "operator"), FIXED)
 def test_the_error_names_lines_operator_and_value(
     function: Callable[..., Any], lines: list[str], operator: str
 ) -> None:

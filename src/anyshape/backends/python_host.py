@@ -15,9 +15,11 @@ from typing import Any
 import torch.fx
 
 from anyshape.graph.plan import Call, NumberRef, TensorRef, tensors_in
+from anyshape.graph.lowering import Unlowerable
 from anyshape.graph.schedule import Schedule
 from anyshape.loops.program import Segment
 from anyshape.symbolic import Expr, Size, Symbol, to_text
+from anyshape.symbolic.expr import of_atom
 
 
 def python_host(
@@ -39,9 +41,16 @@ class _Writer:
         self._namespace: dict[str, Any] = {"laid_out": laid_out}
         #: after which part a tensor is not needed any more
         self._last = _last_uses(schedule)
+        #: symbols that have their values, and those that some line needs
+        self._known: set[Symbol] = set()
+        self._needed = _symbols_of(schedule)
 
     def function(self) -> Callable[..., Any]:
         parameters = ", ".join(_variable(each) for each in self._schedule.inputs)
+        self._known |= {each for each in self._schedule.inputs if isinstance(each, Symbol)}
+        for each in self._schedule.inputs:
+            if isinstance(each, str):
+                self._read_sizes(each)
         native = {
             buffer.name
             for part in self._schedule.parts
@@ -56,6 +65,10 @@ class _Writer:
             gone = [name for name, last in self._last.items() if last == number]
             if gone:
                 self._lines.append(f"del {', '.join(gone)}")
+        unknown = self._needed - self._known
+        if unknown:
+            names = ", ".join(sorted(symbol.name for symbol in unknown))
+            raise Unlowerable(f"no tensor has {names} as a size")
         outputs = "".join(f"{self._text(each)}, " for each in self._schedule.outputs)
         body = [*self._lines, f"return ({outputs})"]
         source = "\n".join([f"def run({parameters}):", *(f"    {line}" for line in body)])
@@ -81,6 +94,8 @@ class _Writer:
         else:
             function = self._named("call", call.target)
         result = call.result if call.symbol is None else call.symbol.name
+        if call.symbol is not None:
+            self._known.add(call.symbol)
         self._lines.append(f"{result} = {function}({', '.join(arguments)})")
         for name, path in call.tensors:
             place = "".join(f"[{index}]" for index in path)
@@ -89,8 +104,21 @@ class _Writer:
             if held is not None and name in native:
                 value = f"laid_out({value}, {self._text(held.strides)})"
             self._lines.append(f"{name} = {value}")
+            self._read_sizes(name)
         if call.tensors:
             self._lines.append(f"del {result}")
+
+    def _read_sizes(self, name: str) -> None:
+        """Symbols get their values from the first tensor that has them as a size or a stride."""
+        held = self._schedule.held.get(name)
+        if held is None:
+            return
+        for what, sizes in (("shape", held.sizes), ("stride()", held.strides)):
+            for dim, size in enumerate(sizes):
+                symbol = _bare_symbol(size)
+                if symbol is not None and symbol in self._needed - self._known:
+                    self._known.add(symbol)
+                    self._lines.append(f"{symbol.name} = {name}.{what}[{dim}]")
 
     def _text(self, value: Any) -> str:
         """An argument as Python source; what has none becomes a name."""
@@ -131,6 +159,43 @@ class _Writer:
         name = f"{prefix}_{len(self._namespace)}"
         self._namespace[name] = value
         return name
+
+
+def _bare_symbol(size: Size) -> Symbol | None:
+    """The symbol that a size is, if it is nothing else."""
+    if isinstance(size, int) or len(size.symbols) != 1:
+        return None
+    (symbol,) = size.symbols
+    return symbol if size == of_atom(symbol) else None
+
+
+def _symbols_of(schedule: Schedule) -> set[Symbol]:
+    """The symbols that segments, calls and outputs use."""
+    found: set[Symbol] = set()
+    stack: list[Any] = list(schedule.outputs)
+    for part in schedule.parts:
+        if isinstance(part, Segment):
+            found |= set(part.symbols)
+        else:
+            stack += [part.args, part.kwargs]
+            stack += [
+                schedule.held[name].strides for name, _ in part.tensors if name in schedule.held
+            ]
+    while stack:
+        match stack.pop():
+            case Expr() as size:
+                found |= size.symbols
+            case TensorRef() as ref:
+                stack += [ref.sizes, ref.strides, ref.offset]
+            case dict() as named:
+                stack += named.values()
+            case tuple() | list() as items:
+                stack += items
+            case slice() as each:
+                stack += [each.start, each.stop, each.step]
+            case _:
+                pass
+    return found
 
 
 def _variable(name: str | Symbol) -> str:

@@ -9,13 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from anyshape.graph.values import Index, Memory, Value, Values
+from anyshape.graph.values import Factors, Index, Memory, Value, Values
 from anyshape.loops import scalars
 from anyshape.loops.scalars import Scalar
 from anyshape.ops.meta import Meta
 
 #: from an index of the view to the index of what it is a view of
 IndexMap = Callable[[Index], Index]
+
+
+class Rearranged:
+    """An index map that knows what the sizes of the view are made of, by what those of its base
+    are made of."""
+
+    def __init__(
+        self, index_map: IndexMap, factors: Callable[[Factors], Factors | None]
+    ) -> None:
+        self._index_map = index_map
+        self.factors = factors
+
+    def __call__(self, index: Index) -> Index:
+        return self._index_map(index)
 
 
 @dataclass(slots=True, eq=False)
@@ -69,7 +83,12 @@ class Handle:
                     whole.memory.buffer, self._within(whole.memory).address(index), dtype
                 )
 
-            self._value = values.new(self.meta.shape, dtype, at, (source, whole))
+            factors = None
+            if isinstance(index_map, Rearranged):
+                factors = index_map.factors(source.split_sizes())
+            self._value = values.new(
+                self.meta.shape, dtype, at, (source, whole), factors=factors
+            )
         self._made_of = whole
         return self._value
 

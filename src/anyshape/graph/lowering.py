@@ -9,24 +9,26 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import torch
 import torch.fx
 
-from anyshape.graph.arguments import named_as_torch
-from anyshape.graph.handles import Handle, Root
+from anyshape.graph.arguments import named_as_torch, without_flag
+from anyshape.graph.handles import Handle, IndexMap, Rearranged, Root
 from anyshape.graph.plan import Call, Compute, Held, Native, NumberRef, Plan, Step, TensorRef
-from anyshape.graph.rows import ROWS, VIEWS
+from anyshape.graph.rows import ROWS, VIEWS, WRITES
+from anyshape.graph.sharing import Sharing
 from anyshape.graph.touched import touched
-from anyshape.graph.values import DTYPES, Memory, NotLowered, Value, Values
+from anyshape.graph.values import DTYPES, Memory, NotAView, NotLowered, Value, Values
 from anyshape.loops import scalars
 from anyshape.loops.indices import reshaped
-from anyshape.loops.kernels import Kernel, Scan, Store
+from anyshape.loops.kernels import Kernel, Mode, Scan, Store
 from anyshape.loops.program import Extern
-from anyshape.loops.scalars import Axis, Scalar
+from anyshape.loops.scalars import Axis, Dtype, Scalar
 from anyshape.loops.stages import MustBeStored, kernel_of, roots_of
-from anyshape.ops.meta import Dense, Meta
+from anyshape.ops.meta import Dense, Meta, Strided
 from anyshape.ops.node_notes import CALL, RESULT, SYMBOL
 from anyshape.ops.op import Lowering as Kind
 from anyshape.ops.table import Entry, lookup
@@ -47,6 +49,10 @@ _OF_SIZES: Final[dict[Any, Callable[..., Size]]] = {
     min: minimum,
     max: maximum,
 }
+
+
+#: What has no meta and reads its tensors only.
+_READS: Final = frozenset({"size", "item", "tolist", "dim", "numel", "stride"})
 
 
 class Unlowerable(Exception):
@@ -72,6 +78,8 @@ class Lowering:
         self.result: Any = None
         self._env: dict[torch.fx.Node, Any] = {}
         self._uses: dict[torch.fx.Node, int] = {}
+        self._sizes: dict[Size, Size] = {}
+        self._sharing: Sharing | None = None
         self._count = 0
         self._node: torch.fx.Node | None = None
         self.native: dict[str, int] = {}
@@ -83,6 +91,7 @@ class Lowering:
         inputs: list[str | Symbol] = []
         outputs: list[Any] = []
         self._uses = {node: len(node.users) for node in graph.nodes}
+        self._sharing = Sharing(graph, _may_write)
         for node in graph.nodes:
             self._node = node
             if node.op == "placeholder":
@@ -106,8 +115,32 @@ class Lowering:
         if RESULT not in node.meta:
             self._env[node] = NumberRef(name)
         else:
-            self._env[node] = self._given(name, node.meta[RESULT])
+            self._env[node] = self._given(name, self._settled(node.meta[RESULT]))
         return name
+
+    def _settled(self, meta: Any) -> Any:
+        """A meta with numbers for the sizes that turned out to be fixed: a size of 1 that was
+        broadcast is 1."""
+        if isinstance(meta, tuple):
+            return tuple(map(self._settled, meta))
+        if not isinstance(meta, Meta):
+            return meta
+        shape = tuple(map(self._settled_size, meta.shape))
+        layout = meta.layout
+        if not isinstance(layout, Dense):
+            layout = Strided(tuple(map(self._settled_size, layout.strides)))
+        if shape == meta.shape and layout == meta.layout:
+            return meta
+        return replace(meta, shape=shape, layout=layout)
+
+    def _settled_size(self, size: Size) -> Size:
+        if isinstance(size, int):
+            return size
+        found = self._sizes.get(size)
+        if found is None:
+            value = self.facts.value(size)
+            found = self._sizes[size] = size if value is None else value
+        return found
 
     def _given(self, name: str, meta: Meta | None) -> Handle | Foreign:
         """A tensor that Python has."""
@@ -127,16 +160,22 @@ class Lowering:
         if call is None:
             self._env[node] = self._without_meta(node)
             return
-        result = self.result = node.meta.get(RESULT)
-        _no_gradient(result)
         entry = lookup(call.function)
         args = self._arguments(node.args, call.args)
+        result = self.result = self._settled(node.meta.get(RESULT))
+        if result is None and entry is not None and entry.in_place and args:
+            # `x[i] = v` gives nothing; what it is about is its first argument.
+            result = self.result = args[0].meta if isinstance(args[0], Handle) else None
+        if result is None:
+            self._env[node] = self._without_meta(node)
+            return
+        _no_gradient(result)
         kwargs = self._arguments(node.kwargs, call.kwargs)
         if node.target is getattr:
             args = args[:1]
         name = entry.op.name if entry is not None else _name_of(call.function)
         try:
-            self._env[node] = self._by_row(entry, args, kwargs)
+            self._env[node] = self._by_row(call.function, entry, args, kwargs)
             self.native[name] = self.native.get(name, 0) + 1
         except NotLowered as why:
             self.called.setdefault(name, str(why))
@@ -144,17 +183,23 @@ class Lowering:
             return
         self._keep_if_worthwhile(node)
 
-    def _by_row(self, entry: Entry | None, args: Any, kwargs: dict[str, Any]) -> Any:
+    def _by_row(self, function: Any, entry: Entry | None, args: Any, kwargs: dict[str, Any]) -> Any:
         if entry is None:
             raise NotLowered("not in the table of operators")
         if entry.in_place and entry.op.restrides:
             raise Unlowerable(f"`{entry.op.name}` in place")
         args, kwargs = named_as_torch(entry.op, args, kwargs)
+        in_place, args, kwargs = without_flag(function, args, kwargs)
         if "out" in kwargs:
             raise Unlowerable("a result is written into a given tensor")
         view = VIEWS.get(entry.op.name)
         if view is not None:
-            return self._view(view, args, kwargs)
+            try:
+                return self._view(view, args, kwargs)
+            except NotAView:
+                pass
+        if entry.in_place and entry.op.name in WRITES:
+            return self._write_into(WRITES[entry.op.name], args, kwargs)
         row = ROWS.get(entry.op.name)
         if row is None:
             raise NotLowered("no native code yet")
@@ -163,13 +208,24 @@ class Lowering:
             made = row(self, *values[0], **values[1])
         except TypeError as error:
             raise NotLowered(f"unforeseen arguments ({error})") from None
-        if entry.in_place:
+        made = self._not_an_argument(made, values)
+        if entry.in_place or in_place:
             target = args[0] if args else kwargs["input"]
             assert isinstance(target, Handle)
             self._agrees(made, target.meta)
             self.write(target, made)
             return target
         return self._bound(made, self.result)
+
+    def _not_an_argument(self, made: Any, values: Any) -> Any:
+        """A result is a tensor of its own: a row that hands on an argument means a copy of it."""
+        if isinstance(made, tuple | list):
+            return tuple(self._not_an_argument(each, values) for each in made)
+        if not isinstance(made, Value) or not any(made is each for each in _values_in(values)):
+            return made
+        return self.values.new(
+            made.sizes, made.dtype, made.at, (made,), factors=made.factors
+        )
 
     def _bound(self, made: Any, meta: Any) -> Any:
         """The handles of a row's result."""
@@ -200,7 +256,25 @@ class Lowering:
             )
         if self.result.dtype is not base.meta.dtype:
             raise NotLowered("a view of another dtype")
+        if found is None or not self._comes_out(base, found):
+            self.keep(base.root)
         return Handle(base.root, self.result, base, found)
+
+    def _comes_out(self, base: Handle, found: Any) -> bool:
+        """Whether a view of an expression needs no division: what was merged is not split anew."""
+        if not isinstance(found, Rearranged) or base.root.value.memory is not None:
+            return True
+        return found.factors(base.value(self.values).split_sizes()) is not None
+
+    def _write_into(self, write: Callable[..., None], args: Any, kwargs: dict[str, Any]) -> Handle:
+        target = args[0]
+        assert isinstance(target, Handle)
+        values = self._values((args[1:], kwargs))
+        try:
+            write(self, target, *values[0], **values[1])
+        except TypeError as error:
+            raise NotLowered(f"unforeseen arguments ({error})") from None
+        return target
 
     # -- numbers and what has no meta ------------------------------------------------------------
 
@@ -212,9 +286,10 @@ class Lowering:
         if symbol is None and node.target in _OF_SIZES and all(map(_is_size, args)):
             return _OF_SIZES[node.target](*args)
         name = self._name("c")
-        refs = self._references(args)
         numeric = not _has_tensors(args)
-        self._before_python(args)
+        if not numeric and node.target not in _READS:
+            self._may_change(_handles(args))
+        refs = self._references(args)
         kwargs = self._references(self._arguments(node.kwargs, node.kwargs))
         self.steps.append(
             Call(node.op, node.target, refs, kwargs, name, (), symbol, is_number=numeric)
@@ -272,14 +347,16 @@ class Lowering:
         args = self._arguments(node.args, node.args)
         kwargs = self._arguments(node.kwargs, node.kwargs)
         in_place = entry is not None and entry.in_place
+        if CALL in node.meta:
+            in_place |= without_flag(node.meta[CALL].function, args, kwargs)[0]
         unknown = entry is None or _may_write(entry, node)
         handles = _handles((args, kwargs))
         if in_place:
-            self._before_write(handles[0].root)
+            if not handles:
+                raise Unlowerable("a tensor that only Python handles is written to")
+            self._may_change(handles[:1])
         elif unknown:
-            for handle in handles:
-                self._before_write(handle.root)
-        self._before_python((args, kwargs))
+            self._may_change(handles)
         refs, named = self._references(args), self._references(kwargs)
         name = self._name("c")
         tensors: list[tuple[str, tuple[int, ...]]] = []
@@ -351,9 +428,14 @@ class Lowering:
             return slice(*(self._references(part) for part in (tree.start, tree.stop, tree.step)))
         return tree
 
-    def _before_python(self, tree: Any) -> None:
-        for handle in _handles(tree):
-            self.keep(handle.root)
+    def _may_change(self, handles: Sequence[Handle]) -> None:
+        """Python code writes to these tensors, or may do so."""
+        for handle in handles:
+            if handle.root.entangled:
+                raise Unlowerable("a tensor is written to that may share memory with another")
+            self._before_write(handle.root)
+        for handle in handles:
+            self._written(handle.root)
 
     def _output(self, node: Any) -> Any:
         if not isinstance(node, torch.fx.Node):
@@ -392,6 +474,51 @@ class Lowering:
         self._compute(kernel)
         self._written(root)
 
+    def scatter(
+        self, target: Handle, value: Value, index_map: IndexMap, reads: Sequence[Value], mode: Mode
+    ) -> None:
+        """Write a value into a tensor, each element where the map says: to an index of the target
+        that may be read from tensors (`reads`). Later elements win, or add up."""
+        if target.root.entangled:
+            raise Unlowerable("a tensor is written to that may share memory with another")
+        self._before_write(target.root, but=value)
+        memory = target.memory()
+        assert memory is not None
+        for each in (value, *reads):
+            # What is read must not change while it is.
+            if memory.buffer in each.buffers():
+                self._apart(each, memory.buffer)
+        self._compute(self._scattering(value, memory, index_map, mode))
+        self._written(target.root)
+
+    def scattered(
+        self, base: Value, value: Value, index_map: IndexMap, mode: Mode, meta: Meta
+    ) -> Value:
+        """A copy of `base` with a value written into it, each element where the map says."""
+        copy = self.values.new(base.sizes, base.dtype, base.at, (base,), factors=base.factors)
+        memory = self.realise(copy, meta)
+        self._compute(self._scattering(value, memory, index_map, mode))
+        return self.values.new(base.sizes, base.dtype, None, memory=memory)
+
+    def _scattering(
+        self, value: Value, memory: Memory, index_map: IndexMap, mode: Mode
+    ) -> Kernel:
+        while True:
+            axes, index = self._loops(value, None)
+            store = Store(memory.buffer, memory.address(index_map(index)), value.at(index), mode)
+            try:
+                return kernel_of(axes, [store], ordered=True)
+            except MustBeStored as needed:
+                for scalar in needed.reductions:
+                    self._store_reduction(scalar)
+
+    def _apart(self, value: Value, buffer: str) -> None:
+        """Store a value that depends on a buffer elsewhere."""
+        if value.memory is None:
+            self.realise(value)
+            return
+        raise NotLowered("what is written is read for where it goes")
+
     def _before_write(self, root: Root, but: Value | None = None) -> None:
         """Whoever still reads the tensor as it was does so now."""
         memory = self.keep(root)
@@ -427,6 +554,27 @@ class Lowering:
         self._compute(kernel)
         self.values.now_stored(value, memory)
         return memory
+
+    def joined(self, parts: Sequence[Value], dim: int, sizes: Sequence[Size], meta: Meta) -> Value:
+        """Store values side by side along a dimension of one buffer."""
+        name = self._name("b")
+        strides = meta.strides if isinstance(meta.layout, Dense) else _contiguous_strides(sizes)
+        self.held[name] = Held(name, parts[0].dtype, tuple(sizes), strides, given=False)
+        start: Size = 0
+        for part in parts:
+            place = Memory(name, strides, start * strides[dim])
+            self._compute(self._kernel(part, place, meta))
+            start = start + part.sizes[dim]
+        memory = Memory(name, strides)
+        return self.values.new(sizes, parts[0].dtype, None, memory=memory)
+
+    def in_order(self, value: Value, sizes: Sequence[Size]) -> Value:
+        """The elements of a value in their order, stored without gaps, in another shape."""
+        if value.memory is not None:
+            value = self.values.new(value.sizes, value.dtype, value.at, (value,))
+        memory = self.realise(value)
+        inside = Memory(memory.buffer, _contiguous_strides(sizes))
+        return self.values.new(sizes, value.dtype, None, memory=inside)
 
     def _kernel(self, value: Value, memory: Memory, meta: Meta | None) -> Kernel:
         while True:
@@ -505,6 +653,12 @@ class Lowering:
             if twice or value.cost > MOST_AT_ALL:
                 self.keep(handle.root)
 
+    @property
+    def node(self) -> torch.fx.Node:
+        """The node at hand."""
+        assert self._node is not None
+        return self._node
+
     # -- what rows ask ---------------------------------------------------------------------------
 
     def same_sizes(self, a: Sequence[Size], b: Sequence[Size]) -> bool:
@@ -512,6 +666,18 @@ class Lowering:
 
     def same(self, a: Size, b: Size) -> bool:
         return a is b or a == b or self.facts.equal(a, b)
+
+    def dtype_of(self, handle: Handle) -> Dtype:
+        return handle.root.value.dtype
+
+    def stored(self, handle: Handle) -> Value:
+        """What a tensor is now, in memory."""
+        self.keep(handle.root)
+        return handle.value(self.values)
+
+    def sharing_matters(self) -> bool:
+        """Whether anybody could tell if the result at hand is a view or a copy."""
+        return self._node is None or self._sharing is None or self._sharing.matters(self._node)
 
     def _name(self, prefix: str) -> str:
         self._count += 1
@@ -563,6 +729,18 @@ def _handles(tree: Any) -> list[Handle]:
     if isinstance(tree, slice):
         return _handles((tree.start, tree.stop, tree.step))
     return []
+
+
+def _values_in(tree: Any) -> list[Value]:
+    if isinstance(tree, Value):
+        return [tree]
+    if isinstance(tree, dict):
+        tree = list(tree.values())
+    return [each for item in tree for each in _values_in(item)] if _is_tree(tree) else []
+
+
+def _is_tree(tree: Any) -> bool:
+    return isinstance(tree, tuple | list)
 
 
 def _has_tensors(tree: Any) -> bool:

@@ -163,8 +163,8 @@ def _segment(
         role: Role = "input" if name in visible else "output" if name in after else "temporary"
         buffer = _buffer(held[name], role)
         {"input": inputs, "output": outputs, "temporary": temporaries}[role].append(buffer)
-        if role != "input":
-            sizes += [*buffer.sizes, *buffer.strides]
+        # Of inputs too: the host counts the elements that it touches.
+        sizes += [*buffer.sizes, *(buffer.strides if role != "input" else ())]
     symbols = {symbol for size in sizes for symbol in symbols_of(size)}
     return Segment(
         tuple(inputs),

@@ -41,6 +41,10 @@ class NotLowered(Exception):
     """The operator has to be called out, and why."""
 
 
+class NotAView(NotLowered):
+    """What is a view elsewhere is a tensor of its own here: a row has it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Memory:
     """Where a value is kept: strides and offset in elements of the buffer."""

@@ -90,7 +90,7 @@ def reshaped(
     """The index into a tensor of `wanted` sizes of the element that is at `index` of a contiguous
     one of `sizes`, both of as many elements."""
     result: list[Size] = []
-    for positions, group, target in _groups(index, sizes, wanted):
+    for positions, group, target in groups(index, sizes, wanted):
         position: Size = 0
         for at, size in zip(positions, group, strict=True):
             position = position * size + at
@@ -106,7 +106,7 @@ def reshaped(
     return tuple(result)
 
 
-def _groups(index: Sequence[Size], sizes: Sequence[Size], wanted: Sequence[Size]):
+def groups(index: Sequence[Size], sizes: Sequence[Size], wanted: Sequence[Size]):
     """Dimensions that together have as many elements as dimensions of the other shape, in order:
     each group is reshaped on its own."""
     start, at = 0, 0
@@ -148,3 +148,20 @@ def _degree(size: Size) -> int:
 
 def _number(size: Size) -> int:
     return size if isinstance(size, int) else max(abs(c) for _, c in size.terms)
+
+
+def merged(
+    own: Sequence[Sequence[Size]], sizes: Sequence[Size]
+) -> tuple[tuple[Size, ...], ...] | None:
+    """Of each of the sizes, the factors that come together in it, of those that the dimensions of a
+    tensor have in order; None where some would have to be divided."""
+    flat = [size for factors in own for size in factors]
+    result: list[tuple[Size, ...]] = []
+    for _, group, wanted in groups(flat, flat, sizes):
+        if len(wanted) == 1:
+            result.append(tuple(group))
+        elif len(group) <= 1:
+            result += [(size,) for size in wanted]
+        else:
+            return None
+    return tuple(result) if len(result) == len(sizes) else None

@@ -20,6 +20,8 @@ from typing import Literal
 from anyshape.loops.scalars import Axis, Dtype, Scalar
 from anyshape.symbolic import Size, Symbol
 
+Mode = Literal["set", "add"]
+
 
 @dataclass(frozen=True, slots=True)
 class Store:
@@ -28,7 +30,7 @@ class Store:
     buffer: str
     address: Size
     value: Scalar
-    mode: Literal["set", "add"] = "set"
+    mode: Mode = "set"
     #: nothing is written where it is false
     mask: Scalar | None = None
 

@@ -14,6 +14,10 @@ ROWS: Final[dict[str, Callable[..., Any]]] = {}
 #: one of the base, or None where only the strides tell; a list of them for several results
 VIEWS: Final[dict[str, Callable[..., Any]]] = {}
 
+#: in-place forms that write into parts of their first argument:
+#: (lowering, the handle that is written, further arguments)
+WRITES: Final[dict[str, Callable[..., None]]] = {}
+
 
 def row(*names: str) -> Callable[[Row], Row]:
     """The function is the row of these operators."""
@@ -34,6 +38,18 @@ def view(*names: str) -> Callable[[Row], Row]:
         for name in names:
             assert name not in VIEWS, f"two rows for `{name}`"
             VIEWS[name] = function
+        return function
+
+    return add
+
+
+def writes(*names: str) -> Callable[[Row], Row]:
+    """The function is the in-place form of these operators."""
+
+    def add(function: Row) -> Row:
+        for name in names:
+            assert name not in WRITES, f"two rows for `{name}`"
+            WRITES[name] = function
         return function
 
     return add

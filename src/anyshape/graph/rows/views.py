@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from anyshape.graph.handles import IndexMap
+from anyshape.graph.handles import IndexMap, Rearranged
 from anyshape.graph.rows.table import view
-from anyshape.graph.values import Index, NotLowered
-from anyshape.loops.indices import divided, reshaped
+from anyshape.graph.values import Index, NotAView, NotLowered
+from anyshape.loops.indices import divided, merged, reshaped
 from anyshape.ops.layouts import Copy, as_view
 from anyshape.ops.meta import Meta
 from anyshape.ops.questions import Questions
-from anyshape.symbolic import Answer, Expr, Size, ge, le
+from anyshape.symbolic import Answer, Expr, Fact, Size, ge, le
 from anyshape.symbolic.expr import terms_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,10 @@ def place(dim: Any, rank: int) -> int:
 def reshaping(c: Lowering, base: Meta, shown: Meta) -> IndexMap:
     """The same elements in the same order."""
     own, extents, facts = base.shape, c.values.extents, c.facts
-    return lambda index: reshaped(index, shown.shape, own, extents, facts)
+    return Rearranged(
+        lambda index: reshaped(index, shown.shape, own, extents, facts),
+        lambda factors: merged(factors, shown.shape),
+    )
 
 
 @view("view", "view_as", "unflatten")
@@ -43,11 +46,35 @@ def as_shape(c: Lowering, base: Meta, *_: Any, **__: Any) -> IndexMap:
 
 @view("reshape", "reshape_as", "flatten", "ravel")
 def maybe_copied(c: Lowering, base: Meta, *_: Any, **__: Any) -> IndexMap:
+    if c.result.shape == base.shape and c.result.layout == base.layout:
+        return lambda index: index
     questions = Questions(c.facts, "reshape")
     found = as_view(questions, base, c.result.shape)
-    if isinstance(found, Copy) or questions.needs:
-        raise NotLowered("a copy, for some sizes at least")
+    if questions.needs:
+        raise NotLowered("a copy or a view by what is not known")
+    if isinstance(found, Copy):
+        copied(c, found.shares_if)
     return reshaping(c, base, c.result)
+
+
+def copied(c: Lowering, shares_if: Fact | None) -> None:
+    """The result is a tensor of its own, unless it shares memory for some sizes and that can be
+    told."""
+    answer = Answer.NO if shares_if is None else c.facts.prove(shares_if)
+    if answer is Answer.UNKNOWN and not c.sharing_matters():
+        answer = Answer.NO
+    if answer is Answer.NO:
+        raise NotAView("a copy")
+    if answer is Answer.UNKNOWN:
+        raise NotLowered("a copy for some sizes, a view for others")
+
+
+@view("contiguous")
+def contiguous(c: Lowering, base: Meta, *_: Any, **__: Any) -> IndexMap:
+    if c.result.layout != base.layout:
+        copied(c, c.result.shares_if)
+        # A view for all sizes that are left, with the strides of the copy.
+    return lambda index: index
 
 
 def permuting(order: Sequence[int]) -> IndexMap:
@@ -55,7 +82,10 @@ def permuting(order: Sequence[int]) -> IndexMap:
     places = [0] * len(order)
     for at, dim in enumerate(order):
         places[dim] = at
-    return lambda index: tuple(index[at] for at in places)
+    return Rearranged(
+        lambda index: tuple(index[at] for at in places),
+        lambda factors: tuple(factors[dim] for dim in order),
+    )
 
 
 @view("permute")
@@ -192,11 +222,11 @@ def basic_index(c: Lowering, base: Meta, key: Any) -> IndexMap:
         if part is None:
             shown += 1
         elif isinstance(part, slice):
-            start, step = _start(c, part, base.shape[dim])
+            start, step = slice_start(c, part, base.shape[dim])
             sources.append((shown, start, step))
             shown += 1
         elif type(part) is int or isinstance(part, Expr):
-            sources.append((None, _from_front(c, part, base.shape[dim]), 1))
+            sources.append((None, taken_from_front(c, part, base.shape[dim]), 1))
         else:
             raise NotLowered("an index by data")
 
@@ -208,7 +238,7 @@ def basic_index(c: Lowering, base: Meta, key: Any) -> IndexMap:
     return index_map
 
 
-def _from_front(c: Lowering, at: Size, size: Size) -> Size:
+def taken_from_front(c: Lowering, at: Size, size: Size) -> Size:
     if isinstance(at, int):
         return at + size if at < 0 else at
     if c.facts.prove(ge(at, 0)) is Answer.YES:
@@ -218,7 +248,7 @@ def _from_front(c: Lowering, at: Size, size: Size) -> Size:
     raise NotLowered("a position whose sign is not known")
 
 
-def _start(c: Lowering, part: slice, size: Size) -> tuple[Size, int]:
+def slice_start(c: Lowering, part: slice, size: Size) -> tuple[Size, int]:
     step = 1 if part.step is None else part.step
     if type(step) is not int or step < 1:
         raise NotLowered("a step that is not known")
@@ -226,7 +256,7 @@ def _start(c: Lowering, part: slice, size: Size) -> tuple[Size, int]:
         return 0, step
     if not (type(part.start) is int or isinstance(part.start, Expr)):
         raise NotLowered("a start that is no size")
-    start = _from_front(c, part.start, size)
+    start = taken_from_front(c, part.start, size)
     # Python cuts what is out of bounds.
     if start != 0 and c.facts.prove(le(start, size)) is not Answer.YES:
         raise NotLowered("a start that may be out of bounds")
@@ -239,7 +269,7 @@ def _start(c: Lowering, part: slice, size: Size) -> tuple[Size, int]:
 def getitem(c: Lowering, base: Meta, index: Any) -> IndexMap:
     if isinstance(c.result, Meta) and not has_tensors(index):
         return basic_index(c, base, index)
-    raise NotLowered("an index by data")
+    raise NotAView("an index by data")
 
 
 def has_tensors(index: Any) -> bool:
