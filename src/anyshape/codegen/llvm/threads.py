@@ -16,7 +16,7 @@ from anyshape.symbolic import Size, floordiv, product
 from anyshape.symbolic.expr import symbols_of
 
 #: Instructions on elements that make a thread worth waking.
-GRAIN = 160_000
+GRAIN = 100_000
 #: What is taken for an extent that is known only inside the kernel.
 _UNKNOWN_EXTENT = 64
 
