@@ -1,0 +1,81 @@
+"""Peak memory of a call, two ways.
+
+*Allocator*: torch's profiler sees every allocation and release that goes through torch's
+allocator, also from native code; the highest running sum is the peak, results included. *Resident*:
+how far the kernel's high-water mark of the process rises above what was resident before; it sees
+memory from anywhere else, but only pages that were touched, and nothing below some 100 kB.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from torch.autograd.profiler import profile
+
+_M_MMAP_THRESHOLD: Final = -3
+_BLOCK: Final = 1 << 16
+#: The least counts: whatever else the process does adds to it.
+_REPEATS: Final = 3
+
+
+def peaks(call: Callable[[], Any]) -> dict[str, int]:
+    """Bytes at the peak of a call that has run before."""
+    call()
+    return {"allocator": _allocator_peak(call), "resident": _resident_peak(call)}
+
+
+def _allocator_peak(call: Callable[[], Any]) -> int:
+    with _no_stderr(), profile(profile_memory=True, use_kineto=True) as found:
+        result = call()
+    del result
+    results = found.kineto_results
+    assert results is not None, "the profiler has run"
+    changes = [event for event in results.events() if event.name() == "[memory]"]
+    now = highest = 0
+    for event in sorted(changes, key=lambda event: event.start_ns()):
+        now += event.nbytes()
+        highest = max(highest, now)
+    return highest
+
+
+def _resident_peak(call: Callable[[], Any]) -> int:
+    libc = ctypes.CDLL(None)
+    # From here on a large block is a mapping of its own, which goes back when it is released:
+    # otherwise the heap keeps it, and the next call finds its memory resident already.
+    libc.mallopt(_M_MMAP_THRESHOLD, _BLOCK)
+    call()
+    return min(_rise_of_the_mark(call, libc) for _ in range(_REPEATS))
+
+
+def _rise_of_the_mark(call: Callable[[], Any], libc: ctypes.CDLL) -> int:
+    libc.malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _status("VmRSS")
+    result = call()
+    del result
+    return max(0, _status("VmHWM") - before)
+
+
+def _status(name: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(name):
+            return int(line.split()[1]) * 1024
+    raise KeyError(name)
+
+
+@contextmanager
+def _no_stderr() -> Iterator[None]:
+    """The profiler's C++ part reports its start and stop there."""
+    kept = os.dup(2)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
