@@ -19,6 +19,8 @@ from torch.autograd.profiler import profile
 
 _M_MMAP_THRESHOLD: Final = -3
 _BLOCK: Final = 1 << 16
+#: Where glibc's own adjustment ends up in a process that releases large blocks.
+_USUAL_BLOCK: Final = 32 << 20
 #: The least counts: whatever else the process does adds to it.
 _REPEATS: Final = 3
 
@@ -30,11 +32,11 @@ def peaks(call: Callable[[], Any]) -> dict[str, int]:
 
 
 def _allocator_peak(call: Callable[[], Any]) -> int:
-    with _no_stderr(), profile(profile_memory=True, use_kineto=True) as found:
+    found: Any = profile(profile_memory=True, use_kineto=True)
+    with _no_stderr(), found:
         result = call()
     del result
-    results = found.kineto_results
-    assert results is not None, "the profiler has run"
+    results: Any = found.kineto_results  # typed without what its events say about memory
     changes = [event for event in results.events() if event.name() == "[memory]"]
     now = highest = 0
     for event in sorted(changes, key=lambda event: event.start_ns()):
@@ -48,8 +50,11 @@ def _resident_peak(call: Callable[[], Any]) -> int:
     # From here on a large block is a mapping of its own, which goes back when it is released:
     # otherwise the heap keeps it, and the next call finds its memory resident already.
     libc.mallopt(_M_MMAP_THRESHOLD, _BLOCK)
-    call()
-    return min(_rise_of_the_mark(call, libc) for _ in range(_REPEATS))
+    try:
+        call()
+        return min(_rise_of_the_mark(call, libc) for _ in range(_REPEATS))
+    finally:
+        libc.mallopt(_M_MMAP_THRESHOLD, _USUAL_BLOCK)
 
 
 def _rise_of_the_mark(call: Callable[[], Any], libc: ctypes.CDLL) -> int:

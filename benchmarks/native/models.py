@@ -73,9 +73,7 @@ def _pictures(batch: int) -> tuple[Any, ...]:
 def _model(
     name: str, build: Callable[[int], nn.Module], inputs: Any, sizes_of: dict[str, Any]
 ) -> Workload:
-    return Workload(
-        name, lambda: build(LAYERS), inputs, sizes_of, kind="model", with_layers=build
-    )
+    return Workload(name, lambda: build(LAYERS), inputs, sizes_of, kind="model", with_layers=build)
 
 
 MODELS = (

@@ -32,9 +32,7 @@ class Rounds:
     quiet: float
 
 
-def take_turns(
-    calls: Mapping[str, Callable[[], Any]], *, budget: float, most: int
-) -> Rounds:
+def take_turns(calls: Mapping[str, Callable[[], Any]], *, budget: float, most: int) -> Rounds:
     """Up to `most` quiet rounds within `budget` seconds, but never less than three."""
     repeats = {name: _repeats(call) for name, call in calls.items()}
     quiet: list[dict[str, float]] = []

@@ -67,9 +67,7 @@ def measured(workload: Workload, plan: Plan, tell: Tell) -> Record:
     return record
 
 
-def _starts(
-    workload: Workload, plan: Plan, caches: Path, problems: Record, tell: Tell
-) -> Record:
+def _starts(workload: Workload, plan: Plan, caches: Path, problems: Record, tell: Tell) -> Record:
     """First calls of each system: lists of {first, third}."""
     found: Record = {}
 

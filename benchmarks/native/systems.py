@@ -28,9 +28,7 @@ TORCH_TRUE, TORCH_NONE = "torch True", "torch None"
 
 SYSTEMS: Final[dict[str, System]] = {
     EAGER: System("eager", lambda function: function),
-    OURS: System(
-        "anyshape", lambda function: _anyshape(function, dynamic=True, backend="native")
-    ),
+    OURS: System("anyshape", lambda function: _anyshape(function, dynamic=True, backend="native")),
     STATIC: System(
         "anyshape, static", lambda function: _anyshape(function, dynamic=False, backend="native")
     ),
