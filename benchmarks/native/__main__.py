@@ -1,6 +1,6 @@
 """`python -m benchmarks.native`: measure, print, keep JSON, a picture and docs/benchmarks.md.
 
-    --quick              fewer rounds and starts
+    --quick              fewer rounds and starts, nothing about the depth of models
     --only NAME          workloads whose name contains it (may be repeated)
     --no-torch-compile   without the peers; their stored figures are used where there are any
     --peers-only         eager and the peers alone, into benchmarks/results/peers.json
@@ -58,6 +58,7 @@ def main(arguments: list[str]) -> int:
         starts,
         ours=not options.peers_only,
         peers=not options.no_torch_compile,
+        growth=not options.quick,
         known_cold={} if options.cold_again or options.peers_only else stored,
     )
     found = _all(chosen, plan, Console(stderr=True))

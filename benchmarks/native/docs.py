@@ -162,7 +162,7 @@ def _memory(figures: Figures) -> Iterable[str]:
     yield ""
     yield from _header("workload", "eager", "anyshape", "eager resident", "anyshape resident")
     for name in figures.names():
-        peaks = figures.workloads[name].get("sizes", {}).get("large", {}).get("memory", {})
+        peaks = figures.workloads[name].get("memory", {}).get("large", {})
         yield _row(
             name,
             *(

@@ -133,11 +133,9 @@ class Figures:
         """By workload and size: our peak over eager's. A page more is no buffer more."""
         found: dict[tuple[str, str], float] = {}
         for name in self.names():
-            for size, cell in self.workloads[name].get("sizes", {}).items():
-                peaks = cell.get("memory", {})
-                if OURS in peaks:
-                    ours, eagers = (peaks[each][kind] + _PAGE for each in (OURS, EAGER))
-                    found[name, size] = max(ours - _PAGE, _PAGE) / eagers
+            for size, peaks in self.workloads[name].get("memory", {}).items():
+                ours, eagers = peaks[OURS][kind], peaks[EAGER][kind]
+                found[name, size] = max(ours, _PAGE) / (eagers + _PAGE)
         return found
 
     # -- first calls -------------------------------------------------------------------------------

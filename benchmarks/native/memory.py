@@ -1,4 +1,4 @@
-"""Peak memory of a call, two ways.
+"""Peak memory of a call, two ways, in a process of its own.
 
 *Allocator*: torch's profiler sees every allocation and release that goes through torch's
 allocator, also from native code; the highest running sum is the peak, results included. *Resident*:
@@ -10,28 +10,53 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import torch
 from torch.autograd.profiler import profile
 
+from benchmarks.native.systems import SYSTEMS
+from benchmarks.native.workload import Workload
+
+_SIZES: Final = ("medium", "large")
 _M_MMAP_THRESHOLD: Final = -3
 _BLOCK: Final = 1 << 16
-#: Where glibc's own adjustment ends up in a process that releases large blocks.
-_USUAL_BLOCK: Final = 32 << 20
 #: The least counts: whatever else the process does adds to it.
 _REPEATS: Final = 3
 
-
-def peaks(call: Callable[[], Any]) -> dict[str, int]:
-    """Bytes at the peak of a call that has run before."""
-    call()
-    return {"allocator": _allocator_peak(call), "resident": _resident_peak(call)}
+Peaks = dict[str, dict[str, int]]
 
 
-def _allocator_peak(call: Callable[[], Any]) -> int:
+def memory(workload: Workload, systems: Sequence[str], threads: int) -> dict[str, Peaks]:
+    """By size and system: bytes at the peak of a call that has run before."""
+    torch.set_num_threads(threads)
+    # A large block is a mapping of its own, which goes back when it is released. Otherwise the heap
+    # keeps it, and what is resident says nothing about what is in use.
+    ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _BLOCK)
+    with torch.no_grad():
+        function = workload.built()
+        found: dict[str, Peaks] = {size: {} for size in _SIZES}
+        for system in systems:
+            compiled = SYSTEMS[system].compile(function)
+            for size in _SIZES:
+                args = workload.arguments(size)
+
+                def call(compiled: Any = compiled, args: Any = args) -> Any:
+                    return compiled(*args)
+
+                call()
+                call()
+                found[size][system] = {
+                    "allocator": allocator_peak(call),
+                    "resident": min(_resident_peak(call) for _ in range(_REPEATS)),
+                }
+    return found
+
+
+def allocator_peak(call: Callable[[], Any]) -> int:
     found: Any = profile(profile_memory=True, use_kineto=True)
     with _no_stderr(), found:
         result = call()
@@ -46,19 +71,7 @@ def _allocator_peak(call: Callable[[], Any]) -> int:
 
 
 def _resident_peak(call: Callable[[], Any]) -> int:
-    libc = ctypes.CDLL(None)
-    # From here on a large block is a mapping of its own, which goes back when it is released:
-    # otherwise the heap keeps it, and the next call finds its memory resident already.
-    libc.mallopt(_M_MMAP_THRESHOLD, _BLOCK)
-    try:
-        call()
-        return min(_rise_of_the_mark(call, libc) for _ in range(_REPEATS))
-    finally:
-        libc.mallopt(_M_MMAP_THRESHOLD, _USUAL_BLOCK)
-
-
-def _rise_of_the_mark(call: Callable[[], Any], libc: ctypes.CDLL) -> int:
-    libc.malloc_trim(0)
+    ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
     before = _status("VmRSS")
     result = call()

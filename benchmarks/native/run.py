@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.native.child import ChildFailed, in_child
 from benchmarks.native.cold import first_call
+from benchmarks.native.memory import memory
 from benchmarks.native.models import LAYERS
 from benchmarks.native.steady import Effort, steady
 from benchmarks.native.store import Record
@@ -29,6 +30,8 @@ class Plan:
     starts: int
     ours: bool = True
     peers: bool = True
+    #: how compile time grows with the depth of models
+    growth: bool = True
     #: peers' cold starts that are known, by workload: they take most of the time
     known_cold: Record | None = None
     #: seconds for one steady measurement
@@ -62,7 +65,9 @@ def measured(workload: Workload, plan: Plan, tell: Tell) -> Record:
             record.update(found)
         except ChildFailed as error:
             record["problems"]["steady"] = str(error)
-        if plan.ours and workload.with_layers:
+        if plan.ours:
+            record["memory"] = _memory(workload, plan, record["problems"], environment, tell)
+        if plan.ours and plan.growth and workload.with_layers:
             record["growth"] = _growth(workload, plan, caches, record["problems"], tell)
     return record
 
@@ -92,6 +97,18 @@ def _starts(workload: Workload, plan: Plan, caches: Path, problems: Record, tell
         else:
             take(f"{peer} cold", peer, [caches / peer])
     return found
+
+
+def _memory(
+    workload: Workload, plan: Plan, problems: Record, environment: Mapping[str, str], tell: Tell
+) -> Record:
+    tell(f"{workload.name}: memory")
+    try:
+        threads = plan.effort.threads
+        return in_child(memory, workload, (EAGER, OURS), threads, environment=environment)
+    except ChildFailed as error:
+        problems["memory"] = str(error)
+        return {}
 
 
 def _growth(

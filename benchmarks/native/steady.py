@@ -1,4 +1,4 @@
-"""One workload in its own process: right answers first, then times and memory at each size."""
+"""One workload in its own process: right answers first, then times at each size."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from benchmarks.native.agree import disagreement
-from benchmarks.native.memory import peaks
 from benchmarks.native.rounds import take_turns
 from benchmarks.native.systems import EAGER, OURS, STATIC, SYSTEMS
 from benchmarks.native.workload import SIZES, Workload
@@ -20,7 +19,6 @@ from tests.zoo.compare import tensors
 #: there, and into a result made anew, as the workload's own is.
 COPY, CLONE = "copy", "clone"
 _MEASURED_FOR_COPY: Final = "large"
-_MEASURED_FOR_MEMORY: Final = ("medium", "large")
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class _Compiled:
 
 
 def steady(workload: Workload, systems: Sequence[str], effort: Effort) -> dict[str, Any]:
-    """Rounds and peaks by size, and what went wrong by system."""
+    """Rounds by size, and what went wrong by system."""
     torch.set_num_threads(effort.threads)
     with torch.no_grad():
         function = workload.built()
@@ -49,12 +47,6 @@ def steady(workload: Workload, systems: Sequence[str], effort: Effort) -> dict[s
             size: _at_size(workload, size, function, inputs[size], compiled, systems, effort)
             for size in SIZES
         }
-        # Last: it changes how the C library allocates.
-        for size in _MEASURED_FOR_MEMORY:
-            found[size]["memory"] = {
-                name: peaks(lambda call=call, args=inputs[size]: call(*args))
-                for name, call in compiled.calls.items()
-            }
     return {"sizes": found, "problems": compiled.problems, "ours": _ours(compiled.calls)}
 
 
