@@ -49,8 +49,8 @@ def measured(workload: Workload, plan: Plan, tell: Tell) -> Record:
         tell(f"{workload.name}: steady state")
         # What the cold starts have left on disk spares the peers to compile again.
         environment = {
-            "ANYSHAPE_CACHE_DIR": str(caches / OURS / "anyshape"),
-            "TORCHINDUCTOR_CACHE_DIR": str(caches / PEERS[0] / "inductor"),
+            "ANYSHAPE_CACHE_DIR": str(_folder(caches, OURS) / "anyshape"),
+            "TORCHINDUCTOR_CACHE_DIR": str(_folder(caches, PEERS[0]) / "inductor"),
         }
         try:
             found = in_child(
@@ -86,16 +86,16 @@ def _starts(workload: Workload, plan: Plan, caches: Path, problems: Record, tell
             problems[key] = str(error)
 
     if plan.ours:
-        empty = [caches / OURS, *(caches / f"{OURS} {n}" for n in range(1, plan.starts))]
-        take("anyshape cold", OURS, empty)
-        take("anyshape warm", OURS, [caches / OURS] * plan.starts)
-        take("capture", CAPTURE, [caches / f"{CAPTURE} {n}" for n in range(plan.starts)])
+        used = _folder(caches, OURS)
+        take("anyshape cold", OURS, [used, *_folders(caches, OURS, plan.starts - 1)])
+        take("anyshape warm", OURS, [used] * plan.starts)
+        take("capture", CAPTURE, _folders(caches, CAPTURE, plan.starts))
     known = (plan.known_cold or {}).get(workload.name, {}).get("cold", {})
     for peer in PEERS if plan.peers else ():
         if f"{peer} cold" in known:
             found[f"{peer} cold"] = known[f"{peer} cold"]
         else:
-            take(f"{peer} cold", peer, [caches / peer])
+            take(f"{peer} cold", peer, [_folder(caches, peer)])
     return found
 
 
@@ -119,7 +119,7 @@ def _growth(
     for layers in (LAYERS, _DEEP):
         for system in (OURS, CAPTURE):
             tell(f"{workload.name}: {layers} layers, {SYSTEMS[system].title}")
-            folders = [caches / f"{layers} layers {system} {n}" for n in range(plan.starts)]
+            folders = _folders(caches, f"{layers} layers {system}", plan.starts)
             try:
                 starts = [
                     first_call(workload, system, folder, plan.effort.threads, layers)
@@ -130,3 +130,12 @@ def _growth(
             else:
                 found[f"{layers} {system}"] = [each["first"] - each["third"] for each in starts]
     return found
+
+
+def _folders(caches: Path, name: str, count: int) -> list[Path]:
+    return [_folder(caches, f"{name} {number}") for number in range(count)]
+
+
+def _folder(caches: Path, name: str) -> Path:
+    """Without blanks: Inductor's command lines do not quote them."""
+    return caches / name.replace(" ", "-")
