@@ -4,7 +4,8 @@
     --only NAME          workloads whose name contains it (may be repeated)
     --no-torch-compile   without the peers; their stored figures are used where there are any
     --peers-only         eager and the peers alone, into benchmarks/results/peers.json
-    --cold-again         measure peers' cold starts again, though they are stored
+    --again              measure again what is stored of the peers: with --peers-only everything,
+                         otherwise their cold starts, which take most of the time
     --threads N          torch's threads; 1 gives steadier figures on a busy machine
     --no-docs            leave docs/benchmarks.md alone
 
@@ -51,7 +52,9 @@ def main(arguments: list[str]) -> int:
         print(f"no such workload; there are: {', '.join(WORKLOADS)}")
         return 2
     _compile_bytecode()
-    stored = store.stored_peers(options.threads)
+    stored = {} if options.again else store.stored_peers(options.threads)
+    if options.peers_only:
+        chosen = [workload for workload in chosen if workload.name not in stored]
     budget, rounds, starts = QUICK if options.quick else THOROUGH
     plan = Plan(
         Effort(budget, rounds, options.threads),
@@ -59,11 +62,9 @@ def main(arguments: list[str]) -> int:
         ours=not options.peers_only,
         peers=not options.no_torch_compile,
         growth=not options.quick,
-        known_cold={} if options.cold_again or options.peers_only else stored,
+        known_cold=stored,
     )
     found = _all(chosen, plan, Console(stderr=True))
-    if plan.peers:
-        store.keep_peers(options.threads, {name: _of_peers(each) for name, each in found.items()})
     record: Record = {
         "machine": store.described_machine(options.threads),
         "settings": {"quick": options.quick, "peers": plan.peers, "only": options.only},
@@ -86,7 +87,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         "benchmarks.native", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    for flag in ("--quick", "--no-torch-compile", "--peers-only", "--cold-again", "--no-docs"):
+    for flag in ("--quick", "--no-torch-compile", "--peers-only", "--again", "--no-docs"):
         parser.add_argument(flag, action="store_true")
     parser.add_argument("--only", action="append", default=[], metavar="NAME")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
@@ -106,6 +107,10 @@ def _all(chosen: list[Workload], plan: Plan, console: Console) -> Record:
                 load()
             started = time.perf_counter()
             found[workload.name] = measured(workload, plan, status.update)
+            if plan.peers:
+                # At once: a run of the peers takes long, and goes on where it was stopped.
+                kept = {workload.name: _of_peers(found[workload.name])}
+                store.keep_peers(plan.effort.threads, kept)
             seconds = time.perf_counter() - started
             console.print(f"{workload.name}: {seconds:.0f} s", style="dim")
             for system, problem in found[workload.name]["problems"].items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import signal
@@ -10,9 +11,11 @@ import traceback
 import warnings
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 Answer = TypeVar("Answer")
+
+_PR_SET_PDEATHSIG: Final = 1
 
 
 class ChildFailed(Exception):
@@ -58,6 +61,8 @@ def _answer(
     environment: Mapping[str, str],
 ) -> None:
     os.setsid()
+    # Whoever stops the benchmark stops what it is measuring.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     os.environ.update(environment)
     try:
         with warnings.catch_warnings():
