@@ -2,8 +2,9 @@
 
 With two threads a call waits at the end of every parallel loop for the slower one; if another
 process has that core, it waits for the scheduler (8 ms here, whatever the loop costs). A round in
-which other processes took processor time is therefore taken again, as long as there is time, and
-the share of quiet rounds is kept with the figures.
+which other processes took processor time is therefore taken again, as long as there is time. Where
+that leaves fewer than three, each system's own fastest three rounds count, quiet or not: they are
+the nearest to a quiet machine that there is. The share of quiet rounds is kept with the figures.
 """
 
 from __future__ import annotations
@@ -56,9 +57,12 @@ def take_turns(calls: Mapping[str, Callable[[], Any]], *, budget: float, most: i
             (quiet if calm else disturbed).append(times)
     finally:
         gc.enable()
-    kept = quiet if len(quiet) >= _LEAST else quiet + disturbed
     share = len(quiet) / (len(quiet) + len(disturbed))
-    return Rounds({name: [times[name] for times in kept] for name in names}, share)
+    if len(quiet) >= _LEAST:
+        return Rounds({name: [times[name] for times in quiet] for name in names}, share)
+    every = quiet + disturbed
+    fastest = {name: sorted(times[name] for times in every)[:_LEAST] for name in names}
+    return Rounds(fastest, share)
 
 
 def _repeats(call: Callable[[], Any]) -> int:
