@@ -66,6 +66,15 @@ def native_function(
     return python_function(built, segment, _helpers(host, helpers))
 
 
+def segment_source(
+    segment: Segment, kernels_text: KernelsText, scratch_bytes: Callable[[Kernel], Size]
+) -> str:
+    """The text of a segment's module, to be looked at."""
+    return source_of(
+        segment, kernels_text, scratch_bytes, host_target(disk_cache()), host_abi()
+    ).text
+
+
 @functools.cache
 def _helpers(host: HostTarget, text: str) -> Loaded:
     return load(found_or_built(text, lambda: Source(text), host, disk_cache()))

@@ -31,7 +31,7 @@ def choose_sizes(made: Made, rng: random.Random) -> list[int]:
     """Not more elements than the interpreter does in a moment."""
     while True:
         sizes = [rng.choice(SIZES) for _ in range(made.symbols)]
-        if math.prod(sizes) <= MOST:
+        if math.prod(max(1, size) for size in sizes) <= MOST:
             return sizes
 
 

@@ -24,7 +24,7 @@ from anyshape.graph.touched import touched
 from anyshape.graph.values import DTYPES, Memory, NotAView, NotLowered, Value, Values
 from anyshape.loops import scalars
 from anyshape.loops.indices import reshaped
-from anyshape.loops.kernels import Kernel, Mode, Scan, Store
+from anyshape.loops.kernels import Check, Kernel, Mode, Scan, Store
 from anyshape.loops.program import Extern
 from anyshape.loops.scalars import Axis, Dtype, Scalar
 from anyshape.loops.stages import MustBeStored, kernel_of, roots_of
@@ -79,6 +79,7 @@ class Lowering:
         self._env: dict[torch.fx.Node, Any] = {}
         self._uses: dict[torch.fx.Node, int] = {}
         self._sizes: dict[Size, Size] = {}
+        self._required: set[tuple[Value, object]] = set()
         self._sharing: Sharing | None = None
         self._count = 0
         self._node: torch.fx.Node | None = None
@@ -290,9 +291,7 @@ class Lowering:
         refs = self._references(args)
         kwargs = self._references(self._arguments(node.kwargs, node.kwargs))
         self.steps.append(
-            Call(
-                node.op, node.target, refs, kwargs, name, (), symbol, is_number=NUMBER in node.meta
-            )
+            Call(node.op, node.target, refs, kwargs, name, (), symbol, NUMBER in node.meta)
         )
         return NumberRef(name) if symbol is None else of_atom(symbol)
 
@@ -677,6 +676,28 @@ class Lowering:
     def same(self, a: Size, b: Size) -> bool:
         return a is b or a == b or self.facts.equal(a, b)
 
+    def require(
+        self, value: Value, key: object, condition: Callable[[Scalar], Scalar], message: str
+    ) -> None:
+        """Check all elements of a value here and now, once for each `key`: where the condition does
+        not hold the program fails."""
+        if (value, key) in self._required:
+            return
+        while True:
+            axes, index = self._loops(value, None)
+            check = Check(condition(value.at(index)), message)
+            try:
+                self._compute(kernel_of(axes, [], checks=[check]))
+                break
+            except MustBeStored as needed:
+                for scalar in needed.reductions:
+                    self._store_reduction(scalar)
+        self._required.add((value, key))
+
+    def probe(self, value: Value) -> tuple[Size, ...]:
+        """Some index of a value, to see what it is made of."""
+        return self._loops(value, None)[1]
+
     def dtype_of(self, handle: Handle) -> Dtype:
         return handle.root.value.dtype
 
@@ -707,9 +728,9 @@ def _reads_where_it_writes(kernel: Kernel, buffer: str) -> bool:
         if scalar in seen:
             continue
         seen.add(scalar)
-        if scalar.op == "load" and scalar.data[0] == buffer:
-            if written != {scalar.data[1]} or len(kernel.stages) > 1:
-                return False
+        reads = scalar.op == "load" and scalar.data[0] == buffer
+        if reads and (written != {scalar.data[1]} or len(kernel.stages) > 1):
+            return False
         stack += scalar.args
     return True
 

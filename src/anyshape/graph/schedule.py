@@ -1,4 +1,4 @@
-"""A plan as parts: runs of native steps, each one foreign call, and calls of Python between them."""
+"""A plan as parts: runs of native steps, each one foreign call, and calls of Python between."""
 
 from __future__ import annotations
 
@@ -67,7 +67,8 @@ def _needed(plan: Plan) -> list[Step]:
                 numbers |= {ref.name for ref in _numbers((step.args, step.kwargs))}
             case Compute() | Native():
                 lasting = {name for name in step.writes if plan.held[name].given}
-                if not lasting and not step.writes & wanted:
+                checks = isinstance(step, Compute) and any(s.checks for s in step.kernel.stages)
+                if not lasting and not checks and not step.writes & wanted:
                     continue
                 wanted |= step.reads | step.writes
                 if isinstance(step, Compute):

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import torch.fx
 
+from anyshape.graph.arguments import without_flag
 from anyshape.ops.node_notes import CALL
 from anyshape.ops.op import Lowering
 from anyshape.ops.table import Entry, lookup
@@ -35,7 +36,7 @@ class Sharing:
             known = entry is not None and not may_write(entry, node)
             if CALL in node.meta and not known:
                 self._written |= set(map(self.first, node.all_input_nodes))
-            if entry is not None and entry.in_place:
+            if _is_in_place(node):
                 self._written |= set(map(self.first, node.all_input_nodes[:1]))
             self._first[node] = self.first(node.all_input_nodes[0]) if _leads_back(node) else node
 
@@ -55,12 +56,20 @@ def _entry(node: torch.fx.Node) -> Entry | None:
     return None if call is None else lookup(call.function)
 
 
+def _is_in_place(node: torch.fx.Node) -> bool:
+    entry = _entry(node)
+    if entry is None:
+        return False
+    function = node.meta[CALL].function
+    return entry.in_place or without_flag(function, node.args, dict(node.kwargs))[0]
+
+
 def _leads_back(node: torch.fx.Node) -> bool:
     if not node.all_input_nodes:
         return False
     entry = _entry(node)
     if entry is None:
         return node.target is operator.getitem or CALL in node.meta
-    if entry.in_place or entry.op.lowering in (Lowering.VIEW, Lowering.NOTHING):
+    if _is_in_place(node) or entry.op.lowering in (Lowering.VIEW, Lowering.NOTHING):
         return True
     return entry.op.name in _MAY_BE_ITSELF or entry.op.name == "getitem"

@@ -64,11 +64,6 @@ class Scalar:
     #: a number unique in this process, in the order of making
     order: int = field(repr=False)
 
-    def __repr__(self) -> str:
-        from anyshape.loops.text import scalar_text
-
-        return scalar_text(self)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Axis:

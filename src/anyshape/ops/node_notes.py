@@ -14,6 +14,9 @@ SYMBOL: Final = "symbol"
 NUMBER: Final = "number"
 #: and `torch.fx.GraphModule.meta`
 FACTS: Final = "facts"
+COMPILE_ID: Final = "compile_id"
+#: what the backend says of it
+REPORT: Final = "report"
 
 
 class Call(NamedTuple):

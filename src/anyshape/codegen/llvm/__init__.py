@@ -13,6 +13,6 @@ in them, `threads.py` the function around.
 """
 
 from anyshape.codegen.llvm.module import kernel_function, module, requirements, scratch_bytes
-from anyshape.codegen.llvm.threads import DECLARATIONS
+from anyshape.codegen.llvm.threads import launch_functions
 
-__all__ = ["DECLARATIONS", "kernel_function", "module", "requirements", "scratch_bytes"]
+__all__ = ["kernel_function", "launch_functions", "module", "requirements", "scratch_bytes"]

@@ -38,7 +38,7 @@ _CHEAP: Final = frozenset(
 )
 _LEAVES: Final = frozenset(["constant", "index", "number", "row"])
 _MIDDLING: Final = frozenset(["div", "sqrt", "truncdiv", "truncmod", "floordiv", "floormod"])
-_FUNCTION: Final = 20
+_FUNCTION: Final = 12
 #: Nothing is gained by vectors along an axis that is shorter than this.
 _SHORT: Final = 8
 
@@ -79,8 +79,14 @@ def make_plan(kernel: Kernel, target: Target) -> Plan:
         costs=costs,
         copies=_copies(kernel, column, costs),
         written=written,
-        splits=not was_ordered and any(stage.axes for stage in kernel.stages),
+        splits=not was_ordered and any(map(can_be_shared, kernel.stages)),
     )
+
+
+def can_be_shared(stage: Stage) -> bool:
+    """Whether threads may share its first axis. A scan's own axis is not: each round needs the one
+    before."""
+    return len(stage.axes) > (1 if stage.scans else 0)
 
 
 def _apart(kernel: Kernel) -> Kernel:
@@ -218,7 +224,7 @@ def _copies(kernel: Kernel, column: Axis | None, costs: tuple[int, ...]) -> tupl
     if kernel.ordered or kernel.private:
         return tuple(1 for _ in kernel.stages)
     per_stage = [
-        1 if stage.scans or not stage.folds else 4 if cost <= 8 else 2 if cost <= 16 else 1
+        1 if stage.scans or not stage.folds else 4 if cost <= 8 else 2 if cost <= 12 else 1
         for stage, cost in zip(kernel.stages, costs, strict=True)
     ]
     if column is None:

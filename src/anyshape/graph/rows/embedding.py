@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from anyshape.graph.elementwise import cast
-from anyshape.graph.rows.indexing import integers, position
+from anyshape.graph.rows.indexing import Positions
 from anyshape.graph.rows.pointwise import test
 from anyshape.graph.rows.table import row
 from anyshape.graph.values import Index, NotLowered, Value
@@ -17,14 +17,12 @@ if TYPE_CHECKING:
 
 
 def looked_up(c: Lowering, weight: Value, indices: Value) -> Value:
-    integers(indices)
     if len(weight.sizes) != 2:
         raise NotLowered("a table that is no matrix")
+    positions = Positions(c, indices, weight.sizes[0], wraps=False)
 
     def at(index: Index) -> Scalar:
-        return weight.at(
-            (position(indices.at(index[:-1]), weight.sizes[0], wraps=False), index[-1])
-        )
+        return weight.at((positions.at(index[:-1]), index[-1]))
 
     sizes = (*indices.sizes, weight.sizes[1])
     return c.values.new(sizes, weight.dtype, at, (weight, indices), cost=1)
@@ -57,10 +55,9 @@ def one_hot(c: Lowering, input: Value, num_classes: Any = -1) -> Value:
         raise NotLowered("the number of classes depends on the data")
     if input.dtype != "i64":
         raise NotLowered("classes of 64 bits are needed")
+    Positions(c, input, num_classes, wraps=False)
 
     def at(index: Index) -> Scalar:
-        # The check is that of a position; the comparison is with the number itself.
-        found = scalars.index(position(input.at(index[:-1]), num_classes, wraps=False))
-        return cast(test("eq", found, scalars.index(index[-1])), "i64")
+        return cast(test("eq", input.at(index[:-1]), scalars.index(index[-1])), "i64")
 
     return c.values.new((*input.sizes, num_classes), "i64", at, (input,), cost=2)

@@ -23,21 +23,34 @@ if TYPE_CHECKING:
 INDICES = ("i64", "i32")
 
 
-def position(raw: Scalar, size: Size, *, wraps: bool) -> Expr:
-    """A position read from a tensor, for use in an index; the run fails where there is none.
-    `wraps`: negative ones count from the end."""
-    found, zero, extent = cast(raw, "i64"), scalars.constant(0, "i64"), scalars.index(size)
-    if wraps:
-        from_end = scalars.operation("add", found, extent, dtype="i64")
-        found = where(test("lt", found, zero), from_end, found)
-    valid = test("and", test("ge", found, zero), test("lt", found, extent))
-    return scalars.position(where(valid, found, zero), valid, scalars.OUT_OF_RANGE)
+class Positions:
+    """Positions in a dimension that a tensor of integers names. All of them are checked, whether
+    they are used or not. `wraps`: negative ones count from the end."""
 
+    def __init__(self, c: Lowering, index: Any, size: Size, *, wraps: bool) -> None:
+        if not isinstance(index, Value) or index.dtype not in INDICES:
+            raise NotLowered("positions that are no tensor of integers")
+        self._index, self._size, self._wraps = index, size, wraps
+        c.require(
+            index, ("positions", size, wraps), lambda raw: self._found(raw)[1], scalars.OUT_OF_RANGE
+        )
 
-def integers(index: Any) -> Value:
-    if not isinstance(index, Value) or index.dtype not in INDICES:
-        raise NotLowered("positions that are no tensor of integers")
-    return index
+    def at(self, index: Index) -> Expr:
+        """The position at an index of the tensor, for use in an index."""
+        found, valid = self._found(self._index.at(index))
+        # Nothing outside is touched before the check has failed.
+        return scalars.position(where(valid, found, scalars.constant(0, "i64")))
+
+    def _found(self, raw: Scalar) -> tuple[Scalar, Scalar]:
+        found, zero, extent = (
+            cast(raw, "i64"),
+            scalars.constant(0, "i64"),
+            scalars.index(self._size),
+        )
+        if self._wraps:
+            from_end = scalars.operation("add", found, extent, dtype="i64")
+            found = where(test("lt", found, zero), from_end, found)
+        return found, test("and", test("ge", found, zero), test("lt", found, extent))
 
 
 # -- subscripts ------------------------------------------------------------------------------------
@@ -52,6 +65,7 @@ class Part:
     start: Size = 0
     step: int = 1
     lookup: Value | None = None
+    positions: Positions | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +77,15 @@ class Subscript:
     places: tuple[Size, ...]
     first: int
 
-    def index(self, c: Lowering, sizes: Sequence[Size], index: Index) -> Index:
+    def index(self, index: Index) -> Index:
         """The index into the tensor for an index of the result."""
         stop = self.first + len(self.places)
         found, kept = index[self.first : stop], (*index[: self.first], *index[stop:])
         result: list[Size] = []
-        for part, size in zip(self.parts, sizes, strict=True):
-            if part.lookup is not None:
+        for part in self.parts:
+            if part.lookup is not None and part.positions is not None:
                 own = broadcast_index(part.lookup.sizes, self.places, found)
-                result.append(position(part.lookup.at(own), size, wraps=True))
+                result.append(part.positions.at(own))
             elif part.shown is None:
                 result.append(part.start)
             else:
@@ -90,7 +104,8 @@ def subscript(c: Lowering, sizes: Sequence[Size], key: Any) -> Subscript:
         if isinstance(item, bool | list | range):
             raise NotLowered("an index that is written out")
         if isinstance(item, Value):
-            integers(item)
+            if item.dtype not in INDICES:
+                raise NotLowered("a mask")
             if not item.sizes:
                 raise NotLowered("a position that is read from a tensor selects")
     named = sum(item is not None and item is not Ellipsis for item in items)
@@ -111,7 +126,8 @@ def subscript(c: Lowering, sizes: Sequence[Size], key: Any) -> Subscript:
             shown += 1
             dims.append(False)
         elif isinstance(item, Value):
-            parts.append(Part(lookup=item))
+            found = Positions(c, item, sizes[len(parts)], wraps=True)
+            parts.append(Part(lookup=item, positions=found))
             dims.append(True)
         elif type(item) is int or isinstance(item, Expr):
             parts.append(Part(start=taken_from_front(c, item, sizes[len(parts)])))
@@ -130,7 +146,7 @@ def getitem(c: Lowering, input: Value, index: Any) -> Value:
         raise NotLowered("a view")
 
     def at(index: Index) -> Scalar:
-        return input.at(meaning.index(c, input.sizes, index))
+        return input.at(meaning.index(index))
 
     # What is looked up may be wanted often, what it is looked up in only here and there.
     return c.values.new(c.result.shape, input.dtype, at, (input, *meaning.lookups), cost=1)
@@ -141,14 +157,13 @@ def getitem(c: Lowering, input: Value, index: Any) -> Value:
 
 @row("index_select")
 def index_select(c: Lowering, input: Value, dim: Any, index: Value) -> Value:
-    integers(index)
     if not input.sizes or len(index.sizes) > 1:
         raise NotLowered("a tensor without dimensions")
     along = place(dim, len(input.sizes))
+    positions = Positions(c, index, input.sizes[along], wraps=False)
 
     def at(here: Index) -> Scalar:
-        raw = index.at((here[along],) if index.sizes else ())
-        found = position(raw, input.sizes[along], wraps=False)
+        found = positions.at((here[along],) if index.sizes else ())
         return input.at((*here[:along], found, *here[along + 1 :]))
 
     return c.values.new(c.result.shape, input.dtype, at, (input, index), cost=1)
@@ -163,14 +178,13 @@ def along_dim(
     c: Lowering, input: Value, dim: Any, index: Value, sizes: Sequence[Size], *, wraps: bool
 ) -> Value:
     """Each element of `index` names a position in a dimension; the others are its own."""
-    integers(index)
     if not input.sizes or len(index.sizes) != len(input.sizes):
         raise NotLowered("tensors of other numbers of dimensions")
     along = place(dim, len(input.sizes))
+    positions = Positions(c, index, input.sizes[along], wraps=wraps)
 
     def at(here: Index) -> Scalar:
-        own = broadcast_index(index.sizes, sizes, here)
-        found = position(index.at(own), input.sizes[along], wraps=wraps)
+        found = positions.at(broadcast_index(index.sizes, sizes, here))
         there = broadcast_index(input.sizes, sizes, here)
         return input.at((*there[:along], found, *there[along + 1 :]))
 
@@ -187,12 +201,11 @@ def take_along_dim(c: Lowering, input: Value, indices: Value, dim: Any = None) -
 
 @row("take")
 def take(c: Lowering, input: Value, index: Value) -> Value:
-    integers(index)
+    whole = (product(input.sizes),)
+    positions = Positions(c, index, whole[0], wraps=True)
 
     def at(here: Index) -> Scalar:
-        found = position(index.at(here), product(input.sizes), wraps=True)
-        whole = (product(input.sizes),)
-        there = reshaped((found,), whole, input.sizes, c.values.extents, c.facts)
+        there = reshaped((positions.at(here),), whole, input.sizes, c.values.extents, c.facts)
         return input.at(there)
 
     return c.values.new(index.sizes, input.dtype, at, (input, index), cost=4)

@@ -21,6 +21,7 @@ from anyshape.graph.elementwise import (
 from anyshape.graph.rows.table import row
 from anyshape.graph.values import NotLowered, Value
 from anyshape.loops import scalars
+from anyshape.loops.operations import ONLY_F32
 from anyshape.loops.scalars import FLOATS, HALVES, Dtype, Scalar
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ def float_row(name: str, compute: Compute, cost: int = 4) -> None:
     @row(name)
     def lowered(c: Lowering, input: Value) -> Value:
         dtype = float_dtype(input.dtype)
+        if dtype == "f64" and name in ONLY_F32:
+            raise NotLowered(f"no code for `{name}` of {dtype}")
         return elementwise(c, compute, input, takes=dtype, gives=dtype, cost=cost)
 
 

@@ -15,7 +15,7 @@ from anyshape.graph.elementwise import (
 )
 from anyshape.graph.handles import Handle, IndexMap
 from anyshape.graph.plan import NumberRef
-from anyshape.graph.rows.indexing import integers, position, subscript
+from anyshape.graph.rows.indexing import Positions, Subscript, subscript
 from anyshape.graph.rows.pointwise import where
 from anyshape.graph.rows.table import row, writes
 from anyshape.graph.rows.views import place
@@ -103,13 +103,14 @@ def setitem(c: Lowering, target: Handle, key: Any, value: Any) -> None:
         _fill_mask(c, target, items, value)
         return
     meaning = subscript(c, target.meta.shape, key)
-    sizes = target.meta.shape
-    shown = _shape_found(c, target, items)
+    shown = _shape_found(c, target, items, meaning)
     # torch wants the dtype itself here; one number of another is an exception that it makes.
     if isinstance(value, Value) and value.dtype != c.dtype_of(target):
         raise NotLowered("a value of another dtype")
     written = filled(c, value, shown, c.dtype_of(target))
-    c.scatter(target, written, lambda index: meaning.index(c, sizes, index), meaning.lookups, "set")
+    c.scatter(
+        target, written, meaning.index, meaning.lookups, "set"
+    )
 
 
 def _questions(c: Lowering) -> Questions:
@@ -125,9 +126,10 @@ def _part(c: Lowering, target: Handle, key: Any) -> Handle:
     return Handle(target.root, seen, target)
 
 
-def _shape_found(c: Lowering, target: Handle, items: Sequence[Any]) -> tuple[Size, ...]:
+def _shape_found(
+    c: Lowering, target: Handle, items: Sequence[Any], meaning: Subscript
+) -> tuple[Size, ...]:
     """The sizes of what a subscript with tensors names."""
-    meaning = subscript(c, target.meta.shape, tuple(items))
     plain = tuple(slice(None) if isinstance(item, Value) else item for item in items)
     seen = _part(c, target, plain).meta.shape
     # Dimensions of the view that lookups take the place of.
@@ -169,15 +171,15 @@ def _fill_mask(c: Lowering, target: Handle, items: Sequence[Any], value: Any) ->
 # -- operators -------------------------------------------------------------------------------------
 
 
-def along(dim: int, size: Size, index: Value, wraps: bool, per_element: bool) -> IndexMap:
+def along(
+    c: Lowering, dim: int, size: Size, index: Value, *, wraps: bool, per_element: bool
+) -> IndexMap:
     """Where an element of the source goes: elsewhere in one dimension only."""
+    positions = Positions(c, index, size, wraps=wraps)
 
     def index_map(here: Index) -> Index:
-        if per_element:
-            raw = index.at(here)
-        else:
-            raw = index.at((here[dim],) if index.sizes else ())
-        return (*here[:dim], position(raw, size, wraps=wraps), *here[dim + 1 :])
+        own = here if per_element else (here[dim],) if index.sizes else ()
+        return (*here[:dim], positions.at(own), *here[dim + 1 :])
 
     return index_map
 
@@ -202,7 +204,6 @@ def scatter_row(name: str, plan: Any) -> None:
 def _per_element(
     c: Lowering, sizes: Sequence[Size], dtype: Dtype, dim: Any, index: Value, source: Any, mode: str
 ) -> Any:
-    integers(index)
     if not sizes or len(index.sizes) != len(sizes):
         raise NotLowered("tensors of other numbers of dimensions")
     at = place(dim, len(sizes))
@@ -213,7 +214,7 @@ def _per_element(
         value = c.values.new(index.sizes, dtype, source.at, (source,))
     else:
         value = filled(c, source, index.sizes, dtype)
-    return value, along(at, sizes[at], index, False, True), [index], mode
+    return value, along(c, at, sizes[at], index, wraps=False, per_element=True), [index], mode
 
 
 def scatter(
@@ -265,7 +266,6 @@ def _slices(
     wraps: bool,
 ) -> Any:
     """A slice of the source for each position."""
-    integers(index)
     if not sizes or len(index.sizes) > 1:
         raise NotLowered("a tensor without dimensions")
     at = place(dim, len(sizes))
@@ -274,7 +274,7 @@ def _slices(
     if isinstance(source, Value) and source.sizes and not c.same_sizes(source.sizes, shape):
         raise NotLowered("a source of other sizes")
     value = filled(c, source, shape, dtype)
-    return value, along(at, sizes[at], index, wraps, False), [index], mode
+    return value, along(c, at, sizes[at], index, wraps=wraps, per_element=False), [index], mode
 
 
 def index_add(
@@ -323,7 +323,7 @@ def index_put(
     shown = (*kept[: meaning.first], *meaning.places, *kept[meaning.first :])
     value = filled(c, values, shown, dtype)
     mode = "add" if accumulate else "set"
-    return value, lambda index: meaning.index(c, sizes, index), meaning.lookups, mode
+    return value, meaning.index, meaning.lookups, mode
 
 
 for _name, _plan in {

@@ -16,7 +16,7 @@ from anyshape.loops.indices import divided, merged, reshaped
 from anyshape.ops.layouts import Copy, as_view
 from anyshape.ops.meta import Meta
 from anyshape.ops.questions import Questions
-from anyshape.symbolic import Answer, Expr, Fact, Size, ge, le
+from anyshape.symbolic import Answer, Expr, Fact, Size, ge, le, maximum
 from anyshape.symbolic.expr import terms_of
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ def maybe_copied(c: Lowering, base: Meta, *_: Any, **__: Any) -> IndexMap:
         raise NotLowered("a copy or a view by what is not known")
     if isinstance(found, Copy):
         copied(c, found.shares_if)
+    if c.result.shares_if is not base.shares_if:
+        raise NotLowered("a view that was a copy for all the capture knew")
     return reshaping(c, base, c.result)
 
 
@@ -67,15 +69,13 @@ def copied(c: Lowering, shares_if: Fact | None) -> None:
         answer = Answer.NO
     if answer is Answer.NO:
         raise NotAView("a copy")
-    if answer is Answer.UNKNOWN:
-        raise NotLowered("a copy for some sizes, a view for others")
+    raise NotLowered("a copy for some sizes, a view for others")
 
 
 @view("contiguous")
 def contiguous(c: Lowering, base: Meta, *_: Any, **__: Any) -> IndexMap:
     if c.result.layout != base.layout:
         copied(c, c.result.shares_if)
-        # A view for all sizes that are left, with the strides of the copy.
     return lambda index: index
 
 
@@ -196,6 +196,24 @@ def split(c: Lowering, base: Meta, _: Any = None, dim: Any = 0, **named: Any) ->
     return [shifted(at, start_of(base, shown, at)) for shown in c.result]
 
 
+def named_split(name: str, dim: int) -> None:
+    @view(name)
+    def lowered(c: Lowering, base: Meta, *_: Any, **__: Any) -> list[IndexMap]:
+        # A vector is split along its one dimension.
+        at = min(dim, base.rank - 1)
+        return [shifted(at, start_of(base, shown, at)) for shown in c.result]
+
+
+named_split("vsplit", 0)
+named_split("hsplit", 1)
+named_split("dsplit", 2)
+
+
+@view("diagonal", "unfold", "linalg_diagonal")
+def by_strides(c: Lowering, base: Meta, *_: Any, **__: Any) -> None:
+    """Only the strides tell."""
+
+
 @view("unbind")
 def unbind(c: Lowering, base: Meta, dim: Any = 0) -> list[IndexMap]:
     at = place(dim, base.rank)
@@ -259,11 +277,10 @@ def slice_start(c: Lowering, part: slice, size: Size) -> tuple[Size, int]:
     if not (type(part.start) is int or isinstance(part.start, Expr)):
         raise NotLowered("a start that is no size")
     start = taken_from_front(c, part.start, size)
-    # Python cuts what is out of bounds.
-    if start != 0 and c.facts.prove(le(start, size)) is not Answer.YES:
-        raise NotLowered("a start that may be out of bounds")
+    # Python cuts what is out of bounds: in front to 0. Where it starts behind the end there is
+    # nothing to read.
     if c.facts.prove(ge(start, 0)) is not Answer.YES:
-        raise NotLowered("a start that may be out of bounds")
+        start = maximum(start, 0)
     return start, step
 
 
@@ -277,4 +294,4 @@ def getitem(c: Lowering, base: Meta, index: Any) -> IndexMap:
 def has_tensors(index: Any) -> bool:
     if isinstance(index, tuple | list):
         return any(map(has_tensors, index))
-    return isinstance(index, Meta) or isinstance(index, bool)
+    return isinstance(index, Meta | bool)
