@@ -50,8 +50,8 @@ def test_as_eager(name: str, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("weights", [1, 6])
 def test_prelu(weights: int) -> None:
-    x, y, w = floats((4, 6), (9, 6), (weights,))
-    check(F.prelu, [[x, w], [y, w]])
+    module = torch.nn.PReLU(weights)
+    check(module, [[x] for x in floats((4, 6), (9, 6), (2, 6, 5))])
 
 
 def test_one_kernel() -> None:

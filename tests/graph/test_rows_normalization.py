@@ -71,6 +71,7 @@ def test_statistics_of_layer_norm() -> None:
 
 
 @pytest.mark.parametrize("norm", [F.layer_norm, F.rms_norm])
+@pytest.mark.filterwarnings("ignore:Mismatch dtype")
 def test_scales_in_f32_of_floats_of_two_bytes(norm: Any) -> None:
     calls = [[x, w.float()] for x, w, _ in rows_and_scales(torch.bfloat16)]
     check(lambda x, w: norm(x, (x.shape[-1],), w), calls)
