@@ -80,7 +80,9 @@ def test_of_a_single_number() -> None:
 
 
 def test_of_nothing() -> None:
-    check(lambda x: (x.sum(1), x.prod(0), x.mean(1), x.any()), [[torch.zeros(3, 0)]])
+    check(
+        lambda x: (x.sum(1), x.prod(0), x.mean(1), x.any(), x.logsumexp(1)), [[torch.zeros(3, 0)]]
+    )
 
 
 def test_of_nothing_there_is_no_largest() -> None:
