@@ -47,6 +47,8 @@ UNDETERMINED = frozenset(
         *("empty", "empty_like", "new_empty", "new_empty_strided", "empty_permuted"),
         *("empty_strided", "nn.functional.scaled_dot_product_attention", "pca_lowrank"),
         *("svd_lowrank", "nn.functional.fractional_max_pool2d"),
+        # of an empty batch it is uninitialised
+        "nn.functional.multi_margin_loss",
         *("nn.functional.fractional_max_pool3d", "nn.functional.gumbel_softmax"),
         *("nn.functional.multi_head_attention_forward", "native_dropout_backward"),
         *("normal.in_place", "normal.number_mean", "randperm", "bernoulli.tensor"),
