@@ -37,7 +37,7 @@ from anyshape.capture.trace import Trace
 from anyshape.capture.tracer import Left, place_of
 from anyshape.config import config
 from anyshape.contracts import assumed, broken_contract, contract_of
-from anyshape.dynamic_ints import plain_call, unwrapped
+from anyshape.dynamic_ints import CallMarks, plain_call, unwrapped
 from anyshape.entries import Counts, Entry, Options, all_counts
 from anyshape.errors import (
     ConstraintViolation,
@@ -104,8 +104,8 @@ class Function:
     _leaves: int = 0
     #: attributes that it sets itself
     _written: frozenset[str] = frozenset()
-    #: integers that have been given as a `DynamicInt`
-    _marked: set[str] = field(default_factory=set[str])
+    #: integers that are given as a `DynamicInt`, in the call at hand
+    _marked: CallMarks = field(default_factory=CallMarks)
     #: floats as they were seen, None for more than one value
     _floats: dict[str, float | None] = field(default_factory=dict[str, "float | None"])
     #: the most operations that a graph of it has
@@ -170,7 +170,6 @@ class Function:
         self.broken = None
         self._next_id = 0
         self._leaves = 0
-        self._marked.clear()
         self._floats.clear()
         self.recompiled.clear()
         self.units.clear()
@@ -238,9 +237,9 @@ class Function:
 
     def _dispatch_plain(self, bound: dict[str, Any], marked: Sequence[str]) -> Any:
         """Another look at the entries, with the numbers behind each `DynamicInt`."""
-        self._marked.update(marked)
         args, kwargs = as_given(by_parameter(self.target.signature, bound))
-        return self.dispatch(*args, **kwargs)
+        with self._marked.being(marked):
+            return self.dispatch(*args, **kwargs)
 
     def _call(self, arguments: Arguments) -> Any:
         self.counts.eager_calls += 1
@@ -279,7 +278,7 @@ class Function:
             ranks,
             self.profile.known(),
             shapes,
-            self._marked,
+            self._marked.names,
             self._floats,
         )
         roots = Roots()

@@ -448,6 +448,25 @@ def test_a_dynamic_int_that_the_program_fixes() -> None:
     assert (raised.value.source, raised.value.value) == ("L['n']", 4)
 
 
+def test_a_dynamic_int_is_of_one_call_only() -> None:
+    def f(x: Tensor, n: int) -> Tensor:
+        return x * n if n == 4 else x + n
+
+    compiled = anyshape.compile(f)
+    with pytest.raises(DynamicDimWasFixed):
+        compiled(torch.ones(2), DynamicInt(4))
+    check(compiled, f, torch.ones(2), 4)
+    anyshape.reset()
+    check(compiled, f, torch.ones(2), DynamicInt(5))
+    check(compiled, f, torch.ones(2), 4)
+    with config.patch(specialize_int=True):
+        anyshape.reset()
+        compiled(torch.ones(2), DynamicInt(5))
+        first = str(compiled.explain())
+        compiled(torch.ones(2), 6)
+        assert first.count("not followed") == str(compiled.explain()).count("not followed") == 1
+
+
 def test_a_dynamic_int_under_specialize_int() -> None:
     compiled = anyshape.compile(scaled)
     with config.patch(specialize_int=True):

@@ -82,7 +82,7 @@ class Choices:
         self._written: frozenset[str] = written | profile.written
         #: what earlier runs have seen
         self.profile = profile
-        #: integers that have been given as a `DynamicInt`
+        #: integers that are given as a `DynamicInt`
         self._marked: Collection[str] = marked
         #: floats as they were seen, None for more than one value; kept by the function
         self._floats: dict[str, float | None] = {} if floats is None else floats
