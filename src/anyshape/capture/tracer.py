@@ -510,6 +510,8 @@ class Tracer:
     def _read_integer(self, value: int, path: Path) -> Any:
         given = self.given_integers.get(path)
         if given is not None:
+            # What the contract says stands; the policy tells of settings that forbid it.
+            self.chooser.integer(path, value, self.owner(path))
             return self.integer(given)
         declared = self.chooser.integer(path, value, self.owner(path))
         if declared is None:
