@@ -93,6 +93,8 @@ class Function:
     seen: Observations = field(default_factory=Observations)
     #: why it runs eagerly from now on, if it does
     eager: Left | None = None
+    #: why the last call that could not be captured was not
+    _last_left: Left | None = None
     dispatch: Callable[..., Any] = field(init=False)
     frame_id: int = field(init=False)
     is_outermost: bool = field(init=False)
@@ -166,7 +168,7 @@ class Function:
         self.entries.clear()
         self.counts.__init__()
         self.seen = Observations()
-        self.eager = None
+        self.eager = self._last_left = None
         self.broken = None
         self._next_id = 0
         self._leaves = 0
@@ -177,14 +179,16 @@ class Function:
 
     def explain(self) -> Explanation:
         stand = since_when([entry.standings() for entry in self.entries])
+        left = self.eager or self._last_left
         return Explanation(
             self.target.name,
             [entry.explain(sizes) for entry, sizes in zip(self.entries, stand, strict=True)],
-            self.eager.reason if self.eager else "",
-            self.eager.frame if self.eager else None,
+            left.reason if left else "",
+            left.frame if left else None,
             list(self.recompiled),
             [part.explain() for part in self._parts() if part.entries],
             source_use.unused,
+            is_given_up=self.eager is not None,
         )
 
     def _parts(self) -> list[Function]:
@@ -383,6 +387,7 @@ class Function:
                 hints=left.hints,
                 where=str(left.frame) if left.frame else None,
             )
+        self._last_left = left
         self._leaves += 1
         if self._leaves >= _MOST_LEAVES:
             self.stop_compiling(left)

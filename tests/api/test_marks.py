@@ -358,6 +358,15 @@ def test_marked_tensors_are_saved_and_loaded(tmp_path: Path) -> None:
     assert compiled.stats().graphs == 1
 
 
+def test_zero_and_one_are_explained_by_their_setting() -> None:
+    with config.patch(specialize_zero_one=True, dynamic_sources="L['x']"):
+        compiled = anyshape.compile(doubled)
+        compiled(torch.rand(1))
+    text = str(compiled.explain())
+    assert "config.specialize_zero_one = False" in text
+    assert "which stands above it" not in text, "the list does not help against this one"
+
+
 # -- a mark that a setting stands above ------------------------------------------------------------
 
 
