@@ -592,11 +592,10 @@ class Lowering:
 
     def in_order(self, value: Value, sizes: Sequence[Size]) -> Value:
         """The elements of a value in their order, stored without gaps, in another shape."""
-        if value.memory is not None:
-            value = self.values.new(value.sizes, value.dtype, value.at, (value,))
-        memory = self.realise(value)
-        inside = Memory(memory.buffer, _contiguous_strides(sizes))
-        return self.values.new(sizes, value.dtype, None, memory=inside)
+        made, memory = self.fresh(sizes, value.dtype)
+        as_it_is = Memory(memory.buffer, _contiguous_strides(value.sizes))
+        self._compute(self._kernel(value, as_it_is, None))
+        return made
 
     def _kernel(self, value: Value, memory: Memory, meta: Meta | None) -> Kernel:
         while True:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyshape.graph.elementwise import common_dtype, elementwise, operation
 from anyshape.graph.rows.activations import log_of_sigmoid, of_float
-from anyshape.graph.rows.functions import x_times
+from anyshape.graph.rows.functions import x_log_y
 from anyshape.graph.rows.pointwise import constant_like, op, test, where
 from anyshape.graph.rows.reductions import as_dtype, mean_of, rounded, sum_
 from anyshape.graph.rows.table import row
@@ -181,7 +181,7 @@ def kl_div(c: Lowering, *args: Any, **kwargs: Any) -> Value:
     if given.get("log_target", False):
         losses = step(operation("mul"), step(operation("exp"), target), step(_less, target, input))
     else:
-        own = step(lambda t: x_times(t, t, op("log", t)), target)
+        own = x_log_y(c, target, target)
         losses = step(operation("sub"), own, step(operation("mul"), target, input))
     if how != "batchmean":
         return lessened(c, losses, how)

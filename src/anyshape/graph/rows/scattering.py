@@ -108,9 +108,7 @@ def setitem(c: Lowering, target: Handle, key: Any, value: Any) -> None:
     if isinstance(value, Value) and value.dtype != c.dtype_of(target):
         raise NotLowered("a value of another dtype")
     written = filled(c, value, shown, c.dtype_of(target))
-    c.scatter(
-        target, written, meaning.index, meaning.lookups, "set"
-    )
+    c.scatter(target, written, meaning.index, meaning.lookups, "set")
 
 
 def _questions(c: Lowering) -> Questions:
