@@ -373,6 +373,7 @@ class Lowering:
                 unknown
                 or entry is None
                 or entry.op.lowering in (Kind.VIEW, Kind.NOTHING, Kind.INDEX_MAP)
+                or (isinstance(self.result, Meta) and self.result.shares_if is not None)
             ):
                 _entangle([handle.root for handle in (*handles, *_handles(bound))])
         self.steps.append(
