@@ -11,6 +11,7 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.fx
@@ -79,6 +80,8 @@ class Lowering:
         self._env: dict[torch.fx.Node, Any] = {}
         self._uses: dict[torch.fx.Node, int] = {}
         self._sizes: dict[Size, Size] = {}
+        #: how values that are tensors of the program are laid out once they are stored
+        self._laid_out: WeakKeyDictionary[Value, Meta] = WeakKeyDictionary()
         self._required: set[tuple[Value, object]] = set()
         self._sharing: Sharing | None = None
         self._count = 0
@@ -234,10 +237,17 @@ class Lowering:
             return made
         if isinstance(made, Value):
             self._agrees(made, meta)
+            if made.memory is not None and not self._lies_as(made.memory, meta):
+                made = self.values.new(made.sizes, made.dtype, made.at, (made,))
+            self._laid_out[made] = meta
             return Handle(Root(meta, made), meta)
         if not isinstance(meta, tuple) or len(meta) != len(made):
             raise NotLowered("another number of results")
         return tuple(self._bound(each, item) for each, item in zip(made, meta, strict=True))
+
+    def _lies_as(self, memory: Memory, meta: Meta) -> bool:
+        strides = zip(meta.shape, memory.strides, meta.strides, strict=True)
+        return all(size == 1 or self.same(own, wanted) for size, own, wanted in strides)
 
     def _agrees(self, made: Value, meta: Meta) -> None:
         if meta.device.type != "cpu" or DTYPES.get(meta.dtype) != made.dtype:
@@ -453,6 +463,7 @@ class Lowering:
             raise Unlowerable("a tensor is written to that may share memory with another")
         if not target.is_view and not root.outside:
             root.value = value
+            self._laid_out[value] = root.meta
             return
         if not root.outside and _is_all_of(target, root):
             # Another shape of the whole tensor: it is another tensor from now on.
@@ -465,6 +476,7 @@ class Lowering:
                 lambda index: value.at(reshaped(index, own, shown, extents, facts)),
                 (value,),
             )
+            self._laid_out[root.value] = root.meta
             return
         self._before_write(root, but=value)
         memory = target.memory()
@@ -546,6 +558,7 @@ class Lowering:
         """Store a value in a buffer of its own."""
         if value.memory is not None:
             return value.memory
+        meta = self._laid_out.get(value, meta)
         strides = _contiguous_strides(value.sizes) if meta is None else meta.strides
         if meta is not None and not isinstance(meta.layout, Dense):
             strides = _contiguous_strides(value.sizes)
@@ -572,9 +585,10 @@ class Lowering:
 
     def in_order(self, value: Value, sizes: Sequence[Size]) -> Value:
         """The elements of a value in their order, stored without gaps, in another shape."""
-        if value.memory is not None:
-            value = self.values.new(value.sizes, value.dtype, value.at, (value,))
-        memory = self.realise(value)
+        copy = self.values.new(
+            value.sizes, value.dtype, value.at, (value,), factors=value.factors
+        )
+        memory = self.realise(copy)
         inside = Memory(memory.buffer, _contiguous_strides(sizes))
         return self.values.new(sizes, value.dtype, None, memory=inside)
 
