@@ -243,6 +243,15 @@ FITS = [
         {"f32": 3, "f64": 7},
         lambda z: z,
     ),
+    # tanh(x) = x + x z P(z),  |x| <= 5/8
+    Fit(
+        "tanh",
+        lambda z: (mp.tanh(mp.sqrt(z)) / mp.sqrt(z) - 1) / z,
+        mp.mpf(10) ** -9,
+        mp.mpf("0.391"),
+        {"f32": 4, "f64": 10},
+        lambda z: z * mp.sqrt(z) / mp.tanh(mp.sqrt(z)),
+    ),
     # atanh(x) = x + x z P(z),  |x| <= 1/2
     Fit(
         "atanh",

@@ -35,6 +35,8 @@ class EntryExplanation:
     breaks: Sequence[tuple[str, Frame | None]] = ()
     #: every size and integer that was met: how it stands, since when, by whom
     sizes: Sequence[Standing] = ()
+    #: what is native code and what torch is called for, and why
+    code: Sequence[str] = ()
 
     def lines(self) -> list[str]:
         graphs = "" if self.graphs == 1 else f", {self.graphs} graphs"
@@ -51,7 +53,7 @@ class EntryExplanation:
             lines.append(f"  a graph ends: {reason}")
             if frame is not None:
                 lines += _place(frame)
-        return lines
+        return lines + [f"  {line}" for line in self.code]
 
 
 #: So many static sources with one reason are listed; a model has thousands.

@@ -83,7 +83,7 @@ def compiled(kernel: Kernel, target: Target | None = None) -> Compiled:
     own = HostTarget(host().triple, target.cpu, target.features, target.lanes)
     loaded = load(build(Source(text, None, "kernel", ()), own))
     spent = (time.perf_counter() - start) * 1e3
-    entry = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)(loaded.address("kernel"))
+    entry = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)(loaded.address("kernel") or 0)
     return Compiled(loaded, entry, scratch_bytes(kernel, target), spent, text)
 
 

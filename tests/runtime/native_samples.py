@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from anyshape.codegen.target import Target
@@ -139,8 +139,8 @@ def buffer(name: str, role: Any, *sizes: Size, dtype: Any = "f32") -> Buffer:
 
 
 def segment(
-    buffers: list[Buffer],
-    steps: list[Step],
+    buffers: Sequence[Buffer],
+    steps: Sequence[Step],
     symbols: tuple[Size, ...] = (S0,),
     numbers: tuple[str, ...] = (),
 ) -> Segment:

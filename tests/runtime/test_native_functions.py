@@ -1,8 +1,8 @@
-"""Segments as native functions, called in both ways: by Python's own protocol, and with addresses."""
+"""Segments as native functions, called in both ways: as a builtin, and with addresses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +11,6 @@ import torch
 import anyshape.native
 from anyshape.loops.program import Launch
 from anyshape.runtime.native.errors import NativeFailed
-from anyshape.runtime.native.load import python_function
 from anyshape.symbolic import floordiv, maximum
 from tests.runtime.native_samples import (
     ADD,
@@ -29,10 +28,10 @@ from tests.runtime.native_samples import (
 
 
 @pytest.fixture(params=["as a builtin", "with addresses"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "with addresses":
         monkeypatch.setattr(anyshape.native, "torch_abi", lambda: None)
-    yield request.param
+    return request.param
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 100_000])
@@ -212,4 +211,3 @@ def test_function_keeps_its_code():
         function(added())  # others come and go
     a = torch.randn(4)
     assert torch.equal(run(a, a, 4), a + a)
-    assert python_function.__module__  # the modules stay

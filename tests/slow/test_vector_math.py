@@ -11,8 +11,7 @@ from tests.codegen.jit import compiled
 
 PATTERNS = 2**24
 CHUNK = 2**21
-# At most 2 floats from the correctly rounded one.
-BOUND = 2.5
+BOUND = 2.0
 
 
 def neighbours(values: np.ndarray, reach: int = 64) -> np.ndarray:

@@ -6,9 +6,10 @@ In: a graph with its notes (`ops/node_notes.py`). Out: a function of the graph's
 from collections.abc import Callable
 from typing import Any, Final
 
+from anyshape.backends.background import run_native_or_wait
 from anyshape.backends.eager import run_graph
 from anyshape.backends.native import run_native
 
-BACKENDS: Final[dict[str, Callable[..., Any]]] = {"native": run_native, "eager": run_graph}
+BACKENDS: Final[dict[str, Callable[..., Any]]] = {"native": run_native_or_wait, "eager": run_graph}
 
 __all__ = ["BACKENDS", "run_graph", "run_native"]

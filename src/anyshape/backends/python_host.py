@@ -10,25 +10,26 @@ def run(a0, s0):
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-import torch.fx
+import torch
 
-from anyshape.graph.plan import Call, NumberRef, TensorRef, tensors_in
 from anyshape.graph.lowering import Unlowerable
+from anyshape.graph.plan import Call, NumberRef, TensorRef, tensors_in
 from anyshape.graph.schedule import Schedule
 from anyshape.loops.program import Segment
 from anyshape.symbolic import Expr, Size, Symbol, to_text
 from anyshape.symbolic.expr import of_atom
 
 
-def python_host(
-    schedule: Schedule,
-    function_of: Callable[[Segment], Callable[..., Any]],
-    graph: torch.fx.Graph,
-) -> Callable[..., Any]:
-    """A function of the graph's inputs."""
+def python_host(schedule: Schedule, function_of: Callable[[Segment], Callable[..., Any]]) -> Host:
+    """A function of the graph's inputs, and its text."""
     return _Writer(schedule, function_of).function()
+
+
+class Host(NamedTuple):
+    run: Callable[..., Any]
+    source: str
 
 
 class _Writer:
@@ -45,7 +46,7 @@ class _Writer:
         self._known: set[Symbol] = set()
         self._needed = _symbols_of(schedule)
 
-    def function(self) -> Callable[..., Any]:
+    def function(self) -> Host:
         parameters = ", ".join(_variable(each) for each in self._schedule.inputs)
         self._known |= {each for each in self._schedule.inputs if isinstance(each, Symbol)}
         for each in self._schedule.inputs:
@@ -73,7 +74,7 @@ class _Writer:
         body = [*self._lines, f"return ({outputs})"]
         source = "\n".join([f"def run({parameters}):", *(f"    {line}" for line in body)])
         exec(compile(source, "<anyshape: native program>", "exec"), self._namespace)
-        return self._namespace["run"]
+        return Host(self._namespace["run"], source)
 
     def _segment(self, segment: Segment) -> None:
         name = self._named("segment", self._function_of(segment))

@@ -49,7 +49,7 @@ from anyshape.errors import AnyshapeError, NeedsDecision, UnknownOperator
 from anyshape.guards.path import Path
 from anyshape.ops.infer import infer
 from anyshape.ops.meta import Dense, Meta, of_tensor
-from anyshape.ops.node_notes import CALL, RESULT, Call
+from anyshape.ops.node_notes import CALL, NUMBER, RESULT, Call
 from anyshape.ops.questions import Kind as NeedKind
 from anyshape.ops.table import lookup
 from anyshape.symbolic import EVERYTHING, Expr, Size, as_symbol, eq
@@ -82,6 +82,7 @@ class Recorder(Inputs):
                 self.tracer.fix_source(source, f"`{name_of(function)}` of it raises an error")
             raise
         node = self.graph.call_function(function, tuple(map(self._operand, args)))
+        node.meta[NUMBER] = True
         if any(map(_is_of_data, args)):
             return self._number_of_data(node, value)
         if type(value) is float:

@@ -22,9 +22,7 @@ class Rearranged:
     """An index map that knows what the sizes of the view are made of, by what those of its base
     are made of."""
 
-    def __init__(
-        self, index_map: IndexMap, factors: Callable[[Factors], Factors | None]
-    ) -> None:
+    def __init__(self, index_map: IndexMap, factors: Callable[[Factors], Factors | None]) -> None:
         self._index_map = index_map
         self.factors = factors
 
@@ -86,9 +84,7 @@ class Handle:
             factors = None
             if isinstance(index_map, Rearranged):
                 factors = index_map.factors(source.split_sizes())
-            self._value = values.new(
-                self.meta.shape, dtype, at, (source, whole), factors=factors
-            )
+            self._value = values.new(self.meta.shape, dtype, at, (source, whole), factors=factors)
         self._made_of = whole
         return self._value
 

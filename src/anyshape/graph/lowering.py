@@ -30,7 +30,7 @@ from anyshape.loops.program import Extern
 from anyshape.loops.scalars import Axis, Dtype, Scalar
 from anyshape.loops.stages import MustBeStored, kernel_of, roots_of
 from anyshape.ops.meta import Dense, Meta, Strided
-from anyshape.ops.node_notes import CALL, RESULT, SYMBOL
+from anyshape.ops.node_notes import CALL, NUMBER, RESULT, SYMBOL
 from anyshape.ops.op import Lowering as Kind
 from anyshape.ops.table import Entry, lookup
 from anyshape.symbolic import Expr, Facts, Size, Symbol, maximum, minimum
@@ -227,9 +227,7 @@ class Lowering:
             return tuple(self._not_an_argument(each, values) for each in made)
         if not isinstance(made, Value) or not any(made is each for each in _values_in(values)):
             return made
-        return self.values.new(
-            made.sizes, made.dtype, made.at, (made,), factors=made.factors
-        )
+        return self.values.new(made.sizes, made.dtype, made.at, (made,), factors=made.factors)
 
     def _bound(self, made: Any, meta: Any) -> Any:
         """The handles of a row's result."""
@@ -303,7 +301,7 @@ class Lowering:
         refs = self._references(args)
         kwargs = self._references(self._arguments(node.kwargs, node.kwargs))
         self.steps.append(
-            Call(node.op, node.target, refs, kwargs, name, (), symbol, is_number=numeric)
+            Call(node.op, node.target, refs, kwargs, name, (), symbol, NUMBER in node.meta)
         )
         return NumberRef(name) if symbol is None else of_atom(symbol)
 
@@ -311,7 +309,7 @@ class Lowering:
         """The arguments of a node: handles for tensors, sizes and numbers for the rest."""
         if isinstance(nodes, torch.fx.Node):
             found = self._env[nodes]
-            return metas if _is_size(found) and _is_size(metas) else found
+            return self._number_of(metas) if _is_size(found) and _is_size(metas) else found
         if isinstance(nodes, dict):
             return {key: self._arguments(item, metas[key]) for key, item in nodes.items()}
         if isinstance(nodes, tuple | list):
@@ -325,6 +323,13 @@ class Lowering:
             )
             return slice(*(self._arguments(a, b) for a, b in parts))
         return nodes
+
+    def _number_of(self, size: Size) -> Size:
+        """A size that can only be one number is that number: a dimension, a flag."""
+        if isinstance(size, int):
+            return size
+        number = self.facts.value(size)
+        return size if number is None else number
 
     def _values(self, tree: Any) -> Any:
         """Handles as the values that they have now."""
@@ -514,9 +519,7 @@ class Lowering:
         self._compute(self._scattering(value, memory, index_map, mode))
         return self.values.new(base.sizes, base.dtype, None, memory=memory)
 
-    def _scattering(
-        self, value: Value, memory: Memory, index_map: IndexMap, mode: Mode
-    ) -> Kernel:
+    def _scattering(self, value: Value, memory: Memory, index_map: IndexMap, mode: Mode) -> Kernel:
         while True:
             axes, index = self._loops(value, None)
             store = Store(memory.buffer, memory.address(index_map(index)), value.at(index), mode)
@@ -675,6 +678,12 @@ class Lowering:
         assert self._node is not None
         return self._node
 
+    @property
+    def is_functional(self) -> bool:
+        """Whether the function at hand is one of `torch.nn.functional`."""
+        function = self.node.meta[CALL].function
+        return getattr(function, "__module__", "") == "torch.nn.functional"
+
     # -- what rows ask ---------------------------------------------------------------------------
 
     def same_sizes(self, a: Sequence[Size], b: Sequence[Size]) -> bool:
@@ -735,9 +744,9 @@ def _reads_where_it_writes(kernel: Kernel, buffer: str) -> bool:
         if scalar in seen:
             continue
         seen.add(scalar)
-        if scalar.op == "load" and scalar.data[0] == buffer:
-            if written != {scalar.data[1]} or len(kernel.stages) > 1:
-                return False
+        reads = scalar.op == "load" and scalar.data[0] == buffer
+        if reads and (written != {scalar.data[1]} or len(kernel.stages) > 1):
+            return False
         stack += scalar.args
     return True
 

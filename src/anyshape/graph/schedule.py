@@ -1,4 +1,4 @@
-"""A plan as parts: runs of native steps, each one foreign call, and calls of Python between them."""
+"""A plan as parts: runs of native steps, each one foreign call, and calls of Python between."""
 
 from __future__ import annotations
 

@@ -169,8 +169,8 @@ _INTS: Final[dict[str, Callable[..., int | bool]]] = {
     "mul": operator.mul,
     "minimum": min,
     "maximum": max,
-    "neg": operator.neg,
-    "abs": abs,
+    "neg": lambda x: -x,
+    "abs": lambda x: abs(x),
     "sign": lambda x: (x > 0) - (x < 0),
     "truncdiv": _truncdiv,
     "truncmod": lambda a, b: a - _truncdiv(a, b) * b,
@@ -235,15 +235,24 @@ def _remainder(a: float, b: float) -> float:
 
 
 _FUNCTIONS: Final[dict[str, Callable[..., float]]] = {
-    **{
-        name: getattr(math, name)
-        for name in ["exp", "expm1", "sin", "cos", "tan", "asin", "acos", "atan"]
-    },
-    **{
-        name: getattr(math, name)
-        for name in ["sinh", "cosh", "tanh", "asinh", "acosh", "erf", "erfc"]
-    },
-    **{name: getattr(math, name) for name in ["pow", "atan2", "fmod"]},
+    "exp": math.exp,
+    "expm1": math.expm1,
+    "sin": math.sin,
+    "cos": math.cos,
+    "tan": math.tan,
+    "asin": math.asin,
+    "acos": math.acos,
+    "atan": math.atan,
+    "sinh": math.sinh,
+    "cosh": math.cosh,
+    "tanh": math.tanh,
+    "asinh": math.asinh,
+    "acosh": math.acosh,
+    "erf": math.erf,
+    "erfc": math.erfc,
+    "pow": math.pow,
+    "atan2": math.atan2,
+    "fmod": math.fmod,
     "exp2": lambda x: 2.0**x,
     "log": _log(math.log),
     "log2": _log(math.log2),

@@ -35,7 +35,7 @@ def canonical(kernel: Kernel) -> Bound:
     return _own_names(kernel, sizes)
 
 
-# -- axes ----------------------------------------------------------------------------------------------
+# -- axes -----------------------------------------------------------------------------------------
 
 
 def _fewer_axes(kernel: Kernel) -> Kernel:
@@ -120,7 +120,7 @@ def _sizes(stages: Iterable[Stage], positions: Mapping[Symbol, Scalar]) -> list[
     return found
 
 
-# -- names ---------------------------------------------------------------------------------------------
+# -- names ----------------------------------------------------------------------------------------
 
 
 def _renamed(kernel: Kernel, sizes: Mapping[Symbol, Size]) -> Kernel:

@@ -53,7 +53,7 @@ def without_buffers(kernel: Kernel, unneeded: Iterable[str]) -> Kernel:
     return kernel
 
 
-# -- the same outer axes ---------------------------------------------------------------------------
+# -- the same outer axes --------------------------------------------------------------------------
 
 
 def _alike(first: Kernel, second: Kernel, same: Same) -> tuple[Kernel, Kernel] | None:
@@ -128,7 +128,7 @@ def _with_own_names(first: Kernel, second: Kernel) -> Kernel:
     return replace(second, stages=tuple(stages), private=kept)
 
 
-# -- whether points stay apart ------------------------------------------------------------------------
+# -- whether points stay apart --------------------------------------------------------------------
 
 #: of an access: the coefficients of the outer axes, and what the inner axes reach
 Place = tuple[tuple[Size, ...], tuple[tuple[Size, Size], ...], Size]
@@ -211,7 +211,7 @@ def _loads(roots: Iterable[Scalar]) -> list[Scalar]:
     return found
 
 
-# -- stages ------------------------------------------------------------------------------------------
+# -- stages ---------------------------------------------------------------------------------------
 
 
 def _joined_stages(stages: Sequence[Stage], same: Same) -> list[Stage]:
@@ -276,7 +276,7 @@ def _one_stage(earlier: Stage, later: Stage) -> Stage | None:
     return joined(earlier, later)
 
 
-# -- buffers that nobody else reads ---------------------------------------------------------------------
+# -- buffers that nobody else reads ---------------------------------------------------------------
 
 
 def _without(kernel: Kernel, name: str) -> Kernel:

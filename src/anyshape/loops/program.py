@@ -1,7 +1,8 @@
 """A program: buffers, and the steps that fill them in order.
 
 Names of buffers are the program's own (`b0`, `b1` ...). A kernel is written over names of its own
-(`k0`, `k1` ..., symbols `n0`, `n1` ...) so that equal layers have equal kernels; a launch binds them.
+(`k0`, `k1` ..., symbols `n0`, `n1` ...) so that equal layers have equal kernels; a launch binds
+them.
 """
 
 from __future__ import annotations

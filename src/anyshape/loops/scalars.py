@@ -20,6 +20,9 @@ from anyshape.symbolic.expr import of_atom, symbols_of
 
 Dtype = Literal["f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "b1"]
 
+#: says the check of a position
+OUT_OF_RANGE: Final = "an index is out of range"
+
 #: bytes in memory
 WIDTH: Final[dict[str, int]] = {
     "f32": 4,
@@ -60,11 +63,6 @@ class Scalar:
     free: frozenset[Symbol] = field(repr=False)
     #: a number unique in this process, in the order of making
     order: int = field(repr=False)
-
-    def __repr__(self) -> str:
-        from anyshape.loops.text import scalar_text
-
-        return scalar_text(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,8 +10,13 @@ from typing import Any, Final, NamedTuple
 RESULT: Final = "result"
 CALL: Final = "call"
 SYMBOL: Final = "symbol"
+#: set on a node that computes a number of numbers, and does nothing else
+NUMBER: Final = "number"
 #: and `torch.fx.GraphModule.meta`
 FACTS: Final = "facts"
+COMPILE_ID: Final = "compile_id"
+#: what the backend says of it
+REPORT: Final = "report"
 
 
 class Call(NamedTuple):

@@ -54,6 +54,7 @@ class _Entry:
         self._buffers = self._lines.stack(f"[{max(tensors, 1)} x ptr]", hint="buffers")
         self._symbols = self._lines.stack(f"[{max(len(segment.symbols), 1)} x i64]")
         self._numbers = self._lines.stack(f"[{max(len(segment.numbers), 1)} x double]")
+        self._tensors = self._lines.stack(f"[{max(tensors, 1)} x ptr]", hint="tensors")
         self._handles = self._lines.stack(f"[{max(len(segment.outputs), 1)} x ptr]")
 
     def text(self) -> str:
@@ -83,9 +84,9 @@ class _Entry:
         lines = self._lines
         for k, buffer in enumerate(self._segment.inputs):
             place = lines.element(self._buffers, k, "ptr")
-            failed = lines.let(
-                f"call i32 @anyshape_host_take(ptr {self._argument(k)}, ptr {place})"
-            )
+            tensor = lines.element(self._tensors, k, "ptr")
+            places = f"ptr {place}, ptr {tensor}"
+            failed = lines.let(f"call i32 @anyshape_host_take(ptr {self._argument(k)}, {places})")
             wrong = lines.let(f"icmp ne i32 {failed}, 0")
             self._fail_if(wrong, f"argument {k} ({buffer.name}) is no plain tensor with memory")
 
@@ -135,6 +136,9 @@ class _Entry:
             )
             wrong = lines.let(f"icmp ne i32 {failed}, 0")
             self._fail_if(wrong, f"torch cannot make the output {buffer.name}")
+            made = lines.let(f"load ptr, ptr {handle}", "h")
+            tensor = lines.element(self._tensors, len(segment.inputs) + k, "ptr")
+            lines.do(f"store ptr {made}, ptr {tensor}")
 
     def _give(self) -> None:
         lines, outputs = self._lines, self._segment.outputs
@@ -178,9 +182,8 @@ class _Entry:
         )
         apart, together, after = lines.new("apart"), lines.new("together"), lines.new("after")
         lines.do(f"br i1 {is_big}, label {apart}, label {together}")
-        call = (
-            f"call i64 @{self._run}(ptr {self._buffers}, ptr {self._symbols}, ptr {self._numbers})"
-        )
+        arrays = (self._buffers, self._tensors, self._symbols, self._numbers)
+        call = f"call i64 @{self._run}({', '.join(f'ptr {array}' for array in arrays)})"
         lines.label(apart)
         state = lines.let("call ptr @PyEval_SaveThread()")
         first = lines.let(call)

@@ -29,6 +29,7 @@ class ExternCalls:
         numbers: Mapping[str, str],
         pointer: Callable[[str], str],
         buffers: Mapping[str, Buffer],
+        given: Mapping[str, int],
         dtypes: Mapping[str, int],
         stop_if: Callable[[str, int | str], None],
     ) -> None:
@@ -38,6 +39,8 @@ class ExternCalls:
         self._numbers = numbers
         self._pointer = pointer
         self._buffers = buffers
+        #: inputs and outputs, by their place in `%tensors`
+        self._given = given
         self._dtypes = dtypes
         self._stop_if = stop_if
         self._strings: list[str] = []
@@ -92,13 +95,14 @@ class ExternCalls:
                 return ["ptr null"]
             plain = _OPTIONAL[letter]
             if plain == "T":
-                return [f"ptr {self._area(value, reason, inputs)}"]
+                place = self._lines.stack("ptr")
+                self._lines.do(f"store ptr {self._tensor(value, reason, inputs)}, ptr {place}")
+                return [f"ptr {place}"]
             place = self._lines.stack(_TYPES[plain])
             self._lines.do(f"store {_TYPES[plain]} {self._operand(plain, value)}, ptr {place}")
             return [f"ptr {place}"]
         if letter == "T":
-            slot = self._area(value, reason, inputs)
-            return [f"ptr {self._lines.let(f'load ptr, ptr {slot}', 'h')}"]
+            return [f"ptr {self._tensor(value, reason, inputs)}"]
         if letter == "I":
             return [f"ptr {self._list(value)}", f"i64 {len(value)}"]
         return [f"{_TYPES[letter]} {self._operand(letter, value)}"]
@@ -143,16 +147,24 @@ class ExternCalls:
         self._slots.append(slot)
         return slot
 
-    def _area(self, area: Any, reason: int, inputs: list[str]) -> str:
-        """The slot of a handle to memory of ours."""
+    def _tensor(self, area: Any, reason: int, inputs: list[str]) -> str:
+        """A handle to an area; the slots of those that are made are added to `inputs`."""
         if not isinstance(area, Area):
             raise HostUnsupported(f"{area!r} where a C function takes a tensor")
         slot = self._slot()
         inputs.append(slot)
+        let = self._lines.let
         start, shape = self._start(area), self._shape(area)
-        failed = self._lines.let(f"call i32 @anyshape_host_area(ptr {start}, {shape}, ptr {slot})")
-        self._check(failed, reason)
-        return slot
+        given = self._given.get(area.buffer)
+        if given is not None and is_whole(area, self._buffers[area.buffer]):
+            place = f"ptr %tensors, i64 {given}"
+            handle = let(
+                f"call ptr @anyshape_host_tensor({place}, ptr {start}, {shape}, ptr {slot})"
+            )
+            self._stop_if(let(f"icmp eq ptr {handle}, null"), reason)
+            return handle
+        self._check(let(f"call i32 @anyshape_host_area(ptr {start}, {shape}, ptr {slot})"), reason)
+        return let(f"load ptr, ptr {slot}", "h")
 
     def _start(self, area: Area) -> str:
         pointer = self._pointer(area.buffer)
@@ -200,6 +212,10 @@ class ExternCalls:
     def _check(self, failed: str, reason: int) -> None:
         bad = self._lines.let(f"icmp ne i32 {failed}, 0")
         self._stop_if(bad, reason)
+
+
+def is_whole(area: Area, buffer: Buffer) -> bool:
+    return area.offset == 0 and area.sizes == buffer.sizes and area.strides == buffer.strides
 
 
 def declaration(row: ExternFunction) -> str:

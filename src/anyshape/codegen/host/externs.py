@@ -23,6 +23,11 @@ class ExternFunction:
     parameters: str
     results: int
 
+    @property
+    def signature(self) -> tuple[str, int]:
+        """As C has it, where a dtype and a bool are one type."""
+        return self.parameters.replace("d", "c"), self.results
+
 
 def _rows(results: int, **rows: str) -> dict[str, ExternFunction]:
     return {
@@ -53,5 +58,5 @@ EXTERNS: Final[dict[str, ExternFunction]] = {
     **_rows(1, bucketize_Tensor="TTbb"),
     # Bags of embeddings, distances.
     **_rows(4, _embedding_bag_forward_only="TTTbibtbi"),
-    **_rows(1, _cdist_forward="TTfij", _pdist_forward="Tf", grid_sampler_3d="TTiib"),
+    **_rows(1, _cdist_forward="TTfj", _pdist_forward="Tf", grid_sampler_3d="TTiib"),
 }

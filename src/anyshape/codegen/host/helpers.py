@@ -30,7 +30,7 @@ declare ptr @$wrap(ptr)
 #: The data of a Python tensor. Only plain tensors and parameters: others may have no data, or mean
 #: something else by it.
 _TAKE: Final = """
-define i32 @anyshape_host_take(ptr %object, ptr %data) nounwind {
+define i32 @anyshape_host_take(ptr %object, ptr %data, ptr %tensor.slot) nounwind {
   %place = getelementptr i8, ptr %object, i64 $type_offset
   %type = load ptr, ptr %place
   %tensor = icmp eq ptr %type, @anyshape_type_Tensor
@@ -39,6 +39,7 @@ define i32 @anyshape_host_take(ptr %object, ptr %data) nounwind {
   br i1 %plain, label %take, label %refuse
 take:
   %handle = getelementptr i8, ptr %object, i64 $tensor_offset
+  store ptr %handle, ptr %tensor.slot
   %failed = call i32 @aoti_torch_get_data_ptr(ptr %handle, ptr %data)
   ret i32 %failed
 refuse:
@@ -151,6 +152,24 @@ fail:
   br label %done
 done:
   ret i32 %failed
+}
+"""
+
+#: The handle to a whole input or output: the one that the caller has, or one made as above.
+_TENSOR: Final = """
+define ptr @anyshape_host_tensor(
+    ptr %tensors, i64 %k, ptr %data, i64 %rank, ptr %dims, i32 %dtype, ptr %slot) nounwind {
+  %unknown = icmp eq ptr %tensors, null
+  br i1 %unknown, label %make, label %known
+known:
+  %place = getelementptr ptr, ptr %tensors, i64 %k
+  %given = load ptr, ptr %place
+  ret ptr %given
+make:
+  %failed = call i32 @anyshape_host_area(
+      ptr %data, i64 %rank, ptr %dims, i32 %dtype, ptr %slot)
+  %made = load ptr, ptr %slot
+  ret ptr %made
 }
 """
 
@@ -271,12 +290,13 @@ PREFIX: Final = "anyshape_host_"
 #: What host functions declare.
 DECLARATIONS: Final = "\n".join(
     [
-        "declare i32 @anyshape_host_take(ptr, ptr)",
+        "declare i32 @anyshape_host_take(ptr, ptr, ptr)",
         "declare i32 @anyshape_host_make(i64, ptr, i32, ptr, ptr)",
         "declare void @anyshape_host_delete(ptr, i64)",
         "declare ptr @anyshape_host_give(ptr)",
         "declare ptr @anyshape_host_fail(ptr, i64)",
         "declare i32 @anyshape_host_area(ptr, i64, ptr, i32, ptr)",
+        "declare ptr @anyshape_host_tensor(ptr, i64, ptr, i64, ptr, i32, ptr)",
         "declare i32 @anyshape_host_adopt(ptr, i64, ptr, i32, ptr)",
         "declare i32 @anyshape_host_copy(ptr, ptr, i64, ptr, i32)",
     ]
@@ -286,7 +306,7 @@ DECLARATIONS: Final = "\n".join(
 def helpers_module(abi: HostAbi) -> str:
     """Their definitions; those that Python's objects go through only where these are known."""
     parts = [_HANDLE_DECLARATIONS, _MAKE, _DELETE]
-    parts += [_FROM_BLOB, _EXTERN_DECLARATIONS, _AREA, _COMPARE, _ADOPT, _COPY]
+    parts += [_FROM_BLOB, _EXTERN_DECLARATIONS, _AREA, _TENSOR, _COMPARE, _ADOPT, _COPY]
     if abi.tensor_offset is not None:
         parts += [_ENTRY_DECLARATIONS, _TAKE, _GIVE, _FAIL]
     return Template("".join(parts)).substitute(

@@ -1,10 +1,11 @@
 """The steps of a segment as one native function.
 
-    i64 run(ptr buffers, ptr symbols, ptr numbers)
+    i64 run(ptr buffers, ptr tensors, ptr symbols, ptr numbers)
 
-`buffers`: the data of the inputs, then of the outputs. Sizes are computed first, then memory for
-all temporaries is taken at once, then the steps run. Returns 0 or the number of a reason. It needs
-no Python and holds no lock.
+`buffers`: the data of the inputs, then of the outputs. `tensors`: their handles for torch's C
+functions; null where they are not known, and then handles are made as they are needed. Sizes are
+computed first, then memory for all temporaries is taken at once, then the steps run. Returns 0 or
+the number of a reason. It needs no Python and holds no lock.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from anyshape.codegen.host.abi import HostAbi, HostUnsupported
-from anyshape.codegen.host.extern_calls import ExternCalls
+from anyshape.codegen.host.extern_calls import ExternCalls, is_whole
 from anyshape.codegen.host.externs import EXTERNS
 from anyshape.codegen.host.lines import Lines
 from anyshape.codegen.host.reasons import Reasons
@@ -109,6 +110,7 @@ class _Run:
             self._numbers,
             self._pointer,
             self._buffers,
+            {buffer.name: k for k, buffer in enumerate((*segment.inputs, *segment.outputs))},
             self._dtypes,
             self._stop_if,
         )
@@ -132,7 +134,8 @@ class _Run:
             lines.do(f"call void @free(ptr {workspace})")
         result = lines.let(f"load i64, ptr {self._status}")
         lines.do(f"ret i64 {result}")
-        head = f"define i64 @{self._name}(ptr %buffers, ptr %symbols, ptr %numbers) nounwind {{"
+        arguments = "ptr %buffers, ptr %tensors, ptr %symbols, ptr %numbers"
+        head = f"define i64 @{self._name}({arguments}) nounwind {{"
         return "\n".join([*calls.globals(), head, self._lines.text(), "}"])
 
     def _load_symbols(self) -> Sizes:
@@ -161,16 +164,16 @@ class _Run:
             if isinstance(step, Extern):
                 for area in _results(step):
                     first = area.buffer not in seen and given[area.buffer] == 1
-                    if first and area.buffer in temporaries and self._is_whole(area):
+                    if (
+                        first
+                        and area.buffer in temporaries
+                        and is_whole(area, self._buffers[area.buffer])
+                    ):
                         found[area.buffer] = self._lines.stack("ptr", hint="adopted")
                 seen |= {area.buffer for area in step.arguments if isinstance(area, Area)}
             else:
                 seen |= set(step.buffers)
         return found
-
-    def _is_whole(self, area: Area) -> bool:
-        buffer = self._buffers[area.buffer]
-        return area.offset == 0 and area.sizes == buffer.sizes and area.strides == buffer.strides
 
     def _lives(self) -> list[Life]:
         """Of all that lies in the workspace: temporaries, and what threads have to themselves."""

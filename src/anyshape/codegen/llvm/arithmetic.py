@@ -255,19 +255,6 @@ ROWS: Final[dict[str, Row]] = {
 
 #: Of values of f16 or bf16 these give one again: there is nothing to round.
 EXACT_IN_HALVES: Final = frozenset(
-    [
-        "minimum",
-        "maximum",
-        "fmin",
-        "fmax",
-        "neg",
-        "abs",
-        "sign",
-        "floor",
-        "ceil",
-        "trunc",
-        "round",
-        "copysign",
-        "where",
-    ]
+    {"minimum", "maximum", "fmin", "fmax", "neg", "abs", "sign", "floor", "ceil", "trunc"}
+    | {"round", "copysign", "where"}
 )

@@ -166,11 +166,6 @@ class Emitter(Writer):
             lambda: self.define(f"extractelement {type_} {value.text}, i64 0"),
         )
 
-    def wide_symbol(self, symbol: Symbol) -> str:
-        if symbol in self.positions:
-            return self.widen(self.value(self.positions[symbol]))
-        raise AssertionError(f"{symbol.name} is no position: it is the same in all lanes")
-
     def _size(self, symbol: Symbol) -> str:
         number = int(symbol.name.removeprefix("n"))
         place = self.define(f"getelementptr i64, ptr %sizes, i64 {number}")

@@ -158,12 +158,7 @@ class Folding:
             parts: list[States] = [[], []]
             for type_, text in zip(self.types(lanes), states, strict=True):
                 for part, begin in zip(parts, (0, half), strict=True):
-                    order = ", ".join(f"i32 {lane}" for lane in range(begin, begin + half))
-                    part.append(
-                        e.define(
-                            f"shufflevector {type_} {text}, {type_} poison, <{half} x i32> <{order}>"
-                        )
-                    )
+                    part.append(_some_lanes(e, type_, text, begin, half))
             states = self.merge(e, parts[0], parts[1], half)
             lanes = half
         return [
@@ -185,6 +180,11 @@ def _choose(
         e.define(f"select {truth} {condition}, {type_} {a}, {type_} {b}")
         for type_, a, b in zip(types, yes, no, strict=True)
     ]
+
+
+def _some_lanes(e: Emitter, type_: str, text: str, begin: int, count: int) -> str:
+    order = ", ".join(f"i32 {lane}" for lane in range(begin, begin + count))
+    return e.define(f"shufflevector {type_} {text}, {type_} poison, <{count} x i32> <{order}>")
 
 
 def _true(lanes: int) -> str:

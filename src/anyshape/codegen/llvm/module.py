@@ -9,7 +9,7 @@ from anyshape.codegen.llvm.kernel import part_function
 from anyshape.codegen.llvm.machine import Machine
 from anyshape.codegen.llvm.plan import make_plan
 from anyshape.codegen.llvm.scratch import bytes_for_a_thread
-from anyshape.codegen.llvm.threads import DECLARATIONS, entry_function, team_function
+from anyshape.codegen.llvm.threads import entry_function, launch_functions
 from anyshape.codegen.llvm.values import compute
 from anyshape.codegen.target import Target
 from anyshape.codegen.vector_math import definitions
@@ -24,7 +24,7 @@ _ANY = Target("", "", "")
 
 def kernel_function(kernel: Kernel, name: str, target: Target) -> str:
     """`define i32 @name(ptr %buffers, ptr %sizes, ptr %numbers, ptr %scratch)` and what it calls,
-    but for `DECLARATIONS`, `!0` and vector_math's definitions of `requirements`."""
+    but for `launch_functions`, `!0` and vector_math's definitions of `requirements`."""
     return _write(kernel, name, target)[0]
 
 
@@ -47,13 +47,14 @@ def module(kernels: Mapping[str, Kernel], target: Target) -> str:
         texts.append(text)
         functions |= needed
     texts.append(definitions(sorted(functions)))
-    return "\n\n".join([f'target triple = "{target.triple}"', DECLARATIONS, *texts, "!0 = !{}\n"])
+    return "\n\n".join(
+        [f'target triple = "{target.triple}"', launch_functions(), *texts, "!0 = !{}\n"]
+    )
 
 
 def _write(kernel: Kernel, name: str, target: Target) -> tuple[str, frozenset[Function]]:
     plan = make_plan(kernel, target)
     machine = Machine.of(target)
     part = Emitter(plan, machine, compute)
-    texts = [part_function(part, name), team_function(plan, name)]
-    texts.append(entry_function(Emitter(plan, machine, compute), name))
-    return "\n\n".join(text for text in texts if text), frozenset(part.functions)
+    entry = entry_function(Emitter(plan, machine, compute), name)
+    return f"{part_function(part, name)}\n\n{entry}", frozenset(part.functions)

@@ -22,6 +22,7 @@ from anyshape.symbolic.expr import (
     atom_at,
     of_atom,
     polynomial,
+    single_atom,
     symbols_of,
     terms_of,
 )
@@ -31,45 +32,13 @@ _STEADY: Final = 1
 _STRIDED: Final = 8
 #: Instructions for each element; functions of vector_math are the rest.
 _CHEAP: Final = frozenset(
-    [
-        "add",
-        "sub",
-        "mul",
-        "minimum",
-        "maximum",
-        "fmin",
-        "fmax",
-        "neg",
-        "abs",
-        "sign",
-        "floor",
-        "ceil",
-        "trunc",
-        "round",
-        "and",
-        "or",
-        "xor",
-        "not",
-        "shl",
-        "shr",
-        "eq",
-        "ne",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-        "isnan",
-        "isinf",
-        "isfinite",
-        "signbit",
-        "copysign",
-        "where",
-        "cast",
-    ]
+    {"add", "sub", "mul", "minimum", "maximum", "fmin", "fmax", "neg", "abs", "sign", "floor"}
+    | {"ceil", "trunc", "round", "and", "or", "xor", "not", "shl", "shr", "eq", "ne", "lt", "le"}
+    | {"gt", "ge", "isnan", "isinf", "isfinite", "signbit", "copysign", "where", "cast"}
 )
 _LEAVES: Final = frozenset(["constant", "index", "number", "row"])
 _MIDDLING: Final = frozenset(["div", "sqrt", "truncdiv", "truncmod", "floordiv", "floormod"])
-_FUNCTION: Final = 20
+_FUNCTION: Final = 12
 #: Nothing is gained by vectors along an axis that is shorter than this.
 _SHORT: Final = 8
 
@@ -92,6 +61,8 @@ class Plan:
 
 
 def make_plan(kernel: Kernel, target: Target) -> Plan:
+    was_ordered = kernel.ordered
+    kernel = _apart(kernel)
     column = _best_column(kernel)
     if column is not None and not kernel.ordered:
         others = tuple(axis for axis in kernel.axes if axis is not column)
@@ -108,8 +79,48 @@ def make_plan(kernel: Kernel, target: Target) -> Plan:
         costs=costs,
         copies=_copies(kernel, column, costs),
         written=written,
-        splits=not kernel.ordered and any(stage.axes for stage in kernel.stages),
+        splits=not was_ordered and any(map(can_be_shared, kernel.stages)),
     )
+
+
+def can_be_shared(stage: Stage) -> bool:
+    """Whether threads may share its first axis. A scan's own axis is not: each round needs the one
+    before."""
+    return len(stage.axes) > (1 if stage.scans else 0)
+
+
+def _apart(kernel: Kernel) -> Kernel:
+    """An ordered kernel whose rounds only meet at equal places of its last axis: that one is
+    parallel, and the others are loops inside it, in their order."""
+    if not kernel.ordered or len(kernel.axes) < 2 or len(kernel.stages) != 1:
+        return kernel
+    *others, last = kernel.axes
+    stage = kernel.stages[0]
+    written = {store.buffer for store in stage.stores}
+    if (
+        stage.folds
+        or stage.scans
+        or any(
+            scalar.op == "load" and scalar.data[0] in written
+            for scalar in scalars_of(kernel, stage)
+        )
+    ):
+        return kernel
+    for store in stage.stores:
+        if stride_along(kernel, store.address, last.symbol) != 1 or not _is_multiple(
+            store.address - of_atom(last.symbol), last.extent
+        ):
+            return kernel
+    inner = replace(stage, axes=(*others, *stage.axes))
+    return replace(kernel, axes=(last,), stages=(inner,), ordered=False)
+
+
+def _is_multiple(size: Size, unit: Size) -> bool:
+    """Whether it is plain from the form alone."""
+    if isinstance(unit, int):
+        return unit > 0 and all(coefficient % unit == 0 for _, coefficient in terms_of(size))
+    atom = single_atom(unit)
+    return atom is not None and all(atom.index in monomial for monomial, _ in terms_of(size))
 
 
 # -- which axis ------------------------------------------------------------------------------------
@@ -213,11 +224,13 @@ def _copies(kernel: Kernel, column: Axis | None, costs: tuple[int, ...]) -> tupl
     if kernel.ordered or kernel.private:
         return tuple(1 for _ in kernel.stages)
     per_stage = [
-        1 if stage.scans or not stage.folds else 4 if cost <= 8 else 2 if cost <= 16 else 1
+        1 if stage.scans or not stage.folds else 4 if cost <= 8 else 2 if cost <= 12 else 1
         for stage, cost in zip(kernel.stages, costs, strict=True)
     ]
     if column is None:
         return tuple(per_stage)
+    # Loops across rows of memory: the wider the strip, the fewer lines are touched one by one.
+    per_stage += [4 for stage in kernel.stages if stage.axes and stage.stores and max(costs) <= 8]
     return tuple(max(per_stage) for _ in kernel.stages)
 
 

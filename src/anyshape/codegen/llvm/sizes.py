@@ -201,11 +201,11 @@ def _wide_atom(e: Emitter, atom: Atom) -> str:
 def _wide_function(e: Emitter, atom: Atom) -> str:
     wide = f"<{e.lanes} x i64>"
     match atom:
+        case Symbol() if atom in e.positions:
+            return e.widen(e.value(e.positions[atom]))
         case Symbol():
-            if atom is e.vector_axis:
-                # Beside a position that differs from lane to lane.
-                return wide_size(e, of_atom(atom))
-            return e.wide_symbol(atom)
+            first = e.splat("i64", e.symbol(atom))
+            return e.define(f"add {wide} {first}, {lane_numbers(e.lanes)}")
         case FloorDiv() | Mod():
             kind = "div" if isinstance(atom, FloorDiv) else "mod"
             a = wide_size(e, atom.numerator)

@@ -6,6 +6,7 @@ from anyshape.codegen.llvm.casts import cast
 from anyshape.codegen.llvm.emitter import Emitter, Loop, StageScope
 from anyshape.codegen.llvm.folds import FLUSH, Folding
 from anyshape.codegen.llvm.memory import store
+from anyshape.codegen.llvm.plan import can_be_shared
 from anyshape.codegen.llvm.scans import Scanning
 from anyshape.codegen.llvm.sizes import narrow_size, wide_size
 from anyshape.codegen.llvm.teams import barrier, leader_only, meet, share
@@ -48,7 +49,7 @@ class StageCode:
         written = frozenset(part.buffer for part in (*stage.stores, *stage.scans))
         states = [s for f in self.foldings for s in f.start(self.lanes)] * self.kept
         if stage.axes:
-            begin, end = share(e, self.number, stage.axes[0], self._is_split())
+            begin, end = share(e, self.number, stage.axes[0], can_be_shared(stage))
             conditions = [e.define(f"icmp slt i64 {begin}, {end}")]
             for axis in stage.axes[1:]:
                 extent = narrow_size(e, axis.extent)
@@ -66,10 +67,6 @@ class StageCode:
         result_lanes = e.lanes if self.in_columns else 0
         states = meet(e, self.foldings, states, result_lanes, self.kept, is_last)
         self._finish(states)
-
-    def _is_split(self) -> bool:
-        """A scan's own axis is not shared: each round needs the one before."""
-        return not (self.stage.scans and len(self.stage.axes) == 1)
 
     def _loops(self, bounds: tuple[str, str], states: States, written: frozenset[str]) -> States:
         level = len(self.e.levels) - 1

@@ -97,7 +97,7 @@ class Writer:
         body: Callable[[str, States], States],
     ) -> States:
         """`do { } while`: for a variable from `begin` by `step` while it is below `end`; the first
-        round runs in any case. The body's code is a level. Gives the states after the last round."""
+        round runs in any case. The body's code is a level. Gives the states after the last one."""
         begin, end, step = bounds
         before, header, after = self.label, self.new_label(), self.new_label()
         self.branch(f"br label %{header}")

@@ -6,7 +6,7 @@ import math
 
 from anyshape.codegen.vector_math.builder import Value
 from anyshape.codegen.vector_math.coefficients import ERFCX_POLE, GELU_POLE, POLYNOMIALS
-from anyshape.codegen.vector_math.exponential import exp_of_sum
+from anyshape.codegen.vector_math.exponential import exp_of_sum, negative_power
 from anyshape.codegen.vector_math.logarithm import log_of_normal
 from anyshape.codegen.vector_math.operations import (
     absolute,
@@ -15,11 +15,13 @@ from anyshape.codegen.vector_math.operations import (
     copysign,
     fast_two_sum,
     fma,
+    horner,
     nearest_integer,
     polynomial,
     power_of_two,
     select,
     sqrt,
+    two_product,
 )
 
 
@@ -38,25 +40,23 @@ def erf(x: Value) -> Value:
     return copysign(select(a < 1.0, near, far), x)
 
 
-def by_t(a: Value, name: str, bottom: Value, pole: float) -> tuple[Value, Value]:
+def by_t(t: Value, name: str) -> tuple[Value, Value]:
     """(high, low) of the polynomial in t = (a - pole) / (a + pole)."""
-    high, low, *rest = POLYNOMIALS[name, a.kind]
-    t = (a - pole) / bottom
+    high, low, *rest = POLYNOMIALS[name, t.kind]
     small = fma(t, polynomial(t, rest), low)
     return fast_two_sum(high, small)
 
 
 def times_gaussian(
     high: Value, low: Value, square: Value, square_low: Value
-) -> tuple[Value, Value]:
+) -> tuple[Value, float]:
     """(partial, second): (high + low) exp(-square - square_low) = partial * second.
 
     The second factor is a power of two that is left to the caller, because the product may be
     denormal.
     """
     r, q, n = exp_of_sum(-square, -square_low)
-    half = n >> 1
-    first, second = power_of_two(half), power_of_two(n - half)
+    first, second = negative_power(n)
     return (high + fma(high, r, fma(high, q, low))) * first, second
 
 
@@ -69,10 +69,14 @@ def erfc(x: Value) -> Value:
     square = a * a
     near = fma(-x, polynomial(square, POLYNOMIALS["erf", x.kind]), 1.0 - x)
     bottom = a + ERFCX_POLE
-    top, top_low = by_t(a, "erfcx", bottom, ERFCX_POLE)
-    high = top / bottom
-    rest = fma(-high, bottom, top) + fma(-high, a - (bottom - ERFCX_POLE), top_low)
-    partial, second = times_gaussian(high, rest / bottom, square, fma(a, a, -square))
+    inverse = 1.0 / bottom
+    # 1 / (a + pole) = inverse (1 + deficit)
+    deficit = fma(-inverse, a - (bottom - ERFCX_POLE), fma(-inverse, bottom, 1.0))
+    t = (a - ERFCX_POLE) * inverse
+    top, top_low = by_t(fma(t, deficit, t), "erfcx")
+    high, high_low = two_product(top, inverse)
+    low = fma(high, deficit, fma(top_low, inverse, high_low))
+    partial, second = times_gaussian(high, low, square, fma(a, a, -square))
     tail = partial * second
     return select(a < 0.8, near, select(x < 0.0, 2.0 - tail, tail))
 
@@ -88,7 +92,7 @@ def gelu(x: Value) -> Value:
     half = a * 0.5
     square = half * a
     partial, second = times_gaussian(
-        *by_t(a, "gelu", a + GELU_POLE, GELU_POLE), square, fma(half, a, -square)
+        *by_t((a - GELU_POLE) / (a + GELU_POLE), "gelu"), square, fma(half, a, -square)
     )
     far = select(x > 0.0, x, 0.0) - partial * second
     result = copysign(select(a < 0.8, near, far), x)
@@ -100,8 +104,8 @@ def erfinv(x: Value) -> Value:
     """x times a function of w = -log(1 - x^2), which is tame near zero as well as near one."""
     rest = fma(-x, x, 1.0)
     w = -log_of_normal(at_least(rest, 2.0**-24))
-    center = polynomial(w - 2.5, POLYNOMIALS["erfinv", x.kind])
-    tail = polynomial(sqrt(w) - 3.0, POLYNOMIALS["erfinv_tail", x.kind])
+    center = horner(w - 2.5, POLYNOMIALS["erfinv", x.kind])
+    tail = horner(sqrt(w) - 3.0, POLYNOMIALS["erfinv_tail", x.kind])
     result = x * select(w < 5.0, center, tail)
     a = absolute(x)
     return select(a < 1.0, result, select(a.equals(1.0), copysign(math.inf, x), math.nan))

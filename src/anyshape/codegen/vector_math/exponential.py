@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 
-from anyshape.codegen.vector_math.builder import Value
+from anyshape.codegen.vector_math.builder import FORMATS, Value
 from anyshape.codegen.vector_math.coefficients import POLYNOMIALS, SPLIT
 from anyshape.codegen.vector_math.operations import (
     absolute,
     at_least,
     at_most,
     copysign,
+    either,
     fast_two_sum,
     fma,
     nearest_integer,
@@ -90,7 +91,9 @@ def expm1(x: Value) -> Value:
     # Half of 2^n, which may not be a float, while half of it is.
     power = power_of_two(n - 1)
     half = fma(power, q, fma(power, r, power - 0.5))
-    return copysign(half + half, x)
+    # Half of a denormal would lose a bit, and a zero its sign.
+    tiny = absolute(x) < 2.0 ** -(FORMATS[x.kind].mantissa + 2)
+    return select(tiny, x, half + half)
 
 
 def refined_quotient(top: Value, top_low: Value | None, bottom: Value, bottom_low: Value) -> Value:
@@ -104,10 +107,24 @@ def refined_quotient(top: Value, top_low: Value | None, bottom: Value, bottom_lo
     return fma(rest, inverse, quotient)
 
 
+# The second factor of a power of two whose exponent is not positive.
+SMALL_POWER = {"f32": 64, "f64": 512}
+
+
+def negative_power(n: Value) -> tuple[Value, float]:
+    """Two factors of 2^n, n <= 0, down to where floats vanish: the first is normal.
+
+    The product of the second, a constant, may be denormal, so it comes last in a computation.
+    """
+    shift = SMALL_POWER["f32" if n.kind == "i32" else "f64"]
+    return power_of_two(n + shift), 2.0**-shift
+
+
 def sigmoid(x: Value) -> Value:
     """With the exponential of -|x|, nothing overflows and the small side keeps its digits."""
     e, n = exp_parts(at_least(-absolute(x), EXP_RANGE[x.kind][0]))
-    power = scaled(1.0 + e, n)
+    first, second = negative_power(n)
+    power = fma(e, first, first) * second
     bottom, bottom_low = fast_two_sum(1.0, power)
     return refined_quotient(select(x < 0.0, power, 1.0), None, bottom, bottom_low)
 
@@ -120,36 +137,33 @@ def silu(x: Value) -> Value:
     """x * sigmoid(x). A denormal exponential times x may be normal: scale after multiplying."""
     low = SILU_LOW[x.kind]
     e, n = exp_parts(at_least(-absolute(x), low))
-    half = n >> 1
-    first, second = power_of_two(half), power_of_two(n - half)
+    first, second = negative_power(n)
     partial = fma(e, first, first)
     bottom, bottom_low = fast_two_sum(1.0, partial * second)
     negative = x < 0.0
     top, top_low = two_product(at_least(x, low), select(negative, partial, 1.0))
-    result = refined_quotient(top, top_low, bottom, bottom_low) * select(negative, second, 1.0)
+    result = refined_quotient(top, top_low, bottom, bottom_low) * either(negative, second, 1.0, x)
     result = select(x > -low, x, copysign(result, x))
     # As in eager: infinity times zero.
     return select(x.equals(-math.inf), math.nan, result)
 
 
 def tanh(x: Value) -> Value:
-    """expm1(2|x|) / (expm1(2|x|) + 2)."""
+    """A polynomial near zero, then 1 - 2 / (exp(2|x|) + 1)."""
     a = at_most(absolute(x), {"f32": 9.2, "f64": 20.0}[x.kind])
-    r, q, n = expm1_parts(a + a)
+    z = a * a
+    near = fma(a * z, polynomial(z, POLYNOMIALS["tanh", x.kind]), a)
+    e, n = exp_parts(a + a)
     power = power_of_two(n)
-    leading = fma(power, r, power - 1.0)
-    top = fma(power, q, leading)
-    top_low = fma(power, q, leading - top)
-    bottom = top + 2.0
-    bottom_low = top - (bottom - 2.0) + top_low
-    return copysign(refined_quotient(top, top_low, bottom, bottom_low), x)
+    far = 1.0 - 2.0 / fma(power, e, power + 1.0)
+    return copysign(select(a < 0.625, near, far), x)
 
 
 def gelu_tanh(x: Value) -> Value:
     """x / 2 (1 + tanh(u / 2)) = x sigmoid(u),  u = x (linear + cubic x^2), as two floats."""
     linear, linear_low, *_ = SPLIT["gelu_linear", x.kind]
     cubic, cubic_low, *_ = SPLIT["gelu_cubic", x.kind]
-    bound = {"f32": 12.0, "f64": 22.0}[x.kind]
+    bound = {"f32": 10.85, "f64": 22.0}[x.kind]
     a = at_most(absolute(x), bound)
     square, square_low = two_product(a, a)
     term, term_low = two_product(square, cubic)
@@ -160,13 +174,12 @@ def gelu_tanh(x: Value) -> Value:
     u, u_low = two_product(a, factor)
     u_low = fma(a, factor_low, u_low)
     r, q, n = exp_of_sum(-u, -u_low)
-    half = n >> 1
-    first, second = power_of_two(half), power_of_two(n - half)
+    first, second = negative_power(n)
     partial = fma(r + q, first, first)
     bottom, bottom_low = fast_two_sum(1.0, partial * second)
     negative = x < 0.0
     top, top_low = two_product(a, select(negative, partial, 1.0))
-    result = refined_quotient(top, top_low, bottom, bottom_low) * select(negative, second, 1.0)
+    result = refined_quotient(top, top_low, bottom, bottom_low) * either(negative, second, 1.0, x)
     result = select(x > bound, x, copysign(result, x))
     # As in eager: infinity times zero.
     return select(x.equals(-math.inf), math.nan, result)

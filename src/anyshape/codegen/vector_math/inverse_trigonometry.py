@@ -10,6 +10,7 @@ from anyshape.codegen.vector_math.operations import (
     absolute,
     bits,
     copysign,
+    either,
     fma,
     narrow,
     polynomial,
@@ -75,11 +76,6 @@ def atan(x: Value) -> Value:
     half, quarter = SPLIT["half_pi", x.kind], SPLIT["quarter_pi", x.kind]
     high, low = (select(small, 0.0, either(large, half[i], quarter[i], x)) for i in range(2))
     return copysign(angle(q, high, low), x)
-
-
-def either(condition: Value, yes: float, no: float, like: Value) -> Value:
-    """One of two constants."""
-    return select(condition, like.body.number(like.kind, yes), no)
 
 
 def atan2(y: Value, x: Value) -> Value:

@@ -57,6 +57,11 @@ def select(condition: Value, yes: Operand, no: Operand) -> Value:
     return body.line(yes.kind, choice)
 
 
+def either(condition: Value, yes: float, no: float, like: Value) -> Value:
+    """One of two constants."""
+    return select(condition, like.body.number(like.kind, yes), no)
+
+
 def at_most(x: Value, bound: float) -> Value:
     """`min(x, bound)`; NaN stays NaN."""
     return select(x > bound, bound, x)
@@ -111,7 +116,24 @@ def narrow_integer(integer: Value) -> Value:
 
 
 def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
-    """By Horner's rule; the constant term comes first."""
+    """The constant term comes first.
+
+    By Estrin's scheme: neighbours are paired until one is left. Horner's rule needs a few products
+    less, but is one long chain of dependent instructions, behind which a processor cannot see the
+    next vector. The constant comes in last, so that the sum is rounded but once.
+    """
+    constant, *rest = coefficients
+    terms: list[Operand] = list(rest)
+    power = x
+    while len(terms) > 1:
+        pairs = [fma(power, terms[i + 1], terms[i]) for i in range(0, len(terms) - 1, 2)]
+        terms = [*pairs, *terms[len(pairs) * 2 :]]
+        power = power * power if len(terms) > 1 else power
+    return fma(x, terms[0], constant)
+
+
+def horner(x: Value, coefficients: Sequence[float]) -> Value:
+    """The same by Horner's rule: for |x| above 1, whose powers would magnify rounding."""
     *lower, last = coefficients
     total = x.body.number(x.kind, last)
     for coefficient in reversed(lower):

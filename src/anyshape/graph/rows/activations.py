@@ -45,9 +45,7 @@ def relu6(c: Lowering, input: Value) -> Value:
 
 
 @row("hardtanh")
-def hardtanh(
-    c: Lowering, input: Value, min_val: Operand = -1.0, max_val: Operand = 1.0
-) -> Value:
+def hardtanh(c: Lowering, input: Value, min_val: Operand = -1.0, max_val: Operand = 1.0) -> Value:
     return of_float(c, _between, input, min_val, max_val, cost=2)
 
 
@@ -67,9 +65,7 @@ def prelu(c: Lowering, input: Value, weight: Value) -> Value:
         # One slope a channel.
         slopes = weight
         sizes = (1, weight.sizes[0], *(1,) * (rank - 2))
-        weight = c.values.new(
-            sizes, weight.dtype, lambda index: slopes.at((index[1],)), (weight,)
-        )
+        weight = c.values.new(sizes, weight.dtype, lambda index: slopes.at((index[1],)), (weight,))
     if input.dtype != weight.dtype or not c.same_sizes(c.result.shape, input.sizes):
         raise NotLowered("slopes of another dtype, or more of them than channels")
     return of_float(c, _leaky, input, weight, cost=2)
@@ -133,9 +129,7 @@ def hardsigmoid(c: Lowering, input: Value) -> Value:
 
 @row("hardswish")
 def hardswish(c: Lowering, input: Value) -> Value:
-    return of_float(
-        c, lambda x: op("div", op("mul", x, _hard_step(x)), constant_like(6, x)), input
-    )
+    return of_float(c, lambda x: op("div", op("mul", x, _hard_step(x)), constant_like(6, x)), input)
 
 
 # -- from exponentials ---------------------------------------------------------------------------
@@ -257,5 +251,3 @@ def softmin(
     if dim is None:
         dim = 0 if len(input.sizes) in (0, 1, 3) else 1
     return ROWS["softmax"](c, of_float(c, operation("neg"), input, cost=1), dim)
-
-

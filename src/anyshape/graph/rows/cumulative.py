@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from anyshape.graph.elementwise import elementwise
 from anyshape.graph.rows.pointwise import op, test
-from anyshape.graph.rows.reductions import as_dtype, total_dtype
 from anyshape.graph.rows.rearranging import mapped
+from anyshape.graph.rows.reductions import as_dtype, total_dtype
 from anyshape.graph.rows.table import row
 from anyshape.graph.rows.views import place, shifted
 from anyshape.graph.values import NotLowered, Value

@@ -32,7 +32,7 @@ class Positions:
             raise NotLowered("positions that are no tensor of integers")
         self._index, self._size, self._wraps = index, size, wraps
         c.require(
-            index, ("positions", size, wraps), lambda raw: self._found(raw)[1], "an index is out of range"
+            index, ("positions", size, wraps), lambda raw: self._found(raw)[1], scalars.OUT_OF_RANGE
         )
 
     def at(self, index: Index) -> Expr:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from anyshape.graph.elementwise import (
+    TORCH_DTYPES,
     Compute,
     Operand,
     cast,
@@ -42,7 +45,7 @@ def where(condition: Scalar, then: Scalar, otherwise: Scalar) -> Scalar:
     return scalars.operation("where", condition, then, otherwise, dtype=then.dtype)
 
 
-# -- one operand: floats -----------------------------------------------------------------------------
+# -- one operand: floats ---------------------------------------------------------------------------
 
 
 def float_row(name: str, compute: Compute, cost: int = 4) -> None:
@@ -87,7 +90,7 @@ float_row("deg2rad", lambda x: op("mul", x, constant_like(math.pi / 180, x)), 1)
 float_row("rad2deg", lambda x: op("mul", x, constant_like(180 / math.pi, x)), 1)
 
 
-# -- one operand: the same dtype ----------------------------------------------------------------------
+# -- one operand: the same dtype -------------------------------------------------------------------
 
 
 @row("neg")
@@ -145,7 +148,7 @@ def bitwise_not(c: Lowering, input: Value) -> Value:
     return elementwise(c, operation("not"), input)
 
 
-# -- one operand: bool ---------------------------------------------------------------------------------
+# -- one operand: bool -----------------------------------------------------------------------------
 
 
 def is_nonzero(x: Scalar) -> Scalar:
@@ -189,7 +192,7 @@ def signbit(c: Lowering, input: Value) -> Value:
     )
 
 
-# -- two operands ---------------------------------------------------------------------------------------
+# -- two operands ----------------------------------------------------------------------------------
 
 
 def comparison_row(name: str) -> None:
@@ -402,7 +405,7 @@ def rpow(c: Lowering, input: Operand, other: Operand) -> Value:
     return power(c, other, input)
 
 
-# -- several operands -----------------------------------------------------------------------------------
+# -- several operands ------------------------------------------------------------------------------
 
 
 @row("lerp")
@@ -514,9 +517,9 @@ def masked_fill(c: Lowering, input: Value, mask: Value, value: Operand) -> Value
 def nan_to_num(
     c: Lowering, input: Value, nan: Any = None, posinf: Any = None, neginf: Any = None
 ) -> Value:
-    if input.dtype not in ("f32", "f64"):
-        raise NotLowered("the largest numbers of this dtype")
-    largest = 3.4028234663852886e38 if input.dtype == "f32" else 1.7976931348623157e308
+    if input.dtype not in FLOATS:
+        return input
+    largest = torch.finfo(TORCH_DTYPES[input.dtype]).max
     values = (
         0.0 if nan is None else nan,
         largest if posinf is None else posinf,

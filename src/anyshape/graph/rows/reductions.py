@@ -205,7 +205,7 @@ def aminmax(c: Lowering, input: Value, *, dim: Any = None, keepdim: bool = False
     return tuple(extremum(c, fold, input, dims, keepdim) for fold in ("min", "max"))
 
 
-# -- spread ---------------------------------------------------------------------------------------------
+# -- spread ----------------------------------------------------------------------------------------
 
 
 def deviations(c: Lowering, input: Value, dims: list[int]) -> tuple[Value, Value]:
@@ -289,7 +289,7 @@ spread_row("var_mean", root=False, with_mean=True)
 spread_row("std_mean", root=True, with_mean=True)
 
 
-# -- softmax --------------------------------------------------------------------------------------------
+# -- softmax ---------------------------------------------------------------------------------------
 
 
 def exponentials(c: Lowering, input: Value, dims: list[int]) -> tuple[Value, Value, Value]:

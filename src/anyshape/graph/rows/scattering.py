@@ -60,8 +60,7 @@ def filled(c: Lowering, value: Any, sizes: Sequence[Size], dtype: Dtype) -> Valu
 def _stretches(c: Lowering, own: Sequence[Size], sizes: Sequence[Size]) -> bool:
     skip = len(sizes) - len(own)
     return all(
-        size == 1 or c.same(size, wanted)
-        for size, wanted in zip(own, sizes[skip:], strict=True)
+        size == 1 or c.same(size, wanted) for size, wanted in zip(own, sizes[skip:], strict=True)
     )
 
 
@@ -89,8 +88,12 @@ def setitem(c: Lowering, target: Handle, key: Any, value: Any) -> None:
     tensors = [item for item in items if isinstance(item, Value)]
     if any(isinstance(item, bool | list | range) for item in items):
         raise NotLowered("an index that is written out")
-    if any(isinstance(part, Value) for item in items if isinstance(item, slice)
-           for part in (item.start, item.stop, item.step)):
+    if any(
+        isinstance(part, Value)
+        for item in items
+        if isinstance(item, slice)
+        for part in (item.start, item.stop, item.step)
+    ):
         raise NotLowered("a slice by data")
     if not tensors:
         part = _part(c, target, key)

@@ -292,4 +292,4 @@ def getitem(c: Lowering, base: Meta, index: Any) -> IndexMap:
 def has_tensors(index: Any) -> bool:
     if isinstance(index, tuple | list):
         return any(map(has_tensors, index))
-    return isinstance(index, Meta) or isinstance(index, bool)
+    return isinstance(index, Meta | bool)

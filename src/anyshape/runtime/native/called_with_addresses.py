@@ -14,7 +14,7 @@ from anyshape.runtime.native.errors import NativeFailed
 from anyshape.runtime.native.torch_abi import TORCH_DTYPE
 from anyshape.symbolic import Symbol, evaluate
 
-_RUN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+_RUN = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 4)
 
 
 class CalledWithAddresses:
@@ -44,6 +44,7 @@ class CalledWithAddresses:
         # Arrays of at least one element: ctypes gives those of none no address.
         failed = self._run(
             (ctypes.c_void_p * max(len(pointers), 1))(*pointers),
+            None,
             (ctypes.c_int64 * max(count[1], 1))(*integers),
             (ctypes.c_double * max(count[2], 1))(*floats),
         )

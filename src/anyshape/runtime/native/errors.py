@@ -13,3 +13,7 @@ class NativeFailed(RuntimeError):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class OutOfRange(NativeFailed, IndexError):
+    """A position read from a tensor was none. Torch raises either error, by operator."""

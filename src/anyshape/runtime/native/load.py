@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from anyshape.loops.program import Segment
+from anyshape.loops.scalars import OUT_OF_RANGE
 from anyshape.runtime.native.build import Loaded, load
 from anyshape.runtime.native.called_with_addresses import CalledWithAddresses
-from anyshape.runtime.native.errors import NativeFailed
+from anyshape.runtime.native.errors import NativeFailed, OutOfRange
 from anyshape.runtime.native.stored import Built
 from anyshape.runtime.native.torch_abi import last_torch_error
 
@@ -43,7 +44,7 @@ class _Failure:
             said = last_torch_error()
             if said:
                 reason = f"{reason}: {said}"
-        return NativeFailed(reason)
+        return OutOfRange(reason) if reason == OUT_OF_RANGE else NativeFailed(reason)
 
 
 def python_function(built: Built, segment: Segment, helpers: Loaded) -> Callable[..., Any]:
