@@ -73,8 +73,13 @@ def test_take() -> None:
     ],
 )
 def test_several_index_tensors(function: Callable[..., Any]) -> None:
-    check(function, [(torch.randn(a, 3, b), numbers(min(a, 3), 4, 1), numbers(b, 3))
-                     for a, b in ((5, 7), (3, 2), (1, 1))])
+    check(
+        function,
+        [
+            (torch.randn(a, 3, b), numbers(min(a, 3), 4, 1), numbers(b, 3))
+            for a, b in ((5, 7), (3, 2), (1, 1))
+        ],
+    )
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,9 @@ def test_join_other_sizes() -> None:
 
 def test_joined_vectors() -> None:
     calls = [(torch.randn(a), torch.randn(a)) for a in (0, 1, 5)]
-    check(lambda x, y: (torch.hstack([x, y]), torch.vstack([x, y]), torch.column_stack([x, y])), calls)
+    check(
+        lambda x, y: (torch.hstack([x, y]), torch.vstack([x, y]), torch.column_stack([x, y])), calls
+    )
 
 
 def test_a_joined_tensor_is_written_to() -> None:

@@ -131,5 +131,8 @@ def test_what_nobody_uses_is_checked_too() -> None:
         x[i]
         return x + 1
 
-    check(function, [(torch.randn(4), torch.tensor([1])), (torch.randn(4), torch.tensor([4]))],
-          fails=True)
+    check(
+        function,
+        [(torch.randn(4), torch.tensor([1])), (torch.randn(4), torch.tensor([4]))],
+        fails=True,
+    )

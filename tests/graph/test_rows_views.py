@@ -44,7 +44,11 @@ def calls(sizes: tuple[tuple[int, int], ...] = SIZES) -> list[tuple[torch.Tensor
         lambda x: (x.repeat(2, 3), x.repeat(2, 1, 2) * 2, x.tile(2)),
         lambda x: (x.repeat_interleave(3, 1) + 1, x.repeat_interleave(2)),
         lambda x: (x.tril(), x.triu(1) * 2, (x + 1).tril(-1), x.triu(-1)),
-        lambda x: (torch.diag_embed(x), torch.diag_embed(x, 1, 0, 2), torch.diag_embed(x, -2, 2, 0)),
+        lambda x: (
+            torch.diag_embed(x),
+            torch.diag_embed(x, 1, 0, 2),
+            torch.diag_embed(x, -2, 2, 0),
+        ),
         lambda x: (x.diag(), x.reshape(-1).diag(-1)),
         lambda x: (torch.permute_copy(x, (1, 0)), torch.unsqueeze_copy(x, 1)),
         lambda x: functional.pad(x + 1, (1, 2)),
@@ -87,8 +91,8 @@ def test_merged_heads_are_copied_without_divisions() -> None:
         return (x + 1).transpose(1, 2).reshape(x.shape[0], x.shape[2], -1)
 
     found = check(function, [(torch.randn(a, 4, b, 8),) for a, b in ((2, 3), (5, 7), (1, 1))])
-    for plan in found.plans:
-        assert "//" not in str(plan.steps)
+    assert found.kernels
+    assert not any("//" in kernel for kernel in found.kernels)
 
 
 def test_what_shares_memory_for_some_sizes_is_left_to_torch_where_it_shows() -> None:

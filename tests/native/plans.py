@@ -59,17 +59,17 @@ def watched() -> Iterator[Plans]:
             return plan
 
     def watched_host(*args: Any) -> Any:
-        run = host(*args)
+        made = host(*args)
 
         def program(*inputs: Any) -> Any:
             found.runs += 1
             try:
-                return run(*inputs)
+                return made.run(*inputs)
             except BaseException as error:
                 found.errors.append(error)
                 raise
 
-        return program
+        return made._replace(run=program)
 
     native.Lowering = Watched
     native.python_host = watched_host

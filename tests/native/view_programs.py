@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from tests.graph.comparing import Watch
+from tests.native.plans import watched
 
 SHAPES = ((3, 4, 2), (2, 3, 5), (1, 1, 1), (5, 1, 3), (0, 2, 3), (4, 6, 17))
 
@@ -33,7 +33,11 @@ MAKES = (
     *("{a}.reshape(-1)", "{a}.reshape({a}.shape[0], -1)", "{a}.contiguous()", "{a}.clone()"),
     *("{a}.contiguous().view(-1)", "{a}.flip({d})", "{a}.roll(1, {d})", "{a}.t()"),
     *("{a}.expand(2, *{a}.shape)", "{a}.unsqueeze(-1).expand(*{a}.shape, 3)"),
-    *("torch.cat([{a}, {a} + 1], {d})", "torch.stack([{a}, {a} * 3], {d})", "{a}.movedim({d}, {e})"),
+    *(
+        "torch.cat([{a}, {a} + 1], {d})",
+        "torch.stack([{a}, {a} * 3], {d})",
+        "{a}.movedim({d}, {e})",
+    ),
     *("{a}.repeat_interleave(2, {d})", "{a}.tril()", "torch.nn.functional.pad({a}, (1, 2))"),
     *("{a}.narrow({d}, 0, 1)", "{a}.select({d}, 0)", "{a}.chunk(2, {d})[0]", "{a}.unbind({d})[0]"),
     *("{a}.diagonal()", "{a}.unfold({d}, 1, 1)", "{a}.cumsum({d})", "{a}.sum({d})"),
@@ -46,9 +50,19 @@ WRITES = (
     *("{a}.add_(1)", "{a}.mul_({b})", "{a}[0] = 2", "{a}[1:] = 0.5", "{a}[..., 0] += 1"),
     *("{a}[1:] = {a}[:-1].clone()", "{a}[1:] = {a}[:-1] * 2", "{a}.copy_({b})", "{a}.zero_()"),
     *("{a}[{a} > 0.5] = 0.25", "{a}[i % {a}.shape[0]] = 3", "{a}.transpose({d}, {e}).mul_(2)"),
-    *("{a}[...] = {b}", "{a}.view(-1)[1:] = 4", "{a}[..., ::2] *= {b}", "{a}.index_fill_({d}, i, 1)"),
+    *(
+        "{a}[...] = {b}",
+        "{a}.view(-1)[1:] = 4",
+        "{a}[..., ::2] *= {b}",
+        "{a}.index_fill_({d}, i, 1)",
+    ),
     *("{a}.scatter_add_({d}, ({a} * 0).long(), {b})", "{a}.index_add_(0, i % {a}.shape[0], {b})"),
-    *("{a}.masked_fill_({b} > 0, 1)", "{a}.fill_(2)", "{a}.clamp_(min=0)", "{a}.copy_({a}.flip(0))"),
+    *(
+        "{a}.masked_fill_({b} > 0, 1)",
+        "{a}.fill_(2)",
+        "{a}.clamp_(min=0)",
+        "{a}.copy_({a}.flip(0))",
+    ),
 )
 
 
@@ -106,7 +120,7 @@ def compared(source: str, kind: str, seed: int, compile_: Callable[..., Any]) ->
     program counts, unless it is an error in eager too."""
     eager, compiled = function(source, f"{seed} eager"), compile_(function(source, str(seed)))
     found: list[str] = []
-    with Watch() as watch, torch.no_grad():
+    with watched() as watch, torch.no_grad():
         for shape in SHAPES:
             watch.errors.clear()
             here, there = (inputs(kind, shape, seed) for _ in range(2))
@@ -136,10 +150,13 @@ def _outcome(function: Callable[..., Any], args: Any) -> tuple[Any, Exception | 
 def _difference(a: torch.Tensor, b: torch.Tensor) -> list[str]:
     if (a.shape, a.dtype) != (b.shape, b.dtype):
         return [f"{a.shape} {a.dtype} against {b.shape} {b.dtype}"]
-    if any(
-        size > 1 and own != other
-        for size, own, other in zip(a.shape, a.stride(), b.stride(), strict=True)
-    ) and a.numel():
+    if (
+        any(
+            size > 1 and own != other
+            for size, own, other in zip(a.shape, a.stride(), b.stride(), strict=True)
+        )
+        and a.numel()
+    ):
         return [f"strides {a.stride()} against {b.stride()} of {tuple(a.shape)}"]
     if not torch.allclose(a, b, rtol=1e-5, atol=1e-5, equal_nan=True):
         return [f"values {a.flatten()[:8].tolist()} against {b.flatten()[:8].tolist()}"]

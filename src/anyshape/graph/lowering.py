@@ -588,9 +588,7 @@ class Lowering:
 
     def in_order(self, value: Value, sizes: Sequence[Size]) -> Value:
         """The elements of a value in their order, stored without gaps, in another shape."""
-        copy = self.values.new(
-            value.sizes, value.dtype, value.at, (value,), factors=value.factors
-        )
+        copy = self.values.new(value.sizes, value.dtype, value.at, (value,), factors=value.factors)
         memory = self.realise(copy)
         inside = Memory(memory.buffer, _contiguous_strides(sizes))
         return self.values.new(sizes, value.dtype, None, memory=inside)

@@ -132,9 +132,7 @@ def triangle_row(name: str, comparison: str) -> None:
             found = input.at(index)
             return where(test(comparison, column, limit), found, constant_like(0, found))
 
-        return c.values.new(
-            input.sizes, input.dtype, at, (input,), cost=2, factors=input.factors
-        )
+        return c.values.new(input.sizes, input.dtype, at, (input,), cost=2, factors=input.factors)
 
 
 triangle_row("tril", "le")
@@ -142,9 +140,7 @@ triangle_row("triu", "ge")
 
 
 @row("diag_embed")
-def diag_embed(
-    c: Lowering, input: Value, offset: Any = 0, dim1: Any = -2, dim2: Any = -1
-) -> Value:
+def diag_embed(c: Lowering, input: Value, offset: Any = 0, dim1: Any = -2, dim2: Any = -1) -> Value:
     rank = len(input.sizes) + 1
     if type(offset) is not int:
         raise NotLowered("a diagonal that is not known")
@@ -171,6 +167,4 @@ def diag(c: Lowering, input: Value, diagonal: Any = 0) -> Value:
     if type(diagonal) is not int:
         raise NotLowered("a diagonal that is not known")
     down, right = max(-diagonal, 0), max(diagonal, 0)
-    return mapped(
-        c, input, c.result.shape, lambda index: (index[0] + down, index[0] + right)
-    )
+    return mapped(c, input, c.result.shape, lambda index: (index[0] + down, index[0] + right))

@@ -143,7 +143,9 @@ def repeated(c: Lowering, input: Value, times: Sequence[Size]) -> Value:
     sizes = [size * count for size, count in zip(own, times, strict=True)]
 
     def index_map(index: Index) -> Index:
-        return tuple(inner(c, here, size) for here, size in zip(index[new:], own[new:], strict=True))
+        return tuple(
+            inner(c, here, size) for here, size in zip(index[new:], own[new:], strict=True)
+        )
 
     factors = tuple((count, size) for count, size in zip(times, own, strict=True))
     return mapped(c, input, sizes, index_map, factors=factors)

@@ -66,7 +66,7 @@ def _stretches(c: Lowering, own: Sequence[Size], sizes: Sequence[Size]) -> bool:
 
 def _fitting(value: Any, dtype: Dtype) -> Operand:
     """A number that the dtype has."""
-    if isinstance(value, NumberRef | Expr) or (isinstance(value, bool | int | float)):
+    if isinstance(value, NumberRef | Expr | bool | int | float):
         if dtype in FLOATS or dtype == "b1":
             return value
         if isinstance(value, float) and not math.isfinite(value):
@@ -108,9 +108,7 @@ def setitem(c: Lowering, target: Handle, key: Any, value: Any) -> None:
     if isinstance(value, Value) and value.dtype != c.dtype_of(target):
         raise NotLowered("a value of another dtype")
     written = filled(c, value, shown, c.dtype_of(target))
-    c.scatter(
-        target, written, meaning.index, meaning.lookups, "set"
-    )
+    c.scatter(target, written, meaning.index, meaning.lookups, "set")
 
 
 def _questions(c: Lowering) -> Questions:
