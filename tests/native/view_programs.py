@@ -129,7 +129,7 @@ def compared(source: str, kind: str, seed: int, compile_: Callable[..., Any]) ->
                 # A check of torch that goes by strides, also where they mean nothing.
                 continue
             given, other = _outcome(compiled, there)
-            if type(error) is not type(other):
+            if (error is None) != (other is None) or not isinstance(other, type(error)):
                 found.append(f"{shape}: {error!r} against {other!r}")
             elif error is None:
                 pairs = zip((*wanted, *here), (*given, *there), strict=True)

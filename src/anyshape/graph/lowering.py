@@ -265,6 +265,8 @@ class Lowering:
             )
         if self.result.dtype is not base.meta.dtype:
             raise NotLowered("a view of another dtype")
+        if found is None:
+            base.root.by_strides = True
         if found is None or not self._comes_out(base, found):
             self.keep(base.root)
         return Handle(base.root, self.result, base, found)
@@ -467,21 +469,20 @@ class Lowering:
         if root.entangled:
             raise Unlowerable("a tensor is written to that may share memory with another")
         if not target.is_view and not root.outside:
-            root.value = value
-            self._laid_out[value] = root.meta
+            self._now_is(root, value)
             return
         if not root.outside and _is_all_of(target, root):
             # Another shape of the whole tensor: it is another tensor from now on.
             shown = target.meta.shape
             own = root.meta.shape
             extents, facts = self.values.extents, self.facts
-            root.value = self.values.new(
+            whole = self.values.new(
                 own,
                 value.dtype,
                 lambda index: value.at(reshaped(index, own, shown, extents, facts)),
                 (value,),
             )
-            self._laid_out[root.value] = root.meta
+            self._now_is(root, whole)
             return
         self._before_write(root, but=value)
         memory = target.memory()
@@ -492,6 +493,13 @@ class Lowering:
             kernel = self._kernel(value, memory, target.meta)
         self._compute(kernel)
         self._written(root)
+
+    def _now_is(self, root: Root, value: Value) -> None:
+        """A tensor that has no other memory yet is this from now on."""
+        root.value = value
+        self._laid_out[value] = root.meta
+        if root.by_strides:
+            self.keep(root)
 
     def scatter(
         self, target: Handle, value: Value, index_map: IndexMap, reads: Sequence[Value], mode: Mode
@@ -588,10 +596,12 @@ class Lowering:
 
     def in_order(self, value: Value, sizes: Sequence[Size]) -> Value:
         """The elements of a value in their order, stored without gaps, in another shape."""
-        copy = self.values.new(value.sizes, value.dtype, value.at, (value,), factors=value.factors)
-        memory = self.realise(copy)
-        inside = Memory(memory.buffer, _contiguous_strides(sizes))
-        return self.values.new(sizes, value.dtype, None, memory=inside)
+        name = self._name("b")
+        kernel = self._kernel(value, Memory(name, _contiguous_strides(value.sizes)), None)
+        memory = Memory(name, _contiguous_strides(sizes))
+        self.held[name] = Held(name, value.dtype, tuple(sizes), memory.strides, given=False)
+        self._compute(kernel)
+        return self.values.new(sizes, value.dtype, None, memory=memory)
 
     def _kernel(self, value: Value, memory: Memory, meta: Meta | None) -> Kernel:
         while True:
