@@ -581,10 +581,14 @@ class Lowering:
         self.values.now_stored(value, memory)
         return memory
 
-    def joined(self, parts: Sequence[Value], dim: int, sizes: Sequence[Size], meta: Meta) -> Value:
+    def joined(
+        self, parts: Sequence[Value], dim: int, sizes: Sequence[Size], meta: Meta | None
+    ) -> Value:
         """Store values side by side along a dimension of one buffer."""
         name = self._name("b")
-        strides = meta.strides if isinstance(meta.layout, Dense) else _contiguous_strides(sizes)
+        strides = _contiguous_strides(sizes)
+        if meta is not None and isinstance(meta.layout, Dense):
+            strides = meta.strides
         self.held[name] = Held(name, parts[0].dtype, tuple(sizes), strides, given=False)
         start: Size = 0
         for part in parts:
