@@ -27,7 +27,7 @@ from anyshape.loops import scalars
 from anyshape.loops.program import Segment
 from anyshape.loops.text import segment_text
 from anyshape.native import native_function, segment_source
-from anyshape.ops.node_notes import COMPILE_ID, FACTS, REPORT
+from anyshape.ops.node_notes import COMPILE_ID, EXPECTED, FACTS, REPORT
 from anyshape.runtime.native.errors import NativeUnavailable
 
 #: Warned of once in a process: it is the same for every graph.
@@ -61,7 +61,7 @@ def _built(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., An
         stream.emit(kinds.Schedule(text, compile_id=graph.meta.get(COMPILE_ID, "")))
     if not segments:
         return run_graph(graph, examples)
-    host = python_host(made, segment_function)
+    host = python_host(made, segment_function, graph.meta.get(EXPECTED, ()))
     if stream.listening(kinds.OutputCode):
         code = "\n\n".join([host.source, *map(generated_code, segments)])
         stream.emit(kinds.OutputCode(code, compile_id=graph.meta.get(COMPILE_ID, "")))

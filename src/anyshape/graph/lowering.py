@@ -33,7 +33,7 @@ from anyshape.ops.meta import Dense, Meta, Strided
 from anyshape.ops.node_notes import CALL, NUMBER, RESULT, SYMBOL
 from anyshape.ops.op import Lowering as Kind
 from anyshape.ops.table import Entry, lookup
-from anyshape.symbolic import Expr, Facts, Size, Symbol, maximum, minimum
+from anyshape.symbolic import Expr, Facts, Size, Symbol, maximum, minimum, substitute
 from anyshape.symbolic.expr import of_atom
 
 #: An expression of more operations than this is stored rather than computed twice, or grown on.
@@ -133,17 +133,19 @@ class Lowering:
         layout = meta.layout
         if not isinstance(layout, Dense):
             layout = Strided(tuple(map(self._settled_size, layout.strides)))
-        if shape == meta.shape and layout == meta.layout:
+        offset = self._settled_size(meta.offset)
+        if shape == meta.shape and layout == meta.layout and offset == meta.offset:
             return meta
-        return replace(meta, shape=shape, layout=layout)
+        return replace(meta, shape=shape, layout=layout, offset=offset)
 
     def _settled_size(self, size: Size) -> Size:
         if isinstance(size, int):
             return size
         found = self._sizes.get(size)
         if found is None:
-            value = self.facts.value(size)
-            found = self._sizes[size] = size if value is None else value
+            fixed = {symbol: self.facts.value(of_atom(symbol)) for symbol in size.symbols}
+            known = {symbol: value for symbol, value in fixed.items() if value is not None}
+            found = self._sizes[size] = substitute(size, known) if known else size
         return found
 
     def _given(self, name: str, meta: Meta | None) -> Handle | Foreign:
@@ -173,7 +175,9 @@ class Lowering:
         if result is None:
             self._env[node] = self._without_meta(node)
             return
-        _no_gradient(result)
+        if entry is None or entry.op.lowering is not Kind.VIEW:
+            # A view of a parameter says so even where no gradients are recorded.
+            _no_gradient(result)
         kwargs = self._arguments(node.kwargs, call.kwargs)
         if node.target is getattr:
             args = args[:1]
