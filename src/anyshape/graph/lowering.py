@@ -11,6 +11,7 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.fx
@@ -90,6 +91,8 @@ class Lowering:
         self._env: dict[torch.fx.Node, Any] = {}
         self._uses: dict[torch.fx.Node, int] = {}
         self._sizes: dict[Size, Size] = {}
+        #: how values that are tensors of the program are laid out once they are stored
+        self._laid_out: WeakKeyDictionary[Value, Meta] = WeakKeyDictionary()
         self._required: set[tuple[Value, object]] = set()
         self._sharing: Sharing | None = None
         self._count = 0
@@ -250,10 +253,17 @@ class Lowering:
             return made
         if isinstance(made, Value):
             self._agrees(made, meta)
+            if made.memory is not None and not self._lies_as(made.memory, meta):
+                made = self.values.new(made.sizes, made.dtype, made.at, (made,))
+            self._laid_out[made] = meta
             return Handle(Root(meta, made), meta)
         if not isinstance(meta, tuple) or len(meta) != len(made):
             raise NotLowered("another number of results")
         return tuple(self._bound(each, item) for each, item in zip(made, meta, strict=True))
+
+    def _lies_as(self, memory: Memory, meta: Meta) -> bool:
+        strides = zip(meta.shape, memory.strides, meta.strides, strict=True)
+        return all(size == 1 or self.same(own, wanted) for size, own, wanted in strides)
 
     def _agrees(self, made: Value, meta: Meta) -> None:
         if meta.device.type != "cpu" or DTYPES.get(meta.dtype) != made.dtype:
@@ -273,6 +283,8 @@ class Lowering:
             )
         if self.result.dtype is not base.meta.dtype:
             raise NotLowered("a view of another dtype")
+        if found is None:
+            base.root.by_strides = True
         if found is None or not self._comes_out(base, found):
             self.keep(base.root)
         return Handle(base.root, self.result, base, found)
@@ -396,6 +408,7 @@ class Lowering:
                 unknown
                 or entry is None
                 or entry.op.lowering in (Kind.VIEW, Kind.NOTHING, Kind.INDEX_MAP)
+                or (isinstance(self.result, Meta) and self.result.shares_if is not None)
             ):
                 _entangle([handle.root for handle in (*handles, *_handles(bound))])
         self.steps.append(
@@ -474,19 +487,20 @@ class Lowering:
         if root.entangled:
             raise Unlowerable("a tensor is written to that may share memory with another")
         if not target.is_view and not root.outside:
-            root.value = value
+            self._now_is(root, value)
             return
         if not root.outside and _is_all_of(target, root):
             # Another shape of the whole tensor: it is another tensor from now on.
             shown = target.meta.shape
             own = root.meta.shape
             extents, facts = self.values.extents, self.facts
-            root.value = self.values.new(
+            whole = self.values.new(
                 own,
                 value.dtype,
                 lambda index: value.at(reshaped(index, own, shown, extents, facts)),
                 (value,),
             )
+            self._now_is(root, whole)
             return
         self._before_write(root, but=value)
         memory = target.memory()
@@ -497,6 +511,13 @@ class Lowering:
             kernel = self._kernel(value, memory, target.meta)
         self._compute(kernel)
         self._written(root)
+
+    def _now_is(self, root: Root, value: Value) -> None:
+        """A tensor that has no other memory yet is this from now on."""
+        root.value = value
+        self._laid_out[value] = root.meta
+        if root.by_strides:
+            self.keep(root)
 
     def scatter(
         self, target: Handle, value: Value, index_map: IndexMap, reads: Sequence[Value], mode: Mode
@@ -566,6 +587,7 @@ class Lowering:
         """Store a value in a buffer of its own."""
         if value.memory is not None:
             return value.memory
+        meta = self._laid_out.get(value, meta)
         strides = _contiguous_strides(value.sizes) if meta is None else meta.strides
         if meta is not None and not isinstance(meta.layout, Dense):
             strides = _contiguous_strides(value.sizes)
@@ -577,10 +599,14 @@ class Lowering:
         self.values.now_stored(value, memory)
         return memory
 
-    def joined(self, parts: Sequence[Value], dim: int, sizes: Sequence[Size], meta: Meta) -> Value:
+    def joined(
+        self, parts: Sequence[Value], dim: int, sizes: Sequence[Size], meta: Meta | None
+    ) -> Value:
         """Store values side by side along a dimension of one buffer."""
         name = self._name("b")
-        strides = meta.strides if isinstance(meta.layout, Dense) else _contiguous_strides(sizes)
+        strides = _contiguous_strides(sizes)
+        if meta is not None and isinstance(meta.layout, Dense):
+            strides = meta.strides
         self.held[name] = Held(name, parts[0].dtype, tuple(sizes), strides, given=False)
         start: Size = 0
         for part in parts:
