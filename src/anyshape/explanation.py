@@ -86,7 +86,7 @@ class Explanation:
 
     function: str
     entries: Sequence[EntryExplanation]
-    #: why it runs eagerly, if it does
+    #: why it runs eagerly, or why a call of it did
     eager: str = ""
     eager_frame: Frame | None = None
     #: why calls were compiled again, oldest first
@@ -95,12 +95,16 @@ class Explanation:
     parts: Sequence[Explanation] = ()
     #: names in `config.dynamic_sources` that no function had so far
     unused_sources: Sequence[str] = ()
+    #: no further call is compiled for
+    is_given_up: bool = True
 
     def __str__(self) -> str:
         lines = [f"{self.function}: {len(self.entries)} compiled"]
         if self.eager:
-            how = "as plain Python, in parts" if self.parts else "eagerly"
-            lines.append(f"  runs {how}: {self.eager}")
+            how = "runs as plain Python, in parts" if self.parts else "runs eagerly"
+            if not self.is_given_up:
+                how = "a call ran eagerly, the next is tried again"
+            lines.append(f"  {how}: {self.eager}")
             if self.eager_frame is not None:
                 lines += _place(self.eager_frame)
         for entry in self.entries:

@@ -18,13 +18,24 @@ from anyshape.graph.lowering import Unlowerable
 from anyshape.graph.plan import Call, NumberRef, TensorRef, tensors_in
 from anyshape.graph.schedule import Schedule
 from anyshape.loops.program import Segment
-from anyshape.symbolic import Expr, Size, Symbol, to_text
+from anyshape.symbolic import Expr, Fact, Size, Symbol, to_text
 from anyshape.symbolic.expr import of_atom
 
 
-def python_host(schedule: Schedule, function_of: Callable[[Segment], Callable[..., Any]]) -> Host:
-    """A function of the graph's inputs, and its text."""
-    return _Writer(schedule, function_of).function()
+def python_host(
+    schedule: Schedule,
+    function_of: Callable[[Segment], Callable[..., Any]],
+    otherwise: Callable[..., Any],
+    expected: Sequence[Fact] = (),
+) -> Host:
+    """A function of the graph's inputs, and its text. `expected`: what has to be true of sizes that
+    depend on data, checked as soon as they are known; native code relies on it. `otherwise`: what
+    runs for sizes that the schedule is not for."""
+    return _Writer(schedule, function_of, otherwise, expected).function()
+
+
+class Unexpected(RuntimeError):
+    """A size that depends on data is not what the graph is for."""
 
 
 class Host(NamedTuple):
@@ -34,17 +45,24 @@ class Host(NamedTuple):
 
 class _Writer:
     def __init__(
-        self, schedule: Schedule, function_of: Callable[[Segment], Callable[..., Any]]
+        self,
+        schedule: Schedule,
+        function_of: Callable[[Segment], Callable[..., Any]],
+        otherwise: Callable[..., Any],
+        expected: Sequence[Fact],
     ) -> None:
+        self._expected = list(expected)
         self._schedule = schedule
         self._function_of = function_of
         self._lines: list[str] = []
-        self._namespace: dict[str, Any] = {"laid_out": laid_out}
+        self._namespace: dict[str, Any] = {"laid_out": laid_out, "Unexpected": Unexpected}
+        self._namespace["otherwise"] = otherwise
         #: after which part a tensor is not needed any more
         self._last = _last_uses(schedule)
         #: symbols that have their values, and those that some line needs
         self._known: set[Symbol] = set()
-        self._needed = _symbols_of(schedule)
+        facts = (*expected, *schedule.assumed)
+        self._needed = _symbols_of(schedule).union(*(fact.symbols for fact in facts))
 
     def function(self) -> Host:
         parameters = ", ".join(_variable(each) for each in self._schedule.inputs)
@@ -52,6 +70,8 @@ class _Writer:
         for each in self._schedule.inputs:
             if isinstance(each, str):
                 self._read_sizes(each)
+        for fact in self._schedule.assumed:
+            self._lines.append(f"if not ({to_text(fact)}): return otherwise({parameters})")
         native = {
             buffer.name
             for part in self._schedule.parts
@@ -59,6 +79,7 @@ class _Writer:
             for buffer in part.inputs
         }
         for number, part in enumerate(self._schedule.parts):
+            self._check_expected()
             if isinstance(part, Segment):
                 self._segment(part)
             else:
@@ -66,6 +87,7 @@ class _Writer:
             gone = [name for name, last in self._last.items() if last == number]
             if gone:
                 self._lines.append(f"del {', '.join(gone)}")
+        self._check_expected()
         unknown = self._needed - self._known
         if unknown:
             names = ", ".join(sorted(symbol.name for symbol in unknown))
@@ -75,6 +97,14 @@ class _Writer:
         source = "\n".join([f"def run({parameters}):", *(f"    {line}" for line in body)])
         exec(compile(source, "<anyshape: native program>", "exec"), self._namespace)
         return Host(self._namespace["run"], source)
+
+    def _check_expected(self) -> None:
+        """Check what can be checked by now."""
+        for fact in list(self._expected):
+            if fact.symbols <= self._known:
+                self._expected.remove(fact)
+                text = to_text(fact)
+                self._lines += [f"if not ({text}):", f"    raise Unexpected({text!r})"]
 
     def _segment(self, segment: Segment) -> None:
         name = self._named("segment", self._function_of(segment))

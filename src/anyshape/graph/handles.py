@@ -38,6 +38,8 @@ class Root:
     value: Value
     #: whether the memory is the caller's, or belongs to a tensor that Python code has
     outside: bool = False
+    #: whether there are views of it that only strides tell of: it has to be in memory
+    by_strides: bool = False
     #: other roots that may share its memory, as far as we know
     entangled: set[Root] = field(default_factory=set["Root"])
 

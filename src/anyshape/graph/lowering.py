@@ -11,10 +11,12 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.fx
 
+from anyshape.errors import AnyshapeError
 from anyshape.graph.arguments import named_as_torch, without_flag
 from anyshape.graph.handles import Handle, IndexMap, Rearranged, Root
 from anyshape.graph.plan import Call, Compute, Held, Native, NumberRef, Plan, Step, TensorRef
@@ -32,7 +34,17 @@ from anyshape.ops.meta import Dense, Meta, Strided
 from anyshape.ops.node_notes import CALL, NUMBER, RESULT, SYMBOL
 from anyshape.ops.op import Lowering as Kind
 from anyshape.ops.table import Entry, lookup
-from anyshape.symbolic import Expr, Facts, Size, Symbol, maximum, minimum
+from anyshape.symbolic import (
+    Answer,
+    Expr,
+    Fact,
+    Facts,
+    Size,
+    Symbol,
+    maximum,
+    minimum,
+    substitute,
+)
 from anyshape.symbolic.expr import of_atom
 
 #: An expression of more operations than this is stored rather than computed twice, or grown on.
@@ -79,10 +91,13 @@ class Lowering:
         self._env: dict[torch.fx.Node, Any] = {}
         self._uses: dict[torch.fx.Node, int] = {}
         self._sizes: dict[Size, Size] = {}
+        #: how values that are tensors of the program are laid out once they are stored
+        self._laid_out: WeakKeyDictionary[Value, Meta] = WeakKeyDictionary()
         self._required: set[tuple[Value, object]] = set()
         self._sharing: Sharing | None = None
         self._count = 0
         self._node: torch.fx.Node | None = None
+        self.assumed: list[Fact] = []
         self.native: dict[str, int] = {}
         self.called: dict[str, str] = {}
 
@@ -105,7 +120,9 @@ class Lowering:
                 self._uses[each] -= 1
                 if not self._uses[each]:
                     self._env.pop(each, None)
-        return Plan(inputs, self.held, self.steps, outputs, self.native, self.called)
+        return Plan(
+            inputs, self.held, self.steps, outputs, self.assumed, self.native, self.called
+        )
 
     def _placeholder(self, node: torch.fx.Node) -> str | Symbol:
         symbol = node.meta.get(SYMBOL)
@@ -130,17 +147,19 @@ class Lowering:
         layout = meta.layout
         if not isinstance(layout, Dense):
             layout = Strided(tuple(map(self._settled_size, layout.strides)))
-        if shape == meta.shape and layout == meta.layout:
+        offset = self._settled_size(meta.offset)
+        if shape == meta.shape and layout == meta.layout and offset == meta.offset:
             return meta
-        return replace(meta, shape=shape, layout=layout)
+        return replace(meta, shape=shape, layout=layout, offset=offset)
 
     def _settled_size(self, size: Size) -> Size:
         if isinstance(size, int):
             return size
         found = self._sizes.get(size)
         if found is None:
-            value = self.facts.value(size)
-            found = self._sizes[size] = size if value is None else value
+            fixed = {symbol: self.facts.value(of_atom(symbol)) for symbol in size.symbols}
+            known = {symbol: value for symbol, value in fixed.items() if value is not None}
+            found = self._sizes[size] = substitute(size, known) if known else size
         return found
 
     def _given(self, name: str, meta: Meta | None) -> Handle | Foreign:
@@ -170,7 +189,9 @@ class Lowering:
         if result is None:
             self._env[node] = self._without_meta(node)
             return
-        _no_gradient(result)
+        if entry is None or entry.op.lowering is not Kind.VIEW:
+            # A view of a parameter says so even where no gradients are recorded.
+            _no_gradient(result)
         kwargs = self._arguments(node.kwargs, call.kwargs)
         if node.target is getattr:
             args = args[:1]
@@ -232,10 +253,17 @@ class Lowering:
             return made
         if isinstance(made, Value):
             self._agrees(made, meta)
+            if made.memory is not None and not self._lies_as(made.memory, meta):
+                made = self.values.new(made.sizes, made.dtype, made.at, (made,))
+            self._laid_out[made] = meta
             return Handle(Root(meta, made), meta)
         if not isinstance(meta, tuple) or len(meta) != len(made):
             raise NotLowered("another number of results")
         return tuple(self._bound(each, item) for each, item in zip(made, meta, strict=True))
+
+    def _lies_as(self, memory: Memory, meta: Meta) -> bool:
+        strides = zip(meta.shape, memory.strides, meta.strides, strict=True)
+        return all(size == 1 or self.same(own, wanted) for size, own, wanted in strides)
 
     def _agrees(self, made: Value, meta: Meta) -> None:
         if meta.device.type != "cpu" or DTYPES.get(meta.dtype) != made.dtype:
@@ -255,6 +283,8 @@ class Lowering:
             )
         if self.result.dtype is not base.meta.dtype:
             raise NotLowered("a view of another dtype")
+        if found is None:
+            base.root.by_strides = True
         if found is None or not self._comes_out(base, found):
             self.keep(base.root)
         return Handle(base.root, self.result, base, found)
@@ -378,6 +408,7 @@ class Lowering:
                 unknown
                 or entry is None
                 or entry.op.lowering in (Kind.VIEW, Kind.NOTHING, Kind.INDEX_MAP)
+                or (isinstance(self.result, Meta) and self.result.shares_if is not None)
             ):
                 _entangle([handle.root for handle in (*handles, *_handles(bound))])
         self.steps.append(
@@ -456,19 +487,20 @@ class Lowering:
         if root.entangled:
             raise Unlowerable("a tensor is written to that may share memory with another")
         if not target.is_view and not root.outside:
-            root.value = value
+            self._now_is(root, value)
             return
         if not root.outside and _is_all_of(target, root):
             # Another shape of the whole tensor: it is another tensor from now on.
             shown = target.meta.shape
             own = root.meta.shape
             extents, facts = self.values.extents, self.facts
-            root.value = self.values.new(
+            whole = self.values.new(
                 own,
                 value.dtype,
                 lambda index: value.at(reshaped(index, own, shown, extents, facts)),
                 (value,),
             )
+            self._now_is(root, whole)
             return
         self._before_write(root, but=value)
         memory = target.memory()
@@ -479,6 +511,13 @@ class Lowering:
             kernel = self._kernel(value, memory, target.meta)
         self._compute(kernel)
         self._written(root)
+
+    def _now_is(self, root: Root, value: Value) -> None:
+        """A tensor that has no other memory yet is this from now on."""
+        root.value = value
+        self._laid_out[value] = root.meta
+        if root.by_strides:
+            self.keep(root)
 
     def scatter(
         self, target: Handle, value: Value, index_map: IndexMap, reads: Sequence[Value], mode: Mode
@@ -548,6 +587,7 @@ class Lowering:
         """Store a value in a buffer of its own."""
         if value.memory is not None:
             return value.memory
+        meta = self._laid_out.get(value, meta)
         strides = _contiguous_strides(value.sizes) if meta is None else meta.strides
         if meta is not None and not isinstance(meta.layout, Dense):
             strides = _contiguous_strides(value.sizes)
@@ -559,10 +599,14 @@ class Lowering:
         self.values.now_stored(value, memory)
         return memory
 
-    def joined(self, parts: Sequence[Value], dim: int, sizes: Sequence[Size], meta: Meta) -> Value:
+    def joined(
+        self, parts: Sequence[Value], dim: int, sizes: Sequence[Size], meta: Meta | None
+    ) -> Value:
         """Store values side by side along a dimension of one buffer."""
         name = self._name("b")
-        strides = meta.strides if isinstance(meta.layout, Dense) else _contiguous_strides(sizes)
+        strides = _contiguous_strides(sizes)
+        if meta is not None and isinstance(meta.layout, Dense):
+            strides = meta.strides
         self.held[name] = Held(name, parts[0].dtype, tuple(sizes), strides, given=False)
         start: Size = 0
         for part in parts:
@@ -632,10 +676,21 @@ class Lowering:
         self._compute(kernel)
         return self.values.new(value.sizes, value.dtype, None, memory=memory)
 
-    def fresh(self, sizes: Sequence[Size], dtype: scalars.Dtype) -> tuple[Value, Memory]:
+    def fresh_as(
+        self, sizes: Sequence[Size], dtype: scalars.Dtype, meta: Meta
+    ) -> tuple[Value, Memory]:
+        """A buffer that a step of the plan fills, laid out as torch lays out the result."""
+        return self.fresh(sizes, dtype, meta.strides)
+
+    def fresh(
+        self,
+        sizes: Sequence[Size],
+        dtype: scalars.Dtype,
+        strides: tuple[Size, ...] | None = None,
+    ) -> tuple[Value, Memory]:
         """A buffer that a step of the plan fills, and its value."""
         name = self._name("b")
-        memory = Memory(name, _contiguous_strides(sizes))
+        memory = Memory(name, strides or _contiguous_strides(sizes))
         self.held[name] = Held(name, dtype, tuple(sizes), memory.strides, given=False)
         return self.values.new(sizes, dtype, None, memory=memory), memory
 
@@ -669,6 +724,18 @@ class Lowering:
         return getattr(function, "__module__", "") == "torch.nn.functional"
 
     # -- what rows ask ---------------------------------------------------------------------------
+
+    def assume(self, fact: Fact, why: str) -> None:
+        """Go on for sizes of which this holds; calls of others run the graph as it is."""
+        if self.facts.prove(fact) is Answer.YES:
+            return
+        if not all(symbol.backed for symbol in fact.symbols):
+            raise NotLowered(f"{why}, which depends on data")
+        try:
+            self.facts = self.facts.assume(fact, why)
+        except AnyshapeError:
+            raise NotLowered(f"{why}, which never holds") from None
+        self.assumed.append(fact)
 
     def same_sizes(self, a: Sequence[Size], b: Sequence[Size]) -> bool:
         return len(a) == len(b) and all(map(self.same, a, b))

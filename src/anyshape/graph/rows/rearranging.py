@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from anyshape.graph.handles import IndexMap, Rearranged
 from anyshape.graph.rows.table import VIEWS, row
-from anyshape.graph.rows.views import place
+from anyshape.graph.rows.views import place, shifted
 from anyshape.graph.values import Factors, Index, NotLowered, Value
 from anyshape.loops.indices import merged, reshaped, split
 from anyshape.loops.scalars import Scalar
 from anyshape.ops.meta import Meta
 from anyshape.ops.meta import contiguous as contiguous_layout
-from anyshape.symbolic import Expr, Size, floordiv, modulo, product
+from anyshape.symbolic import Expr, Size, floordiv, maximum, modulo, product
 
 if TYPE_CHECKING:
     from anyshape.graph.lowering import Lowering
@@ -120,17 +120,25 @@ def roll(c: Lowering, input: Value, shifts: Any, dims: Any = ()) -> Value:
             raise NotLowered("shifts without dimensions")
         flat = in_shape(c, input, (product(input.sizes),))
         return in_shape(c, roll(c, flat, moves, 0), input.sizes)
-    if len(set(along)) != len(along) or len(along) != len(moves):
-        raise NotLowered("a dimension that is shifted twice")
-    by = dict(zip(along, moves, strict=True))
+    if len(along) != len(moves):
+        raise NotLowered("other numbers of shifts and dimensions")
+    for dim, by in zip(along, moves, strict=True):
+        input = shifted_around(c, input, dim, by)
+    return input
 
-    def index_map(index: Index) -> Index:
-        return tuple(
-            modulo(here - by[dim], input.sizes[dim]) if dim in by else here
-            for dim, here in enumerate(index)
-        )
 
-    return mapped(c, input, input.sizes, index_map, cost=4)
+def shifted_around(c: Lowering, input: Value, dim: int, by: Size) -> Value:
+    """What goes out at the end of a dimension comes in at its front: two parts change places, so
+    that no position is divided."""
+    size = input.sizes[dim]
+    front = modulo(by, maximum(size, 1))
+
+    def part(start: Size, count: Size) -> Value:
+        sizes = (*input.sizes[:dim], count, *input.sizes[dim + 1 :])
+        return mapped(c, input, sizes, shifted(dim, start))
+
+    parts = [part(size - front, front), part(0, size - front)]
+    return c.joined(parts, dim, input.sizes, None)
 
 
 # -- several times ---------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from anyshape.graph.rows.pointwise import where
 from anyshape.graph.rows.table import row, writes
 from anyshape.graph.rows.views import place
 from anyshape.graph.values import Index, NotLowered, Value
-from anyshape.loops.scalars import FLOATS, Dtype, Scalar
+from anyshape.loops.scalars import FLOATS, HALVES, Dtype, Scalar
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.indexing import first_round
 from anyshape.symbolic import Expr, Size
@@ -66,7 +66,7 @@ def _stretches(c: Lowering, own: Sequence[Size], sizes: Sequence[Size]) -> bool:
 
 def _fitting(value: Any, dtype: Dtype) -> Operand:
     """A number that the dtype has."""
-    if isinstance(value, NumberRef | Expr) or (isinstance(value, bool | int | float)):
+    if isinstance(value, NumberRef | Expr | bool | int | float):
         if dtype in FLOATS or dtype == "b1":
             return value
         if isinstance(value, float) and not math.isfinite(value):
@@ -189,6 +189,7 @@ def scatter_row(name: str, plan: Any) -> None:
     @row(name)
     def lowered(c: Lowering, input: Value, *args: Any, **kwargs: Any) -> Value:
         value, index_map, _, mode = plan(c, input.sizes, input.dtype, *args, **kwargs)
+        _adds_exactly(mode, input.dtype)
         return c.scattered(input, value, index_map, mode, c.result)
 
     @writes(name)
@@ -196,7 +197,14 @@ def scatter_row(name: str, plan: Any) -> None:
         value, index_map, lookups, mode = plan(
             c, target.meta.shape, c.dtype_of(target), *args, **kwargs
         )
+        _adds_exactly(mode, c.dtype_of(target))
         c.scatter(target, value, index_map, lookups, mode)
+
+
+def _adds_exactly(mode: str, dtype: Dtype) -> None:
+    """Sums of two bytes would be rounded after each addition; torch rounds less often."""
+    if mode == "add" and dtype in HALVES:
+        raise NotLowered("sums of two bytes")
 
 
 def _per_element(
