@@ -13,7 +13,7 @@ from anyshape.graph.rows.activations import log_of_sigmoid, of_float
 from anyshape.graph.rows.functions import x_log_y
 from anyshape.graph.rows.pointwise import constant_like, op, test, where
 from anyshape.graph.rows.reductions import as_dtype, mean_of, rounded, sum_
-from anyshape.graph.rows.table import row
+from anyshape.graph.rows.table import ROWS, row
 from anyshape.graph.values import NotLowered, Value
 from anyshape.loops.scalars import FLOATS, Scalar
 
@@ -188,8 +188,6 @@ def kl_div(c: Lowering, *args: Any, **kwargs: Any) -> Value:
     total = lessened(c, losses, "sum")
     if not input.sizes:
         return total
-    from anyshape.graph.rows.table import ROWS
-
     return as_dtype(c, ROWS["div"](c, total, input.sizes[0]), dtype)
 
 

@@ -11,11 +11,13 @@ from anyshape.graph.elementwise import (
     TORCH_DTYPES,
     Compute,
     Operand,
+    broadcast_sizes,
     cast,
     common_dtype,
     elementwise,
     float_dtype,
     operation,
+    scalar_of,
     wide,
 )
 from anyshape.graph.rows.table import row
@@ -498,8 +500,6 @@ def where_row(c: Lowering, condition: Value, input: Operand, other: Operand) -> 
 
 def chosen(c: Lowering, condition: Value, then: Operand, other: Operand, dtype: Dtype) -> Value:
     """`then` where the condition holds, else `other`."""
-    from anyshape.graph.elementwise import broadcast_sizes, scalar_of
-
     sizes = broadcast_sizes(c, (condition, then, other))
 
     def at(index: Any) -> Scalar:

@@ -10,7 +10,7 @@ import torch
 
 from anyshape.graph.elementwise import elementwise, operation, short, wide
 from anyshape.graph.rows.pointwise import constant_like, is_nonzero, op, test, where
-from anyshape.graph.rows.table import row
+from anyshape.graph.rows.table import ROWS, row
 from anyshape.graph.rows.views import place
 from anyshape.graph.values import NotLowered, Value
 from anyshape.loops import scalars
@@ -184,8 +184,6 @@ def maximum_row(name: str) -> None:
     def lowered(c: Lowering, input: Value, dim: Any = None, keepdim: bool = False, **named: Any):
         other = named.get("other", dim)
         if isinstance(other, Value):
-            from anyshape.graph.rows.table import ROWS
-
             return ROWS[f"{name}imum"](c, input, other)
         dims = dims_of(input, dim)
         must_have_elements(c, input, dims)
