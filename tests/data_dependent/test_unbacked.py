@@ -54,7 +54,7 @@ def assert_same(found: Any, wanted: Any) -> None:
         assert found.shape == wanted.shape
         assert found.stride() == wanted.stride()
         assert found.requires_grad == wanted.requires_grad
-        torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True)
+        torch.testing.assert_close(found, wanted, equal_nan=True)
     elif isinstance(wanted, dict):
         assert list(found) == list(wanted)
         for key, value in wanted.items():

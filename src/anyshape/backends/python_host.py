@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from anyshape.graph.lowering import Unlowerable
-from anyshape.graph.plan import Call, NumberRef, TensorRef, tensors_in
+from anyshape.graph.plan import Call, NumberRef, TensorRef, View, tensors_in
 from anyshape.graph.schedule import Schedule
 from anyshape.loops.program import Segment
 from anyshape.symbolic import Expr, Fact, Size, Symbol, to_text
@@ -130,12 +130,12 @@ class _Writer:
         self._lines.append(f"{result} = {function}({', '.join(arguments)})")
         for name, path in call.tensors:
             place = "".join(f"[{index}]" for index in path)
-            value = f"{result}{place}"
+            self._lines.append(f"{name} = {result}{place}")
+            self._read_sizes(name)
             held = self._schedule.held.get(name)
             if held is not None and name in native:
-                value = f"laid_out({value}, {self._text(held.strides)})"
-            self._lines.append(f"{name} = {value}")
-            self._read_sizes(name)
+                strides = self._text(held.strides)
+                self._lines.append(f"{name} = laid_out({name}, {strides})")
         if call.tensors:
             self._lines.append(f"del {result}")
 
@@ -180,11 +180,26 @@ class _Writer:
 
     def _tensor(self, ref: TensorRef) -> str:
         if ref.sizes is None:
-            return ref.buffer
+            text = ref.buffer
+            for view in ref.views:
+                text = self._viewed(text, view)
+            return text
         offset = f"{ref.buffer}.storage_offset() + {to_text(ref.offset)}"
         if ref.offset == 0:
             offset = f"{ref.buffer}.storage_offset()"
         return f"{ref.buffer}.as_strided({_sizes(ref.sizes)}, {_sizes(ref.strides)}, {offset})"
+
+    def _viewed(self, text: str, view: View) -> str:
+        arguments = [self._text(each) for each in view.args]
+        arguments += [f"{name}={self._text(each)}" for name, each in view.kwargs.items()]
+        if view.kind == "getattr":
+            text = f"{text}.{view.target}"
+        elif view.kind == "call_method":
+            text = f"{text}.{view.target}({', '.join(arguments)})"
+        else:
+            function = self._named("view", view.target)
+            text = f"{function}({', '.join([text, *arguments])})"
+        return text if view.place is None else f"{text}[{view.place}]"
 
     def _named(self, prefix: str, value: Any) -> str:
         name = f"{prefix}_{len(self._namespace)}"
@@ -218,6 +233,7 @@ def _symbols_of(schedule: Schedule) -> set[Symbol]:
                 found |= size.symbols
             case TensorRef() as ref:
                 stack += [ref.sizes, ref.strides, ref.offset]
+                stack += [(view.args, view.kwargs) for view in ref.views]
             case dict() as named:
                 stack += named.values()
             case tuple() | list() as items:

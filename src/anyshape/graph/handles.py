@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from anyshape.graph.plan import View
 from anyshape.graph.values import Factors, Index, Memory, Value, Values
 from anyshape.loops import scalars
 from anyshape.loops.scalars import Scalar
@@ -53,6 +54,8 @@ class Handle:
     #: from what it was made, and how; None for the root itself
     base: Handle | None = None
     index_map: IndexMap | None = None
+    #: how the program made it, if Python can do the same
+    view: View | None = None
     _made_of: Value | None = None
     _value: Value | None = None
 
@@ -89,6 +92,13 @@ class Handle:
             self._value = values.new(self.meta.shape, dtype, at, (source, whole), factors=factors)
         self._made_of = whole
         return self._value
+
+    def views(self) -> tuple[View, ...] | None:
+        """How it is made of its root, step by step; None if that is not known."""
+        if self.base is None:
+            return ()
+        before = self.base.views()
+        return None if before is None or self.view is None else (*before, self.view)
 
     def memory(self) -> Memory | None:
         """Where it is kept, if it is."""

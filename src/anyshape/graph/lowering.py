@@ -19,7 +19,17 @@ import torch.fx
 from anyshape.errors import AnyshapeError
 from anyshape.graph.arguments import named_as_torch, without_flag
 from anyshape.graph.handles import Handle, IndexMap, Rearranged, Root
-from anyshape.graph.plan import Call, Compute, Held, Native, NumberRef, Plan, Step, TensorRef
+from anyshape.graph.plan import (
+    Call,
+    Compute,
+    Held,
+    Native,
+    NumberRef,
+    Plan,
+    Step,
+    TensorRef,
+    View,
+)
 from anyshape.graph.rows import ROWS, VIEWS, WRITES
 from anyshape.graph.sharing import Sharing
 from anyshape.graph.touched import touched
@@ -183,6 +193,9 @@ class Lowering:
         entry = lookup(call.function)
         args = self._arguments(node.args, call.args)
         result = self.result = self._settled(node.meta.get(RESULT))
+        if result is None and RESULT in node.meta:
+            self._env[node] = self._call_out(node, entry, "a tensor that only Python handles")
+            return
         if result is None and entry is not None and entry.in_place and args:
             # `x[i] = v` gives nothing; what it is about is its first argument.
             result = self.result = args[0].meta if isinstance(args[0], Handle) else None
@@ -276,10 +289,11 @@ class Lowering:
         if not isinstance(base, Handle):
             raise NotLowered("a view of what only Python handles")
         found = view(self, base.meta, *self._metas(args[1:]), **self._metas(kwargs))
+        how = self._how_viewed(args, kwargs)
         if isinstance(found, list):
             return tuple(
-                Handle(base.root, meta, base, index_map)
-                for meta, index_map in zip(self.result, found, strict=True)
+                Handle(base.root, meta, base, index_map, how and how._replace(place=place))
+                for place, (meta, index_map) in enumerate(zip(self.result, found, strict=True))
             )
         if self.result.dtype is not base.meta.dtype:
             raise NotLowered("a view of another dtype")
@@ -287,7 +301,16 @@ class Lowering:
             base.root.by_strides = True
         if found is None or not self._comes_out(base, found):
             self.keep(base.root)
-        return Handle(base.root, self.result, base, found)
+        return Handle(base.root, self.result, base, found, how)
+
+    def _how_viewed(self, args: Any, kwargs: dict[str, Any]) -> View | None:
+        node = self._node
+        assert node is not None
+        if not args or _handles((args[1:], kwargs)):
+            return None
+        if node.target is getattr:
+            return View("getattr", node.args[1], (), {})
+        return View(node.op, node.target, tuple(args[1:]), kwargs)
 
     def _comes_out(self, base: Handle, found: Any) -> bool:
         """Whether a view of an expression needs no division: what was merged is not split anew."""
@@ -450,9 +473,11 @@ class Lowering:
             whole = not tree.is_view
             if whole:
                 return TensorRef(memory.buffer)
-            place = tree.memory()
+            place, views = tree.memory(), tree.views()
             assert place is not None
-            return TensorRef(place.buffer, tree.meta.shape, place.strides, place.offset)
+            if views is not None:
+                return TensorRef(place.buffer, views)
+            return TensorRef(place.buffer, (), tree.meta.shape, place.strides, place.offset)
         if isinstance(tree, Foreign):
             return TensorRef(tree.name)
         if isinstance(tree, dict):

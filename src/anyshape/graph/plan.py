@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Extern
@@ -43,11 +43,24 @@ class Native:
     writes: frozenset[str]
 
 
+class View(NamedTuple):
+    """How the program made a view: a call with what is shown as its first argument."""
+
+    kind: str
+    target: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    #: which of several results it is
+    place: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class TensorRef:
-    """A tensor as Python code gets it: a buffer, or a view of one."""
+    """A tensor as Python code gets it: a buffer, or a view of one, made as the program made it or
+    by its strides."""
 
     buffer: str
+    views: tuple[View, ...] = ()
     #: None for the whole buffer
     sizes: tuple[Size, ...] | None = None
     strides: tuple[Size, ...] = ()

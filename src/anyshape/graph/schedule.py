@@ -13,7 +13,8 @@ from anyshape.loops.fusion import Same
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Area, Buffer, Launch, Role, Segment
 from anyshape.loops.text import kernel_text
-from anyshape.symbolic import Expr, Fact, Size, Symbol
+from anyshape.ops.meta import Dense, strided
+from anyshape.symbolic import Expr, Fact, Size, Symbol, maximum
 from anyshape.symbolic.expr import symbols_of
 
 
@@ -180,7 +181,22 @@ def _segment(
 
 
 def _buffer(held: Held, role: Role) -> Buffer:
-    return Buffer(held.name, held.dtype, held.sizes, held.strides, role)
+    strides = _strides_of_empty(held) if role == "output" else held.strides
+    return Buffer(held.name, held.dtype, held.sizes, strides, role)
+
+
+def _strides_of_empty(held: Held) -> tuple[Size, ...]:
+    """The strides that torch gives a tensor of these sizes, also one without elements: there a size
+    of 0 counts as 1."""
+    layout = strided(held.sizes, held.strides)
+    if not isinstance(layout, Dense):
+        return held.strides
+    strides: list[Size] = [1] * len(held.sizes)
+    step: Size = 1
+    for dim in reversed(layout.order):
+        strides[dim] = step
+        step = step * maximum(held.sizes[dim], 1)
+    return tuple(strides)
 
 
 def _buffers_of(argument: Any) -> list[str]:
