@@ -16,7 +16,7 @@ import torch
 
 from anyshape.graph.lowering import Unlowerable
 from anyshape.graph.plan import Call, NumberRef, TensorRef, View, tensors_in
-from anyshape.graph.schedule import Schedule
+from anyshape.graph.schedule import Schedule, numbers_in
 from anyshape.loops.program import Segment
 from anyshape.symbolic import Expr, Fact, Size, Symbol, to_text
 from anyshape.symbolic.expr import of_atom
@@ -59,6 +59,8 @@ class _Writer:
         self._namespace["otherwise"] = otherwise
         #: after which part a tensor is not needed any more
         self._last = _last_uses(schedule)
+        #: results that are used as a whole, not only the tensors in them
+        self._whole = {ref.name for ref in numbers_in(_arguments_of(schedule))}
         #: symbols that have their values, and those that some line needs
         self._known: set[Symbol] = set()
         facts = (*expected, *schedule.assumed)
@@ -136,7 +138,7 @@ class _Writer:
             if held is not None and name in native:
                 strides = self._text(held.strides)
                 self._lines.append(f"{name} = laid_out({name}, {strides})")
-        if call.tensors:
+        if call.tensors and call.result not in self._whole:
             self._lines.append(f"del {result}")
 
     def _read_sizes(self, name: str) -> None:
@@ -251,6 +253,11 @@ def _variable(name: str | Symbol) -> str:
 
 def _sizes(sizes: Sequence[Size]) -> str:
     return f"({''.join(f'{to_text(size)}, ' for size in sizes)})"
+
+
+def _arguments_of(schedule: Schedule) -> list[Any]:
+    calls = [part for part in schedule.parts if isinstance(part, Call)]
+    return [schedule.outputs, [(call.args, call.kwargs) for call in calls]]
 
 
 def _last_uses(schedule: Schedule) -> dict[str, int]:

@@ -88,6 +88,19 @@ class Foreign:
         self.name = name
 
 
+class Several(tuple[Any, ...]):
+    """The tensors of a result of Python code, and the name of the result itself: it may have more
+    of them than the run at hand had."""
+
+    name: str
+
+
+def several(name: str, items: Sequence[Any]) -> Several:
+    found = Several(items)
+    found.name = name
+    return found
+
+
 class Lowering:
     """One graph on its way to a plan. Rows of operators get it as their first argument."""
 
@@ -382,8 +395,8 @@ class Lowering:
             raise NotLowered("a tensor that only Python handles")
         if isinstance(tree, dict):
             return {key: self._values(item) for key, item in tree.items()}
-        if type(tree) in (tuple, list):
-            return type(tree)(map(self._values, tree))
+        if isinstance(tree, tuple | list):
+            return (list if isinstance(tree, list) else tuple)(map(self._values, tree))
         if isinstance(tree, slice):
             return slice(*(self._values(part) for part in (tree.start, tree.stop, tree.step)))
         return tree
@@ -456,10 +469,11 @@ class Lowering:
         tensors: list[tuple[str, tuple[int, ...]]],
     ) -> Any:
         if isinstance(meta, tuple):
-            return tuple(
+            found = [
                 self._results(name, item, (*path, place), tensors)
                 for place, item in enumerate(meta)
-            )
+            ]
+            return tuple(found) if path else several(name, found)
         if meta is None and path:
             return None
         own = self._name("t")
@@ -480,6 +494,8 @@ class Lowering:
             return TensorRef(place.buffer, (), tree.meta.shape, place.strides, place.offset)
         if isinstance(tree, Foreign):
             return TensorRef(tree.name)
+        if isinstance(tree, Several):
+            return NumberRef(tree.name)
         if isinstance(tree, dict):
             return {key: self._references(item) for key, item in tree.items()}
         if isinstance(tree, tuple) and hasattr(tree, "_fields"):

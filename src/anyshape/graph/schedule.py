@@ -7,7 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from anyshape.graph.fused_steps import fused_steps
-from anyshape.graph.plan import Call, Compute, Held, Native, NumberRef, Plan, Step, tensors_in
+from anyshape.graph.plan import (
+    Call,
+    Compute,
+    Held,
+    Native,
+    NumberRef,
+    Plan,
+    Step,
+    TensorRef,
+    tensors_in,
+)
 from anyshape.loops.canonical import canonical
 from anyshape.loops.fusion import Same
 from anyshape.loops.kernels import Kernel
@@ -59,7 +69,7 @@ def schedule(plan: Plan, same: Same) -> Schedule:
 def _needed(plan: Plan) -> list[Step]:
     """Without the steps whose results nobody uses."""
     wanted = {ref.buffer for ref in tensors_in(plan.outputs)}
-    numbers = {ref.name for ref in _numbers(plan.outputs)}
+    numbers = {ref.name for ref in numbers_in(plan.outputs)}
     kept: list[Step] = []
     for step in reversed(plan.steps):
         match step:
@@ -67,7 +77,7 @@ def _needed(plan: Plan) -> list[Step]:
                 if step.is_number and step.symbol is None and step.result not in numbers:
                     continue
                 wanted |= step.reads
-                numbers |= {ref.name for ref in _numbers((step.args, step.kwargs))}
+                numbers |= {ref.name for ref in numbers_in((step.args, step.kwargs))}
             case Compute() | Native():
                 lasting = {name for name in step.writes if plan.held[name].given}
                 checks = isinstance(step, Compute) and any(s.checks for s in step.kernel.stages)
@@ -80,15 +90,18 @@ def _needed(plan: Plan) -> list[Step]:
     return kept[::-1]
 
 
-def _numbers(tree: Any) -> list[NumberRef]:
+def numbers_in(tree: Any) -> list[NumberRef]:
+    """All numbers, and other results of Python code, among arguments."""
     if isinstance(tree, NumberRef):
         return [tree]
+    if isinstance(tree, TensorRef):
+        return numbers_in([(view.args, view.kwargs) for view in tree.views])
     if isinstance(tree, dict):
-        return [ref for item in tree.values() for ref in _numbers(item)]
+        return [ref for item in tree.values() for ref in numbers_in(item)]
     if isinstance(tree, tuple | list):
-        return [ref for item in tree for ref in _numbers(item)]
+        return [ref for item in tree for ref in numbers_in(item)]
     if isinstance(tree, slice):
-        return _numbers((tree.start, tree.stop, tree.step))
+        return numbers_in((tree.start, tree.stop, tree.step))
     return []
 
 
@@ -100,7 +113,7 @@ def _numbers_first(steps: Sequence[Step]) -> list[Step]:
     data: set[Symbol] = set()
     for step in steps:
         if isinstance(step, Call):
-            uses = {ref.name for ref in _numbers((step.args, step.kwargs))}
+            uses = {ref.name for ref in numbers_in((step.args, step.kwargs))}
             symbols = _symbols_in((step.args, step.kwargs))
             if step.is_number and not uses & late and not symbols & data and step.symbol is None:
                 early.append(step)
