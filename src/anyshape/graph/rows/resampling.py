@@ -39,9 +39,10 @@ def interpolate(
         factors = list(given) if isinstance(given, tuple | list) else [given] * dims
         if not all(type(each) in (int, float) and each > 0 for each in factors):
             raise NotLowered("a factor that is not known")
+    # Eager looks for the nearest element in f32, whatever the dtype of the image.
+    dtype: Dtype = "f32" if mode == "nearest" else wide(input.dtype)
     axes = [
-        _Resized(input.sizes[2 + d], c.result.shape[2 + d], factors[d], wide(input.dtype))
-        for d in range(dims)
+        _Resized(input.sizes[2 + d], c.result.shape[2 + d], factors[d], dtype) for d in range(dims)
     ]
     if mode == "nearest":
         return _nearest(c, input, axes)
@@ -72,6 +73,16 @@ class _Resized:
     def number(self, size: Size) -> Scalar:
         return cast(scalars.index(size), self._dtype)
 
+    def nearest(self, here: Size) -> Expr:
+        """The element that stands for one of the result. Eager goes by the sizes where they are the
+        same or twice as large, whatever the factor."""
+        whole, new = scalars.index(here), scalars.index(self.new)
+        scaled = cast(op("floor", op("mul", self.number(here), self.scale())), "i64")
+        twice = test("eq", new, scalars.index(self.own * 2))
+        half = op("shr", whole, scalars.constant(1, "i64"))
+        same = test("eq", new, scalars.index(self.own))
+        return self.within(where(same, whole, where(twice, half, scaled)))
+
     def within(self, at: Scalar) -> Expr:
         """A whole number that is not negative, as a position."""
         last = scalars.index(self.own - 1)
@@ -80,10 +91,7 @@ class _Resized:
 
 def _nearest(c: Lowering, input: Value, axes: Sequence[_Resized]) -> Value:
     def at(index: Index) -> Scalar:
-        places = [
-            axis.within(op("floor", op("mul", axis.number(here), axis.scale())))
-            for axis, here in zip(axes, index[2:], strict=True)
-        ]
+        places = [axis.nearest(here) for axis, here in zip(axes, index[2:], strict=True)]
         return input.at((*index[:2], *places))
 
     return c.values.new(c.result.shape, input.dtype, at, (input,), cost=4)
