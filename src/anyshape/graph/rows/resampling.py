@@ -108,7 +108,9 @@ def _between(c: Lowering, input: Value, axes: Sequence[_Resized], corners: bool)
     def at(index: Index) -> Scalar:
         pairs: list[tuple[Expr, Expr, Scalar]] = []
         for axis, here in zip(axes, index[2:], strict=True):
-            place = source(axis, here)
+            # An image of the same size is itself, whatever the factor.
+            same = test("eq", scalars.index(axis.new), scalars.index(axis.own))
+            place = where(same, axis.number(here), source(axis, here))
             low = op("floor", place)
             near = axis.within(low)
             far = axis.within(op("add", low, constant_like(1, low)))
