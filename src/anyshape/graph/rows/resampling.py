@@ -55,7 +55,8 @@ class _Resized:
     """A dimension of one size that is read for one of another."""
 
     def __init__(self, own: Size, new: Size, factor: float | None, dtype: Dtype) -> None:
-        self.own, self.new, self._factor, self._dtype = own, new, factor, dtype
+        self.own, self.new, self._factor = own, new, factor
+        self._dtype: Dtype = dtype
 
     def scale(self) -> Scalar:
         """How far apart neighbours of the result are; a float, rounded as in eager."""
