@@ -12,8 +12,9 @@ import torch.fx
 
 from anyshape import config
 from anyshape.backends import native
-from anyshape.graph.lowering import Lowering
+from anyshape.backends.python_host import Host
 from anyshape.graph.plan import Compute, Plan
+from anyshape.graph.schedule import Schedule
 from anyshape.loops.text import kernel_text
 
 
@@ -50,15 +51,14 @@ class Plans:
 def watched() -> Iterator[Plans]:
     """See the plans of everything that is compiled meanwhile. Failures raise."""
     found = Plans()
-    lowering, host, policy = native.Lowering, native.python_host, config.on_compile_error
+    lowered, host, policy = native.lowered, native.python_host, config.on_compile_error
 
-    class Watched(Lowering):
-        def run(self, graph: torch.fx.Graph) -> Plan:
-            plan = super().run(graph)
-            found.made.append(plan)
-            return plan
+    def watched_lowered(graph: torch.fx.GraphModule) -> tuple[Plan, Schedule]:
+        plan, made = lowered(graph)
+        found.made.append(plan)
+        return plan, made
 
-    def watched_host(*args: Any) -> Any:
+    def watched_host(*args: Any) -> Host:
         made = host(*args)
 
         def program(*inputs: Any) -> Any:
@@ -71,11 +71,10 @@ def watched() -> Iterator[Plans]:
 
         return made._replace(run=program)
 
-    native.Lowering = Watched
-    native.python_host = watched_host
+    native.lowered, native.python_host = watched_lowered, watched_host
     config.on_compile_error = "raise"
     try:
         yield found
     finally:
-        native.Lowering, native.python_host = lowering, host
+        native.lowered, native.python_host = lowered, host
         config.on_compile_error = policy

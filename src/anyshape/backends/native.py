@@ -24,6 +24,7 @@ from anyshape.graph.lowering import Lowering, Unlowerable
 from anyshape.graph.plan import Call, Plan
 from anyshape.graph.schedule import Schedule, schedule
 from anyshape.loops import scalars
+from anyshape.loops.canonical import own_names
 from anyshape.loops.program import Segment
 from anyshape.loops.text import segment_text
 from anyshape.native import native_function, segment_source
@@ -61,7 +62,9 @@ def _built(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., An
         stream.emit(kinds.Schedule(text, compile_id=graph.meta.get(COMPILE_ID, "")))
     if not segments:
         return run_graph(graph, examples)
-    host = python_host(made, segment_function, graph.meta.get(EXPECTED, ()))
+    host = python_host(
+        made, _functions(), run_graph(graph, examples), graph.meta.get(EXPECTED, ())
+    )
     if stream.listening(kinds.OutputCode):
         code = "\n\n".join([host.source, *map(generated_code, segments)])
         stream.emit(kinds.OutputCode(code, compile_id=graph.meta.get(COMPILE_ID, "")))
@@ -74,10 +77,19 @@ def lowered(graph: torch.fx.GraphModule) -> tuple[Plan, Schedule]:
     return plan, schedule(plan, lowering.same)
 
 
-def segment_function(segment: Segment) -> Callable[..., Any]:
-    ranges = ", ".join(f"{symbol.name} in {symbol.declared}" for symbol in segment.symbols)
-    key = f"{segment_text(segment)}\n{ranges}"
-    return native_function(segment, module, scratch_bytes, key=key)
+def _functions() -> Callable[[Segment], Callable[..., Any]]:
+    """Makes the functions of segments; equal ones, as equal layers have them, once."""
+    made: dict[str, Callable[..., Any]] = {}
+
+    def function_of(segment: Segment) -> Callable[..., Any]:
+        segment = own_names(segment)
+        ranges = ", ".join(f"{symbol.name} in {symbol.declared}" for symbol in segment.symbols)
+        key = f"{segment_text(segment)}\n{ranges}"
+        if key not in made:
+            made[key] = native_function(segment, module, scratch_bytes, key=key)
+        return made[key]
+
+    return function_of
 
 
 def generated_code(segment: Segment) -> str:

@@ -25,11 +25,13 @@ from anyshape.symbolic.expr import of_atom
 def python_host(
     schedule: Schedule,
     function_of: Callable[[Segment], Callable[..., Any]],
+    otherwise: Callable[..., Any],
     expected: Sequence[Fact] = (),
 ) -> Host:
     """A function of the graph's inputs, and its text. `expected`: what has to be true of sizes that
-    depend on data, checked as soon as they are known; native code relies on it."""
-    return _Writer(schedule, function_of, expected).function()
+    depend on data, checked as soon as they are known; native code relies on it. `otherwise`: what
+    runs for sizes that the schedule is not for."""
+    return _Writer(schedule, function_of, otherwise, expected).function()
 
 
 class Unexpected(RuntimeError):
@@ -46,6 +48,7 @@ class _Writer:
         self,
         schedule: Schedule,
         function_of: Callable[[Segment], Callable[..., Any]],
+        otherwise: Callable[..., Any],
         expected: Sequence[Fact],
     ) -> None:
         self._expected = list(expected)
@@ -53,11 +56,13 @@ class _Writer:
         self._function_of = function_of
         self._lines: list[str] = []
         self._namespace: dict[str, Any] = {"laid_out": laid_out, "Unexpected": Unexpected}
+        self._namespace["otherwise"] = otherwise
         #: after which part a tensor is not needed any more
         self._last = _last_uses(schedule)
         #: symbols that have their values, and those that some line needs
         self._known: set[Symbol] = set()
-        self._needed = _symbols_of(schedule).union(*(fact.symbols for fact in expected))
+        facts = (*expected, *schedule.assumed)
+        self._needed = _symbols_of(schedule).union(*(fact.symbols for fact in facts))
 
     def function(self) -> Host:
         parameters = ", ".join(_variable(each) for each in self._schedule.inputs)
@@ -65,6 +70,8 @@ class _Writer:
         for each in self._schedule.inputs:
             if isinstance(each, str):
                 self._read_sizes(each)
+        for fact in self._schedule.assumed:
+            self._lines.append(f"if not ({to_text(fact)}): return otherwise({parameters})")
         native = {
             buffer.name
             for part in self._schedule.parts

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 import torch
 import torch.fx
 
+from anyshape.errors import AnyshapeError
 from anyshape.graph.arguments import named_as_torch, without_flag
 from anyshape.graph.handles import Handle, IndexMap, Rearranged, Root
 from anyshape.graph.plan import Call, Compute, Held, Native, NumberRef, Plan, Step, TensorRef
@@ -33,7 +34,17 @@ from anyshape.ops.meta import Dense, Meta, Strided
 from anyshape.ops.node_notes import CALL, NUMBER, RESULT, SYMBOL
 from anyshape.ops.op import Lowering as Kind
 from anyshape.ops.table import Entry, lookup
-from anyshape.symbolic import Expr, Facts, Size, Symbol, maximum, minimum, substitute
+from anyshape.symbolic import (
+    Answer,
+    Expr,
+    Fact,
+    Facts,
+    Size,
+    Symbol,
+    maximum,
+    minimum,
+    substitute,
+)
 from anyshape.symbolic.expr import of_atom
 
 #: An expression of more operations than this is stored rather than computed twice, or grown on.
@@ -86,6 +97,7 @@ class Lowering:
         self._sharing: Sharing | None = None
         self._count = 0
         self._node: torch.fx.Node | None = None
+        self.assumed: list[Fact] = []
         self.native: dict[str, int] = {}
         self.called: dict[str, str] = {}
 
@@ -108,7 +120,9 @@ class Lowering:
                 self._uses[each] -= 1
                 if not self._uses[each]:
                     self._env.pop(each, None)
-        return Plan(inputs, self.held, self.steps, outputs, self.native, self.called)
+        return Plan(
+            inputs, self.held, self.steps, outputs, self.assumed, self.native, self.called
+        )
 
     def _placeholder(self, node: torch.fx.Node) -> str | Symbol:
         symbol = node.meta.get(SYMBOL)
@@ -604,12 +618,10 @@ class Lowering:
 
     def in_order(self, value: Value, sizes: Sequence[Size]) -> Value:
         """The elements of a value in their order, stored without gaps, in another shape."""
-        name = self._name("b")
-        kernel = self._kernel(value, Memory(name, _contiguous_strides(value.sizes)), None)
-        memory = Memory(name, _contiguous_strides(sizes))
-        self.held[name] = Held(name, value.dtype, tuple(sizes), memory.strides, given=False)
-        self._compute(kernel)
-        return self.values.new(sizes, value.dtype, None, memory=memory)
+        made, memory = self.fresh(sizes, value.dtype)
+        as_it_is = Memory(memory.buffer, _contiguous_strides(value.sizes))
+        self._compute(self._kernel(value, as_it_is, None))
+        return made
 
     def _kernel(self, value: Value, memory: Memory, meta: Meta | None) -> Kernel:
         while True:
@@ -664,10 +676,21 @@ class Lowering:
         self._compute(kernel)
         return self.values.new(value.sizes, value.dtype, None, memory=memory)
 
-    def fresh(self, sizes: Sequence[Size], dtype: scalars.Dtype) -> tuple[Value, Memory]:
+    def fresh_as(
+        self, sizes: Sequence[Size], dtype: scalars.Dtype, meta: Meta
+    ) -> tuple[Value, Memory]:
+        """A buffer that a step of the plan fills, laid out as torch lays out the result."""
+        return self.fresh(sizes, dtype, meta.strides)
+
+    def fresh(
+        self,
+        sizes: Sequence[Size],
+        dtype: scalars.Dtype,
+        strides: tuple[Size, ...] | None = None,
+    ) -> tuple[Value, Memory]:
         """A buffer that a step of the plan fills, and its value."""
         name = self._name("b")
-        memory = Memory(name, _contiguous_strides(sizes))
+        memory = Memory(name, strides or _contiguous_strides(sizes))
         self.held[name] = Held(name, dtype, tuple(sizes), memory.strides, given=False)
         return self.values.new(sizes, dtype, None, memory=memory), memory
 
@@ -701,6 +724,18 @@ class Lowering:
         return getattr(function, "__module__", "") == "torch.nn.functional"
 
     # -- what rows ask ---------------------------------------------------------------------------
+
+    def assume(self, fact: Fact, why: str) -> None:
+        """Go on for sizes of which this holds; calls of others run the graph as it is."""
+        if self.facts.prove(fact) is Answer.YES:
+            return
+        if not all(symbol.backed for symbol in fact.symbols):
+            raise NotLowered(f"{why}, which depends on data")
+        try:
+            self.facts = self.facts.assume(fact, why)
+        except AnyshapeError:
+            raise NotLowered(f"{why}, which never holds") from None
+        self.assumed.append(fact)
 
     def same_sizes(self, a: Sequence[Size], b: Sequence[Size]) -> bool:
         return len(a) == len(b) and all(map(self.same, a, b))

@@ -8,7 +8,7 @@ from typing import Any
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Extern
 from anyshape.loops.scalars import Dtype
-from anyshape.symbolic import Size, Symbol
+from anyshape.symbolic import Fact, Size, Symbol
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,8 @@ class Plan:
     steps: list[Step]
     outputs: list[Any]
     #: by operator: how often native, how often called out, and why
+    #: what it is for: a call of other sizes runs the graph as it is
+    assumed: list[Fact] = field(default_factory=list["Fact"])
     native: dict[str, int] = field(default_factory=dict[str, int])
     called: dict[str, str] = field(default_factory=dict[str, str])
 

@@ -13,7 +13,7 @@ from anyshape.loops.fusion import Same
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Area, Buffer, Launch, Role, Segment
 from anyshape.loops.text import kernel_text
-from anyshape.symbolic import Expr, Size, Symbol
+from anyshape.symbolic import Expr, Fact, Size, Symbol
 from anyshape.symbolic.expr import symbols_of
 
 
@@ -25,6 +25,8 @@ class Schedule:
     parts: Sequence[Segment | Call]
     outputs: Sequence[Any]
     held: dict[str, Held]
+    #: what has to be true of the sizes, or the graph runs as it is
+    assumed: Sequence[Fact] = ()
 
 
 def schedule(plan: Plan, same: Same) -> Schedule:
@@ -50,7 +52,7 @@ def schedule(plan: Plan, same: Same) -> Schedule:
         visible |= {buffer.name for buffer in segment.outputs}
         parts.append(segment)
         position = end
-    return Schedule(plan.inputs, parts, plan.outputs, plan.held)
+    return Schedule(plan.inputs, parts, plan.outputs, plan.held, plan.assumed)
 
 
 def _needed(plan: Plan) -> list[Step]:
@@ -144,19 +146,19 @@ def _segment(
     sizes: list[Size] = []
     for step in steps:
         assert not isinstance(step, Call)
-        for name in sorted(step.reads | step.writes):
-            touched[name] = None
         if isinstance(step, Compute):
             bound = canonical(step.kernel)
             # Equal layers have equal kernels.
             kernel = kernels.setdefault(kernel_text(bound.kernel), bound.kernel)
             native.append(Launch(kernel, bound.buffers, bound.sizes, bound.numbers))
+            touched |= dict.fromkeys(bound.buffers)
             numbers |= dict.fromkeys(bound.numbers)
             sizes += bound.sizes
         else:
             native.append(step.extern)
             for argument in step.extern.arguments:
                 sizes += _sizes_of(argument)
+                touched |= dict.fromkeys(_buffers_of(argument))
     inputs: list[Buffer] = []
     temporaries: list[Buffer] = []
     outputs: list[Buffer] = []
@@ -179,6 +181,12 @@ def _segment(
 
 def _buffer(held: Held, role: Role) -> Buffer:
     return Buffer(held.name, held.dtype, held.sizes, held.strides, role)
+
+
+def _buffers_of(argument: Any) -> list[str]:
+    if isinstance(argument, tuple | list):
+        return [name for item in argument for name in _buffers_of(item)]
+    return [argument.buffer] if isinstance(argument, Area) else []
 
 
 def _sizes_of(argument: Any) -> list[Size]:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from anyshape.loops import scalars
 from anyshape.loops.kernels import Kernel, Stage
 from anyshape.loops.linear import run_as_one
+from anyshape.loops.program import Area, Buffer, Extern, Launch, Segment
 from anyshape.loops.scalars import Axis, Scalar
 from anyshape.loops.stages import mapped, roots_of
 from anyshape.loops.substitute import Renaming, Rewriting
@@ -205,3 +207,41 @@ def _own_names(kernel: Kernel, sizes: tuple[Size, ...]) -> Bound:
         )
     named = replace(kernel, stages=tuple(stages), positions=positions)
     return Bound(named, tuple(buffers), sizes, tuple(numbers))
+
+
+def own_names(segment: Segment) -> Segment:
+    """The segment with names of its own for buffers and numbers, in their order."""
+    buffers: dict[str, str] = {}
+    numbers = {name: f"f{place}" for place, name in enumerate(segment.numbers)}
+    for buffer in (*segment.inputs, *segment.temporaries, *segment.outputs):
+        buffers[buffer.name] = f"x{len(buffers)}"
+
+    def named(group: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
+        return tuple(replace(buffer, name=buffers[buffer.name]) for buffer in group)
+
+    def renamed(argument: Any) -> Any:
+        if isinstance(argument, Area):
+            return replace(argument, buffer=buffers[argument.buffer])
+        if isinstance(argument, tuple | list):
+            return type(argument)(map(renamed, argument))
+        return argument
+
+    steps: list[Launch | Extern] = []
+    for step in segment.steps:
+        if isinstance(step, Launch):
+            launch = replace(
+                step,
+                buffers=tuple(buffers[name] for name in step.buffers),
+                numbers=tuple(numbers[name] for name in step.numbers),
+            )
+            steps.append(launch)
+        else:
+            steps.append(replace(step, arguments=renamed(step.arguments)))
+    return Segment(
+        named(segment.inputs),
+        segment.symbols,
+        tuple(numbers.values()),
+        named(segment.temporaries),
+        named(segment.outputs),
+        tuple(steps),
+    )

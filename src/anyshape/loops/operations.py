@@ -60,6 +60,9 @@ OPERATIONS: Final[dict[str, Operation]] = {
     ]
 }
 
+#: Functions without code for f64.
+ONLY_F32: Final = frozenset(["asinh", "acosh", "erfinv"])
+
 #: Reductions. argmax and argmin give the position (i64, counted over all axes of the reduction) of
 #: the first largest or smallest; NaN counts as both. any and all are of b1.
 FOLDS: Final = frozenset(["sum", "prod", "max", "min", "any", "all", "argmax", "argmin"])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyshape.graph.elementwise import Compute, Operand, elementwise, operation
 from anyshape.graph.rows.pointwise import constant_like, op, test, where
-from anyshape.graph.rows.table import row
+from anyshape.graph.rows.table import ROWS, row
 from anyshape.graph.rows.views import place
 from anyshape.graph.values import Index, NotLowered, Value
 from anyshape.loops.scalars import FLOATS, Scalar
@@ -244,8 +244,6 @@ def tanhshrink(c: Lowering, input: Value) -> Value:
 def softmin(
     c: Lowering, input: Value, dim: Any = None, _stacklevel: int = 3, dtype: Any = None
 ) -> Value:
-    from anyshape.graph.rows.table import ROWS
-
     if dtype is not None or input.dtype not in FLOATS:
         raise NotLowered("softmin of another dtype")
     if dim is None:

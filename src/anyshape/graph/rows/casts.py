@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from anyshape.graph.elementwise import Operand, broadcast_index, cast, scalar_of, short
+from anyshape.graph.elementwise import (
+    TORCH_DTYPES,
+    Operand,
+    broadcast_index,
+    cast,
+    scalar_of,
+    short,
+)
 from anyshape.graph.rows.table import row
 from anyshape.graph.values import Index, NotLowered, Value
 from anyshape.loops import scalars
@@ -90,8 +97,6 @@ def _as_integer(value: float, dtype: str) -> int | bool:
 
 @row("fill")
 def fill(c: Lowering, input: Value, value: Operand) -> Value:
-    from anyshape.graph.elementwise import TORCH_DTYPES
-
     return filled(c, input.sizes, TORCH_DTYPES[input.dtype], value)
 
 

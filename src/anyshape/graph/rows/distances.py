@@ -5,7 +5,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from anyshape.graph.elementwise import common_dtype, elementwise, operation, short, wide
+from anyshape.graph.elementwise import (
+    broadcast_index,
+    broadcast_sizes,
+    cast,
+    common_dtype,
+    elementwise,
+    operation,
+    short,
+    wide,
+)
 from anyshape.graph.rows.pointwise import constant_like, op, test
 from anyshape.graph.rows.reductions import as_dtype, dims_of, must_have_elements, rounded
 from anyshape.graph.rows.table import row
@@ -51,8 +60,6 @@ def norm_of(
 
 
 def _is_some(x: Scalar) -> Scalar:
-    from anyshape.graph.elementwise import cast
-
     return cast(test("ne", x, constant_like(0, x)), x.dtype)
 
 
@@ -147,8 +154,6 @@ def pairwise_distance(
 def cosine_similarity(
     c: Lowering, input: Value, other: Value, dim: int = 1, eps: Any = 1e-8
 ) -> Value:
-    from anyshape.graph.elementwise import broadcast_index, broadcast_sizes
-
     dtype = common_dtype((input, other))
     if dtype not in FLOATS:
         raise NotLowered("of integers")

@@ -32,17 +32,24 @@ def x_times(x: Scalar, y: Scalar, found: Scalar) -> Scalar:
     return where(test("isnan", y), y, product)
 
 
-def _of_two_floats(name: str, compute: Compute, cost: int = 8) -> None:
-    """Integers count as floats of the default dtype."""
+def x_log_y(c: Lowering, x: Operand, y: Operand, log: str = "log") -> Value:
+    """Integers count as floats of the default dtype. The logarithm is rounded to the dtype."""
+    dtype = float_dtype(common_dtype((x, y)))
 
-    @row(name)
-    def lowered(c: Lowering, input: Operand, other: Operand) -> Value:
-        dtype = float_dtype(common_dtype((input, other)))
-        return elementwise(c, compute, input, other, takes=dtype, gives=dtype, cost=cost)
+    def compute(a: Scalar, b: Scalar) -> Scalar:
+        return x_times(a, b, cast(cast(op(log, b), dtype), a.dtype))
+
+    return elementwise(c, compute, x, y, takes=dtype, gives=dtype, cost=8)
 
 
-_of_two_floats("xlogy", lambda x, y: x_times(x, y, op("log", y)))
-_of_two_floats("xlog1py", lambda x, y: x_times(x, y, op("log1p", y)))
+@row("xlogy")
+def xlogy(c: Lowering, input: Operand, other: Operand) -> Value:
+    return x_log_y(c, input, other)
+
+
+@row("xlog1py")
+def xlog1py(c: Lowering, input: Operand, other: Operand) -> Value:
+    return x_log_y(c, input, other, "log1p")
 
 
 def _log_of_sum(exponential: str, scale: float) -> Compute:
@@ -227,8 +234,9 @@ def addr(
     c: Lowering, input: Value, vec1: Value, vec2: Value, *, beta: Any = 1, alpha: Any = 1
 ) -> Value:
     dtype = common_dtype((input, vec1, vec2))
-    if dtype not in FLOATS or not isinstance(beta, int | float):
-        raise NotLowered("of integers, or a factor that is computed")
+    if dtype not in FLOATS or dtype in HALVES or not isinstance(beta, int | float):
+        # Torch rounds floats of two bytes on the way.
+        raise NotLowered("of integers, of two bytes, or a factor that is computed")
     if not isinstance(alpha, int | float):
         raise NotLowered("a factor that is computed")
 

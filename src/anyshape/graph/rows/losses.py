@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from anyshape.graph.elementwise import common_dtype, elementwise, operation
 from anyshape.graph.rows.activations import log_of_sigmoid, of_float
-from anyshape.graph.rows.functions import x_times
+from anyshape.graph.rows.functions import x_log_y
 from anyshape.graph.rows.pointwise import constant_like, op, test, where
 from anyshape.graph.rows.reductions import as_dtype, mean_of, rounded, sum_
-from anyshape.graph.rows.table import row
+from anyshape.graph.rows.table import ROWS, row
 from anyshape.graph.values import NotLowered, Value
 from anyshape.loops.scalars import FLOATS, Scalar
 
@@ -181,15 +181,13 @@ def kl_div(c: Lowering, *args: Any, **kwargs: Any) -> Value:
     if given.get("log_target", False):
         losses = step(operation("mul"), step(operation("exp"), target), step(_less, target, input))
     else:
-        own = step(lambda t: x_times(t, t, op("log", t)), target)
+        own = x_log_y(c, target, target)
         losses = step(operation("sub"), own, step(operation("mul"), target, input))
     if how != "batchmean":
         return lessened(c, losses, how)
     total = lessened(c, losses, "sum")
     if not input.sizes:
         return total
-    from anyshape.graph.rows.table import ROWS
-
     return as_dtype(c, ROWS["div"](c, total, input.sizes[0]), dtype)
 
 

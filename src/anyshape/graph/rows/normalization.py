@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from anyshape.graph.elementwise import TORCH_DTYPES, elementwise, wide
+from anyshape.graph.elementwise import TORCH_DTYPES, elementwise, short, wide
 from anyshape.graph.rows.pointwise import constant_like, op
 from anyshape.graph.rows.reductions import as_dtype, deviations, divided_by, rounded
 from anyshape.graph.rows.reductions import count as count_of
@@ -103,14 +103,8 @@ def native_layer_norm(
     eps: Any,
 ) -> Any:
     made, middle, inverse = _layer_norm(c, input, normalized_shape, weight, bias, eps)
-    stats = (as_dtype(c, each, _short(c.result[1].dtype)) for each in (middle, inverse))
+    stats = (as_dtype(c, each, short(c.result[1].dtype)) for each in (middle, inverse))
     return (made, *stats)
-
-
-def _short(dtype: torch.dtype) -> Any:
-    from anyshape.graph.elementwise import short
-
-    return short(dtype)
 
 
 @row("rms_norm")

@@ -11,17 +11,20 @@ from anyshape.graph.elementwise import (
     TORCH_DTYPES,
     Compute,
     Operand,
+    broadcast_sizes,
     cast,
     common_dtype,
     elementwise,
     float_dtype,
     operation,
+    scalar_of,
     wide,
 )
 from anyshape.graph.rows.table import row
 from anyshape.graph.values import NotLowered, Value
 from anyshape.loops import scalars
-from anyshape.loops.scalars import FLOATS, Dtype, Scalar
+from anyshape.loops.operations import ONLY_F32
+from anyshape.loops.scalars import FLOATS, HALVES, Dtype, Scalar
 
 if TYPE_CHECKING:
     from anyshape.graph.lowering import Lowering
@@ -54,6 +57,8 @@ def float_row(name: str, compute: Compute, cost: int = 4) -> None:
     @row(name)
     def lowered(c: Lowering, input: Value) -> Value:
         dtype = float_dtype(input.dtype)
+        if dtype == "f64" and name in ONLY_F32:
+            raise NotLowered(f"no code for `{name}` of {dtype}")
         return elementwise(c, compute, input, takes=dtype, gives=dtype, cost=cost)
 
 
@@ -285,6 +290,9 @@ def _quotient(c: Lowering, input: Operand, other: Operand, mode: str | None) -> 
     if dtype not in FLOATS:
         # By zero it is an error, which has to be the one that torch raises.
         raise NotLowered("division of integers")
+    if dtype in HALVES and isinstance(input, Value) and isinstance(other, Value):
+        # Torch rounds on the way, though not with a number.
+        raise NotLowered("whole quotients of floats of two bytes")
     if mode == "trunc":
         return elementwise(c, lambda a, b: op("trunc", op("div", a, b)), input, other, cost=3)
     return elementwise(c, floor_quotient, input, other, cost=8)
@@ -492,8 +500,6 @@ def where_row(c: Lowering, condition: Value, input: Operand, other: Operand) -> 
 
 def chosen(c: Lowering, condition: Value, then: Operand, other: Operand, dtype: Dtype) -> Value:
     """`then` where the condition holds, else `other`."""
-    from anyshape.graph.elementwise import broadcast_sizes, scalar_of
-
     sizes = broadcast_sizes(c, (condition, then, other))
 
     def at(index: Any) -> Scalar:

@@ -10,7 +10,7 @@ import torch
 
 from anyshape.graph.elementwise import elementwise, operation, short, wide
 from anyshape.graph.rows.pointwise import constant_like, is_nonzero, op, test, where
-from anyshape.graph.rows.table import row
+from anyshape.graph.rows.table import ROWS, row
 from anyshape.graph.rows.views import place
 from anyshape.graph.values import NotLowered, Value
 from anyshape.loops import scalars
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 def dims_of(input: Value, dim: Any) -> list[int]:
     """The dimensions that are meant; all for None and ()."""
     rank = len(input.sizes)
+    if not rank:
+        # Torch takes a dimension for a single number too.
+        return []
     if dim is None or (isinstance(dim, tuple | list) and not dim):
         return list(range(rank))
     return sorted(place(each, rank) for each in (dim if isinstance(dim, tuple | list) else [dim]))
@@ -181,8 +184,6 @@ def maximum_row(name: str) -> None:
     def lowered(c: Lowering, input: Value, dim: Any = None, keepdim: bool = False, **named: Any):
         other = named.get("other", dim)
         if isinstance(other, Value):
-            from anyshape.graph.rows.table import ROWS
-
             return ROWS[f"{name}imum"](c, input, other)
         dims = dims_of(input, dim)
         must_have_elements(c, input, dims)
@@ -341,9 +342,9 @@ def logsumexp(c: Lowering, input: Value, dim: Any, keepdim: bool = False) -> Val
     if input.dtype not in FLOATS or not input.sizes:
         raise NotLowered("integers, or a single number")
     dims = dims_of(input, dim)
-    must_have_elements(c, input, dims)
     source = as_dtype(c, input, wide(input.dtype))
     dtype = source.dtype
+    number = count(input.sizes, dims)
     largest = c.values.reduction("max", source, dims, dtype, keep=True)
 
     def finite(x: Scalar) -> Scalar:
@@ -356,7 +357,13 @@ def logsumexp(c: Lowering, input: Value, dim: Any, keepdim: bool = False) -> Val
         c, lambda x, m: op("exp", op("sub", x, m)), source, base, takes=dtype, gives=dtype, cost=4
     )
     whole = c.values.reduction("sum", powers, dims, dtype, keep=True)
-    made = elementwise(
-        c, lambda s, m: op("add", op("log", s), m), whole, base, takes=dtype, gives=dtype, cost=4
-    )
+
+    def logarithm(total: Scalar, start: Scalar) -> Scalar:
+        found = op("add", op("log", total), start)
+        # Nothing has no largest, but a sum.
+        many = scalars.index(number)
+        none = test("eq", many, constant_like(0, many))
+        return where(none, constant_like(-math.inf, found), found)
+
+    made = elementwise(c, logarithm, whole, base, takes=dtype, gives=dtype, cost=4)
     return rounded(c, without_ones(c, made, dims, keepdim), input.dtype)

@@ -27,6 +27,8 @@ def place(dim: Any, rank: int) -> int:
     """A dimension counted from the front."""
     if type(dim) is not int:
         raise NotLowered("a dimension that is not known")
+    if not rank:
+        raise NotLowered("a dimension of a single number")
     return dim + rank if dim < 0 else dim
 
 
