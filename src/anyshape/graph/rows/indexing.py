@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from anyshape.graph.elementwise import broadcast_index, broadcast_sizes, cast
@@ -25,15 +25,32 @@ INDICES = ("i64", "i32")
 
 class Positions:
     """Positions in a dimension that a tensor of integers names. All of them are checked, whether
-    they are used or not. `wraps`: negative ones count from the end."""
+    they are used or not. `wraps`: negative ones count from the end. `found`: the sizes of what is
+    looked up or written, where eager asks nothing of positions if there are no elements."""
 
-    def __init__(self, c: Lowering, index: Any, size: Size, *, wraps: bool) -> None:
+    def __init__(
+        self,
+        c: Lowering,
+        index: Any,
+        size: Size,
+        *,
+        wraps: bool,
+        found: Sequence[Size] = (),
+    ) -> None:
         if not isinstance(index, Value) or index.dtype not in INDICES:
             raise NotLowered("positions that are no tensor of integers")
         self._index, self._size, self._wraps = index, size, wraps
-        c.require(
-            index, ("positions", size, wraps), lambda raw: self._found(raw)[1], scalars.OUT_OF_RANGE
-        )
+        elements = product(list(found))
+
+        def holds(raw: Scalar) -> Scalar:
+            valid = self._found(raw)[1]
+            if elements == 1:
+                return valid
+            nothing = test("eq", scalars.index(elements), scalars.constant(0, "i64"))
+            return test("or", valid, nothing)
+
+        key = ("positions", size, wraps, elements)
+        c.require(index, key, holds, scalars.OUT_OF_RANGE)
 
     def at(self, index: Index) -> Expr:
         """The position at an index of the tensor, for use in an index."""
@@ -92,6 +109,17 @@ class Subscript:
                 result.append(kept[part.shown] * part.step + part.start)
         return tuple(result)
 
+    def checked(self, c: Lowering, sizes: Sequence[Size], found: Sequence[Size]) -> Subscript:
+        """The subscript of a tensor of these sizes that finds a tensor of those, with its positions
+        checked."""
+        parts = [
+            part
+            if part.lookup is None
+            else replace(part, positions=Positions(c, part.lookup, size, wraps=True, found=found))
+            for part, size in zip(self.parts, sizes, strict=True)
+        ]
+        return replace(self, parts=tuple(parts))
+
     @property
     def lookups(self) -> list[Value]:
         return [part.lookup for part in self.parts if part.lookup is not None]
@@ -126,8 +154,7 @@ def subscript(c: Lowering, sizes: Sequence[Size], key: Any) -> Subscript:
             shown += 1
             dims.append(False)
         elif isinstance(item, Value):
-            found = Positions(c, item, sizes[len(parts)], wraps=True)
-            parts.append(Part(lookup=item, positions=found))
+            parts.append(Part(lookup=item))
             dims.append(True)
         elif type(item) is int or isinstance(item, Expr):
             parts.append(Part(start=taken_from_front(c, item, sizes[len(parts)])))
@@ -144,6 +171,7 @@ def getitem(c: Lowering, input: Value, index: Any) -> Value:
     meaning = subscript(c, input.sizes, index)
     if not meaning.lookups:
         raise NotLowered("a view")
+    meaning = meaning.checked(c, input.sizes, c.result.shape)
 
     def at(index: Index) -> Scalar:
         return input.at(meaning.index(index))
@@ -181,7 +209,7 @@ def along_dim(
     if not input.sizes or len(index.sizes) != len(input.sizes):
         raise NotLowered("tensors of other numbers of dimensions")
     along = place(dim, len(input.sizes))
-    positions = Positions(c, index, input.sizes[along], wraps=wraps)
+    positions = Positions(c, index, input.sizes[along], wraps=wraps, found=sizes)
 
     def at(here: Index) -> Scalar:
         found = positions.at(broadcast_index(index.sizes, sizes, here))

@@ -39,9 +39,10 @@ def interpolate(
         factors = list(given) if isinstance(given, tuple | list) else [given] * dims
         if not all(type(each) in (int, float) and each > 0 for each in factors):
             raise NotLowered("a factor that is not known")
+    # Eager looks for the nearest element in f32, whatever the dtype of the image.
+    dtype: Dtype = "f32" if mode == "nearest" else wide(input.dtype)
     axes = [
-        _Resized(input.sizes[2 + d], c.result.shape[2 + d], factors[d], wide(input.dtype))
-        for d in range(dims)
+        _Resized(input.sizes[2 + d], c.result.shape[2 + d], factors[d], dtype) for d in range(dims)
     ]
     if mode == "nearest":
         return _nearest(c, input, axes)
@@ -54,7 +55,8 @@ class _Resized:
     """A dimension of one size that is read for one of another."""
 
     def __init__(self, own: Size, new: Size, factor: float | None, dtype: Dtype) -> None:
-        self.own, self.new, self._factor, self._dtype = own, new, factor, dtype
+        self.own, self.new, self._factor = own, new, factor
+        self._dtype: Dtype = dtype
 
     def scale(self) -> Scalar:
         """How far apart neighbours of the result are; a float, rounded as in eager."""
@@ -72,6 +74,16 @@ class _Resized:
     def number(self, size: Size) -> Scalar:
         return cast(scalars.index(size), self._dtype)
 
+    def nearest(self, here: Size) -> Expr:
+        """The element that stands for one of the result. Eager goes by the sizes where they are the
+        same or twice as large, whatever the factor."""
+        whole, new = scalars.index(here), scalars.index(self.new)
+        scaled = cast(op("floor", op("mul", self.number(here), self.scale())), "i64")
+        twice = test("eq", new, scalars.index(self.own * 2))
+        half = op("shr", whole, scalars.constant(1, "i64"))
+        same = test("eq", new, scalars.index(self.own))
+        return self.within(where(same, whole, where(twice, half, scaled)))
+
     def within(self, at: Scalar) -> Expr:
         """A whole number that is not negative, as a position."""
         last = scalars.index(self.own - 1)
@@ -80,10 +92,7 @@ class _Resized:
 
 def _nearest(c: Lowering, input: Value, axes: Sequence[_Resized]) -> Value:
     def at(index: Index) -> Scalar:
-        places = [
-            axis.within(op("floor", op("mul", axis.number(here), axis.scale())))
-            for axis, here in zip(axes, index[2:], strict=True)
-        ]
+        places = [axis.nearest(here) for axis, here in zip(axes, index[2:], strict=True)]
         return input.at((*index[:2], *places))
 
     return c.values.new(c.result.shape, input.dtype, at, (input,), cost=4)
@@ -100,7 +109,9 @@ def _between(c: Lowering, input: Value, axes: Sequence[_Resized], corners: bool)
     def at(index: Index) -> Scalar:
         pairs: list[tuple[Expr, Expr, Scalar]] = []
         for axis, here in zip(axes, index[2:], strict=True):
-            place = source(axis, here)
+            # An image of the same size is itself, whatever the factor.
+            same = test("eq", scalars.index(axis.new), scalars.index(axis.own))
+            place = where(same, axis.number(here), source(axis, here))
             low = op("floor", place)
             near = axis.within(low)
             far = axis.within(op("add", low, constant_like(1, low)))

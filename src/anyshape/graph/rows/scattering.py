@@ -104,6 +104,7 @@ def setitem(c: Lowering, target: Handle, key: Any, value: Any) -> None:
         return
     meaning = subscript(c, target.meta.shape, key)
     shown = _shape_found(c, target, items, meaning)
+    meaning = meaning.checked(c, target.meta.shape, shown)
     # torch wants the dtype itself here; one number of another is an exception that it makes.
     if isinstance(value, Value) and value.dtype != c.dtype_of(target):
         raise NotLowered("a value of another dtype")
@@ -170,10 +171,10 @@ def _fill_mask(c: Lowering, target: Handle, items: Sequence[Any], value: Any) ->
 
 
 def along(
-    c: Lowering, dim: int, size: Size, index: Value, *, wraps: bool, per_element: bool
+    c: Lowering, dim: int, size: Size, index: Value, value: Value, *, wraps: bool, per_element: bool
 ) -> IndexMap:
-    """Where an element of the source goes: elsewhere in one dimension only."""
-    positions = Positions(c, index, size, wraps=wraps)
+    """Where an element of the value goes: elsewhere in one dimension only."""
+    positions = Positions(c, index, size, wraps=wraps, found=value.sizes)
 
     def index_map(here: Index) -> Index:
         own = here if per_element else (here[dim],) if index.sizes else ()
@@ -220,7 +221,12 @@ def _per_element(
         value = c.values.new(index.sizes, dtype, source.at, (source,))
     else:
         value = filled(c, source, index.sizes, dtype)
-    return value, along(c, at, sizes[at], index, wraps=False, per_element=True), [index], mode
+    return (
+        value,
+        along(c, at, sizes[at], index, value, wraps=False, per_element=True),
+        [index],
+        mode,
+    )
 
 
 def scatter(
@@ -280,7 +286,12 @@ def _slices(
     if isinstance(source, Value) and source.sizes and not c.same_sizes(source.sizes, shape):
         raise NotLowered("a source of other sizes")
     value = filled(c, source, shape, dtype)
-    return value, along(c, at, sizes[at], index, wraps=wraps, per_element=False), [index], mode
+    return (
+        value,
+        along(c, at, sizes[at], index, value, wraps=wraps, per_element=False),
+        [index],
+        mode,
+    )
 
 
 def index_add(
@@ -328,6 +339,7 @@ def index_put(
     kept = [size for dim, size in enumerate(sizes) if dim not in gone]
     shown = (*kept[: meaning.first], *meaning.places, *kept[meaning.first :])
     value = filled(c, values, shown, dtype)
+    meaning = meaning.checked(c, sizes, shown)
     mode = "add" if accumulate else "set"
     return value, meaning.index, meaning.lookups, mode
 
