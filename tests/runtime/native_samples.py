@@ -157,11 +157,12 @@ def segment(
     )
 
 
-def function(made: Segment, scratch: Size = 0, **more: Any) -> Callable[..., Any]:
-    def texts(kernels: Mapping[str, Kernel], target: Target) -> str:
-        return "\n".join(text_of(kernel, name, target) for name, kernel in kernels.items())
+def texts_of(kernels: Mapping[str, Kernel], target: Target) -> str:
+    return "\n".join(text_of(kernel, name, target) for name, kernel in kernels.items())
 
-    return native_function(made, texts, lambda kernel: scratch, **more)
+
+def function(made: Segment, scratch: Size = 0, **more: Any) -> Callable[..., Any]:
+    return native_function(made, texts_of, lambda kernel: scratch, **more)
 
 
 def added() -> Segment:

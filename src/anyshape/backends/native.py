@@ -62,9 +62,7 @@ def _built(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., An
         stream.emit(kinds.Schedule(text, compile_id=graph.meta.get(COMPILE_ID, "")))
     if not segments:
         return run_graph(graph, examples)
-    host = python_host(
-        made, _functions(), run_graph(graph, examples), graph.meta.get(EXPECTED, ())
-    )
+    host = python_host(made, _functions(), run_graph(graph, examples), graph.meta.get(EXPECTED, ()))
     if stream.listening(kinds.OutputCode):
         code = "\n\n".join([host.source, *map(generated_code, segments)])
         stream.emit(kinds.OutputCode(code, compile_id=graph.meta.get(COMPILE_ID, "")))

@@ -143,9 +143,7 @@ class Lowering:
                 self._uses[each] -= 1
                 if not self._uses[each]:
                     self._env.pop(each, None)
-        return Plan(
-            inputs, self.held, self.steps, outputs, self.assumed, self.native, self.called
-        )
+        return Plan(inputs, self.held, self.steps, outputs, self.assumed, self.native, self.called)
 
     def _placeholder(self, node: torch.fx.Node) -> str | Symbol:
         symbol = node.meta.get(SYMBOL)

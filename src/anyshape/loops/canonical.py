@@ -14,7 +14,7 @@ from anyshape.loops import scalars
 from anyshape.loops.kernels import Kernel, Stage
 from anyshape.loops.linear import run_as_one
 from anyshape.loops.program import Area, Buffer, Extern, Launch, Segment
-from anyshape.loops.scalars import Axis, Scalar
+from anyshape.loops.scalars import Axis, Dtype, Scalar
 from anyshape.loops.stages import mapped, roots_of
 from anyshape.loops.substitute import Renaming, Rewriting
 from anyshape.symbolic import Expr, Size, Symbol, as_symbol, symbol
@@ -146,7 +146,9 @@ def _renamed(kernel: Kernel, sizes: Mapping[Symbol, Size]) -> Kernel:
         Axis(_symbol(renaming, axis.symbol, sizes), renaming.size(axis.extent))
         for axis in kernel.axes
     )
-    private = {name: (dtype, renaming.size(size)) for name, (dtype, size) in kernel.private.items()}
+    private: dict[str, tuple[Dtype, Size]] = {
+        name: (dtype, renaming.size(size)) for name, (dtype, size) in kernel.private.items()
+    }
     return Kernel(axes, tuple(stages), positions, private, kernel.ordered)
 
 

@@ -18,7 +18,8 @@ def rebuilt(scalar: Scalar, args: tuple[Scalar, ...]) -> Scalar:
         return scalar
     match scalar.op:
         case "load":
-            return scalars.load(*scalar.data, scalar.dtype, *args)
+            buffer, address = scalar.data
+            return scalars.load(buffer, address, scalar.dtype, *args)
         case "reduce":
             fold, axes = scalar.data
             return scalars.reduce(fold, axes, args[0], scalar.dtype)

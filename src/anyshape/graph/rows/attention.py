@@ -55,9 +55,7 @@ def attention(
     whole = Area(kept.buffer, query.sizes, kept.strides)
     arguments = (whole, None, *areas, 0.0, is_causal, mask, scale)
     reads = [area.buffer for area in areas] + ([] if mask is None else [mask.buffer])
-    c.extern(
-        Extern("_scaled_dot_product_flash_attention_for_cpu", arguments), reads, [kept.buffer]
-    )
+    c.extern(Extern("_scaled_dot_product_flash_attention_for_cpu", arguments), reads, [kept.buffer])
     return made
 
 
