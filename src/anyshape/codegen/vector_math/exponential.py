@@ -17,6 +17,7 @@ from anyshape.codegen.vector_math.operations import (
     nearest_integer,
     polynomial,
     power_of_two,
+    rarely,
     select,
     two_product,
     two_sum,
@@ -65,7 +66,24 @@ def clamped(x: Value) -> Value:
     return at_least(at_most(x, high), low)
 
 
+#: Below, the result of exp is denormal or 0; and where it is 0.
+EXP_NORMAL = {"f32": -86.0, "f64": -707.0}
+EXP_ZERO = {"f32": -104.0, "f64": -745.2}
+
+
 def exp(x: Value) -> Value:
+    """Denormal results take a way of their own: a processor needs a hundred cycles for one. 0 does
+    not, since softmax of a masked row is full of zeros."""
+    low, high = EXP_NORMAL[x.kind], EXP_RANGE[x.kind][1]
+    e, n = exp_parts(at_least(at_most(x, high), low))
+    # One factor less in the exponent: 2^128 is no float, though the result below it may be one.
+    usual = fma(e, 2.0, 2.0) * power_of_two(n - 1)
+    usual = select(x < EXP_ZERO[x.kind], 0.0, usual)
+    tiny = (x < low) & ~(x < EXP_ZERO[x.kind])
+    return rarely(tiny, usual, lambda: x.body.call("exp_tiny", x))
+
+
+def exp_tiny(x: Value) -> Value:
     e, n = exp_parts(clamped(x))
     return scaled(1.0 + e, n)
 

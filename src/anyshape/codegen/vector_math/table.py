@@ -47,6 +47,7 @@ ROWS: dict[str, Row] = {
     "sin": Row(1, trigonometry.sin),
     "cos": Row(1, trigonometry.cos),
     "tan": Row(1, trigonometry.tan),
+    "exp_tiny": Row(1, exponential.exp_tiny, is_rare=True),
     "sin_huge": Row(1, trigonometry.sin_huge, F32, is_rare=True),
     "cos_huge": Row(1, trigonometry.cos_huge, F32, is_rare=True),
     "tan_huge": Row(1, trigonometry.tan_huge, F32, is_rare=True),
