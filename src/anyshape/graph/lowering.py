@@ -180,7 +180,10 @@ class Lowering:
         if found is None:
             fixed = {symbol: self.facts.value(of_atom(symbol)) for symbol in size.symbols}
             known = {symbol: value for symbol, value in fixed.items() if value is not None}
-            found = self._sizes[size] = substitute(size, known) if known else size
+            found = substitute(size, known) if known else size
+            # min(1, s0) is 1 where s0 is not 0.
+            value = self.facts.value(found)
+            found = self._sizes[size] = found if value is None else value
         return found
 
     def _given(self, name: str, meta: Meta | None) -> Handle | Foreign:
