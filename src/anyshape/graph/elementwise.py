@@ -16,7 +16,7 @@ from anyshape.loops import scalars
 from anyshape.loops.scalars import HALVES, Dtype, Scalar
 from anyshape.ops.meta import Meta, contiguous
 from anyshape.ops.promotion import floating, result_type
-from anyshape.symbolic import Expr, Size
+from anyshape.symbolic import Expr, Size, eq
 
 if TYPE_CHECKING:
     from anyshape.graph.lowering import Lowering
@@ -105,7 +105,7 @@ def broadcast_sizes(lowering: Lowering, operands: Sequence[Operand]) -> tuple[Si
             if result[dim] == 1:
                 result[dim] = size
             elif not lowering.same(result[dim], size):
-                raise NotLowered(f"sizes {result[dim]} and {size} may differ")
+                lowering.assume(eq(result[dim], size), f"sizes {result[dim]} and {size} may differ")
     return tuple(result)
 
 

@@ -51,6 +51,7 @@ from anyshape.symbolic import (
     Facts,
     Size,
     Symbol,
+    holds,
     maximum,
     minimum,
     substitute,
@@ -773,6 +774,8 @@ class Lowering:
             return
         if not all(symbol.backed for symbol in fact.symbols):
             raise NotLowered(f"{why}, which depends on data")
+        if not holds(fact, self.facts.hints):
+            raise NotLowered(f"{why}, which is not so in this run")
         try:
             self.facts = self.facts.assume(fact, why)
         except AnyshapeError:

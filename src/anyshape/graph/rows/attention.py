@@ -10,7 +10,7 @@ from anyshape.graph.rows.table import row
 from anyshape.graph.values import Memory, NotLowered, Value
 from anyshape.loops.program import Area, Extern
 from anyshape.loops.scalars import FLOATS
-from anyshape.symbolic import Size, ge
+from anyshape.symbolic import Size, eq, ge
 
 if TYPE_CHECKING:
     from anyshape.graph.lowering import Lowering
@@ -73,8 +73,8 @@ def _mask(c: Lowering, mask: Value, query: Value, sizes: tuple[Size, ...]) -> Ar
     if len(mask.sizes) not in (2, 4):
         raise NotLowered("a mask of other dimensions")
     for own, wanted in zip(mask.sizes, sizes[-len(mask.sizes) :], strict=True):
-        if own != 1 and not c.same(own, wanted):
-            raise NotLowered("a mask of other sizes")
+        if own != 1:
+            c.assume(eq(own, wanted), "a mask of other sizes")
     if mask.dtype == "b1":
         mask = chosen(c, mask, 0.0, float("-inf"), query.dtype)
     elif mask.dtype != query.dtype:
