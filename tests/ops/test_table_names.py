@@ -9,7 +9,21 @@ import torch
 
 from anyshape.ops.table import ROWS
 
-_METHODS = "add sub mul truediv floordiv mod pow and or xor lshift rshift div".split()
+_METHODS = [
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "and",
+    "or",
+    "xor",
+    "lshift",
+    "rshift",
+    "div",
+]
 IN_PLACE = {f"__i{name}__" for name in _METHODS} | {"__setitem__"}
 
 

@@ -20,9 +20,10 @@ from anyshape.codegen.llvm import module, scratch_bytes
 from anyshape.config import config
 from anyshape.events import kinds
 from anyshape.events.stream import stream
-from anyshape.graph.lowering import Lowering, Unlowerable
+from anyshape.graph.lowering import Lowering
 from anyshape.graph.plan import Call, Plan
 from anyshape.graph.schedule import Schedule, schedule
+from anyshape.graph.unlowerable import Unlowerable
 from anyshape.loops import scalars
 from anyshape.loops.canonical import own_names
 from anyshape.loops.program import Segment

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from anyshape.graph.lowering import Unlowerable
 from anyshape.graph.plan import Call, NumberRef, TensorRef, View, tensors_in
 from anyshape.graph.schedule import Schedule, numbers_in
+from anyshape.graph.unlowerable import Unlowerable
 from anyshape.loops.program import Segment
 from anyshape.symbolic import Expr, Fact, Size, Symbol, to_text
 from anyshape.symbolic.expr import of_atom
