@@ -188,7 +188,8 @@ def test_failure_of_torch_is_told(capfd: pytest.CaptureFixture[str]):
     with pytest.raises(NativeFailed, match="mm_out failed"):
         run(torch.ones(2, 3), 2, 3)
     assert run(torch.ones(3, 3), 3, 3)[0, 0] == 3
-    assert capfd.readouterr().err == ""
+    if not torch.__version__.startswith("2.11"):  # which prints what went wrong
+        assert capfd.readouterr().err == ""
 
 
 BAD = {
