@@ -172,7 +172,7 @@ def test_text_for_a_float(way: str):
 
 def test_negative_size_and_overflow_are_errors():
     run = function(added())
-    with pytest.raises(NativeFailed, match="negative|cannot make"):
+    with pytest.raises(NativeFailed, match=r"negative|cannot make"):
         run(torch.ones(1), torch.ones(1), -3)
     square = function(segment([buffer("b0", "output", S0, S0)], []))
     with pytest.raises(NativeFailed, match="beyond 64 bits"):
