@@ -46,7 +46,7 @@ def test_equal_kernels_are_one_module() -> None:
     target = TARGETS["avx512"]
     one, two = (
         module_texts({f"f{place}": SAMPLES[name]() for place, name in enumerate(names)}, target)
-        for names in (("softmax", "pointwise", "softmax"), ("pointwise", "softmax"))
+        for names in (("softmax", "sum of all", "softmax"), ("sum of all", "softmax"))
     )
     assert len(one.apart) == 2
     assert set(one.apart) == set(two.apart)
