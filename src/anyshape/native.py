@@ -15,7 +15,9 @@ from anyshape.codegen.host import (
     join_module,
 )
 from anyshape.codegen.host.externs import EXTERNS
+from anyshape.codegen.llvm import launch_functions
 from anyshape.codegen.target import Target
+from anyshape.codegen.texts import Texts
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Extern, Launch, Segment
 from anyshape.runtime.native.build import Loaded, Source, disk_cache, found_or_built, load
@@ -34,7 +36,7 @@ _NAME: Final = "anyshape_segment"
 _SOURCES: Final = ("codegen", "loops", "symbolic", "native.py")
 
 #: the text of kernels by name, and of all that they need beside them
-KernelsText = Callable[[Mapping[str, Kernel], Target], str]
+KernelsText = Callable[[Mapping[str, Kernel], Target], Texts]
 
 
 def native_function(
@@ -59,9 +61,13 @@ def native_function(
             made.append(source_of(segment, kernels_text, scratch_bytes, host, abi))
         return made[0]
 
-    helpers = helpers_module(abi)
+    helpers = join_module([helpers_module(abi), launch_functions()])
     # The helpers are another module: code that was made for others would call them wrongly.
-    parts = (helpers, source().text) if key is None else (helpers, key, source_stamp(*_SOURCES))
+    parts = (
+        (helpers, source().text, *source().apart)
+        if key is None
+        else (helpers, key, source_stamp(*_SOURCES))
+    )
     built = found_or_built(key_of(*parts), source, host, cache)
     return python_function(built, segment, _helpers(host, helpers))
 
@@ -69,10 +75,9 @@ def native_function(
 def segment_source(
     segment: Segment, kernels_text: KernelsText, scratch_bytes: Callable[[Kernel], Size]
 ) -> str:
-    """The text of a segment's module, to be looked at."""
-    return source_of(
-        segment, kernels_text, scratch_bytes, host_target(disk_cache()), host_abi()
-    ).text
+    """The text of a segment's modules, to be looked at."""
+    source = source_of(segment, kernels_text, scratch_bytes, host_target(disk_cache()), host_abi())
+    return "\n\n".join([*source.apart, source.text])
 
 
 @functools.cache
@@ -96,8 +101,9 @@ def source_of(
             kernels[step.kernel] = KernelCode(name, scratch_bytes(step.kernel))
     code = host_function(segment, _NAME, kernels, abi)
     named = {own.name: kernel for kernel, own in kernels.items()}
-    text = join_module([kernels_text(named, target), code.text])
-    return Source(text, code.entry, code.run, code.reasons)
+    texts = kernels_text(named, target)
+    text = join_module([texts.beside, code.text])
+    return Source(text, code.entry, code.run, code.reasons, texts.apart)
 
 
 def _check_externs(segment: Segment) -> None:

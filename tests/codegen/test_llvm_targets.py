@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from anyshape.codegen.llvm import module
+from anyshape.codegen.llvm import module, module_texts
 from anyshape.codegen.llvm.machine import Machine
 from anyshape.codegen.target import Target
 from anyshape.loops.scalars import fresh_scope
@@ -40,6 +40,17 @@ def test_every_function_once(target: str) -> None:
     text = module(kernels, TARGETS[target])
     assert text.count("define internal <16 x float> @as.exp.f32.v16") == 1
     assert text.count("define i32 @f") == 2
+
+
+def test_equal_kernels_are_one_module() -> None:
+    target = TARGETS["avx512"]
+    one, two = (
+        module_texts({f"f{place}": SAMPLES[name]() for place, name in enumerate(names)}, target)
+        for names in (("softmax", "sum of all", "softmax"), ("sum of all", "softmax"))
+    )
+    assert len(one.apart) == 2
+    assert set(one.apart) == set(two.apart)
+    assert one.beside.count("define i32 @f") == 3
 
 
 @pytest.mark.parametrize("kind", MAKERS)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from anyshape.codegen.target import Target
+from anyshape.codegen.texts import Texts
 from anyshape.loops.kernels import Check, Kernel, Stage
 from anyshape.loops.program import Buffer, Extern, Launch, Segment, Step
 from anyshape.loops.scalars import constant
@@ -157,8 +158,8 @@ def segment(
     )
 
 
-def texts_of(kernels: Mapping[str, Kernel], target: Target) -> str:
-    return "\n".join(text_of(kernel, name, target) for name, kernel in kernels.items())
+def texts_of(kernels: Mapping[str, Kernel], target: Target) -> Texts:
+    return Texts("\n".join(text_of(kernel, name, target) for name, kernel in kernels.items()))
 
 
 def function(made: Segment, scratch: Size = 0, **more: Any) -> Callable[..., Any]:

@@ -93,12 +93,72 @@ def results(address: int) -> tuple[list[int], list[float], float]:
 def test_both_linkers_agree():
     data = made()
     ours = LoadedImage(link_image(data), resolve)
-    theirs = LoadedByLlvm(data, resolve)
+    theirs = LoadedByLlvm([data], resolve)
     for loaded in (ours, theirs):
         address = loaded.address("f")
         assert address is not None
         assert results(address) == (WANTED, [2.5, 4.5, 6.5, 8.5], pytest.approx(2.718281828))
     assert ours.address("one") is None  # internal
+
+
+#: They call each other, hand functions on, and have names of their own that are alike.
+SEVERAL = (
+    """
+@own = private constant [4 x i64] [i64 1, i64 2, i64 3, i64 4]
+declare i64 @second(i64, ptr)
+define internal i64 @hidden(i64 %x) noinline { %y = add i64 %x, 5  ret i64 %y }
+define i64 @first(i64 %x) {
+  %at = getelementptr i64, ptr @own, i64 %x
+  %mine = load i64, ptr %at
+  %theirs = call i64 @second(i64 %x, ptr @hidden)
+  %both = add i64 %mine, %theirs
+  ret i64 %both
+}
+define i64 @third(i64 %x) { %y = mul i64 %x, 1000  ret i64 %y }
+""",
+    """
+@own = private constant [4 x i64] [i64 10, i64 20, i64 30, i64 40]
+declare i64 @third(i64)
+define internal i64 @hidden(i64 %x) noinline { %y = call i64 @third(i64 %x)  ret i64 %y }
+define i64 @second(i64 %x, ptr %function) {
+  %at = getelementptr i64, ptr @own, i64 %x
+  %mine = load i64, ptr %at
+  %given = call i64 %function(i64 %x)
+  %own.hidden = call i64 @hidden(i64 %x)
+  %a = add i64 %mine, %given
+  %b = add i64 %a, %own.hidden
+  ret i64 %b
+}
+""",
+)
+
+
+def test_several_objects_are_one():
+    objects = [build_object(text, *target()[:3], quick=bool(n)) for n, text in enumerate(SEVERAL)]
+    for order in (objects, objects[::-1]):
+        for loaded in (
+            LoadedImage(link_image(*order), resolve),
+            LoadedByLlvm(order, resolve),
+        ):
+            address = loaded.address("first")
+            assert address is not None
+            function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address)
+            assert [function(k) for k in range(4)] == [
+                11 * (k + 1) + k + 5 + 1000 * k for k in range(4)
+            ]
+
+
+def test_several_objects_are_kept_for_llvm():
+    state = (
+        "@state = global i64 3\ndefine i64 @third(i64 %x) { %y = load i64, ptr @state ret i64 %y }"
+    )
+    caller = "declare i64 @third(i64)\ndefine i64 @g() { %y = call i64 @third(i64 1) ret i64 %y }"
+    built = build(Text(caller, apart=(state,)), target())
+    assert built.kind == "object"
+    loaded = load(from_bytes(built.to_bytes()))
+    address = loaded.address("g")
+    assert address is not None
+    assert ctypes.CFUNCTYPE(ctypes.c_int64)(address)() == 3
 
 
 def test_code_of_llvm_is_kept_too():

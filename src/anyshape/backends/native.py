@@ -16,7 +16,7 @@ from anyshape.backends.eager import run_graph
 from anyshape.backends.python_host import python_host
 from anyshape.backends.report import NativeReport
 from anyshape.backends.reproduction import write_reproduction
-from anyshape.codegen.llvm import module, scratch_bytes
+from anyshape.codegen.llvm import module_texts, scratch_bytes
 from anyshape.config import config
 from anyshape.events import kinds
 from anyshape.events.stream import stream
@@ -85,7 +85,7 @@ def _functions() -> Callable[[Segment], Callable[..., Any]]:
         ranges = ", ".join(f"{symbol.name} in {symbol.declared}" for symbol in segment.symbols)
         key = f"{segment_text(segment)}\n{ranges}"
         if key not in made:
-            made[key] = native_function(segment, module, scratch_bytes, key=key)
+            made[key] = native_function(segment, module_texts, scratch_bytes, key=key)
         return made[key]
 
     return function_of
@@ -93,7 +93,7 @@ def _functions() -> Callable[[Segment], Callable[..., Any]]:
 
 def generated_code(segment: Segment) -> str:
     """The text that a segment's machine code is made of."""
-    return segment_source(segment, module, scratch_bytes)
+    return segment_source(segment, module_texts, scratch_bytes)
 
 
 def schedule_text(made: Schedule, plan: Plan) -> str:

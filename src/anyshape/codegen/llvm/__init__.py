@@ -12,7 +12,20 @@ The function gives 0, or 1 + the number of a check that failed.
 in them, `threads.py` the function around.
 """
 
-from anyshape.codegen.llvm.module import kernel_function, module, requirements, scratch_bytes
+from anyshape.codegen.llvm.module import (
+    kernel_function,
+    module,
+    module_texts,
+    requirements,
+    scratch_bytes,
+)
 from anyshape.codegen.llvm.threads import launch_functions
 
-__all__ = ["kernel_function", "launch_functions", "module", "requirements", "scratch_bytes"]
+__all__ = [
+    "kernel_function",
+    "launch_functions",
+    "module",
+    "module_texts",
+    "requirements",
+    "scratch_bytes",
+]

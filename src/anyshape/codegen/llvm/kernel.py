@@ -20,7 +20,7 @@ PARAMETERS = "ptr %buffers, ptr %sizes, ptr %numbers, ptr %scratch"
 PARAMETERS += ", i64 %lo, i64 %hi, i64 %thread, i64 %team"
 
 
-def part_function(e: Emitter, name: str) -> str:
+def part_function(e: Emitter, name: str, linkage: str = "internal") -> str:
     e.enter()
     column = e.plan.column
     around = e.kernel.axes if column is None else e.kernel.axes[:-1]
@@ -34,7 +34,7 @@ def part_function(e: Emitter, name: str) -> str:
     e.do(f"ret i32 {result}")
     return "\n".join(
         [
-            f"define internal i32 @{name}.part({PARAMETERS}) nounwind {{",
+            f"define {linkage} i32 @{name}.part({PARAMETERS}) nounwind {{",
             "entry:",
             *e.stack,
             e.text(),

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
+from typing import Final
 
 from anyshape.codegen.llvm.emitter import Emitter
-from anyshape.codegen.llvm.kernel import part_function
+from anyshape.codegen.llvm.kernel import PARAMETERS, part_function
 from anyshape.codegen.llvm.machine import Machine
-from anyshape.codegen.llvm.plan import make_plan
+from anyshape.codegen.llvm.plan import Plan, make_plan
 from anyshape.codegen.llvm.scratch import bytes_for_a_thread
-from anyshape.codegen.llvm.threads import entry_function, launch_functions
+from anyshape.codegen.llvm.threads import (
+    LAUNCH_DECLARATION,
+    THREAD_DECLARATIONS,
+    entry_function,
+    launch_functions,
+)
 from anyshape.codegen.llvm.values import compute
 from anyshape.codegen.target import Target
+from anyshape.codegen.texts import Texts
 from anyshape.codegen.vector_math import definitions
 from anyshape.loops.kernels import Kernel
 from anyshape.symbolic import Size
@@ -19,7 +27,10 @@ from anyshape.symbolic import Size
 Function = tuple[str, str, int]
 
 #: For what does not depend on the processor.
-_ANY = Target("", "", "")
+_ANY: Final = Target("", "", "")
+_NO_METADATA: Final = "!0 = !{}\n"
+#: stands for a kernel in its text until that has a name
+_NAMELESS: Final = "as.kernel.nameless"
 
 
 def kernel_function(kernel: Kernel, name: str, target: Target) -> str:
@@ -47,14 +58,41 @@ def module(kernels: Mapping[str, Kernel], target: Target) -> str:
         texts.append(text)
         functions |= needed
     texts.append(definitions(sorted(functions)))
-    return "\n\n".join(
-        [f'target triple = "{target.triple}"', launch_functions(), *texts, "!0 = !{}\n"]
-    )
+    return "\n\n".join([_triple(target), launch_functions(), *texts, _NO_METADATA])
+
+
+def module_texts(kernels: Mapping[str, Kernel], target: Target) -> Texts:
+    """The same as several modules. What loops is apart, under a name that follows from its text:
+    kernels that programs have in common are compiled once. What only begins them is beside; it needs `launch_functions`."""
+    beside: list[str] = [LAUNCH_DECLARATION]
+    apart: dict[str, None] = {}
+    for name, kernel in kernels.items():
+        plan = make_plan(kernel, target)
+        emitter = _emitter(plan, target)
+        part = part_function(emitter, _NAMELESS, "external")
+        functions = definitions(sorted(emitter.functions))
+        text = "\n\n".join([_triple(target), THREAD_DECLARATIONS, part, functions, _NO_METADATA])
+        own = f"as.kernel.{hashlib.blake2b(text.encode(), digest_size=12).hexdigest()}"
+        apart[text.replace(_NAMELESS, own)] = None
+        beside.append(f"declare i32 @{own}.part({_TYPES})")
+        beside.append(entry_function(_emitter(plan, target), name, own))
+    return Texts("\n\n".join([*beside, _NO_METADATA]), tuple(apart))
+
+
+#: of a part's parameters
+_TYPES: Final = ", ".join(parameter.split()[0] for parameter in PARAMETERS.split(", "))
+
+
+def _triple(target: Target) -> str:
+    return f'target triple = "{target.triple}"'
+
+
+def _emitter(plan: Plan, target: Target) -> Emitter:
+    return Emitter(plan, Machine.of(target), compute)
 
 
 def _write(kernel: Kernel, name: str, target: Target) -> tuple[str, frozenset[Function]]:
     plan = make_plan(kernel, target)
-    machine = Machine.of(target)
-    part = Emitter(plan, machine, compute)
-    entry = entry_function(Emitter(plan, machine, compute), name)
+    part = _emitter(plan, target)
+    entry = entry_function(_emitter(plan, target), name, name)
     return f"{part_function(part, name)}\n\n{entry}", frozenset(part.functions)

@@ -20,9 +20,13 @@ GRAIN = 100_000
 #: What is taken for an extent that is known only inside the kernel.
 _UNKNOWN_EXTENT = 64
 
-DECLARATIONS = """
+#: what a kernel calls while it runs
+THREAD_DECLARATIONS = "declare void @GOMP_barrier()"
+LAUNCH_DECLARATION = "declare i32 @as.launch(ptr, ptr, ptr, ptr, ptr" + ", i64" * 6 + ")"
+
+_DECLARATIONS = f"""
+{THREAD_DECLARATIONS}
 declare void @GOMP_parallel(ptr, ptr, i32, i32)
-declare void @GOMP_barrier()
 declare i32 @omp_get_max_threads()
 declare i32 @omp_get_num_threads()
 declare i32 @omp_get_thread_num()
@@ -30,7 +34,7 @@ declare i32 @omp_in_parallel()
 """
 
 
-def entry_function(e: Emitter, name: str) -> str:
+def entry_function(e: Emitter, name: str, part: str) -> str:
     """`e` is a fresh emitter for the same kernel as that of the part's function."""
     plan = e.plan
     e.enter()
@@ -52,13 +56,13 @@ def entry_function(e: Emitter, name: str) -> str:
         size = narrow_size(e, bytes_for_a_thread(plan))
         unit = 1 if plan.column is None else plan.lanes * max(plan.copies)
         result = e.define(
-            f"call i32 @as.launch(ptr @{name}.part, {given}, i64 {rounds}, i64 {work},"
+            f"call i32 @as.launch(ptr @{part}.part, {given}, i64 {rounds}, i64 {work},"
             f" i64 {points}, i64 {size}, i64 {unit}, i64 {int(plan.splits)})"
         )
         e.do(f"ret i32 {result}")
         e.leave()
         e.block("little")
-    result = e.define(f"call i32 @{name}.part({given}, i64 0, i64 {rounds}, i64 0, i64 1)")
+    result = e.define(f"call i32 @{part}.part({given}, i64 0, i64 {rounds}, i64 0, i64 1)")
     e.do(f"ret i32 {result}")
     head = f"define i32 @{name}({given}) nounwind {{"
     return "\n".join([head, "entry:", *e.stack, e.text(), "}"])
@@ -82,10 +86,10 @@ def launch_functions() -> str:
     stores = "\n".join(f"  store {t} %{name}, ptr %{name}_at, align 8" for t, name in _CONTEXT)
     loads = "\n".join(f"  %{name} = load {t}, ptr %{name}_at, align 8" for t, name in _CONTEXT)
     return f"""\
-{DECLARATIONS}
+{_DECLARATIONS}
 ; Few points and much work: threads share each point, where stages allow it.
-define internal i32 @as.launch(ptr %part, {_PART}, ptr %scratch, i64 %rounds, i64 %work,
-                               i64 %points, i64 %bytes, i64 %unit, i64 %splits) noinline nounwind {{
+define i32 @as.launch(ptr %part, {_PART}, ptr %scratch, i64 %rounds, i64 %work,
+                      i64 %points, i64 %bytes, i64 %unit, i64 %splits) noinline nounwind {{
   %context = alloca i64, i64 {len(_CONTEXT) + 1}, align 8
   %inside = call i32 @omp_in_parallel()
   %most32 = call i32 @omp_get_max_threads()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import platform
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -22,19 +24,23 @@ from anyshape.runtime.native.stored import Built, from_bytes
 from anyshape.runtime.native.symbols import address_of
 
 #: Change it when the same text becomes other code, or when what is kept looks otherwise.
-_VERSION: Final = "1"
+_VERSION: Final = "2"
 
 FOLDER: Final = "native"
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A module's text, the names of its functions, and words for the numbers that it fails with."""
+    """A module's text, the names of its functions, and words for the numbers that it fails with.
+
+    Where most of the work is in modules `apart`, this one only calls them: then less time is spent
+    on making it fast."""
 
     text: str
     entry: str | None = None
     run: str | None = None
     reasons: Sequence[str] = ()
+    apart: Sequence[str] = ()
 
 
 class Loaded(Protocol):
@@ -67,12 +73,16 @@ def found_or_built(
 
 
 def build(source: Source, target: HostTarget) -> Built:
-    data = build_object(source.text, target.triple, target.cpu, target.features)
+    native = target[:3]
+    objects = [build_object(source.text, *native, quick=bool(source.apart))]
+    objects += [_object_of_many(text, *native) for text in source.apart]
     reasons = tuple(source.reasons)
     try:
-        image = link_image(data)
+        image = link_image(*objects)
     except CannotLink:
-        return Built(source.entry, source.run, reasons, "object", data)
+        ends = tuple(accumulate(map(len, objects)))
+        code = b"".join(objects)
+        return Built(source.entry, source.run, reasons, "object", code, ends=ends)
     return Built(
         source.entry,
         source.run,
@@ -85,6 +95,12 @@ def build(source: Source, target: HostTarget) -> Built:
     )
 
 
+@functools.lru_cache(maxsize=256)
+def _object_of_many(text: str, triple: str, cpu: str, features: str) -> bytes:
+    """The object of a module that other segments of this process may have as well."""
+    return build_object(text, triple, cpu, features)
+
+
 def load(built: Built, others: Loaded | None = None) -> Loaded:
     """Put the code into memory. Its functions live as long as the result. `others`: where to look
     for functions first; they have to live as long."""
@@ -95,7 +111,7 @@ def load(built: Built, others: Loaded | None = None) -> Loaded:
 
     if built.kind == "image":
         return LoadedImage(built.image(), resolve)
-    return LoadedByLlvm(built.code, resolve)
+    return LoadedByLlvm(built.objects(), resolve)
 
 
 #: Objects that the text knows by name: their addresses are of this process alone.

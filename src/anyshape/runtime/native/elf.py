@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -111,6 +112,33 @@ def _read(data: bytes) -> ObjectFile:
                     Relocation(section.info, offset, info & 0xFFFFFFFF, info >> 32, addend)
                 )
     return ObjectFile(machine, sections, tuple(symbols), tuple(relocations))
+
+
+def joined_objects(parts: Sequence[ObjectFile]) -> ObjectFile:
+    """One object of several: what one of them wants and another has is found."""
+    if len(parts) == 1:
+        return parts[0]
+    sections: list[Section] = []
+    symbols: list[Symbol] = []
+    relocations: list[Relocation] = []
+    for part in parts:
+        home, first = len(sections), len(symbols)
+        sections += part.sections
+        for each in part.symbols:
+            is_here = UNDEFINED < each.section < FIRST_RESERVED
+            section = each.section + home if is_here else each.section
+            symbols.append(Symbol(each.name, section, each.value, each.binding))
+        relocations += [
+            Relocation(r.section + home, r.offset, r.kind, r.symbol + first, r.addend)
+            for r in part.relocations
+        ]
+    defined = {
+        symbol.name: symbol for symbol in symbols if symbol.binding and symbol.section != UNDEFINED
+    }
+    for number, symbol in enumerate(symbols):
+        if symbol.section == UNDEFINED and symbol.name in defined:
+            symbols[number] = defined[symbol.name]
+    return ObjectFile(parts[0].machine, tuple(sections), tuple(symbols), tuple(relocations))
 
 
 def _bytes_of(data: bytes, row: tuple[int, ...]) -> bytes:

@@ -30,11 +30,15 @@ def _all_targets() -> None:
     llvm().initialize_all_asmprinters()
 
 
-def build_object(text: str, triple: str, cpu: str, features: str) -> bytes:
-    """The object file of a module. Python threads go on meanwhile, but for others that build."""
+def build_object(text: str, triple: str, cpu: str, features: str, *, quick: bool = False) -> bytes:
+    """The object file of a module. Python threads go on meanwhile, but for others that build.
+    `quick`: of code that runs once a call, in a fourth of the time."""
     # llvmlite has a lock around each call; this one is around what belongs together.
     with _LOCK:
-        module, machine = _optimised(text, triple, cpu, features)
+        if quick:
+            module, machine = _parsed(text, _machine(triple, cpu, features, 0))
+        else:
+            module, machine = _optimised(text, triple, cpu, features)
         return machine.emit_object(module)
 
 
@@ -53,20 +57,25 @@ def optimised_text(text: str, triple: str, cpu: str, features: str) -> str:
 
 def _optimised(text: str, triple: str, cpu: str, features: str) -> tuple[Any, Any]:
     binding = llvm()
-    machine = _machine(triple, cpu, features)
-    try:
-        # A context of its own: types and constants go away with the module.
-        module = binding.parse_assembly(text, binding.create_context())
-    except RuntimeError as error:
-        raise NativeUnavailable(f"LLVM cannot read the code: {error}") from error
-    module.triple = triple
-    module.data_layout = str(machine.target_data)
+    module, machine = _parsed(text, _machine(triple, cpu, features, 2))
     options = binding.create_pipeline_tuning_options(speed_level=2)
     builder = binding.create_pass_builder(machine, options)
     passes = binding.create_new_module_pass_manager()
     for name in _PASSES:
         getattr(passes, f"add_{name}_pass")()
     passes.run(module, builder)
+    return module, machine
+
+
+def _parsed(text: str, machine: Any) -> tuple[Any, Any]:
+    binding = llvm()
+    try:
+        # A context of its own: types and constants go away with the module.
+        module = binding.parse_assembly(text, binding.create_context())
+    except RuntimeError as error:
+        raise NativeUnavailable(f"LLVM cannot read the code: {error}") from error
+    module.triple = machine.triple
+    module.data_layout = str(machine.target_data)
     return module, machine
 
 
@@ -78,11 +87,11 @@ _PASSES: Final = ("always_inliner", "sroa", "simplify_cfg", "global_dead_code_el
 
 
 @functools.cache
-def _machine(triple: str, cpu: str, features: str) -> Any:
+def _machine(triple: str, cpu: str, features: str, effort: int) -> Any:
     binding = llvm()
     if binding.Triple is None or triple.split("-")[0] != binding.get_process_triple().split("-")[0]:
         _all_targets()
     target = binding.Target.from_triple(triple)
     return target.create_target_machine(
-        cpu=cpu, features=features, opt=2, reloc="pic", codemodel="small"
+        cpu=cpu, features=features, opt=effort, reloc="pic", codemodel="small"
     )

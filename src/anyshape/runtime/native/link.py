@@ -24,6 +24,7 @@ from anyshape.runtime.native.elf import (
     NotAnObject,
     ObjectFile,
     Relocation,
+    joined_objects,
     read_object,
 )
 from anyshape.runtime.native.image import Image
@@ -48,8 +49,9 @@ class CannotLink(NotAnObject):
 _UNREAD: Final = (".eh_frame", ".note", ".comment", ".debug", ".llvm")
 
 
-def link_image(data: bytes) -> Image:
-    return _Linker(read_object(data)).linked()
+def link_image(*objects: bytes) -> Image:
+    """Of one object file or several that need each other."""
+    return _Linker(joined_objects([read_object(data) for data in objects])).linked()
 
 
 class _Linker:
@@ -74,7 +76,7 @@ class _Linker:
             bytes(self._bytes),
             tuple(sorted(self._slots.items())),
             tuple(sorted(self._rebased)),
-            tuple(sorted(self._exports())),
+            tuple(sorted(set(self._exports()))),
         )
 
     def _lay_out(self) -> None:

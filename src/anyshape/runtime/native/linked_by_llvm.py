@@ -4,29 +4,35 @@ our own linker."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from anyshape.runtime.native.elf import UNDEFINED, read_object
+from anyshape.runtime.native.elf import UNDEFINED, joined_objects, read_object
 from anyshape.runtime.native.engine import llvm
 
 _NUMBERS: Final = itertools.count()
 
 
 class LoadedByLlvm:
-    """An object in memory. Functions live as long as this."""
+    """Objects in memory, which may need each other. Functions live as long as this."""
 
-    def __init__(self, data: bytes, resolve: Callable[[str], int]) -> None:
+    def __init__(self, objects: Sequence[bytes], resolve: Callable[[str], int]) -> None:
         binding = llvm()
         self._jit: Any = binding.create_lljit_compiler(use_jit_link=False)
-        library = binding.JITLibraryBuilder().add_object_img(data)
-        names: list[str] = []
-        for symbol in read_object(data).symbols:
+        library = binding.JITLibraryBuilder()
+        for data in objects:
+            library.add_object_img(data)
+        names: dict[str, None] = {}
+        outer: dict[str, None] = {}
+        for symbol in joined_objects([read_object(data) for data in objects]).symbols:
             if symbol.section == UNDEFINED and symbol.name:
-                library.import_symbol(symbol.name, resolve(symbol.name))
+                outer[symbol.name] = None
             elif symbol.binding and symbol.name:
-                names.append(symbol.name)
-                library.export_symbol(symbol.name)
+                names[symbol.name] = None
+        for name in outer:
+            library.import_symbol(name, resolve(name))
+        for name in names:
+            library.export_symbol(name)
         self._tracker = library.link(self._jit, f"anyshape{next(_NUMBERS)}")
         self._exports = {name: self._tracker[name] for name in names}
 

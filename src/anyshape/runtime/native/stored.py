@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Literal
 
 from anyshape.runtime.native.image import Image
@@ -14,7 +15,7 @@ Kind = Literal["image", "object"]
 @dataclass(frozen=True, slots=True)
 class Built:
     """The code of a segment, and its functions in it. An `image` is linked by us, an `object` is
-    for LLVM to link."""
+    for LLVM to link, or several one after the other."""
 
     entry: str | None
     run: str | None
@@ -24,6 +25,11 @@ class Built:
     slots: tuple[tuple[str, int], ...] = ()
     rebased: tuple[int, ...] = ()
     exports: tuple[tuple[str, int], ...] = ()
+    #: where each object of several ends
+    ends: tuple[int, ...] = ()
+
+    def objects(self) -> tuple[bytes, ...]:
+        return tuple(self.code[a:b] for a, b in pairwise((0, *self.ends)))
 
     def image(self) -> Image:
         return Image(self.code, self.slots, self.rebased, self.exports)
@@ -46,4 +52,5 @@ def from_bytes(data: bytes) -> Built:
         slots=tuple((name, place) for name, place in fields["slots"]),
         rebased=tuple(fields["rebased"]),
         exports=tuple((name, place) for name, place in fields["exports"]),
+        ends=tuple(fields["ends"]),
     )
