@@ -90,6 +90,8 @@ LN2, PI = mp.log(2), mp.pi
 HALF_LN2 = LN2 / 2 * mp.mpf("1.001")
 # Rounding x / (pi / 2) may take the wrong neighbour near the middle.
 QUARTER_PI = PI / 4 * mp.mpf("1.01")
+# Beyond, the normal distribution at -x is taken for 0, as eager's rounds it.
+NORMAL_TAIL_END = mp.mpf("5.625")
 SQRT_HALF, SQRT_TWO = mp.sqrt(0.5), mp.sqrt(2)
 
 
@@ -292,6 +294,15 @@ FITS = [
     # gelu(-x) = -exp(-x^2 / 2) P(t),  x >= 0.8
     tail("gelu", lambda x: x * erfcx(x / mp.sqrt(2)) / 2, GELU_POLE, "0.79", "15", {"f32": 9}),
     tail("gelu", lambda x: x * erfcx(x / mp.sqrt(2)) / 2, GELU_POLE, "0.79", "39", {"f64": 25}),
+    # The normal distribution at -x is 2^(x P(x) - 1); the error is relative to the one at 0.
+    Fit(
+        "normal_tail",
+        lambda x: mp.log(mp.erfc(x / mp.sqrt(2))) / LN2 / x,
+        mp.mpf(10) ** -9,
+        NORMAL_TAIL_END,
+        {"f32": 7},
+        lambda x: x * mp.erfc(x / mp.sqrt(2)) ** mp.mpf("1.25") * LN2,
+    ),
     # erfinv(x) = x P(w - 2.5),  w = -log(1 - x^2) < 5
     Fit("erfinv", lambda v: erfinv_by_w(v + mp.mpf("2.5")), -2.5, 2.51, {"f32": 9}),
     # erfinv(x) = x P(sqrt(w) - 3),  w >= 5
@@ -379,7 +390,8 @@ def main() -> None:
         ]
         text += ["    ),"]
     text += [")", ""]
-    text += [f"ERFCX_POLE = {float(ERFCX_POLE)!r}", f"GELU_POLE = {float(GELU_POLE)!r}", ""]
+    text += [f"ERFCX_POLE = {float(ERFCX_POLE)!r}", f"GELU_POLE = {float(GELU_POLE)!r}"]
+    text += [f"NORMAL_TAIL_END = {float(NORMAL_TAIL_END)!r}", ""]
     OUTPUT.write_text("\n".join(text))
 
 

@@ -5,19 +5,23 @@ from __future__ import annotations
 import math
 
 from anyshape.codegen.vector_math.builder import Value
-from anyshape.codegen.vector_math.coefficients import ERFCX_POLE, GELU_POLE, POLYNOMIALS
+from anyshape.codegen.vector_math.coefficients import ERFCX_POLE, GELU_POLE, NORMAL_TAIL_END, POLYNOMIALS
 from anyshape.codegen.vector_math.exponential import exp_of_sum, negative_power
 from anyshape.codegen.vector_math.logarithm import log_of_normal
 from anyshape.codegen.vector_math.operations import (
     absolute,
     at_least,
     at_most,
+    bits,
     copysign,
+    either,
+    even_and_odd,
     fast_two_sum,
     fma,
     horner,
     nearest_integer,
     polynomial,
+    power_of_product,
     power_of_two,
     select,
     sqrt,
@@ -81,11 +85,26 @@ def erfc(x: Value) -> Value:
     return select(a < 0.8, near, select(x < 0.0, 2.0 - tail, tail))
 
 
+def gelu_f32(x: Value) -> Value:
+    """|x| (1 - normal(-|x|)), or -|x| normal(-|x|) of a negative x; normal(-a) = 2^(a P(a) - 1).
+
+    As good as eager where x is negative: the digits of the tail are lost gradually. What comes of
+    a beyond the end of the tail, or of NaN, is not used.
+    """
+    a = absolute(x)
+    _, r, half_power = power_of_product(a, even_and_odd(a, POLYNOMIALS["normal_tail", x.kind]), -1)
+    tail = fma(r, even_and_odd(r, POLYNOMIALS["exp2", x.kind]), 1.0)
+    limit = either(bits(x) < 0, -0.0, 1.0, x)
+    return a * select(a < NORMAL_TAIL_END, fma(-half_power, tail, limit), limit)
+
+
 # Beyond, gelu rounds to -0 or to x.
 GELU_LIMIT = {"f32": 14.9, "f64": 38.9}
 
 
 def gelu(x: Value) -> Value:
+    if x.kind == "f32":
+        return gelu_f32(x)
     """x times the normal distribution. The tail is that of -|x|; gelu(x) = x + gelu(-x)."""
     a = at_most(absolute(x), GELU_LIMIT[x.kind])
     near = x * fma(x, polynomial(a * a, POLYNOMIALS["normal", x.kind]), 0.5)

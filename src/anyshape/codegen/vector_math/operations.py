@@ -141,6 +141,13 @@ def horner(x: Value, coefficients: Sequence[float]) -> Value:
     return total
 
 
+def even_and_odd(x: Value, coefficients: Sequence[float]) -> Value:
+    """The same by Horner's rule for the even and the odd terms: two chains, one product more."""
+    square = x * x
+    even = horner(square, coefficients[::2])
+    return fma(x, horner(square, coefficients[1::2]), even)
+
+
 def power_of_two(exponent: Value) -> Value:
     """`2 ** exponent` of an integer between those of the smallest and the largest normal float."""
     layout = FORMATS["f32" if exponent.kind == "i32" else "f64"]
@@ -156,6 +163,33 @@ def nearest_integer(x: Value, scale: float) -> tuple[Value, Value]:
     magic = 1.5 * 2.0 ** FORMATS[x.kind].mantissa
     sum_ = fma(x, scale, magic)
     return sum_ - magic, bits(sum_) - bits_of(x.kind, magic)
+
+
+def power_of_product(x: Value, factor: Operand, more: int = 0) -> tuple[Value, Value, Value]:
+    """(n, r, power): x * factor = n + r with n whole and |r| <= 1/2; power = 2**(n + more).
+
+    The product is not rounded. With the bias in the added number as well, the low bits of the sum
+    are the exponent of the power: one shift makes it. One less than the exponent of the least
+    normal float makes 0.
+    """
+    layout = FORMATS[x.kind]
+    magic = 1.5 * 2.0**layout.mantissa + layout.bias + more
+    sum_ = fma(x, factor, magic)
+    n = sum_ - magic
+    return n, fma(x, factor, -n), from_bits(bits(sum_) << layout.mantissa)
+
+
+def reciprocal(x: Value) -> Value:
+    """1 / x of normal floats whose reciprocal is normal: neither 0 nor infinite, but NaN may be.
+
+    Where the machine has an estimate of a reciprocal of float32, LLVM takes it, with one step of
+    Newton's. The estimate may have but 11 bits, so a second step follows.
+    """
+    if x.kind == "f64":
+        return 1.0 / x
+    one = x.body.number(x.kind, 1.0)
+    estimate = x.body.line(x.kind, f"fdiv arcp ninf contract {x.body.typed(one)}, {x.text}")
+    return fma(fma(-x, estimate, 1.0), estimate, estimate)
 
 
 def two_sum(a: Value, b: Operand) -> tuple[Value, Value]:
