@@ -5,7 +5,12 @@ from __future__ import annotations
 import math
 
 from anyshape.codegen.vector_math.builder import Value
-from anyshape.codegen.vector_math.coefficients import ERFCX_POLE, GELU_POLE, NORMAL_TAIL_END, POLYNOMIALS
+from anyshape.codegen.vector_math.coefficients import (
+    ERFCX_POLE,
+    GELU_POLE,
+    NORMAL_TAIL_END,
+    POLYNOMIALS,
+)
 from anyshape.codegen.vector_math.exponential import exp_of_sum, negative_power
 from anyshape.codegen.vector_math.logarithm import log_of_normal
 from anyshape.codegen.vector_math.operations import (

@@ -40,10 +40,10 @@ def attention(
         raise NotLowered("attention of integers")
     batch, heads, rows, width = query.sizes
     columns = key.sizes[2]
-    if not c.same_sizes(key.sizes, (batch, heads, columns, width)) or not c.same_sizes(
-        value.sizes, (batch, heads, columns, width)
-    ):
-        raise NotLowered("heads or widths that differ")
+    wanted = (batch, heads, columns, width)
+    for other in (key, value):
+        for own, size in zip(other.sizes, wanted, strict=True):
+            c.assume(eq(own, size), "heads or widths that differ")
     for size in (batch, heads, rows, columns, width):
         # Over no keys it is 0, which the library's function does not say.
         c.assume(ge(size, 1), "attention over nothing")
