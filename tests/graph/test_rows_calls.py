@@ -84,7 +84,7 @@ def test_attention_with_a_mask(kind: str):
 
     inputs = []
     for batch, rows, columns in SIZES:
-        mask = torch.rand(batch, 1, rows, columns) > 0.3
+        mask = torch.rand(rows, columns) > 0.3
         mask[..., 0] = True
         inputs.append((*_heads(batch, rows, columns), mask if kind == "bool" else mask.float()))
     check(function, inputs, "scaled_dot_product_attention")

@@ -63,7 +63,8 @@ def module(kernels: Mapping[str, Kernel], target: Target) -> str:
 
 def module_texts(kernels: Mapping[str, Kernel], target: Target) -> Texts:
     """The same as several modules. What loops is apart, under a name that follows from its text:
-    kernels that programs have in common are compiled once. What only begins them is beside; it needs `launch_functions`."""
+    kernels that programs have in common are compiled once. What only begins them is beside; it
+    needs `launch_functions`."""
     beside: list[str] = [LAUNCH_DECLARATION]
     apart: dict[str, None] = {}
     for name, kernel in kernels.items():
