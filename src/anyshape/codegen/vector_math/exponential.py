@@ -172,7 +172,8 @@ SIGMOID_RANGE = {"f32": 87.0, "f64": 708.0}
 def inverse_of_sigmoid(x: Value) -> Value:
     """1 + exp(-x), for x in the range above; 1 / sigmoid(x)."""
     r, power = reduced_with_power(x, -1.0)
-    return fma(exp_minus_one(r) + 1.0, power, 1.0)
+    # power + 1 is exact where it matters.
+    return fma(exp_minus_one(r), power, power + 1.0)
 
 
 def clamped_for_sigmoid(x: Value) -> Value:
@@ -202,11 +203,8 @@ def silu_tiny(x: Value) -> Value:
     """x exp(x). The exponential may be denormal where the product is not: scale the product."""
     low = {"f32": -112.0, "f64": -760.0}[x.kind]
     e, n = exp_parts(at_least(x, low))
-    result = scaled(fma(x, e, x), n)
-    # As in eager: infinity times zero.
-    return select(
-        x < low, select(x.equals(-math.inf), math.nan, x.body.number(x.kind, -0.0)), result
-    )
+    # As in eager, minus infinity gives NaN.
+    return select(x < low, x * 0.0, scaled(fma(x, e, x), n))
 
 
 def tanh(x: Value) -> Value:
@@ -217,12 +215,14 @@ def tanh(x: Value) -> Value:
     h = fma(n, -0.5 * ln2, a)
     e = fma(h * h, even_and_odd(h, POLYNOMIALS["half_expm1", x.kind]), h)
     w = fma(power, e, fma(power, 0.5, -0.5))
-    if x.kind == "f64":
-        return copysign(w / (w + 1.0), x)
     # `quotient`, but for the rest, which is that of w + 1 before rounding.
     estimate = estimated_inverse(w + 1.0)
     result = w * estimate
     return copysign(fma(fma(-result, w, w - result), estimate, result), x)
+
+
+def gelu_tanh(x: Value) -> Value:
+    return {"f32": gelu_tanh_f32, "f64": gelu_tanh_f64}[x.kind](x)
 
 
 def gelu_tanh_f32(x: Value) -> Value:
@@ -230,10 +230,6 @@ def gelu_tanh_f32(x: Value) -> Value:
     linear, cubic = SPLIT["gelu_linear", x.kind][0], SPLIT["gelu_cubic", x.kind][0]
     u = x * fma(x * x, cubic, linear)
     return select(u < -SIGMOID_RANGE[x.kind], x * 0.0, times_sigmoid(x, u))
-
-
-def gelu_tanh(x: Value) -> Value:
-    return {"f32": gelu_tanh_f32, "f64": gelu_tanh_f64}[x.kind](x)
 
 
 def gelu_tanh_f64(x: Value) -> Value:
