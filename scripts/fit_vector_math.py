@@ -153,6 +153,15 @@ FITS = [
         {"f32": 5, "f64": 10},
         lambda r: r**2 / mp.expm1(r),
     ),
+    # expm1(2 h) / 2 = h + h^2 P(h)
+    Fit(
+        "half_expm1",
+        lambda h: (mp.expm1(2 * h) / 2 - h) / h**2,
+        -HALF_LN2 / 2,
+        HALF_LN2 / 2,
+        {"f32": 4, "f64": 10},
+        lambda h: 2 * h**2 / mp.expm1(2 * h),
+    ),
     # 2^r = 1 + r P(r)
     Fit("exp2", lambda r: mp.expm1(r * LN2) / r, -0.501, 0.501, {"f32": 5, "f64": 10}, abs),
     # log(1 + f) = f - f^2 / 2 + f^3 P(f)
@@ -163,6 +172,15 @@ FITS = [
         SQRT_TWO - 1,
         {"f32": 7},
         lambda f: abs(f**3 / mp.log1p(f)),
+    ),
+    # log(1 + f) = f + f^2 P(f)
+    Fit(
+        "log_of_normal",
+        lambda f: (mp.log1p(f) - f) / f**2,
+        SQRT_HALF - 1,
+        SQRT_TWO - 1,
+        {"f32": 7},
+        lambda f: abs(f**2 / mp.log1p(f)),
     ),
     # log(1 + f) = f - s (f - z P(z)),  s = f / (2 + f),  z = s^2
     Fit(
@@ -245,15 +263,6 @@ FITS = [
         {"f32": 3, "f64": 7},
         lambda z: z,
     ),
-    # tanh(x) = x + x z P(z),  |x| <= 5/8
-    Fit(
-        "tanh",
-        lambda z: (mp.tanh(mp.sqrt(z)) / mp.sqrt(z) - 1) / z,
-        mp.mpf(10) ** -9,
-        mp.mpf("0.391"),
-        {"f32": 4, "f64": 10},
-        lambda z: z * mp.sqrt(z) / mp.tanh(mp.sqrt(z)),
-    ),
     # atanh(x) = x + x z P(z),  |x| <= 1/2
     Fit(
         "atanh",
@@ -271,28 +280,27 @@ FITS = [
         mp.mpf("1.001"),
         {"f32": 6, "f64": 13},
     ),
-    # erf(x) = 1 - 2^P(x),  1 <= x <= 4
+    # erf(x) = 1 - 2^(x P(x)),  x >= 1, until it is 1
     Fit(
         "erf_tail",
-        lambda x: mp.log(mp.erfc(x)) / LN2,
+        lambda x: mp.log(mp.erfc(x)) / LN2 / x,
         0.999,
         4.0,
-        {"f32": 6},
-        lambda x: mp.erfc(x) * LN2,
+        {"f32": 5},
+        lambda x: x * mp.erfc(x) * LN2,
     ),
     Fit(
         "erf_tail",
-        lambda x: mp.log(mp.erfc(x)) / LN2,
+        lambda x: mp.log(mp.erfc(x)) / LN2 / x,
         0.999,
         6.0,
-        {"f64": 18},
-        lambda x: mp.erfc(x) * LN2,
+        {"f64": 17},
+        lambda x: x * mp.erfc(x) * LN2,
     ),
     # erfc(x) = exp(-x^2) P(t) / (x + pole),  x >= 0.8
     tail("erfcx", lambda x: erfcx(x) * (x + ERFCX_POLE), ERFCX_POLE, "0.79", "10.6", {"f32": 9}),
     tail("erfcx", lambda x: erfcx(x) * (x + ERFCX_POLE), ERFCX_POLE, "0.79", "27.5", {"f64": 23}),
     # gelu(-x) = -exp(-x^2 / 2) P(t),  x >= 0.8
-    tail("gelu", lambda x: x * erfcx(x / mp.sqrt(2)) / 2, GELU_POLE, "0.79", "15", {"f32": 9}),
     tail("gelu", lambda x: x * erfcx(x / mp.sqrt(2)) / 2, GELU_POLE, "0.79", "39", {"f64": 25}),
     # The normal distribution at -x is 2^(x P(x) - 1); the error is relative to the one at 0.
     Fit(
@@ -320,7 +328,7 @@ FITS = [
         lambda z: mp.erf(mp.sqrt(z / 2)) / mp.sqrt(z) / 2,
         mp.mpf(10) ** -12,
         mp.mpf("0.641"),
-        {"f32": 5, "f64": 11},
+        {"f64": 11},
     ),
 ]
 

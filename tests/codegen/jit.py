@@ -23,10 +23,12 @@ def _initialize() -> None:
     llvm.initialize_all_asmprinters()
 
 
-def host_machine() -> Any:
+def host_machine(cpu: str = "") -> Any:
+    """This machine, or an older one whose programs it runs."""
     _initialize()
+    features = "" if cpu else llvm.get_host_cpu_features().flatten()
     return llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=2
+        cpu=cpu or llvm.get_host_cpu_name(), features=features, opt=2
     )
 
 
@@ -92,8 +94,8 @@ class Compiled:
 
 
 @cache
-def compiled(name: str, kind: str = "f32", lanes: int = 16) -> Compiled:
-    machine = host_machine()
+def compiled(name: str, kind: str = "f32", lanes: int = 16, cpu: str = "") -> Compiled:
+    machine = host_machine(cpu)
     start = time.perf_counter()
     module = optimized(loop_text(name, kind, lanes), machine)
     engine = llvm.create_mcjit_compiler(module, machine)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import platform
+import re
 
 import mpmath as mp
 import numpy as np
@@ -10,6 +12,8 @@ import pytest
 
 from anyshape.codegen.vector_math import FUNCTIONS, definitions, supports
 from tests.codegen.accuracy import (
+    BOUND,
+    allowed_error,
     bit_patterns,
     eager,
     exact,
@@ -23,7 +27,8 @@ from tests.codegen.jit import assembly, compiled, other_machine
 UNARY = [name for name, arity in FUNCTIONS.items() if arity == 1]
 BINARY = [name for name, arity in FUNCTIONS.items() if arity == 2]
 IN_F64 = [name for name in FUNCTIONS if supports(name, "f64")]
-BOUND = 2.0
+# These begin with an estimate of a reciprocal, which may differ by the width of the vector.
+ESTIMATING = ("sigmoid", "silu", "tanh", "gelu_tanh", "rsqrt")
 
 
 def ordinary(count: int) -> np.ndarray:
@@ -37,8 +42,21 @@ def ordinary(count: int) -> np.ndarray:
 def test_float32_is_within_two_ulp(name: str):
     x = np.concatenate([bit_patterns("f32", 2**16), ordinary(2**14), special_values("f32")])
     error = ulp_error(compiled(name)(x), reference(name, x))
-    worst = error.argmax()
-    assert error[worst] <= BOUND, f"{name}({x[worst]!r}) is {error[worst]} ulp off"
+    worst = (error / allowed_error(name, x)).argmax()
+    assert (error <= allowed_error(name, x)).all(), (
+        f"{name}({x[worst]!r}) is {error[worst]} ulp off"
+    )
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the estimates are those of x86-64")
+@pytest.mark.parametrize("name", ESTIMATING)
+def test_a_coarser_estimate_of_reciprocals_is_as_good(name: str):
+    x = np.concatenate([bit_patterns("f32", 2**16), ordinary(2**14), special_values("f32")])
+    error = ulp_error(compiled(name, cpu="haswell")(x), reference(name, x))
+    worst = (error / allowed_error(name, x)).argmax()
+    assert (error <= allowed_error(name, x)).all(), (
+        f"{name}({x[worst]!r}) is {error[worst]} ulp off"
+    )
 
 
 def remainders(name: str, x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -126,10 +144,13 @@ def test_the_number_of_lanes_does_not_matter(name: str, lanes: int):
     x = np.concatenate([special_values("f32"), ordinary(64), bit_patterns("f32", 512)])
     y = np.random.default_rng(5).permutation(x)
     wide, other = compiled(name)(x, y), compiled(name, "f32", lanes)(x, y)
-    np.testing.assert_array_equal(wide, other)
+    if name not in ESTIMATING:
+        np.testing.assert_array_equal(wide, other)
+        return
+    np.testing.assert_array_equal(np.isnan(wide), np.isnan(other))
+    np.testing.assert_array_max_ulp(np.nan_to_num(wide), np.nan_to_num(other), maxulp=1)
 
 
-CALLS = (["callq"], ["bl"])
 
 
 @pytest.mark.parametrize(
@@ -140,10 +161,9 @@ def test_other_machines_need_no_library(triple: str, cpu: str):
     machine = other_machine(triple, cpu)
     for name in ("exp", "log", "tanh", "gelu", "erf", "pow", "atan2"):
         text = assembly(name, "f32", 16, machine)
-        calls = [line.split()[1] for line in text.splitlines() if line.split()[:1] in CALLS]
-        # What is called is ours: a rare path, by its name or by its address.
-        assert all(called.startswith(("as.", "*%r")) for called in calls)
-        assert "as.exp_tiny" in text or not calls
+        # The large code model of x86-64 calls through a register.
+        called = re.findall(r"\t(?:callq|bl|movabsq)\t\$?([A-Za-z_][\w.]*)", text)
+        assert [symbol for symbol in called if not symbol.startswith("as.")] == []
 
 
 def test_a_definition_is_given_once_with_what_it_calls():

@@ -24,10 +24,8 @@ from anyshape.codegen.vector_math.operations import (
     fast_two_sum,
     fma,
     horner,
-    nearest_integer,
     polynomial,
     power_of_product,
-    power_of_two,
     select,
     sqrt,
     two_product,
@@ -37,16 +35,11 @@ from anyshape.codegen.vector_math.operations import (
 def erf(x: Value) -> Value:
     """Near zero a polynomial in x^2; beyond 1 one minus a power of two; then 1."""
     a = absolute(x)
-    z = a * a
-    near = fma(a, polynomial(z, POLYNOMIALS["erf", x.kind]), a)
-    exponent = polynomial(
-        at_most(a, {"f32": 4.0, "f64": 6.0}[x.kind]), POLYNOMIALS["erf_tail", x.kind]
-    )
-    n, integer = nearest_integer(exponent, 1.0)
-    r = exponent - n
-    power = power_of_two(integer)
-    far = 1.0 - fma(power * r, polynomial(r, POLYNOMIALS["exp2", x.kind]), power)
-    return copysign(select(a < 1.0, near, far), x)
+    near = fma(a, even_and_odd(a * a, POLYNOMIALS["erf", x.kind]), a)
+    b = at_most(a, {"f32": 4.0, "f64": 6.0}[x.kind])
+    _, r, power = power_of_product(b, even_and_odd(b, POLYNOMIALS["erf_tail", x.kind]))
+    rest = fma(r, even_and_odd(r, POLYNOMIALS["exp2", x.kind]), 1.0)
+    return copysign(select(a < 1.0, near, fma(-power, rest, 1.0)), x)
 
 
 def by_t(t: Value, name: str) -> tuple[Value, Value]:
@@ -90,28 +83,31 @@ def erfc(x: Value) -> Value:
     return select(a < 0.8, near, select(x < 0.0, 2.0 - tail, tail))
 
 
+def gelu(x: Value) -> Value:
+    return {"f32": gelu_f32, "f64": gelu_f64}[x.kind](x)
+
+
 def gelu_f32(x: Value) -> Value:
-    """|x| (1 - normal(-|x|)), or -|x| normal(-|x|) of a negative x; normal(-a) = 2^(a P(a) - 1).
+    """max(x, 0) - |x| normal(-|x|);  normal(-a) = 2^(a P(a) - 1).
 
     As good as eager where x is negative: the digits of the tail are lost gradually. What comes of
-    a beyond the end of the tail, or of NaN, is not used.
+    an `a` beyond the end of the tail is not used, nor what comes of NaN.
     """
     a = absolute(x)
     _, r, half_power = power_of_product(a, even_and_odd(a, POLYNOMIALS["normal_tail", x.kind]), -1)
     tail = fma(r, even_and_odd(r, POLYNOMIALS["exp2", x.kind]), 1.0)
-    limit = either(bits(x) < 0, -0.0, 1.0, x)
-    return a * select(a < NORMAL_TAIL_END, fma(-half_power, tail, limit), limit)
+    # Minus infinity gives NaN, as in eager.
+    limit = a * either(bits(x) < 0, -0.0, 1.0, x)
+    return select(a < NORMAL_TAIL_END, fma(-a * half_power, tail, limit), limit)
 
 
-# Beyond, gelu rounds to -0 or to x.
-GELU_LIMIT = {"f32": 14.9, "f64": 38.9}
+# Beyond, gelu of float64 rounds to -0 or to x.
+GELU_LIMIT = 38.9
 
 
-def gelu(x: Value) -> Value:
-    if x.kind == "f32":
-        return gelu_f32(x)
+def gelu_f64(x: Value) -> Value:
     """x times the normal distribution. The tail is that of -|x|; gelu(x) = x + gelu(-x)."""
-    a = at_most(absolute(x), GELU_LIMIT[x.kind])
+    a = at_most(absolute(x), GELU_LIMIT)
     near = x * fma(x, polynomial(a * a, POLYNOMIALS["normal", x.kind]), 0.5)
     half = a * 0.5
     square = half * a

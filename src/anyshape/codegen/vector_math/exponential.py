@@ -12,11 +12,16 @@ from anyshape.codegen.vector_math.operations import (
     at_most,
     copysign,
     either,
+    estimated_inverse,
+    even_and_odd,
     fast_two_sum,
     fma,
+    inverse,
     nearest_integer,
     polynomial,
+    power_of_product,
     power_of_two,
+    quotient,
     rarely,
     select,
     two_product,
@@ -47,10 +52,23 @@ def reduced(x: Value) -> tuple[Value, Value, Value]:
     return integer, r, fma(n, -ln2[1], exact - r)
 
 
+def reduced_with_power(x: Value, sign: float, more: int = 0) -> tuple[Value, Value]:
+    """(r, 2^(n + more)): sign x = n ln(2) + r, for powers that are normal floats."""
+    ln2 = SPLIT["ln2", x.kind]
+    n, _, power = power_of_product(x, sign * SPLIT["log2e", x.kind][0], more)
+    signed = x if sign > 0 else -x
+    return fma(n, -ln2[1], fma(n, -ln2[0], signed)), power
+
+
+def exp_minus_one(r: Value) -> Value:
+    """exp(r) - 1, only as good as exp(r) needs."""
+    return fma(r * r, even_and_odd(r, POLYNOMIALS["exp", r.kind]), r)
+
+
 def exp_parts(x: Value) -> tuple[Value, Value]:
     """(e, n): exp(x) = 2^n (1 + e)."""
     n, r, _ = reduced(x)
-    return fma(r * r, polynomial(r, POLYNOMIALS["exp", x.kind]), r), n
+    return exp_minus_one(r), n
 
 
 def exp_of_sum(x: Value, low: Value) -> tuple[Value, Value, Value]:
@@ -75,9 +93,9 @@ def exp(x: Value) -> Value:
     """Denormal results take a way of their own: a processor needs a hundred cycles for one. 0 does
     not, since softmax of a masked row is full of zeros."""
     low, high = EXP_NORMAL[x.kind], EXP_RANGE[x.kind][1]
-    e, n = exp_parts(at_least(at_most(x, high), low))
+    r, half_power = reduced_with_power(at_least(at_most(x, high), low), 1.0, -1)
     # One factor less in the exponent: 2^128 is no float, though the result below it may be one.
-    usual = fma(e, 2.0, 2.0) * power_of_two(n - 1)
+    usual = fma(exp_minus_one(r), 2.0, 2.0) * half_power
     usual = select(x < EXP_ZERO[x.kind], 0.0, usual)
     tiny = (x < low) & ~(x < EXP_ZERO[x.kind])
     return rarely(tiny, usual, lambda: x.body.call("exp_tiny", x))
@@ -89,6 +107,15 @@ def exp_tiny(x: Value) -> Value:
 
 
 def exp2(x: Value) -> Value:
+    """Denormal results and zeros take a way of their own."""
+    low, high = {"f32": (-125.0, 128.0), "f64": (-1021.0, 1024.0)}[x.kind]
+    _, r, half_power = power_of_product(at_least(at_most(x, high), low), 1.0, -1)
+    # Half of 2^n may be a float where 2^n is not.
+    double = fma(r, even_and_odd(r, [c * 2.0 for c in POLYNOMIALS["exp2", x.kind]]), 2.0)
+    return rarely(x < low, double * half_power, lambda: x.body.call("exp2_tiny", x))
+
+
+def exp2_tiny(x: Value) -> Value:
     low, high = EXP2_RANGE[x.kind]
     x = at_least(at_most(x, high), low)
     n, integer = nearest_integer(x, 1.0)
@@ -138,50 +165,78 @@ def negative_power(n: Value) -> tuple[Value, float]:
     return power_of_two(n + shift), 2.0**-shift
 
 
+# Between, exp(-x) and one more than it are normal, and so are their reciprocals.
+SIGMOID_RANGE = {"f32": 87.0, "f64": 708.0}
+
+
+def inverse_of_sigmoid(x: Value) -> Value:
+    """1 + exp(-x), for x in the range above; 1 / sigmoid(x)."""
+    r, power = reduced_with_power(x, -1.0)
+    # power + 1 is exact where it matters.
+    return fma(exp_minus_one(r), power, power + 1.0)
+
+
+def clamped_for_sigmoid(x: Value) -> Value:
+    bound = SIGMOID_RANGE[x.kind]
+    return at_least(at_most(x, bound), -bound)
+
+
 def sigmoid(x: Value) -> Value:
-    """With the exponential of -|x|, nothing overflows and the small side keeps its digits."""
-    e, n = exp_parts(at_least(-absolute(x), EXP_RANGE[x.kind][0]))
-    first, second = negative_power(n)
-    power = fma(e, first, first) * second
-    bottom, bottom_low = fast_two_sum(1.0, power)
-    return refined_quotient(select(x < 0.0, power, 1.0), None, bottom, bottom_low)
+    """Where its result may be denormal, it is exp."""
+    usual = inverse(inverse_of_sigmoid(clamped_for_sigmoid(x)))
+    return rarely(x < -SIGMOID_RANGE[x.kind], usual, lambda: x.body.call("exp_tiny", x))
 
 
-# Below, silu rounds to -0.
-SILU_LOW = {"f32": -112.0, "f64": -760.0}
+def times_sigmoid(x: Value, u: Value) -> Value:
+    """x sigmoid(u), where u is above the lower end of the range above."""
+    result = quotient(x, inverse_of_sigmoid(clamped_for_sigmoid(u)))
+    # Infinity stays what it is; the zeros, too.
+    return select(u < SIGMOID_RANGE[x.kind], copysign(result, x), x)
 
 
 def silu(x: Value) -> Value:
-    """x * sigmoid(x). A denormal exponential times x may be normal: scale after multiplying."""
-    low = SILU_LOW[x.kind]
-    e, n = exp_parts(at_least(-absolute(x), low))
-    first, second = negative_power(n)
-    partial = fma(e, first, first)
-    bottom, bottom_low = fast_two_sum(1.0, partial * second)
-    negative = x < 0.0
-    top, top_low = two_product(at_least(x, low), select(negative, partial, 1.0))
-    result = refined_quotient(top, top_low, bottom, bottom_low) * either(negative, second, 1.0, x)
-    result = select(x > -low, x, copysign(result, x))
-    # As in eager: infinity times zero.
-    return select(x.equals(-math.inf), math.nan, result)
+    tiny = x < -SIGMOID_RANGE[x.kind]
+    return rarely(tiny, times_sigmoid(x, x), lambda: x.body.call("silu_tiny", x))
+
+
+def silu_tiny(x: Value) -> Value:
+    """x exp(x). The exponential may be denormal where the product is not: scale the product."""
+    low = {"f32": -112.0, "f64": -760.0}[x.kind]
+    e, n = exp_parts(at_least(x, low))
+    # As in eager, minus infinity gives NaN.
+    return select(x < low, x * 0.0, scaled(fma(x, e, x), n))
 
 
 def tanh(x: Value) -> Value:
-    """A polynomial near zero, then 1 - 2 / (exp(2|x|) + 1)."""
-    a = at_most(absolute(x), {"f32": 9.2, "f64": 20.0}[x.kind])
-    z = a * a
-    near = fma(a * z, polynomial(z, POLYNOMIALS["tanh", x.kind]), a)
-    e, n = exp_parts(a + a)
-    power = power_of_two(n)
-    far = 1.0 - 2.0 / fma(power, e, power + 1.0)
-    return copysign(select(a < 0.625, near, far), x)
+    """w / (w + 1),  w = expm1(2|x|) / 2, which is as good near zero."""
+    a = at_most(absolute(x), {"f32": 9.1, "f64": 20.0}[x.kind])
+    log2e, ln2 = SPLIT["log2e", x.kind][0], SPLIT["ln2", x.kind][0]
+    n, _, power = power_of_product(a, 2.0 * log2e)
+    h = fma(n, -0.5 * ln2, a)
+    e = fma(h * h, even_and_odd(h, POLYNOMIALS["half_expm1", x.kind]), h)
+    w = fma(power, e, fma(power, 0.5, -0.5))
+    # `quotient`, but for the rest, which is that of w + 1 before rounding.
+    estimate = estimated_inverse(w + 1.0)
+    result = w * estimate
+    return copysign(fma(fma(-result, w, w - result), estimate, result), x)
 
 
 def gelu_tanh(x: Value) -> Value:
+    return {"f32": gelu_tanh_f32, "f64": gelu_tanh_f64}[x.kind](x)
+
+
+def gelu_tanh_f32(x: Value) -> Value:
+    """x sigmoid(u),  u = x (linear + cubic x^2). As good as eager, whose tail loses more digits."""
+    linear, cubic = SPLIT["gelu_linear", x.kind][0], SPLIT["gelu_cubic", x.kind][0]
+    u = x * fma(x * x, cubic, linear)
+    return select(u < -SIGMOID_RANGE[x.kind], x * 0.0, times_sigmoid(x, u))
+
+
+def gelu_tanh_f64(x: Value) -> Value:
     """x / 2 (1 + tanh(u / 2)) = x sigmoid(u),  u = x (linear + cubic x^2), as two floats."""
     linear, linear_low, *_ = SPLIT["gelu_linear", x.kind]
     cubic, cubic_low, *_ = SPLIT["gelu_cubic", x.kind]
-    bound = {"f32": 10.85, "f64": 22.0}[x.kind]
+    bound = 22.0
     a = at_most(absolute(x), bound)
     square, square_low = two_product(a, a)
     term, term_low = two_product(square, cubic)

@@ -8,10 +8,13 @@ from anyshape.codegen.vector_math.builder import FORMATS, Value, bits_of
 from anyshape.codegen.vector_math.coefficients import POLYNOMIALS, SPLIT
 from anyshape.codegen.vector_math.operations import (
     bits,
+    even_and_odd,
     fma,
     from_bits,
+    is_usual,
     polynomial,
     power_of_two,
+    rarely,
     select,
     to_float,
 )
@@ -53,6 +56,10 @@ def special_cases(x: Value, result: Value, pole: float = 0.0) -> Value:
 
 
 def log(x: Value) -> Value:
+    return rarely(~is_usual(x), log_of_normal(x), lambda: x.body.call("log_rare", x))
+
+
+def log_rare(x: Value) -> Value:
     high, low, *_ = SPLIT["ln2_short", x.kind]
     n, f = decomposed(x)
     rest = fma(n, low, log1p_parts(f))
@@ -60,12 +67,14 @@ def log(x: Value) -> Value:
 
 
 def log_of_normal(x: Value) -> Value:
-    """Without special cases."""
-    high, low, *_ = SPLIT["ln2_short", x.kind]
+    """Without special cases. Of ln(2), one float is enough: its error is far below half an ulp."""
     n = exponent(x)
     f = from_bits(bits(x) - (n << FORMATS[x.kind].mantissa)) - 1.0
-    n = to_float(n)
-    return fma(n, high, f + fma(n, low, log1p_parts(f)))
+    if x.kind == "f32":
+        result = fma(f * f, even_and_odd(f, POLYNOMIALS["log_of_normal", x.kind]), f)
+    else:
+        result = f + log1p_parts(f)
+    return fma(to_float(n), SPLIT["ln2", x.kind][0], result)
 
 
 def scaled_log(x: Value, base: str, per_octave: tuple[float, ...]) -> Value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from anyshape.codegen.vector_math.builder import (
@@ -179,17 +180,36 @@ def power_of_product(x: Value, factor: Operand, more: int = 0) -> tuple[Value, V
     return n, fma(x, factor, -n), from_bits(bits(sum_) << layout.mantissa)
 
 
-def reciprocal(x: Value) -> Value:
-    """1 / x of normal floats whose reciprocal is normal: neither 0 nor infinite, but NaN may be.
+def estimated_inverse(x: Value) -> Value:
+    """1 / x, where the machine has an estimate of it: that, after one step of Newton's by LLVM.
 
-    Where the machine has an estimate of a reciprocal of float32, LLVM takes it, with one step of
-    Newton's. The estimate may have but 11 bits, so a second step follows.
+    The estimate may have but 11 bits, so one more step is up to the caller. x may be NaN, but not
+    infinite, and neither x nor the result 0 or denormal.
     """
+    one = x.body.number(x.kind, 1.0)
+    return x.body.line(x.kind, f"fdiv arcp ninf contract {x.body.typed(one)}, {x.text}")
+
+
+def inverse(x: Value) -> Value:
+    """1 / x, as good as a division but faster; the limits are those of `estimated_inverse`."""
     if x.kind == "f64":
         return 1.0 / x
-    one = x.body.number(x.kind, 1.0)
-    estimate = x.body.line(x.kind, f"fdiv arcp ninf contract {x.body.typed(one)}, {x.text}")
+    estimate = estimated_inverse(x)
     return fma(fma(-x, estimate, 1.0), estimate, estimate)
+
+
+def quotient(top: Value, bottom: Value) -> Value:
+    """top / bottom, likewise."""
+    if top.kind == "f64":
+        return top / bottom
+    estimate = estimated_inverse(bottom)
+    result = top * estimate
+    return fma(fma(-result, bottom, top), estimate, result)
+
+
+def is_usual(x: Value) -> Value:
+    """Neither 0 nor denormal, negative, infinite or NaN."""
+    return (x >= FORMATS[x.kind].smallest_normal) & (x < math.inf)
 
 
 def two_sum(a: Value, b: Operand) -> tuple[Value, Value]:

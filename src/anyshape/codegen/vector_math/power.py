@@ -13,13 +13,16 @@ from anyshape.codegen.vector_math.operations import (
     at_least,
     at_most,
     bits,
+    estimated_inverse,
     fast_two_sum,
     fma,
     from_bits,
+    is_usual,
     narrow,
     narrow_integer,
     nearest_integer,
     polynomial,
+    rarely,
     select,
     sign_bit,
     sqrt,
@@ -31,6 +34,16 @@ from anyshape.codegen.vector_math.operations import (
 
 
 def rsqrt(x: Value) -> Value:
+    """From an estimate, where the machine has one: LLVM's step of Newton's and one more."""
+    if x.kind == "f64":
+        return rsqrt_rare(x)
+    estimate = estimated_inverse(sqrt(x))
+    rest = fma(-x * estimate, estimate, 1.0)
+    usual = fma(estimate * 0.5, rest, estimate)
+    return rarely(~is_usual(x), usual, lambda: x.body.call("rsqrt_rare", x))
+
+
+def rsqrt_rare(x: Value) -> Value:
     return 1.0 / sqrt(x)
 
 
