@@ -11,6 +11,7 @@ check that failed.
 from __future__ import annotations
 
 from anyshape.codegen.llvm.emitter import Emitter, Loop
+from anyshape.codegen.llvm.plan import LIGHT
 from anyshape.codegen.llvm.sizes import narrow_size
 from anyshape.codegen.llvm.stages import StageCode, check_slot, divides, has_one_loop, set_masks
 from anyshape.codegen.llvm.writer import States
@@ -108,7 +109,9 @@ def _vectors(e: Emitter, axis: Axis, begin: str, end: str) -> None:
     step = e.lanes * copies
     e.vector_axis = axis.symbol
     stages = e.kernel.stages
+    # Where there are loops inside that are all memory, lanes that are missing cost nothing.
     has_loops = e.machine.masks_freely and any(stage.axes for stage in stages)
+    has_loops = has_loops and max(e.plan.costs) < LIGHT
     # What is added to memory is read again soon, which has to wait after a masked store.
     adds = any(store.mode == "add" for stage in stages for store in stage.stores)
     one_loop = has_one_loop(e, *range(len(stages))) or (has_loops and not adds)

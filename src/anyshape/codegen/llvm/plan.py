@@ -40,6 +40,8 @@ _CHEAP: Final = frozenset(
 _LEAVES: Final = frozenset(["constant", "index", "number", "row"])
 _MIDDLING: Final = frozenset(["div", "sqrt", "truncdiv", "truncmod", "floordiv", "floormod"])
 _FUNCTION: Final = 12
+#: Instructions for each element that are done while the next ones come from memory.
+LIGHT: Final = 13
 #: Instructions for each element beside which a mask is nothing.
 LONG: Final = 40
 #: Nothing is gained by vectors along an axis that is shorter than this.
