@@ -48,7 +48,8 @@ def test_equal_kernels_are_one_module() -> None:
         module_texts({f"f{place}": SAMPLES[name]() for place, name in enumerate(names)}, target)
         for names in (("softmax", "sum of all", "softmax"), ("sum of all", "softmax"))
     )
-    assert len(one.apart) == 2
+    # The third is what exp calls in rare cases.
+    assert len(one.apart) == 3
     assert set(one.apart) == set(two.apart)
     assert one.beside.count("define i32 @f") == 3
 

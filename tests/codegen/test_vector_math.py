@@ -151,8 +151,6 @@ def test_the_number_of_lanes_does_not_matter(name: str, lanes: int):
     np.testing.assert_array_max_ulp(np.nan_to_num(wide), np.nan_to_num(other), maxulp=1)
 
 
-
-
 @pytest.mark.parametrize(
     ("triple", "cpu"),
     [("x86_64-unknown-linux-gnu", "haswell"), ("aarch64-unknown-linux-gnu", "neoverse-n1")],

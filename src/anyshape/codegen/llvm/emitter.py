@@ -19,10 +19,11 @@ Traits = tuple[int, bool]
 
 @dataclass(slots=True)
 class Loop:
-    """An axis whose loop is open: its level and its variable."""
+    """An axis whose loop is open: its level, its variable and where that ends."""
 
     level: int
     variable: str
+    extent: Size
 
 
 @dataclass(slots=True)
@@ -54,15 +55,20 @@ class Emitter(Writer):
         self.vector_axis: Symbol | None = None
         #: which of several vectors of a round is being written
         self.copy = 0
-        #: lanes that exist, in the round after the last full one
-        self.mask: str | None = None
+        #: for each vector of a round where some lanes may be missing: those that exist
+        self.masks: tuple[str, ...] = ()
         #: how many they are
-        self.count = ""
+        self.counts: tuple[str, ...] = ()
         self.rows: dict[tuple[str, int], Value] = {}
         self.stage = StageScope(0, 0, frozenset())
         #: (function, dtype, lanes) of vector_math
         self.functions: set[tuple[str, str, int]] = set()
         self.stack: list[str] = []
+
+    @property
+    def mask(self) -> str | None:
+        """The lanes that exist; None: all."""
+        return self.masks[self.copy] if self.masks else None
 
     # -- types ---------------------------------------------------------------------------------
 

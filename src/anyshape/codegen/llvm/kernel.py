@@ -11,8 +11,9 @@ check that failed.
 from __future__ import annotations
 
 from anyshape.codegen.llvm.emitter import Emitter, Loop
+from anyshape.codegen.llvm.plan import LIGHT
 from anyshape.codegen.llvm.sizes import narrow_size
-from anyshape.codegen.llvm.stages import StageCode, check_slot, set_mask
+from anyshape.codegen.llvm.stages import StageCode, check_slot, divides, has_one_loop, set_masks
 from anyshape.codegen.llvm.writer import States
 from anyshape.loops.scalars import Axis
 
@@ -73,7 +74,7 @@ def _points(e: Emitter, axes: tuple[Axis, ...]) -> None:
 
     def body(row: str, digits: States) -> States:
         for axis, digit in zip(axes, digits, strict=True):
-            e.loops[axis.symbol] = Loop(len(e.levels) - 1, digit)
+            e.loops[axis.symbol] = Loop(len(e.levels) - 1, digit, axis.extent)
         following = _count_up(e, digits, extents)
         if column is None:
             _stages(e, e.plan.copies)
@@ -107,25 +108,39 @@ def _vectors(e: Emitter, axis: Axis, begin: str, end: str) -> None:
     copies = max(e.plan.copies)
     step = e.lanes * copies
     e.vector_axis = axis.symbol
-    length = e.define(f"sub i64 {end}, {begin}")
-    whole = e.define(f"and i64 {length}, {-step}")
-    full = e.define(f"add i64 {begin}, {whole}")
+    stages = e.kernel.stages
+    # Where there are loops inside that are all memory, lanes that are missing cost nothing.
+    has_loops = e.machine.masks_freely and any(stage.axes for stage in stages)
+    has_loops = has_loops and max(e.plan.costs) < LIGHT
+    # What is added to memory is read again soon, which has to wait after a masked store.
+    adds = any(store.mode == "add" for stage in stages for store in stage.stores)
+    one_loop = has_one_loop(e, *range(len(stages))) or (has_loops and not adds)
 
     def loop(first: str, last: str, by: int, count: int, masked: bool) -> States:
         def body(variable: str, _: States) -> States:
-            e.loops[axis.symbol] = Loop(len(e.levels) - 1, variable)
+            e.loops[axis.symbol] = Loop(len(e.levels) - 1, variable, axis.extent)
             if masked:
-                set_mask(e, variable, last)
+                set_masks(e, variable, last, count)
             _stages(e, tuple(count for _ in e.kernel.stages))
-            e.mask = None
+            e.masks = ()
             return []
 
         return e.loop((first, last, str(by)), [], [], body)
 
+    if one_loop or divides(step, axis.extent):
+        # There is at least one round.
+        loop(begin, end, step, copies, not divides(e.lanes, axis.extent))
+        e.vector_axis = None
+        return
+    length = e.define(f"sub i64 {end}, {begin}")
+    whole = e.define(f"and i64 {length}, {-step}")
+    full = e.define(f"add i64 {begin}, {whole}")
     some = e.define(f"icmp ne i64 {whole}, 0")
     e.when(some, [], [], lambda: loop(begin, full, step, copies, False))
     rest = e.define(f"icmp slt i64 {full}, {end}")
-    e.when(rest, [], [], lambda: loop(full, end, e.lanes, 1, True))
+    # Loops inside are run through as seldom as can be.
+    last = copies if has_loops else 1
+    e.when(rest, [], [], lambda: loop(full, end, e.lanes * last, last, True))
     e.vector_axis = None
 
 

@@ -18,6 +18,8 @@ class Machine:
 
     masked: frozenset[int]
     gathered: frozenset[int]
+    #: whether a masked access takes no longer than another, for all widths
+    masks_freely: bool = False
 
     @staticmethod
     def of(target: Target) -> Machine:
@@ -26,6 +28,6 @@ class Machine:
             return Machine(frozenset(), frozenset())
         named = target.cpu.startswith(_AVX512)
         if "+avx512bw" in features or (named and "-avx512bw" not in features):
-            return Machine(frozenset({1, 2, 4, 8}), frozenset({4, 8}))
+            return Machine(frozenset({1, 2, 4, 8}), frozenset({4, 8}), True)
         # AVX2 has gathers, but they are slow on many processors.
         return Machine(frozenset({4, 8}), frozenset())

@@ -15,7 +15,7 @@ from anyshape.codegen.llvm.sizes import lane_numbers, narrow_size, terms_by_leve
 from anyshape.codegen.llvm.types import MEMORY, REGISTER, Value, suffix, vector
 from anyshape.loops.scalars import WIDTH, Dtype, Scalar
 from anyshape.symbolic import Size
-from anyshape.symbolic.expr import Monomial, polynomial
+from anyshape.symbolic.expr import Monomial, of_atom, polynomial
 
 # -- addresses -------------------------------------------------------------------------------------
 
@@ -70,6 +70,20 @@ def _is_private_to_lanes(e: Emitter, buffer: str) -> bool:
     return e.plan.column is not None and buffer in e.kernel.private
 
 
+def _is_whole_row(e: Emitter, buffer: str, address: Size) -> bool:
+    """Whether the vectors of the stage run through a private buffer from its beginning to its end,
+    behind which there is memory for lanes that do not exist. (A masked store would keep the loads
+    of the next stage waiting.)"""
+    axis = e.vector_axis
+    private = e.kernel.private.get(buffer)
+    return (
+        private is not None
+        and axis is not None
+        and address == of_atom(axis)
+        and e.loops[axis].extent == private[1]
+    )
+
+
 def _nowhere(e: Emitter) -> str:
     """Memory that may be read and written for no reason, instead of what must not be touched."""
     return e.once(0, "nowhere", lambda: e.slot("i64", 1))
@@ -88,6 +102,10 @@ def load(e: Emitter, scalar: Scalar) -> Value:
     if _is_private_to_lanes(e, buffer):
         place = _private_place(e, buffer, address, dtype)
         raw = e.define(f"load {vector(MEMORY[dtype], e.lanes)}, ptr {place}, align {WIDTH[dtype]}")
+    elif mask is None and _is_whole_row(e, buffer, address):
+        exist, e.masks = e.masks, ()
+        raw = _load_lanes(e, buffer, address, dtype, mask)
+        e.masks = exist
     else:
         raw = _load_lanes(e, buffer, address, dtype, mask)
     text = from_memory(e, raw, dtype, e.lanes)
@@ -182,12 +200,16 @@ def store(
     if _is_private_to_lanes(e, buffer):
         # Lanes that do not exist have memory all the same, which nobody reads.
         place = _private_place(e, buffer, address, dtype)
-        exist, e.mask = e.mask, None
+        exist, e.masks = e.masks, ()
         _store_vector(e, place, value, mode, mask)
-        e.mask = exist
+        e.masks = exist
     elif steady is not None and steady[0] == 1:
         place = pointer(e, buffer, address, dtype)
+        exist = e.masks
+        if _is_whole_row(e, buffer, address):
+            e.masks = ()
         _store_vector(e, place, value, mode, mask)
+        e.masks = exist
     else:
         _store_lanes(e, buffer, address, value, mode, mask)
 
@@ -313,4 +335,8 @@ def _copy(to: str, from_: str, count: str) -> str:
 
 def _bytes(e: Emitter, width: int) -> str:
     """Of the lanes that exist."""
-    return e.define(f"mul i64 {e.count}, {width}") if e.mask is not None else str(e.lanes * width)
+    return (
+        e.define(f"mul i64 {e.counts[e.copy]}, {width}")
+        if e.mask is not None
+        else str(e.lanes * width)
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -21,6 +22,7 @@ from anyshape.codegen.llvm.values import compute
 from anyshape.codegen.target import Target
 from anyshape.codegen.texts import Texts
 from anyshape.codegen.vector_math import definitions
+from anyshape.codegen.vector_math.definitions import RARE
 from anyshape.loops.kernels import Kernel
 from anyshape.symbolic import Size
 
@@ -63,16 +65,17 @@ def module(kernels: Mapping[str, Kernel], target: Target) -> str:
 
 def module_texts(kernels: Mapping[str, Kernel], target: Target) -> Texts:
     """The same as several modules. What loops is apart, under a name that follows from its text:
-    kernels that programs have in common are compiled once. What only begins them is beside; it
-    needs `launch_functions`."""
+    kernels that programs have in common are compiled once. What only begins them is beside. The
+    whole needs `launch_functions` from elsewhere."""
     beside: list[str] = [LAUNCH_DECLARATION]
     apart: dict[str, None] = {}
     for name, kernel in kernels.items():
         plan = make_plan(kernel, target)
         emitter = _emitter(plan, target)
         part = part_function(emitter, _NAMELESS, "external")
-        functions = definitions(sorted(emitter.functions))
+        functions, rare = _rare_apart(definitions(sorted(emitter.functions)))
         text = "\n\n".join([_triple(target), THREAD_DECLARATIONS, part, functions, _NO_METADATA])
+        apart |= dict.fromkeys(f"{_triple(target)}\n\n{each}" for each in rare)
         own = f"as.kernel.{hashlib.blake2b(text.encode(), digest_size=12).hexdigest()}"
         apart[text.replace(_NAMELESS, own)] = None
         beside.append(f"declare i32 @{own}.part({_TYPES})")
@@ -80,6 +83,28 @@ def module_texts(kernels: Mapping[str, Kernel], target: Target) -> Texts:
     return Texts("\n\n".join([*beside, _NO_METADATA]), tuple(apart))
 
 
+def _rare_apart(functions: str) -> tuple[str, list[str]]:
+    """The text with declarations of its rare functions instead, and these: long, and the same for
+    all kernels."""
+    rare: list[str] = []
+
+    def declared(found: re.Match[str]) -> str:
+        result, name, given = found["result"], found["name"], found["given"]
+        if len(set(_OURS.findall(found[0]))) > 1:
+            return found[0]  # it calls others
+        rare.append(found[0].replace("define internal", "define", 1))
+        types = ", ".join(parameter.rsplit(" ", 1)[0] for parameter in given.split(", "))
+        return f"declare {result} @{name}({types}) {RARE}\n"
+
+    return _RARE.sub(declared, functions), rare
+
+
+_OURS: Final = re.compile(r"@as\.[\w.]+")
+_RARE: Final = re.compile(
+    rf"^define internal (?P<result>[^@\n]+) @(?P<name>[\w.]+)\((?P<given>[^)\n]*)\) "
+    rf"{re.escape(RARE)} \{{$.*?^\}}\n",
+    re.MULTILINE | re.DOTALL,
+)
 #: of a part's parameters
 _TYPES: Final = ", ".join(parameter.split()[0] for parameter in PARAMETERS.split(", "))
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from anyshape.codegen.llvm.machine import Machine
 from anyshape.codegen.target import Target
 from anyshape.loops.kernels import Kernel, Stage
 from anyshape.loops.scalars import WIDTH, Axis, Scalar
@@ -39,6 +40,10 @@ _CHEAP: Final = frozenset(
 _LEAVES: Final = frozenset(["constant", "index", "number", "row"])
 _MIDDLING: Final = frozenset(["div", "sqrt", "truncdiv", "truncmod", "floordiv", "floormod"])
 _FUNCTION: Final = 12
+#: Instructions for each element that are done while the next ones come from memory.
+LIGHT: Final = 13
+#: Instructions for each element beside which a mask is nothing.
+LONG: Final = 40
 #: Nothing is gained by vectors along an axis that is shorter than this.
 _SHORT: Final = 8
 
@@ -71,13 +76,14 @@ def make_plan(kernel: Kernel, target: Target) -> Plan:
         [store.buffer for stage in kernel.stages for store in stage.stores]
         + [scan.buffer for stage in kernel.stages for scan in stage.scans]
     )
-    costs = tuple(sum(map(_cost, scalars_of(kernel, stage))) + 1 for stage in kernel.stages)
+    wide = [list(_in_vectors(kernel, stage, column)) for stage in kernel.stages]
+    costs = tuple(sum(map(_cost, own)) + 1 for own in wide)
     return Plan(
         kernel=kernel,
         column=column,
-        lanes=_lanes(kernel, target),
+        lanes=_lanes(kernel, wide, target),
         costs=costs,
-        copies=_copies(kernel, column, costs),
+        copies=_copies(kernel, column, costs, Machine.of(target).masks_freely),
         written=written,
         splits=not was_ordered and any(map(can_be_shared, kernel.stages)),
     )
@@ -201,27 +207,39 @@ def linear_parts(size: Size, variable: Symbol) -> tuple[Size, Size] | None:
 # -- how much --------------------------------------------------------------------------------------
 
 
-def _lanes(kernel: Kernel, target: Target) -> int:
+def _in_vectors(kernel: Kernel, stage: Stage, column: Axis | None) -> Iterator[Scalar]:
+    """The scalars of a stage that are not the same in all lanes; all if it has no vectors."""
+    axis = column or (stage.axes[-1] if stage.axes else None)
+    for scalar in scalars_of(kernel, stage):
+        # What a stage before has folded differs from column to column.
+        if axis is None or axis.symbol in scalar.free or (column and scalar.op == "row"):
+            yield scalar
+
+
+def _lanes(kernel: Kernel, wide: list[list[Scalar]], target: Target) -> int:
     """As many as fill a register with the values that most of the work is on."""
     widths = [
         WIDTH[scalar.dtype] if scalar.dtype not in ("f16", "bf16") else 4
-        for stage in kernel.stages
-        for scalar in scalars_of(kernel, stage)
+        for own in wide
+        for scalar in own
         if scalar.op not in _LEAVES and scalar.dtype != "b1"
     ]
     widths += [WIDTH[fold.dtype] for stage in kernel.stages for fold in stage.folds]
-    wide = sum(width == 8 for width in widths)
-    if wide * 2 > len(widths):
+    long = sum(width == 8 for width in widths)
+    if long * 2 > len(widths):
         return max(2, target.lanes // 2)
     if all(width == 1 for width in widths):
         return target.lanes * 2
     return target.lanes
 
 
-def _copies(kernel: Kernel, column: Axis | None, costs: tuple[int, ...]) -> tuple[int, ...]:
+def _copies(
+    kernel: Kernel, column: Axis | None, costs: tuple[int, ...], masks_freely: bool
+) -> tuple[int, ...]:
     """Several vectors a round hide the time that one addition takes to finish; long bodies hide it
-    by themselves."""
-    if kernel.ordered or kernel.private:
+    by themselves, if they are not so long that the processor does not see the next one."""
+    # What is private to a lane is there for one vector.
+    if kernel.ordered or (kernel.private and column is not None):
         return tuple(1 for _ in kernel.stages)
     per_stage = [
         1 if stage.scans or not stage.folds else 4 if cost <= 8 else 2 if cost <= 12 else 1
@@ -230,6 +248,8 @@ def _copies(kernel: Kernel, column: Axis | None, costs: tuple[int, ...]) -> tupl
     if column is None:
         return tuple(per_stage)
     # Loops across rows of memory: the wider the strip, the fewer lines are touched one by one.
+    if masks_freely and not any(stage.axes for stage in kernel.stages):
+        per_stage += [2 for cost in costs if cost >= LONG]
     per_stage += [4 for stage in kernel.stages if stage.axes and stage.stores and max(costs) <= 8]
     return tuple(max(per_stage) for _ in kernel.stages)
 

@@ -45,6 +45,8 @@ def _layout(plan: Plan) -> tuple[dict[str, Size], Size]:
     end: Size = 0
     for name, (dtype, elements) in plan.kernel.private.items():
         offsets[name] = end
+        # Whole vectors: those at the end of a row need no mask.
+        unit = max(ALIGNMENT, WIDTH[dtype] * plan.lanes)
         size = elements * (WIDTH[dtype] * lanes)
-        end = end + floordiv(size + (ALIGNMENT - 1), ALIGNMENT) * ALIGNMENT
+        end = end + floordiv(size + (unit - 1), unit) * unit
     return offsets, end

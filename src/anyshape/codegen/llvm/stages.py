@@ -6,7 +6,7 @@ from anyshape.codegen.llvm.casts import cast
 from anyshape.codegen.llvm.emitter import Emitter, Loop, StageScope
 from anyshape.codegen.llvm.folds import FLUSH, Folding
 from anyshape.codegen.llvm.memory import store
-from anyshape.codegen.llvm.plan import can_be_shared
+from anyshape.codegen.llvm.plan import LONG, can_be_shared, scalars_of
 from anyshape.codegen.llvm.scans import Scanning
 from anyshape.codegen.llvm.sizes import narrow_size, wide_size
 from anyshape.codegen.llvm.teams import barrier, leader_only, meet, share
@@ -89,12 +89,28 @@ class StageCode:
             leader_only(e, lambda: self._effects_once(carries, written))
         return states
 
+    def _side_by_side(self) -> None:
+        """Long bodies of several vectors, step by step: the processor sees no further than some
+        hundred instructions, and those of one vector wait for each other."""
+        e = self.e
+        if self.copies == 1 or e.plan.costs[self.number] < LONG:
+            return
+        needed = sorted(scalars_of(e.kernel, self.stage), key=lambda scalar: scalar.order)
+        if any(scalar.op == "load" and scalar.data[0] in e.stage.written for scalar in needed):
+            return
+        for scalar in needed:
+            for copy in range(self.copies):
+                e.copy = copy
+                e.value(scalar)
+        e.copy = 0
+
     def _has_effects(self) -> bool:
         return bool(self.stage.stores or self.stage.scans or self.stage.checks)
 
     def _effects_once(self, carries: States, written: frozenset[str]) -> None:
         e = self.e
         e.stage = StageScope(len(e.levels) - 1, 0, written)
+        self._side_by_side()
         for copy in range(self.copies):
             e.copy = copy
             self._act(carries[: len(self.scannings)])
@@ -145,7 +161,7 @@ class StageCode:
         return e.loop((*bounds, "1"), states, self.types, body)
 
     def _open(self, axis: Axis, variable: str) -> None:
-        self.e.loops[axis.symbol] = Loop(len(self.e.levels) - 1, variable)
+        self.e.loops[axis.symbol] = Loop(len(self.e.levels) - 1, variable, axis.extent)
         self.e.stage.traits.clear()
 
     def _columns(self, axis: Axis, bounds: tuple[str, str], states: States) -> States:
@@ -156,8 +172,19 @@ class StageCode:
     def _rows(self, axis: Axis, bounds: tuple[str, str], states: States) -> States:
         """Vectors along the axis: full ones, then those of which lanes are missing."""
         e, (begin, end) = self.e, bounds
-        step = e.lanes * self.copies
         e.vector_axis = axis.symbol
+        if self.copies == 1 and has_one_loop(e, self.number):
+            carries = [s.start for s in self.scannings]
+            masked = not divides(e.lanes, axis.extent)
+            states, _ = self._span(axis, bounds, e.lanes, states, carries, masked)
+            e.vector_axis = None
+            return states
+        step = e.lanes * self.copies
+        if divides(step, axis.extent):
+            carries = [s.start for s in self.scannings]
+            states, _ = self._span(axis, bounds, step, states, carries)
+            e.vector_axis = None
+            return states
         length = end if begin == "0" else e.define(f"sub i64 {end}, {begin}")
         whole = e.define(f"and i64 {length}, {-step}")
         full = whole if begin == "0" else e.define(f"add i64 {begin}, {whole}")
@@ -174,7 +201,8 @@ class StageCode:
 
         def tail() -> States:
             copies, self.copies = self.copies, 1
-            a, b = self._span(axis, (full, end), e.lanes, both[:count], both[count:], masked=True)
+            masked = not divides(e.lanes, axis.extent)
+            a, b = self._inner(axis, (full, end), e.lanes, both[:count], both[count:], masked)
             self.copies = copies
             return a + b
 
@@ -193,7 +221,8 @@ class StageCode:
         masked: bool = False,
     ) -> tuple[States, States]:
         """The innermost loop over a range of its axis; in pieces where a fold is to be flushed."""
-        if masked or not any(f.cascades for f in self.foldings):
+        is_short = isinstance(axis.extent, int) and axis.extent <= FLUSH * step
+        if is_short or not any(f.cascades for f in self.foldings):
             return self._inner(axis, bounds, step, states, carries, masked)
         e, (begin, end) = self.e, bounds
         types = self.types + self.carry_types
@@ -226,10 +255,10 @@ class StageCode:
         def body(variable: str, inside: States) -> States:
             self._open(axis, variable)
             if masked:
-                set_mask(e, variable, bounds[1])
+                set_masks(e, variable, bounds[1], self.copies)
             results = self._round(inside[:count], inside[count:])
             if masked:
-                e.mask = None
+                e.masks = ()
             return results
 
         both = e.loop((*bounds, str(step)), firsts + carries, first_types + self.carry_types, body)
@@ -308,13 +337,31 @@ class StageCode:
         return after
 
 
-def set_mask(e: Emitter, variable: str, end: str) -> None:
+def has_one_loop(e: Emitter, *stages: int) -> bool:
+    """Whether all vectors are masked: where that costs nothing beside the rest, and the rest is
+    not to be compiled twice."""
+    return e.machine.masks_freely and sum(e.plan.costs[number] for number in stages) >= LONG
+
+
+def divides(unit: int, extent: Size) -> bool:
+    """Then threads, too, have whole units."""
+    return isinstance(extent, int) and extent % unit == 0
+
+
+def set_masks(e: Emitter, variable: str, end: str, copies: int) -> None:
     """The lanes before the end exist."""
-    e.count = e.define(f"sub i64 {end}, {variable}")
-    e.count = e.define(f"call i64 @llvm.umin.i64(i64 {e.count}, i64 {e.lanes})")
-    few = e.splat("i32", e.define(f"trunc i64 {e.count} to i32"))
+    rest = e.define(f"sub i64 {end}, {variable}")
     numbers = ", ".join(f"i32 {lane}" for lane in range(e.lanes))
-    e.mask = e.define(f"icmp ult <{e.lanes} x i32> <{numbers}>, {few}")
+    masks: list[str] = []
+    counts: list[str] = []
+    for copy in range(copies):
+        if copy:
+            rest = e.define(f"call i64 @llvm.usub.sat.i64(i64 {rest}, i64 {e.lanes})")
+        count = e.define(f"call i64 @llvm.umin.i64(i64 {rest}, i64 {e.lanes})")
+        few = e.splat("i32", e.define(f"trunc i64 {count} to i32"))
+        masks.append(e.define(f"icmp ult <{e.lanes} x i32> <{numbers}>, {few}"))
+        counts.append(count)
+    e.masks, e.counts = tuple(masks), tuple(counts)
 
 
 def _check(e: Emitter, number: int, condition: Value) -> None:
@@ -352,4 +399,4 @@ def _position(axes: tuple[Axis, ...]) -> Size:
     return total
 
 
-__all__ = ["StageCode", "check_slot", "set_mask", "vector"]
+__all__ = ["StageCode", "check_slot", "divides", "has_one_loop", "set_masks", "vector"]

@@ -303,7 +303,10 @@ def exponentials(c: Lowering, input: Value, dims: list[int]) -> tuple[Value, Val
     return away, powers, c.values.reduction("sum", powers, dims, dtype, keep=True)
 
 
-def softmax_row(name: str, compute: Callable[[Scalar, Scalar, Scalar], Scalar]) -> None:
+Share = Callable[[Scalar, Scalar, Scalar], Scalar]
+
+
+def softmax_row(name: str, along_last: Share, along_other: Share) -> None:
     @row(name)
     def lowered(
         c: Lowering, input: Value, dim: Any = None, *rest: Any, dtype: Any = None, **_: Any
@@ -316,7 +319,9 @@ def softmax_row(name: str, compute: Callable[[Scalar, Scalar, Scalar], Scalar]) 
             raise NotLowered("integers, or no dimension")
         # Torch rounds to the asked dtype first.
         source = as_dtype(c, input, gives)
-        away, powers, whole = exponentials(c, source, dims_of(input, dim))
+        dims = dims_of(input, dim)
+        compute = along_last if dims == [len(input.sizes) - 1] else along_other
+        away, powers, whole = exponentials(c, source, dims)
         made = elementwise(
             c, compute, away, powers, whole, takes=away.dtype, gives=away.dtype, cost=2
         )
@@ -327,14 +332,20 @@ def _share(_: Scalar, power: Scalar, whole: Scalar) -> Scalar:
     return op("div", power, whole)
 
 
+def _share_of_row(_: Scalar, power: Scalar, whole: Scalar) -> Scalar:
+    """Eager, along the last dimension, divides once a row. So its results and ours agree in the
+    last bit where the exponentials do."""
+    return op("mul", power, op("div", scalars.constant(1.0, whole.dtype), whole))
+
+
 def _log_share(away: Scalar, _: Scalar, whole: Scalar) -> Scalar:
     return op("sub", away, op("log", whole))
 
 
 for _name in ("softmax", "functional_softmax"):
-    softmax_row(_name, _share)
+    softmax_row(_name, _share_of_row, _share)
 for _name in ("log_softmax", "functional_log_softmax"):
-    softmax_row(_name, _log_share)
+    softmax_row(_name, _log_share, _log_share)
 
 
 @row("logsumexp")

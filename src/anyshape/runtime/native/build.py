@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import platform
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -56,7 +56,17 @@ def found_or_built(
 ) -> Built:
     """The code that goes by `key`, a text that says all that the source depends on. The source is
     asked for only if the code is not on disk."""
-    name = key_of(
+    name = _name(key, target)
+    kept = cache.read(name)
+    if kept is not None:
+        return from_bytes(kept)
+    built = build(source(), target, cache)
+    cache.write(name, built.to_bytes())
+    return built
+
+
+def _name(key: str, target: HostTarget) -> str:
+    return key_of(
         _VERSION,
         key,
         *map(str, target),
@@ -64,18 +74,11 @@ def found_or_built(
         torch.__version__,
         f"{sys.implementation.cache_tag} {platform.machine()}",
     )
-    kept = cache.read(name)
-    if kept is not None:
-        return from_bytes(kept)
-    built = build(source(), target)
-    cache.write(name, built.to_bytes())
-    return built
 
 
-def build(source: Source, target: HostTarget) -> Built:
-    native = target[:3]
-    objects = [build_object(source.text, *native, quick=bool(source.apart))]
-    objects += [_object_of_many(text, *native) for text in source.apart]
+def build(source: Source, target: HostTarget, cache: DiskCache | None = None) -> Built:
+    objects = [build_object(source.text, *target[:3], quick=bool(source.apart))]
+    objects += [_object_of_many(text, target, cache) for text in source.apart]
     reasons = tuple(source.reasons)
     try:
         image = link_image(*objects)
@@ -95,10 +98,27 @@ def build(source: Source, target: HostTarget) -> Built:
     )
 
 
-@functools.lru_cache(maxsize=256)
-def _object_of_many(text: str, triple: str, cpu: str, features: str) -> bytes:
-    """The object of a module that other segments of this process may have as well."""
-    return build_object(text, triple, cpu, features)
+def _object_of_many(text: str, target: HostTarget, cache: DiskCache | None) -> bytes:
+    """The object of a module that other segments may have as well, of this process or others: a
+    program that is changed a little has most of its kernels still."""
+    name = _name(f"object\n{text}", target)
+    found = _objects.pop(name, None)
+    if found is None and cache is not None:
+        found = cache.read(name)
+    if found is None:
+        found = build_object(text, *target[:3])
+        if cache is not None:
+            cache.write(name, found)
+    _objects[name] = found
+    if len(_objects) > _MOST_OBJECTS:
+        with suppress(KeyError, StopIteration, RuntimeError):  # threads may do the same
+            del _objects[next(iter(_objects))]
+    return found
+
+
+#: by name, those used last at the end
+_objects: Final[dict[str, bytes]] = {}
+_MOST_OBJECTS: Final = 256
 
 
 def load(built: Built, others: Loaded | None = None) -> Loaded:

@@ -92,7 +92,8 @@ class _Linker:
                 raise CannotLink(f"section {section.name} is written to")
             if section.kind == NO_BITS or section.alignment > 4096:
                 raise CannotLink(f"section {section.name}")
-            self._align(max(section.alignment, 16))
+            # Loops run faster by some percent where code begins with a line of the cache.
+            self._align(max(section.alignment, 64))
             self._starts[number] = len(self._bytes)
             self._bytes += section.data
 
