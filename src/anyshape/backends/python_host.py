@@ -13,11 +13,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch.autograd.graph import increment_version
 
+from anyshape.backends.shared_memory import may_write
 from anyshape.graph.plan import Call, NumberRef, TensorRef, View, tensors_in
 from anyshape.graph.schedule import Schedule, numbers_in
+from anyshape.graph.touched import touched
 from anyshape.graph.unlowerable import Unlowerable
-from anyshape.loops.program import Segment
+from anyshape.loops.program import Launch, Segment
 from anyshape.symbolic import Expr, Fact, Size, Symbol, to_text
 from anyshape.symbolic.expr import of_atom
 
@@ -56,6 +59,7 @@ class _Writer:
         self._function_of = function_of
         self._lines: list[str] = []
         self._namespace: dict[str, Any] = {"laid_out": laid_out, "Unexpected": Unexpected}
+        self._namespace |= {"may_write": may_write, "increment_version": increment_version}
         self._namespace["otherwise"] = otherwise
         #: after which part a tensor is not needed any more
         self._last = _last_uses(schedule)
@@ -74,6 +78,7 @@ class _Writer:
                 self._read_sizes(each)
         for fact in self._schedule.assumed:
             self._lines.append(f"if not ({to_text(fact)}): return otherwise({parameters})")
+        self._check_memory(parameters)
         native = {
             buffer.name
             for part in self._schedule.parts
@@ -100,6 +105,19 @@ class _Writer:
         exec(compile(source, "<anyshape: native program>", "exec"), self._namespace)
         return Host(self._namespace["run"], source)
 
+    def _check_memory(self, parameters: str) -> None:
+        """Tensors that are changed share no memory with others, or the graph runs as it is."""
+        held = self._schedule.held
+        given = [each for each in self._schedule.inputs if isinstance(each, str) and each in held]
+        changed = set(self._schedule.changed)
+        if not changed:
+            return
+        written = "".join(f"{name}, " for name in given if name in changed)
+        others = "".join(f"{name}, " for name in given if name not in changed)
+        self._lines.append(
+            f"if not may_write(({written}), ({others})): return otherwise({parameters})"
+        )
+
     def _check_expected(self) -> None:
         """Check what can be checked by now."""
         for fact in list(self._expected):
@@ -116,6 +134,10 @@ class _Writer:
             *segment.numbers,
         ]
         call = f"{name}({', '.join(arguments)})"
+        changed = [name for name in _written_by(segment) if self._schedule.held[name].given]
+        if changed:
+            # Autograd has to see that a tensor is not what it was.
+            self._lines.append(f"increment_version(({', '.join(changed)},))")
         targets = ", ".join(buffer.name for buffer in segment.outputs)
         self._lines.append(f"{targets} = {call}" if targets else call)
 
@@ -245,6 +267,17 @@ def _symbols_of(schedule: Schedule) -> set[Symbol]:
             case _:
                 pass
     return found
+
+
+def _written_by(segment: Segment) -> list[str]:
+    """Inputs of a segment that its kernels write to."""
+    inputs = {buffer.name for buffer in segment.inputs}
+    found: dict[str, None] = {}
+    for step in segment.steps:
+        if isinstance(step, Launch):
+            names = {f"k{number}": name for number, name in enumerate(step.buffers)}
+            found |= dict.fromkeys(names[own] for own in sorted(touched(step.kernel)[1]))
+    return [name for name in found if name in inputs]
 
 
 def _variable(name: str | Symbol) -> str:

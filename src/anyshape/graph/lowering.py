@@ -25,7 +25,7 @@ from anyshape.graph.rows import ROWS, VIEWS, WRITES
 from anyshape.graph.sharing import Sharing
 from anyshape.graph.trees import handles_in, values_in
 from anyshape.graph.unlowerable import Unlowerable
-from anyshape.graph.values import DTYPES, Memory, NotAView, NotLowered, Value
+from anyshape.graph.values import DTYPES, NotAView, NotLowered, Value
 from anyshape.ops.meta import Meta
 from anyshape.ops.node_notes import CALL, RESULT, SYMBOL
 from anyshape.ops.op import Lowering as Kind
@@ -61,7 +61,17 @@ class Lowering(Calling):
                 self._uses[each] -= 1
                 if not self._uses[each]:
                     self._env.pop(each, None)
-        return Plan(inputs, self.held, self.steps, outputs, self.assumed, self.native, self.called)
+        changed = [each for each in inputs if isinstance(each, str) and each in self.changed]
+        return Plan(
+            inputs,
+            self.held,
+            self.steps,
+            outputs,
+            self.assumed,
+            changed,
+            self.native,
+            self.called,
+        )
 
     def _placeholder(self, node: torch.fx.Node) -> str | Symbol:
         symbol = node.meta.get(SYMBOL)
@@ -156,17 +166,13 @@ class Lowering(Calling):
             return made
         if isinstance(made, Value):
             self._agrees(made, meta)
-            if made.memory is not None and not self._lies_as(made.memory, meta):
+            if made.memory is not None and not self.lies_as(made.memory, meta):
                 made = self.values.new(made.sizes, made.dtype, made.at, (made,))
             self._laid_out[made] = meta
             return Handle(Root(meta, made), meta)
         if not isinstance(meta, tuple) or len(meta) != len(made):
             raise NotLowered("another number of results")
         return tuple(self._bound(each, item) for each, item in zip(made, meta, strict=True))
-
-    def _lies_as(self, memory: Memory, meta: Meta) -> bool:
-        strides = zip(meta.shape, memory.strides, meta.strides, strict=True)
-        return all(size == 1 or self.same(own, wanted) for size, own, wanted in strides)
 
     def _agrees(self, made: Value, meta: Meta) -> None:
         if meta.device.type != "cpu" or DTYPES.get(meta.dtype) != made.dtype:

@@ -110,9 +110,11 @@ class Plan:
     held: dict[str, Held]
     steps: list[Step]
     outputs: list[Any]
-    #: by operator: how often native, how often called out, and why
     #: what it is for: a call of other sizes runs the graph as it is
     assumed: list[Fact] = field(default_factory=list["Fact"])
+    #: inputs that are written to
+    changed: list[str] = field(default_factory=list[str])
+    #: by operator: how often native, how often called out, and why
     native: dict[str, int] = field(default_factory=dict[str, int])
     called: dict[str, str] = field(default_factory=dict[str, str])
 

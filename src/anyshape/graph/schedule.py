@@ -38,6 +38,8 @@ class Schedule:
     held: dict[str, Held]
     #: what has to be true of the sizes, or the graph runs as it is
     assumed: Sequence[Fact] = ()
+    #: inputs that are written to
+    changed: Sequence[str] = ()
 
 
 def schedule(plan: Plan, same: Same) -> Schedule:
@@ -63,7 +65,7 @@ def schedule(plan: Plan, same: Same) -> Schedule:
         visible |= {buffer.name for buffer in segment.outputs}
         parts.append(segment)
         position = end
-    return Schedule(plan.inputs, parts, plan.outputs, plan.held, plan.assumed)
+    return Schedule(plan.inputs, parts, plan.outputs, plan.held, plan.assumed, plan.changed)
 
 
 def _needed(plan: Plan) -> list[Step]:

@@ -61,6 +61,8 @@ class Storing:
         self._count = 0
         self._node: torch.fx.Node | None = None
         self.assumed: list[Fact] = []
+        #: buffers of tensors that Python has and that are written to
+        self.changed: set[str] = set()
         self.native: dict[str, int] = {}
         self.called: dict[str, str] = {}
 

@@ -23,8 +23,7 @@ class Writing(Storing):
     def write(self, target: Handle, value: Value) -> None:
         """The program changes a tensor: from now on it is `value` (cast and broadcast already)."""
         root = target.root
-        if root.entangled:
-            raise Unlowerable("a tensor is written to that may share memory with another")
+        self._may_be_written(target)
         if not target.is_view and not root.outside:
             self._now_is(root, value)
             return
@@ -51,20 +50,35 @@ class Writing(Storing):
         self._compute(kernel)
         self._written(root)
 
+    def _may_be_written(self, target: Handle) -> None:
+        if target.root.entangled:
+            raise Unlowerable("a tensor is written to that may share memory with another")
+        for size, stride in zip(target.meta.shape, target.meta.strides, strict=True):
+            if stride == 0 and size != 1:
+                # An error of eager's, or an order of writes that only eager knows.
+                raise NotLowered("elements that share memory are written to")
+
     def _now_is(self, root: Root, value: Value) -> None:
         """A tensor that has no other memory yet is this from now on."""
+        if value.memory is not None and not self.lies_as(value.memory, root.meta):
+            # Its views go by the strides of the tensor.
+            value = self.values.new(value.sizes, value.dtype, value.at, (value,))
         root.value = value
         self._laid_out[value] = root.meta
         if root.by_strides:
             self.keep(root)
+
+    def lies_as(self, memory: Memory, meta: Meta) -> bool:
+        """Whether memory is laid out as the tensor is."""
+        strides = zip(meta.shape, memory.strides, meta.strides, strict=True)
+        return all(size == 1 or self.same(own, wanted) for size, own, wanted in strides)
 
     def scatter(
         self, target: Handle, value: Value, index_map: IndexMap, reads: Sequence[Value], mode: Mode
     ) -> None:
         """Write a value into a tensor, each element where the map says: to an index of the target
         that may be read from tensors (`reads`). Later elements win, or add up."""
-        if target.root.entangled:
-            raise Unlowerable("a tensor is written to that may share memory with another")
+        self._may_be_written(target)
         self._before_write(target.root, but=value)
         memory = target.memory()
         assert memory is not None
@@ -111,6 +125,8 @@ class Writing(Storing):
 
     def _written(self, root: Root) -> None:
         value = root.value
+        if root.outside and value.memory is not None:
+            self.changed.add(value.memory.buffer)
         root.value = self.values.new(value.sizes, value.dtype, None, memory=value.memory)
 
     def _may_change(self, handles: Sequence[Handle]) -> None:

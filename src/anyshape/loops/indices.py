@@ -16,7 +16,7 @@ def split(position: Size, inner: Size, extents: Extents, facts: Facts) -> tuple[
     if inner == 1:
         return position, 0
     if inner == 0:
-        return 0, 0  # There are no elements.
+        return 0, 0  # A tensor without elements: nobody asks.
     if isinstance(position, int) and isinstance(inner, int):
         return divmod(position, inner)
     parts = divided(position, inner)

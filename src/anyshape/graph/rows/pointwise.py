@@ -389,6 +389,9 @@ def power(c: Lowering, input: Operand, exponent: Operand) -> Value:
     dtype = common_dtype((input, exponent))
     if type(exponent) in (int, float) and isinstance(input, Value):
         found = _POWERS.get(exponent)  # pyright: ignore[reportArgumentType] a number
+        if dtype == "f16" and exponent in (0.5, -0.5):
+            # Only here eager takes no root: -inf to the power of 0.5 is inf.
+            found = None
         if found is not None and (dtype in FLOATS or exponent in (1, 2, 3)) and dtype != "b1":
             return elementwise(c, found, input, takes=dtype, gives=dtype, cost=2)
     if dtype not in FLOATS:
