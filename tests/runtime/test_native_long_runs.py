@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -37,9 +38,15 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def grows(call, rounds: int) -> int:
+def grows(call: Callable[[], object], rounds: int) -> int:
+    """By how many bytes the process grows, in the quietest of three goes: what is left behind is
+    left behind each time, what other tests of the process set going is not."""
     for _ in range(rounds // 10):
         call()
+    return min(_growth(call, rounds) for _ in range(3))
+
+
+def _growth(call: Callable[[], object], rounds: int) -> int:
     gc.collect()
     before = resident()
     for _ in range(rounds):
