@@ -112,11 +112,9 @@ def test_an_expanded_tensor_is_written_to(write: Callable[..., None], made_here:
         write(shown)
         return base * 3, shown
 
-    calls = [lambda size=size: (torch.randn(size, 4),) for size in (3, 5, 1, 17)]
-    if write is add_one:
-        # Eager has nothing against it where there are no elements.
-        calls.insert(0, lambda: (torch.randn(0, 4),))
-    compared(function, calls)
+    # Eager has nothing against any of them where there are no elements.
+    sizes = (0, 3, 5, 1, 17) if write is add_one else (3, 5, 1, 17)
+    compared(function, [lambda size=size: (torch.randn(size, 4),) for size in sizes])
 
 
 @pytest.mark.parametrize("dim", [0, 1])
