@@ -9,26 +9,14 @@ from typing import Any, Final
 
 import torch.nn.functional
 
-from anyshape.ops.op import Op
+from anyshape.ops.op import SYNONYMS
 
-#: Names that torch takes for the same parameter.
-SYNONYMS: Final = {
-    "axis": "dim",
-    "keepdims": "keepdim",
-    "axes": "dims",
-    "x": "input",
-    "x1": "input",
-    "x2": "other",
-    "self": "input",
-}
+_NAMES: Final = {**SYNONYMS, "self": "input"}
 
 
-def named_as_torch(
-    op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    if not kwargs:
-        return args, kwargs
-    return args, {SYNONYMS.get(name, name): value for name, value in kwargs.items()}
+def named_as_torch(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The named arguments by the names that rows use."""
+    return {_NAMES.get(name, name): value for name, value in kwargs.items()}
 
 
 def without_flag(

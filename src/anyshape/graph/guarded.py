@@ -26,14 +26,7 @@ def guardable(c: Lowering, value: Value) -> Value:
 
 def _is_plain(scalar: Scalar) -> bool:
     """Whether all that it does is to read at places that the loops give, and to compute."""
-    seen: set[Scalar] = set()
-    stack = [scalar]
-    while stack:
-        part = stack.pop()
-        if part in seen:
-            continue
-        seen.add(part)
-        stack += part.args
+    for part in scalars.reached([scalar]):
         size = part.data[1] if part.op == "load" else part.data if part.op == "index" else 0
         if part.op == "reduce" or part.op in _DIVISIONS:
             return False

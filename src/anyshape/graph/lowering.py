@@ -123,7 +123,7 @@ class Lowering(Calling):
             raise NotLowered("not in the table of operators")
         if entry.in_place and entry.op.restrides:
             raise Unlowerable(f"`{entry.op.name}` in place")
-        args, kwargs = named_as_torch(entry.op, args, kwargs)
+        kwargs = named_as_torch(kwargs)
         in_place, args, kwargs = without_flag(function, args, kwargs)
         if "out" in kwargs:
             raise Unlowerable("a result is written into a given tensor")

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from anyshape.loops.kernels import Kernel
-from anyshape.loops.scalars import Scalar
-from anyshape.loops.stages import roots_of
+from anyshape.loops.scalars import reached
+from anyshape.loops.stages import all_roots
 
 
 def touched(kernel: Kernel) -> tuple[frozenset[str], frozenset[str], tuple[str, ...]]:
     """The buffers that a kernel reads and writes, and the numbers it takes."""
     reads: set[str] = set()
     numbers: dict[str, None] = {}
-    seen: set[Scalar] = set()
-    stack = [root for stage in kernel.stages for root in roots_of(stage)]
-    stack += kernel.positions.values()
-    while stack:
-        scalar = stack.pop()
-        if scalar in seen:
-            continue
-        seen.add(scalar)
-        stack += scalar.args
+    for scalar in reached(all_roots(kernel)):
         if scalar.op == "load":
             reads.add(scalar.data[0])
         elif scalar.op == "number":

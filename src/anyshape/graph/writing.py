@@ -10,10 +10,11 @@ from anyshape.graph.storing import Storing
 from anyshape.graph.trees import handles_in
 from anyshape.graph.unlowerable import Unlowerable
 from anyshape.graph.values import Memory, NotLowered, Value
+from anyshape.loops import scalars
 from anyshape.loops.indices import reshaped
 from anyshape.loops.kernels import Kernel, Mode, Store
-from anyshape.loops.scalars import Dtype, Scalar
-from anyshape.loops.stages import MustBeStored, kernel_of, roots_of
+from anyshape.loops.scalars import Dtype
+from anyshape.loops.stages import MustBeStored, all_roots, kernel_of
 from anyshape.ops.meta import Meta
 
 
@@ -152,18 +153,10 @@ def _reads_where_it_writes(kernel: Kernel, buffer: str) -> bool:
     written = {
         store.address for stage in kernel.stages for store in stage.stores if store.buffer == buffer
     }
-    seen: set[Scalar] = set()
-    stack = [root for stage in kernel.stages for root in roots_of(stage)]
-    stack += kernel.positions.values()
-    while stack:
-        scalar = stack.pop()
-        if scalar in seen:
-            continue
-        seen.add(scalar)
+    for scalar in scalars.reached(all_roots(kernel)):
         reads = scalar.op == "load" and scalar.data[0] == buffer
         if reads and (written != {scalar.data[1]} or len(kernel.stages) > 1):
             return False
-        stack += scalar.args
     return True
 
 

@@ -104,17 +104,11 @@ def _fewer_in_stage(stage: Stage, positions: Mapping[Symbol, Scalar]) -> Stage:
 def _sizes(stages: Iterable[Stage], positions: Mapping[Symbol, Scalar]) -> list[Size]:
     """All sizes that are computed in a kernel."""
     found: list[Size] = []
-    seen: set[Scalar] = set()
-    stack = list(positions.values())
+    roots = list(positions.values())
     for stage in stages:
-        stack += roots_of(stage)
+        roots += roots_of(stage)
         found += [part.address for part in (*stage.stores, *stage.scans)]
-    while stack:
-        scalar = stack.pop()
-        if scalar in seen:
-            continue
-        seen.add(scalar)
-        stack += scalar.args
+    for scalar in scalars.reached(roots):
         if scalar.op == "load":
             found.append(scalar.data[1])
         elif scalar.op == "index":

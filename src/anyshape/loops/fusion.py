@@ -144,6 +144,10 @@ def _is_local(first: Kernel, second: Kernel, same: Same) -> bool:
     )
     if not shared and not reads_a.keys() & reads_b.keys():
         return False
+    # A position is read before the round stores anything: it cannot wait for the other kernel.
+    looked_up = _loads([*first.positions.values(), *second.positions.values()])
+    if any(scalar.data[0] in shared for scalar in looked_up):
+        return False
     for buffer in shared:
         places: set[Place | None] = set()
         for found in (reads_a, writes_a, reads_b, writes_b):
@@ -197,18 +201,7 @@ def _place(outer: Sequence[Axis], inner: Sequence[Axis], address: Size) -> Place
 
 
 def _loads(roots: Iterable[Scalar]) -> list[Scalar]:
-    found: list[Scalar] = []
-    seen: set[Scalar] = set()
-    stack = list(roots)
-    while stack:
-        scalar = stack.pop()
-        if scalar in seen:
-            continue
-        seen.add(scalar)
-        stack += scalar.args
-        if scalar.op == "load":
-            found.append(scalar)
-    return found
+    return [scalar for scalar in scalars.reached(roots) if scalar.op == "load"]
 
 
 # -- stages ---------------------------------------------------------------------------------------
@@ -249,14 +242,7 @@ def _one_stage(earlier: Stage, later: Stage) -> Stage | None:
     written = {store.buffer for store in earlier.stores}
     folded = {fold.name for fold in earlier.folds}
     forwarded: dict[Scalar, Scalar] = {}
-    seen: set[Scalar] = set()
-    stack = list(roots_of(later))
-    while stack:
-        scalar = stack.pop()
-        if scalar in seen:
-            continue
-        seen.add(scalar)
-        stack += scalar.args
+    for scalar in scalars.reached(roots_of(later)):
         if scalar.op == "row" and scalar.data in folded:
             return None
         if scalar.op == "load" and scalar.data[0] in written:
@@ -344,11 +330,5 @@ def _buffers(kernel: Kernel) -> set[str]:
 
 
 def _count(kernel: Kernel) -> int:
-    seen: set[Scalar] = set()
-    stack = [root for stage in kernel.stages for root in roots_of(stage)]
-    while stack:
-        scalar = stack.pop()
-        if scalar not in seen:
-            seen.add(scalar)
-            stack += scalar.args
-    return len(seen)
+    roots = [root for stage in kernel.stages for root in roots_of(stage)]
+    return sum(1 for _ in scalars.reached(roots))

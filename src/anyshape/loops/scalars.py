@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -174,6 +174,18 @@ def reduce(fold: str, axes: tuple[Axis, ...], body: Scalar, dtype: Dtype) -> Sca
 def row(name: str, dtype: Dtype, free: frozenset[Symbol]) -> Scalar:
     """The result of an earlier stage of the kernel."""
     return _make("row", (), dtype, name, (name, free), free)
+
+
+def reached(roots: Iterable[Scalar]) -> Iterator[Scalar]:
+    """Every scalar that these are made of, once. Positions are not followed."""
+    seen: set[Scalar] = set()
+    stack = list(roots)
+    while stack:
+        scalar = stack.pop()
+        if scalar not in seen:
+            seen.add(scalar)
+            stack += scalar.args
+            yield scalar
 
 
 def position(scalar: Scalar, valid: Scalar | None = None, message: str = "") -> Expr:

@@ -141,6 +141,13 @@ def roots_of(stage: Stage) -> Iterable[Scalar]:
             yield store.mask
 
 
+def all_roots(kernel: Kernel) -> Iterable[Scalar]:
+    """All that a kernel computes, its positions among it."""
+    for stage in kernel.stages:
+        yield from roots_of(stage)
+    yield from kernel.positions.values()
+
+
 def mapped(stage: Stage, change: Renaming | Rewriting, renaming: Renaming | None = None) -> Stage:
     """A stage of changed scalars; addresses change by `renaming`."""
 

@@ -15,7 +15,7 @@ from anyshape.ops.broadcast import require_writable
 from anyshape.ops.concrete import Call
 from anyshape.ops.long_tail import without_row
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Lowering, Op
+from anyshape.ops.op import SYNONYMS, Lowering, Op
 from anyshape.ops.promotion import category
 from anyshape.ops.questions import Need, Questions
 from anyshape.ops.table import Entry, lookup
@@ -43,17 +43,6 @@ class Inferred(NamedTuple):
     unbacked: tuple[Expr, ...] = ()
     #: of a result for these sizes only: why
     detail: str = ""
-
-
-#: Names that torch takes for the same parameter.
-_SYNONYMS = {
-    "axis": "dim",
-    "keepdims": "keepdim",
-    "axes": "dims",
-    "x": "input",
-    "x1": "input",
-    "x2": "other",
-}
 
 
 #: What a rule says of `requires_grad` there is the base's for a view, and False for a copy.
@@ -105,7 +94,7 @@ def _by_rule(
     named: dict[str, Any] = {}
     out = None
     if kwargs:
-        named = {_SYNONYMS.get(name, name): value for name, value in kwargs.items()}
+        named = {SYNONYMS.get(name, name): value for name, value in kwargs.items()}
         out = named.pop("out", None)
     value = rule_value(questions, entry, args, named)
     target: Meta | None = None

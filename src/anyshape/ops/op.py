@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any
+from typing import Any, Final
 
 #: rule(questions, *args, **kwargs): torch's own signature, with a `Meta` for each tensor and an
 #: `Expr` for each symbolic integer. Returns a `Meta`, or a tuple or list of them (and of sizes),
@@ -24,6 +24,17 @@ class Lowering(Enum):
     CALL_OUT = auto()
     FACTORY = auto()
     NOTHING = auto()
+
+
+#: Names that torch takes for the same parameter.
+SYNONYMS: Final = {
+    "axis": "dim",
+    "keepdims": "keepdim",
+    "axes": "dims",
+    "x": "input",
+    "x1": "input",
+    "x2": "other",
+}
 
 
 @dataclass(frozen=True, slots=True)
