@@ -30,7 +30,7 @@ LAYERS = (
     ("pipeline", "report"),
     ("telling",),
     ("entries", "units", "calls", "contracts"),
-    ("growth", "blame", "dynamic_ints"),
+    ("growth", "blame", "dynamic_ints", "graph_text"),
     ("export", "explanation", "targets", "marks"),
     ("standing",),
     ("capture", "graph", "codegen", "runtime", "ranks"),

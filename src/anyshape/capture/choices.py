@@ -11,6 +11,7 @@ import torch
 from anyshape.capture.contracts import AssumedContract
 from anyshape.capture.marks import marks_of, marks_of_int
 from anyshape.capture.source_use import source_use
+from anyshape.capture.told_of_symbols import ToldOfSymbols
 from anyshape.capture.tracer import Unbacked
 from anyshape.config import config
 from anyshape.events import kinds
@@ -18,7 +19,7 @@ from anyshape.events.stream import stream
 from anyshape.guards.dynamic_int import DynamicInt, plain_int
 from anyshape.guards.guard import Frame, SymbolSource
 from anyshape.guards.path import Path
-from anyshape.guards.text import fact_text, names_of
+from anyshape.guards.text import fact_text, in_logs, names_of
 from anyshape.guards.values import strictly_equal
 from anyshape.policy.decide import (
     By,
@@ -33,7 +34,7 @@ from anyshape.policy.decide import (
 from anyshape.policy.observations import Observations, of_int, of_sizes
 from anyshape.policy.other_ranks import ALONE, OtherRanks
 from anyshape.profile.records import NOTHING, FunctionRecord
-from anyshape.symbolic import Expr, Fact, Range, Symbol
+from anyshape.symbolic import Expr, Fact, Facts, Range, Symbol
 
 
 class Ruling(NamedTuple):
@@ -92,6 +93,8 @@ class Choices:
             for source, value, decision in contract.decisions():
                 self.rulings[source] = Ruling(value, decision)
         self._symbols: list[SymbolSource] = []
+        #: what was told of the values that symbols can have
+        self.told = ToldOfSymbols(compile_id, self._symbols)
         self._by_value: dict[int, Expr] = {}
         #: answers by source: an entry that grows keeps them
         self._answers: dict[str, Sequence[Range | Unbacked | None]] = {}
@@ -246,10 +249,20 @@ class Choices:
         """Why a source is dynamic."""
         return self._reasons.get(source, "")
 
-    def assumed(self, fact: Fact, reason: str, frame: Frame | None) -> None:
+    def assumed(self, fact: Fact, reason: str, frame: Frame | None, facts: Facts) -> None:
         if stream.listening(kinds.GuardAdded):
             text = fact_text(fact, names_of(self._symbols))
-            stream.emit(kinds.GuardAdded(text, frame, reason, compile_id=self._id))
+            stream.emit(
+                kinds.GuardAdded(in_logs(fact), frame, reason, text, compile_id=self._id)
+            )
+        if stream.listening(kinds.RangeUpdated) or stream.listening(kinds.Specialised):
+            self.told.learned(fact, reason, frame, facts)
+
+    def expected(self, fact: Fact, reason: str, frame: Frame | None) -> None:
+        if stream.listening(kinds.GuardAdded):
+            stream.emit(
+                kinds.GuardAdded(in_logs(fact), frame, reason, "", True, compile_id=self._id)
+            )
 
     def same_symbol(self, value: int) -> Expr | None:
         return self._by_value.get(value) if config.duck_shape else None

@@ -13,6 +13,7 @@ from anyshape.capture.tracer import Leave
 from anyshape.guards.guard import Kind, TensorSpec
 from anyshape.guards.path import Path
 from anyshape.ops.meta import Dense, Meta, of_tensor
+from anyshape.ops.node_notes import RESULT
 from anyshape.symbolic import NATURAL, Expr, Range, Size, as_symbol, ge, le
 
 
@@ -87,6 +88,7 @@ class Inputs(Segments):
         )
         tracer.guard(Kind.TENSOR, path, spec)
         node = self.segment.placeholder(identifier(path.text), path, tensor)
+        node.meta[RESULT] = meta
         found = self._known[id(tensor)] = Known(node, meta, tensor, self.segment, path)
         self.changes.add(path, tensor)
         for dim, declared in unbacked:

@@ -24,6 +24,7 @@ from anyshape.capture.tracer import Leave, Tracer, asking_frame, running
 from anyshape.config import config
 from anyshape.guards.path import Path
 from anyshape.ops.meta import Meta
+from anyshape.ops.node_notes import RESULT, SYMBOL
 from anyshape.symbolic import Expr, Fact, Range, Size, Symbol, as_symbol
 
 
@@ -77,7 +78,9 @@ class Segments:
     def expect(self, fact: Fact, reason: str) -> None:
         """Go on as if a fact about data held, as it does in this run: checked where the segment
         ends."""
-        self.segment.expectations.append(Expectation(reason, self.tracer.user_frame(), fact))
+        frame = self.tracer.user_frame()
+        self.segment.expectations.append(Expectation(reason, frame, fact))
+        self.tracer.chooser.expected(fact, reason, frame)
 
     def branch_on_fact(self, fact: Fact, outcome: bool, reason: str) -> None:
         self._end(Decision(outcome, reason, self.tracer.user_frame(), fact=fact))
@@ -162,6 +165,7 @@ class Segments:
         if found is None:
             value = self.tracer.facts.hints[symbol]
             found = self.segment.placeholder(symbol.name, symbol, value)
+            found.meta[SYMBOL] = symbol
             self.segment.nodes[symbol] = found
         return found
 
@@ -180,6 +184,10 @@ class Segments:
                 raise Leave("a value of an earlier graph that was not handed on")
             source = Carried(segment.index, output)
             found = self.segment.placeholder(node.name, source, None)
+            if isinstance(key, Known):
+                found.meta[RESULT] = None if key.opaque else key.meta
+            elif SYMBOL in node.meta:
+                found.meta[SYMBOL] = node.meta[SYMBOL]
             self.segment.nodes[key] = found
         return found
 
@@ -191,6 +199,7 @@ class Segments:
 
     def is_number(self, symbol: Symbol, node: torch.fx.Node, dim: int | None = None) -> None:
         """A symbol for data has its value in `node`: dimension `dim` of a result, if given."""
+        node.meta[SYMBOL] = symbol
         origin = self._origins[symbol] = origin_of(self.tracer.user_frame(), dim)
         self.tracer.chooser.made_of_data(symbol, origin.name, origin.frame)
         number = Computed(node, frozenset(), self.segment, of_data=True)
@@ -229,6 +238,7 @@ class Segments:
         found = self.segment.nodes.get(known)
         if found is None:
             found = self.segment.placeholder(identifier(known.path.text), known.path, known.alive)
+            found.meta[RESULT] = None if known.opaque else known.meta
             self.segment.nodes[known] = found
         return found
 

@@ -49,6 +49,7 @@ from anyshape.errors import AnyshapeError, NeedsDecision, UnknownOperator
 from anyshape.guards.path import Path
 from anyshape.ops.infer import infer
 from anyshape.ops.meta import Dense, Meta, of_tensor
+from anyshape.ops.node_notes import CALL, NUMBER, RESULT, Call
 from anyshape.ops.questions import Kind as NeedKind
 from anyshape.ops.table import lookup
 from anyshape.symbolic import EVERYTHING, Expr, Size, as_symbol, eq
@@ -81,6 +82,7 @@ class Recorder(Inputs):
                 self.tracer.fix_source(source, f"`{name_of(function)}` of it raises an error")
             raise
         node = self.graph.call_function(function, tuple(map(self._operand, args)))
+        node.meta[NUMBER] = True
         if any(map(_is_of_data, args)):
             return self._number_of_data(node, value)
         if type(value) is float:
@@ -223,7 +225,9 @@ class Recorder(Inputs):
         with self.tracer.expecting():
             value, made = self._infer(function, call, result)
         node = self._call_node(function, call, target)
+        node.meta[CALL] = Call(function, call.metas, call.meta_kwargs)
         if result is not None:
+            node.meta[RESULT] = _as_they_are(value, result)
             self._bind(result, value, node, call)
         if made is _OPAQUE:
             self.checks_forms = True
@@ -493,6 +497,16 @@ def _as_it_is(meta: Meta, tensor: torch.Tensor) -> Meta:
         return meta
     return replace(
         meta, dtype=tensor.dtype, requires_grad=tensor.requires_grad, device=tensor.device
+    )
+
+
+def _as_they_are(value: Any, result: Any) -> Any:
+    """The metas of a result, with dtype and grad of the real one."""
+    if isinstance(result, torch.Tensor):
+        return None if is_opaque(result) else _as_it_is(value, result)
+    return tuple(
+        None if item is None else _as_they_are(meta, item)
+        for meta, item in zip(value, result, strict=True)
     )
 
 

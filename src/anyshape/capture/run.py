@@ -25,6 +25,7 @@ from anyshape.capture.tracer import CODE, Chooser, Leave, Left, Tracer, depends_
 from anyshape.config import config
 from anyshape.guards.guard import Guard, Kind
 from anyshape.guards.path import Path
+from anyshape.ops.node_notes import FACTS
 from anyshape.symbolic import Expr, Symbol
 from anyshape.symbolic.expr import of_atom
 
@@ -207,8 +208,10 @@ def _segment(recorder: Recorder, segment: Segment) -> TracedSegment:
         for symbol in symbols
         if not symbol.backed
     }
+    graph = torch.fx.GraphModule(_NO_MODULE, segment.graph)
+    graph.meta[FACTS] = recorder.tracer.facts
     return TracedSegment(
-        torch.fx.GraphModule(_NO_MODULE, segment.graph),
+        graph,
         [_source(source) for _, source, _ in segment.inputs],
         [example for _, _, example in segment.inputs],
         len(segment.outputs),

@@ -113,7 +113,7 @@ def _compiled(event: Compiled) -> str:
 
 
 def _guards(event: Compiled) -> str:
-    return "\n".join(("GUARDS:", *event.guard_lines))
+    return "\n".join(("GUARDS:", *(guard.text for guard in event.guard_lines)))
 
 
 def _recompile(event: Recompile) -> str:

@@ -15,7 +15,7 @@ from anyshape.guards.guard import Guard, Kind, SymbolSource, TensorSpec
 from anyshape.guards.path import Access, Path
 from anyshape.symbolic import Expr, Fact, Symbol, to_text
 from anyshape.symbolic.expr import polynomial
-from anyshape.symbolic.logic import And, Nonnegative, Or
+from anyshape.symbolic.logic import And, Nonnegative, Nonzero, Or, Zero
 
 Names = Callable[[Symbol], str]
 
@@ -54,6 +54,20 @@ def fact_text(fact: Fact, names: Names) -> str:
             return _strict(fact.size, names) or to_text(fact, names)
         case _:
             return to_text(fact, names)
+
+
+def in_logs(fact: Fact) -> str:
+    """The fact in symbols, as logs have it: `Eq(s0, 5)`, `s0 < 10`."""
+    match fact:
+        case And() | Or():
+            word = " & " if isinstance(fact, And) else " | "
+            return word.join(f"({in_logs(part)})" for part in fact.parts)
+        case Zero() | Nonzero():
+            word, sign = ("Eq", " == ") if isinstance(fact, Zero) else ("Ne", " != ")
+            left, _, right = to_text(fact).partition(sign)
+            return f"{word}({left}, {right})"
+        case _:
+            return fact_text(fact, lambda symbol: symbol.name)
 
 
 def _part(fact: Fact, names: Names) -> str:

@@ -1,0 +1,28 @@
+"""What a node of the graph carries for those who compile it: the shapes of its result in symbols,
+and the call that made it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+#: under which names `torch.fx.Node.meta` has it
+RESULT: Final = "result"
+CALL: Final = "call"
+SYMBOL: Final = "symbol"
+#: set on a node that computes a number of numbers, and does nothing else
+NUMBER: Final = "number"
+#: and `torch.fx.GraphModule.meta`
+FACTS: Final = "facts"
+COMPILE_ID: Final = "compile_id"
+#: what the backend says of it
+REPORT: Final = "report"
+
+
+class Call(NamedTuple):
+    """An operator and its arguments: a `Meta` for each tensor, a size for each integer. Numbers
+    that the graph computes are those of the run at hand; the node's own arguments name them."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
