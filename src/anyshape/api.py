@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import copy
 import functools
+import os
 import types
 import weakref
 from collections.abc import Callable
@@ -15,7 +17,10 @@ import torch
 from anyshape.capture.source_use import source_use
 from anyshape.entries import Backend, Counts, Entry, Options, all_counts, run_graph
 from anyshape.errors import BadOption, NotCallable
+from anyshape.events.kinds import RunCount
 from anyshape.events.settings import set_logs, set_logs_from_environment
+from anyshape.events.stream import stream
+from anyshape.events.trace import start_trace_from_environment
 from anyshape.explanation import Explanation
 from anyshape.guards.dynamic_int import DynamicInt
 from anyshape.marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
@@ -40,8 +45,6 @@ __all__ = [
     "set_logs",
     "stats",
 ]
-
-set_logs_from_environment()
 
 _compiled: weakref.WeakSet[Function] = weakref.WeakSet()
 
@@ -281,6 +284,26 @@ def _module_class(original: type[torch.nn.Module]) -> type:
 
 
 # -- the process -----------------------------------------------------------------------------------
+
+
+def _rank() -> int | None:
+    """Among the processes of the program, as far as there are others."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank()
+    told = os.environ.get("RANK", "")
+    return int(told) if told.isdecimal() else None
+
+
+def _tell_run_counts() -> None:
+    for function in list(_compiled):
+        for entry in function.entries:
+            stream.emit(RunCount(function.target.name, entry.hits, compile_id=entry.id))
+
+
+set_logs_from_environment()
+if start_trace_from_environment(_rank):
+    atexit.register(_tell_run_counts)
 
 
 def stats() -> Stats:

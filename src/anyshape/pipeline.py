@@ -290,6 +290,7 @@ class Function:
     def _compile_for(
         self, arguments: Arguments, choices: Choices, clock: telling.Clock, entry_id: str
     ) -> Any:
+        telling.read_profile(self.target, choices.profile, entry_id)
         roots = Roots()
         with clock.stage("capture"):
             captured = self._captured(arguments, choices, roots)
@@ -299,6 +300,7 @@ class Function:
         telling.sizes_seen(self.target, choices, entry_id)
         written = frozenset[str]() if isinstance(outcome, Left) else outcome.written
         self.profile.learn(choices.observed, written, choices.of_modules)
+        telling.wrote_profile(self.target, choices.profile, self.seen, entry_id)
         if isinstance(outcome, Left):
             self._left(outcome, entry_id, clock)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch.fx
@@ -14,6 +14,7 @@ from anyshape.calls import OURSELVES
 from anyshape.capture.choices import Choices
 from anyshape.capture.trace import Trace
 from anyshape.capture.tracer import Left
+from anyshape.config import config
 from anyshape.entries import Entry
 from anyshape.errors import AnyshapeError
 from anyshape.events import kinds
@@ -22,6 +23,8 @@ from anyshape.graph_text import graph_text, inputs_of, operators_of, sizes_of
 from anyshape.guards.guard import Frame, Guard
 from anyshape.guards.tree import tree_text
 from anyshape.ops.node_notes import REPORT
+from anyshape.policy.observations import Observation, merge
+from anyshape.profile.records import FunctionRecord
 from anyshape.targets import Target
 
 
@@ -66,6 +69,31 @@ def sizes_seen(target: Target, choices: Choices, entry_id: str) -> None:
             for source, ruling in choices.rulings.items()
         }
         stream.emit(kinds.SizesSeen(target.name, seen, decided, compile_id=entry_id))
+
+
+def read_profile(target: Target, known: FunctionRecord, entry_id: str) -> None:
+    """What earlier runs knew, where they knew anything."""
+    if known.sources and stream.listening(kinds.ProfileState):
+        _profile(target, {name: each.seen for name, each in known.sources.items()}, "get", entry_id)
+
+
+def wrote_profile(
+    target: Target, known: FunctionRecord, seen: Mapping[str, Observation], entry_id: str
+) -> None:
+    """What the next run will know."""
+    if config.profile and stream.listening(kinds.ProfileState):
+        held = {name: each.seen for name, each in known.sources.items()}
+        for name, each in seen.items():
+            held[name] = merge(held[name], each) if name in held else each
+        _profile(target, held, "put", entry_id)
+
+
+def _profile(target: Target, seen: Mapping[str, Observation], action: str, entry_id: str) -> None:
+    lines = [f"{target.file}:{target.line}:{target.name}:"]
+    lines += [f"{name}: {each}" for name, each in sorted(seen.items())]
+    text = "\n".join(lines)
+    for remote in (False, True)[: 1 + (config.profile_url is not None)]:
+        stream.emit(kinds.ProfileState(action, remote, text, compile_id=entry_id))
 
 
 def compiled(

@@ -252,9 +252,7 @@ class Choices:
     def assumed(self, fact: Fact, reason: str, frame: Frame | None, facts: Facts) -> None:
         if stream.listening(kinds.GuardAdded):
             text = fact_text(fact, names_of(self._symbols))
-            stream.emit(
-                kinds.GuardAdded(in_logs(fact), frame, reason, text, compile_id=self._id)
-            )
+            stream.emit(kinds.GuardAdded(in_logs(fact), frame, reason, text, compile_id=self._id))
         if stream.listening(kinds.RangeUpdated) or stream.listening(kinds.Specialised):
             self.told.learned(fact, reason, frame, facts)
 

@@ -42,9 +42,7 @@ class ToldOfSymbols:
             self._replaced[symbol] = by
             stream.emit(kinds.Replaced(symbol.name, by, str(left), compile_id=self._id))
 
-    def is_specialised(
-        self, symbol: Symbol, value: int, reason: str, frame: Frame | None
-    ) -> None:
+    def is_specialised(self, symbol: Symbol, value: int, reason: str, frame: Frame | None) -> None:
         if symbol.name in self.specialised:
             return
         self.specialised.add(symbol.name)

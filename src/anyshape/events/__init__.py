@@ -10,8 +10,8 @@ It must not know how any of it came about: an event holds texts, numbers and pla
 """
 
 from anyshape.events.kinds import (
-    CompileFailed,
     Compiled,
+    CompileFailed,
     CompilerCollective,
     CreateSymbol,
     Defect,
@@ -23,8 +23,8 @@ from anyshape.events.kinds import (
     GuardAdded,
     GuardFailure,
     GuardSaid,
-    MarkIgnored,
     MarkedDynamic,
+    MarkIgnored,
     Measures,
     OutputCode,
     ProfileState,

@@ -238,9 +238,7 @@ class SizesSeen(Event):
     function: str
     seen: Mapping[str, str]
     #: whether each one was static, dynamic or unbacked in this compile, and why
-    decisions: Mapping[str, tuple[str, str]] = field(
-        default_factory=dict[str, tuple[str, str]]
-    )
+    decisions: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,103 @@
+"""Envelopes: the lines of the structured trace that the `tlparse` program reads.
+
+    V1115 07:11:02.123456 4242 anyshape/trace:1] {"artifact": {...}, "has_payload": "<md5>"}
+    \tfirst line of the payload
+    \tlast line of the payload
+
+File names are written once, and then go by a number.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import linecache
+import os
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Final
+
+from anyshape.events.kinds import Frame
+
+Json = object
+
+_PLACE: Final = "anyshape/events/trace/envelope.py:1"
+
+
+def is_compile_id(text: str) -> bool:
+    frame, slash, compile_ = text.partition("/")
+    return bool(slash) and frame.isdecimal() and compile_.isdecimal()
+
+
+class Envelopes:
+    """Writes envelopes for one rank."""
+
+    def __init__(
+        self,
+        write: Callable[[str], None],
+        rank: int | None = None,
+        now: Callable[[], datetime] = datetime.now,
+    ) -> None:
+        self._write = write
+        self._rank = rank
+        self._now = now
+        self._interned: dict[str, int] = {}
+
+    def envelope(
+        self,
+        key: str,
+        metadata: Json,
+        payload: str | None = None,
+        compile_id: str = "",
+        attempt: int = 0,
+    ) -> None:
+        """Write one. `payload` is any text."""
+        held: dict[str, Json] = {key: metadata}
+        if self._rank is not None:
+            held["rank"] = self._rank
+        if is_compile_id(compile_id):
+            frame, _, number = compile_id.partition("/")
+            held["frame_id"], held["frame_compile_id"] = int(frame), int(number)
+            held["attempt"] = attempt
+        if payload is None:
+            self._write(self._line(held))
+            return
+        payload = _clean(payload)
+        held["has_payload"] = hashlib.md5(payload.encode(), usedforsecurity=False).hexdigest()
+        self._write(self._line(held) + _indented(payload))
+
+    def _line(self, held: Mapping[str, Json]) -> str:
+        when = self._now().strftime("%m%d %H:%M:%S.%f")
+        return f"V{when} {os.getpid()} {_PLACE}] {json.dumps(held)}\n"
+
+    def intern(self, text: str) -> int:
+        """The number of a file name, which is written first where it is new."""
+        found = self._interned.get(text)
+        if found is None:
+            found = self._interned[text] = len(self._interned)
+            self._write(self._line({"str": [text, found]}))
+        return found
+
+    def stack(self, frames: Iterable[Frame | None]) -> list[Json]:
+        """Places in the program, the outermost first."""
+        return [self._frame(frame) for frame in frames if frame is not None]
+
+    def _frame(self, frame: Frame) -> Json:
+        line = min(max(frame.line, 0), 2**31 - 1)
+        return {
+            "line": line,
+            "name": frame.function,
+            "filename": self.intern(frame.filename),
+            "loc": linecache.getline(frame.filename, line).strip(),
+        }
+
+
+def _clean(payload: str) -> str:
+    """A lone return would be taken for the end of a line, or lost before one. What is no text at
+    all (half a character) has no bytes to count."""
+    payload = payload.replace("\r\n", "\n").replace("\r", "\n")
+    return payload.encode("utf-8", "backslashreplace").decode()
+
+
+def _indented(payload: str) -> str:
+    return "".join(f"\t{line}\n" for line in payload.split("\n"))
