@@ -302,7 +302,7 @@ def _tell_run_counts() -> None:
 
 
 set_logs_from_environment()
-if start_trace_from_environment(_rank):
+if start_trace_from_environment(_rank, {"torch": torch.__version__}):
     atexit.register(_tell_run_counts)
 
 

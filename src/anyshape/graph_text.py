@@ -11,6 +11,7 @@ torch's own printer loads half of its compiler for this, which takes longer than
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -32,6 +33,7 @@ _DTYPE: Final = re.compile(r"torch\.([a-z]+)(\d+)(.*)")
 _ASSIGNMENT: Final = re.compile(r"^    (\w+) = ")
 
 
+@functools.lru_cache(maxsize=64)
 def dtype_text(dtype: Any) -> str:
     found = _DTYPE.fullmatch(str(dtype))
     if found is None:
@@ -118,15 +120,20 @@ def _lines(
 
 
 def _signature(line: str, inputs: Mapping[str, str]) -> str:
-    if not all(re.search(rf"\b{re.escape(name)}\b", line) for name in inputs):
-        return line
+    given = {part.partition(":")[0].strip() for part in line[len("def forward(") :].split(",")}
+    if not all(name in given or f"{name})" in given for name in inputs):
+        return line  # with defaults, or names that had to be changed
     named = [f'{name}: "{what}"' if what else name for name, what in inputs.items()]
     return f"def forward({', '.join(['self', *named])}):"
 
 
 def _place(node: torch.fx.Node) -> str:
+    return _place_in(node.meta.get("stack_trace", ""))
+
+
+@functools.lru_cache(maxsize=4096)
+def _place_in(trace: str) -> str:
     """`File: model.py:5 in forward, code: return x * 2`."""
-    trace = node.meta.get("stack_trace", "")
     head, _, code = trace.partition("\n")
     found = re.fullmatch(r'File "(.*)", line (\d+), in (.*)', head)
     if found is None:

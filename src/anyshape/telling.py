@@ -6,12 +6,13 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import torch.fx
 
 from anyshape.blame import expr_of, fixed_by
 from anyshape.calls import OURSELVES
-from anyshape.capture.choices import Choices
+from anyshape.capture.choices import Choices, Ruling
 from anyshape.capture.trace import Trace
 from anyshape.capture.tracer import Left
 from anyshape.config import config
@@ -50,11 +51,12 @@ class Clock:
 
 def begins(target: Target, entry_id: str) -> None:
     if stream.listening(kinds.FrameStart):
-        frames = [
-            Frame(frame.filename, frame.lineno or 0, frame.name)
-            for frame in traceback.extract_stack()
-            if not frame.filename.startswith((OURSELVES, "<anyshape"))
-        ]
+        frames: list[Frame] = []
+        for frame, line in traceback.walk_stack(None):
+            code = frame.f_code
+            if not code.co_filename.startswith((OURSELVES, "<anyshape")):
+                frames.append(Frame(code.co_filename, line, code.co_name))
+        frames.reverse()
         stream.emit(
             kinds.FrameStart(target.name, target.file, target.line, frames, compile_id=entry_id)
         )
@@ -63,18 +65,29 @@ def begins(target: Target, entry_id: str) -> None:
 def sizes_seen(target: Target, choices: Choices, entry_id: str) -> None:
     """What the call had that a compile was for."""
     if stream.listening(kinds.SizesSeen):
-        seen = {source: str(each) for source, each in choices.observed.items()}
-        decided = {
-            source: (ruling.decision.choice.value, ruling.decision.reason)
-            for source, ruling in choices.rulings.items()
-        }
-        stream.emit(kinds.SizesSeen(target.name, seen, decided, compile_id=entry_id))
+        observed, rulings = dict(choices.observed), dict(choices.rulings)
+        make = partial(_sizes_seen, target.name, observed, rulings, entry_id)
+        stream.emit_made(kinds.SizesSeen, make)
+
+
+def _sizes_seen(
+    function: str,
+    observed: Mapping[str, Observation],
+    rulings: Mapping[str, Ruling],
+    entry_id: str,
+) -> kinds.SizesSeen:
+    seen = {source: str(each) for source, each in observed.items()}
+    decided = {
+        source: (ruling.decision.choice.value, ruling.decision.reason)
+        for source, ruling in rulings.items()
+    }
+    return kinds.SizesSeen(function, seen, decided, compile_id=entry_id)
 
 
 def read_profile(target: Target, known: FunctionRecord, entry_id: str) -> None:
     """What earlier runs knew, where they knew anything."""
     if known.sources and stream.listening(kinds.ProfileState):
-        _profile(target, {name: each.seen for name, each in known.sources.items()}, "get", entry_id)
+        _profile(target, known, {}, "get", entry_id)
 
 
 def wrote_profile(
@@ -82,18 +95,35 @@ def wrote_profile(
 ) -> None:
     """What the next run will know."""
     if config.profile and stream.listening(kinds.ProfileState):
-        held = {name: each.seen for name, each in known.sources.items()}
-        for name, each in seen.items():
-            held[name] = merge(held[name], each) if name in held else each
-        _profile(target, held, "put", entry_id)
+        _profile(target, known, dict(seen), "put", entry_id)
 
 
-def _profile(target: Target, seen: Mapping[str, Observation], action: str, entry_id: str) -> None:
-    lines = [f"{target.file}:{target.line}:{target.name}:"]
-    lines += [f"{name}: {each}" for name, each in sorted(seen.items())]
-    text = "\n".join(lines)
+def _profile(
+    target: Target,
+    known: FunctionRecord,
+    seen: Mapping[str, Observation],
+    action: str,
+    entry_id: str,
+) -> None:
     for remote in (False, True)[: 1 + (config.profile_url is not None)]:
-        stream.emit(kinds.ProfileState(action, remote, text, compile_id=entry_id))
+        make = partial(_profile_state, target, known, seen, action, remote, entry_id)
+        stream.emit_made(kinds.ProfileState, make)
+
+
+def _profile_state(
+    target: Target,
+    known: FunctionRecord,
+    seen: Mapping[str, Observation],
+    action: str,
+    remote: bool,
+    entry_id: str,
+) -> kinds.ProfileState:
+    held = {name: each.seen for name, each in known.sources.items()}
+    for name, each in seen.items():
+        held[name] = merge(held[name], each) if name in held else each
+    lines = [f"{target.file}:{target.line}:{target.name}:"]
+    lines += [f"{name}: {each}" for name, each in sorted(held.items())]
+    return kinds.ProfileState(action, remote, "\n".join(lines), compile_id=entry_id)
 
 
 def compiled(
@@ -110,29 +140,43 @@ def compiled(
         _specialised(entry, trace)
     if stream.listening(kinds.GraphCompiled):
         for graph in graphs:
-            stream.emit(_graph(graph, target.name, entry.id))
+            stream.emit_made(kinds.GraphCompiled, partial(_graph, graph, target.name, entry.id))
     if stream.listening(kinds.Compiled):
-        nodes = [node for graph in graphs for node in graph.graph.nodes]
-        stream.emit(
-            kinds.Compiled(
-                seconds,
-                len(entry.graphs),
-                len(entry.guards),
-                [_said(guard) for guard in entry.guards],
-                tree_text(entry.guards),
-                kinds.Measures(
-                    target.name,
-                    target.file,
-                    target.line,
-                    clock.stages,
-                    entries,
-                    sum(node.op.startswith("call") for node in nodes),
-                    len(nodes),
-                    sum(node.op == "placeholder" for node in nodes),
-                ),
-                compile_id=entry.id,
-            )
+        make = partial(
+            _compiled, target, entry.id, entry.guards, seconds, clock.stages, tuple(graphs)
         )
+        stream.emit_made(kinds.Compiled, partial(make, len(entry.graphs), entries))
+
+
+def _compiled(
+    target: Target,
+    entry_id: str,
+    guards: Sequence[Guard],
+    seconds: float,
+    stages: Sequence[kinds.Stage],
+    graphs: Sequence[torch.fx.GraphModule],
+    all_graphs: int,
+    entries: int,
+) -> kinds.Compiled:
+    nodes = [node for graph in graphs for node in graph.graph.nodes]
+    return kinds.Compiled(
+        seconds,
+        all_graphs,
+        len(guards),
+        [_said(guard) for guard in guards],
+        tree_text(guards),
+        kinds.Measures(
+            target.name,
+            target.file,
+            target.line,
+            stages,
+            entries,
+            sum(node.op.startswith("call") for node in nodes),
+            len(nodes),
+            sum(node.op == "placeholder" for node in nodes),
+        ),
+        compile_id=entry_id,
+    )
 
 
 def _graph(graph: torch.fx.GraphModule, name: str, entry_id: str) -> kinds.GraphCompiled:
@@ -160,8 +204,7 @@ def _specialised(entry: Entry, trace: Trace) -> None:
         if source.symbol.name in told.specialised:
             continue
         value = trace.facts.value(expr_of(trace, source))
-        guard = fixed_by(trace, source)
-        if value is not None and guard is not None:
+        if value is not None and (guard := fixed_by(trace, source)) is not None:
             told.is_specialised(source.symbol, value, guard.reason, guard.user_frame)
 
 

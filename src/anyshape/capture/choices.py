@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -251,16 +252,17 @@ class Choices:
 
     def assumed(self, fact: Fact, reason: str, frame: Frame | None, facts: Facts) -> None:
         if stream.listening(kinds.GuardAdded):
-            text = fact_text(fact, names_of(self._symbols))
-            stream.emit(kinds.GuardAdded(in_logs(fact), frame, reason, text, compile_id=self._id))
+            names = names_of(self._symbols)
+            make = partial(_guard_added, fact, reason, frame, names, False, self._id)
+            stream.emit_made(kinds.GuardAdded, make)
         if stream.listening(kinds.RangeUpdated) or stream.listening(kinds.Specialised):
             self.told.learned(fact, reason, frame, facts)
 
     def expected(self, fact: Fact, reason: str, frame: Frame | None) -> None:
         if stream.listening(kinds.GuardAdded):
-            stream.emit(
-                kinds.GuardAdded(in_logs(fact), frame, reason, "", True, compile_id=self._id)
-            )
+            names = names_of(self._symbols)
+            make = partial(_guard_added, fact, reason, frame, names, True, self._id)
+            stream.emit_made(kinds.GuardAdded, make)
 
     def same_symbol(self, value: int) -> Expr | None:
         return self._by_value.get(value) if config.duck_shape else None
@@ -268,3 +270,15 @@ class Choices:
     def made(self, value: int, symbol: Expr) -> None:
         """Remember a symbol for sizes that are equal to it (duck shaping)."""
         self._by_value.setdefault(value, symbol)
+
+
+def _guard_added(
+    fact: Fact,
+    reason: str,
+    frame: Frame | None,
+    names: Callable[[Symbol], str],
+    at_run_time: bool,
+    compile_id: str,
+) -> kinds.GuardAdded:
+    text = fact_text(fact, names)
+    return kinds.GuardAdded(in_logs(fact), frame, reason, text, at_run_time, compile_id=compile_id)

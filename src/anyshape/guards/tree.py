@@ -12,7 +12,7 @@ A size that is None is dynamic.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, cast
 
 from anyshape.guards.guard import Guard, Kind, TensorSpec
@@ -37,7 +37,7 @@ def tree_text(guards: Sequence[Guard]) -> str:
         if guard.path is None and guard.kind not in _TOGETHER
     ]
     for root in below.get(None, []):
-        lines += _branch(root, 1, held, below)
+        _branch(root, "| ", held, below, lines)
     lines += [f"+- LAMBDA_GUARD: {_told(guard)}" for guard in guards if guard.kind in _TOGETHER]
     return "\n".join(lines)
 
@@ -52,20 +52,24 @@ def _place(path: Path, held: dict[Path, list[Guard]], below: dict[Path | None, l
 
 
 def _branch(
-    path: Path, depth: int, held: dict[Path, list[Guard]], below: dict[Path | None, list[Path]]
-) -> Iterator[str]:
-    edge = "| " * depth
-    yield f"{edge}+- GuardManager: source={path.text}, accessed_by={path.access.value}"
-    for guard in held[path]:
-        yield f"{edge}| +- {guard.kind.value}: {_told(guard)}"
-    for child in below.get(path, []):
-        yield from _branch(child, depth + 1, held, below)
+    path: Path,
+    edge: str,
+    held: dict[Path, list[Guard]],
+    below: dict[Path | None, list[Path]],
+    lines: list[str],
+) -> None:
+    lines.append(f"{edge}+- GuardManager: source={path.text}, accessed_by={path.access.value}")
+    edge += "| "
+    lines += [f"{edge}+- {guard.kind.value}: {_told(guard)}" for guard in held[path]]
+    for child in below.get(path, ()):
+        _branch(child, edge, held, below, lines)
 
 
 def _told(guard: Guard) -> str:
     text = _check_tensor(guard) if guard.kind is Kind.TENSOR else guard.text
+    if "\n" in text or "\r" in text:
+        text = " ".join(text.split())
     frame = guard.user_frame
-    text = " ".join(text.split())
     return text if frame is None else f"{text}  # {frame}"
 
 

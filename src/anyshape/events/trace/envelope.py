@@ -13,6 +13,7 @@ import hashlib
 import json
 import linecache
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Final
@@ -32,16 +33,13 @@ def is_compile_id(text: str) -> bool:
 class Envelopes:
     """Writes envelopes for one rank."""
 
-    def __init__(
-        self,
-        write: Callable[[str], None],
-        rank: int | None = None,
-        now: Callable[[], datetime] = datetime.now,
-    ) -> None:
+    def __init__(self, write: Callable[[str], None], rank: int | None = None) -> None:
         self._write = write
         self._rank = rank
-        self._now = now
+        #: when what is written happened
+        self.when = time.time()
         self._interned: dict[str, int] = {}
+        self._frames: dict[tuple[str, int, str], Json] = {}
 
     def envelope(
         self,
@@ -67,7 +65,7 @@ class Envelopes:
         self._write(self._line(held) + _indented(payload))
 
     def _line(self, held: Mapping[str, Json]) -> str:
-        when = self._now().strftime("%m%d %H:%M:%S.%f")
+        when = datetime.fromtimestamp(self.when).strftime("%m%d %H:%M:%S.%f")
         return f"V{when} {os.getpid()} {_PLACE}] {json.dumps(held)}\n"
 
     def intern(self, text: str) -> int:
@@ -83,21 +81,26 @@ class Envelopes:
         return [self._frame(frame) for frame in frames if frame is not None]
 
     def _frame(self, frame: Frame) -> Json:
-        line = min(max(frame.line, 0), 2**31 - 1)
-        return {
-            "line": line,
-            "name": frame.function,
-            "filename": self.intern(frame.filename),
-            "loc": linecache.getline(frame.filename, line).strip(),
-        }
+        key = (frame.filename, frame.line, frame.function)
+        found = self._frames.get(key)
+        if found is None:
+            line = min(max(frame.line, 0), 2**31 - 1)
+            found = self._frames[key] = {
+                "line": line,
+                "name": frame.function,
+                "filename": self.intern(frame.filename),
+                "loc": linecache.getline(frame.filename, line).strip(),
+            }
+        return found
 
 
 def _clean(payload: str) -> str:
     """A lone return would be taken for the end of a line, or lost before one. What is no text at
     all (half a character) has no bytes to count."""
-    payload = payload.replace("\r\n", "\n").replace("\r", "\n")
-    return payload.encode("utf-8", "backslashreplace").decode()
+    if "\r" in payload:
+        payload = payload.replace("\r\n", "\n").replace("\r", "\n")
+    return payload if payload.isascii() else payload.encode("utf-8", "backslashreplace").decode()
 
 
 def _indented(payload: str) -> str:
-    return "".join(f"\t{line}\n" for line in payload.split("\n"))
+    return "\t" + payload.replace("\n", "\n\t") + "\n"

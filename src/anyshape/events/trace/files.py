@@ -23,12 +23,12 @@ def file_name(prefix: str, rank: int | None, ending: str) -> str:
 
 
 class LazyFile:
-    """A text file that appears with its first line. Each write is complete on disk: a program that
-    crashes leaves all it said."""
+    """A text file that appears with its first line."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._path = folder / name
         self._file: TextIO | None = None
+        self._waiting: list[str] = []
         self._process = os.getpid()
 
     @property
@@ -36,17 +36,28 @@ class LazyFile:
         """False in a forked process: the file belongs to the parent."""
         return self._process == os.getpid()
 
-    def write(self, text: str) -> None:
+    @property
+    def write(self) -> Callable[[str], None]:
+        """Takes a text, for the next flush."""
+        return self._waiting.append
+
+    def flush(self) -> None:
+        """Put what was written on disk: a program that crashes leaves all that it said."""
+        if not self._waiting:
+            return
         if self._file is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             # Never into a file that is there: two processes may have drawn the same name.
             self._file = self._path.open(
                 "x", encoding="utf-8", errors="backslashreplace", newline=""
             )
+        text = "".join(self._waiting)
+        self._waiting.clear()
         self._file.write(text)
         self._file.flush()
 
     def close(self) -> None:
         if self._file is not None and self.is_mine:
+            self.flush()
             self._file.close()
         self._file = None

@@ -3,19 +3,21 @@
     {"format": "anyshape-events", "version": 1, "pid": 4242, "rank": null, ...}
     {"event": "create_symbol", "time": 1763190662.1, "compile_id": "0/0", "symbol": "s0", ...}
 
-The first line says what the file is. An event has the fields of its class in `kinds.py`; a place
-in the program is `{"file", "line", "function"}`. The lines around each place come before the first
-event that names it, as an event `source`, so that a report can be made on another machine. A reader
-skips events and fields that it does not know; whatever else changes gets another version.
+The first line says what the file is. An event has the fields of its class in `kinds.py`; named
+tuples are lists, so that a place in the program is `[file, line, function]`. The lines around each
+place come before the first event that names it, as an event `source`: a report can be made on
+another machine. A reader skips events and fields that it does not know; whatever else changes gets
+another version.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import linecache
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Set
 from dataclasses import fields, is_dataclass
 from typing import Final, cast
 
@@ -28,6 +30,7 @@ VERSION: Final = 1
 _AROUND: Final = 4
 
 
+@functools.cache
 def event_name(kind: type[Event]) -> str:
     """`create_symbol` for `CreateSymbol`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
@@ -36,28 +39,27 @@ def event_name(kind: type[Event]) -> str:
 class OwnEvents:
     """Writes the events of one rank."""
 
-    def __init__(
-        self, write: Callable[[str], None], clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
-        self._clock = clock
         self._shown: set[tuple[str, int]] = set()
 
     def header(self, about: Mapping[str, object]) -> None:
-        self._line({"format": FORMAT, "version": VERSION, "time": self._clock(), **about})
+        self._line({"format": FORMAT, "version": VERSION, "time": time.time(), **about})
 
-    def __call__(self, event: Event) -> None:
-        places: list[tuple[str, int]] = []
-        held = {field.name: _plain(getattr(event, field.name), places) for field in fields(event)}
-        for place in places:
-            self._source(place)
+    def write(self, when: float, event: Event) -> None:
         # What all events have comes first, for people who read the file.
-        head = {"event": event_name(type(event)), "time": self._clock()}
-        self._line({**head, "compile_id": event.compile_id, **held})
+        held: dict[str, object] = {
+            "event": event_name(type(event)),
+            "time": when,
+            "compile_id": event.compile_id,
+        }
+        for name in _names(type(event)):
+            held[name] = getattr(event, name)
+        for place in sorted(_places(event) - self._shown):
+            self._source(place)
+        self._line(held)
 
     def _source(self, place: tuple[str, int]) -> None:
-        if place in self._shown:
-            return
         self._shown.add(place)
         file, line = place
         first = max(line - _AROUND, 1)
@@ -66,29 +68,28 @@ class OwnEvents:
             self._line({"event": "source", "file": file, "first_line": first, "lines": lines})
 
     def _line(self, held: Mapping[str, object]) -> None:
-        self._write(json.dumps(held) + "\n")
+        self._write(json.dumps(held, default=_plain) + "\n")
 
 
-def _plain(value: object, places: list[tuple[str, int]]) -> object:
-    """A value as JSON has it; places that are met are noted."""
-    if value is None or isinstance(value, str | int | float | bool):
-        return value
-    if hasattr(value, "filename") and hasattr(value, "function"):
-        return _place(value, places)
-    names = cast("Sequence[str]", getattr(value, "_fields", ()))  # of a named tuple
+def _plain(value: object) -> object:
+    """What JSON has no form for: named tuples are lists already."""
     if is_dataclass(value):
-        names = [each.name for each in fields(value)]
-    if names:
-        return {name: _plain(getattr(value, name), places) for name in names}
+        return {each.name: getattr(value, each.name) for each in fields(value)}
     if isinstance(value, Mapping):
-        items = cast("Mapping[object, object]", value).items()
-        return {str(key): _plain(each, places) for key, each in items}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(each, places) for each in cast("Iterable[object]", value)]
+        return dict(cast("Mapping[object, object]", value))
+    if isinstance(value, Set):
+        return sorted(map(str, cast("Set[object]", value)))
     return str(value)
 
 
-def _place(frame: object, places: list[tuple[str, int]]) -> object:
-    file, line = str(getattr(frame, "filename", "")), int(getattr(frame, "line", 0))
-    places.append((file, line))
-    return {"file": file, "line": line, "function": str(getattr(frame, "function", ""))}
+@functools.cache
+def _names(kind: type[Event]) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind) if each.name != "compile_id")
+
+
+def _places(event: Event) -> set[tuple[str, int]]:
+    """The lines of the program that an event names."""
+    frames = [getattr(event, "user_frame", None), *getattr(event, "stack", ())]
+    for listed in (getattr(event, "guard_lines", ()), getattr(event, "reasons", ())):
+        frames += [each.user_frame for each in listed]
+    return {(frame.filename, frame.line) for frame in frames if frame is not None}

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import platform
 import sys
+import time
 from collections.abc import Callable, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from threading import RLock
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from anyshape.events.kinds import Event
-from anyshape.events.stream import Stream, stream
+from anyshape.events.stream import Stream, stream, warn_of_failure
+from anyshape.events.trace.background import Background
 from anyshape.events.trace.envelope import Envelopes
 from anyshape.events.trace.files import LazyFile, Rank, file_name
 from anyshape.events.trace.own_events import OwnEvents
 from anyshape.events.trace.tlparse_rows import ROWS, Writing
 
 VARIABLE: Final = "ANYSHAPE_TRACE"
+
+
+def _alone() -> int | None:
+    return None
 
 
 class _Files(NamedTuple):
@@ -34,19 +41,48 @@ class _Files(NamedTuple):
 class TraceSink:
     """Writes every event to the files of the rank that this process has now."""
 
-    def __init__(self, folder: Path, rank: Rank = lambda: None) -> None:
+    def __init__(
+        self, folder: Path, rank: Rank = _alone, versions: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self._folder = folder
         self._rank = rank
-        self._lock = RLock()
+        #: by package: "torch", "anyshape"
+        self._versions = versions
+        self._background = Background()
         self._files: _Files | None = None
+        self._has_failed = False
 
     def __call__(self, event: Event) -> None:
-        with self._lock:
+        when = time.time()
+        self._background.put(lambda: self._write(when, event))
+
+    def later(self, make: Callable[[], Event]) -> None:
+        when = time.time()
+        self._background.put(lambda: self._write(when, make()))
+
+    def finish(self) -> None:
+        """Write what waits."""
+        self._background.finish()
+
+    def _write(self, when: float, event: Event) -> None:
+        try:
             files = self._current()
-            files.own(event)
+            files.own.write(when, event)
             row = ROWS.get(type(event))
             if row is not None:
+                files.writing.out.when = when
                 row(event, files.writing)
+                files.trace.flush()
+            files.events.flush()
+        except Exception as error:
+            self._failed(type(event), error)
+
+    def _failed(self, kind: type[Event], error: Exception) -> None:
+        if not self._has_failed:
+            self._has_failed = True
+            # Where warnings are errors, there is nobody to catch it in the background.
+            with contextlib.suppress(Warning):
+                warn_of_failure(kind, error)
 
     def _current(self) -> _Files:
         rank, files = self._rank(), self._files
@@ -62,27 +98,17 @@ class TraceSink:
         events = LazyFile(self._folder, file_name("anyshape_events", rank, "jsonl"))
         out = Envelopes(trace.write, rank)
         own = OwnEvents(events.write)
-        own.header({**_about_process(), "rank": rank})
+        own.header({**self._versions, **_about_process(), "rank": rank})
         about = {"name": "torch_version", "encoding": "json"}
-        out.envelope("artifact", about, f'"{_version("torch")}"')
+        out.envelope("artifact", about, json.dumps(self._versions.get("torch", "")))
         return _Files(rank, trace, events, Writing(out), own)
 
     def after_fork(self) -> None:
-        """The lock may be held by a thread that is not here."""
-        self._lock = RLock()
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""
+        self._background.after_fork()
 
 
 def _about_process() -> dict[str, object]:
     return {
-        "anyshape": _version("anyshape"),
-        "torch": _version("torch"),
         "python": platform.python_version(),
         "pid": os.getpid(),
         "host": platform.node(),
@@ -92,17 +118,28 @@ def _about_process() -> dict[str, object]:
 
 
 def start_trace(
-    folder: str | Path, rank: Rank = lambda: None, events: Stream = stream
+    folder: str | Path,
+    rank: Rank = _alone,
+    versions: Mapping[str, str] = MappingProxyType({}),
+    events: Stream = stream,
 ) -> Callable[[], None]:
     """Write all events to files in the folder; the result ends it."""
-    sink = TraceSink(Path(folder), rank)
+    sink = TraceSink(Path(folder), rank, versions)
     os.register_at_fork(after_in_child=sink.after_fork)
-    return events.subscribe(sink)
+    unsubscribe = events.subscribe(sink)
+
+    def stop() -> None:
+        unsubscribe()
+        sink.finish()
+
+    return stop
 
 
-def start_trace_from_environment(rank: Rank, environment: Mapping[str, str] = os.environ) -> bool:
+def start_trace_from_environment(
+    rank: Rank, versions: Mapping[str, str], environment: Mapping[str, str] = os.environ
+) -> bool:
     """Write a trace if ANYSHAPE_TRACE names a folder."""
     folder = environment.get(VARIABLE, "")
     if folder:
-        start_trace(folder, rank)
+        start_trace(folder, rank, versions)
     return bool(folder)

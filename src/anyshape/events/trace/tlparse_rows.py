@@ -204,8 +204,7 @@ def _compiled(event: Compiled, to: Writing) -> None:
         }
         for guard in event.guard_lines
     ]
-    listed = ",\n".join(map(json.dumps, items))
-    to.write(event, "dynamo_guards", {}, f"[\n{listed}\n]")
+    to.write(event, "dynamo_guards", {}, json.dumps(items))
     to.write(event, "dynamo_cpp_guards_str", {}, event.guard_tree)
     on_sizes = sum(guard.kind == "SHAPE_GUARD" for guard in event.guard_lines)
     counts = {"guard_count": event.guards, "shape_env_guard_count": on_sizes}
