@@ -240,6 +240,11 @@ class CompiledModule(torch.nn.Module):
     def __anyshape_original__(self) -> torch.nn.Module:
         return _STATE[self][0]
 
+    @property
+    def _orig_mod(self) -> torch.nn.Module:
+        """Scripts written for torch know the original by this name."""
+        return _STATE[self][0]
+
     def stats(self) -> Stats:
         found = _total(_STATE[self][1])
         return found + _total(_WITH_HOOKS[self]) if self in _WITH_HOOKS else found
@@ -301,9 +306,20 @@ def _tell_run_counts() -> None:
             stream.emit(RunCount(function.target.name, entry.hits, compile_id=entry.id))
 
 
-set_logs_from_environment()
-if start_trace_from_environment(_rank, {"torch": torch.__version__}):
-    atexit.register(_tell_run_counts)
+_told_of: set[str] = set()
+
+
+def tell_as_the_environment_says() -> None:
+    """Show the logs, and write the trace, that environment variables ask for. Called again, it
+    takes up what has changed."""
+    set_logs_from_environment()
+    if not _told_of and start_trace_from_environment(_rank, {"torch": torch.__version__}):
+        _told_of.add("trace")
+        # Before the trace is closed: what is registered last runs first.
+        atexit.register(_tell_run_counts)
+
+
+tell_as_the_environment_says()
 
 
 def stats() -> Stats:

@@ -21,7 +21,9 @@ from anyshape.errors import AnyshapeError
 from anyshape.events import kinds
 from anyshape.events.stream import stream
 from anyshape.graph_text import graph_text, inputs_of, operators_of, sizes_of
-from anyshape.guards.guard import Frame, Guard
+from anyshape.guards.guard import Frame, Guard, Kind
+from anyshape.guards.plan import EntryPlan
+from anyshape.guards.text import declared_ranges
 from anyshape.guards.tree import tree_text
 from anyshape.ops.node_notes import REPORT
 from anyshape.policy.observations import Observation, merge
@@ -143,7 +145,7 @@ def compiled(
             stream.emit_made(kinds.GraphCompiled, partial(_graph, graph, target.name, entry.id))
     if stream.listening(kinds.Compiled):
         make = partial(
-            _compiled, target, entry.id, entry.guards, seconds, clock.stages, tuple(graphs)
+            _compiled, target, entry.id, entry.plan, seconds, clock.stages, tuple(graphs)
         )
         stream.emit_made(kinds.Compiled, partial(make, len(entry.graphs), entries))
 
@@ -151,7 +153,7 @@ def compiled(
 def _compiled(
     target: Target,
     entry_id: str,
-    guards: Sequence[Guard],
+    plan: EntryPlan,
     seconds: float,
     stages: Sequence[kinds.Stage],
     graphs: Sequence[torch.fx.GraphModule],
@@ -159,12 +161,14 @@ def _compiled(
     entries: int,
 ) -> kinds.Compiled:
     nodes = [node for graph in graphs for node in graph.graph.nodes]
+    ranges = list(declared_ranges(plan.symbols))
+    on_ranges = [kinds.GuardSaid(Kind.SIZES.value, text, source) for source, text in ranges]
     return kinds.Compiled(
         seconds,
         all_graphs,
-        len(guards),
-        [_said(guard) for guard in guards],
-        tree_text(guards),
+        len(plan.guards),
+        [*map(_said, plan.guards), *on_ranges],
+        tree_text(plan.guards, [text for _, text in ranges]),
         kinds.Measures(
             target.name,
             target.file,

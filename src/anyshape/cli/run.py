@@ -1,4 +1,4 @@
-"""`anyshape run script.py args…`: an unmodified PyTorch script, with anyshape behind `torch.compile`.
+"""`anyshape run script.py args…`: a PyTorch script as it is, with anyshape behind `torch.compile`.
 
 The script runs as `python script.py args…` would run it: as `__main__`, with its own arguments and
 folder. `-m package.module` runs a module.
@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import io
 import os
 import sys
-import types
 from pathlib import Path
 
 from anyshape.cli.failure import Failure
@@ -34,8 +32,9 @@ def run(options: argparse.Namespace) -> int:
     if sys.flags.safe_path == 0:
         # In place of the folder of the command itself.
         sys.path[0:1] = [folder]
-    run_as_main(file, package)
-    return 0
+    from anyshape.compat import running
+
+    return running.run_as_main(file, package)
 
 
 def _found(script: str, is_module: bool) -> tuple[str, str | None, str]:
@@ -60,17 +59,3 @@ def _found(script: str, is_module: bool) -> tuple[str, str | None, str]:
     if spec is None or spec.origin is None:
         raise Failure(f"there is no module {script} that could be run")
     return spec.origin, spec.name.rpartition(".")[0], os.getcwd()
-
-
-def run_as_main(file: str, package: str | None = None) -> None:
-    """Run a file as the main module, which stays: what the program leaves to run at its end still
-    finds its names."""
-    from anyshape import compat
-
-    compat.install()
-    with io.open_code(file) as opened:
-        code = compile(opened.read(), file, "exec", dont_inherit=True)
-    main = types.ModuleType("__main__")
-    main.__dict__.update(__file__=file, __package__=package, __builtins__=__builtins__)
-    sys.modules["__main__"] = main
-    exec(code, main.__dict__)

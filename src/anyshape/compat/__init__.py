@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from anyshape.compat.installing import install
-    from anyshape.compat.unmapped import unmapped
+    from anyshape.compat.unmapped import not_mapped
 
-__all__ = ["install", "unmapped"]
+__all__ = ["install", "not_mapped"]
 
 
 def __getattr__(name: str) -> Any:
@@ -24,4 +24,4 @@ def __getattr__(name: str) -> Any:
     # Loads torch: whoever sets the environment for it first has to come before.
     from anyshape.compat import installing, unmapped
 
-    return {"install": installing.install, "unmapped": unmapped.unmapped}[name]
+    return {"install": installing.install, "not_mapped": unmapped.not_mapped}[name]

@@ -7,6 +7,8 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import torch
+
 from anyshape import api
 from anyshape.compat.environment import ALL_LOGS, LOGS
 from anyshape.compat.unmapped import note
@@ -165,4 +167,5 @@ DYNAMO: Final[Mapping[str, Callable[..., Any]]] = {
     "assume_constant_result": as_it_is,
     "nonstrict_trace": as_it_is,
     "graph_break": nothing,
+    "is_compiling": torch.compiler.is_compiling,
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import importlib
 import os
 import sys
 import types
@@ -13,13 +12,13 @@ from typing import Any, Final
 
 import torch
 
-import anyshape
 from anyshape import api
-from anyshape.compat import compiling, settings, unmapped
+from anyshape.capture.natives.table import MODELS
+from anyshape.compat import compiling, settings
 from anyshape.compat.environment import translate
 from anyshape.compat.settings import Settings
-from anyshape.compat.stand_in import StandIn, replace, stand_in
-from anyshape.events.settings import set_logs_from_environment
+from anyshape.compat.stand_in import StandIn, bind, find_modules_below, stand_in
+from anyshape.compat.unmapped import warn
 
 _DYNAMO: Final = "torch._dynamo"
 _EXPORT: Final = "torch.export"
@@ -33,17 +32,18 @@ def install() -> None:
         return
     _installed.add("compat")
     translate(os.environ)
-    set_logs_from_environment()
+    api.tell_as_the_environment_says()
     # By name: what torch has there is a peer, never a part of ours.
     setattr(torch, "compile", compiling.compile)  # noqa: B010 see above
     torch.compiler.reset = api.reset
     setattr(sys.modules["torch._logging"], "set_logs", compiling.set_logs)  # noqa: B010 as above
     _install_settings()
-    stand_in(_DYNAMO, {**compiling.DYNAMO, "config": sys.modules["torch._dynamo.config"]})
+    stand_in(_DYNAMO, {**compiling.DYNAMO, "config": sys.modules[f"{_DYNAMO}.config"]})
     stand_in(f"{_DYNAMO}.decorators", compiling.DYNAMO)
-    sys.modules[_DYNAMO].decorators = sys.modules[f"{_DYNAMO}.decorators"]
+    find_modules_below()
+    MODELS[compiling.nothing] = lambda hooks, *args, **kwargs: None
     _install_export()
-    atexit.register(unmapped.warn)
+    atexit.register(warn)
 
 
 def _install_settings() -> None:
@@ -55,7 +55,7 @@ def _install_settings() -> None:
         there = sys.modules.get(name)
         real: Callable[[], types.ModuleType]
         real = partial(_loaded, name) if there is None else partial(_itself, there)
-        replace(name, Settings(name, mapped, real))
+        bind(name, Settings(name, mapped, real))
 
 
 def _itself(module: types.ModuleType) -> types.ModuleType:
@@ -63,14 +63,14 @@ def _itself(module: types.ModuleType) -> types.ModuleType:
 
 
 def _loaded(name: str) -> types.ModuleType:
-    """The settings of torch: found in their package, which is loaded without ours in its place."""
+    """The settings of torch: found in their package."""
     package, _, last = name.rpartition(".")
     holder = sys.modules[package]
-    real = holder.real() if isinstance(holder, StandIn) else importlib.import_module(package)
-    return sys.modules[real.__name__].__dict__[last]
+    assert isinstance(holder, StandIn), f"{name} was not there when {package} was"
+    return holder.replaced(last)
 
 
 def _install_export() -> None:
-    export: Any = getattr(anyshape, "export", None)
+    export: Any = getattr(api, "export", None)
     if export is not None:
         stand_in(_EXPORT, {"export": export, "Dim": api.Dim})

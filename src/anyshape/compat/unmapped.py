@@ -14,7 +14,7 @@ def note(name: str) -> None:
     _names[name] = None
 
 
-def unmapped() -> list[str]:
+def not_mapped() -> list[str]:
     """The names so far, in the order in which they were used."""
     return list(_names)
 

@@ -6,7 +6,7 @@ tensor 'x': type=Tensor, dtype=torch.float32, device=cpu, requires_grad=False, s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Final, cast
@@ -87,6 +87,17 @@ def _strict(size: Expr, names: Names) -> str | None:
     if below != 0 and constant == -1:
         return f"{to_text(below, names)} < {to_text(above, names)}"
     return None
+
+
+def declared_ranges(symbols: Iterable[SymbolSource]) -> Iterator[tuple[str, str]]:
+    """The bounds that symbols have from the start, and are checked with them: a source, and
+    `L['x'].size()[0] >= 2`. That a size is not negative goes without saying."""
+    for source in symbols:
+        low, high = source.symbol.declared
+        if low is not None and (low > 0 or source.dim is None):
+            yield source.text, f"{source.text} >= {low}"
+        if high is not None:
+            yield source.text, f"{source.text} <= {high}"
 
 
 def tensor_name(path: Path) -> str:

@@ -22,8 +22,9 @@ from anyshape.guards.path import Path
 _TOGETHER: Final = {Kind.SIZES, Kind.DISTINCT}
 
 
-def tree_text(guards: Sequence[Guard]) -> str:
-    """One line a guard, below the lines of the objects that lead to what it looks at."""
+def tree_text(guards: Sequence[Guard], ranges: Sequence[str] = ()) -> str:
+    """One line a guard, below the lines of the objects that lead to what it looks at. `ranges` is
+    what is checked of sizes beside."""
     held: dict[Path, list[Guard]] = {}
     below: dict[Path | None, list[Path]] = {}
     for guard in guards:
@@ -39,6 +40,7 @@ def tree_text(guards: Sequence[Guard]) -> str:
     for root in below.get(None, []):
         _branch(root, "| ", held, below, lines)
     lines += [f"+- LAMBDA_GUARD: {_told(guard)}" for guard in guards if guard.kind in _TOGETHER]
+    lines += [f"+- LAMBDA_GUARD: {text}" for text in ranges]
     return "\n".join(lines)
 
 
