@@ -9,7 +9,6 @@ One row for each pair of an event and a log: the level, and the text. Lines go t
 
 from __future__ import annotations
 
-import linecache
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -42,6 +41,7 @@ from anyshape.events.kinds import (
     Schedule,
     Specialised,
 )
+from anyshape.events.source_lines import source_line
 
 ROOT: Final = "anyshape"
 _PACKAGE_PARENT: Final = str(Path(__file__).parents[2]) + os.sep
@@ -51,7 +51,7 @@ _PACKAGE_PARENT: Final = str(Path(__file__).parents[2]) + os.sep
 
 def code_of(frame: Frame) -> str:
     """The line of the program, as far as it can be read."""
-    return linecache.getline(frame.filename, frame.line).strip()
+    return source_line(frame.filename, frame.line)
 
 
 def place_of(frame: Frame) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import linecache
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -19,10 +18,17 @@ from datetime import datetime
 from typing import Final
 
 from anyshape.events.kinds import Frame
+from anyshape.events.source_lines import source_line
 
 Json = object
 
 _PLACE: Final = "anyshape/events/trace/envelope.py:1"
+
+
+def to_json(value: Json) -> str:
+    """In one line. Half a character, which Python's texts may have, is no JSON that others read."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def is_compile_id(text: str) -> bool:
@@ -66,7 +72,7 @@ class Envelopes:
 
     def _line(self, held: Mapping[str, Json]) -> str:
         when = datetime.fromtimestamp(self.when).strftime("%m%d %H:%M:%S.%f")
-        return f"V{when} {os.getpid()} {_PLACE}] {json.dumps(held)}\n"
+        return f"V{when} {os.getpid()} {_PLACE}] {to_json(held)}\n"
 
     def intern(self, text: str) -> int:
         """The number of a file name, which is written first where it is new."""
@@ -89,7 +95,7 @@ class Envelopes:
                 "line": line,
                 "name": frame.function,
                 "filename": self.intern(frame.filename),
-                "loc": linecache.getline(frame.filename, line).strip(),
+                "loc": source_line(frame.filename, line),
             }
         return found
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import functools
 import json
-import linecache
 import re
 import time
 from collections.abc import Callable, Mapping, Set
@@ -22,6 +21,7 @@ from dataclasses import fields, is_dataclass
 from typing import Final, cast
 
 from anyshape.events.kinds import Event
+from anyshape.events.source_lines import source_lines
 
 FORMAT: Final = "anyshape-events"
 VERSION: Final = 1
@@ -63,7 +63,7 @@ class OwnEvents:
         self._shown.add(place)
         file, line = place
         first = max(line - _AROUND, 1)
-        lines = [text.rstrip("\n") for text in linecache.getlines(file)[first - 1 : line + _AROUND]]
+        lines = [text.rstrip("\n") for text in source_lines(file)[first - 1 : line + _AROUND]]
         if lines:
             self._line({"event": "source", "file": file, "first_line": first, "lines": lines})
 

@@ -50,7 +50,8 @@ class TraceSink:
         self._versions = versions
         self._background = Background()
         self._files: _Files | None = None
-        self._has_failed = False
+        #: events that could not be written
+        self.failures = 0
 
     def __call__(self, event: Event) -> None:
         when = time.time()
@@ -60,9 +61,13 @@ class TraceSink:
         when = time.time()
         self._background.put(lambda: self._write(when, make()))
 
-    def finish(self) -> None:
-        """Write what waits."""
+    def close(self) -> None:
+        """Write what waits. What is told after this goes to other files."""
         self._background.finish()
+        if self._files is not None:
+            self._files.trace.close()
+            self._files.events.close()
+        self._files = None
 
     def _write(self, when: float, event: Event) -> None:
         try:
@@ -78,8 +83,8 @@ class TraceSink:
             self._failed(type(event), error)
 
     def _failed(self, kind: type[Event], error: Exception) -> None:
-        if not self._has_failed:
-            self._has_failed = True
+        self.failures += 1
+        if self.failures == 1:
             # Where warnings are errors, there is nobody to catch it in the background.
             with contextlib.suppress(Warning):
                 warn_of_failure(kind, error)
@@ -130,7 +135,7 @@ def start_trace(
 
     def stop() -> None:
         unsubscribe()
-        sink.finish()
+        sink.close()
 
     return stop
 

@@ -6,7 +6,7 @@ an artefact, which it shows under the name it is given.
 
 from __future__ import annotations
 
-import json
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
@@ -34,7 +34,7 @@ from anyshape.events.kinds import (
     Specialised,
     Stage,
 )
-from anyshape.events.trace.envelope import Envelopes, Json
+from anyshape.events.trace.envelope import Envelopes, Json, to_json
 
 
 class Place(NamedTuple):
@@ -71,7 +71,7 @@ class Writing:
         """A text, or anything else as JSON."""
         is_text = isinstance(payload, str)
         encoding = "string" if is_text else "json"
-        text = payload if isinstance(payload, str) else json.dumps(payload, indent=0)
+        text = payload if isinstance(payload, str) else to_json(payload)
         self.write(event, "artifact", {"name": name, "encoding": encoding}, text)
 
 
@@ -99,8 +99,8 @@ def _create_symbol(event: CreateSymbol, to: Writing) -> None:
 
 
 def _number(symbol: str) -> int:
-    digits = "".join(filter(str.isdecimal, symbol))
-    return int(digits or 0)
+    digits = re.fullmatch(r"[a-z]+([0-9]{1,9})", symbol)
+    return int(digits[1]) if digits else 0
 
 
 def _about_symbols(event: Event, key: str, metadata: Mapping[str, Json], to: Writing) -> None:
@@ -129,7 +129,7 @@ def _recompile(event: Recompile, to: Writing) -> None:
     # It is told before the compile begins that it leads to.
     texts = [_reason(each) for each in event.reasons]
     held = {"name": "recompile_reasons", "encoding": "json"}
-    payload = json.dumps(texts[0] if len(texts) == 1 else texts, indent=0)
+    payload = to_json(texts[0] if len(texts) == 1 else texts)
     attempt = to.attempt(event.compile_id)
     to.out.envelope("artifact", held, payload, event.compile_id, attempt)
 
@@ -174,8 +174,13 @@ def _runs_eagerly(event: RunsEagerly, to: Writing) -> None:
 
 
 def _output_code(event: OutputCode, to: Writing) -> None:
-    held = {"filename": event.filename} if event.filename else {}
+    held = {"filename": _file_name(event.filename)} if event.filename else {}
     to.write(event, "inductor_output_code", held, event.code)
+
+
+def _file_name(path: str) -> str:
+    """`tlparse` makes a file of this name."""
+    return re.sub(r"[^\w.-]", "_", path[-80:].rpartition("/")[2], flags=re.ASCII)
 
 
 def _profile_state(event: ProfileState, to: Writing) -> None:
@@ -204,7 +209,7 @@ def _compiled(event: Compiled, to: Writing) -> None:
         }
         for guard in event.guard_lines
     ]
-    to.write(event, "dynamo_guards", {}, json.dumps(items))
+    to.write(event, "dynamo_guards", {}, to_json(items))
     to.write(event, "dynamo_cpp_guards_str", {}, event.guard_tree)
     on_sizes = sum(guard.kind == "SHAPE_GUARD" for guard in event.guard_lines)
     counts = {"guard_count": event.guards, "shape_env_guard_count": on_sizes}
@@ -214,11 +219,19 @@ def _compiled(event: Compiled, to: Writing) -> None:
 def _failed(event: CompileFailed, to: Writing) -> None:
     to.artifact(event, "dynamo_error", f"{event.error}: {event.text}")
     frame = event.user_frame
-    held: dict[str, Json] = {"fail_type": event.error, "fail_reason": event.text}
+    held: dict[str, Json] = {
+        "fail_type": _no_tags(event.error),
+        "fail_reason": _no_tags(event.text),
+    }
     if frame is not None:
-        held["fail_user_frame_filename"] = frame.filename
+        held["fail_user_frame_filename"] = _no_tags(frame.filename)
         held["fail_user_frame_lineno"] = max(frame.line, 0)
     _metrics(event, event.measures, held, to)
+
+
+def _no_tags(text: str) -> str:
+    """The page of failures shows these texts as they are: nothing in them may be markup."""
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text)
 
 
 def _metrics(event: Event, measures: Measures, more: Mapping[str, Json], to: Writing) -> None:
@@ -247,7 +260,7 @@ def _metrics(event: Event, measures: Measures, more: Mapping[str, Json], to: Wri
         "dynamo_time_before_restart_s": 0.0,
         "non_compliant_ops": [],
         "compliant_custom_ops": [],
-        "restart_reasons": to.breaks.pop(event.compile_id, []),
+        "restart_reasons": [_no_tags(text) for text in to.breaks.pop(event.compile_id, [])],
         "compile_id": event.compile_id,
         "num_graph_breaks": 0,
         "duration_us": round(whole * 1e6),
@@ -267,7 +280,7 @@ def _on_time_line(event: Event, stage: Stage, measures: Measures, to: Writing) -
         "tid": 0,
         "args": {"compile_id": event.compile_id, "function": measures.function},
     }
-    to.write(event, "chromium_event", {}, json.dumps(held))
+    to.write(event, "chromium_event", {}, to_json(held))
 
 
 def _schedule(event: Schedule, to: Writing) -> None:
