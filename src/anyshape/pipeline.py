@@ -481,7 +481,7 @@ class Function:
             return False
         self.counts.graph_breaks += len(breaks)
         for found in breaks:
-            stream.emit(kinds.GraphBreak(found.reason, found.where, compile_id=entry.id))
+            telling.breaks(found, entry.id)
         return True
 
     def _finished(

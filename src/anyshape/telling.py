@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import Final
 
 import torch.fx
 
@@ -16,7 +17,7 @@ from anyshape.capture.choices import Choices, Ruling
 from anyshape.capture.trace import Trace
 from anyshape.capture.tracer import Left
 from anyshape.config import config
-from anyshape.entries import Entry
+from anyshape.entries import Entry, GraphBreak
 from anyshape.errors import AnyshapeError
 from anyshape.events import kinds
 from anyshape.events.stream import stream
@@ -210,6 +211,19 @@ def _specialised(entry: Entry, trace: Trace) -> None:
         value = trace.facts.value(expr_of(trace, source))
         if value is not None and (guard := fixed_by(trace, source)) is not None:
             told.is_specialised(source.symbol, value, guard.reason, guard.user_frame)
+
+
+#: What keeps a program that asks for data in one graph.
+_BREAK_HINTS: Final = (
+    "choose with torch.where, or with arithmetic, instead of a branch on data",
+    "if the answer is always the same, say so: torch._check(...), or anyshape.check(...)",
+)
+
+
+def breaks(found: GraphBreak, entry_id: str) -> None:
+    """A graph ends where the program asks for data."""
+    if stream.listening(kinds.GraphBreak):
+        stream.emit(kinds.GraphBreak(found.reason, found.where, _BREAK_HINTS, compile_id=entry_id))
 
 
 def left(target: Target, why: Left, clock: Clock, entries: int, entry_id: str) -> None:
