@@ -40,8 +40,10 @@ format: $(READY)
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
+# The second takes half an hour, most of it torch.compile's: BENCH="--quick --no-torch-compile".
 bench: $(READY)
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.native $(BENCH)
 
 docs: $(READY)
 	$(BIN)/python -m scripts.operators_report

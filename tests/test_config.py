@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,7 @@ DEFAULTS: dict[str, object] = {
     "profile": True,
     "profile_url": None,
     "cache_dir": "/c/anyshape",
+    "cache_size_mb": 512,
     "background_compile": False,
     "on_compile_error": "warn",
 }
@@ -192,6 +195,24 @@ def test_patch_as_decorator_of_a_recursive_function(fresh: Config):
     assert count(2) == [2, 2, 2]
     assert fresh.recompile_limit == 64
     assert count(0) == [2]
+
+
+def test_patch_as_decorator_of_what_runs_later(fresh: Config):
+    @fresh.patch(duck_shape=True)
+    async def awaited() -> bool:
+        return fresh.duck_shape
+
+    @fresh.patch(duck_shape=True)
+    def generated() -> Generator[bool, None, str]:
+        yield fresh.duck_shape
+        return "done"
+
+    assert asyncio.run(awaited())
+    assert list(generated()) == [True]
+    assert not fresh.duck_shape
+
+    with pytest.raises(BadSetting, match="methods of a class"):
+        fresh.patch(duck_shape=True)(type("Tests", (), {}))
 
 
 def test_patch_holds_in_all_threads(fresh: Config):

@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 
+from anyshape.backends import BACKENDS
 from anyshape.capture.source_use import source_use
-from anyshape.entries import Backend, Counts, Entry, Options, all_counts, run_graph
+from anyshape.entries import Backend, Counts, Entry, Options, all_counts
 from anyshape.errors import BadOption, NotCallable
 from anyshape.events.kinds import RunCount
 from anyshape.events.settings import set_logs, set_logs_from_environment
@@ -181,10 +182,10 @@ def compile(
 
 
 def _backend(backend: str | Backend) -> Backend:
-    if backend in ("native", "eager"):
-        return run_graph
     if callable(backend):
         return backend
+    if backend in BACKENDS:
+        return BACKENDS[backend]
     raise BadOption(
         option="backend",
         value=backend,

@@ -13,15 +13,17 @@ threads.
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ContextDecorator
 from dataclasses import MISSING, dataclass, fields
 from difflib import get_close_matches
+from functools import wraps
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from anyshape.errors import BadSetting, UnknownSetting
 
@@ -103,6 +105,8 @@ class Config(_Started):
     profile_url: str | None = None
     #: where profiles and compiled code are kept; at the start a folder in the user's cache
     cache_dir: str = ""
+    #: how much compiled code is kept there; what was not used for longest goes first
+    cache_size_mb: int = 512
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         object.__setattr__(self, "_environment", environment)
@@ -150,13 +154,42 @@ class Config(_Started):
 
 class Patch(ContextDecorator):
     """Settings that hold within a `with` block or a function. May be entered again while it holds,
-    as the decorator of a recursive function is."""
+    as the decorator of a recursive function is.
+
+    It holds from the start of a function to its end; of a coroutine or generator that is until it
+    is done, and not only for the call that makes it."""
 
     def __init__(self, config: Config, changes: Mapping[str, object]) -> None:
         # Checked here, so that the error points at the line that has the mistake.
         self._changes = {name: _checked(_setting(name), v) for name, v in changes.items()}
         self._config = config
         self._before: list[tuple[dict[str, object], set[str]]] = []
+
+    def __call__(self, func: Any) -> Any:
+        if isinstance(func, type) or inspect.isasyncgenfunction(func):
+            raise BadSetting(
+                origin="what config.patch decorates",
+                value=repr(func),
+                accepted="a function; decorate the methods of a class, or use `with` inside",
+            )
+        if inspect.iscoroutinefunction(func):
+
+            @wraps(func)
+            async def awaited(*args: Any, **kwargs: Any) -> Any:
+                with self:
+                    return await func(*args, **kwargs)
+
+            return awaited
+        if inspect.isgeneratorfunction(func):
+
+            @wraps(func)
+            def generated(*args: Any, **kwargs: Any) -> Any:
+                with self:
+                    made: Generator[Any, Any, Any] = func(*args, **kwargs)
+                    return (yield from made)
+
+            return generated
+        return super().__call__(func)
 
     def __enter__(self) -> Config:
         config = self._config

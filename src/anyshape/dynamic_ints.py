@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
 from inspect import Parameter, Signature
 from typing import Any
 
@@ -44,3 +46,18 @@ def unwrapped(
             value = plain(value, source)
         made[name] = value
     return (made, found) if found else None
+
+
+class CallMarks(threading.local):
+    """The sources that are a `DynamicInt` in the call that this thread is in. A mark is of one
+    call: a later one with a plain integer wishes for nothing."""
+
+    names: frozenset[str] = frozenset()
+
+    @contextmanager
+    def being(self, names: Iterable[str]) -> Generator[None]:
+        before, self.names = self.names, frozenset(names)
+        try:
+            yield
+        finally:
+            self.names = before

@@ -13,10 +13,11 @@ from anyshape.capture.choices import Choices
 from anyshape.capture.roots import Roots
 from anyshape.capture.trace import Trace
 from anyshape.explanation import DynamicSource, EntryExplanation, conditions_of
-from anyshape.growth import Backend, Growing
+from anyshape.growth import Backend, Growing, named
 from anyshape.guards.emit import EntryPlan
 from anyshape.guards.guard import Frame, Guard, SymbolSource
 from anyshape.guards.minimise import minimise
+from anyshape.ops.node_notes import REPORT
 from anyshape.profile.records import FunctionRecord
 from anyshape.runtime.program import assemble
 from anyshape.shapes import Shapes
@@ -113,6 +114,7 @@ class Entry:
             len(self.graphs),
             [(each.reason, each.where) for each in self.breaks],
             sizes,
+            [line for graph in self.graphs for line in _said_of(graph)],
         )
 
     def _dynamic(self, sizes: Sequence[Standing]) -> list[DynamicSource]:
@@ -137,7 +139,7 @@ class Entry:
             self._plan_flat(trace, options.backend, name)
             return []
         if self.growing is None:
-            self.growing = Growing(name, self.roots, options.backend)
+            self.growing = Growing(name, self.roots, options.backend, self.id)
         self.growing.add(trace)
         self.graphs = self.growing.graphs
         growing = self.growing
@@ -147,7 +149,7 @@ class Entry:
     def _plan_flat(self, trace: Trace, backend: Backend, name: str) -> None:
         (segment,) = trace.segments
         run = assemble(
-            backend(segment.graph, list(segment.examples)),
+            backend(named(segment.graph, self.id), list(segment.examples)),
             inputs=len(segment.inputs),
             extra=len(trace.extra),
             outputs=segment.outputs,
@@ -187,6 +189,11 @@ class Entry:
         return new
 
 
+def _said_of(graph: torch.fx.GraphModule) -> Sequence[str]:
+    report = graph.meta.get(REPORT)
+    return () if report is None else report.lines()
+
+
 def _symbols(trace: Trace, profile: FunctionRecord) -> dict[str, Symbol]:
     # Of a symbol with several sources, the first one names it.
     first = {source.symbol.name: source for source in reversed(trace.symbols)}
@@ -199,8 +206,3 @@ def _symbols(trace: Trace, profile: FunctionRecord) -> dict[str, Symbol]:
         )
         for name in dict.fromkeys(source.symbol.name for source in trace.symbols)
     }
-
-
-def run_graph(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
-    """The backend `"eager"`: the graph, operator by operator."""
-    return graph.forward

@@ -285,7 +285,7 @@ class BadOption(CompileError, ValueError):
     code = "AS107"
     what = "{option}={value} is not understood"
     why = "{accepted}"
-    do = ("use one of the values above",)
+    do = ("give a value that fits, or leave the argument out if it has a default",)
 
     option: str
     value: object

@@ -35,6 +35,8 @@ class EntryExplanation:
     breaks: Sequence[tuple[str, Frame | None]] = ()
     #: every size and integer that was met: how it stands, since when, by whom
     sizes: Sequence[Standing] = ()
+    #: what is native code and what torch is called for, and why
+    code: Sequence[str] = ()
 
     def lines(self) -> list[str]:
         graphs = "" if self.graphs == 1 else f", {self.graphs} graphs"
@@ -51,7 +53,7 @@ class EntryExplanation:
             lines.append(f"  a graph ends: {reason}")
             if frame is not None:
                 lines += _place(frame)
-        return lines
+        return lines + [f"  {line}" for line in self.code]
 
 
 #: So many static sources with one reason are listed; a model has thousands.
@@ -84,7 +86,7 @@ class Explanation:
 
     function: str
     entries: Sequence[EntryExplanation]
-    #: why it runs eagerly, if it does
+    #: why it runs eagerly, or why a call of it did
     eager: str = ""
     eager_frame: Frame | None = None
     #: why calls were compiled again, oldest first
@@ -93,12 +95,16 @@ class Explanation:
     parts: Sequence[Explanation] = ()
     #: names in `config.dynamic_sources` that no function had so far
     unused_sources: Sequence[str] = ()
+    #: no further call is compiled for
+    is_given_up: bool = True
 
     def __str__(self) -> str:
         lines = [f"{self.function}: {len(self.entries)} compiled"]
         if self.eager:
-            how = "as plain Python, in parts" if self.parts else "eagerly"
-            lines.append(f"  runs {how}: {self.eager}")
+            how = "runs as plain Python, in parts" if self.parts else "runs eagerly"
+            if not self.is_given_up:
+                how = "a call ran eagerly, the next is tried again"
+            lines.append(f"  {how}: {self.eager}")
             if self.eager_frame is not None:
                 lines += _place(self.eager_frame)
         for entry in self.entries:

@@ -13,6 +13,7 @@ from anyshape.capture.segments import Carried, Expectation
 from anyshape.capture.trace import Trace, TracedSegment
 from anyshape.guards.guard import Frame, Guard, SymbolSource
 from anyshape.guards.path import Path
+from anyshape.ops.node_notes import COMPILE_ID
 from anyshape.runtime.tree import INPUT, Node, Place, Tree, make_finish, make_step
 from anyshape.symbolic import Expr, Symbol, to_text
 from anyshape.symbolic.expr import of_atom
@@ -26,10 +27,17 @@ _MOST_REPEATED: Final = 3
 Backend = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
 
 
+def named(graph: torch.fx.GraphModule, id: str) -> torch.fx.GraphModule:
+    """The graph, which knows the compile that it is of."""
+    graph.meta[COMPILE_ID] = id
+    return graph
+
+
 class Growing:
     """The tree of one entry, and what all its ways need of a call."""
 
-    def __init__(self, name: str, roots: Roots, backend: Backend) -> None:
+    def __init__(self, name: str, roots: Roots, backend: Backend, id: str) -> None:
+        self._id = id
         self.roots = roots
         self.tree = Tree(name)
         self._backend = backend
@@ -96,7 +104,7 @@ class Growing:
     def _node(self, trace: Trace, index: int) -> Node:
         segment = trace.segments[index]
         graph = segment.graph
-        compiled = self._backend(graph, list(segment.examples))
+        compiled = self._backend(named(graph, self._id), list(segment.examples))
         self.graphs.append(graph)
         decision = segment.decision
         asked = [each.symbols for each in segment.expectations]

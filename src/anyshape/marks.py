@@ -7,11 +7,12 @@ fit it.
 
 from __future__ import annotations
 
-from typing import Any
+import operator
+from typing import Any, SupportsIndex
 
 import torch
 
-from anyshape.capture.marks import MARKS, static_modules
+from anyshape.capture.marks import MARKS, as_kept, static_modules
 from anyshape.errors import BadOption, MarkOutOfRange
 from anyshape.policy.decide import Mark, MarkKind
 from anyshape.symbolic import Range
@@ -24,7 +25,7 @@ def mark_dynamic(
 ) -> None:
     """Make dimensions dynamic from the first compile; an error if the program fixes them. With a
     range, the program is compiled for sizes within it, and others get a program of their own."""
-    _mark(tensor, dim, Mark(MarkKind.DYNAMIC, min, max))
+    _mark(tensor, dim, Mark(MarkKind.DYNAMIC, _limit("min", min), _limit("max", max)))
 
 
 def maybe_mark_dynamic(tensor: torch.Tensor, dim: Dims) -> None:
@@ -43,7 +44,11 @@ def mark_unbacked(
     """Compile for any size of the dimension without looking at the one it has: what the program
     asks about it is a branch of the compiled program, or, by `check`, checked when it runs. `hint`
     is a typical size, for choices that do not change the answer."""
-    _mark(tensor, dim, Mark(MarkKind.UNBACKED, min, max))
+    mark = Mark(MarkKind.UNBACKED, _limit("min", min), _limit("max", max))
+    typical, declared = _limit("hint", hint), Range(mark.min, mark.max)
+    if typical is not None and not declared.contains(typical):
+        raise BadOption(option="hint", value=hint, accepted=f"it is outside of {declared}")
+    _mark(tensor, dim, mark)
 
 
 def mark_static(tensor: Any, dim: Dims | None = None) -> None:
@@ -54,14 +59,14 @@ def mark_static(tensor: Any, dim: Dims | None = None) -> None:
             raise BadOption(option="dim", value=dim, accepted="a class has no dimensions")
         static_modules.add(tensor)
         return
-    _must_be_tensor(tensor)
+    _must_be_tensor(tensor, " and, here, for classes of modules")
     dims = tuple(range(tensor.dim())) if dim is None else dim
     _mark(tensor, dims, Mark(MarkKind.STATIC))
 
 
-def _must_be_tensor(value: object) -> None:
+def _must_be_tensor(value: object, also: str = "") -> None:
     if not isinstance(value, torch.Tensor):
-        accepted = "marks are for tensors; for an integer use anyshape.DynamicInt"
+        accepted = f"marks are for tensors{also}; for an integer use anyshape.DynamicInt"
         raise BadOption(option="tensor", value=value, accepted=accepted)
 
 
@@ -69,13 +74,9 @@ def _mark(tensor: Any, dim: Dims, mark: Mark) -> None:
     _must_be_tensor(tensor)
     if mark.min is not None and mark.max is not None and mark.min > mark.max:
         raise BadOption(option="min", value=mark.min, accepted=f"it is above max={mark.max}")
-    dims = dim if isinstance(dim, tuple | list) else (dim,)
+    dims = [_dimension(tensor, one) for one in (dim if isinstance(dim, tuple | list) else (dim,))]
+    declared = Range(mark.min, mark.max)
     for one in dims:
-        if not -tensor.dim() <= one < tensor.dim():
-            raise BadOption(
-                option="dim", value=one, accepted=f"the tensor has {tensor.dim()} dimensions"
-            )
-        declared = Range(mark.min, mark.max)
         if not declared.contains(tensor.shape[one]):
             raise MarkOutOfRange(
                 mark=mark.kind.value, dim=one, size=tensor.shape[one], range=str(declared)
@@ -83,4 +84,26 @@ def _mark(tensor: Any, dim: Dims, mark: Mark) -> None:
     held: dict[str, Any] = vars(tensor)
     marks = held.setdefault(MARKS, {})
     for one in dims:
-        marks[one % tensor.dim()] = mark
+        marks[one] = as_kept(mark)
+
+
+def _dimension(tensor: torch.Tensor, dim: object) -> int:
+    """Counted from the front."""
+    rank = tensor.dim()
+    one = _integer("dim", dim, "a dimension is an integer; several are a tuple of integers")
+    if not -rank <= one < rank:
+        accepted = f"the tensor has {rank} dimensions: {-rank} to {rank - 1}"
+        if rank == 0:
+            accepted = "the tensor has no dimensions: it is a single number"
+        raise BadOption(option="dim", value=dim, accepted=accepted)
+    return one % rank
+
+
+def _limit(name: str, value: int | None) -> int | None:
+    return None if value is None else _integer(name, value, "an integer, or None for no limit")
+
+
+def _integer(name: str, value: object, accepted: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        raise BadOption(option=name, value=value, accepted=accepted)
+    return operator.index(value)

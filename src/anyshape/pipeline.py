@@ -36,7 +36,7 @@ from anyshape.capture.trace import Trace
 from anyshape.capture.tracer import Left, place_of
 from anyshape.config import config
 from anyshape.contracts import assumed, broken_contract, contract_of
-from anyshape.dynamic_ints import plain_call, unwrapped
+from anyshape.dynamic_ints import CallMarks, plain_call, unwrapped
 from anyshape.entries import Counts, Entry, Options, all_counts
 from anyshape.errors import (
     ConstraintViolation,
@@ -92,6 +92,8 @@ class Function:
     seen: Observations = field(default_factory=Observations)
     #: why it runs eagerly from now on, if it does
     eager: Left | None = None
+    #: why the last call that could not be captured was not
+    _last_left: Left | None = None
     dispatch: Callable[..., Any] = field(init=False)
     frame_id: int = field(init=False)
     is_outermost: bool = field(init=False)
@@ -103,8 +105,8 @@ class Function:
     _leaves: int = 0
     #: attributes that it sets itself
     _written: frozenset[str] = frozenset()
-    #: integers that have been given as a `DynamicInt`
-    _marked: set[str] = field(default_factory=set[str])
+    #: integers that are given as a `DynamicInt`, in the call at hand
+    _marked: CallMarks = field(default_factory=CallMarks)
     #: floats as they were seen, None for more than one value
     _floats: dict[str, float | None] = field(default_factory=dict[str, "float | None"])
     #: the most operations that a graph of it has
@@ -165,11 +167,10 @@ class Function:
         self.entries.clear()
         self.counts.__init__()
         self.seen = Observations()
-        self.eager = None
+        self.eager = self._last_left = None
         self.broken = None
         self._next_id = 0
         self._leaves = 0
-        self._marked.clear()
         self._floats.clear()
         self.recompiled.clear()
         self.units.clear()
@@ -177,14 +178,16 @@ class Function:
 
     def explain(self) -> Explanation:
         stand = since_when([entry.standings() for entry in self.entries])
+        left = self.eager or self._last_left
         return Explanation(
             self.target.name,
             [entry.explain(sizes) for entry, sizes in zip(self.entries, stand, strict=True)],
-            self.eager.reason if self.eager else "",
-            self.eager.frame if self.eager else None,
+            left.reason if left else "",
+            left.frame if left else None,
             list(self.recompiled),
             [part.explain() for part in self._parts() if part.entries],
             source_use.unused,
+            is_given_up=self.eager is not None,
         )
 
     def _parts(self) -> list[Function]:
@@ -237,9 +240,9 @@ class Function:
 
     def _dispatch_plain(self, bound: dict[str, Any], marked: Sequence[str]) -> Any:
         """Another look at the entries, with the numbers behind each `DynamicInt`."""
-        self._marked.update(marked)
         args, kwargs = as_given(by_parameter(self.target.signature, bound))
-        return self.dispatch(*args, **kwargs)
+        with self._marked.being(marked):
+            return self.dispatch(*args, **kwargs)
 
     def _call(self, arguments: Arguments) -> Any:
         self.counts.eager_calls += 1
@@ -278,7 +281,7 @@ class Function:
             ranks,
             self.profile.known(),
             shapes,
-            self._marked,
+            self._marked.names,
             self._floats,
         )
         try:
@@ -392,6 +395,7 @@ class Function:
                 hints=left.hints,
                 where=str(left.frame) if left.frame else None,
             )
+        self._last_left = left
         self._leaves += 1
         if self._leaves >= _MOST_LEAVES:
             self.stop_compiling(left)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import anyshape
-from anyshape import Dim, Shapes
+from anyshape import Dim, DynamicInt, Shapes
 from anyshape.errors import BadShapeSpec, ConstraintViolation, ShapeContractViolation
 from anyshape.shapes import Contract
 
@@ -411,6 +411,31 @@ def test_a_setting_above_the_contract_is_named():
         assert compiled.stats().graphs == 1
 
 
+@pytest.mark.parametrize("said", [Dim("k"), Dim.DYNAMIC])
+def test_a_setting_above_an_integer_of_the_contract_is_named(said: Any):
+    def times(x: Tensor, held: dict[str, int]) -> Tensor:
+        return x * held["n"]
+
+    compiled = anyshape.compile(times, shapes={"held": {"n": said}})
+    with (
+        anyshape.config.patch(specialize_int=True),
+        pytest.raises(ConstraintViolation, match="specialize_int"),
+    ):
+        compiled(ones(3), {"n": 4})
+    compiled = anyshape.compile(times, shapes={"held": {"n": said}})
+    for n in (4, 0, DynamicInt(7), 1):
+        torch.testing.assert_close(compiled(ones(3), {"n": n}), ones(3) * n)
+    assert compiled.stats().graphs == 1
+
+
+def test_a_setting_above_what_is_dynamic_without_a_name():
+    compiled = anyshape.compile(scaled, shapes={"x": Dim.DYNAMIC})
+    with pytest.raises(ConstraintViolation, match="force_parameter_static_shapes"):
+        compiled(nn.Parameter(ones(3)))
+    compiled = anyshape.compile(scaled, shapes={"x": Dim.AUTO})
+    compiled(nn.Parameter(ones(3)))
+
+
 # -- what else there is ----------------------------------------------------------------------------
 
 
@@ -562,3 +587,63 @@ def test_reset_forgets_that_it_is_broken():
             compiled(ones(3, 8), ones(5))
         anyshape.reset()
     assert compiled.stats().captures == 0
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_as_many_items_as_the_contract_has(reads: bool):
+    def first(x: Tensor, items: Any) -> Tensor:
+        return x + items[0] if reads and items[0] is not None else x
+
+    compiled = anyshape.compile(first, shapes={"x": "n", "items": ["n"]})
+    for inside in ([ones(3)], (ones(3),), [None]):
+        compiled(ones(3), inside)
+    graphs = compiled.stats().graphs
+    for outside in ([], [ones(3), ones(3)], (), [None, None], [ones(4)], (5,)):
+        with pytest.raises(ShapeContractViolation):
+            compiled(ones(3), outside)
+    for size in (4, 5):
+        for inside in ([ones(size)], (ones(size),), [None]):
+            compiled(ones(size), inside)
+    assert compiled.stats().graphs == graphs
+
+
+def test_arguments_that_are_not_given():
+    def total(x: Tensor, *more: Tensor, **named: Tensor) -> Tensor:
+        return x + sum(each.sum() for each in (*more, *named.values()))
+
+    compiled = anyshape.compile(total, shapes={0: "n", 1: "n", "z": "m"})
+    for size in (3, 4, 5):
+        compiled(ones(size))
+        compiled(ones(size), ones(size))
+        compiled(ones(size), z=ones(size + 1))
+    assert compiled.stats().graphs == 3
+    with pytest.raises(ShapeContractViolation):
+        compiled(ones(3), ones(4))
+
+
+class Held(nn.Module):
+    scale: Tensor
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.register_buffer("scale", torch.ones(size))
+        self.inner = nn.Linear(size, 2)
+
+
+def test_what_a_module_answers_to_by_name():
+    def f(module: Held, x: Tensor) -> Tensor:
+        return module.inner(x * module.scale)
+
+    spec = {"module": {"scale": "n", "inner": {"weight": "_ n"}}, "x": "b n"}
+    compiled = anyshape.compile(f, shapes=spec)
+    with pytest.raises(ConstraintViolation, match="force_parameter_static_shapes"):
+        compiled(Held(3), ones(2, 3))
+    with anyshape.config.patch(
+        force_parameter_static_shapes=False, force_nn_module_property_static_shapes=False
+    ):
+        compiled = anyshape.compile(f, shapes=spec)
+        for size in (3, 4, 1):
+            compiled(Held(size), ones(2, size))
+        assert compiled.stats().graphs == 1
+        with pytest.raises(ShapeContractViolation, match="scale"):
+            compiled(Held(3), ones(2, 4))

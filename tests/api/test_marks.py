@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -313,6 +314,59 @@ def test_marks_are_for_tensors(mark: Callable[[Any], None], value: object) -> No
         mark(value)
 
 
+@pytest.mark.parametrize("dim", ["0", 0.0, True, None, (0, "1"), {}, 3, -4])
+def test_what_is_no_dimension(dim: Any) -> None:
+    x = torch.ones(2, 3, 4)
+    with pytest.raises(BadOption, match="dim="):
+        anyshape.mark_dynamic(x, dim)
+    assert not vars(x)
+
+
+def test_a_single_number_has_no_dimensions() -> None:
+    with pytest.raises(BadOption, match="no dimensions"):
+        anyshape.mark_dynamic(torch.tensor(1.0), 0)
+
+
+@pytest.mark.parametrize("limits", [{"min": 1.5}, {"max": True}, {"min": "1"}, {"max": 4.0}])
+@pytest.mark.parametrize("mark", [anyshape.mark_dynamic, anyshape.mark_unbacked])
+def test_what_is_no_limit(mark: Callable[..., None], limits: dict[str, Any]) -> None:
+    with pytest.raises(BadOption, match="an integer"):
+        mark(torch.ones(2), 0, **limits)
+
+
+def test_a_hint_outside_of_the_range() -> None:
+    anyshape.mark_unbacked(torch.ones(2), 0, max=9, hint=9)
+    for hint in (10, 1.5):
+        with pytest.raises(BadOption, match="hint"):
+            anyshape.mark_unbacked(torch.ones(2), 0, max=9, hint=hint)  # pyright: ignore[reportArgumentType] wrong on purpose
+
+
+@pytest.mark.parametrize("value", [1.5, "5", True, None])
+def test_what_is_no_dynamic_int(value: Any) -> None:
+    with pytest.raises(BadOption, match="an integer"):
+        DynamicInt(value)
+
+
+def test_marked_tensors_are_saved_and_loaded(tmp_path: Path) -> None:
+    x = marked(3, max=9)
+    torch.save({"x": x, "p": nn.Parameter(marked(2))}, tmp_path / "saved")
+    y = torch.load(tmp_path / "saved", weights_only=True)["x"]
+    torch.testing.assert_close(y, x)
+    compiled = anyshape.compile(doubled)
+    check(compiled, doubled, y)
+    check(compiled, doubled, torch.rand(4))
+    assert compiled.stats().graphs == 1
+
+
+def test_zero_and_one_are_explained_by_their_setting() -> None:
+    with config.patch(specialize_zero_one=True, dynamic_sources="L['x']"):
+        compiled = anyshape.compile(doubled)
+        compiled(torch.rand(1))
+    text = str(compiled.explain())
+    assert "config.specialize_zero_one = False" in text
+    assert "which stands above it" not in text, "the list does not help against this one"
+
+
 # -- a mark that a setting stands above ------------------------------------------------------------
 
 
@@ -422,6 +476,19 @@ def test_dynamic_ints_inside_of_containers() -> None:
         assert compiled.stats().graphs == 2
 
 
+def test_a_plain_integer_where_a_dynamic_one_was() -> None:
+    def f(x: Tensor, held: dict[str, list[int]]) -> Tensor:
+        return x * held["n"][0]
+
+    for first, second in ((DynamicInt(4), 5), (4, DynamicInt(5))):
+        compiled = anyshape.compile(f, dynamic=True)
+        check(compiled, f, torch.ones(2), {"n": [first]})
+        check(compiled, f, torch.ones(2), {"n": [second]})
+        assert compiled.stats().graphs == 1
+        for other in (True, 2.5, torch.tensor(3)):
+            check(compiled, f, torch.ones(2), {"n": [other]})
+
+
 def test_dynamic_ints_on_modules() -> None:
     module = Scaled(4)
     compiled = anyshape.compile(module)
@@ -446,6 +513,25 @@ def test_a_dynamic_int_that_the_program_fixes() -> None:
     with pytest.raises(DynamicDimWasFixed, match="n == 4") as raised:
         compiled(torch.ones(2), DynamicInt(4))
     assert (raised.value.source, raised.value.value) == ("L['n']", 4)
+
+
+def test_a_dynamic_int_is_of_one_call_only() -> None:
+    def f(x: Tensor, n: int) -> Tensor:
+        return x * n if n == 4 else x + n
+
+    compiled = anyshape.compile(f)
+    with pytest.raises(DynamicDimWasFixed):
+        compiled(torch.ones(2), DynamicInt(4))
+    check(compiled, f, torch.ones(2), 4)
+    anyshape.reset()
+    check(compiled, f, torch.ones(2), DynamicInt(5))
+    check(compiled, f, torch.ones(2), 4)
+    with config.patch(specialize_int=True):
+        anyshape.reset()
+        compiled(torch.ones(2), DynamicInt(5))
+        first = str(compiled.explain())
+        compiled(torch.ones(2), 6)
+        assert first.count("not followed") == str(compiled.explain()).count("not followed") == 1
 
 
 def test_a_dynamic_int_under_specialize_int() -> None:

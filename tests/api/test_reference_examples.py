@@ -261,6 +261,19 @@ def test_callable_backend_sees_graph_and_example_inputs() -> None:
     assert any(isinstance(value, Tensor) for value in inputs)
 
 
+def test_explain_says_why_a_call_was_not_compiled() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        anyshape.mark_static(x)
+        return x + 1
+
+    compiled = anyshape.compile(f)
+    for how in ("the next is tried again", "runs"):
+        compiled(torch.ones(2))
+        text = str(compiled.explain())
+        assert how in text
+        assert "anyshape.mark_static(x)" in text
+
+
 def test_explain_names_the_line() -> None:
     compiled = anyshape.compile(specialised, dynamic=True)
     text = str(compiled.explain(torch.rand(10)))

@@ -128,6 +128,15 @@ def test_merge(own: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert "model.py" in said(capsys, "profile", "show", "--file", "memory://merged")
 
 
+def test_clear_means_the_name_if_there_is_one(own: Path, capsys: pytest.CaptureFixture[str]):
+    names = ("f", "Block.f", "Block.forward")
+    write(own, profile(**{name: function([{"L['x']": of_sizes((2,))}], name) for name in names}))
+    said(capsys, "profile", "clear", "f")
+    assert [record.name for record in store.read_exactly(own).values()] == ["Block.forward"]
+    said(capsys, "profile", "clear", "for")
+    assert not store.read_exactly(own)
+
+
 def test_clear(own: Path, capsys: pytest.CaptureFixture[str]):
     write(own, profile(a=TWO_SIZES, b=MIXED))
     assert said(capsys, "profile", "clear", "func") == f"1 functions removed from {own}\n"

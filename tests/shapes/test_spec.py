@@ -91,3 +91,8 @@ def test_wrong_specs(spec: Any, where: tuple[Any, ...], place: str, expected: st
 def test_items_of_a_tree():
     spec = {"x": "a b", "y": [None, {"k": (batch, 3)}], "n": Dim.AUTO}
     assert repr(list(items_of(Shapes(spec).root))) == "[a, b, None, batch, 3, Dim.AUTO]"
+
+
+def test_a_word_below_zero_is_no_size():
+    with pytest.raises(BadShapeSpec, match="at least 0"):
+        Shapes({"x": "batch -1"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -27,6 +27,8 @@ from anyshape.policy.decide import (
     Choice,
     Decision,
     Evidence,
+    Mark,
+    MarkKind,
     Source,
     decide_float,
     decide_int,
@@ -84,7 +86,7 @@ class Choices:
         self._written: frozenset[str] = written | profile.written
         #: what earlier runs have seen
         self.profile = profile
-        #: integers that have been given as a `DynamicInt`
+        #: integers that are given as a `DynamicInt`
         self._marked: Collection[str] = marked
         #: floats as they were seen, None for more than one value; kept by the function
         self._floats: dict[str, float | None] = {} if floats is None else floats
@@ -140,19 +142,24 @@ class Choices:
             for dim, decision in enumerate(decisions)
         ]
         if self.contract is not None:
-            self._by_contract(name, self.contract.spoken(tensor), decisions)
+            spoken = self.contract.spoken(tensor)
+            for dim, decision in enumerate(decisions):
+                said, mark = spoken.get(dim), marks.get(dim)
+                self._by_contract(f"{name}.size()[{dim}]", said, mark, decision)
         return answer
 
     def _by_contract(
-        self, name: str, spoken: Mapping[int, Decision], decisions: Sequence[Decision]
+        self, source: str, said: Decision | None, mark: Mark | None, decision: Decision
     ) -> None:
-        """The sizes that the contract names are what it says; a setting above it is reported."""
-        for dim, said in spoken.items():
-            source = f"{name}.size()[{dim}]"
+        """What the contract names is what it says; a setting above it is reported, of what it
+        wants dynamic without a name as well."""
+        strict = mark is not None and mark.by is By.CONTRACT and mark.kind is MarkKind.DYNAMIC
+        if said is not None:
             self.required.pop(source, None)
             self.rulings[source] = Ruling(self.rulings[source].value, said)
-            if decisions[dim].ignored and said.choice is Choice.DYNAMIC:
-                self.overruled.append(f"{source}: {decisions[dim].reason}")
+            strict = said.choice is Choice.DYNAMIC
+        if strict and decision.ignored:
+            self.overruled.append(f"{source}: {decision.reason}")
 
     def integer(self, path: Path, value: int, owner: type | None) -> Range | None:
         name = path.text
@@ -174,6 +181,8 @@ class Choices:
         decision = decide_int(name, value, source, self._evidence(name), config, self._dynamic)
         answer = self._settled(name, value, decision)
         self._answers[name] = (answer,)
+        if self.contract is not None:
+            self._by_contract(name, self.contract.spoken_integer(name), marks.get(0), decision)
         return answer
 
     def is_dynamic_float(self, path: Path, value: float, owner: type | None) -> bool:

@@ -106,7 +106,21 @@ class AssumedContract:
         """The same of an integer."""
         way = self._ways.get(source)
         found = None if way is None else self.call.integer_marks.get(way)
+        said = self.spoken_integer(source)
+        if said is not None and said.choice is Choice.DYNAMIC:
+            found = Marker.AUTO
         return {} if found is None else {0: MARK_OF[found]}
+
+    def spoken_integer(self, source: str) -> Decision | None:
+        """What an integer is that the contract names, or gives as a number."""
+        return next(
+            (
+                _decision(place)
+                for place in self.call.places
+                if not place.leaf.is_tensor and _text(place.leaf.way) == source
+            ),
+            None,
+        )
 
     # -- at the start ------------------------------------------------------------------------------
 
@@ -176,6 +190,10 @@ class AssumedContract:
 
     def guard_unread(self, tracer: Tracer) -> None:
         """Guard what no symbol tells of arguments that the program did not look at."""
+        for way in self.call.absent:
+            tracer.guard(Kind.EQUALS, _path(tracer.roots, way), None, REASON)
+        for way, length in self.call.lengths.items():
+            tracer.guard(Kind.LENGTH, _path(tracer.roots, way), length, REASON)
         for leaf in self.call.leaves:
             path = _path(tracer.roots, leaf.way)
             fixed = {

@@ -11,12 +11,25 @@ import torch
 
 from anyshape.policy.decide import Mark, MarkKind
 
-#: The attribute of a tensor that marks are kept in: a mark by dimension.
+#: The attribute of a tensor that marks are kept in, by dimension. As plain values: `torch.save`
+#: writes what a tensor has, and whoever loads it may know nothing of this package.
 MARKS: Final = "_anyshape_marks"
 
 #: Classes of modules whose tensors and integers are static. Not an attribute of them: a class that
 #: changes makes guards look again.
 static_modules: Final[WeakSet[type]] = WeakSet()
+
+Kept = tuple[str, int | None, int | None]
+
+
+def as_kept(mark: Mark) -> Kept:
+    return mark.kind.value, mark.min, mark.max
+
+
+def _read(kept: Kept) -> Mark:
+    kind, low, high = kept
+    return Mark(MarkKind(kind), low, high)
+
 
 _STATIC: Final = Mark(MarkKind.STATIC)
 _DYNAMIC_INT: Final[Mapping[int, Mark]] = {0: Mark(MarkKind.INTEGER)}
@@ -26,7 +39,8 @@ _NO_MARKS: Final[Mapping[int, Mark]] = {}
 def marks_of(tensor: torch.Tensor, owner: type | None) -> Mapping[int, Mark]:
     """The marks of a tensor that was found on a module of the class `owner`, or on none. Its own
     marks count more than those of the class."""
-    own: Mapping[int, Mark] = tensor.__dict__.get(MARKS, _NO_MARKS)
+    kept: Mapping[int, Kept] | None = tensor.__dict__.get(MARKS)
+    own = _NO_MARKS if kept is None else {dim: _read(each) for dim, each in kept.items()}
     if not _is_static(owner):
         return own
     return {**dict.fromkeys(range(tensor.dim()), _STATIC), **own}

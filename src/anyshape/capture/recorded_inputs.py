@@ -107,6 +107,7 @@ class Inputs(Segments):
         """A sparse or jagged tensor: its form is guarded, its sizes are data."""
         self.tracer.guard(Kind.PREDICATE, path, HasForm(Form.of(tensor)), "the form of a tensor")
         node = self.segment.placeholder(identifier(path.text), path, tensor)
+        node.meta[RESULT] = None
         meta = meta_of(self, tensor)
         found = self._known[id(tensor)] = Known(node, meta, tensor, self.segment, path)
         found.opaque = True

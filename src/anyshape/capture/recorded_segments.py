@@ -115,6 +115,7 @@ class Segments:
                 known.output = segment.add_output(self.node_of(known))
         for number in segment.numbers:
             number.output = segment.add_output(number.node)
+        segment.facts = self.tracer.facts
         segment.decision = replace(decision, reason=question.reason, stack=running())
         self.segments.append(segment)
         self.segment = Segment(len(self.segments), self._symbol_node)

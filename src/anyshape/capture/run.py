@@ -25,7 +25,7 @@ from anyshape.capture.tracer import CODE, Chooser, Leave, Left, Tracer, depends_
 from anyshape.config import config
 from anyshape.guards.guard import Guard, Kind
 from anyshape.guards.path import Path
-from anyshape.ops.node_notes import FACTS
+from anyshape.ops.node_notes import EXPECTED, FACTS
 from anyshape.symbolic import Expr, Symbol
 from anyshape.symbolic.expr import of_atom
 
@@ -209,7 +209,9 @@ def _segment(recorder: Recorder, segment: Segment) -> TracedSegment:
         if not symbol.backed
     }
     graph = torch.fx.GraphModule(_NO_MODULE, segment.graph)
-    graph.meta[FACTS] = recorder.tracer.facts
+    graph.meta[FACTS] = segment.facts or recorder.tracer.facts
+    expected = [each.fact for each in segment.expectations if each.fact is not None]
+    graph.meta[EXPECTED] = tuple(dict.fromkeys(expected))
     return TracedSegment(
         graph,
         [_source(source) for _, source, _ in segment.inputs],

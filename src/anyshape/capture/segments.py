@@ -16,7 +16,7 @@ import torch.fx
 from anyshape.capture.size_nodes import SizeNodes
 from anyshape.guards.guard import Frame
 from anyshape.guards.path import Path
-from anyshape.symbolic import Expr, Fact, Symbol
+from anyshape.symbolic import Expr, Fact, Facts, Symbol
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,8 @@ class Segment:
         self.outputs: list[torch.fx.Node] = []
         self._names: set[str] = set()
         self.decision: Decision | None = None
+        #: what was known when it ended: later segments may assume more
+        self.facts: Facts | None = None
         #: external tensors that it changed, and generators that it drew from
         self.changed: tuple[Path, ...] = ()
         self.generators: dict[Path, None] = {}

@@ -514,19 +514,15 @@ class Tracer:
     def _read_integer(self, value: int, path: Path) -> Any:
         given = self.given_integers.get(path)
         if given is not None:
-            self._guard_integer(path, value)
+            # What the contract says stands; the policy tells of settings that forbid it.
+            self.chooser.integer(path, value, self.owner(path))
             return self.integer(given)
         declared = self.chooser.integer(path, value, self.owner(path))
         if declared is None:
             self.guard(Kind.EQUALS, path, value)
             return plain_int(value)
-        self._guard_integer(path, value)
+        # The symbol says that it is an integer, a DynamicInt or not.
         return self.integer(self.new_symbol(path, None, plain_int(value), declared))
-
-    def _guard_integer(self, path: Path, value: int) -> None:
-        # Of an argument, the symbol says that it is an integer, a DynamicInt or not.
-        if path.access is not Access.LOCAL:
-            self.guard(Kind.TYPE, path, type(value))
 
     def owner(self, path: Path) -> type | None:
         """The class of the last `nn.Module` that the path goes through: what it owns stays

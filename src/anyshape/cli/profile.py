@@ -83,7 +83,9 @@ def _takes_profile(parser: argparse.ArgumentParser) -> None:
 
 def _takes_functions(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "functions", nargs="*", help="only functions with one of these in their name or file"
+        "functions",
+        nargs="*",
+        help="only functions of these names; where there is none, those with it in name or file",
     )
 
 

@@ -7,11 +7,21 @@ and the other way round.
 
 from __future__ import annotations
 
+from typing import Self, SupportsIndex
+
+from anyshape.errors import BadOption
+
 
 class DynamicInt(int):
     """An argument that is dynamic from the first compile; an error if the program fixes it."""
 
     __slots__ = ()
+
+    def __new__(cls, value: SupportsIndex) -> Self:
+        # Truths choose programs, and what has to be rounded or read is no integer.
+        if isinstance(value, bool) or not hasattr(type(value), "__index__"):
+            raise BadOption(option="DynamicInt", value=value, accepted="an integer is wanted")
+        return super().__new__(cls, value)
 
 
 def plain_int(value: object) -> int:

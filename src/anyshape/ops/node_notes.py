@@ -14,6 +14,8 @@ SYMBOL: Final = "symbol"
 NUMBER: Final = "number"
 #: and `torch.fx.GraphModule.meta`
 FACTS: Final = "facts"
+#: facts about data that the graph relies on: not known before it runs
+EXPECTED: Final = "expected"
 COMPILE_ID: Final = "compile_id"
 #: what the backend says of it
 REPORT: Final = "report"

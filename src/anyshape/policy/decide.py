@@ -41,6 +41,7 @@ class By(Enum):
 
     LIST = "config.dynamic_sources"
     FLAG = "a force flag"
+    ZERO_ONE = "config.specialize_zero_one"
     MARK = "a mark"
     CONTRACT = "the shape contract"
     ARGUMENT = "compile(dynamic=...)"
@@ -302,7 +303,7 @@ def _without_zero_and_one(question: _Question, decision: Decision) -> Decision:
         reason = f"config.specialize_zero_one is on, and it is {question.value}"
         ignored = decision.reason if decision.required else ""
         required = decision.required
-        return Decision(Choice.STATIC, reason, required=required, ignored=ignored, by=By.FLAG)
+        return Decision(Choice.STATIC, reason, required=required, ignored=ignored, by=By.ZERO_ONE)
     if question.dim is None:
         return decision
     lower = max(decision.range.lower or 0, 2)

@@ -19,15 +19,26 @@ from anyshape.profile.records import INTEGER, FunctionRecord, SourceRecord
 
 
 def chosen(profile: Profile, names: Iterable[str]) -> dict[str, FunctionRecord]:
-    """The functions whose name or file has one of the texts in it; all of them if there is none.
-    In the order of the program."""
+    """The functions that are named by one of the texts; all of them if there is none. In the order
+    of the program."""
     wanted = list(names)
-    found = {
+    found = {} if wanted else dict(profile.items())
+    for text in wanted:
+        found |= _named(profile, text)
+    return dict(sorted(found.items(), key=lambda item: (item[1].file, item[1].line, item[0])))
+
+
+def _named(profile: Profile, text: str) -> dict[str, FunctionRecord]:
+    """Those of this very name, if there are any: whoever clears `f` does not mean `forward`. Else
+    those that have the text in their name or file."""
+    exact = {
         key: record
         for key, record in profile.items()
-        if not wanted or any(text in f"{record.file}:{record.name}" for text in wanted)
+        if text in (record.name, record.name.rpartition(".")[2])
     }
-    return dict(sorted(found.items(), key=lambda item: (item[1].file, item[1].line, item[0])))
+    return exact or {
+        key: record for key, record in profile.items() if text in f"{record.file}:{record.name}"
+    }
 
 
 def heading(record: FunctionRecord) -> str:

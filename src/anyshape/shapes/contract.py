@@ -51,6 +51,10 @@ class CallShapes:
     )
     #: the same of integers, by way
     integer_marks: Mapping[Way, Marker] = field(default_factory=dict[Way, Marker])
+    #: what the spec speaks of and this call does not have
+    absent: Sequence[Way] = ()
+    #: how many items sequences must have
+    lengths: Mapping[Way, int] = field(default_factory=dict[Way, int])
 
 
 class Contract:
@@ -103,7 +107,8 @@ class Contract:
         raise BadShapeSpec(
             place=node.place,
             found=f"a spec for argument {index}",
-            expected=f"{self.function} takes {len(positional)} by position: {_listed(positional)}",
+            expected=f"one of the {len(positional)} that {self.function} takes by position:"
+            f" {_listed(positional)}",
         )
 
     def _named(self, name: str, node: Node) -> tuple[Way, ...]:
@@ -156,7 +161,9 @@ class Contract:
         matcher = Matcher(is_tensor)
         for ways, node in self._arguments:
             for way in ways:
-                matcher.match(node, _given(arguments, way), way)
+                given = _given(arguments, way)
+                if given is not _NOT_GIVEN:
+                    matcher.match(node, given, way)
         leaves = matcher.leaves
         places = [
             Place(leaf, index, size)
@@ -181,7 +188,9 @@ class Contract:
                 problems=tuple(dict.fromkeys(problems)),
                 values=tuple(f"{dim.name}={value}" for dim, value in values.items()),
             )
-        return CallShapes(places, homes, values, relations, leaves, *_marks(leaves))
+        marks = _marks(leaves)
+        absent, lengths = matcher.absent, matcher.lengths
+        return CallShapes(places, homes, values, relations, leaves, *marks, absent, lengths)
 
 
 _BY_POSITION: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
@@ -196,14 +205,17 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _given(arguments: Mapping[str, object], way: Way) -> object:
-    """The argument, or None: a star parameter may have fewer than the spec speaks of."""
+    """The argument, if there is one: a star parameter may have fewer than the spec speaks of."""
     found = arguments[way.parameter]
     for step in way.steps:
         try:
             found = cast("Mapping[object, object]", found)[step.key]
         except LookupError:
-            return None
+            return _NOT_GIVEN
     return found
+
+
+_NOT_GIVEN: Final = object()
 
 
 def _values(

@@ -71,10 +71,17 @@ class Leaf:
 class Matcher:
     is_tensor: IsTensor
     leaves: list[Leaf] = field(default_factory=list[Leaf])
+    #: what the spec speaks of and the call does not have
+    absent: list[Way] = field(default_factory=list[Way])
+    #: how many items sequences must have
+    lengths: dict[Way, int] = field(default_factory=dict[Way, int])
     problems: list[str] = field(default_factory=list[str])
 
     def match(self, node: Node, value: object, way: Way) -> None:
-        if value is None or (isinstance(node, One) and node.item is None):
+        if isinstance(node, One) and node.item is None:
+            return
+        if value is None:
+            self.absent.append(way)
             return
         if self.is_tensor(value):
             self._tensor(node, value, way)
@@ -88,7 +95,7 @@ class Matcher:
             self._object(node, value, way)
 
     def _wrong(self, node: Node, way: Way, value: object, expected: str) -> None:
-        what = "a tensor" if self.is_tensor(value) else f"a {type(value).__name__}"
+        what = "a tensor" if self.is_tensor(value) else _with_article(type(value).__name__)
         self.problems.append(f"{way} is {what}, where {node.place} expects {expected}")
 
     # -- tensors -----------------------------------------------------------------------------------
@@ -161,7 +168,7 @@ class Matcher:
             if key in value:
                 self.match(each, value[key], way.item(key))
             else:
-                keys = ", ".join(map(repr, value))
+                keys = ", ".join(map(repr, value)) or "none"
                 self.problems.append(f"{way} has no key {key!r} ({each.place}); it has {keys}")
 
     def _sequence(self, node: Node, value: Sequence[object], way: Way) -> None:
@@ -182,6 +189,7 @@ class Matcher:
                 f"{way} has {len(value)} items, where {node.place} has {len(node.nodes)}"
             )
         else:
+            self.lengths[way] = len(value)
             for index, each in enumerate(node.nodes):
                 self.match(each, value[index], way.item(index))
 
@@ -194,10 +202,13 @@ class Matcher:
             if kind is not None:
                 name = cast("str", key)
                 self.match(each, getattr(value, name), way.attribute(name, kind))
+            elif (held := _of_module(value, key)) is not None:
+                inside = way.attribute(held, StepKind.INSTANCE).item(key)
+                self.match(each, vars(value)[held][key], inside)
             else:
                 self.problems.append(
-                    f"{way} is a {type(value).__name__} that keeps no attribute {key!r}"
-                    f" ({each.place})"
+                    f"{way} is {_with_article(type(value).__name__)} that keeps no attribute"
+                    f" {key!r} ({each.place})"
                 )
 
 
@@ -215,6 +226,19 @@ def _kept_in(value: object, key: object) -> StepKind | None:
         return StepKind.INSTANCE
     slot = isinstance(getattr(type(value), key, None), MemberDescriptorType)
     return StepKind.SLOT if slot and hasattr(value, key) else None
+
+
+def _of_module(value: object, key: object) -> str | None:
+    """Where an `nn.Module` keeps what it answers to by a name: a parameter, a buffer, a module."""
+    kept = cast("dict[str, dict[object, object]]", getattr(value, "__dict__", {}))
+    return next((name for name in _HELD_BY_MODULES if key in kept.get(name, ())), None)
+
+
+_HELD_BY_MODULES = ("_parameters", "_buffers", "_modules")
+
+
+def _with_article(name: str) -> str:
+    return f"{'an' if name[:1] in 'aeiouAEIOU' else 'a'} {name}"
 
 
 def _is_item(node: Node) -> bool:

@@ -39,7 +39,7 @@ class Word:
 
     def _check(self) -> None:
         try:
-            self.size({name: symbol(name) for name in self.names})
+            size = self.size({name: symbol(name) for name in self.names})
         except AnyshapeError as error:
             first = str(error).splitlines()[0]
             raise BadShapeSpec(
@@ -47,6 +47,12 @@ class Word:
                 found=f"the word `{self.text}` ({first})",
                 expected="a name, a number, `_`, `...` or a size computed from names (`2*seq+1`)",
             ) from None
+        if isinstance(size, int) and size < 0:
+            raise BadShapeSpec(
+                place=self.place,
+                found=f"the word `{self.text}`",
+                expected="a size of at least 0, or `_` for one that is not spoken of",
+            )
 
 
 def names_in(text: str) -> tuple[str, ...]:

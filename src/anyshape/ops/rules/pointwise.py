@@ -76,7 +76,7 @@ def pointwise_row(
 ) -> Op:
     """An operator with its aliases and in-place forms; `methods` are Python's (`__add__`)."""
     names = (name, *aliases)
-    plain = [method for method in methods if not method.startswith("__i")]
+    plain = [method for method in methods if not _is_in_place(method)]
     return Op(
         name,
         everywhere(*names) + tuple(f"torch.Tensor.{method}" for method in plain),
@@ -86,6 +86,10 @@ def pointwise_row(
         + tuple(f"torch.Tensor.{method}" for method in methods if method not in plain),
         differentiable=differentiable,
     )
+
+
+def _is_in_place(method: str) -> bool:
+    return method.startswith("__i") and method != "__invert__"
 
 
 def unary(dtype: DtypeRule) -> Rule:

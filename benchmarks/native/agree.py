@@ -1,0 +1,45 @@
+"""Whether a result is the one that eager gives: to rounding in values, exactly in all else."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from tests.zoo.compare import tensors
+
+#: Sums in another order differ by this much in float32, through the layers of a small model.
+RELATIVE: Final = 1e-4
+#: ... of the largest value in the tensor, for what cancelled out.
+OF_LARGEST: Final = 2e-6
+
+
+def disagreement(found: Any, expected: Any, *, strides: bool) -> str:
+    """The first difference, in words; empty if there is none."""
+    if type(found) is not type(expected):
+        return f"a {type(found).__name__}, not a {type(expected).__name__}"
+    ours, theirs = list(tensors(found)), list(tensors(expected))
+    if len(ours) != len(theirs):
+        return f"{len(ours)} tensors, not {len(theirs)}"
+    for number, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
+        difference = _of_tensors(mine, other, strides)
+        if difference:
+            return f"tensor {number}: {difference}"
+    return ""
+
+
+def _of_tensors(found: Tensor, expected: Tensor, strides: bool) -> str:
+    for name in ("dtype", "shape"):
+        if getattr(found, name) != getattr(expected, name):
+            return f"{name} is {getattr(found, name)}, not {getattr(expected, name)}"
+    if strides and found.numel() and found.stride() != expected.stride():
+        return f"strides are {found.stride()}, not {expected.stride()}"
+    if not expected.is_floating_point():
+        return "" if torch.equal(found, expected) else "values differ"
+    finite = expected[expected.isfinite()]
+    largest = finite.abs().max().item() if finite.numel() else 0.0
+    if torch.allclose(found, expected, RELATIVE, OF_LARGEST * largest, equal_nan=True):
+        return ""
+    worst = (found - expected).abs().nan_to_num().max().item()
+    return f"values differ by up to {worst:.3g}, where the largest is {largest:.3g}"

@@ -1,0 +1,62 @@
+"""The first call in a process that has imported torch (and what the model needs) and no compiler.
+
+The clock runs from before the compiler is imported until the first result is there. Caches are
+folders of the caller's choice: empty ones for a cold start, used ones for a warm start.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from benchmarks.native.agree import disagreement
+from benchmarks.native.child import in_child
+from benchmarks.native.systems import EAGER, OURS, SYSTEMS
+from benchmarks.native.workload import Workload
+
+_SIZE: Final = "medium"
+
+
+def first_call(
+    workload: Workload, system: str, caches: Path, threads: int, layers: int | None = None
+) -> dict[str, float]:
+    """Seconds of the first call and of the third, in a child of its own."""
+    environment = {
+        "ANYSHAPE_CACHE_DIR": str(caches / "anyshape"),
+        "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
+        "TRITON_CACHE_DIR": str(caches / "triton"),
+    }
+    return in_child(_first_call, workload, system, threads, layers, environment=environment)
+
+
+def _first_call(
+    workload: Workload, system: str, threads: int, layers: int | None
+) -> dict[str, float]:
+    torch.set_num_threads(threads)
+    with torch.no_grad():
+        function = workload.built() if layers is None else _deep(workload, layers)
+        args = workload.arguments(_SIZE)
+        gc.collect()
+        start = time.perf_counter()
+        compiled = SYSTEMS[system].compile(function)
+        result = compiled(*args)
+        first = time.perf_counter() - start
+        compiled(*args)
+        start = time.perf_counter()
+        compiled(*args)
+        third = time.perf_counter() - start
+        difference = disagreement(result, function(*args), strides=system == OURS)
+        if difference and system != EAGER:
+            raise AssertionError(f"WRONG in the first call: {difference}")
+    return {"first": first, "third": third}
+
+
+def _deep(workload: Workload, layers: int) -> Callable[..., Any]:
+    assert workload.with_layers is not None, f"{workload.name} has no layers"
+    torch.manual_seed(0)
+    return workload.with_layers(layers)

@@ -1,0 +1,89 @@
+"""Times of several calls that take turns, so that their ratios mean something on a shared machine.
+
+With two threads a call waits at the end of every parallel loop for the slower one; if another
+process has that core, it waits for the scheduler (8 ms here, whatever the loop costs). A round in
+which other processes took processor time is therefore taken again, as long as there is time. Where
+that leaves fewer than three, each system's own fastest three rounds count, quiet or not: they are
+the nearest to a quiet machine that there is. The share of quiet rounds is kept with the figures.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+#: Seconds that one system's part of a round lasts at least, and the most calls in it.
+_PART: Final = 0.008
+_MOST_CALLS: Final = 2000
+#: Rounds in which others took more of the wall clock than this are not quiet; the clock of the
+#: kernel's counters ticks every 10 ms.
+_MOST_OTHERS, _TICKS = 0.15, 0.02
+_LEAST: Final = 3
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Seconds a call, round by round, and how many of the rounds taken were quiet."""
+
+    seconds: dict[str, list[float]]
+    quiet: float
+
+
+def take_turns(calls: Mapping[str, Callable[[], Any]], *, budget: float, most: int) -> Rounds:
+    """Up to `most` quiet rounds within `budget` seconds, but never less than three."""
+    repeats = {name: _repeats(call) for name, call in calls.items()}
+    quiet: list[dict[str, float]] = []
+    disturbed: list[dict[str, float]] = []
+    names = list(calls)
+    gc.collect()
+    gc.disable()
+    try:
+        started = time.perf_counter()
+        while len(quiet) < most:
+            done = len(quiet) + len(disturbed)
+            if done >= _LEAST and time.perf_counter() - started > budget:
+                break
+            # Another order each time: who follows whom must not matter.
+            turn = done % len(names)
+            order = names[turn:] + names[:turn]
+            busy, since = _others(), time.perf_counter()
+            times = {name: _part(calls[name], repeats[name]) for name in order}
+            wall = time.perf_counter() - since
+            calm = _others() - busy <= _MOST_OTHERS * wall + _TICKS
+            (quiet if calm else disturbed).append(times)
+    finally:
+        gc.enable()
+    share = len(quiet) / (len(quiet) + len(disturbed))
+    if len(quiet) >= _LEAST:
+        return Rounds({name: [times[name] for times in quiet] for name in names}, share)
+    every = quiet + disturbed
+    fastest = {name: sorted(times[name] for times in every)[:_LEAST] for name in names}
+    return Rounds(fastest, share)
+
+
+def _repeats(call: Callable[[], Any]) -> int:
+    call()
+    start = time.perf_counter()
+    call()
+    return max(1, min(_MOST_CALLS, int(_PART / (time.perf_counter() - start))))
+
+
+def _part(call: Callable[[], Any], repeats: int) -> float:
+    start = time.perf_counter()
+    for _ in range(repeats):
+        call()
+    return (time.perf_counter() - start) / repeats
+
+
+def _others() -> float:
+    """Processor seconds that other processes have had since the machine started, more or less."""
+    with open("/proc/stat", encoding="ascii") as counters:
+        user, nice, system, _idle, _wait, irq, soft, steal, *_ = map(
+            int, counters.readline().split()[1:]
+        )
+    busy = (user + nice + system + irq + soft + steal) / os.sysconf("SC_CLK_TCK")
+    return busy - time.process_time()

@@ -1,0 +1,50 @@
+"""A workload: a plain torch function or module, and how to make its inputs at each size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import torch
+from torch import nn
+
+#: In the order in which a compiler sees them: what people call first is neither tiny nor huge.
+#: `large` is several times the L2 caches of two cores, yet below 32 MiB a tensor: above that glibc
+#: maps fresh pages for every result, and the kernel's page faults hide everything else.
+SIZES: Final = ("medium", "odd", "large", "tiny")
+
+Kind = Literal["function", "model"]
+Dims = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is measured; all of it runs without gradients."""
+
+    name: str
+    #: the function, or the module in evaluation mode
+    build: Callable[[], Callable[..., Any]]
+    #: positional arguments for the numbers of a size
+    inputs: Callable[..., tuple[Any, ...]]
+    sizes: Mapping[str, Dims]
+    kind: Kind = "function"
+    #: a fused chain does so little for each byte that memory should be the limit
+    memory_bound: bool = False
+    #: the same model with so many layers
+    with_layers: Callable[[int], nn.Module] | None = None
+
+    def __post_init__(self) -> None:
+        assert set(self.sizes) == set(SIZES), f"{self.name}: sizes are {', '.join(SIZES)}"
+
+    def built(self) -> Callable[..., Any]:
+        torch.manual_seed(0)
+        return self.build()
+
+    def arguments(self, size: str) -> tuple[Any, ...]:
+        torch.manual_seed(1)
+        return self.inputs(*self.sizes[size])
+
+
+def sizes(tiny: Dims, medium: Dims, large: Dims, odd: Dims) -> dict[str, Dims]:
+    return {"tiny": tiny, "medium": medium, "large": large, "odd": odd}

@@ -1,0 +1,15 @@
+"""What becomes of a captured graph: native code with call-outs, or torch operator by operator.
+
+In: a graph with its notes (`ops/node_notes.py`). Out: a function of the graph's inputs.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from anyshape.backends.background import run_native_or_wait
+from anyshape.backends.eager import run_graph
+from anyshape.backends.native import run_native
+
+BACKENDS: Final[dict[str, Callable[..., Any]]] = {"native": run_native_or_wait, "eager": run_graph}
+
+__all__ = ["BACKENDS", "run_graph", "run_native"]

@@ -1,0 +1,126 @@
+"""The backend `"native"`: kernels where operators have native code, torch for the rest.
+
+What cannot be lowered at all, and what fails on the way, runs as the backend `"eager"` does, with
+an event that says why. The graph carries a report of it (`REPORT`), which `explain` shows.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import torch.fx
+
+from anyshape.backends.eager import run_graph
+from anyshape.backends.python_host import python_host
+from anyshape.backends.report import NativeReport
+from anyshape.backends.reproduction import write_reproduction
+from anyshape.codegen.llvm import module, scratch_bytes
+from anyshape.config import config
+from anyshape.events import kinds
+from anyshape.events.stream import stream
+from anyshape.graph.lowering import Lowering
+from anyshape.graph.plan import Call, Plan
+from anyshape.graph.schedule import Schedule, schedule
+from anyshape.graph.unlowerable import Unlowerable
+from anyshape.loops import scalars
+from anyshape.loops.canonical import own_names
+from anyshape.loops.program import Segment
+from anyshape.loops.text import segment_text
+from anyshape.native import native_function, segment_source
+from anyshape.ops.node_notes import COMPILE_ID, EXPECTED, FACTS, REPORT
+from anyshape.runtime.native.errors import NativeUnavailable
+
+#: Warned of once in a process: it is the same for every graph.
+_told: Final[set[str]] = set()
+
+
+def run_native(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
+    """A function of the graph's inputs that runs native code."""
+    try:
+        with scalars.fresh_scope():
+            return _built(graph, examples)
+    except Unlowerable as why:
+        graph.meta[REPORT] = NativeReport(whole=str(why))
+    except NativeUnavailable as why:
+        graph.meta[REPORT] = NativeReport(whole=str(why))
+        _tell_once(f"anyshape: no native code on this machine, graphs run eagerly: {why}")
+    except Exception as error:
+        if config.on_compile_error == "raise":
+            raise
+        _tell_of_defect(graph, examples, error)
+    return run_graph(graph, examples)
+
+
+def _built(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
+    plan, made = lowered(graph)
+    segments = [part for part in made.parts if isinstance(part, Segment)]
+    called = sum(isinstance(part, Call) for part in made.parts)
+    graph.meta[REPORT] = NativeReport(plan.native, plan.called, len(segments), called)
+    if stream.listening(kinds.Schedule):
+        text = schedule_text(made, plan)
+        stream.emit(kinds.Schedule(text, compile_id=graph.meta.get(COMPILE_ID, "")))
+    if not segments:
+        return run_graph(graph, examples)
+    host = python_host(made, _functions(), run_graph(graph, examples), graph.meta.get(EXPECTED, ()))
+    if stream.listening(kinds.OutputCode):
+        code = "\n\n".join([host.source, *map(generated_code, segments)])
+        stream.emit(kinds.OutputCode(code, compile_id=graph.meta.get(COMPILE_ID, "")))
+    return host.run
+
+
+def lowered(graph: torch.fx.GraphModule) -> tuple[Plan, Schedule]:
+    lowering = Lowering(graph.meta[FACTS])
+    plan = lowering.run(graph.graph)
+    return plan, schedule(plan, lowering.same)
+
+
+def _functions() -> Callable[[Segment], Callable[..., Any]]:
+    """Makes the functions of segments; equal ones, as equal layers have them, once."""
+    made: dict[str, Callable[..., Any]] = {}
+
+    def function_of(segment: Segment) -> Callable[..., Any]:
+        segment = own_names(segment)
+        ranges = ", ".join(f"{symbol.name} in {symbol.declared}" for symbol in segment.symbols)
+        key = f"{segment_text(segment)}\n{ranges}"
+        if key not in made:
+            made[key] = native_function(segment, module, scratch_bytes, key=key)
+        return made[key]
+
+    return function_of
+
+
+def generated_code(segment: Segment) -> str:
+    """The text that a segment's machine code is made of."""
+    return segment_source(segment, module, scratch_bytes)
+
+
+def schedule_text(made: Schedule, plan: Plan) -> str:
+    """The parts in order, and why operators are called out."""
+    lines = [*_part_texts(made.parts)]
+    lines += [f"called out: {name}: {why}" for name, why in plan.called.items()]
+    return "\n".join(lines)
+
+
+def _part_texts(parts: Iterable[Segment | Call]) -> Iterable[str]:
+    for part in parts:
+        if isinstance(part, Segment):
+            yield segment_text(part)
+        else:
+            name = getattr(part.target, "__name__", part.target)
+            yield f"call {name}{f' ({part.why})' if part.why else ''}"
+
+
+def _tell_once(text: str) -> None:
+    if text not in _told:
+        _told.add(text)
+        warnings.warn(text, stacklevel=2)
+
+
+def _tell_of_defect(graph: torch.fx.GraphModule, examples: list[Any], error: Exception) -> None:
+    path = write_reproduction(graph, examples, error)
+    where = "" if path is None else f"; {path} shows it"
+    text = f"native code failed, the graph runs eagerly: {error!r}{where}"
+    graph.meta[REPORT] = NativeReport(whole=text)
+    stream.emit(kinds.Defect("native", text, compile_id=graph.meta.get(COMPILE_ID, "")))

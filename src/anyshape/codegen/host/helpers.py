@@ -1,0 +1,314 @@
+"""Functions that all host functions call: the repeated parts, written and built once.
+
+They are a module of their own, since LLVM takes a millisecond for each function. Those that return
+i32 return 0 if all went well.
+"""
+
+from __future__ import annotations
+
+from string import Template
+from typing import Final
+
+from anyshape.codegen.host.abi import HostAbi
+
+_HANDLE_DECLARATIONS: Final = """
+declare i32 @aoti_torch_get_data_ptr(ptr, ptr)
+declare i32 @aoti_torch_empty_strided(i64, ptr, ptr, i32, i32, i32, ptr)
+declare i32 @aoti_torch_delete_tensor_object(ptr)
+"""
+
+_ENTRY_DECLARATIONS: Final = """
+@anyshape_type_Tensor = external global i8
+@anyshape_type_Parameter = external global i8
+declare ptr @PyObject_CallOneArg(ptr, ptr)
+declare ptr @PyLong_FromLongLong(i64)
+declare void @PyErr_SetObject(ptr, ptr)
+declare void @Py_DecRef(ptr)
+declare ptr @$wrap(ptr)
+"""
+
+#: The data of a Python tensor. Only plain tensors and parameters: others may have no data, or mean
+#: something else by it.
+_TAKE: Final = """
+define i32 @anyshape_host_take(ptr %object, ptr %data, ptr %tensor.slot) nounwind {
+  %place = getelementptr i8, ptr %object, i64 $type_offset
+  %type = load ptr, ptr %place
+  %tensor = icmp eq ptr %type, @anyshape_type_Tensor
+  %parameter = icmp eq ptr %type, @anyshape_type_Parameter
+  %plain = or i1 %tensor, %parameter
+  br i1 %plain, label %take, label %refuse
+take:
+  %handle = getelementptr i8, ptr %object, i64 $tensor_offset
+  store ptr %handle, ptr %tensor.slot
+  %failed = call i32 @aoti_torch_get_data_ptr(ptr %handle, ptr %data)
+  ret i32 %failed
+refuse:
+  ret i32 1
+}
+"""
+
+#: A new tensor. `dims`: its sizes, then its strides.
+_MAKE: Final = """
+define i32 @anyshape_host_make(
+    i64 %rank, ptr %dims, i32 %dtype, ptr %slot, ptr %data) nounwind {
+  %strides = getelementptr i64, ptr %dims, i64 %rank
+  %failed = call i32 @aoti_torch_empty_strided(
+      i64 %rank, ptr %dims, ptr %strides, i32 %dtype, i32 0, i32 0, ptr %slot)
+  %bad = icmp ne i32 %failed, 0
+  br i1 %bad, label %fail, label %made
+made:
+  %handle = load ptr, ptr %slot
+  %last = call i32 @aoti_torch_get_data_ptr(ptr %handle, ptr %data)
+  ret i32 %last
+fail:
+  store ptr null, ptr %slot
+  ret i32 %failed
+}
+"""
+
+#: Give back the handles in an array; those that are null are gone already.
+_DELETE: Final = """
+define void @anyshape_host_delete(ptr %slots, i64 %count) nounwind {
+entry:
+  br label %test
+test:
+  %k = phi i64 [0, %entry], [%following, %next]
+  %more = icmp slt i64 %k, %count
+  br i1 %more, label %look, label %done
+look:
+  %slot = getelementptr ptr, ptr %slots, i64 %k
+  %handle = load ptr, ptr %slot
+  %gone = icmp eq ptr %handle, null
+  br i1 %gone, label %next, label %give
+give:
+  %ignored = call i32 @aoti_torch_delete_tensor_object(ptr %handle)
+  store ptr null, ptr %slot
+  br label %next
+next:
+  %following = add i64 %k, 1
+  br label %test
+done:
+  ret void
+}
+"""
+
+#: A handle becomes a Python tensor.
+_GIVE: Final = """
+define ptr @anyshape_host_give(ptr %slot) nounwind {
+  %handle = load ptr, ptr %slot
+  %tensor = call ptr @$wrap(ptr %handle)
+  call void @anyshape_host_delete(ptr %slot, i64 1)
+  ret ptr %tensor
+}
+"""
+
+#: `self` is called with the number of what went wrong, and says which exception that is.
+_FAIL: Final = """
+define ptr @anyshape_host_fail(ptr %self, i64 %code) nounwind {
+  %number = call ptr @PyLong_FromLongLong(i64 %code)
+  %none = icmp eq ptr %number, null
+  br i1 %none, label %done, label %ask
+ask:
+  %error = call ptr @PyObject_CallOneArg(ptr %self, ptr %number)
+  call void @Py_DecRef(ptr %number)
+  %unknown = icmp eq ptr %error, null
+  br i1 %unknown, label %done, label %raise
+raise:
+  %place = getelementptr i8, ptr %error, i64 $type_offset
+  %type = load ptr, ptr %place
+  call void @PyErr_SetObject(ptr %type, ptr %error)
+  call void @Py_DecRef(ptr %error)
+  br label %done
+done:
+  ret ptr null
+}
+"""
+
+# A declaration is one line: modules are joined line by line.
+_FROM_BLOB: Final = (
+    "declare i32 @aoti_torch_create_tensor_from_blob_v2"
+    "(ptr, i64, ptr, ptr, i64, i32, i32, i32, ptr, i32, ptr, i64)"
+)
+_EXTERN_DECLARATIONS: Final = """
+declare i32 @aoti_torch_get_dim(ptr, ptr)
+declare i32 @aoti_torch_get_sizes(ptr, ptr)
+declare i32 @aoti_torch_get_strides(ptr, ptr)
+declare i32 @aoti_torch_get_dtype(ptr, ptr)
+declare i32 @aoti_torch_copy_(ptr, ptr, i32)
+"""
+
+#: A handle to memory of ours.
+_AREA: Final = """
+define i32 @anyshape_host_area(
+    ptr %data, i64 %rank, ptr %dims, i32 %dtype, ptr %slot) nounwind {
+  %strides = getelementptr i64, ptr %dims, i64 %rank
+  %failed = call i32 @aoti_torch_create_tensor_from_blob_v2(
+      ptr %data, i64 %rank, ptr %dims, ptr %strides, i64 0, i32 %dtype, i32 0, i32 0, ptr %slot,
+      i32 0, ptr null, i64 0)
+  %bad = icmp ne i32 %failed, 0
+  br i1 %bad, label %fail, label %done
+fail:
+  store ptr null, ptr %slot
+  br label %done
+done:
+  ret i32 %failed
+}
+"""
+
+#: The handle to a whole input or output: the one that the caller has, or one made as above.
+_TENSOR: Final = """
+define ptr @anyshape_host_tensor(
+    ptr %tensors, i64 %k, ptr %data, i64 %rank, ptr %dims, i32 %dtype, ptr %slot) nounwind {
+  %unknown = icmp eq ptr %tensors, null
+  br i1 %unknown, label %make, label %known
+known:
+  %place = getelementptr ptr, ptr %tensors, i64 %k
+  %given = load ptr, ptr %place
+  ret ptr %given
+make:
+  %failed = call i32 @anyshape_host_area(
+      ptr %data, i64 %rank, ptr %dims, i32 %dtype, ptr %slot)
+  %made = load ptr, ptr %slot
+  ret ptr %made
+}
+"""
+
+#: Whether the tensor of a handle has this rank, these sizes and this dtype (0), and these strides
+#: too (bit 1 is set if not; a stride does not matter where the size is 1, none if one is 0).
+_COMPARE: Final = """
+define i32 @anyshape_host_compare(ptr %handle, i64 %rank, ptr %dims, i32 %dtype) nounwind {
+entry:
+  %rank.slot = alloca i64
+  %dtype.slot = alloca i32
+  %sizes.slot = alloca ptr
+  %strides.slot = alloca ptr
+  %f0 = call i32 @aoti_torch_get_dim(ptr %handle, ptr %rank.slot)
+  %f1 = call i32 @aoti_torch_get_dtype(ptr %handle, ptr %dtype.slot)
+  %f2 = call i32 @aoti_torch_get_sizes(ptr %handle, ptr %sizes.slot)
+  %f3 = call i32 @aoti_torch_get_strides(ptr %handle, ptr %strides.slot)
+  %g0 = or i32 %f0, %f1
+  %g1 = or i32 %f2, %f3
+  %g2 = or i32 %g0, %g1
+  %failed = icmp ne i32 %g2, 0
+  br i1 %failed, label %other, label %kinds
+kinds:
+  %rank.is = load i64, ptr %rank.slot
+  %dtype.is = load i32, ptr %dtype.slot
+  %sizes = load ptr, ptr %sizes.slot
+  %strides = load ptr, ptr %strides.slot
+  %same.rank = icmp eq i64 %rank.is, %rank
+  %same.dtype = icmp eq i32 %dtype.is, %dtype
+  %same = and i1 %same.rank, %same.dtype
+  br i1 %same, label %test, label %other
+test:
+  %k = phi i64 [0, %kinds], [%following, %next]
+  %answer = phi i32 [0, %kinds], [%answer.next, %next]
+  %empty = phi i1 [false, %kinds], [%empty.next, %next]
+  %more = icmp slt i64 %k, %rank
+  br i1 %more, label %look, label %done
+look:
+  %size.at = getelementptr i64, ptr %sizes, i64 %k
+  %size = load i64, ptr %size.at
+  %wanted.at = getelementptr i64, ptr %dims, i64 %k
+  %wanted = load i64, ptr %wanted.at
+  %same.size = icmp eq i64 %size, %wanted
+  br i1 %same.size, label %next, label %other
+next:
+  %stride.at = getelementptr i64, ptr %strides, i64 %k
+  %stride = load i64, ptr %stride.at
+  %j = add i64 %k, %rank
+  %wanted.stride.at = getelementptr i64, ptr %dims, i64 %j
+  %wanted.stride = load i64, ptr %wanted.stride.at
+  %differs = icmp ne i64 %stride, %wanted.stride
+  %matters = icmp ne i64 %size, 1
+  %off = and i1 %differs, %matters
+  %answer.next = select i1 %off, i32 2, i32 %answer
+  %zero = icmp eq i64 %size, 0
+  %empty.next = or i1 %empty, %zero
+  %following = add i64 %k, 1
+  br label %test
+done:
+  %result = select i1 %empty, i32 0, i32 %answer
+  ret i32 %result
+other:
+  ret i32 1
+}
+"""
+
+#: A tensor that torch gave becomes a buffer: its own memory if it is laid out as the buffer has to
+#: be, else a copy that is.
+_ADOPT: Final = """
+define i32 @anyshape_host_adopt(
+    ptr %slot, i64 %rank, ptr %dims, i32 %dtype, ptr %data) nounwind {
+  %fresh = alloca ptr
+  %handle = load ptr, ptr %slot
+  %answer = call i32 @anyshape_host_compare(ptr %handle, i64 %rank, ptr %dims, i32 %dtype)
+  switch i32 %answer, label %other [i32 0, label %keep  i32 2, label %copy]
+keep:
+  %kept = call i32 @aoti_torch_get_data_ptr(ptr %handle, ptr %data)
+  ret i32 %kept
+copy:
+  %failed = call i32 @anyshape_host_make(i64 %rank, ptr %dims, i32 %dtype, ptr %fresh, ptr %data)
+  %bad = icmp ne i32 %failed, 0
+  br i1 %bad, label %other, label %made
+made:
+  %new = load ptr, ptr %fresh
+  %copied = call i32 @aoti_torch_copy_(ptr %new, ptr %handle, i32 0)
+  store ptr %new, ptr %slot
+  %ignored = call i32 @aoti_torch_delete_tensor_object(ptr %handle)
+  ret i32 %copied
+other:
+  ret i32 1
+}
+"""
+
+#: A tensor that torch gave is copied to memory of ours.
+_COPY: Final = """
+define i32 @anyshape_host_copy(
+    ptr %handle, ptr %data, i64 %rank, ptr %dims, i32 %dtype) nounwind {
+  %slot = alloca ptr
+  %answer = call i32 @anyshape_host_compare(ptr %handle, i64 %rank, ptr %dims, i32 %dtype)
+  %other = icmp eq i32 %answer, 1
+  br i1 %other, label %fail, label %view
+view:
+  %failed = call i32 @anyshape_host_area(ptr %data, i64 %rank, ptr %dims, i32 %dtype, ptr %slot)
+  %bad = icmp ne i32 %failed, 0
+  br i1 %bad, label %fail, label %copy
+copy:
+  %target = load ptr, ptr %slot
+  %copied = call i32 @aoti_torch_copy_(ptr %target, ptr %handle, i32 0)
+  call void @anyshape_host_delete(ptr %slot, i64 1)
+  ret i32 %copied
+fail:
+  ret i32 1
+}
+"""
+
+
+PREFIX: Final = "anyshape_host_"
+
+#: What host functions declare.
+DECLARATIONS: Final = "\n".join(
+    [
+        "declare i32 @anyshape_host_take(ptr, ptr, ptr)",
+        "declare i32 @anyshape_host_make(i64, ptr, i32, ptr, ptr)",
+        "declare void @anyshape_host_delete(ptr, i64)",
+        "declare ptr @anyshape_host_give(ptr)",
+        "declare ptr @anyshape_host_fail(ptr, i64)",
+        "declare i32 @anyshape_host_area(ptr, i64, ptr, i32, ptr)",
+        "declare ptr @anyshape_host_tensor(ptr, i64, ptr, i64, ptr, i32, ptr)",
+        "declare i32 @anyshape_host_adopt(ptr, i64, ptr, i32, ptr)",
+        "declare i32 @anyshape_host_copy(ptr, ptr, i64, ptr, i32)",
+    ]
+)
+
+
+def helpers_module(abi: HostAbi) -> str:
+    """Their definitions; those that Python's objects go through only where these are known."""
+    parts = [_HANDLE_DECLARATIONS, _MAKE, _DELETE]
+    parts += [_FROM_BLOB, _EXTERN_DECLARATIONS, _AREA, _TENSOR, _COMPARE, _ADOPT, _COPY]
+    if abi.tensor_offset is not None:
+        parts += [_ENTRY_DECLARATIONS, _TAKE, _GIVE, _FAIL]
+    return Template("".join(parts)).substitute(
+        wrap=abi.wrap, type_offset=abi.type_offset, tensor_offset=abi.tensor_offset
+    )

@@ -1,0 +1,189 @@
+"""Where a kernel's values stand: at which level of the loops, in all lanes or one for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from anyshape.codegen.llvm.machine import Machine
+from anyshape.codegen.llvm.plan import Plan, linear_parts
+from anyshape.codegen.llvm.types import REGISTER, Value, vector
+from anyshape.codegen.llvm.writer import Writer
+from anyshape.loops.scalars import Scalar
+from anyshape.symbolic import Size, Symbol
+from anyshape.symbolic.expr import Atom, of_atom, symbols_of
+
+#: (level, whether the lanes differ)
+Traits = tuple[int, bool]
+
+
+@dataclass(slots=True)
+class Loop:
+    """An axis whose loop is open: its level and its variable."""
+
+    level: int
+    variable: str
+
+
+@dataclass(slots=True)
+class StageScope:
+    """What holds while one stage is written."""
+
+    level: int
+    #: where loads may stand: not above the test that the stage runs at all
+    loads_from: int
+    #: buffers that this stage writes: they are read where they are used
+    written: frozenset[str]
+    traits: dict[Scalar, Traits] = field(default_factory=dict)
+
+
+class Emitter(Writer):
+    """The code of one kernel in the making."""
+
+    def __init__(
+        self, plan: Plan, machine: Machine, compute: Callable[[Emitter, Scalar], Value]
+    ) -> None:
+        super().__init__(plan.lanes)
+        self._compute = compute
+        self.plan = plan
+        self.kernel = plan.kernel
+        self.machine = machine
+        self.positions: Mapping[Symbol, Scalar] = plan.kernel.positions
+        self.loops: dict[Symbol, Loop] = {}
+        #: the axis that vectors run along in the code being written; None: there are no vectors
+        self.vector_axis: Symbol | None = None
+        #: which of several vectors of a round is being written
+        self.copy = 0
+        #: lanes that exist, in the round after the last full one
+        self.mask: str | None = None
+        #: how many they are
+        self.count = ""
+        self.rows: dict[tuple[str, int], Value] = {}
+        self.stage = StageScope(0, 0, frozenset())
+        #: (function, dtype, lanes) of vector_math
+        self.functions: set[tuple[str, str, int]] = set()
+        self.stack: list[str] = []
+
+    # -- types ---------------------------------------------------------------------------------
+
+    def type_of(self, dtype: str, wide: bool) -> str:
+        return vector(REGISTER[dtype], self.lanes if wide else 0)
+
+    def lanes_if(self, wide: bool) -> int:
+        return self.lanes if wide else 0
+
+    def copy_if(self, wide: bool) -> int:
+        return self.copy if wide else -1
+
+    def widen(self, value: Value) -> str:
+        """The text of the value in all lanes."""
+        return value.text if value.wide else self.splat(REGISTER[value.dtype], value.text)
+
+    def slot(self, type_: str, count: int = 1) -> str:
+        """Memory on the stack, for the whole call."""
+        name = self.fresh()
+        self.stack.append(f"  {name} = alloca {type_}, i64 {count}, align 64")
+        return name
+
+    # -- where things stand --------------------------------------------------------------------
+
+    def traits_of_size(self, size: Size) -> Traits:
+        return _join(map(self.traits_of_symbol, symbols_of(size)))
+
+    def traits_of_atom(self, atom: Atom) -> Traits:
+        if isinstance(atom, Symbol):
+            return self.traits_of_symbol(atom)
+        return _join(map(self.traits_of_symbol, of_atom(atom).symbols))
+
+    def traits_of_symbol(self, symbol: Symbol) -> Traits:
+        loop = self.loops.get(symbol)
+        if loop is not None:
+            return loop.level, symbol is self.vector_axis
+        position = self.positions.get(symbol)
+        return (0, False) if position is None else self.traits(position)
+
+    def traits(self, scalar: Scalar) -> Traits:
+        known = self.stage.traits
+        if scalar not in known:
+            known[scalar] = self._traits(scalar)
+        return known[scalar]
+
+    def _traits(self, scalar: Scalar) -> Traits:
+        level, wide = _join(map(self.traits, scalar.args))
+        match scalar.op:
+            case "index":
+                return self.traits_of_size(scalar.data)
+            case "row":
+                return self.stage.level, self.plan.column is not None
+            case "load":
+                buffer, address = scalar.data
+                own, differs = self.traits_of_size(address)
+                own = max(own, self.stage.loads_from)
+                if buffer in self.stage.written:
+                    own = len(self.levels) - 1
+                elif buffer in self.plan.written:
+                    own = max(own, self.stage.level)
+                private = buffer in self.kernel.private and self.plan.column is not None
+                return max(level, own), wide or differs or private
+            case _:
+                return level, wide
+
+    def steady_parts(self, size: Size) -> tuple[Size, Size] | None:
+        """(step, rest) of a size that grows by the same step from lane to lane, else None."""
+        if self.vector_axis is None:
+            return None
+        parts = linear_parts(size, self.vector_axis)
+        if parts is None or any(self.traits_of_size(part)[1] for part in parts):
+            return None
+        return parts
+
+    # -- symbols -------------------------------------------------------------------------------
+
+    def symbol(self, symbol: Symbol) -> str:
+        """Its value in the first lane."""
+        loop = self.loops.get(symbol)
+        if loop is not None:
+            if symbol is not self.vector_axis or self.copy == 0:
+                return loop.variable
+            key = ("copy", symbol, self.copy)
+            offset = self.copy * self.lanes
+            return self.once(
+                loop.level, key, lambda: self.define(f"add nuw nsw i64 {loop.variable}, {offset}")
+            )
+        if symbol in self.positions:
+            return self.position(symbol)
+        return self.once(0, symbol, lambda: self._size(symbol))
+
+    def position(self, symbol: Symbol) -> str:
+        value = self.value(self.positions[symbol])
+        if not value.wide:
+            return value.text
+        level, _ = self.traits(self.positions[symbol])
+        type_ = self.type_of("i64", True)
+        return self.once(
+            level,
+            ("first", symbol, self.copy),
+            lambda: self.define(f"extractelement {type_} {value.text}, i64 0"),
+        )
+
+    def _size(self, symbol: Symbol) -> str:
+        number = int(symbol.name.removeprefix("n"))
+        place = self.define(f"getelementptr i64, ptr %sizes, i64 {number}")
+        return self.define(f"load i64, ptr {place}, align 8, !invariant.load !0")
+
+    # -- values --------------------------------------------------------------------------------
+
+    def value(self, scalar: Scalar) -> Value:
+        """The scalar in registers, computed at the level that it belongs to."""
+        level, wide = self.traits(scalar)
+        if scalar.op == "row":
+            return self.rows[scalar.data, self.copy_if(wide)]
+        return self.once(level, (scalar, self.copy_if(wide)), lambda: self._compute(self, scalar))
+
+
+def _join(traits: Iterable[Traits]) -> Traits:
+    level, wide = 0, False
+    for own, differs in traits:
+        level = max(level, own)
+        wide = wide or differs
+    return level, wide

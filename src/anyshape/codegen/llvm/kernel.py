@@ -1,0 +1,135 @@
+"""The code of a kernel for a range of rounds of its parallel axes.
+
+    define internal i32 @name.part(ptr %buffers, ptr %sizes, ptr %numbers, ptr %scratch,
+                                   i64 %lo, i64 %hi, i64 %thread, i64 %team)
+
+Rounds are counted over all parallel axes, `%lo < %hi`. `%team` threads that share the range call it
+alike; one that has the range for itself says it is thread 0 of 1. Gives 0, or 1 + the number of a
+check that failed.
+"""
+
+from __future__ import annotations
+
+from anyshape.codegen.llvm.emitter import Emitter, Loop
+from anyshape.codegen.llvm.sizes import narrow_size
+from anyshape.codegen.llvm.stages import StageCode, check_slot, set_mask
+from anyshape.codegen.llvm.writer import States
+from anyshape.loops.scalars import Axis
+
+PARAMETERS = "ptr %buffers, ptr %sizes, ptr %numbers, ptr %scratch"
+PARAMETERS += ", i64 %lo, i64 %hi, i64 %thread, i64 %team"
+
+
+def part_function(e: Emitter, name: str) -> str:
+    e.enter()
+    column = e.plan.column
+    around = e.kernel.axes if column is None else e.kernel.axes[:-1]
+    if around:
+        _points(e, around)
+    elif column is None:
+        _stages(e, e.plan.copies)
+    else:
+        _vectors(e, column, "%lo", "%hi")
+    result = _result(e)
+    e.do(f"ret i32 {result}")
+    return "\n".join(
+        [
+            f"define internal i32 @{name}.part({PARAMETERS}) nounwind {{",
+            "entry:",
+            *e.stack,
+            e.text(),
+            "}",
+        ]
+    )
+
+
+def _result(e: Emitter) -> str:
+    result = "0"
+    count = sum(len(stage.checks) for stage in e.kernel.stages)
+    for number in reversed(range(count)):
+        failed = e.define(f"load i8, ptr {check_slot(e, number)}, align 1")
+        is_bad = e.define(f"icmp ne i8 {failed}, 0")
+        result = e.define(f"select i1 {is_bad}, i32 {number + 1}, i32 {result}")
+    return result
+
+
+def _points(e: Emitter, axes: tuple[Axis, ...]) -> None:
+    """A loop over the points of these axes, whose coordinates count like digits."""
+    column = e.plan.column
+    if column is None:
+        begin, end = "%lo", "%hi"
+    else:
+        # Rounds count vectors' axis as well: rows are what is left without it.
+        length = narrow_size(e, column.extent)
+        begin = e.define(f"udiv i64 %lo, {length}")
+        last = e.define(f"udiv i64 {e.define('add i64 %hi, -1')}, {length}")
+        end = e.define(f"add i64 {last}, 1")
+    extents = [narrow_size(e, axis.extent) for axis in axes]
+    start, rest = [""] * len(axes), begin
+    for number in reversed(range(1, len(axes))):
+        start[number] = e.define(f"urem i64 {rest}, {extents[number]}")
+        rest = e.define(f"udiv i64 {rest}, {extents[number]}")
+    start[0] = rest
+
+    def body(row: str, digits: States) -> States:
+        for axis, digit in zip(axes, digits, strict=True):
+            e.loops[axis.symbol] = Loop(len(e.levels) - 1, digit)
+        following = _count_up(e, digits, extents)
+        if column is None:
+            _stages(e, e.plan.copies)
+        else:
+            before = e.define(f"mul i64 {row}, {narrow_size(e, column.extent)}")
+            low = e.define(f"sub i64 %lo, {before}")
+            low = e.define(f"call i64 @llvm.smax.i64(i64 {low}, i64 0)")
+            high = e.define(f"sub i64 %hi, {before}")
+            length = narrow_size(e, column.extent)
+            high = e.define(f"call i64 @llvm.smin.i64(i64 {high}, i64 {length})")
+            _vectors(e, column, low, high)
+        return following
+
+    e.loop((begin, end, "1"), start, ["i64"] * len(axes), body)
+
+
+def _count_up(e: Emitter, digits: States, extents: list[str]) -> States:
+    following = list(digits)
+    carry = "1"
+    for number in reversed(range(1, len(digits))):
+        more = e.define(f"add i64 {digits[number]}, {carry}")
+        over = e.define(f"icmp eq i64 {more}, {extents[number]}")
+        following[number] = e.define(f"select i1 {over}, i64 0, i64 {more}")
+        carry = e.define(f"zext i1 {over} to i64")
+    following[0] = e.define(f"add i64 {digits[0]}, {carry}")
+    return following
+
+
+def _vectors(e: Emitter, axis: Axis, begin: str, end: str) -> None:
+    """Vectors along a parallel axis, each of which goes through all stages."""
+    copies = max(e.plan.copies)
+    step = e.lanes * copies
+    e.vector_axis = axis.symbol
+    length = e.define(f"sub i64 {end}, {begin}")
+    whole = e.define(f"and i64 {length}, {-step}")
+    full = e.define(f"add i64 {begin}, {whole}")
+
+    def loop(first: str, last: str, by: int, count: int, masked: bool) -> States:
+        def body(variable: str, _: States) -> States:
+            e.loops[axis.symbol] = Loop(len(e.levels) - 1, variable)
+            if masked:
+                set_mask(e, variable, last)
+            _stages(e, tuple(count for _ in e.kernel.stages))
+            e.mask = None
+            return []
+
+        return e.loop((first, last, str(by)), [], [], body)
+
+    some = e.define(f"icmp ne i64 {whole}, 0")
+    e.when(some, [], [], lambda: loop(begin, full, step, copies, False))
+    rest = e.define(f"icmp slt i64 {full}, {end}")
+    e.when(rest, [], [], lambda: loop(full, end, e.lanes, 1, True))
+    e.vector_axis = None
+
+
+def _stages(e: Emitter, copies: tuple[int, ...]) -> None:
+    last = len(e.kernel.stages) - 1
+    for number, count in enumerate(copies):
+        StageCode(e, number, count).write(number == last)

@@ -1,0 +1,285 @@
+"""What is decided of a kernel before code is made: the axis of the vectors, lanes, copies.
+
+Vectors run along one axis. Either it is the last axis of each stage (`rows`: softmax over the last
+dimension), or one of the parallel axes (`columns`: pointwise, and reductions over other dimensions
+than the last), whose vectors then pass through all stages. The choice is by what it does to memory
+accesses: consecutive lanes should touch consecutive elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from anyshape.codegen.target import Target
+from anyshape.loops.kernels import Kernel, Stage
+from anyshape.loops.scalars import WIDTH, Axis, Scalar
+from anyshape.symbolic import Size, Symbol
+from anyshape.symbolic.expr import (
+    Expr,
+    Monomial,
+    atom_at,
+    of_atom,
+    polynomial,
+    single_atom,
+    symbols_of,
+    terms_of,
+)
+
+#: What an access costs by how its address moves from lane to lane.
+_STEADY: Final = 1
+_STRIDED: Final = 8
+#: Instructions for each element; functions of vector_math are the rest.
+_CHEAP: Final = frozenset(
+    {"add", "sub", "mul", "minimum", "maximum", "fmin", "fmax", "neg", "abs", "sign", "floor"}
+    | {"ceil", "trunc", "round", "and", "or", "xor", "not", "shl", "shr", "eq", "ne", "lt", "le"}
+    | {"gt", "ge", "isnan", "isinf", "isfinite", "signbit", "copysign", "where", "cast"}
+)
+_LEAVES: Final = frozenset(["constant", "index", "number", "row"])
+_MIDDLING: Final = frozenset(["div", "sqrt", "truncdiv", "truncmod", "floordiv", "floormod"])
+_FUNCTION: Final = 12
+#: Nothing is gained by vectors along an axis that is shorter than this.
+_SHORT: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    kernel: Kernel
+    #: vectors run along this parallel axis, the last of the kernel; None: along the stages' own
+    column: Axis | None
+    lanes: int
+    #: instructions for each element of a stage, roughly
+    costs: tuple[int, ...]
+    #: how many vectors a round of a stage's innermost loop takes (rows), or of the loop over
+    #: columns
+    copies: tuple[int, ...]
+    #: buffers that the kernel writes
+    written: frozenset[str]
+    #: whether threads may share one round of the parallel axes, each taking a part of every stage
+    splits: bool
+
+
+def make_plan(kernel: Kernel, target: Target) -> Plan:
+    was_ordered = kernel.ordered
+    kernel = _apart(kernel)
+    column = _best_column(kernel)
+    if column is not None and not kernel.ordered:
+        others = tuple(axis for axis in kernel.axes if axis is not column)
+        kernel = replace(kernel, axes=(*others, column))
+    written = frozenset(
+        [store.buffer for stage in kernel.stages for store in stage.stores]
+        + [scan.buffer for stage in kernel.stages for scan in stage.scans]
+    )
+    costs = tuple(sum(map(_cost, scalars_of(kernel, stage))) + 1 for stage in kernel.stages)
+    return Plan(
+        kernel=kernel,
+        column=column,
+        lanes=_lanes(kernel, target),
+        costs=costs,
+        copies=_copies(kernel, column, costs),
+        written=written,
+        splits=not was_ordered and any(map(can_be_shared, kernel.stages)),
+    )
+
+
+def can_be_shared(stage: Stage) -> bool:
+    """Whether threads may share its first axis. A scan's own axis is not: each round needs the one
+    before."""
+    return len(stage.axes) > (1 if stage.scans else 0)
+
+
+def _apart(kernel: Kernel) -> Kernel:
+    """An ordered kernel whose rounds only meet at equal places of its last axis: that one is
+    parallel, and the others are loops inside it, in their order."""
+    if not kernel.ordered or len(kernel.axes) < 2 or len(kernel.stages) != 1:
+        return kernel
+    *others, last = kernel.axes
+    stage = kernel.stages[0]
+    written = {store.buffer for store in stage.stores}
+    if (
+        stage.folds
+        or stage.scans
+        or any(
+            scalar.op == "load" and scalar.data[0] in written
+            for scalar in scalars_of(kernel, stage)
+        )
+    ):
+        return kernel
+    for store in stage.stores:
+        if stride_along(kernel, store.address, last.symbol) != 1 or not _is_multiple(
+            store.address - of_atom(last.symbol), last.extent
+        ):
+            return kernel
+    inner = replace(stage, axes=(*others, *stage.axes))
+    return replace(kernel, axes=(last,), stages=(inner,), ordered=False)
+
+
+def _is_multiple(size: Size, unit: Size) -> bool:
+    """Whether it is plain from the form alone."""
+    if isinstance(unit, int):
+        return unit > 0 and all(coefficient % unit == 0 for _, coefficient in terms_of(size))
+    atom = single_atom(unit)
+    return atom is not None and all(atom.index in monomial for monomial, _ in terms_of(size))
+
+
+# -- which axis ------------------------------------------------------------------------------------
+
+
+def _best_column(kernel: Kernel) -> Axis | None:
+    """The parallel axis that vectors should run along; None for the last ones of the stages."""
+    candidates = kernel.axes[-1:] if kernel.ordered else kernel.axes
+    if not candidates:
+        return None
+    prices = {axis: _price(kernel, [axis] * len(kernel.stages)) for axis in candidates}
+    # The last one among equals: that is where memory is dense.
+    column = min(reversed(candidates), key=lambda axis: prices[axis])
+    if not any(stage.axes for stage in kernel.stages):
+        return column
+    rows = _price(kernel, [stage.axes[-1] if stage.axes else None for stage in kernel.stages])
+    return column if prices[column] < rows else None
+
+
+def _price(kernel: Kernel, axes: list[Axis | None]) -> float:
+    """What the accesses of the stages cost with vectors along these axes."""
+    price = 0.0
+    for stage, axis in zip(kernel.stages, axes, strict=True):
+        if axis is None:
+            continue
+        # Reductions weigh more than what is done once with their results.
+        weight = 16.0 if stage.axes else 1.0
+        if isinstance(axis.extent, int) and axis.extent < _SHORT:
+            weight *= _SHORT / max(1, axis.extent)
+        for buffer, address in accesses(kernel, stage):
+            if buffer in kernel.private:
+                continue
+            step = stride_along(kernel, address, axis.symbol)
+            price += weight * (_STEADY if step in (0, 1) else _STRIDED)
+    return price
+
+
+def accesses(kernel: Kernel, stage: Stage) -> Iterator[tuple[str, Size]]:
+    for scalar in scalars_of(kernel, stage):
+        if scalar.op == "load":
+            yield scalar.data
+    for part in (*stage.stores, *stage.scans):
+        yield part.buffer, part.address
+
+
+def stride_along(kernel: Kernel, address: Size, axis: Symbol) -> Size | None:
+    """How far the address moves with each step of the axis; None where that is not steady."""
+    parts = linear_parts(address, axis)
+    if parts is None:
+        return None
+    for symbol in symbols_of(address):
+        scalar = kernel.positions.get(symbol)
+        if scalar is not None and depends(kernel, scalar, axis):
+            return None
+    return parts[0]
+
+
+def depends(kernel: Kernel, scalar: Scalar, axis: Symbol) -> bool:
+    return any(
+        axis in symbols_of(size) for part in _reached(kernel, [scalar]) for size in _sizes_in(part)
+    )
+
+
+def linear_parts(size: Size, variable: Symbol) -> tuple[Size, Size] | None:
+    """(c, rest) such that `size = c*variable + rest` and neither has the variable; None if there
+    are none."""
+    factor: dict[Monomial, int] = {}
+    rest: dict[Monomial, int] = {}
+    for monomial, coefficient in terms_of(size):
+        count = monomial.count(variable.index)
+        others = tuple(index for index in monomial if index != variable.index)
+        if count > 1 or any(variable in of_atom(atom_at(index)).symbols for index in others):
+            return None
+        (factor if count else rest)[others] = coefficient
+    return polynomial(factor), polynomial(rest)
+
+
+# -- how much --------------------------------------------------------------------------------------
+
+
+def _lanes(kernel: Kernel, target: Target) -> int:
+    """As many as fill a register with the values that most of the work is on."""
+    widths = [
+        WIDTH[scalar.dtype] if scalar.dtype not in ("f16", "bf16") else 4
+        for stage in kernel.stages
+        for scalar in scalars_of(kernel, stage)
+        if scalar.op not in _LEAVES and scalar.dtype != "b1"
+    ]
+    widths += [WIDTH[fold.dtype] for stage in kernel.stages for fold in stage.folds]
+    wide = sum(width == 8 for width in widths)
+    if wide * 2 > len(widths):
+        return max(2, target.lanes // 2)
+    if all(width == 1 for width in widths):
+        return target.lanes * 2
+    return target.lanes
+
+
+def _copies(kernel: Kernel, column: Axis | None, costs: tuple[int, ...]) -> tuple[int, ...]:
+    """Several vectors a round hide the time that one addition takes to finish; long bodies hide it
+    by themselves."""
+    if kernel.ordered or kernel.private:
+        return tuple(1 for _ in kernel.stages)
+    per_stage = [
+        1 if stage.scans or not stage.folds else 4 if cost <= 8 else 2 if cost <= 12 else 1
+        for stage, cost in zip(kernel.stages, costs, strict=True)
+    ]
+    if column is None:
+        return tuple(per_stage)
+    # Loops across rows of memory: the wider the strip, the fewer lines are touched one by one.
+    per_stage += [4 for stage in kernel.stages if stage.axes and stage.stores and max(costs) <= 8]
+    return tuple(max(per_stage) for _ in kernel.stages)
+
+
+def _cost(scalar: Scalar) -> int:
+    if scalar.op in _LEAVES:
+        return 0
+    if scalar.op in _CHEAP:
+        return 1
+    if scalar.op == "load":
+        return 2
+    return 4 if scalar.op in _MIDDLING else _FUNCTION
+
+
+# -- walking ---------------------------------------------------------------------------------------
+
+
+def scalars_of(kernel: Kernel, stage: Stage) -> Iterator[Scalar]:
+    """Every scalar that a round of the stage needs, each once."""
+    roots = [fold.value for fold in stage.folds]
+    roots += [scan.value for scan in stage.scans]
+    roots += [store.value for store in stage.stores]
+    roots += [store.mask for store in stage.stores if store.mask is not None]
+    roots += [check.condition for check in stage.checks]
+    for part in (*stage.stores, *stage.scans):
+        roots += _positions_in(kernel, part.address)
+    return _reached(kernel, roots)
+
+
+def _reached(kernel: Kernel, roots: Iterable[Scalar]) -> Iterator[Scalar]:
+    seen: set[Scalar] = set()
+    stack = list(roots)
+    while stack:
+        scalar = stack.pop()
+        if scalar in seen:
+            continue
+        seen.add(scalar)
+        yield scalar
+        stack += scalar.args
+        for size in _sizes_in(scalar):
+            stack += _positions_in(kernel, size)
+
+
+def _sizes_in(scalar: Scalar) -> tuple[Size, ...]:
+    if scalar.op == "load":
+        return (scalar.data[1],)
+    return (scalar.data,) if scalar.op == "index" else ()
+
+
+def _positions_in(kernel: Kernel, size: Size) -> list[Scalar]:
+    if not isinstance(size, Expr):
+        return []
+    return [kernel.positions[s] for s in size.symbols if s in kernel.positions]

@@ -1,0 +1,67 @@
+"""Running folds: within a vector by shifting lanes, from vector to vector by a carry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anyshape.codegen.llvm.casts import cast
+from anyshape.codegen.llvm.emitter import Emitter
+from anyshape.codegen.llvm.folds import neutral, operate
+from anyshape.codegen.llvm.types import REGISTER, Value, literal, vector
+from anyshape.loops.kernels import Scan
+from anyshape.loops.scalars import Dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Scanning:
+    scan: Scan
+    #: lanes of the carry: with vectors along a parallel axis each lane has its own
+    lanes: int
+
+    @property
+    def dtype(self) -> Dtype:
+        """Eager adds f32 up in f64, and f16 and bf16 in f32."""
+        own = self.scan.dtype
+        if self.scan.fold in ("sum", "prod"):
+            return {"f32": "f64", "f16": "f32", "bf16": "f32"}.get(own, own)  # pyright: ignore[reportReturnType] the values are dtypes
+        return own
+
+    @property
+    def type(self) -> str:
+        return vector(REGISTER[self.dtype], self.lanes)
+
+    @property
+    def start(self) -> str:
+        text = literal(neutral(self.scan.fold, self.dtype), self.dtype)
+        return f"splat ({REGISTER[self.dtype]} {text})" if self.lanes else text
+
+    def step(self, e: Emitter, carry: str, value: Value) -> tuple[str, Value]:
+        """The carry after a round, and what the round gives."""
+        text = cast(e, e.widen(value), value.dtype, self.dtype, True)
+        if self.lanes:
+            total = self._operate(e, carry, text)
+            return total, self._result(e, total)
+        return self._within(e, carry, text)
+
+    def _within(self, e: Emitter, carry: str, text: str) -> tuple[str, Value]:
+        element = REGISTER[self.dtype]
+        type_ = vector(element, e.lanes)
+        nothing = f"splat ({element} {literal(neutral(self.scan.fold, self.dtype), self.dtype)})"
+        distance = 1
+        while distance < e.lanes:
+            # Lane i takes lane i - distance, and nothing where there is none.
+            order = ", ".join(f"i32 {e.lanes + lane - distance}" for lane in range(e.lanes))
+            shifted = e.define(
+                f"shufflevector {type_} {nothing}, {type_} {text}, <{e.lanes} x i32> <{order}>"
+            )
+            text = self._operate(e, shifted, text)
+            distance *= 2
+        total = self._operate(e, e.splat(element, carry), text)
+        last = e.define(f"extractelement {type_} {total}, i64 {e.lanes - 1}")
+        return last, self._result(e, total)
+
+    def _operate(self, e: Emitter, a: str, b: str) -> str:
+        return operate(e, self.scan.fold, self.dtype, e.lanes, a, b)
+
+    def _result(self, e: Emitter, text: str) -> Value:
+        return Value(cast(e, text, self.dtype, self.scan.dtype, True), self.scan.dtype, True)

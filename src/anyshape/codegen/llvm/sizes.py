@@ -1,0 +1,274 @@
+"""Addresses and extents: polynomials over axes, sizes and positions, as i64.
+
+A polynomial is summed level by level: what is the same for a whole loop is added before it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anyshape.codegen.llvm.plan import linear_parts
+from anyshape.symbolic import Size, Symbol
+from anyshape.symbolic.expr import (
+    Atom,
+    FloorDiv,
+    Max,
+    Min,
+    Mod,
+    Monomial,
+    atom_at,
+    of_atom,
+    terms_of,
+)
+
+if TYPE_CHECKING:
+    from anyshape.codegen.llvm.emitter import Emitter
+
+
+def narrow_size(e: Emitter, size: Size) -> str:
+    """The value of a size that is the same in all lanes; of one that moves with the vectors' axis,
+    its value in the first lane."""
+    if isinstance(size, int):
+        return str(size)
+    text, reached = "", 0
+    for level, terms in terms_by_level(e, size):
+        reached = max(reached, level)
+        for monomial, coefficient in terms:
+            term = _product(e, monomial, coefficient)
+            text = _sum(e, reached, text, term) if text else term
+    return text
+
+
+def wide_size(e: Emitter, size: Size) -> str:
+    """The value in each lane, a vector."""
+    level, wide = e.traits_of_size(size)
+    if not wide:
+        return e.once(level, ("splat", size), lambda: e.splat("i64", narrow_size(e, size)))
+    return e.once(level, ("wide", size, e.copy), lambda: _wide(e, size))
+
+
+def terms_by_level(e: Emitter, size: Size) -> list[tuple[int, list[tuple[Monomial, int]]]]:
+    groups: dict[int, list[tuple[Monomial, int]]] = {}
+    for monomial, coefficient in terms_of(size):
+        level = max((_atom_traits(e, atom_at(i))[0] for i in monomial), default=0)
+        groups.setdefault(level, []).append((monomial, coefficient))
+    return sorted(groups.items())
+
+
+# -- one value for all lanes -----------------------------------------------------------------------
+
+
+def _product(e: Emitter, monomial: Monomial, coefficient: int) -> str:
+    atoms = sorted((atom_at(i) for i in monomial), key=lambda atom: _atom_traits(e, atom)[0])
+    text, reached = str(coefficient), 0
+    for count, atom in enumerate(atoms):
+        level, wide = _atom_traits(e, atom)
+        reached = max(reached, level)
+        factor = _narrow_atom(e, atom)
+        if text == "1":
+            text = factor
+            continue
+        key = ("product", coefficient, tuple(a.index for a in atoms[: count + 1]), e.copy_if(wide))
+        text = e.once(reached, key, lambda a=text, b=factor: e.define(f"mul i64 {a}, {b}"))
+    return text
+
+
+def _sum(e: Emitter, level: int, a: str, b: str) -> str:
+    return e.once(level, ("sum", a, b), lambda: e.define(f"add i64 {a}, {b}"))
+
+
+def _narrow_atom(e: Emitter, atom: Atom) -> str:
+    if isinstance(atom, Symbol):
+        return e.symbol(atom)
+    level, wide = _atom_traits(e, atom)
+    return e.once(level, ("atom", atom.index, e.copy_if(wide)), lambda: _narrow_function(e, atom))
+
+
+def _narrow_function(e: Emitter, atom: Atom) -> str:
+    match atom:
+        case FloorDiv() | Mod():
+            kind = "div" if isinstance(atom, FloorDiv) else "mod"
+            a, b = narrow_size(e, atom.numerator), narrow_size(e, atom.denominator)
+            plain = is_natural(atom.numerator) and is_natural(atom.denominator)
+            return _divide(e, kind, "i64", a, b, plain)
+        case Min() | Max():
+            sign = "slt" if isinstance(atom, Min) else "sgt"
+            text = narrow_size(e, atom.arguments[0])
+            for argument in atom.arguments[1:]:
+                other = narrow_size(e, argument)
+                better = e.define(f"icmp {sign} i64 {other}, {text}")
+                text = e.define(f"select i1 {better}, i64 {other}, i64 {text}")
+            return text
+        case Symbol():
+            return e.symbol(atom)
+
+
+def _divide(e: Emitter, kind: str, type_: str, a: str, b: str, plain: bool) -> str:
+    """Towards minus infinity. A divisor of 0 must not trap: the code may stand before the test that
+    says the loop is empty."""
+    if not b.lstrip("-").isdigit():
+        none = e.define(f"icmp eq {type_} {b}, 0")
+        b = e.define(f"select i1 {none}, {type_} 1, {type_} {b}")
+    if plain:
+        return e.define(f"{'udiv' if kind == 'div' else 'urem'} {type_} {a}, {b}")
+    rest = e.define(f"srem {type_} {a}, {b}")
+    some = e.define(f"icmp ne {type_} {rest}, 0")
+    mixed = e.define(f"icmp slt {type_} {e.define(f'xor {type_} {rest}, {b}')}, 0")
+    off = e.define(f"and i1 {some}, {mixed}")
+    if kind == "mod":
+        return e.define(
+            f"add {type_} {rest}, {e.define(f'select i1 {off}, {type_} {b}, {type_} 0')}"
+        )
+    quotient = e.define(f"sdiv {type_} {a}, {b}")
+    return e.define(f"sub {type_} {quotient}, {e.define(f'zext i1 {off} to {type_}')}")
+
+
+def is_natural(size: Size) -> bool:
+    """Whether it is plain from the form alone that a size is not negative."""
+    if isinstance(size, int):
+        return size >= 0
+    return all(
+        coefficient >= 0 and all(_natural_atom(atom_at(i)) for i in monomial)
+        for monomial, coefficient in size.terms
+    )
+
+
+def _natural_atom(atom: Atom) -> bool:
+    match atom:
+        case Symbol():
+            return atom.declared.lower is not None and atom.declared.lower >= 0
+        case FloorDiv():
+            return is_natural(atom.numerator) and is_natural(atom.denominator)
+        case Mod():
+            return is_natural(atom.denominator)
+        case Max():
+            return any(map(is_natural, atom.arguments))
+        case Min():
+            return all(map(is_natural, atom.arguments))
+
+
+# -- one value for each lane -----------------------------------------------------------------------
+
+
+def _wide(e: Emitter, size: Size) -> str:
+    wide = f"<{e.lanes} x i64>"
+    steady = e.steady_parts(size)
+    if steady is not None:
+        factor, _ = steady
+        first = e.splat("i64", narrow_size(e, size))
+        lanes = lane_numbers(e.lanes)
+        if factor != 1:
+            by = wide_size(e, factor)
+            lanes = e.define(f"mul {wide} {by}, {lanes}")
+        return e.define(f"add {wide} {first}, {lanes}")
+    total = ""
+    narrow: dict[Monomial, int] = {}
+    for monomial, coefficient in terms_of(size):
+        atoms = [atom_at(i) for i in monomial]
+        if not any(_atom_traits(e, atom)[1] for atom in atoms):
+            narrow[monomial] = coefficient
+            continue
+        varying = [atom for atom in atoms if _atom_traits(e, atom)[1]]
+        same = tuple(sorted(a.index for a in atoms if not _atom_traits(e, a)[1]))
+        term = _wide_atom(e, varying[0])
+        for atom in varying[1:]:
+            term = e.define(f"mul {wide} {term}, {_wide_atom(e, atom)}")
+        if same or coefficient != 1:
+            by = e.splat("i64", _product(e, same, coefficient))
+            term = e.define(f"mul {wide} {term}, {by}")
+        total = e.define(f"add {wide} {total}, {term}") if total else term
+    if narrow:
+        from_all = e.splat("i64", narrow_size(e, _polynomial(narrow)))
+        total = e.define(f"add {wide} {total}, {from_all}")
+    return total
+
+
+def _polynomial(terms: dict[Monomial, int]) -> Size:
+    total: Size = 0
+    for monomial, coefficient in terms.items():
+        term: Size = coefficient
+        for index in monomial:
+            term = term * of_atom(atom_at(index))
+        total = total + term
+    return total
+
+
+def _wide_atom(e: Emitter, atom: Atom) -> str:
+    level, _ = _atom_traits(e, atom)
+    return e.once(level, ("wide atom", atom.index, e.copy), lambda: _wide_function(e, atom))
+
+
+def _wide_function(e: Emitter, atom: Atom) -> str:
+    wide = f"<{e.lanes} x i64>"
+    match atom:
+        case Symbol() if atom in e.positions:
+            return e.widen(e.value(e.positions[atom]))
+        case Symbol():
+            first = e.splat("i64", e.symbol(atom))
+            return e.define(f"add {wide} {first}, {lane_numbers(e.lanes)}")
+        case FloorDiv() | Mod():
+            kind = "div" if isinstance(atom, FloorDiv) else "mod"
+            a = wide_size(e, atom.numerator)
+            if is_natural(atom.numerator) and is_natural(atom.denominator):
+                return _divide_naturals(e, kind, a, atom.denominator)
+            b = wide_size(e, atom.denominator)
+            return _divide_wide(e, kind, a, b)
+        case Min() | Max():
+            sign = "slt" if isinstance(atom, Min) else "sgt"
+            text = wide_size(e, atom.arguments[0])
+            for argument in atom.arguments[1:]:
+                other = wide_size(e, argument)
+                better = e.define(f"icmp {sign} {wide} {other}, {text}")
+                text = e.define(f"select <{e.lanes} x i1> {better}, {wide} {other}, {wide} {text}")
+            return text
+
+
+def _divide_naturals(e: Emitter, kind: str, a: str, divisor: Size) -> str:
+    """Through f64: processors divide no vectors of integers. For numbers below 2**53, as addresses
+    are, the quotient rounds to an integer from below only if it is one: it differs from the next
+    integer by at least 1/divisor, which is more than half a unit in the last place."""
+    wide, floats = f"<{e.lanes} x i64>", f"<{e.lanes} x double>"
+    b = wide_size(e, divisor)
+    if isinstance(divisor, int) and divisor & (divisor - 1) == 0 and divisor:
+        return e.define(f"{'udiv' if kind == 'div' else 'urem'} {wide} {a}, {b}")
+    quotient = e.define(
+        f"fdiv {floats} {e.define(f'sitofp {wide} {a} to {floats}')},"
+        f" {e.define(f'sitofp {wide} {b} to {floats}')}"
+    )
+    whole = e.define(f"fptosi {floats} {quotient} to {wide}")
+    if kind == "div":
+        return whole
+    return e.define(f"sub {wide} {a}, {e.define(f'mul {wide} {whole}, {b}')}")
+
+
+def _divide_wide(e: Emitter, kind: str, a: str, b: str) -> str:
+    wide, truth = f"<{e.lanes} x i64>", f"<{e.lanes} x i1>"
+    none = e.define(f"icmp eq {wide} {b}, zeroinitializer")
+    b = e.define(f"select {truth} {none}, {wide} splat (i64 1), {wide} {b}")
+    rest = e.define(f"srem {wide} {a}, {b}")
+    some = e.define(f"icmp ne {wide} {rest}, zeroinitializer")
+    mixed = e.define(f"icmp slt {wide} {e.define(f'xor {wide} {rest}, {b}')}, zeroinitializer")
+    off = e.define(f"and {truth} {some}, {mixed}")
+    if kind == "mod":
+        more = e.define(f"select {truth} {off}, {wide} {b}, {wide} zeroinitializer")
+        return e.define(f"add {wide} {rest}, {more}")
+    quotient = e.define(f"sdiv {wide} {a}, {b}")
+    return e.define(f"add {wide} {quotient}, {e.define(f'sext {truth} {off} to {wide}')}")
+
+
+def lane_numbers(lanes: int) -> str:
+    return f"<{', '.join(f'i64 {lane}' for lane in range(lanes))}>"
+
+
+def _atom_traits(e: Emitter, atom: Atom) -> tuple[int, bool]:
+    return e.traits_of_atom(atom)
+
+
+__all__ = [
+    "is_natural",
+    "lane_numbers",
+    "linear_parts",
+    "narrow_size",
+    "terms_by_level",
+    "wide_size",
+]

@@ -1,0 +1,102 @@
+"""Logarithms: x = 2^n (1 + f), with 1 + f between sqrt(1/2) and sqrt(2)."""
+
+from __future__ import annotations
+
+import math
+
+from anyshape.codegen.vector_math.builder import FORMATS, Value, bits_of
+from anyshape.codegen.vector_math.coefficients import POLYNOMIALS, SPLIT
+from anyshape.codegen.vector_math.operations import (
+    bits,
+    fma,
+    from_bits,
+    polynomial,
+    power_of_two,
+    select,
+    to_float,
+)
+
+
+def exponent(x: Value) -> Value:
+    """n of a positive normal x."""
+    return (bits(x) - bits_of(x.kind, math.sqrt(0.5))) >> FORMATS[x.kind].mantissa
+
+
+def decomposed(x: Value) -> tuple[Value, Value]:
+    """(n, f) of a positive x; a denormal one is first made normal."""
+    layout = FORMATS[x.kind]
+    denormal = x < layout.smallest_normal
+    shift = layout.mantissa + 1
+    x = select(denormal, x * 2.0**shift, x)
+    n = exponent(x)
+    f = from_bits(bits(x) - (n << layout.mantissa)) - 1.0
+    whole = to_float(n)
+    return select(denormal, whole - float(shift), whole), f
+
+
+def log1p_parts(f: Value) -> Value:
+    """log(1 + f) - f."""
+    if f.kind == "f32":
+        square = f * f
+        cubic = polynomial(f, POLYNOMIALS["log", f.kind])
+        return fma(f * square, cubic, square * -0.5)
+    s = f / (f + 2.0)
+    z = s * s
+    return s * fma(z, polynomial(z, POLYNOMIALS["log_by_s", f.kind]), -f)
+
+
+def special_cases(x: Value, result: Value, pole: float = 0.0) -> Value:
+    """What a logarithm is at its pole, left of it, at infinity and for NaN."""
+    result = select(x.equals(math.inf), math.inf, result)
+    result = select(x.equals(pole), -math.inf, result)
+    return select(x >= pole, result, math.nan)
+
+
+def log(x: Value) -> Value:
+    high, low, *_ = SPLIT["ln2_short", x.kind]
+    n, f = decomposed(x)
+    rest = fma(n, low, log1p_parts(f))
+    return special_cases(x, fma(n, high, f + rest))
+
+
+def log_of_normal(x: Value) -> Value:
+    """Without special cases."""
+    high, low, *_ = SPLIT["ln2_short", x.kind]
+    n = exponent(x)
+    f = from_bits(bits(x) - (n << FORMATS[x.kind].mantissa)) - 1.0
+    n = to_float(n)
+    return fma(n, high, f + fma(n, low, log1p_parts(f)))
+
+
+def scaled_log(x: Value, base: str, per_octave: tuple[float, ...]) -> Value:
+    """log(x) times a constant; n counts `per_octave`."""
+    high, low, *_ = SPLIT[base, x.kind]
+    n, f = decomposed(x)
+    rest = fma(log1p_parts(f), high, fma(f, low, n * per_octave[1]))
+    return special_cases(x, fma(n, per_octave[0], fma(f, high, rest)))
+
+
+def log2(x: Value) -> Value:
+    return scaled_log(x, "log2e", (1.0, 0.0))
+
+
+def log10(x: Value) -> Value:
+    return scaled_log(x, "log10e", SPLIT["log10_2_short", x.kind])
+
+
+def log1p(x: Value) -> Value:
+    """With the exponent n of 1 + x, f = (x + 1) / 2^n - 1 is found without rounding 1 + x."""
+    shift = FORMATS[x.kind].mantissa
+    high, low, *_ = SPLIT["ln2_short", x.kind]
+    # Of the largest x, 2^-n would be denormal. Where 1 does not count, it may be scaled with x.
+    big = x > 2.0 ** (3 * shift)
+    part = select(big, x * 2.0**-shift, x)
+    n = exponent(part + 1.0)
+    inverse = power_of_two(-1 * n)
+    f = fma(part, inverse, inverse - 1.0)
+    n = to_float(n)
+    n = select(big, n + float(shift), n)
+    rest = fma(n, low, log1p_parts(f))
+    result = special_cases(x, fma(n, high, f + rest), pole=-1.0)
+    # Also the sign of zero.
+    return select(x.equals(0.0), x, result)

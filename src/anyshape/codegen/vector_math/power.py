@@ -1,0 +1,109 @@
+"""Powers and roots."""
+
+from __future__ import annotations
+
+import math
+
+from anyshape.codegen.vector_math.builder import FORMATS, Value
+from anyshape.codegen.vector_math.coefficients import POLYNOMIALS, SPLIT
+from anyshape.codegen.vector_math.exponential import EXP2_RANGE, scaled
+from anyshape.codegen.vector_math.logarithm import decomposed, exponent
+from anyshape.codegen.vector_math.operations import (
+    absolute,
+    at_least,
+    at_most,
+    bits,
+    fast_two_sum,
+    fma,
+    from_bits,
+    narrow,
+    narrow_integer,
+    nearest_integer,
+    polynomial,
+    select,
+    sign_bit,
+    sqrt,
+    to_float,
+    truncate,
+    two_product,
+    widen,
+)
+
+
+def rsqrt(x: Value) -> Value:
+    return 1.0 / sqrt(x)
+
+
+def log2_for_power(a: Value) -> Value:
+    """log2 of a float32 (not negative), in float64: there its denormals are normal."""
+    n = exponent(a)
+    f = from_bits(bits(a) - (n << FORMATS["f64"].mantissa)) - 1.0
+    result = fma(f, polynomial(f, POLYNOMIALS["log2_for_power", "f64"]), to_float(n))
+    # Infinity and NaN stay what they are.
+    return select(a.equals(0.0), -math.inf, select(a < math.inf, result, a))
+
+
+def log2_in_two(a: Value) -> tuple[Value, Value]:
+    """log2 of a float64 (not negative) as a sum of two, within 2^-64 of itself."""
+    linear, linear_low, *_ = SPLIT["log2_linear", a.kind]
+    cubic, cubic_low, *_ = SPLIT["log2_cubic", a.kind]
+    n, f = decomposed(a)
+    bottom = f + 2.0
+    inverse = 1.0 / bottom
+    s = f * inverse
+    s_low = fma(-s, f - (bottom - 2.0), fma(-s, bottom, f)) * inverse
+    z, z_low = two_product(s, s)
+    z_low = fma(s + s, s_low, z_low)
+    # z (cubic + z P(z))
+    rest = fma(z, polynomial(z, POLYNOMIALS["log2_in_two", a.kind]), cubic_low)
+    inner, inner_low = fast_two_sum(cubic, rest)
+    term, term_low = two_product(z, inner)
+    term_low = term_low + fma(z, inner_low, z_low * inner)
+    factor, factor_low = fast_two_sum(linear, term)
+    factor_low = factor_low + (term_low + linear_low)
+    part, part_low = two_product(s, factor)
+    part_low = part_low + fma(s, factor_low, s_low * factor)
+    high, low = fast_two_sum(n, part)
+    # Infinity and NaN stay what they are.
+    high = select(a.equals(0.0), -math.inf, select(a < math.inf, high, a))
+    return high, low + part_low
+
+
+def power_of_f32(a: Value, y: Value) -> Value:
+    """The product and its whole part in float64, the rest in float32."""
+    low, high = EXP2_RANGE["f32"]
+    product = at_least(at_most(widen(y) * log2_for_power(widen(a)), high), low)
+    whole, n = nearest_integer(product, 1.0)
+    r = narrow(product - whole)
+    power = fma(r, polynomial(r, POLYNOMIALS["exp2", "f32"]), 1.0)
+    return scaled(power, narrow_integer(n))
+
+
+def power_of_f64(a: Value, y: Value) -> Value:
+    """The product as a sum of two float64."""
+    low, high = EXP2_RANGE["f64"]
+    log, log_low = log2_in_two(a)
+    product = y * log
+    product_low = fma(y, log_low, fma(y, log, -product))
+    product_low = select(absolute(product) > 2.0 * high, 0.0, product_low)
+    product = at_least(at_most(product, high), low)
+    whole, n = nearest_integer(product, 1.0)
+    r = (product - whole) + product_low
+    return scaled(fma(r, polynomial(r, POLYNOMIALS["exp2", "f64"]), 1.0), n)
+
+
+def pow_(x: Value, y: Value) -> Value:
+    """|x|^y = 2^(y log2 |x|); then signs and special cases, as in C99."""
+    magnitude = {"f32": power_of_f32, "f64": power_of_f64}[x.kind]
+    return with_special_cases(x, y, magnitude(absolute(x), y))
+
+
+def with_special_cases(x: Value, y: Value, result: Value) -> Value:
+    a = absolute(x)
+    # One to the infinite, which is NaN above.
+    result = select(a.equals(1.0) & y.equals(y), 1.0, result)
+    whole = truncate(y).equals(y)
+    odd = whole & (truncate(y * 0.5) * 2.0).differs(y)
+    result = select(odd, from_bits(bits(result) | sign_bit(x)), result)
+    result = select((x < 0.0) & (a < math.inf) & ~whole, math.nan, result)
+    return select(x.equals(1.0) | y.equals(0.0), 1.0, result)

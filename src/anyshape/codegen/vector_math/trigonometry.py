@@ -1,0 +1,137 @@
+"""sin, cos and tan: x = k pi / 2 + r, |r| <= pi / 4, and the last two bits of k say which of the
+four quarters x is in."""
+
+from __future__ import annotations
+
+from anyshape.codegen.vector_math.builder import FORMATS, Value
+from anyshape.codegen.vector_math.coefficients import POLYNOMIALS, SPLIT, TWO_OVER_PI_BY_EXPONENT
+from anyshape.codegen.vector_math.operations import (
+    absolute,
+    bits,
+    fast_two_sum,
+    flip_sign,
+    floor,
+    fma,
+    narrow,
+    narrow_integer,
+    nearest_integer,
+    polynomial,
+    rarely,
+    round_even,
+    select,
+    two_product,
+    two_sum,
+    widen,
+)
+
+# Up to here, subtracting k pi / 2 in three pieces leaves r within an ulp.
+CODY_WAITE_LIMIT = {"f32": 2.0**17, "f64": 2.0**25}
+
+
+def reduced(x: Value) -> tuple[Value, Value]:
+    """(k, r). The first of the three steps is exact."""
+    multiple, k = nearest_integer(x, SPLIT["two_over_pi", x.kind][0])
+    r = x
+    for piece in SPLIT["half_pi", x.kind][:3]:
+        r = fma(multiple, -piece, r)
+    return k, r
+
+
+def reduced_in_two(x: Value) -> tuple[Value, Value, Value]:
+    """(k, r, error of r)."""
+    first, second, third, *_ = SPLIT["half_pi", x.kind]
+    multiple, k = nearest_integer(x, SPLIT["two_over_pi", x.kind][0])
+    product, product_low = two_product(multiple, -second)
+    near, error = two_sum(fma(multiple, -first, x), product)
+    return k, *fast_two_sum(near, fma(multiple, -third, error + product_low))
+
+
+def sin_of_reduced(r: Value) -> Value:
+    z = r * r
+    return fma(r * z, polynomial(z, POLYNOMIALS["sin", r.kind]), r)
+
+
+def cos_of_reduced(r: Value) -> Value:
+    z = r * r
+    return fma(z, fma(z, polynomial(z, POLYNOMIALS["cos", r.kind]), -0.5), 1.0)
+
+
+def sin_in_quarter(k: Value, r: Value) -> Value:
+    """sin(k pi / 2 + r)."""
+    width = 32 if k.kind == "i32" else 64
+    value = select((k & 1).equals(0), sin_of_reduced(r), cos_of_reduced(r))
+    return flip_sign(value, (k & 2) << (width - 2))
+
+
+def sin(x: Value) -> Value:
+    usual = sin_in_quarter(*reduced(x))
+    # Keeps the sign of zero.
+    tiny = absolute(x) < 2.0 ** -(FORMATS[x.kind].mantissa // 2 + 2)
+    return unless_huge("sin", x, select(tiny, x, usual))
+
+
+def cos(x: Value) -> Value:
+    k, r = reduced(x)
+    return unless_huge("cos", x, sin_in_quarter(k + 1, r))
+
+
+def tan(x: Value) -> Value:
+    tiny = absolute(x) < 2.0 ** -(FORMATS[x.kind].mantissa // 2 + 2)
+    return unless_huge("tan", x, select(tiny, x, tan_in_quarter(*reduced_in_two(x))))
+
+
+def tan_in_quarter(k: Value, r: Value, low: Value) -> Value:
+    """tan(k pi / 2 + r + low): that of r + low, or -1 over it."""
+    z = r * r
+    value = r + fma(r * z, polynomial(z, POLYNOMIALS["tan", r.kind]), fma(z, low, low))
+    return select((k & 1).equals(0), value, -1.0 / value)
+
+
+def unless_huge(name: str, x: Value, usual: Value) -> Value:
+    """NaN takes the usual way, infinity (whose result is NaN) the rare one.
+
+    Nobody takes the sine of a float64 beyond 2^25 in earnest: there it is the C library's.
+    """
+    huge = absolute(x) > CODY_WAITE_LIMIT[x.kind]
+    if x.kind == "f64":
+        return rarely(huge, usual, lambda: x.body.intrinsic(name, x))
+    return rarely(huge, usual, lambda: x.body.call(f"{name}_huge", x))
+
+
+def reduced_huge(x: Value) -> tuple[Value, Value]:
+    """(k, r) of a huge float32, r in float64.
+
+    For a range of exponents, x = m 2^s where m fits 40 bits, and 2^s 2 / pi modulo 4 is a constant
+    of two doubles. Their products with m are exact to some 2^-60, while no float32 is nearer than
+    2^-30 to a multiple of pi / 2. An infinite x makes r NaN.
+    """
+    wide, size = widen(x), absolute(x)
+    scale, high, low = (wide.body.number("f64", number) for number in TWO_OVER_PI_BY_EXPONENT[0])
+    for step, row in enumerate(TWO_OVER_PI_BY_EXPONENT[1:], start=1):
+        beyond = size >= 2.0 ** (16 * step + 24)
+        scale, high, low = (
+            select(beyond, number, old) for number, old in zip(row, (scale, high, low), strict=True)
+        )
+    m = wide * scale
+    product = m * high
+    error = fma(m, low, fma(m, high, -product))
+    turns = product - floor(product * 0.25) * 4.0
+    k = round_even(turns + error)
+    # The integer is in the last bits of a sum with a power of two.
+    integer = narrow_integer(bits(k + 1.5 * 2.0**52))
+    return integer, ((turns - k) + error) * SPLIT["half_pi", "f64"][0]
+
+
+def sin_huge(x: Value) -> Value:
+    k, r = reduced_huge(x)
+    return sin_in_quarter(k, narrow(r))
+
+
+def cos_huge(x: Value) -> Value:
+    k, r = reduced_huge(x)
+    return sin_in_quarter(k + 1, narrow(r))
+
+
+def tan_huge(x: Value) -> Value:
+    k, r = reduced_huge(x)
+    return tan_in_quarter(k, narrow(r), narrow(r - widen(narrow(r))))

@@ -1,0 +1,153 @@
+"""Computing element by element: broadcast, promote, compute, round.
+
+Values of two bytes are computed in f32 and rounded by a cast, as eager does operator by operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+from anyshape.graph.plan import NumberRef
+from anyshape.graph.values import DTYPES, Factors, Index, NotLowered, Value
+from anyshape.loops import scalars
+from anyshape.loops.scalars import HALVES, Dtype, Scalar
+from anyshape.ops.meta import Meta, contiguous
+from anyshape.ops.promotion import floating, result_type
+from anyshape.symbolic import Expr, Size, eq
+
+if TYPE_CHECKING:
+    from anyshape.graph.lowering import Lowering
+
+Operand = Value | int | float | bool | Expr | NumberRef
+Compute = Callable[..., Scalar]
+
+TORCH_DTYPES: Final[dict[str, torch.dtype]] = {short: dtype for dtype, short in DTYPES.items()}
+_CPU: Final = torch.device("cpu")
+
+
+def short(dtype: torch.dtype) -> Dtype:
+    """The name of a dtype in kernels."""
+    found = DTYPES.get(dtype)
+    if found is None:
+        raise NotLowered(f"no native code for {dtype}")
+    return found
+
+
+def common_dtype(operands: Sequence[Operand]) -> Dtype:
+    """The dtype that torch computes in, as `torch.result_type`."""
+    return short(
+        result_type(
+            [
+                Meta(each.sizes, TORCH_DTYPES[each.dtype], contiguous(len(each.sizes)), _CPU)
+                if isinstance(each, Value)
+                else 0.5
+                if isinstance(each, NumberRef)
+                else each
+                for each in operands
+            ]
+        )
+    )
+
+
+def float_dtype(dtype: Dtype) -> Dtype:
+    """The dtype in which an operator of floats takes this one: integers become the default."""
+    return short(floating(TORCH_DTYPES[dtype]))
+
+
+def wide(dtype: Dtype) -> Dtype:
+    """The dtype to compute in for results of this one."""
+    return "f32" if dtype in HALVES else dtype
+
+
+def cast(scalar: Scalar, dtype: Dtype) -> Scalar:
+    if scalar.dtype == dtype:
+        return scalar
+    if scalar.op == "constant" and dtype not in HALVES and scalar.dtype not in HALVES:
+        value = scalar.data
+        if scalar.dtype == dtype or not isinstance(value, float) or dtype in ("f32", "f64"):
+            return _constant(value, dtype)
+    return scalars.operation("cast", scalar, dtype=dtype)
+
+
+def _constant(value: Any, dtype: Dtype) -> Scalar:
+    return scalars.constant(value, dtype)
+
+
+def scalar_of(operand: Operand, index: Index, sizes: Sequence[Size], dtype: Dtype) -> Scalar:
+    """An operand at an index of the broadcast result, as `dtype`."""
+    if isinstance(operand, Value):
+        return cast(operand.at(broadcast_index(operand.sizes, sizes, index)), dtype)
+    if isinstance(operand, NumberRef):
+        return cast(scalars.number(operand.name), dtype)
+    if isinstance(operand, Expr):
+        return cast(scalars.index(operand), dtype)
+    return scalars.constant(operand, dtype)
+
+
+def broadcast_index(own: Sequence[Size], sizes: Sequence[Size], index: Index) -> Index:
+    """The index into a tensor of `own` sizes for an index of the broadcast one."""
+    skip = len(sizes) - len(own)
+    return tuple(0 if size == 1 else index[skip + dim] for dim, size in enumerate(own))
+
+
+def broadcast_sizes(lowering: Lowering, operands: Sequence[Operand]) -> tuple[Size, ...]:
+    """The sizes of the result of computing on these."""
+    shapes = [each.sizes for each in operands if isinstance(each, Value)]
+    rank = max(map(len, shapes), default=0)
+    result: list[Size] = [1] * rank
+    for shape in shapes:
+        for dim, size in enumerate(shape, rank - len(shape)):
+            if size == 1 or result[dim] is size:
+                continue
+            if result[dim] == 1:
+                result[dim] = size
+            elif not lowering.same(result[dim], size):
+                lowering.assume(eq(result[dim], size), f"sizes {result[dim]} and {size} may differ")
+    return tuple(result)
+
+
+def elementwise(
+    lowering: Lowering,
+    compute: Compute,
+    *operands: Operand,
+    takes: Dtype | None = None,
+    gives: Dtype | None = None,
+    cost: int = 1,
+) -> Value:
+    """`compute` of the operands, all cast to `takes` (their common dtype by default), as a value of
+    dtype `gives` (the common dtype as well)."""
+    common = common_dtype(operands) if takes is None or gives is None else takes
+    takes = common if takes is None else takes
+    gives = takes if gives is None else gives
+    inner, sizes = wide(takes), broadcast_sizes(lowering, operands)
+
+    def at(index: Index) -> Scalar:
+        return cast(compute(*(scalar_of(each, index, sizes, inner) for each in operands)), gives)
+
+    parents = [each for each in operands if isinstance(each, Value)]
+    factors = _factors(lowering, parents, sizes)
+    return lowering.values.new(sizes, gives, at, parents, cost=cost, factors=factors)
+
+
+def _factors(
+    lowering: Lowering, parents: Sequence[Value], sizes: tuple[Size, ...]
+) -> Factors | None:
+    """How the dimensions came about, if an operand knows."""
+    for parent in parents:
+        if parent.factors is None or parent.memory is not None:
+            continue
+        if len(parent.sizes) == len(sizes) and lowering.same_sizes(parent.sizes, sizes):
+            return parent.factors
+    return None
+
+
+def operation(name: str, *, gives: Dtype | None = None) -> Compute:
+    """An operation as a function of scalars."""
+
+    def compute(*args: Scalar) -> Scalar:
+        return scalars.operation(name, *args, dtype=gives or args[-1].dtype)
+
+    return compute

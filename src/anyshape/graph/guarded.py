@@ -1,0 +1,59 @@
+"""Values at an index that may be outside of them: nothing is read there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from anyshape.graph.values import Index, Value
+from anyshape.loops import scalars
+from anyshape.loops.scalars import Scalar
+from anyshape.loops.substitute import Rewriting
+from anyshape.symbolic.expr import symbols_of
+
+if TYPE_CHECKING:
+    from anyshape.graph.lowering import Lowering
+
+#: What must not meet the zeros that stand for what is not read.
+_DIVISIONS: Final = frozenset(["truncdiv", "truncmod", "floordiv", "floormod"])
+
+
+def guardable(c: Lowering, value: Value) -> Value:
+    """The value; stored if reading it outside of its bounds would do more than read memory."""
+    if value.memory is None and not _is_plain(value.at(c.probe(value))):
+        c.realise(value)
+    return value
+
+
+def _is_plain(scalar: Scalar) -> bool:
+    """Whether all that it does is to read at places that the loops give, and to compute."""
+    seen: set[Scalar] = set()
+    stack = [scalar]
+    while stack:
+        part = stack.pop()
+        if part in seen:
+            continue
+        seen.add(part)
+        stack += part.args
+        size = part.data[1] if part.op == "load" else part.data if part.op == "index" else 0
+        if part.op == "reduce" or part.op in _DIVISIONS:
+            return False
+        if any(scalars.position_scalar(symbol) is not None for symbol in symbols_of(size)):
+            return False
+    return True
+
+
+def guarded(value: Value, index: Index, inside: Scalar) -> Scalar:
+    """The value at an index, of any use only where `inside` holds; elsewhere nothing is read."""
+
+    def change(scalar: Scalar) -> Scalar | None:
+        if scalar.op != "load":
+            return None
+        buffer, address = scalar.data
+        mask, other = inside, scalars.constant(0, scalar.dtype)
+        if scalar.args:
+            mask = scalars.operation("and", inside, rewrite(scalar.args[0]), dtype="b1")
+            other = rewrite(scalar.args[1])
+        return scalars.load(buffer, address, scalar.dtype, mask, other)
+
+    rewrite = Rewriting(change)
+    return rewrite(value.at(index))

@@ -1,0 +1,263 @@
+"""The walk through a captured graph: every node becomes a value, a view, or a call-out.
+
+Values stay expressions as long as that is cheaper than a buffer. They are stored where Python or
+the tensor library needs them, where the program writes to them in part, and where they would be
+computed several times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+import torch.fx
+
+from anyshape.graph.arguments import named_as_torch, without_flag
+from anyshape.graph.calling import Calling, may_write
+from anyshape.graph.handles import Handle, Rearranged, Root
+from anyshape.graph.plan import (
+    NumberRef,
+    Plan,
+    View,
+)
+from anyshape.graph.rows import ROWS, VIEWS, WRITES
+from anyshape.graph.sharing import Sharing
+from anyshape.graph.trees import handles_in, values_in
+from anyshape.graph.unlowerable import Unlowerable
+from anyshape.graph.values import DTYPES, Memory, NotAView, NotLowered, Value
+from anyshape.ops.meta import Meta
+from anyshape.ops.node_notes import CALL, RESULT, SYMBOL
+from anyshape.ops.op import Lowering as Kind
+from anyshape.ops.table import Entry, lookup
+from anyshape.symbolic import (
+    Symbol,
+)
+from anyshape.symbolic.expr import of_atom
+
+#: An expression of more operations than this is stored rather than computed twice, or grown on.
+MOST_TWICE: Final = 6
+
+MOST_AT_ALL: Final = 120
+
+
+class Lowering(Calling):
+    """One graph on its way to a plan. Rows of operators get it as their first argument."""
+
+    def run(self, graph: torch.fx.Graph) -> Plan:
+        inputs: list[str | Symbol] = []
+        outputs: list[Any] = []
+        self._uses = {node: len(node.users) for node in graph.nodes}
+        self._sharing = Sharing(graph, may_write)
+        for node in graph.nodes:
+            self._node = node
+            if node.op == "placeholder":
+                inputs.append(self._placeholder(node))
+            elif node.op == "output":
+                outputs = [self._output(each) for each in node.args[0]]
+            else:
+                self._lower(node)
+            for each in node.all_input_nodes:
+                self._uses[each] -= 1
+                if not self._uses[each]:
+                    self._env.pop(each, None)
+        return Plan(inputs, self.held, self.steps, outputs, self.assumed, self.native, self.called)
+
+    def _placeholder(self, node: torch.fx.Node) -> str | Symbol:
+        symbol = node.meta.get(SYMBOL)
+        if symbol is not None:
+            self._env[node] = of_atom(symbol)
+            return symbol
+        name = self._name("a")
+        if RESULT not in node.meta:
+            self._env[node] = NumberRef(name)
+        else:
+            self._env[node] = self._given(name, self._settled(node.meta[RESULT]))
+        return name
+
+    def _lower(self, node: torch.fx.Node) -> None:
+        call = node.meta.get(CALL)
+        if call is None:
+            self._env[node] = self._without_meta(node)
+            return
+        entry = lookup(call.function)
+        args = self._arguments(node.args, call.args)
+        result = self.result = self._settled(node.meta.get(RESULT))
+        if result is None and RESULT in node.meta:
+            self._env[node] = self._call_out(node, entry, "a tensor that only Python handles")
+            return
+        if result is None and entry is not None and entry.in_place and args:
+            # `x[i] = v` gives nothing; what it is about is its first argument.
+            result = self.result = args[0].meta if isinstance(args[0], Handle) else None
+        if result is None:
+            self._env[node] = self._without_meta(node)
+            return
+        if entry is None or entry.op.lowering is not Kind.VIEW:
+            # A view of a parameter says so even where no gradients are recorded.
+            _no_gradient(result)
+        kwargs = self._arguments(node.kwargs, call.kwargs)
+        if node.target is getattr:
+            args = args[:1]
+        name = entry.op.name if entry is not None else _name_of(call.function)
+        try:
+            self._env[node] = self._by_row(call.function, entry, args, kwargs)
+            self.native[name] = self.native.get(name, 0) + 1
+        except NotLowered as why:
+            self.called.setdefault(name, str(why))
+            self._env[node] = self._call_out(node, entry, str(why))
+            return
+        self._keep_if_worthwhile(node)
+
+    def _by_row(self, function: Any, entry: Entry | None, args: Any, kwargs: dict[str, Any]) -> Any:
+        if entry is None:
+            raise NotLowered("not in the table of operators")
+        if entry.in_place and entry.op.restrides:
+            raise Unlowerable(f"`{entry.op.name}` in place")
+        args, kwargs = named_as_torch(entry.op, args, kwargs)
+        in_place, args, kwargs = without_flag(function, args, kwargs)
+        if "out" in kwargs:
+            raise Unlowerable("a result is written into a given tensor")
+        view = VIEWS.get(entry.op.name)
+        if view is not None:
+            try:
+                return self._view(view, args, kwargs)
+            except NotAView:
+                pass
+        if entry.in_place and entry.op.name in WRITES:
+            return self._write_into(WRITES[entry.op.name], args, kwargs)
+        row = ROWS.get(entry.op.name)
+        if row is None:
+            raise NotLowered("no native code yet")
+        values = self._values((args, kwargs))
+        try:
+            made = row(self, *values[0], **values[1])
+        except TypeError as error:
+            raise NotLowered(f"unforeseen arguments ({error})") from None
+        made = self._not_an_argument(made, values)
+        if entry.in_place or in_place:
+            target = args[0] if args else kwargs["input"]
+            assert isinstance(target, Handle)
+            self._agrees(made, target.meta)
+            self.write(target, made)
+            return target
+        return self._bound(made, self.result)
+
+    def _not_an_argument(self, made: Any, values: Any) -> Any:
+        """A result is a tensor of its own: a row that hands on an argument means a copy of it."""
+        if isinstance(made, tuple | list):
+            return tuple(self._not_an_argument(each, values) for each in made)
+        if not isinstance(made, Value) or not any(made is each for each in values_in(values)):
+            return made
+        return self.values.new(made.sizes, made.dtype, made.at, (made,), factors=made.factors)
+
+    def _bound(self, made: Any, meta: Any) -> Any:
+        """The handles of a row's result."""
+        if isinstance(made, Handle):
+            return made
+        if isinstance(made, Value):
+            self._agrees(made, meta)
+            if made.memory is not None and not self._lies_as(made.memory, meta):
+                made = self.values.new(made.sizes, made.dtype, made.at, (made,))
+            self._laid_out[made] = meta
+            return Handle(Root(meta, made), meta)
+        if not isinstance(meta, tuple) or len(meta) != len(made):
+            raise NotLowered("another number of results")
+        return tuple(self._bound(each, item) for each, item in zip(made, meta, strict=True))
+
+    def _lies_as(self, memory: Memory, meta: Meta) -> bool:
+        strides = zip(meta.shape, memory.strides, meta.strides, strict=True)
+        return all(size == 1 or self.same(own, wanted) for size, own, wanted in strides)
+
+    def _agrees(self, made: Value, meta: Meta) -> None:
+        if meta.device.type != "cpu" or DTYPES.get(meta.dtype) != made.dtype:
+            raise NotLowered(f"the result is {meta.dtype} on {meta.device}, not {made.dtype}")
+        if not self.same_sizes(made.sizes, meta.shape):
+            raise NotLowered(f"the result has sizes {meta.shape}, not {made.sizes}")
+
+    def _view(self, view: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+        base = args[0] if args else kwargs.get("input")
+        if not isinstance(base, Handle):
+            raise NotLowered("a view of what only Python handles")
+        found = view(self, base.meta, *self._metas(args[1:]), **self._metas(kwargs))
+        how = self._how_viewed(args, kwargs)
+        if isinstance(found, list):
+            return tuple(
+                Handle(base.root, meta, base, index_map, how and how._replace(place=place))
+                for place, (meta, index_map) in enumerate(zip(self.result, found, strict=True))
+            )
+        if self.result.dtype is not base.meta.dtype:
+            raise NotLowered("a view of another dtype")
+        if found is None:
+            base.root.by_strides = True
+        if found is None or not self._comes_out(base, found):
+            self.keep(base.root)
+        return Handle(base.root, self.result, base, found, how)
+
+    def _how_viewed(self, args: Any, kwargs: dict[str, Any]) -> View | None:
+        node = self._node
+        assert node is not None
+        if not args or handles_in((args[1:], kwargs)):
+            return None
+        if node.target is getattr:
+            return View("getattr", node.args[1], (), {})
+        return View(node.op, node.target, tuple(args[1:]), kwargs)
+
+    def _comes_out(self, base: Handle, found: Any) -> bool:
+        """Whether a view of an expression needs no division: what was merged is not split anew."""
+        if not isinstance(found, Rearranged) or base.root.value.memory is not None:
+            return True
+        return found.factors(base.value(self.values).split_sizes()) is not None
+
+    def _write_into(self, write: Callable[..., None], args: Any, kwargs: dict[str, Any]) -> Handle:
+        target = args[0]
+        assert isinstance(target, Handle)
+        values = self._values((args[1:], kwargs))
+        try:
+            write(self, target, *values[0], **values[1])
+        except TypeError as error:
+            raise NotLowered(f"unforeseen arguments ({error})") from None
+        return target
+
+    def _output(self, node: Any) -> Any:
+        if not isinstance(node, torch.fx.Node):
+            return node
+        return self._references(self._env[node])
+
+    def _keep_if_worthwhile(self, node: torch.fx.Node) -> None:
+        """Store what would be computed several times, or has grown long."""
+        for handle in handles_in(self._env[node]):
+            value = handle.root.value
+            if handle.is_view or value.memory is not None:
+                continue
+            twice = len(node.users) > 1 and (value.cost > MOST_TWICE or bool(value.axes))
+            if twice or value.cost > MOST_AT_ALL:
+                self.keep(handle.root)
+
+    @property
+    def node(self) -> torch.fx.Node:
+        """The node at hand."""
+        assert self._node is not None
+        return self._node
+
+    @property
+    def is_functional(self) -> bool:
+        """Whether the function at hand is one of `torch.nn.functional`."""
+        function = self.node.meta[CALL].function
+        return getattr(function, "__module__", "") == "torch.nn.functional"
+
+    def sharing_matters(self) -> bool:
+        """Whether anybody could tell if the result at hand is a view or a copy."""
+        return self._node is None or self._sharing is None or self._sharing.matters(self._node)
+
+
+def _no_gradient(result: Any) -> None:
+    if isinstance(result, Meta):
+        if result.requires_grad:
+            raise Unlowerable("a result requires grad")
+    elif isinstance(result, tuple):
+        for item in result:
+            _no_gradient(item)
+
+
+def _name_of(function: Any) -> str:
+    return getattr(function, "__name__", str(function))

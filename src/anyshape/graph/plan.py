@@ -1,0 +1,130 @@
+"""The steps of a lowered graph, in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from anyshape.loops.kernels import Kernel
+from anyshape.loops.program import Extern
+from anyshape.loops.scalars import Dtype
+from anyshape.symbolic import Fact, Size, Symbol
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Memory of a plan: one tensor. `given`: a tensor that Python has, an input or the result of a
+    call-out; else it is the plan's to make."""
+
+    name: str
+    dtype: Dtype
+    sizes: tuple[Size, ...]
+    strides: tuple[Size, ...]
+    given: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """A kernel over buffers of the plan."""
+
+    kernel: Kernel
+    reads: frozenset[str]
+    writes: frozenset[str]
+    #: numbers it takes
+    numbers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """A function of the tensor library that native code can call."""
+
+    extern: Extern
+    reads: frozenset[str]
+    writes: frozenset[str]
+
+
+class View(NamedTuple):
+    """How the program made a view: a call with what is shown as its first argument."""
+
+    kind: str
+    target: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    #: which of several results it is
+    place: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TensorRef:
+    """A tensor as Python code gets it: a buffer, or a view of one, made as the program made it or
+    by its strides."""
+
+    buffer: str
+    views: tuple[View, ...] = ()
+    #: None for the whole buffer
+    sizes: tuple[Size, ...] | None = None
+    strides: tuple[Size, ...] = ()
+    offset: Size = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NumberRef:
+    """A number that a `Call` of the plan gives."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Call Python: an operator of torch without native code, a number, a change of state. Results
+    are names; a tree of them where the call gives several. Arguments hold `TensorRef`, `NumberRef`
+    and sizes."""
+
+    kind: str
+    target: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    result: str | None
+    #: of tensors in the result: (name of the buffer, path of indices to it)
+    tensors: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    #: a symbol that the result is the value of
+    symbol: Symbol | None = None
+    #: whether it is about numbers only
+    is_number: bool = False
+    why: str = ""
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset(ref.buffer for ref in tensors_in((self.args, self.kwargs)))
+
+
+Step = Compute | Native | Call
+
+
+@dataclass(slots=True)
+class Plan:
+    """`inputs`: the names of the graph's inputs in order: a buffer, a symbol, or anything else that
+    calls use. `outputs`: as the graph gives them."""
+
+    inputs: list[str | Symbol]
+    held: dict[str, Held]
+    steps: list[Step]
+    outputs: list[Any]
+    #: by operator: how often native, how often called out, and why
+    #: what it is for: a call of other sizes runs the graph as it is
+    assumed: list[Fact] = field(default_factory=list["Fact"])
+    native: dict[str, int] = field(default_factory=dict[str, int])
+    called: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def tensors_in(tree: Any) -> list[TensorRef]:
+    """All tensors among arguments."""
+    if isinstance(tree, TensorRef):
+        return [tree]
+    if isinstance(tree, dict):
+        return [ref for item in tree.values() for ref in tensors_in(item)]
+    if isinstance(tree, tuple | list):
+        return [ref for item in tree for ref in tensors_in(item)]
+    if isinstance(tree, slice):
+        return tensors_in((tree.start, tree.stop, tree.step))
+    return []

@@ -1,0 +1,156 @@
+"""Cross entropy and log likelihood of classes: the score at a position that a tensor names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from anyshape.graph.elementwise import broadcast_index, cast, elementwise, operation, wide
+from anyshape.graph.rows.losses import arguments, how_reduced
+from anyshape.graph.rows.pointwise import constant_like, op, test, where
+from anyshape.graph.rows.reductions import as_dtype, divided_by, exponentials, rounded
+from anyshape.graph.rows.table import row
+from anyshape.graph.values import Index, NotLowered, Value
+from anyshape.loops import scalars
+from anyshape.loops.scalars import FLOATS, Scalar
+
+if TYPE_CHECKING:
+    from anyshape.graph.lowering import Lowering
+
+_CLASSES = "input target weight size_average ignore_index reduce reduction"
+
+
+def class_at(c: Lowering, input: Value, target: Value, along: int, ignored: int, index: Index):
+    """Where the score of the class is: its class as a position, and whether it counts."""
+    label = cast(target.at(index), "i64")
+    counts = test("ne", label, constant_like(ignored, label))
+    zero = constant_like(0, label)
+    classes = scalars.index(input.sizes[along])
+    inside = test("and", test("ge", label, zero), test("lt", label, classes))
+    valid = test("or", inside, test("not", counts))
+    safe = where(test("and", inside, counts), label, zero)
+    return scalars.position(safe, valid, "a class is out of range"), counts
+
+
+def picked(
+    c: Lowering, scores: Value, target: Value, weight: Value | None, ignored: int
+) -> tuple[Value, Value]:
+    """`-score * weight` of each class, 0 where it is ignored; and the weights. In f32 or f64."""
+    rank = len(scores.sizes)
+    along = 0 if rank == 1 else 1
+    dtype = wide(scores.dtype)
+
+    def full(index: Index, label: Any) -> Index:
+        return (*index[:along], label, *index[along:])
+
+    def loss(index: Index) -> Scalar:
+        label, counts = class_at(c, scores, target, along, ignored, index)
+        score = cast(scores.at(full(index[: rank - 1], label)), dtype)
+        found = op("neg", score)
+        if weight is not None:
+            found = op("neg", op("mul", score, cast(weight.at((label,)), dtype)))
+        return where(counts, found, constant_like(0, found))
+
+    def share(index: Index) -> Scalar:
+        label, counts = class_at(c, scores, target, along, ignored, index)
+        one = scalars.constant(1, dtype)
+        found = one if weight is None else cast(weight.at((label,)), dtype)
+        return where(counts, found, constant_like(0, found))
+
+    parents = [each for each in (scores, target, weight) if each is not None]
+    losses = c.values.new(target.sizes, dtype, loss, parents, cost=6)
+    shares = c.values.new(
+        target.sizes, dtype, share, [each for each in (target, weight) if each is not None], cost=4
+    )
+    return losses, shares
+
+
+def reduced_loss(
+    c: Lowering, losses: Value, shares: Value, how: str, gives: scalars.Dtype
+) -> Value:
+    dims = list(range(len(losses.sizes)))
+    if how == "none" or not dims:
+        if how == "mean":
+            losses = elementwise(c, operation("div"), losses, shares)
+        return rounded(c, losses, gives)
+    # The losses of rows are a kernel of their own; their sum is another.
+    c.realise(losses)
+    total = c.values.reduction("sum", losses, dims, losses.dtype, keep=False)
+    if how == "mean":
+        whole = c.values.reduction("sum", shares, dims, losses.dtype, keep=False)
+        total = elementwise(c, operation("div"), total, whole)
+    return rounded(c, total, gives)
+
+
+def _checked(input: Value, target: Value, ignored: Any) -> None:
+    if input.dtype not in FLOATS or target.dtype not in ("i64", "u8"):
+        raise NotLowered("scores are floats, classes are integers")
+    if type(ignored) is not int:
+        raise NotLowered("the ignored class is not known")
+    if len(input.sizes) == 1 and target.sizes:
+        raise NotLowered("a class in a tensor of one dimension")
+
+
+@row("nll_loss")
+def nll_loss(c: Lowering, *args: Any, **kwargs: Any) -> Value:
+    given = arguments(_CLASSES, args, kwargs)
+    input, target, weight = given["input"], given["target"], given.get("weight")
+    ignored = given.get("ignore_index", -100)
+    _checked(input, target, ignored)
+    losses, shares = picked(c, input, target, weight, ignored)
+    return reduced_loss(c, losses, shares, how_reduced(given, "mean"), input.dtype)
+
+
+@row("cross_entropy")
+def cross_entropy(c: Lowering, *args: Any, **kwargs: Any) -> Value:
+    given = arguments(f"{_CLASSES} label_smoothing", args, kwargs)
+    input, target, weight = given["input"], given["target"], given.get("weight")
+    ignored = given.get("ignore_index", -100)
+    smoothing = given.get("label_smoothing", 0.0)
+    if target.dtype in FLOATS:
+        raise NotLowered("probabilities of classes")
+    _checked(input, target, ignored)
+    if not isinstance(smoothing, int | float) or (smoothing and weight is not None):
+        raise NotLowered("weighted classes and smoothed labels")
+    along = 0 if len(input.sizes) == 1 else 1
+    away, _, whole = exponentials(c, input, [along])
+    logs = elementwise(
+        c,
+        lambda a, s: op("sub", a, op("log", s)),
+        away,
+        whole,
+        takes=away.dtype,
+        gives=away.dtype,
+        cost=6,
+    )
+    scores = rounded(c, logs, input.dtype)
+    losses, shares = picked(c, scores, target, weight, ignored)
+    how = how_reduced(given, "mean")
+    if smoothing:
+        losses = _smoothed(c, scores, target, losses, along, ignored, smoothing)
+    return reduced_loss(c, losses, shares, how, input.dtype)
+
+
+def _smoothed(
+    c: Lowering,
+    scores: Value,
+    target: Value,
+    losses: Value,
+    along: int,
+    ignored: int,
+    smoothing: float,
+) -> Value:
+    """Part of the loss is that of all classes alike."""
+    source = as_dtype(c, scores, wide(scores.dtype))
+    dtype = source.dtype
+    every = c.values.reduction("sum", source, [along], dtype, keep=False)
+    mean = divided_by(c, every, scores.sizes[along])
+
+    def at(index: Index) -> Scalar:
+        label = cast(target.at(index), "i64")
+        counts = test("ne", label, constant_like(ignored, label))
+        alike = op("neg", mean.at(broadcast_index(mean.sizes, target.sizes, index)))
+        alike = where(counts, alike, constant_like(0, alike))
+        own = op("mul", losses.at(index), constant_like(1 - smoothing, alike))
+        return op("add", own, op("mul", alike, constant_like(smoothing, alike)))
+
+    return c.values.new(target.sizes, dtype, at, (mean, losses, target), cost=6)

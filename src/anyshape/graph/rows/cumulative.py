@@ -1,0 +1,51 @@
+"""Running sums and products, and differences of neighbours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from anyshape.graph.elementwise import elementwise
+from anyshape.graph.rows.pointwise import op, test
+from anyshape.graph.rows.rearranging import mapped
+from anyshape.graph.rows.reductions import as_dtype, total_dtype
+from anyshape.graph.rows.table import row
+from anyshape.graph.rows.views import place, shifted
+from anyshape.graph.values import NotLowered, Value
+
+if TYPE_CHECKING:
+    from anyshape.graph.lowering import Lowering
+
+
+def running_row(name: str, fold: str) -> None:
+    @row(name)
+    def lowered(c: Lowering, input: Value, dim: Any, *, dtype: Any = None) -> Value:
+        source = as_dtype(c, input, total_dtype(input.dtype, dtype))
+        if not input.sizes:
+            return source
+        along = place(dim, len(input.sizes))
+        if input.sizes[along] == 1:
+            return source
+        if source.factors is not None and len(source.factors[along]) != 1:
+            # Merged dimensions are run through one by one elsewhere; here they are one.
+            memory = c.realise(source)
+            source = c.values.new(source.sizes, source.dtype, None, memory=memory)
+        return c.scan(fold, source, along, c.result)
+
+
+running_row("cumsum", "sum")
+running_row("cumprod", "prod")
+
+
+@row("diff")
+def diff(
+    c: Lowering, input: Value, n: Any = 1, dim: Any = -1, prepend: Any = None, append: Any = None
+) -> Value:
+    if n != 1 or type(n) is not int or prepend is not None or append is not None:
+        raise NotLowered("more than the differences of neighbours")
+    along = place(dim, len(input.sizes))
+    sizes = c.result.shape
+    before = mapped(c, input, sizes, lambda index: index)
+    after = mapped(c, input, sizes, shifted(along, 1))
+    if input.dtype == "b1":
+        return elementwise(c, lambda a, b: test("ne", a, b), after, before, gives="b1")
+    return elementwise(c, lambda a, b: op("sub", a, b), after, before)

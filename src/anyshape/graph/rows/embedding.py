@@ -1,0 +1,63 @@
+"""Rows of a table by their numbers, and numbers as rows with a single one in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from anyshape.graph.elementwise import cast
+from anyshape.graph.rows.indexing import Positions
+from anyshape.graph.rows.pointwise import test
+from anyshape.graph.rows.table import row
+from anyshape.graph.values import Index, NotLowered, Value
+from anyshape.loops import scalars
+from anyshape.loops.scalars import Scalar
+
+if TYPE_CHECKING:
+    from anyshape.graph.lowering import Lowering
+
+
+def looked_up(c: Lowering, weight: Value, indices: Value) -> Value:
+    if len(weight.sizes) != 2:
+        raise NotLowered("a table that is no matrix")
+    positions = Positions(c, indices, weight.sizes[0], wraps=False)
+
+    def at(index: Index) -> Scalar:
+        return weight.at((positions.at(index[:-1]), index[-1]))
+
+    sizes = (*indices.sizes, weight.sizes[1])
+    return c.values.new(sizes, weight.dtype, at, (weight, indices), cost=1)
+
+
+@row("embedding")
+def embedding(
+    c: Lowering,
+    input: Value,
+    weight: Value,
+    padding_idx: Any = None,
+    max_norm: Any = None,
+    norm_type: Any = 2.0,
+    scale_grad_by_freq: Any = False,
+    sparse: Any = False,
+) -> Value:
+    if max_norm is not None:
+        raise NotLowered("the table is renormalised")
+    return looked_up(c, weight, input)
+
+
+@row("torch.embedding")
+def of_weight(c: Lowering, weight: Value, indices: Value, *_: Any, **__: Any) -> Value:
+    return looked_up(c, weight, indices)
+
+
+@row("one_hot")
+def one_hot(c: Lowering, input: Value, num_classes: Any = -1) -> Value:
+    if type(num_classes) is int and num_classes < 0:
+        raise NotLowered("the number of classes depends on the data")
+    if input.dtype != "i64":
+        raise NotLowered("classes of 64 bits are needed")
+    Positions(c, input, num_classes, wraps=False)
+
+    def at(index: Index) -> Scalar:
+        return cast(test("eq", input.at(index[:-1]), scalars.index(index[-1])), "i64")
+
+    return c.values.new((*input.sizes, num_classes), "i64", at, (input,), cost=2)

@@ -1,0 +1,108 @@
+"""Tensors side by side in one. Each is stored into its part of the result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from anyshape.graph.elementwise import cast, common_dtype
+from anyshape.graph.rows.rearranging import mapped
+from anyshape.graph.rows.table import row
+from anyshape.graph.rows.views import place
+from anyshape.graph.values import Index, NotLowered, Value
+from anyshape.loops.scalars import Dtype, Scalar
+from anyshape.symbolic import total
+
+if TYPE_CHECKING:
+    from anyshape.graph.lowering import Lowering
+
+
+def as_dtype(c: Lowering, value: Value, dtype: Dtype) -> Value:
+    if value.dtype == dtype:
+        return value
+
+    def at(index: Index) -> Scalar:
+        return cast(value.at(index), dtype)
+
+    return c.values.new(value.sizes, dtype, at, (value,), cost=1, factors=value.factors)
+
+
+def joined(c: Lowering, tensors: Sequence[Value], dim: int) -> Value:
+    """Tensors of equal sizes but for one dimension, along it."""
+    dtype = common_dtype(tensors)
+    first = tensors[0].sizes
+    for other in tensors[1:]:
+        rest, own = list(other.sizes), list(first)
+        if len(rest) != len(own):
+            raise NotLowered("tensors of other numbers of dimensions")
+        rest[dim] = own[dim] = 1
+        if not c.same_sizes(rest, own):
+            raise NotLowered("sizes that may differ")
+    parts = [as_dtype(c, tensor, dtype) for tensor in tensors]
+    size = total([part.sizes[dim] for part in parts])
+    return c.joined(parts, dim, (*first[:dim], size, *first[dim + 1 :]), c.result)
+
+
+def several(tensors: Any) -> list[Value]:
+    if not isinstance(tensors, tuple | list) or not tensors:
+        raise NotLowered("no tensors")
+    if not all(isinstance(each, Value) for each in tensors):
+        raise NotLowered("what is no tensor among tensors")
+    return list(tensors)
+
+
+def with_ones(c: Lowering, value: Value, places: Sequence[int]) -> Value:
+    """The value with dimensions of size 1 at these places of the result."""
+    rank = len(value.sizes) + len(places)
+    own = iter(value.sizes)
+    sizes = [1 if dim in places else next(own) for dim in range(rank)]
+    kept = [dim for dim in range(rank) if dim not in places]
+    return mapped(c, value, sizes, lambda index: tuple(index[dim] for dim in kept))
+
+
+@row("cat")
+def cat(c: Lowering, tensors: Any, dim: Any = 0) -> Value:
+    parts = several(tensors)
+    return joined(c, parts, place(dim, len(parts[0].sizes)))
+
+
+@row("stack")
+def stack(c: Lowering, tensors: Any, dim: Any = 0) -> Value:
+    parts = several(tensors)
+    along = place(dim, len(parts[0].sizes) + 1)
+    return joined(c, [with_ones(c, part, (along,)) for part in parts], along)
+
+
+def at_least(c: Lowering, value: Value, rank: int) -> Value:
+    """As many dimensions: a vector becomes a row, a matrix a stack of columns of depth 1."""
+    own = len(value.sizes)
+    if own == 0:
+        return with_ones(c, value, range(rank))
+    if rank >= 2 and own == 1:
+        value = with_ones(c, value, (0,))
+    return with_ones(c, value, (2,)) if rank == 3 and len(value.sizes) == 2 else value
+
+
+@row("hstack")
+def hstack(c: Lowering, tensors: Any) -> Value:
+    parts = [at_least(c, each, 1) for each in several(tensors)]
+    return joined(c, parts, 0 if len(parts[0].sizes) == 1 else 1)
+
+
+@row("vstack")
+def vstack(c: Lowering, tensors: Any) -> Value:
+    return joined(c, [at_least(c, each, 2) for each in several(tensors)], 0)
+
+
+@row("dstack")
+def dstack(c: Lowering, tensors: Any) -> Value:
+    return joined(c, [at_least(c, each, 3) for each in several(tensors)], 2)
+
+
+@row("column_stack")
+def column_stack(c: Lowering, tensors: Any) -> Value:
+    columns = [
+        with_ones(c, each, range(len(each.sizes), 2)) if len(each.sizes) < 2 else each
+        for each in several(tensors)
+    ]
+    return joined(c, columns, 1)

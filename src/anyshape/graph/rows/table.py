@@ -1,0 +1,55 @@
+"""The tables of rows, by the name of the operator in `ops/`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+Row = TypeVar("Row", bound=Callable[..., Any])
+
+#: operators with results of their own
+ROWS: Final[dict[str, Callable[..., Any]]] = {}
+
+#: views: (lowering, meta of the base, further arguments) -> the map from an index of the view to
+#: one of the base, or None where only the strides tell; a list of them for several results
+VIEWS: Final[dict[str, Callable[..., Any]]] = {}
+
+#: in-place forms that write into parts of their first argument:
+#: (lowering, the handle that is written, further arguments)
+WRITES: Final[dict[str, Callable[..., None]]] = {}
+
+
+def row(*names: str) -> Callable[[Row], Row]:
+    """The function is the row of these operators."""
+
+    def add(function: Row) -> Row:
+        for name in names:
+            assert name not in ROWS, f"two rows for `{name}`"
+            ROWS[name] = function
+        return function
+
+    return add
+
+
+def view(*names: str) -> Callable[[Row], Row]:
+    """The function gives the index maps of these views."""
+
+    def add(function: Row) -> Row:
+        for name in names:
+            assert name not in VIEWS, f"two rows for `{name}`"
+            VIEWS[name] = function
+        return function
+
+    return add
+
+
+def writes(*names: str) -> Callable[[Row], Row]:
+    """The function is the in-place form of these operators."""
+
+    def add(function: Row) -> Row:
+        for name in names:
+            assert name not in WRITES, f"two rows for `{name}`"
+            WRITES[name] = function
+        return function
+
+    return add

@@ -1,0 +1,226 @@
+"""A plan as parts: runs of native steps, each one foreign call, and calls of Python between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from anyshape.graph.fused_steps import fused_steps
+from anyshape.graph.plan import (
+    Call,
+    Compute,
+    Held,
+    Native,
+    NumberRef,
+    Plan,
+    Step,
+    TensorRef,
+    tensors_in,
+)
+from anyshape.loops.canonical import canonical
+from anyshape.loops.fusion import Same
+from anyshape.loops.kernels import Kernel
+from anyshape.loops.program import Area, Buffer, Launch, Role, Segment
+from anyshape.loops.text import kernel_text
+from anyshape.ops.meta import Dense, strided
+from anyshape.symbolic import Expr, Fact, Size, Symbol, maximum
+from anyshape.symbolic.expr import symbols_of
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """`parts` in order; the rest as in the plan."""
+
+    inputs: Sequence[str | Symbol]
+    parts: Sequence[Segment | Call]
+    outputs: Sequence[Any]
+    held: dict[str, Held]
+    #: what has to be true of the sizes, or the graph runs as it is
+    assumed: Sequence[Fact] = ()
+
+
+def schedule(plan: Plan, same: Same) -> Schedule:
+    """`same`: whether two sizes are equal for all calls."""
+    steps = _numbers_first(_needed(plan))
+    kernels: dict[str, Kernel] = {}
+    parts: list[Segment | Call] = []
+    visible = {name for name in plan.inputs if isinstance(name, str)}
+    position = 0
+    while position < len(steps):
+        step = steps[position]
+        if isinstance(step, Call):
+            parts.append(step)
+            visible |= {name for name, _ in step.tensors}
+            position += 1
+            continue
+        end = position
+        while end < len(steps) and not isinstance(steps[end], Call):
+            end += 1
+        after = _used(steps[end:], plan.outputs)
+        native = fused_steps(steps[position:end], plan.held, after, same)
+        segment = _segment(native, plan.held, visible, after, kernels)
+        visible |= {buffer.name for buffer in segment.outputs}
+        parts.append(segment)
+        position = end
+    return Schedule(plan.inputs, parts, plan.outputs, plan.held, plan.assumed)
+
+
+def _needed(plan: Plan) -> list[Step]:
+    """Without the steps whose results nobody uses."""
+    wanted = {ref.buffer for ref in tensors_in(plan.outputs)}
+    numbers = {ref.name for ref in numbers_in(plan.outputs)}
+    kept: list[Step] = []
+    for step in reversed(plan.steps):
+        match step:
+            case Call():
+                if step.is_number and step.symbol is None and step.result not in numbers:
+                    continue
+                wanted |= step.reads
+                numbers |= {ref.name for ref in numbers_in((step.args, step.kwargs))}
+            case Compute() | Native():
+                lasting = {name for name in step.writes if plan.held[name].given}
+                checks = isinstance(step, Compute) and any(s.checks for s in step.kernel.stages)
+                if not lasting and not checks and not step.writes & wanted:
+                    continue
+                wanted |= step.reads | step.writes
+                if isinstance(step, Compute):
+                    numbers |= set(step.numbers)
+        kept.append(step)
+    return kept[::-1]
+
+
+def numbers_in(tree: Any) -> list[NumberRef]:
+    """All numbers, and other results of Python code, among arguments."""
+    if isinstance(tree, NumberRef):
+        return [tree]
+    if isinstance(tree, TensorRef):
+        return numbers_in([(view.args, view.kwargs) for view in tree.views])
+    if isinstance(tree, dict):
+        return [ref for item in tree.values() for ref in numbers_in(item)]
+    if isinstance(tree, tuple | list):
+        return [ref for item in tree for ref in numbers_in(item)]
+    if isinstance(tree, slice):
+        return numbers_in((tree.start, tree.stop, tree.step))
+    return []
+
+
+def _numbers_first(steps: Sequence[Step]) -> list[Step]:
+    """Numbers made of sizes come first, so that they do not part the native steps."""
+    early: list[Step] = []
+    rest: list[Step] = []
+    late: set[str] = set()
+    data: set[Symbol] = set()
+    for step in steps:
+        if isinstance(step, Call):
+            uses = {ref.name for ref in numbers_in((step.args, step.kwargs))}
+            symbols = _symbols_in((step.args, step.kwargs))
+            if step.is_number and not uses & late and not symbols & data and step.symbol is None:
+                early.append(step)
+                continue
+            if step.result is not None:
+                late.add(step.result)
+            if step.symbol is not None:
+                data.add(step.symbol)
+        rest.append(step)
+    return early + rest
+
+
+def _symbols_in(tree: Any) -> set[Symbol]:
+    if isinstance(tree, Expr):
+        return set(tree.symbols)
+    if isinstance(tree, dict):
+        return {s for item in tree.values() for s in _symbols_in(item)}
+    if isinstance(tree, tuple | list):
+        return {s for item in tree for s in _symbols_in(item)}
+    if isinstance(tree, slice):
+        return _symbols_in((tree.start, tree.stop, tree.step))
+    return set()
+
+
+def _used(steps: Iterable[Step], outputs: Sequence[Any]) -> set[str]:
+    found = {ref.buffer for ref in tensors_in(list(outputs))}
+    for step in steps:
+        found |= step.reads
+        if not isinstance(step, Call):
+            found |= step.writes
+    return found
+
+
+def _segment(
+    steps: Sequence[Step],
+    held: dict[str, Held],
+    visible: set[str],
+    after: set[str],
+    kernels: dict[str, Kernel],
+) -> Segment:
+    touched: dict[str, None] = {}
+    native: list[Any] = []
+    numbers: dict[str, None] = {}
+    sizes: list[Size] = []
+    for step in steps:
+        assert not isinstance(step, Call)
+        if isinstance(step, Compute):
+            bound = canonical(step.kernel)
+            # Equal layers have equal kernels.
+            kernel = kernels.setdefault(kernel_text(bound.kernel), bound.kernel)
+            native.append(Launch(kernel, bound.buffers, bound.sizes, bound.numbers))
+            touched |= dict.fromkeys(bound.buffers)
+            numbers |= dict.fromkeys(bound.numbers)
+            sizes += bound.sizes
+        else:
+            native.append(step.extern)
+            for argument in step.extern.arguments:
+                sizes += _sizes_of(argument)
+                touched |= dict.fromkeys(_buffers_of(argument))
+    inputs: list[Buffer] = []
+    temporaries: list[Buffer] = []
+    outputs: list[Buffer] = []
+    for name in touched:
+        role: Role = "input" if name in visible else "output" if name in after else "temporary"
+        buffer = _buffer(held[name], role)
+        {"input": inputs, "output": outputs, "temporary": temporaries}[role].append(buffer)
+        # Of inputs too: the host counts the elements that it touches.
+        sizes += [*buffer.sizes, *(buffer.strides if role != "input" else ())]
+    symbols = {symbol for size in sizes for symbol in symbols_of(size)}
+    return Segment(
+        tuple(inputs),
+        tuple(sorted(symbols, key=lambda symbol: symbol.name)),
+        tuple(numbers),
+        tuple(temporaries),
+        tuple(outputs),
+        tuple(native),
+    )
+
+
+def _buffer(held: Held, role: Role) -> Buffer:
+    strides = _strides_of_empty(held) if role == "output" else held.strides
+    return Buffer(held.name, held.dtype, held.sizes, strides, role)
+
+
+def _strides_of_empty(held: Held) -> tuple[Size, ...]:
+    """The strides that torch gives a tensor of these sizes, also one without elements: there a size
+    of 0 counts as 1."""
+    layout = strided(held.sizes, held.strides)
+    if not isinstance(layout, Dense):
+        return held.strides
+    strides: list[Size] = [1] * len(held.sizes)
+    step: Size = 1
+    for dim in reversed(layout.order):
+        strides[dim] = step
+        step = step * maximum(held.sizes[dim], 1)
+    return tuple(strides)
+
+
+def _buffers_of(argument: Any) -> list[str]:
+    if isinstance(argument, tuple | list):
+        return [name for item in argument for name in _buffers_of(item)]
+    return [argument.buffer] if isinstance(argument, Area) else []
+
+
+def _sizes_of(argument: Any) -> list[Size]:
+    if isinstance(argument, Area):
+        return [*argument.sizes, *argument.strides, argument.offset]
+    if isinstance(argument, tuple | list):
+        return [size for item in argument for size in _sizes_of(item)]
+    return [argument] if isinstance(argument, Expr) else []

@@ -1,0 +1,30 @@
+"""The buffers that a kernel uses."""
+
+from __future__ import annotations
+
+from anyshape.loops.kernels import Kernel
+from anyshape.loops.scalars import Scalar
+from anyshape.loops.stages import roots_of
+
+
+def touched(kernel: Kernel) -> tuple[frozenset[str], frozenset[str], tuple[str, ...]]:
+    """The buffers that a kernel reads and writes, and the numbers it takes."""
+    reads: set[str] = set()
+    numbers: dict[str, None] = {}
+    seen: set[Scalar] = set()
+    stack = [root for stage in kernel.stages for root in roots_of(stage)]
+    stack += kernel.positions.values()
+    while stack:
+        scalar = stack.pop()
+        if scalar in seen:
+            continue
+        seen.add(scalar)
+        stack += scalar.args
+        if scalar.op == "load":
+            reads.add(scalar.data[0])
+        elif scalar.op == "number":
+            numbers[scalar.data] = None
+    stored = [part for stage in kernel.stages for part in (*stage.stores, *stage.scans)]
+    writes = {part.buffer for part in stored} - kernel.private.keys()
+    reads |= {part.buffer for part in stored if getattr(part, "mode", "") == "add"}
+    return frozenset(reads - kernel.private.keys()), frozenset(writes), tuple(sorted(numbers))

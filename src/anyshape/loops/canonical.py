@@ -1,0 +1,249 @@
+"""One form for equal kernels: neighbouring axes that run as one are one, and names go by order.
+
+Layers that differ in their buffers and symbols only have the same kernel then, which is compiled
+once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from anyshape.loops import scalars
+from anyshape.loops.kernels import Kernel, Stage
+from anyshape.loops.linear import run_as_one
+from anyshape.loops.program import Area, Buffer, Extern, Launch, Segment
+from anyshape.loops.scalars import Axis, Dtype, Scalar
+from anyshape.loops.stages import mapped, roots_of
+from anyshape.loops.substitute import Renaming, Rewriting
+from anyshape.symbolic import Expr, Size, Symbol, as_symbol, symbol
+from anyshape.symbolic.expr import of_atom, symbols_of
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A kernel over its own names, and what they stand for."""
+
+    kernel: Kernel
+    buffers: tuple[str, ...]
+    sizes: tuple[Size, ...]
+    numbers: tuple[str, ...]
+
+
+def canonical(kernel: Kernel) -> Bound:
+    kernel = _fewer_axes(kernel)
+    kernel, sizes = _own_symbols(kernel)
+    return _own_names(kernel, sizes)
+
+
+# -- axes -----------------------------------------------------------------------------------------
+
+
+def _fewer_axes(kernel: Kernel) -> Kernel:
+    kernel = _without_single(kernel)
+    changed = True
+    while changed:
+        changed = False
+        for number in range(len(kernel.axes) - 1):
+            first, second = kernel.axes[number : number + 2]
+            if run_as_one(
+                _sizes(kernel.stages, kernel.positions), first.symbol, second.symbol, second.extent
+            ):
+                kernel = _joined(kernel, first, second)
+                changed = True
+                break
+    stages = list(kernel.stages)
+    for place, stage in enumerate(stages):
+        stages[place] = _fewer_in_stage(stage, kernel.positions)
+    return replace(kernel, stages=tuple(stages))
+
+
+def _without_single(kernel: Kernel) -> Kernel:
+    """Axes that run once do not run."""
+    single = [axis for axis in kernel.axes if axis.extent == 1]
+    if not single:
+        return kernel
+    kernel = _renamed(kernel, {axis.symbol: 0 for axis in single})
+    return replace(kernel, axes=tuple(axis for axis in kernel.axes if axis.extent != 1))
+
+
+def _joined(kernel: Kernel, first: Axis, second: Axis) -> Kernel:
+    both = Axis(second.symbol, first.extent * second.extent)
+    kernel = _renamed(kernel, {first.symbol: 0})
+    axes = [
+        both if axis.symbol is second.symbol else axis
+        for axis in kernel.axes
+        if axis.symbol is not first.symbol
+    ]
+    return replace(kernel, axes=tuple(axes))
+
+
+def _fewer_in_stage(stage: Stage, positions: Mapping[Symbol, Scalar]) -> Stage:
+    """A position may depend on the axes of several stages: they stay as they are then."""
+    bound = {axis.symbol for axis in stage.axes}
+    if any(scalar.free & bound for scalar in positions.values()):
+        return stage
+    changed = True
+    while changed and not stage.scans:
+        changed = False
+        for number in range(len(stage.axes) - 1):
+            first, second = stage.axes[number : number + 2]
+            if run_as_one(_sizes([stage], {}), first.symbol, second.symbol, second.extent):
+                renaming = Renaming({first.symbol: 0})
+                both = Axis(second.symbol, first.extent * second.extent)
+                axes = [
+                    both if axis is second else axis for axis in stage.axes if axis is not first
+                ]
+                stage = replace(mapped(stage, renaming, renaming), axes=tuple(axes))
+                changed = True
+                break
+    return stage
+
+
+def _sizes(stages: Iterable[Stage], positions: Mapping[Symbol, Scalar]) -> list[Size]:
+    """All sizes that are computed in a kernel."""
+    found: list[Size] = []
+    seen: set[Scalar] = set()
+    stack = list(positions.values())
+    for stage in stages:
+        stack += roots_of(stage)
+        found += [part.address for part in (*stage.stores, *stage.scans)]
+    while stack:
+        scalar = stack.pop()
+        if scalar in seen:
+            continue
+        seen.add(scalar)
+        stack += scalar.args
+        if scalar.op == "load":
+            found.append(scalar.data[1])
+        elif scalar.op == "index":
+            found.append(scalar.data)
+    return found
+
+
+# -- names ----------------------------------------------------------------------------------------
+
+
+def _renamed(kernel: Kernel, sizes: Mapping[Symbol, Size]) -> Kernel:
+    renaming = Renaming(sizes)
+    stages = [
+        replace(
+            mapped(stage, renaming, renaming),
+            axes=tuple(
+                Axis(_symbol(renaming, axis.symbol, sizes), renaming.size(axis.extent))
+                for axis in stage.axes
+            ),
+        )
+        for stage in kernel.stages
+    ]
+    positions: dict[Symbol, Scalar] = {}
+    for name, scalar in kernel.positions.items():
+        new = as_symbol(renaming.size(of_atom(name)))
+        positions[new] = renaming(scalar)
+        scalars.name_position(new, positions[new])
+    axes = tuple(
+        Axis(_symbol(renaming, axis.symbol, sizes), renaming.size(axis.extent))
+        for axis in kernel.axes
+    )
+    private: dict[str, tuple[Dtype, Size]] = {
+        name: (dtype, renaming.size(size)) for name, (dtype, size) in kernel.private.items()
+    }
+    return Kernel(axes, tuple(stages), positions, private, kernel.ordered)
+
+
+def _symbol(renaming: Renaming, name: Symbol, sizes: Mapping[Symbol, Size]) -> Symbol:
+    found = sizes.get(name)
+    return as_symbol(found) if isinstance(found, Expr) else name
+
+
+def _own_symbols(kernel: Kernel) -> tuple[Kernel, tuple[Size, ...]]:
+    """Axes are i0, i1 ... and symbols of the program n0, n1 ..., in the order of their use."""
+    names: dict[Symbol, Size] = {}
+    own: list[Size] = []
+    bound: list[Axis] = list(kernel.axes)
+    for stage in kernel.stages:
+        bound += [axis for axis in stage.axes if axis not in bound]
+    for axis in bound:
+        names.setdefault(axis.symbol, symbol(f"i{len(names)}"))
+    for size in (*(axis.extent for axis in bound), *_sizes(kernel.stages, kernel.positions)):
+        for each in sorted(symbols_of(size), key=lambda s: s.key):
+            if each not in names and each not in kernel.positions:
+                names[each] = symbol(f"n{len(own)}", each.declared)
+                own.append(of_atom(each))
+    for number, each in enumerate(kernel.positions):
+        names[each] = symbol(f"p{number}")
+    return _renamed(kernel, names), tuple(own)
+
+
+def _own_names(kernel: Kernel, sizes: tuple[Size, ...]) -> Bound:
+    """Buffers are k0, k1 ... and numbers f0, f1 ..., in the order of their use."""
+    buffers: dict[str, str] = {}
+    numbers: dict[str, str] = {}
+
+    def buffer(name: str) -> str:
+        if name in kernel.private:
+            return name
+        return buffers.setdefault(name, f"k{len(buffers)}")
+
+    def change(scalar: Scalar) -> Scalar | None:
+        if scalar.op == "load":
+            name, address = scalar.data
+            args = tuple(map(rewrite, scalar.args))
+            return scalars.load(buffer(name), address, scalar.dtype, *args)
+        if scalar.op == "number":
+            return scalars.number(numbers.setdefault(scalar.data, f"f{len(numbers)}"))
+        return None
+
+    rewrite = Rewriting(change)
+    positions = {name: rewrite(scalar) for name, scalar in kernel.positions.items()}
+    stages: list[Stage] = []
+    for stage in kernel.stages:
+        stage = mapped(stage, rewrite)
+        stages.append(
+            replace(
+                stage,
+                stores=tuple(replace(s, buffer=buffer(s.buffer)) for s in stage.stores),
+                scans=tuple(replace(s, buffer=buffer(s.buffer)) for s in stage.scans),
+            )
+        )
+    named = replace(kernel, stages=tuple(stages), positions=positions)
+    return Bound(named, tuple(buffers), sizes, tuple(numbers))
+
+
+def own_names(segment: Segment) -> Segment:
+    """The segment with names of its own for buffers and numbers, in their order."""
+    buffers: dict[str, str] = {}
+    numbers = {name: f"f{place}" for place, name in enumerate(segment.numbers)}
+    for buffer in (*segment.inputs, *segment.temporaries, *segment.outputs):
+        buffers[buffer.name] = f"x{len(buffers)}"
+
+    def named(group: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
+        return tuple(replace(buffer, name=buffers[buffer.name]) for buffer in group)
+
+    def renamed(argument: Any) -> Any:
+        if isinstance(argument, Area):
+            return replace(argument, buffer=buffers[argument.buffer])
+        if isinstance(argument, tuple | list):
+            return type(argument)(map(renamed, argument))
+        return argument
+
+    steps: list[Launch | Extern] = []
+    for step in segment.steps:
+        if isinstance(step, Launch):
+            launch = replace(
+                step,
+                buffers=tuple(buffers[name] for name in step.buffers),
+                numbers=tuple(numbers[name] for name in step.numbers),
+            )
+            steps.append(launch)
+        else:
+            steps.append(replace(step, arguments=renamed(step.arguments)))
+    return Segment(
+        named(segment.inputs),
+        segment.symbols,
+        tuple(numbers.values()),
+        named(segment.temporaries),
+        named(segment.outputs),
+        tuple(steps),
+    )

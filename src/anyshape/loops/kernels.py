@@ -1,0 +1,90 @@
+"""A kernel: parallel axes around stages of inner loops.
+
+For each point of `axes`, the stages run in order. A stage loops over its own axes; in each round it
+stores elements and folds values. What a stage has folded is a `row` scalar to the stages after it:
+one value for each point of the outer axes. A pointwise kernel is one stage without axes of its
+own; softmax has three, each over the row.
+
+    kernel (i0 < s0)
+      stage (r0 < s1): %0 = max b0[i0*s1 + r0]
+      stage (r0 < s1): %1 = sum exp(b0[i0*s1 + r0] - %0)
+      stage (r0 < s1): b1[i0*s1 + r0] = exp(b0[i0*s1 + r0] - %0) / %1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from anyshape.loops.scalars import Axis, Dtype, Scalar
+from anyshape.symbolic import Size, Symbol
+
+Mode = Literal["set", "add"]
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """`buffer[address] = value`, or `+=` in the order of the loops."""
+
+    buffer: str
+    address: Size
+    value: Scalar
+    mode: Mode = "set"
+    #: nothing is written where it is false
+    mask: Scalar | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """The fold of a value over all axes of its stage; `row(name)` afterwards."""
+
+    name: str
+    fold: str
+    value: Scalar
+    dtype: Dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The fold of a value over the rounds of the stage's last axis up to and with the one at hand,
+    stored: a running sum. It begins anew where an outer axis moves."""
+
+    fold: str
+    value: Scalar
+    dtype: Dtype
+    buffer: str
+    address: Size
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A condition (b1) on data that must hold in every round, or the kernel reports that it
+    failed. Loads are safe all the same: lowering makes them so."""
+
+    condition: Scalar
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    axes: tuple[Axis, ...]
+    stores: tuple[Store, ...] = ()
+    folds: tuple[Fold, ...] = ()
+    scans: tuple[Scan, ...] = ()
+    checks: tuple[Check, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kernel:
+    #: parallel: no round reads or writes what another writes
+    axes: tuple[Axis, ...]
+    stages: tuple[Stage, ...]
+    #: positions read from tensors, by the symbol in addresses that stands for them
+    positions: Mapping[Symbol, Scalar]
+    #: buffers that one point of the outer axes fills and reads, and nobody else: private to a
+    #: thread, addressed by the inner axes alone. Elements, by name
+    private: Mapping[str, tuple[Dtype, Size]]
+    #: whether rounds may write the same element (`+=` to positions read from a tensor): the axes
+    #: are then not parallel
+    ordered: bool = False

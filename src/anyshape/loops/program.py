@@ -1,0 +1,74 @@
+"""A program: buffers, and the steps that fill them in order.
+
+Names of buffers are the program's own (`b0`, `b1` ...). A kernel is written over names of its own
+(`k0`, `k1` ..., symbols `n0`, `n1` ...) so that equal layers have equal kernels; a launch binds
+them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from anyshape.loops.kernels import Kernel
+from anyshape.loops.scalars import Dtype
+from anyshape.symbolic import Size, Symbol
+
+Role = Literal["input", "output", "temporary"]
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Memory of `sizes` elements, laid out by `strides` (elements). An input is given by the
+    caller; an output is a new tensor that the caller gets; a temporary is the program's own."""
+
+    name: str
+    dtype: Dtype
+    sizes: tuple[Size, ...]
+    strides: tuple[Size, ...]
+    role: Role
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    """A tensor within a buffer: sizes, strides and offset in elements."""
+
+    buffer: str
+    sizes: tuple[Size, ...]
+    strides: tuple[Size, ...]
+    offset: Size = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Run a kernel: what its buffers, symbols and numbers are, in the order of its own names."""
+
+    kernel: Kernel
+    buffers: tuple[str, ...]
+    sizes: tuple[Size, ...]
+    numbers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Extern:
+    """Call a function of the tensor library from native code: `mm_out` and the like. Arguments are
+    areas, sizes, floats, bools, strings or None, as that function takes them."""
+
+    function: str
+    arguments: tuple[Any, ...]
+
+
+Step = Launch | Extern
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Segment:
+    """A run of native steps: one foreign call. Takes tensors, integers and floats in this order;
+    gives the outputs as new tensors. Temporaries live as long as the call."""
+
+    inputs: tuple[Buffer, ...]
+    symbols: tuple[Symbol, ...]
+    numbers: tuple[str, ...]
+    temporaries: tuple[Buffer, ...]
+    outputs: tuple[Buffer, ...]
+    steps: tuple[Step, ...]

@@ -1,0 +1,370 @@
+"""From stores of expressions with reductions in them to a kernel of stages.
+
+A reduction becomes a stage of its own before the stage that uses it, if it is the same for every
+round of that stage: it depends on outer axes only. One that is not has to be a buffer first; the
+caller is told which (`MustBeStored`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from anyshape.loops import scalars
+from anyshape.loops.kernels import Check, Fold, Kernel, Scan, Stage, Store
+from anyshape.loops.scalars import Axis, Scalar
+from anyshape.loops.substitute import Renaming, Rewriting
+from anyshape.symbolic import Expr, Size, Symbol
+from anyshape.symbolic.expr import of_atom
+
+#: Worth keeping rather than computing again in a later stage.
+HEAVY: Final = frozenset(
+    [
+        "exp",
+        "exp2",
+        "expm1",
+        "log",
+        "log2",
+        "log10",
+        "log1p",
+        "sin",
+        "cos",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "asinh",
+        "acosh",
+        "atanh",
+        "sigmoid",
+        "erf",
+        "erfc",
+        "erfinv",
+        "silu",
+        "gelu",
+        "gelu_tanh",
+        "pow",
+        "atan2",
+        "fmod",
+        "remainder",
+    ]
+)
+
+
+Private = dict[str, tuple[scalars.Dtype, Size]]
+
+
+class MustBeStored(Exception):
+    """These reductions cannot be part of the kernel."""
+
+    def __init__(self, reductions: Sequence[Scalar]) -> None:
+        super().__init__("reductions that need buffers")
+        self.reductions = reductions
+
+
+def kernel_of(
+    axes: Sequence[Axis],
+    stores: Sequence[Store],
+    *,
+    scans: Sequence[Scan] = (),
+    checks: Sequence[Check] = (),
+    ordered: bool = False,
+) -> Kernel:
+    """A kernel that makes these stores for every point of `axes`, outermost first."""
+    roots = [part.value for part in (*stores, *scans)]
+    roots += [store.mask for store in stores if store.mask is not None]
+    roots += [check.condition for check in checks]
+    found = _reductions(roots)
+    outer = _outer_axes(axes, found)
+    if scans:
+        # The last axis is run through in order.
+        outer = [axis for axis in outer if axis is not axes[-1]]
+    named, stages = _fold_stages(found, {axis.symbol for axis in outer}, axes)
+    rewrite = Rewriting(named.get)
+    inner = tuple(axis for axis in axes if axis not in outer)
+    stages.append(
+        Stage(
+            inner,
+            tuple(
+                replace(
+                    store,
+                    value=rewrite(store.value),
+                    mask=None if store.mask is None else rewrite(store.mask),
+                )
+                for store in stores
+            ),
+            (),
+            tuple(replace(scan, value=rewrite(scan.value)) for scan in scans),
+            tuple(replace(check, condition=rewrite(check.condition)) for check in checks),
+        )
+    )
+    return finished(tuple(outer), _one_axis(stages), ordered)
+
+
+def finished(
+    outer: tuple[Axis, ...],
+    stages: Sequence[Stage],
+    ordered: bool = False,
+    private: Private | None = None,
+) -> Kernel:
+    """The kernel of these stages, with what it reads positions from."""
+    kept, private = _keeping(stages, private or {})
+    positions: dict[Symbol, Scalar] = {}
+    for number, stage in enumerate(kept):
+        here: dict[Symbol, Scalar] = {}
+        for root in roots_of(stage):
+            _find_positions(root, here)
+        for part in (*stage.stores, *stage.scans):
+            _positions_in(part.address, here)
+        checks = dict.fromkeys(stage.checks)
+        for symbol in here:
+            check = scalars.position_check(symbol)
+            if check is not None:
+                checks[Check(*check)] = None
+        kept[number] = replace(stage, checks=tuple(checks))
+        positions |= here
+    return Kernel(outer, tuple(kept), positions, private, ordered)
+
+
+def roots_of(stage: Stage) -> Iterable[Scalar]:
+    """All that a stage computes."""
+    for check in stage.checks:
+        yield check.condition
+    for part in (*stage.folds, *stage.scans, *stage.stores):
+        yield part.value
+    for store in stage.stores:
+        if store.mask is not None:
+            yield store.mask
+
+
+def mapped(stage: Stage, change: Renaming | Rewriting, renaming: Renaming | None = None) -> Stage:
+    """A stage of changed scalars; addresses change by `renaming`."""
+
+    def size(address: Expr | int) -> Expr | int:
+        return address if renaming is None else renaming.size(address)
+
+    return Stage(
+        stage.axes,
+        tuple(
+            replace(
+                store,
+                address=size(store.address),
+                value=change(store.value),
+                mask=None if store.mask is None else change(store.mask),
+            )
+            for store in stage.stores
+        ),
+        tuple(replace(fold, value=change(fold.value)) for fold in stage.folds),
+        tuple(
+            replace(scan, address=size(scan.address), value=change(scan.value))
+            for scan in stage.scans
+        ),
+        tuple(replace(check, condition=change(check.condition)) for check in stage.checks),
+    )
+
+
+def _reductions(roots: Iterable[Scalar]) -> list[Scalar]:
+    """The reductions in these, inner ones first."""
+    found: list[Scalar] = []
+    seen: set[Scalar] = set()
+
+    def visit(scalar: Scalar) -> None:
+        if scalar in seen:
+            return
+        seen.add(scalar)
+        for arg in scalar.args:
+            visit(arg)
+        for symbol in _position_symbols(scalar):
+            position = scalars.position_scalar(symbol)
+            if position is not None:
+                inside = _reductions([position])
+                if inside:
+                    raise MustBeStored(inside)
+        if scalar.op == "reduce":
+            found.append(scalar)
+
+    for root in roots:
+        visit(root)
+    return found
+
+
+def _position_symbols(scalar: Scalar) -> Iterable[Symbol]:
+    size = scalar.data[1] if scalar.op == "load" else scalar.data if scalar.op == "index" else 0
+    return size.symbols if isinstance(size, Expr) else ()
+
+
+def _outer_axes(axes: Sequence[Axis], reductions: Sequence[Scalar]) -> list[Axis]:
+    """Those that a reduction depends on; all if there is none."""
+    if not reductions:
+        return list(axes)
+    needed = frozenset[Symbol]().union(*(each.free for each in reductions))
+    return [axis for axis in axes if axis.symbol in needed]
+
+
+def _fold_stages(
+    reductions: Sequence[Scalar], outer: set[Symbol], axes: Sequence[Axis]
+) -> tuple[dict[Scalar, Scalar], list[Stage]]:
+    """A stage for each reduction, and the row that stands for it."""
+    everywhere = {axis.symbol for axis in axes}
+    bound = {axis.symbol for each in reductions for axis in each.data[1]}
+    wrong = [
+        each
+        for each in reductions
+        # One that depends on fewer axes would be computed anew for each point of the others.
+        if (each.free & bound) or (each.free & everywhere) != outer
+    ]
+    if wrong:
+        raise MustBeStored(wrong)
+    named: dict[Scalar, Scalar] = {}
+    rewrite = Rewriting(named.get)
+    stages: list[Stage] = []
+    for position, each in enumerate(reductions):
+        fold, fold_axes = each.data
+        body = rewrite(each.args[0])
+        name = f"%{position}"
+        named[each] = scalars.row(name, each.dtype, each.free)
+        stages.append(Stage(tuple(fold_axes), folds=(Fold(name, fold, body, each.dtype),)))
+    return named, stages
+
+
+def _one_axis(stages: Sequence[Stage]) -> list[Stage]:
+    """Stages over equal extents share their axes; neighbours that need nothing of each other
+    become one."""
+    result: list[Stage] = []
+    by_extents: dict[tuple[object, ...], tuple[Axis, ...]] = {}
+    for stage in stages:
+        key = tuple(axis.extent for axis in stage.axes)
+        shared = by_extents.setdefault(key, stage.axes)
+        if shared is not stage.axes:
+            renaming = Renaming(
+                {
+                    old.symbol: of_atom(new.symbol)
+                    for old, new in zip(stage.axes, shared, strict=True)
+                }
+            )
+            stage = replace(mapped(stage, renaming, renaming), axes=shared)
+        last = result[-1] if result else None
+        if last is not None and last.axes == stage.axes and not _needs(stage, last):
+            result[-1] = joined(last, stage)
+        else:
+            result.append(stage)
+    return result
+
+
+def joined(first: Stage, second: Stage) -> Stage:
+    return Stage(
+        first.axes,
+        first.stores + second.stores,
+        first.folds + second.folds,
+        first.scans + second.scans,
+        first.checks + second.checks,
+    )
+
+
+def _needs(stage: Stage, earlier: Stage) -> bool:
+    """Whether a stage uses what an earlier one has folded, or touches what it has stored."""
+    names = {fold.name for fold in earlier.folds}
+    written = {part.buffer for part in (*earlier.stores, *earlier.scans)}
+    seen: set[Scalar] = set()
+    stack = list(roots_of(stage))
+    while stack:
+        scalar = stack.pop()
+        if scalar in seen:
+            continue
+        seen.add(scalar)
+        if scalar.op == "row" and scalar.data in names:
+            return True
+        if scalar.op == "load" and scalar.data[0] in written:
+            return True
+        stack += scalar.args
+        for symbol in _position_symbols(scalar):
+            position = scalars.position_scalar(symbol)
+            if position is not None:
+                stack.append(position)
+    return False
+
+
+def _keeping(stages: Sequence[Stage], private: Private) -> tuple[list[Stage], Private]:
+    """What is heavy and computed in one stage and again in a later one over the same axis is kept
+    in a private row."""
+    private = dict(private)
+    result = list(stages)
+    for position, stage in enumerate(result):
+        if len(stage.axes) != 1:
+            continue
+        later = [
+            each for each in range(position + 1, len(result)) if result[each].axes == stage.axes
+        ]
+        mine = _heavy(roots_of(stage))
+        again = [
+            scalar
+            for scalar in mine
+            if any(scalar in _heavy(roots_of(result[each])) for each in later)
+        ]
+        # The outermost of nested ones is enough.
+        inside = {part for scalar in again for part in _parts(scalar) if part is not scalar}
+        for scalar in again:
+            if scalar in inside:
+                continue
+            (axis,) = stage.axes
+            name = f"row{len(private)}"
+            place = of_atom(axis.symbol)
+            private[name] = (scalar.dtype, axis.extent)
+            kept = {scalar: scalars.load(name, place, scalar.dtype)}
+            stage = result[position] = replace(
+                stage, stores=(*stage.stores, Store(name, place, scalar))
+            )
+            rewrite = Rewriting(kept.get)
+            for each in later:
+                result[each] = mapped(result[each], rewrite)
+    return result, private
+
+
+def _heavy(roots: Iterable[Scalar]) -> list[Scalar]:
+    """Operations that are heavy or made of heavy ones, outermost first."""
+    weights: dict[Scalar, bool] = {}
+
+    def visit(scalar: Scalar) -> bool:
+        found = weights.get(scalar)
+        if found is None:
+            below = [visit(arg) for arg in scalar.args]
+            found = weights[scalar] = scalar.op in HEAVY or (any(below) and scalar.op != "load")
+        return found
+
+    for root in roots:
+        visit(root)
+    return [scalar for scalar, heavy in reversed(weights.items()) if heavy]
+
+
+def _parts(scalar: Scalar) -> set[Scalar]:
+    found: set[Scalar] = set()
+    stack = [scalar]
+    while stack:
+        part = stack.pop()
+        if part not in found:
+            found.add(part)
+            stack += part.args
+    return found
+
+
+def _find_positions(scalar: Scalar, found: dict[Symbol, Scalar]) -> None:
+    for part in _parts(scalar):
+        _positions_in(
+            part.data[1] if part.op == "load" else part.data if part.op == "index" else 0, found
+        )
+
+
+def _positions_in(size: Expr | int, found: dict[Symbol, Scalar]) -> None:
+    if isinstance(size, int):
+        return
+    for symbol in size.symbols:
+        if symbol not in found:
+            position = scalars.position_scalar(symbol)
+            if position is not None:
+                # Those it depends on come first.
+                _find_positions(position, found)
+                found[symbol] = position

@@ -1,0 +1,151 @@
+"""Kernels and programs as text: what logs show, and the key by which equal kernels are one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from anyshape.loops.kernels import Check, Fold, Kernel, Scan, Stage, Store
+from anyshape.loops.program import Extern, Launch, Segment
+from anyshape.loops.scalars import Axis, Scalar
+from anyshape.symbolic import Size, to_text
+
+_SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "gt": ">"}
+_SIGNS |= {"ge": ">=", "eq": "==", "ne": "!=", "and": "&", "or": "|", "xor": "^"}
+
+
+def scalar_text(scalar: Scalar) -> str:
+    """One line, shared parts written out."""
+    return _Lines(set()).of(scalar)
+
+
+def kernel_text(kernel: Kernel) -> str:
+    """All that matters of a kernel. Parts that are used twice have a line of their own."""
+    lines = [f"kernel{' ordered' if kernel.ordered else ''} ({_axes(kernel.axes)})"]
+    for name, (dtype, size) in kernel.private.items():
+        lines.append(f"  private {name}: {dtype}[{to_text(size)}]")
+    for symbol, scalar in kernel.positions.items():
+        lines.append(f"  position {symbol.name} = {scalar_text(scalar)}")
+    for stage in kernel.stages:
+        lines.append(f"  stage ({_axes(stage.axes)})")
+        lines += [f"    {line}" for line in _stage(stage)]
+    return "\n".join(lines)
+
+
+def segment_text(segment: Segment) -> str:
+    """A program step by step."""
+    head = ", ".join(
+        [
+            *(f"{b.name}: {b.dtype}{_shape(b.sizes, b.strides)}" for b in segment.inputs),
+            *(symbol.name for symbol in segment.symbols),
+            *segment.numbers,
+        ]
+    )
+    lines = [f"segment ({head})"]
+    for buffer in (*segment.temporaries, *segment.outputs):
+        shape = _shape(buffer.sizes, buffer.strides)
+        lines.append(f"  {buffer.role} {buffer.name}: {buffer.dtype}{shape}")
+    for step in segment.steps:
+        match step:
+            case Launch():
+                names = [*step.buffers, *map(to_text, step.sizes), *step.numbers]
+                lines.append(f"  launch ({', '.join(names)})")
+                lines += [f"    {line}" for line in kernel_text(step.kernel).splitlines()]
+            case Extern():
+                lines.append(f"  {step.function}({', '.join(map(str, step.arguments))})")
+    return "\n".join(lines)
+
+
+def _shape(sizes: tuple[Size, ...], strides: tuple[Size, ...]) -> str:
+    inner = ", ".join(f"{to_text(a)}:{to_text(b)}" for a, b in zip(sizes, strides, strict=True))
+    return f"[{inner}]"
+
+
+def _axes(axes: Iterable[Axis]) -> str:
+    return ", ".join(f"{axis.symbol.name} < {to_text(axis.extent)}" for axis in axes)
+
+
+def _stage(stage: Stage) -> list[str]:
+    parts: list[Store | Fold | Scan | Check] = [*stage.checks, *stage.folds, *stage.scans]
+    parts += stage.stores
+    lines = _Lines(_shared(parts))
+    for part in parts:
+        value = lines.of(part.condition if isinstance(part, Check) else part.value)
+        match part:
+            case Check():
+                lines.add(f"check {value}, {part.message!r}")
+            case Fold():
+                lines.add(f"{part.name} = {part.fold} {value} as {part.dtype}")
+            case Scan():
+                target = f"{part.buffer}[{to_text(part.address)}]"
+                lines.add(f"{target} = running {part.fold} {value} as {part.dtype}")
+            case Store():
+                target = f"{part.buffer}[{to_text(part.address)}]"
+                where = "" if part.mask is None else f" where {lines.of(part.mask)}"
+                lines.add(f"{target} {'+=' if part.mode == 'add' else '='} {value}{where}")
+    return lines.lines
+
+
+def _shared(parts: Iterable[Store | Fold | Scan | Check]) -> set[Scalar]:
+    """What is used more than once and is worth a name."""
+    seen: set[Scalar] = set()
+    shared: set[Scalar] = set()
+    stack: list[Scalar] = []
+    for part in parts:
+        stack.append(part.condition if isinstance(part, Check) else part.value)
+        if isinstance(part, Store) and part.mask is not None:
+            stack.append(part.mask)
+    while stack:
+        scalar = stack.pop()
+        if scalar in seen:
+            if scalar.args:
+                shared.add(scalar)
+            continue
+        seen.add(scalar)
+        stack += scalar.args
+    return shared
+
+
+class _Lines:
+    def __init__(self, shared: set[Scalar]) -> None:
+        self._shared = shared
+        self._names: dict[Scalar, str] = {}
+        self.lines: list[str] = []
+
+    def add(self, line: str) -> None:
+        self.lines.append(line)
+
+    def of(self, scalar: Scalar) -> str:
+        found = self._names.get(scalar)
+        if found is None:
+            found = self._text(scalar)
+            if scalar in self._shared:
+                name = f"v{len(self._names)}"
+                self.add(f"{name} = {found}")
+                self._names[scalar] = found = name
+        return found
+
+    def _text(self, scalar: Scalar) -> str:
+        match scalar.op:
+            case "constant":
+                return f"{scalar.data!r}:{scalar.dtype}"
+            case "index":
+                return f"({to_text(scalar.data)})"
+            case "number" | "row":
+                return str(scalar.data)
+            case "load":
+                buffer, address = scalar.data
+                text = f"{buffer}[{to_text(address)}]:{scalar.dtype}"
+                if scalar.args:
+                    mask, other = map(self.of, scalar.args)
+                    return f"({text} if {mask} else {other})"
+                return text
+            case "reduce":
+                fold, axes = scalar.data
+                return f"{fold}({_axes(axes)}: {self.of(scalar.args[0])})"
+            case "cast":
+                return f"{scalar.dtype}({self.of(scalar.args[0])})"
+            case name:
+                args = [self.of(arg) for arg in scalar.args]
+                if name in _SIGNS:
+                    return f"({args[0]} {_SIGNS[name]} {args[1]})"
+                return f"{name}({', '.join(args)})"

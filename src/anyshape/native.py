@@ -1,0 +1,118 @@
+"""A segment becomes a function: its kernels and its host function in one module, built or found."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from anyshape.codegen.host import (
+    HostAbi,
+    HostUnsupported,
+    KernelCode,
+    helpers_module,
+    host_function,
+    join_module,
+)
+from anyshape.codegen.host.externs import EXTERNS
+from anyshape.codegen.target import Target
+from anyshape.loops.kernels import Kernel
+from anyshape.loops.program import Extern, Launch, Segment
+from anyshape.runtime.native.build import Loaded, Source, disk_cache, found_or_built, load
+from anyshape.runtime.native.c_signatures import c_signature
+from anyshape.runtime.native.disk_cache import key_of
+from anyshape.runtime.native.host_target import HostTarget, host_target
+from anyshape.runtime.native.load import python_function
+from anyshape.runtime.native.source_stamp import source_stamp
+from anyshape.runtime.native.symbols import find_symbol
+from anyshape.runtime.native.torch_abi import WRAP, dtype_codes, torch_abi
+from anyshape.symbolic import Size
+
+_NAME: Final = "anyshape_segment"
+
+#: What makes text of a segment.
+_SOURCES: Final = ("codegen", "loops", "symbolic", "native.py")
+
+#: the text of kernels by name, and of all that they need beside them
+KernelsText = Callable[[Mapping[str, Kernel], Target], str]
+
+
+def native_function(
+    segment: Segment,
+    kernels_text: KernelsText,
+    scratch_bytes: Callable[[Kernel], Size],
+    *,
+    key: str | None = None,
+) -> Callable[..., Any]:
+    """What runs the segment: called with its tensors, integers and floats, gives its outputs.
+
+    `key`: all that the text depends on besides our own sources, if that is less work than the text;
+    the code is then found without making it. Ranges of symbols belong to it.
+    """
+    cache = disk_cache()
+    host = host_target(cache)
+    abi = host_abi()
+    made: list[Source] = []
+
+    def source() -> Source:
+        if not made:
+            made.append(source_of(segment, kernels_text, scratch_bytes, host, abi))
+        return made[0]
+
+    helpers = helpers_module(abi)
+    # The helpers are another module: code that was made for others would call them wrongly.
+    parts = (helpers, source().text) if key is None else (helpers, key, source_stamp(*_SOURCES))
+    built = found_or_built(key_of(*parts), source, host, cache)
+    return python_function(built, segment, _helpers(host, helpers))
+
+
+def segment_source(
+    segment: Segment, kernels_text: KernelsText, scratch_bytes: Callable[[Kernel], Size]
+) -> str:
+    """The text of a segment's module, to be looked at."""
+    return source_of(
+        segment, kernels_text, scratch_bytes, host_target(disk_cache()), host_abi()
+    ).text
+
+
+@functools.cache
+def _helpers(host: HostTarget, text: str) -> Loaded:
+    return load(found_or_built(text, lambda: Source(text), host, disk_cache()))
+
+
+def source_of(
+    segment: Segment,
+    kernels_text: KernelsText,
+    scratch_bytes: Callable[[Kernel], Size],
+    host: HostTarget,
+    abi: HostAbi,
+) -> Source:
+    _check_externs(segment)
+    target = Target(*host)
+    kernels: dict[Kernel, KernelCode] = {}
+    for step in segment.steps:
+        if isinstance(step, Launch) and step.kernel not in kernels:
+            name = f"{_NAME}.k{len(kernels)}"
+            kernels[step.kernel] = KernelCode(name, scratch_bytes(step.kernel))
+    code = host_function(segment, _NAME, kernels, abi)
+    named = {own.name: kernel for kernel, own in kernels.items()}
+    text = join_module([kernels_text(named, target), code.text])
+    return Source(text, code.entry, code.run, code.reasons)
+
+
+def _check_externs(segment: Segment) -> None:
+    """Whether this torch has the C functions that we know."""
+    for name in sorted({step.function for step in segment.steps if isinstance(step, Extern)}):
+        row = EXTERNS.get(name)
+        if row is None:
+            raise HostUnsupported(f"there is no C function {name}")
+        if c_signature(row.symbol) != row.signature or find_symbol(row.symbol) is None:
+            raise HostUnsupported(f"{row.symbol} of this torch is not the one that we know")
+
+
+def host_abi() -> HostAbi:
+    """How torch and Python are made here, as far as that is known."""
+    found = torch_abi()
+    if found is None:
+        return HostAbi(None, 0, dict(dtype_codes()), WRAP)
+    return HostAbi(found.tensor_offset, found.type_offset, dict(found.dtypes), WRAP)

@@ -1,0 +1,140 @@
+"""Bytes by key in a private folder that processes share: what was built once is found again.
+
+Who reads takes no lock: a file appears under its name only when it is whole, and says its own
+checksum. A damaged one is removed and counts as missing. Nothing is read from a folder that another
+user owns or may write to: it becomes machine code in this process.
+
+All failures of the disk mean "not there" and "not kept", never an error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+_MAGIC: Final = b"anyshape native 1\n"
+_CHECKSUM: Final = 32
+#: what a trim leaves, so that not every write trims
+_LEFT_BY_TRIM: Final = 0.8
+_FORGOTTEN_SECONDS: Final = 3600
+
+
+def key_of(*parts: str) -> str:
+    """One name for these texts, whatever is in them."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode()
+        digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()
+
+
+class DiskCache:
+    def __init__(self, folder: Path, most_bytes: int) -> None:
+        self._folder = folder
+        self._most_bytes = most_bytes
+
+    def read(self, key: str) -> bytes | None:
+        """What was kept under the key; it counts as used now."""
+        try:
+            with self._opened(make=False) as folder:
+                return _read(folder, key)
+        except OSError:
+            return None
+
+    def write(self, key: str, payload: bytes) -> bool:
+        """Keep it, and remove what has not been used for longest if there is too much."""
+        try:
+            with self._opened(make=True) as folder:
+                _write(folder, key, payload)
+                self._trim(folder)
+        except OSError:
+            return False
+        return True
+
+    def is_private(self) -> bool:
+        try:
+            with self._opened(make=True):
+                return True
+        except OSError:
+            return False
+
+    @contextmanager
+    def _opened(self, *, make: bool) -> Iterator[int]:
+        """The folder by a descriptor: what is checked is what is used, whatever is renamed."""
+        if make:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            found = os.fstat(descriptor)
+            if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+                raise PermissionError(f"{self._folder} is not private")
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _trim(self, folder: int) -> None:
+        now = time.time()
+        files: list[tuple[float, int, str]] = []
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):  # another process trims too
+                    found = entry.stat(follow_symlinks=False)
+                    files.append((found.st_mtime, found.st_size, entry.name))
+        for time_written, _, name in files:
+            if name.startswith(".") and now - time_written > _FORGOTTEN_SECONDS:
+                _remove(folder, name)
+        kept = sorted(file for file in files if not file[2].startswith("."))
+        total = sum(size for _, size, _ in kept)
+        if total <= self._most_bytes:
+            return
+        for _, size, name in kept:
+            if total <= self._most_bytes * _LEFT_BY_TRIM:
+                break
+            _remove(folder, name)
+            total -= size
+
+
+def _read(folder: int, key: str) -> bytes | None:
+    descriptor = os.open(key, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    with open(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            return None
+        data = file.read()
+    payload = data[len(_MAGIC) + _CHECKSUM :]
+    if data[: len(_MAGIC) + _CHECKSUM] != _MAGIC + _checksum(key, payload):
+        _remove(folder, key)
+        return None
+    with suppress(OSError):  # a cache that may only be read is still of use
+        os.utime(key, dir_fd=folder, follow_symlinks=False)
+    return payload
+
+
+def _write(folder: int, key: str, payload: bytes) -> None:
+    beside = f".{key[:16]}.{os.getpid()}.{secrets.token_hex(4)}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(beside, flags, 0o600, dir_fd=folder)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(_MAGIC + _checksum(key, payload) + payload)
+        os.replace(beside, key, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        _remove(folder, beside)
+        raise
+
+
+def _checksum(key: str, payload: bytes) -> bytes:
+    """Of the key too: a file under another's name is damaged."""
+    return hashlib.sha256(key.encode() + b"\0" + payload).digest()
+
+
+def _remove(folder: int, name: str) -> None:
+    with suppress(OSError):
+        os.unlink(name, dir_fd=folder)

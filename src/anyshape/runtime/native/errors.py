@@ -1,0 +1,19 @@
+"""What goes wrong below the text."""
+
+from __future__ import annotations
+
+
+class NativeUnavailable(RuntimeError):
+    """Native code cannot be made or loaded here: run the graph as it is."""
+
+
+class NativeFailed(RuntimeError):
+    """A native function gave up: nothing was returned. `reason` says why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class OutOfRange(NativeFailed, IndexError):
+    """A position read from a tensor was none. Torch raises either error, by operator."""

@@ -1,0 +1,65 @@
+"""Built code as a function of Python."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any, Final
+
+from anyshape.loops.program import Segment
+from anyshape.loops.scalars import OUT_OF_RANGE
+from anyshape.runtime.native.build import Loaded, load
+from anyshape.runtime.native.called_with_addresses import CalledWithAddresses
+from anyshape.runtime.native.errors import NativeFailed, OutOfRange
+from anyshape.runtime.native.stored import Built
+from anyshape.runtime.native.torch_abi import last_torch_error
+
+_METH_FASTCALL: Final = 0x0080
+
+
+class _MethodDef(ctypes.Structure):
+    """CPython's PyMethodDef."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+class _Failure:
+    """The `self` of a native function: says which exception a number is. And since the function
+    holds it, it holds what the function needs to exist."""
+
+    __slots__ = ("_keeps", "_reasons")
+
+    def __init__(self, reasons: tuple[str, ...], *keeps: object) -> None:
+        self._reasons = reasons
+        self._keeps = keeps
+
+    def __call__(self, number: int) -> NativeFailed:
+        reason = self._reasons[number - 1]
+        if reason.startswith("torch"):
+            said = last_torch_error()
+            if said:
+                reason = f"{reason}: {said}"
+        return OutOfRange(reason) if reason == OUT_OF_RANGE else NativeFailed(reason)
+
+
+def python_function(built: Built, segment: Segment, helpers: Loaded) -> Callable[..., Any]:
+    """What is called with the segment's tensors, integers and floats, and gives its outputs."""
+    code = load(built, helpers)
+    if built.entry is None:
+        run = code.address(built.run or "")
+        assert run is not None, "code without the function that it was made for"
+        return CalledWithAddresses(run, segment, _Failure(built.reasons, code, helpers))
+    entry = code.address(built.entry)
+    assert entry is not None, "code without the function that it was made for"
+    method = _MethodDef(built.entry.encode(), entry, _METH_FASTCALL, None)
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype = ctypes.py_object
+    make.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
+    # CPython reads the method's definition until the function is gone, and lets `self` go last.
+    failure = _Failure(built.reasons, code, helpers, method)
+    return make(ctypes.addressof(method), failure, None)

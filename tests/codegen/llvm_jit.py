@@ -1,0 +1,91 @@
+"""Kernels made and run for tests, over numpy arrays, as native segments are built and loaded."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from anyshape.codegen.llvm import module, scratch_bytes
+from anyshape.codegen.target import Target
+from anyshape.loops.kernels import Kernel
+from anyshape.runtime.native.build import Source, build, load
+from anyshape.runtime.native.engine import build_assembly, llvm
+from anyshape.runtime.native.host_target import HostTarget
+from anyshape.symbolic import Size, evaluate, symbol
+from anyshape.symbolic.expr import as_symbol
+
+NUMPY: dict[str, Any] = {
+    "f32": np.float32,
+    "f64": np.float64,
+    "f16": np.float16,
+    "bf16": np.uint16,
+    "i8": np.int8,
+    "i16": np.int16,
+    "i32": np.int32,
+    "i64": np.int64,
+    "u8": np.uint8,
+    "b1": np.bool_,
+}
+
+AVX2 = Target("x86_64-unknown-linux-gnu", "haswell", "")
+NEON = Target("aarch64-unknown-linux-gnu", "neoverse-n1", "")
+
+
+@cache
+def host() -> Target:
+    binding = llvm()
+    features = binding.get_host_cpu_features().flatten()
+    return Target(binding.get_process_triple(), binding.get_host_cpu_name(), features)
+
+
+def assembly(kernel: Kernel, target: Target) -> str:
+    text = module({"kernel": kernel}, target)
+    return build_assembly(text, target.triple, target.cpu, target.features)
+
+
+@dataclass
+class Compiled:
+    loaded: Any
+    entry: Any
+    scratch: Size
+    milliseconds: float
+    text: str
+
+    def __call__(
+        self,
+        buffers: Sequence[np.ndarray | int],
+        sizes: Sequence[int] = (),
+        numbers: Sequence[float] = (),
+        threads: int = 64,
+    ) -> int:
+        pointers = [b.ctypes.data if isinstance(b, np.ndarray) else b for b in buffers]
+        values = {as_symbol(symbol(f"n{i}")): size for i, size in enumerate(sizes)}
+        space = np.empty(evaluate(self.scratch, values) * threads + 64, np.uint8)
+        start = -space.ctypes.data % 64 + space.ctypes.data
+        return self.entry(
+            (ctypes.c_void_p * max(1, len(pointers)))(*pointers),
+            (ctypes.c_int64 * max(1, len(sizes)))(*sizes),
+            (ctypes.c_double * max(1, len(numbers)))(*numbers),
+            start,
+        )
+
+
+def compiled(kernel: Kernel, target: Target | None = None) -> Compiled:
+    target = target or host()
+    start = time.perf_counter()
+    text = module({"kernel": kernel}, target)
+    own = HostTarget(host().triple, target.cpu, target.features, target.lanes)
+    loaded = load(build(Source(text, None, "kernel", ()), own))
+    spent = (time.perf_counter() - start) * 1e3
+    entry = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)(loaded.address("kernel") or 0)
+    return Compiled(loaded, entry, scratch_bytes(kernel, target), spent, text)
+
+
+def runs(kernel: Kernel, sizes: Sequence[int]) -> Mapping[Any, int]:
+    return {as_symbol(symbol(f"n{i}")): size for i, size in enumerate(sizes)}

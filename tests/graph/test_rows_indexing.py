@@ -1,0 +1,103 @@
+"""Subscripts with tensors, and operators that look positions up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional
+
+from tests.graph.comparing import check
+
+SIZES = ((5, 7), (3, 2), (1, 1), (4, 19), (2, 0))
+
+
+def numbers(size: int, *shape: int) -> torch.Tensor:
+    """Positions in a size, from both ends."""
+    count = torch.arange(torch.Size(shape).numel()).reshape(shape)
+    return count * 7 % size
+
+
+def calls(*shapes: tuple[int, int]) -> list[tuple[Any, ...]]:
+    return [
+        (torch.randn(a, b), numbers(a, 4), numbers(b, 3) if b else numbers(1, 0))
+        for a, b in shapes or SIZES
+    ]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, i, j: x[i],
+        lambda x, i, j: x[i] * 2 + 1,
+        lambda x, i, j: x[i - 1],
+        lambda x, i, j: x[:, j],
+        lambda x, i, j: x[..., j],
+        lambda x, i, j: x[i.reshape(2, 2)],
+        lambda x, i, j: x[i[:, None], j],
+        lambda x, i, j: x[None, i],
+        lambda x, i, j: x[:, None, j],
+        lambda x, i, j: x[i.int()],
+        lambda x, i, j: x.t()[:, i],
+        lambda x, i, j: (x + 1)[i],
+        lambda x, i, j: x.index_select(0, i),
+        lambda x, i, j: x.index_select(-1, j),
+        lambda x, i, j: x.gather(0, i[:, None].expand(4, x.shape[1])),
+        lambda x, i, j: torch.take_along_dim(x, i[:, None], 0),
+        lambda x, i, j: functional.embedding(i.reshape(2, 2), x),
+        lambda x, i, j: functional.one_hot(i, 5),
+        lambda x, i, j: x[i][0],
+        lambda x, i, j: x[1:][i[:1] * 0] if x.shape[0] > 1 else x,
+    ],
+)
+def test_look_up(function: Callable[..., Any]) -> None:
+    check(function, calls())
+
+
+def test_take() -> None:
+    check(lambda x, i, j: x.take(i), calls(*SIZES[:4]))
+    check(lambda x, i, j: x.t().take(i - 1), calls(*SIZES[:4]))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, i, j: x[i, :, j],
+        lambda x, i, j: x[:, i, j],
+        lambda x, i, j: x[i, j],
+        lambda x, i, j: x[i, 1:, j],
+        lambda x, i, j: x[0, i * 0, j],
+        lambda x, i, j: x[i, None, 0, j],
+    ],
+)
+def test_several_index_tensors(function: Callable[..., Any]) -> None:
+    check(
+        function,
+        [
+            (torch.randn(a, 3, b), numbers(min(a, 3), 4, 1), numbers(b, 3))
+            for a, b in ((5, 7), (3, 2), (1, 1))
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, i: x[i],
+        lambda x, i: x[:, i],
+        lambda x, i: x.index_select(0, i),
+        lambda x, i: x.gather(1, i[None]),
+        lambda x, i: functional.embedding(i, x),
+        lambda x, i: x.add_(1)[i],
+    ],
+)
+@pytest.mark.parametrize("bad", [9, -9])
+def test_positions_out_of_range_fail_as_in_eager(function: Callable[..., Any], bad: int) -> None:
+    good = (torch.randn(4, 4), torch.tensor([0, 3]))
+    check(function, [good, (torch.randn(5, 5), torch.tensor([1, bad]))], fails=True)
+
+
+def test_data_dependent_sizes_are_called_out() -> None:
+    check(lambda x: x[x > 0], [(torch.randn(4),), (torch.randn(9),)], called=["getitem"])

@@ -1,0 +1,42 @@
+"""Images of other sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.functional import interpolate
+
+from tests.graph.comparing import check
+
+IMAGES = [(torch.randn(s),) for s in ((2, 3, 4, 5), (1, 2, 7, 3), (1, 1, 1, 1), (2, 3, 16, 33))]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: interpolate(x, scale_factor=2),
+        lambda x: interpolate(x, size=(5, 7)) * 2,
+        lambda x: interpolate(x, scale_factor=1.7),
+        lambda x: interpolate(x.double(), scale_factor=(3, 1.3)),
+        lambda x: interpolate(x[0], size=x.shape[1] * 5),
+    ],
+)
+def test_nearest(function: Callable[..., Any]) -> None:
+    check(function, IMAGES)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: interpolate(x, scale_factor=2, mode="bilinear"),
+        lambda x: interpolate(x, size=(5, 7), mode="bilinear"),
+        lambda x: interpolate(x, scale_factor=1.7, mode="bilinear", align_corners=True),
+        lambda x: interpolate(x, size=(x.shape[2] * 3, 1), mode="bilinear", align_corners=True),
+        lambda x: interpolate(x[0], scale_factor=3, mode="linear"),
+    ],
+)
+def test_between_neighbours(function: Callable[..., Any]) -> None:
+    check(function, IMAGES, close=True)

@@ -1,0 +1,15 @@
+"""Random chains of views, pointwise operators, lookups and writes: compiled as in eager."""
+
+from __future__ import annotations
+
+import pytest
+
+import anyshape
+from tests.native.view_programs import compared, program
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_compiled_programs_do_as_eager(seed: int) -> None:
+    source, kind = program(seed)
+    found = compared(source, kind, seed, lambda f: anyshape.compile(f, dynamic=True))
+    assert not found, "\n".join([source, kind, *found])
