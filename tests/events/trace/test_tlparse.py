@@ -144,6 +144,13 @@ def test_graphs_say_what_is_dynamic(made: Make):
     assert "automatic.py:6 in f, code: return torch.relu(x) * x.size()[0] + 1" in dynamic
 
 
+def test_generated_code(made: Make):
+    found = made("automatic")
+    assert "define " in found.page("-_0_1_0", "inductor_output_code")
+    assert "kernel" in found.page("-_0_1_0", "schedule")
+    assert "native code: " in found.page("-_0_1_0", "native_operators")
+
+
 def test_what_was_specialised_and_by_which_line(made: Make):
     page = made("specialised").page("-_0_0_0", "compilation_metrics")
     assert "L[&#39;x&#39;].size()[0]" in page
