@@ -25,12 +25,13 @@ SOURCE = Path(__file__).parents[1] / "src"
 # A line may import the lines below it, never its own neighbours or what is above.
 LAYERS = (
     ("__init__", "__main__"),
-    ("cli", "compat"),
+    ("cli",),
+    ("compat",),
     ("api",),
     ("pipeline", "report"),
     ("telling",),
     ("entries", "units", "calls", "contracts"),
-    ("growth", "blame", "dynamic_ints"),
+    ("growth", "blame", "dynamic_ints", "graph_text"),
     ("backends",),
     ("export", "explanation", "targets", "marks", "native"),
     ("standing",),
@@ -67,6 +68,7 @@ TOOLCHAINS = ("llvmlite", "triton")
 
 # (importing module, imported module) -> why this import may stand inside a function.
 LAZY_IMPORTS = {
+    ("anyshape.cli.run", "anyshape.compat"): "it loads torch, which acts on the environment then",
     ("anyshape.ops", "torch._meta_registrations"): "loading it takes longer than all our own rules",
     ("anyshape.profile.remote", "fsspec"): "only for those who share profiles",
 }

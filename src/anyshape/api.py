@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import copy
 import functools
+import os
 import types
 import weakref
 from collections.abc import Callable
@@ -16,7 +18,10 @@ from anyshape.backends import BACKENDS
 from anyshape.capture.source_use import source_use
 from anyshape.entries import Backend, Counts, Entry, Options, all_counts
 from anyshape.errors import BadOption, NotCallable
+from anyshape.events.kinds import RunCount
 from anyshape.events.settings import set_logs, set_logs_from_environment
+from anyshape.events.stream import stream
+from anyshape.events.trace import start_trace_from_environment
 from anyshape.explanation import Explanation
 from anyshape.guards.dynamic_int import DynamicInt
 from anyshape.marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
@@ -41,8 +46,6 @@ __all__ = [
     "set_logs",
     "stats",
 ]
-
-set_logs_from_environment()
 
 _compiled: weakref.WeakSet[Function] = weakref.WeakSet()
 
@@ -238,6 +241,11 @@ class CompiledModule(torch.nn.Module):
     def __anyshape_original__(self) -> torch.nn.Module:
         return _STATE[self][0]
 
+    @property
+    def _orig_mod(self) -> torch.nn.Module:
+        """Scripts written for torch know the original by this name."""
+        return _STATE[self][0]
+
     def stats(self) -> Stats:
         found = _total(_STATE[self][1])
         return found + _total(_WITH_HOOKS[self]) if self in _WITH_HOOKS else found
@@ -282,6 +290,37 @@ def _module_class(original: type[torch.nn.Module]) -> type:
 
 
 # -- the process -----------------------------------------------------------------------------------
+
+
+def _rank() -> int | None:
+    """Among the processes of the program, as far as there are others."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank()
+    told = os.environ.get("RANK", "")
+    return int(told) if told.isdecimal() else None
+
+
+def _tell_run_counts() -> None:
+    for function in list(_compiled):
+        for entry in function.entries:
+            stream.emit(RunCount(function.target.name, entry.hits, compile_id=entry.id))
+
+
+_told_of: set[str] = set()
+
+
+def tell_as_the_environment_says() -> None:
+    """Show the logs, and write the trace, that environment variables ask for. Called again, it
+    takes up what has changed."""
+    set_logs_from_environment()
+    if not _told_of and start_trace_from_environment(_rank, {"torch": torch.__version__}):
+        _told_of.add("trace")
+        # Before the trace is closed: what is registered last runs first.
+        atexit.register(_tell_run_counts)
+
+
+tell_as_the_environment_says()
 
 
 def stats() -> Stats:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -273,7 +272,7 @@ class Function:
             return self._call(arguments)
         telling.begins(self.target, entry_id)
         ranks = self._ranks.agree(bound, self.seen, self.options.dynamic, entry_id)
-        started = time.perf_counter()
+        clock = telling.Clock()
         choices = Choices(
             self.seen,
             self.options.dynamic,
@@ -285,17 +284,30 @@ class Function:
             self._marked.names,
             self._floats,
         )
+        try:
+            return self._compile_for(arguments, choices, clock, entry_id)
+        except Exception as error:
+            telling.failed(self.target, error, clock, len(self.entries), entry_id)
+            raise
+
+    def _compile_for(
+        self, arguments: Arguments, choices: Choices, clock: telling.Clock, entry_id: str
+    ) -> Any:
+        telling.read_profile(self.target, choices.profile, entry_id)
         roots = Roots()
-        captured = self._captured(arguments, choices, roots)
+        with clock.stage("capture"):
+            captured = self._captured(arguments, choices, roots)
         self.counts.captures += 1
         outcome = captured.outcome
         self.seen.add_all(choices.observed)
+        telling.sizes_seen(self.target, choices, entry_id)
         written = frozenset[str]() if isinstance(outcome, Left) else outcome.written
         self.profile.learn(choices.observed, written, choices.of_modules)
+        telling.wrote_profile(self.target, choices.profile, self.seen, entry_id)
         if isinstance(outcome, Left):
-            self._left(outcome, entry_id)
+            self._left(outcome, entry_id, clock)
         else:
-            self._add(outcome, choices, entry_id, started, roots)
+            self._add(outcome, choices, entry_id, clock, roots)
         return captured.result
 
     def _is_in_parts(self, arguments: Arguments) -> bool:
@@ -364,14 +376,10 @@ class Function:
                 reasons.append(kinds.GuardFailure(entry.id, failure.sentence, frame))
         return reasons
 
-    def _left(self, left: Left, entry_id: str) -> None:
+    def _left(self, left: Left, entry_id: str, clock: telling.Clock) -> None:
         self.counts.graph_breaks += 1
         self.counts.eager_calls += 1
-        stream.emit(
-            kinds.RunsEagerly(
-                left.reason, left.frame, left.hints, self.target.name, compile_id=entry_id
-            )
-        )
+        telling.left(self.target, left, clock, len(self.entries), entry_id)
         if self.options.fullgraph and left.question is not None:
             raise DataDependentError(
                 function=self.target.name,
@@ -443,7 +451,7 @@ class Function:
         return result
 
     def _add(
-        self, trace: Trace, choices: Choices, entry_id: str, started: float, roots: Roots
+        self, trace: Trace, choices: Choices, entry_id: str, clock: telling.Clock, roots: Roots
     ) -> None:
         """Make an entry of a trace."""
         self._written |= trace.written
@@ -452,7 +460,7 @@ class Function:
         for defect in trace.defects:
             stream.emit(kinds.Defect("ops", defect, compile_id=entry_id))
         entry = Entry(entry_id, choices, roots)
-        if not self._take(entry, trace):
+        if not self._take(entry, trace, clock):
             return
         self._next_id += 1
         self.entries.append(entry)
@@ -460,32 +468,37 @@ class Function:
         self.counts.graphs += len(entry.graphs)
         self.counts.guards += len(entry.guards)
         self.counts.hits.append(entry.counter)
-        self._finished(entry, trace, started, entry.graphs)
+        self._finished(entry, trace, clock, entry.graphs)
 
     def _check_contract(self, trace: Trace, choices: Choices) -> None:
         self.broken = broken_contract(self.target.name, trace, choices)
         if self.broken is not None:
             raise self.broken
 
-    def _take(self, entry: Entry, trace: Trace) -> bool:
+    def _take(self, entry: Entry, trace: Trace, clock: telling.Clock) -> bool:
         """Let an entry serve what a trace did; False if its backend failed."""
         try:
-            breaks = entry.take(trace, self.options, self.target.name)
+            with clock.stage("backend"):
+                breaks = entry.take(trace, self.options, self.target.name)
         except Exception as error:
             self._backend_failed(error)
             return False
         self.counts.graph_breaks += len(breaks)
         for found in breaks:
-            stream.emit(kinds.GraphBreak(found.reason, found.where, compile_id=entry.id))
+            telling.breaks(found, entry.id)
         return True
 
     def _finished(
-        self, entry: Entry, trace: Trace, started: float, graphs: Sequence[torch.fx.GraphModule]
+        self,
+        entry: Entry,
+        trace: Trace,
+        clock: telling.Clock,
+        graphs: Sequence[torch.fx.GraphModule],
     ) -> None:
-        self.rebuild()
-        seconds = time.perf_counter() - started
-        self.counts.compile_seconds += seconds
-        telling.compiled(self.target, entry, trace, seconds, graphs)
+        with clock.stage("guards"):
+            self.rebuild()
+        self.counts.compile_seconds += clock.seconds
+        telling.compiled(self.target, entry, trace, clock, graphs, len(self.entries))
 
     # -- a call that goes a way which its entry has not seen ---------------------------------------
 
@@ -531,21 +544,23 @@ class Function:
         arguments: Arguments,
         shapes: AssumedContract | None,
     ) -> Any:
-        started = time.perf_counter()
+        telling.begins(self.target, entry.id)
+        clock = telling.Clock()
         choices = entry.choices.again(shapes)
-        captured = self._captured(arguments, choices, entry.roots)
+        with clock.stage("capture"):
+            captured = self._captured(arguments, choices, entry.roots)
         self.counts.captures += 1
         trace = captured.outcome
         if isinstance(trace, Left):
-            self._left(trace, entry.id)
+            self._left(trace, entry.id, clock)
             return captured.result
         self._check_contract(trace, choices)
         before = len(growing.graphs)
-        if not self._take(entry, trace):
+        if not self._take(entry, trace, clock):
             return captured.result
         new = growing.graphs[before:]
         self.counts.graphs += len(new)
-        self._finished(entry, trace, started, new)
+        self._finished(entry, trace, clock, new)
         return captured.result
 
     def _stop_growing(self, entry: Entry) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from anyshape.events import (
     Compiled,
+    CompileFailed,
     CompilerCollective,
     CreateSymbol,
     Defect,
@@ -24,13 +25,19 @@ from anyshape.events import (
     GraphCompiled,
     GuardAdded,
     GuardFailure,
+    GuardSaid,
     MarkedDynamic,
     MarkIgnored,
     OutputCode,
+    ProfileState,
+    RangeUpdated,
     Recompile,
     RecompileLimit,
+    Replaced,
+    RunCount,
     RunsEagerly,
     Schedule,
+    SizesSeen,
     Specialised,
     Stream,
 )
@@ -50,7 +57,8 @@ HERE = Place(FILE, 2, "f")
 
 
 @pytest.fixture(autouse=True)
-def program() -> Iterator[None]:
+def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("ANYSHAPE_EXTENDED_ADVICE", "0")
     lines = ["def f(x):\n", "    y = x * 2\n", "    return y\n"]
     linecache.cache[FILE] = (sum(map(len, lines)), None, lines, FILE)
     yield
@@ -94,13 +102,28 @@ LINES: list[tuple[Event, list[str]]] = [
     ),
     (CreateSymbol("u1", None, "", "[0, int_oo]"), ["I~ create_unbacked_symint u1 [0, int_oo]"]),
     (
-        GuardAdded("L['x'].size()[0] < 10", HERE, "it was compared with <", compile_id="0/1"),
+        GuardAdded("s0 < 10", HERE, "it was compared with <", compile_id="0/1"),
         [
-            "I~ [0/1] eval L['x'].size()[0] < 10 [guard added] "
+            "I~ [0/1] eval s0 < 10 [guard added] "
             "y = x * 2  # /models/net.py:2 in f (it was compared with <)"
         ],
     ),
-    (GuardAdded("s0 == 33"), ["I~ eval s0 == 33 [guard added]"]),
+    (GuardAdded("Eq(s0, 33)"), ["I~ eval Eq(s0, 33) [guard added]"]),
+    (GuardAdded("u0 < 9", at_run_time=True), ["I~ runtime_assert u0 < 9 [guard added]"]),
+    (RangeUpdated("s0", "[33, 33]"), ["V~ _update_var_to_range s0 = VR[33, 33] (update)"]),
+    (Replaced("s1", "s0", "[0, 9]"), ["V~ set_replacement s1 = s0 (solve) VR[0, 9]"]),
+    (
+        CompileFailed("AS103 DynamicDimWasFixed", "it is 5", HERE),
+        ["V~ compile failed: AS103 DynamicDimWasFixed: it is 5 y = x * 2  # /models/net.py:2 in f"],
+    ),
+    (
+        ProfileState("put", False, "/models/net.py:1:f:\nL['x']: tensor size=[?] stride=[1]"),
+        [
+            "V~ put_code_state (local)",
+            "V~ /models/net.py:1:f:",
+            "V~ L['x']: tensor size=[?] stride=[1]",
+        ],
+    ),
     (
         Specialised("s0", ["L['x'].size()[0]", "L['y'].size()[1]"], 33, "broadcast", HERE),
         [
@@ -130,7 +153,9 @@ LINES: list[tuple[Event, list[str]]] = [
         ["I~ compiler collective 0 of f: ranks 0, 1 agree after 0.000 s [no differences]"],
     ),
     (
-        Compiled(0.12345, 2, 1, ["L['x'].size()[0] < 10"], compile_id="0/1"),
+        Compiled(
+            0.12345, 2, 1, [GuardSaid("SHAPE_GUARD", "L['x'].size()[0] < 10")], compile_id="0/1"
+        ),
         [
             "V~ [0/1] compiled in 0.123 s: 2 graphs, 1 guards",
             "V~ [0/1] [__guards] GUARDS:",
@@ -155,6 +180,9 @@ LINES: list[tuple[Event, list[str]]] = [
             "expected 10, actual 20",
             "V~ [0/2] [__recompiles]     - 0/1: L['x'].size()[0] < 10  # y = x * 2  "
             "# /models/net.py:2 in f",
+            "V~ [0/2] [__recompiles]       User stack trace:",
+            'V~ [0/2] [__recompiles]         File "/models/net.py", line 2, in f',
+            "V~ [0/2] [__recompiles]           y = x * 2",
         ],
     ),
     (
@@ -211,15 +239,19 @@ def test_lines(event: Event, lines: list[str]):
     assert shown(event) == lines
 
 
+#: Too much for lines: a report makes something of them.
+ONLY_IN_TRACES = (SizesSeen, RunCount)
+
+
 def test_every_kind_of_event_has_lines():
     kinds = {k for k in vars(module).values() if isinstance(k, type) and issubclass(k, Event)}
-    kinds.remove(Event)
+    kinds -= {Event, *ONLY_IN_TRACES}
     assert {row.kind for row in ROWS} == kinds
     assert {type(event) for event, _ in LINES} == kinds
 
 
 def test_only_the_chosen_logs_are_shown():
-    event = Compiled(0.5, 1, 0, ["x"])
+    event = Compiled(0.5, 1, 0, [GuardSaid("TYPE_MATCH", "x")])
     assert shown(event, "guards") == ["V~ [__guards] GUARDS:", "V~ [__guards] x"]
     assert shown(event, "recompiles") == []
     assert shown(Defect("ops", "bad"), "recompiles") == ["W~ [__defects] defect in ops: bad"]

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Final
 
 import torch.fx
@@ -65,9 +67,21 @@ def _built(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., An
         return run_graph(graph, examples)
     host = python_host(made, _functions(), run_graph(graph, examples), graph.meta.get(EXPECTED, ()))
     if stream.listening(kinds.OutputCode):
-        code = "\n\n".join([host.source, *map(generated_code, segments)])
-        stream.emit(kinds.OutputCode(code, compile_id=graph.meta.get(COMPILE_ID, "")))
+        id = graph.meta.get(COMPILE_ID, "")
+        make = partial(_output_code, host.source, segments, id, scalars.copied_scope())
+        stream.emit_made(kinds.OutputCode, make)
     return host.run
+
+
+def _output_code(
+    host: str,
+    segments: list[Segment],
+    compile_id: str,
+    scope: Callable[[], AbstractContextManager[None]],
+) -> kinds.OutputCode:
+    with scope():
+        code = "\n\n".join([host, *map(generated_code, segments)])
+    return kinds.OutputCode(code, compile_id=compile_id)
 
 
 def lowered(graph: torch.fx.GraphModule) -> tuple[Plan, Schedule]:

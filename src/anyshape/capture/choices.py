@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -11,6 +12,7 @@ import torch
 from anyshape.capture.contracts import AssumedContract
 from anyshape.capture.marks import marks_of, marks_of_int
 from anyshape.capture.source_use import source_use
+from anyshape.capture.told_of_symbols import ToldOfSymbols
 from anyshape.capture.tracer import Unbacked
 from anyshape.config import config
 from anyshape.events import kinds
@@ -18,7 +20,7 @@ from anyshape.events.stream import stream
 from anyshape.guards.dynamic_int import DynamicInt, plain_int
 from anyshape.guards.guard import Frame, SymbolSource
 from anyshape.guards.path import Path
-from anyshape.guards.text import fact_text, names_of
+from anyshape.guards.text import fact_text, in_logs, names_of
 from anyshape.guards.values import strictly_equal
 from anyshape.policy.decide import (
     By,
@@ -35,7 +37,7 @@ from anyshape.policy.decide import (
 from anyshape.policy.observations import Observations, of_int, of_sizes
 from anyshape.policy.other_ranks import ALONE, OtherRanks
 from anyshape.profile.records import NOTHING, FunctionRecord
-from anyshape.symbolic import Expr, Fact, Range, Symbol
+from anyshape.symbolic import Expr, Fact, Facts, Range, Symbol
 
 
 class Ruling(NamedTuple):
@@ -94,6 +96,8 @@ class Choices:
             for source, value, decision in contract.decisions():
                 self.rulings[source] = Ruling(value, decision)
         self._symbols: list[SymbolSource] = []
+        #: what was told of the values that symbols can have
+        self.told = ToldOfSymbols(compile_id, self._symbols)
         self._by_value: dict[int, Expr] = {}
         #: answers by source: an entry that grows keeps them
         self._answers: dict[str, Sequence[Range | Unbacked | None]] = {}
@@ -255,10 +259,19 @@ class Choices:
         """Why a source is dynamic."""
         return self._reasons.get(source, "")
 
-    def assumed(self, fact: Fact, reason: str, frame: Frame | None) -> None:
+    def assumed(self, fact: Fact, reason: str, frame: Frame | None, facts: Facts) -> None:
         if stream.listening(kinds.GuardAdded):
-            text = fact_text(fact, names_of(self._symbols))
-            stream.emit(kinds.GuardAdded(text, frame, reason, compile_id=self._id))
+            names = names_of(self._symbols)
+            make = partial(_guard_added, fact, reason, frame, names, False, self._id)
+            stream.emit_made(kinds.GuardAdded, make)
+        if stream.listening(kinds.RangeUpdated) or stream.listening(kinds.Specialised):
+            self.told.learned(fact, reason, frame, facts)
+
+    def expected(self, fact: Fact, reason: str, frame: Frame | None) -> None:
+        if stream.listening(kinds.GuardAdded):
+            names = names_of(self._symbols)
+            make = partial(_guard_added, fact, reason, frame, names, True, self._id)
+            stream.emit_made(kinds.GuardAdded, make)
 
     def same_symbol(self, value: int) -> Expr | None:
         return self._by_value.get(value) if config.duck_shape else None
@@ -266,3 +279,15 @@ class Choices:
     def made(self, value: int, symbol: Expr) -> None:
         """Remember a symbol for sizes that are equal to it (duck shaping)."""
         self._by_value.setdefault(value, symbol)
+
+
+def _guard_added(
+    fact: Fact,
+    reason: str,
+    frame: Frame | None,
+    names: Callable[[Symbol], str],
+    at_run_time: bool,
+    compile_id: str,
+) -> kinds.GuardAdded:
+    text = fact_text(fact, names)
+    return kinds.GuardAdded(in_logs(fact), frame, reason, text, at_run_time, compile_id=compile_id)

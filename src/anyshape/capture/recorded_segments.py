@@ -78,7 +78,9 @@ class Segments:
     def expect(self, fact: Fact, reason: str) -> None:
         """Go on as if a fact about data held, as it does in this run: checked where the segment
         ends."""
-        self.segment.expectations.append(Expectation(reason, self.tracer.user_frame(), fact))
+        frame = self.tracer.user_frame()
+        self.segment.expectations.append(Expectation(reason, frame, fact))
+        self.tracer.chooser.expected(fact, reason, frame)
 
     def branch_on_fact(self, fact: Fact, outcome: bool, reason: str) -> None:
         self._end(Decision(outcome, reason, self.tracer.user_frame(), fact=fact))

@@ -189,8 +189,12 @@ class Chooser(Protocol):
         """A symbol was made."""
         ...
 
-    def assumed(self, fact: Fact, reason: str, frame: Frame | None) -> None:
-        """A fact was assumed: a guard was added."""
+    def assumed(self, fact: Fact, reason: str, frame: Frame | None, facts: Facts) -> None:
+        """A fact was assumed: a guard was added. `facts` have it."""
+        ...
+
+    def expected(self, fact: Fact, reason: str, frame: Frame | None) -> None:
+        """A fact about data was taken to hold, and is checked when the program runs."""
         ...
 
     def same_symbol(self, value: int) -> Expr | None:
@@ -368,7 +372,7 @@ class Tracer:
             return
         frame = self.user_frame()
         self.origins.setdefault(fact, (reason, frame))
-        self.chooser.assumed(fact, reason, frame)
+        self.chooser.assumed(fact, reason, frame, self.facts)
 
     def fix(self, value: Any, reason: str) -> Any:
         """The plain number behind a traced one, which becomes the only one that the capture is

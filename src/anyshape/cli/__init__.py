@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from anyshape.cli import profile
+from anyshape.cli import profile, run
 from anyshape.cli.failure import Failure
 
 
@@ -25,6 +25,7 @@ class Command(NamedTuple):
 
 
 COMMANDS: Final = (
+    Command("run", "run a PyTorch script with anyshape behind torch.compile", run.add, run.run),
     Command("profile", "what earlier runs have seen of sizes", profile.add, profile.run),
 )
 

@@ -28,6 +28,29 @@ class Event:
     compile_id: str = ""
 
 
+class Stage(NamedTuple):
+    """A part of a compile: when it began (seconds since 1970), and how long it took."""
+
+    name: str
+    started: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """What a compile was about, and what came of it in numbers."""
+
+    function: str = ""
+    file: str = ""
+    line: int = 0
+    stages: Sequence[Stage] = ()
+    #: entries of the function, this one included
+    entries: int = 0
+    operations: int = 0
+    nodes: int = 0
+    inputs: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class FrameStart(Event):
     """A function is about to be compiled; `stack` is where it was called, the outermost first."""
@@ -57,9 +80,32 @@ class CreateSymbol(Event):
 class GuardAdded(Event):
     """The compiled code relies on this from here on."""
 
+    #: in symbols: "Eq(s0, 5)"
     expr: str
     user_frame: Frame | None = None
     reason: str = ""
+    #: in terms of the inputs: "L['x'].size()[0] == 5"
+    text: str = ""
+    #: whether it depends on data, so that it is checked where the data is known
+    at_run_time: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RangeUpdated(Event):
+    """A symbol can be less than before."""
+
+    symbol: str
+    #: "[33, 33]"
+    range: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced(Event):
+    """A symbol equals an expression of others."""
+
+    symbol: str
+    by: str
+    range: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +155,12 @@ class GraphCompiled(Event):
     code: str
     sizes: Mapping[str, Sequence[int | str]] = field(default_factory=dict[str, Sequence[int | str]])
     name: str = ""
+    #: the operators in order, without their sizes: what tells whether two graphs are similar
+    operators: Sequence[str] = ()
+    #: its inputs by name, with what they are ("f32[s0, 4]")
+    inputs: Mapping[str, str] = field(default_factory=dict[str, str])
+    #: what the backend says of it: which operators are native, which are called out
+    backend: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +180,7 @@ class RunsEagerly(Event):
     user_frame: Frame | None = None
     hints: Sequence[str] = ()
     function: str = ""
+    measures: Measures = field(default_factory=Measures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +232,38 @@ class Schedule(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class SizesSeen(Event):
+    """What a call that was compiled for had: sizes of tensors, values of integers, by source."""
+
+    function: str
+    seen: Mapping[str, str]
+    #: whether each one was static, dynamic or unbacked in this compile, and why
+    decisions: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileState(Event):
+    """What is known of the sizes of a function was read from, or is written to, the disk."""
+
+    #: "get" or "put"
+    action: str
+    #: whether it is shared with other machines
+    remote: bool
+    text: str
+
+
+class GuardSaid(NamedTuple):
+    """A guard of an entry, in words."""
+
+    kind: str
+    text: str
+    #: what it looks at: "L['x']"
+    source: str = ""
+    reason: str = ""
+    user_frame: Frame | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Compiled(Event):
     """A compile is done."""
 
@@ -186,7 +271,28 @@ class Compiled(Event):
     graphs: int
     guards: int
     #: the guards of the entry in order, where somebody listens for them
-    guard_lines: Sequence[str] = ()
+    guard_lines: Sequence[GuardSaid] = ()
+    #: the same by what they look at, one line a guard
+    guard_tree: str = ""
+    measures: Measures = field(default_factory=Measures)
+
+
+@dataclass(frozen=True, slots=True)
+class CompileFailed(Event):
+    """A compile has ended with an error: of the program, or of what it asked for."""
+
+    error: str
+    text: str
+    user_frame: Frame | None = None
+    measures: Measures = field(default_factory=Measures)
+
+
+@dataclass(frozen=True, slots=True)
+class RunCount(Event):
+    """How often an entry has served a call, told when the program ends."""
+
+    function: str
+    hits: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ One row for each pair of an event and a log: the level, and the text. Lines go t
 
 from __future__ import annotations
 
-import linecache
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,8 +16,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
+from anyshape.events import extended
 from anyshape.events.kinds import (
     Compiled,
+    CompileFailed,
     CompilerCollective,
     CreateSymbol,
     Defect,
@@ -31,12 +32,16 @@ from anyshape.events.kinds import (
     MarkedDynamic,
     MarkIgnored,
     OutputCode,
+    ProfileState,
+    RangeUpdated,
     Recompile,
     RecompileLimit,
+    Replaced,
     RunsEagerly,
     Schedule,
     Specialised,
 )
+from anyshape.events.source_lines import source_line
 
 ROOT: Final = "anyshape"
 _PACKAGE_PARENT: Final = str(Path(__file__).parents[2]) + os.sep
@@ -46,7 +51,7 @@ _PACKAGE_PARENT: Final = str(Path(__file__).parents[2]) + os.sep
 
 def code_of(frame: Frame) -> str:
     """The line of the program, as far as it can be read."""
-    return linecache.getline(frame.filename, frame.line).strip()
+    return source_line(frame.filename, frame.line)
 
 
 def place_of(frame: Frame) -> str:
@@ -64,11 +69,16 @@ def _at(frame: Frame | None, reason: str = "") -> str:
     return where + (f" ({reason})" if reason else "")
 
 
+def _traceback(frame: Frame) -> list[str]:
+    head = f'  File "{frame.filename}", line {frame.line}, in {frame.function}'
+    return [head, f"    {code_of(frame)}"]
+
+
 # -- texts, one function for each row ---------------------------------------------------------
 
 
 def _create_symbol(event: CreateSymbol) -> str:
-    at = _at(event.user_frame, event.reason)
+    at = _at(event.user_frame, event.reason) + extended.about_symbol(event.symbol)
     if event.value is None:
         source = f" for {event.source}" if event.source else ""
         return f"create_unbacked_symint {event.symbol} {event.range}{source}{at}"
@@ -76,7 +86,17 @@ def _create_symbol(event: CreateSymbol) -> str:
 
 
 def _guard_added(event: GuardAdded) -> str:
-    return f"eval {event.expr} [guard added]{_at(event.user_frame, event.reason)}"
+    word = "runtime_assert" if event.at_run_time else "eval"
+    at = _at(event.user_frame, event.reason) + extended.about_guard(event.expr)
+    return f"{word} {event.expr} [guard added]{at}"
+
+
+def _range_updated(event: RangeUpdated) -> str:
+    return f"_update_var_to_range {event.symbol} = VR{event.range} (update)"
+
+
+def _replaced(event: Replaced) -> str:
+    return f"set_replacement {event.symbol} = {event.by} (solve) VR{event.range}"
 
 
 def _specialised(event: Specialised) -> str:
@@ -112,8 +132,17 @@ def _compiled(event: Compiled) -> str:
     return f"compiled in {event.seconds:.3f} s: {event.graphs} graphs, {event.guards} guards"
 
 
+def _failed(event: CompileFailed) -> str:
+    return f"compile failed: {event.error}: {event.text}{_at(event.user_frame)}"
+
+
+def _profile_state(event: ProfileState) -> str:
+    place = "remote" if event.remote else "local"
+    return f"{event.action}_code_state ({place})\n{event.text}"
+
+
 def _guards(event: Compiled) -> str:
-    return "\n".join(("GUARDS:", *event.guard_lines))
+    return "\n".join(("GUARDS:", *(guard.text for guard in event.guard_lines)))
 
 
 def _recompile(event: Recompile) -> str:
@@ -122,6 +151,8 @@ def _recompile(event: Recompile) -> str:
     for entry_id, text, frame in event.reasons:
         blame = "" if frame is None else f"  # {code_of(frame)}  # {place_of(frame)}"
         lines.append(f"    - {entry_id}: {text}{blame}")
+        if frame is not None:
+            lines += ["      User stack trace:", *(f"      {line}" for line in _traceback(frame))]
     return "\n".join(lines)
 
 
@@ -142,11 +173,7 @@ def _stopped(title: str, reason: str, frame: Frame | None, hints: Sequence[str])
     lines = [f"{title} in user code{where}", f"Graph Break Reason: {reason}"]
     lines += [f"  Hint: {hint}" for hint in hints]
     if frame is not None:
-        lines += [
-            "User code traceback:",
-            f'  File "{frame.filename}", line {frame.line}, in {frame.function}',
-            f"    {code_of(frame)}",
-        ]
+        lines += ["User code traceback:", *_traceback(frame)]
     return "\n".join(lines)
 
 
@@ -201,11 +228,15 @@ ROWS: Final = (
     _row(FrameStart, "dynamic", logging.INFO, lambda event: "create_env"),
     _row(CreateSymbol, "dynamic", logging.INFO, _create_symbol),
     _row(GuardAdded, "dynamic", logging.INFO, _guard_added),
+    _row(RangeUpdated, "dynamic", logging.DEBUG, _range_updated),
+    _row(Replaced, "dynamic", logging.DEBUG, _replaced),
     _row(Specialised, "dynamic", logging.DEBUG, _specialised),
     _row(MarkedDynamic, "dynamic", logging.INFO, _marked),
     _row(MarkIgnored, "dynamic", logging.WARNING, _ignored),
     _row(CompilerCollective, "dynamic", logging.INFO, _collective),
     _row(Compiled, "dynamic", logging.DEBUG, _compiled),
+    _row(CompileFailed, "dynamic", logging.DEBUG, _failed),
+    _row(ProfileState, "dynamic", logging.DEBUG, _profile_state),
     _row(Compiled, "guards", logging.DEBUG, _guards),
     _row(Recompile, "recompiles", logging.DEBUG, _recompile),
     _row(RecompileLimit, "recompiles", logging.WARNING, _recompile_limit),

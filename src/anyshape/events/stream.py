@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
+from functools import cache
 from threading import Lock
 from typing import Final
 
@@ -58,12 +59,28 @@ class Stream:
             try:
                 sink(event)
             except Exception as error:
-                # Telling must never change the answer of the user's program.
-                warnings.warn(
-                    f"a listener failed on {type(event).__name__}: {error!r}",
-                    RuntimeWarning,
-                    stacklevel=2,
-                )
+                warn_of_failure(type(event), error)
+
+    def emit_made(self, kind: type[Event], make: Callable[[], Event]) -> None:
+        """Emit an event whose texts take long to make: a sink with a method `later` is given the
+        function instead, and makes the event when there is time. What it is made of must not
+        change."""
+        make = cache(make)
+        for sink in self._of_kind.get(kind, self._everything):
+            try:
+                later: Callable[[Callable[[], Event]], None] | None = getattr(sink, "later", None)
+                if later is None:
+                    sink(make())
+                else:
+                    later(make)
+            except Exception as error:
+                warn_of_failure(kind, error)
+
+
+def warn_of_failure(kind: type[Event], error: Exception) -> None:
+    """Telling must never change the answer of the user's program."""
+    text = f"a listener failed on {kind.__name__}: {error!r}"
+    warnings.warn(text, RuntimeWarning, stacklevel=3)
 
 
 #: What the package emits to.

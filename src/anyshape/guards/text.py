@@ -6,7 +6,7 @@ tensor 'x': type=Tensor, dtype=torch.float32, device=cpu, requires_grad=False, s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Final, cast
@@ -15,7 +15,7 @@ from anyshape.guards.guard import Guard, Kind, SymbolSource, TensorSpec
 from anyshape.guards.path import Access, Path
 from anyshape.symbolic import Expr, Fact, Symbol, to_text
 from anyshape.symbolic.expr import polynomial
-from anyshape.symbolic.logic import And, Nonnegative, Or
+from anyshape.symbolic.logic import And, Nonnegative, Nonzero, Or, Zero
 
 Names = Callable[[Symbol], str]
 
@@ -56,6 +56,20 @@ def fact_text(fact: Fact, names: Names) -> str:
             return to_text(fact, names)
 
 
+def in_logs(fact: Fact) -> str:
+    """The fact in symbols, as logs have it: `Eq(s0, 5)`, `s0 < 10`."""
+    match fact:
+        case And() | Or():
+            word = " & " if isinstance(fact, And) else " | "
+            return word.join(f"({in_logs(part)})" for part in fact.parts)
+        case Zero() | Nonzero():
+            word, sign = ("Eq", " == ") if isinstance(fact, Zero) else ("Ne", " != ")
+            left, _, right = to_text(fact).partition(sign)
+            return f"{word}({left}, {right})"
+        case _:
+            return fact_text(fact, lambda symbol: symbol.name)
+
+
 def _part(fact: Fact, names: Names) -> str:
     text = fact_text(fact, names)
     return f"({text})" if isinstance(fact, And | Or) else text
@@ -73,6 +87,17 @@ def _strict(size: Expr, names: Names) -> str | None:
     if below != 0 and constant == -1:
         return f"{to_text(below, names)} < {to_text(above, names)}"
     return None
+
+
+def declared_ranges(symbols: Iterable[SymbolSource]) -> Iterator[tuple[str, str]]:
+    """The bounds that symbols have from the start, and are checked with them: a source, and
+    `L['x'].size()[0] >= 2`. That a size is not negative goes without saying."""
+    for source in symbols:
+        low, high = source.symbol.declared
+        if low is not None and (low > 0 or source.dim is None):
+            yield source.text, f"{source.text} >= {low}"
+        if high is not None:
+            yield source.text, f"{source.text} <= {high}"
 
 
 def tensor_name(path: Path) -> str:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 import struct
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -101,6 +101,20 @@ def fresh_scope() -> Iterator[None]:
         yield
     finally:
         vars(_scope).update(kept)
+
+
+def copied_scope() -> Callable[[], AbstractContextManager[None]]:
+    """The scope as it is now, for whoever looks at a lowering later, or in another thread: what is
+    interned there is not seen here."""
+    tables = {name: dict(table) for name, table in vars(_scope).items()}
+
+    @contextmanager
+    def again() -> Iterator[None]:
+        with fresh_scope():
+            vars(_scope).update(tables)
+            yield
+
+    return again
 
 
 def _make(

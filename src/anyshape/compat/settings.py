@@ -1,0 +1,112 @@
+"""Modules of settings as scripts know them (`torch._dynamo.config`), before `anyshape.config`.
+
+    torch._dynamo.config.automatic_dynamic_shapes = False
+    with torch._dynamo.config.patch(capture_scalar_outputs=True): ...
+
+Settings that anyshape has are read from and written to its own. Others keep the value that they are
+given, and are named as without effect.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from contextlib import ContextDecorator, ExitStack
+from typing import Any, Final
+
+from anyshape.compat.unmapped import note
+from anyshape.config import config
+
+#: `torch._dynamo.config`
+DYNAMO: Final = {
+    "automatic_dynamic_shapes": "automatic_dynamic",
+    "recompile_limit": "recompile_limit",
+    "cache_size_limit": "recompile_limit",
+    **{
+        name: name
+        for name in (
+            "assume_static_by_default",
+            "force_parameter_static_shapes",
+            "force_nn_module_property_static_shapes",
+            "allow_unspec_int_on_nn_module",
+            "specialize_int",
+            "specialize_float",
+            "capture_scalar_outputs",
+            "capture_dynamic_output_shape_ops",
+            "error_on_recompile",
+            "enable_compiler_collectives",
+        )
+    },
+}
+#: `torch.fx.experimental._config`
+SHAPES: Final = {
+    "backed_size_oblivious": "backed_size_oblivious",
+    "use_duck_shape": "duck_shape",
+}
+#: `torch.compiler.config`
+COMPILER: Final = {"dynamic_sources": "dynamic_sources"}
+
+#: Anyshape does what these ask for without being asked, or has nothing that they could be about.
+_SILENT: Final = frozenset({"suppress_errors", "verbose", "inline_inbuilt_nn_modules"})
+
+
+class Settings(types.ModuleType):
+    """A module of settings; `real` is that of torch, asked for what is not known here."""
+
+    def __init__(
+        self, name: str, mapped: Mapping[str, str], real: Callable[[], types.ModuleType]
+    ) -> None:
+        super().__init__(name)
+        held = self.__dict__
+        held["_mapped"], held["_real"] = mapped, real
+        held["_own"] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        held = self.__dict__
+        if name in held["_mapped"]:
+            return getattr(config, held["_mapped"][name])
+        if name in held["_own"]:
+            return held["_own"][name]
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(held["_real"](), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        held = self.__dict__
+        if name.startswith("__"):
+            held[name] = value
+        elif name in held["_mapped"]:
+            setattr(config, held["_mapped"][name], value)
+        else:
+            if name not in _SILENT:
+                note(f"{self.__name__}.{name}")
+            held["_own"][name] = value
+
+    def patch(self, changes: Any = None, value: Any = None, **more: Any) -> Patch:
+        """As a name and a value, as a dictionary, or by keyword."""
+        named = {changes: value} if isinstance(changes, str) else dict(changes or {})
+        return Patch(self, {**named, **more})
+
+
+class Patch(ContextDecorator):
+    """Other values for a while: a context manager, and a decorator."""
+
+    def __init__(self, settings: Settings, changes: Mapping[str, Any]) -> None:
+        self._settings = settings
+        self._changes = changes
+        self._entered: list[ExitStack] = []
+
+    def __enter__(self) -> None:
+        held = self._settings.__dict__
+        stack = ExitStack()
+        ours = {held["_mapped"][n]: v for n, v in self._changes.items() if n in held["_mapped"]}
+        stack.enter_context(config.patch(**ours))
+        before = dict(held["_own"])
+        stack.callback(lambda: (held["_own"].clear(), held["_own"].update(before)))
+        for name, value in self._changes.items():
+            if name not in held["_mapped"]:
+                setattr(self._settings, name, value)
+        self._entered.append(stack)
+
+    def __exit__(self, *_: object) -> None:
+        self._entered.pop().close()

@@ -1,0 +1,161 @@
+"""A module that stands where one of torch's compiler would: it knows the names that scripts use.
+
+Whoever asks for another name, or for a module below it, gets that of torch, which is loaded then;
+the names that are known here stay ours.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from anyshape.compat.unmapped import note
+
+_TORCH: Final = Path(torch.__file__).parent
+_IMPORTING: Final = "<frozen importlib"
+
+
+class StandIn(types.ModuleType):
+    """See the module."""
+
+    def __init__(self, name: str, known: Mapping[str, Any]) -> None:
+        super().__init__(name)
+        held = self.__dict__
+        held["_known"] = dict(known)
+        held.update(known)
+        # A package, so that modules below it can be asked for: `_Below` finds them.
+        held["__path__"] = [str(_TORCH.joinpath(*name.split(".")[1:]))]
+
+    def __getattr__(self, name: str) -> Any:
+        # Python asks modules for these in passing.
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if not _asked_by_torch():
+            note(f"{self.__name__}.{name}")
+        return getattr(self.real(), name)
+
+    def real(self) -> types.ModuleType:
+        """The module of torch, with our names in it."""
+        held = self.__dict__
+        if "_real" not in held:
+            real, held["_replaced"] = _load(self.__name__, held["_known"])
+            held["_real"] = real
+            for known, value in held["_known"].items():
+                setattr(real, known, value)
+        return held["_real"]
+
+    @property
+    def is_loaded(self) -> bool:
+        return "_real" in self.__dict__
+
+    def replaced(self, name: str) -> Any:
+        """What torch has under a name that is known here."""
+        self.real()
+        return self.__dict__["_replaced"][name]
+
+
+def _load(name: str, names: Iterable[str]) -> tuple[types.ModuleType, dict[str, Any]]:
+    """Import a module of torch with nothing of ours in its place, nor in that of modules below;
+    and what it has under these names."""
+    aside = {
+        each: module
+        for each, module in sys.modules.items()
+        if (each == name or each.startswith(name + ".")) and _is_ours(module)
+    }
+    for each in aside:
+        del sys.modules[each]
+        package, _, last = each.rpartition(".")
+        parent = aside.get(package) or sys.modules.get(package)
+        if parent is not None and last in parent.__dict__:
+            delattr(parent, last)
+    try:
+        real = importlib.import_module(name)
+        return real, {each: getattr(real, each, None) for each in names}
+    finally:
+        for each, module in sorted(aside.items()):  # packages first
+            bind(each, module)
+
+
+def _is_ours(module: object) -> bool:
+    return type(module).__module__.startswith("anyshape.")
+
+
+def bind(name: str, module: types.ModuleType) -> None:
+    """Let `import name` and the attribute of its package be this module."""
+    sys.modules[name] = module
+    package, _, last = name.rpartition(".")
+    parent = sys.modules.get(package)
+    if parent is not None:
+        # Past the module's own way to set names, which is for settings.
+        parent.__dict__[last] = module
+
+
+def _asked_by_torch() -> bool:
+    """Whether torch itself asks, which is none of the script's business."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_IMPORTING):
+        frame = frame.f_back
+    return frame.f_code.co_filename.startswith(str(_TORCH))
+
+
+def stand_in(name: str, known: Mapping[str, Any]) -> None:
+    """Put a stand-in where the module would be; where the module is there already, put our names
+    into it."""
+    there = sys.modules.get(name)
+    if there is None:
+        bind(name, StandIn(name, known))
+    elif not isinstance(there, StandIn):
+        for each, value in known.items():
+            setattr(there, each, value)
+
+
+# -- modules below a stand-in ---------------------------------------------------------------------
+
+
+class _Below(MetaPathFinder):
+    """Loads the package of torch before a module of it: they need each other."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,
+        target: types.ModuleType | None = None,
+    ) -> ModuleSpec | None:
+        above = [sys.modules.get(name) for name in _packages(fullname)]
+        waiting = [each for each in above if isinstance(each, StandIn) and not each.is_loaded]
+        if not waiting:
+            return None
+        waiting[0].real()
+        there = sys.modules.get(fullname)
+        if there is not None:
+            return ModuleSpec(fullname, _There(there))
+        return PathFinder.find_spec(fullname, path)
+
+
+class _There(Loader):
+    """Of a module that was loaded while it was looked for."""
+
+    def __init__(self, module: types.ModuleType) -> None:
+        self._module = module
+
+    def create_module(self, spec: ModuleSpec) -> types.ModuleType:
+        return self._module
+
+    def exec_module(self, module: types.ModuleType) -> None: ...
+
+
+def _packages(name: str) -> Iterable[str]:
+    parts = name.split(".")
+    return (".".join(parts[:count]) for count in range(1, len(parts)))
+
+
+def find_modules_below() -> None:
+    sys.meta_path.insert(0, _Below())

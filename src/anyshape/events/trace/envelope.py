@@ -1,0 +1,112 @@
+"""Envelopes: the lines of the structured trace that the `tlparse` program reads.
+
+    V1115 07:11:02.123456 4242 anyshape/trace:1] {"artifact": {...}, "has_payload": "<md5>"}
+    \tfirst line of the payload
+    \tlast line of the payload
+
+File names are written once, and then go by a number.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Final
+
+from anyshape.events.kinds import Frame
+from anyshape.events.source_lines import source_line
+
+Json = object
+
+_PLACE: Final = "anyshape/events/trace/envelope.py:1"
+
+
+def to_json(value: Json) -> str:
+    """In one line. Half a character, which Python's texts may have, is no JSON that others read."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def is_compile_id(text: str) -> bool:
+    frame, slash, compile_ = text.partition("/")
+    return bool(slash) and frame.isdecimal() and compile_.isdecimal()
+
+
+class Envelopes:
+    """Writes envelopes for one rank."""
+
+    def __init__(self, write: Callable[[str], None], rank: int | None = None) -> None:
+        self._write = write
+        self._rank = rank
+        #: when what is written happened
+        self.when = time.time()
+        self._interned: dict[str, int] = {}
+        self._frames: dict[tuple[str, int, str], Json] = {}
+
+    def envelope(
+        self,
+        key: str,
+        metadata: Json,
+        payload: str | None = None,
+        compile_id: str = "",
+        attempt: int = 0,
+    ) -> None:
+        """Write one. `payload` is any text."""
+        held: dict[str, Json] = {key: metadata}
+        if self._rank is not None:
+            held["rank"] = self._rank
+        if is_compile_id(compile_id):
+            frame, _, number = compile_id.partition("/")
+            held["frame_id"], held["frame_compile_id"] = int(frame), int(number)
+            held["attempt"] = attempt
+        if payload is None:
+            self._write(self._line(held))
+            return
+        payload = _clean(payload)
+        held["has_payload"] = hashlib.md5(payload.encode(), usedforsecurity=False).hexdigest()
+        self._write(self._line(held) + _indented(payload))
+
+    def _line(self, held: Mapping[str, Json]) -> str:
+        when = datetime.fromtimestamp(self.when).strftime("%m%d %H:%M:%S.%f")
+        return f"V{when} {os.getpid()} {_PLACE}] {to_json(held)}\n"
+
+    def intern(self, text: str) -> int:
+        """The number of a file name, which is written first where it is new."""
+        found = self._interned.get(text)
+        if found is None:
+            found = self._interned[text] = len(self._interned)
+            self._write(self._line({"str": [text, found]}))
+        return found
+
+    def stack(self, frames: Iterable[Frame | None]) -> list[Json]:
+        """Places in the program, the outermost first."""
+        return [self._frame(frame) for frame in frames if frame is not None]
+
+    def _frame(self, frame: Frame) -> Json:
+        key = (frame.filename, frame.line, frame.function)
+        found = self._frames.get(key)
+        if found is None:
+            line = min(max(frame.line, 0), 2**31 - 1)
+            found = self._frames[key] = {
+                "line": line,
+                "name": frame.function,
+                "filename": self.intern(frame.filename),
+                "loc": source_line(frame.filename, line),
+            }
+        return found
+
+
+def _clean(payload: str) -> str:
+    """A lone return would be taken for the end of a line, or lost before one. What is no text at
+    all (half a character) has no bytes to count."""
+    if "\r" in payload:
+        payload = payload.replace("\r\n", "\n").replace("\r", "\n")
+    return payload if payload.isascii() else payload.encode("utf-8", "backslashreplace").decode()
+
+
+def _indented(payload: str) -> str:
+    return "\t" + payload.replace("\n", "\n\t") + "\n"

@@ -1,0 +1,95 @@
+"""Every event as one line of JSON, for `anyshape report`.
+
+    {"format": "anyshape-events", "version": 1, "pid": 4242, "rank": null, ...}
+    {"event": "create_symbol", "time": 1763190662.1, "compile_id": "0/0", "symbol": "s0", ...}
+
+The first line says what the file is. An event has the fields of its class in `kinds.py`; named
+tuples are lists, so that a place in the program is `[file, line, function]`. The lines around each
+place come before the first event that names it, as an event `source`: a report can be made on
+another machine. A reader skips events and fields that it does not know; whatever else changes gets
+another version.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import time
+from collections.abc import Callable, Mapping, Set
+from dataclasses import fields, is_dataclass
+from typing import Final, cast
+
+from anyshape.events.kinds import Event
+from anyshape.events.source_lines import source_lines
+
+FORMAT: Final = "anyshape-events"
+VERSION: Final = 1
+
+#: So many lines are kept before and after a line that is named.
+_AROUND: Final = 4
+
+
+@functools.cache
+def event_name(kind: type[Event]) -> str:
+    """`create_symbol` for `CreateSymbol`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
+
+
+class OwnEvents:
+    """Writes the events of one rank."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._shown: set[tuple[str, int]] = set()
+
+    def header(self, about: Mapping[str, object]) -> None:
+        self._line({"format": FORMAT, "version": VERSION, "time": time.time(), **about})
+
+    def write(self, when: float, event: Event) -> None:
+        # What all events have comes first, for people who read the file.
+        held: dict[str, object] = {
+            "event": event_name(type(event)),
+            "time": when,
+            "compile_id": event.compile_id,
+        }
+        for name in _names(type(event)):
+            held[name] = getattr(event, name)
+        for place in sorted(_places(event) - self._shown):
+            self._source(place)
+        self._line(held)
+
+    def _source(self, place: tuple[str, int]) -> None:
+        self._shown.add(place)
+        file, line = place
+        first = max(line - _AROUND, 1)
+        lines = [text.rstrip("\n") for text in source_lines(file)[first - 1 : line + _AROUND]]
+        if lines:
+            self._line({"event": "source", "file": file, "first_line": first, "lines": lines})
+
+    def _line(self, held: Mapping[str, object]) -> None:
+        self._write(json.dumps(held, default=_plain) + "\n")
+
+
+def _plain(value: object) -> object:
+    """What JSON has no form for: named tuples are lists already."""
+    if is_dataclass(value):
+        return {each.name: getattr(value, each.name) for each in fields(value)}
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[object, object]", value))
+    if isinstance(value, Set):
+        return sorted(map(str, cast("Set[object]", value)))
+    return str(value)
+
+
+@functools.cache
+def _names(kind: type[Event]) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind) if each.name != "compile_id")
+
+
+def _places(event: Event) -> set[tuple[str, int]]:
+    """The lines of the program that an event names."""
+    frames = [getattr(event, "user_frame", None), *getattr(event, "stack", ())]
+    for listed in (getattr(event, "guard_lines", ()), getattr(event, "reasons", ())):
+        frames += [each.user_frame for each in listed]
+    return {(frame.filename, frame.line) for frame in frames if frame is not None}

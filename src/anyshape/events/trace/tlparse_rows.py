@@ -1,0 +1,327 @@
+"""Events as the envelopes that `tlparse` shows: one row for each kind.
+
+Names of envelopes and of their fields are those that `tlparse` knows; what it has no name for is
+an artefact, which it shows under the name it is given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+from anyshape.events.kinds import (
+    Compiled,
+    CompileFailed,
+    CompilerCollective,
+    CreateSymbol,
+    Defect,
+    Event,
+    Frame,
+    FrameStart,
+    GraphBreak,
+    GraphCompiled,
+    GuardAdded,
+    GuardFailure,
+    Measures,
+    OutputCode,
+    ProfileState,
+    Recompile,
+    RecompileLimit,
+    RunsEagerly,
+    Schedule,
+    Specialised,
+    Stage,
+)
+from anyshape.events.trace.envelope import Envelopes, Json, to_json
+
+
+class Place(NamedTuple):
+    """A place that is not taken from a running program."""
+
+    filename: str
+    line: int
+    function: str
+
+
+class Writing:
+    """The envelopes of one rank, and which attempt at each compile they belong to."""
+
+    def __init__(self, out: Envelopes) -> None:
+        self.out = out
+        self._attempts: Counter[str] = Counter()
+        #: why graphs ended in the compile at hand, for its summary
+        self.breaks: dict[str, list[str]] = {}
+
+    def begin(self, compile_id: str) -> None:
+        self._attempts[compile_id] += 1
+        self.breaks[compile_id] = []
+
+    def attempt(self, compile_id: str) -> int:
+        """An entry that grows, or a call that could not be compiled, is compiled for again under
+        the same number."""
+        return max(self._attempts[compile_id] - 1, 0)
+
+    def write(self, event: Event, key: str, metadata: Json, payload: str | None = None) -> None:
+        attempt = self.attempt(event.compile_id)
+        self.out.envelope(key, metadata, payload, event.compile_id, attempt)
+
+    def artifact(self, event: Event, name: str, payload: Json) -> None:
+        """A text, or anything else as JSON."""
+        is_text = isinstance(payload, str)
+        encoding = "string" if is_text else "json"
+        text = payload if isinstance(payload, str) else to_json(payload)
+        self.write(event, "artifact", {"name": name, "encoding": encoding}, text)
+
+
+# -- rows -------------------------------------------------------------------------------------
+
+
+def _frame_start(event: FrameStart, to: Writing) -> None:
+    to.begin(event.compile_id)
+    own = Place(event.file, event.line, event.function)
+    to.write(event, "dynamo_start", {"stack": to.out.stack([*event.stack, own])})
+
+
+def _create_symbol(event: CreateSymbol, to: Writing) -> None:
+    held: dict[str, Json] = {
+        "symbol": event.symbol,
+        "vr": event.range,
+        "source": event.source,
+        "user_stack": to.out.stack([event.user_frame]),
+        "stack": [],
+    }
+    if event.value is None:
+        to.write(event, "create_unbacked_symbol", {**held, "node_id": _number(event.symbol)})
+    else:
+        to.write(event, "create_symbol", {**held, "val": repr(event.value)})
+
+
+def _number(symbol: str) -> int:
+    digits = re.fullmatch(r"[a-z]+([0-9]{1,9})", symbol)
+    return int(digits[1]) if digits else 0
+
+
+def _about_symbols(event: Event, key: str, metadata: Mapping[str, Json], to: Writing) -> None:
+    # The page of a compile takes those of its first attempt, whichever attempt it is of.
+    to.out.envelope(key, metadata, None, event.compile_id)
+
+
+def _guard_added(event: GuardAdded, to: Writing) -> None:
+    held = {"expr": event.expr, "user_stack": to.out.stack([event.user_frame]), "stack": []}
+    _about_symbols(event, "guard_added_fast", held, to)
+
+
+def _specialised(event: Specialised, to: Writing) -> None:
+    held = {
+        "symbol": event.symbol,
+        "sources": list(event.sources),
+        "value": str(event.value),
+        "reason": event.reason,
+        "user_stack": to.out.stack([event.user_frame]),
+        "stack": [],
+    }
+    _about_symbols(event, "symbolic_shape_specialization", held, to)
+
+
+def _recompile(event: Recompile, to: Writing) -> None:
+    # It is told before the compile begins that it leads to.
+    texts = [_reason(each) for each in event.reasons]
+    held = {"name": "recompile_reasons", "encoding": "json"}
+    payload = to_json(texts[0] if len(texts) == 1 else texts)
+    attempt = to.attempt(event.compile_id)
+    to.out.envelope("artifact", held, payload, event.compile_id, attempt)
+
+
+def _reason(failure: GuardFailure) -> str:
+    frame = failure.user_frame
+    where = f"  # {frame.filename}:{frame.line} in {frame.function}" if frame else ""
+    return f"{failure.entry_id}: {failure.text}{where}"
+
+
+def _recompile_limit(event: RecompileLimit, to: Writing) -> None:
+    text = f"{event.function} was compiled {event.limit} times. Last reason: {event.last_reason}"
+    to.artifact(event, "recompile_limit", text)
+
+
+def _graph(event: GraphCompiled, to: Writing) -> None:
+    sizes = {name: list(dims) for name, dims in event.sizes.items()}
+    to.write(event, "dynamo_output_graph", {"sizes": sizes}, event.code)
+    if event.backend:
+        to.artifact(event, "native_operators", "\n".join(event.backend))
+
+
+def _stopped(reason: str, frame: Frame | None, hints: Sequence[str]) -> str:
+    lines = [f"Graph Break Reason: {reason}", *(f"  Hint: {hint}" for hint in hints)]
+    if frame is not None:
+        lines += ["User code traceback:"]
+        lines += [f'  File "{frame.filename}", line {frame.line}, in {frame.function}']
+    return "\n".join(lines)
+
+
+def _graph_break(event: GraphBreak, to: Writing) -> None:
+    to.breaks.setdefault(event.compile_id, []).append(event.reason)
+    text = _stopped(event.reason, event.user_frame, event.hints)
+    to.artifact(event, "dynamo_graph_break_reason", text)
+
+
+def _runs_eagerly(event: RunsEagerly, to: Writing) -> None:
+    text = _stopped(event.reason, event.user_frame, event.hints)
+    to.artifact(event, "dynamo_graph_break_reason", text)
+    to.breaks.setdefault(event.compile_id, []).append(event.reason)
+    _metrics(event, event.measures, {}, to)
+
+
+def _output_code(event: OutputCode, to: Writing) -> None:
+    held = {"filename": _file_name(event.filename)} if event.filename else {}
+    to.write(event, "inductor_output_code", held, event.code)
+
+
+def _file_name(path: str) -> str:
+    """`tlparse` makes a file of this name."""
+    return re.sub(r"[^\w.-]", "_", path[-80:].rpartition("/")[2], flags=re.ASCII)
+
+
+def _profile_state(event: ProfileState, to: Writing) -> None:
+    place = "remote" if event.remote else "local"
+    to.artifact(event, f"{event.action}_{place}_code_state", event.text)
+
+
+def _collective(event: CompilerCollective, to: Writing) -> None:
+    held: dict[str, Json] = {
+        "function": event.function,
+        "round": event.round,
+        "ranks": list(event.ranks),
+        "missing": list(event.missing),
+        "seconds": event.seconds,
+        "differing": dict(event.differing),
+    }
+    to.artifact(event, "compiler_collective", held)
+
+
+def _compiled(event: Compiled, to: Writing) -> None:
+    items = [
+        {
+            "code": guard.text if not guard.reason else f"{guard.text}  # {guard.reason}",
+            "stack": [],
+            "user_stack": to.out.stack([guard.user_frame]),
+        }
+        for guard in event.guard_lines
+    ]
+    to.write(event, "dynamo_guards", {}, to_json(items))
+    to.write(event, "dynamo_cpp_guards_str", {}, event.guard_tree)
+    on_sizes = sum(guard.kind == "SHAPE_GUARD" for guard in event.guard_lines)
+    counts = {"guard_count": event.guards, "shape_env_guard_count": on_sizes}
+    _metrics(event, event.measures, counts, to)
+
+
+def _failed(event: CompileFailed, to: Writing) -> None:
+    to.artifact(event, "dynamo_error", f"{event.error}: {event.text}")
+    frame = event.user_frame
+    held: dict[str, Json] = {
+        "fail_type": _no_tags(event.error),
+        "fail_reason": _no_tags(event.text),
+    }
+    if frame is not None:
+        held["fail_user_frame_filename"] = _no_tags(frame.filename)
+        held["fail_user_frame_lineno"] = max(frame.line, 0)
+    _metrics(event, event.measures, held, to)
+
+
+def _no_tags(text: str) -> str:
+    """The page of failures shows these texts as they are: nothing in them may be markup."""
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text)
+
+
+def _metrics(event: Event, measures: Measures, more: Mapping[str, Json], to: Writing) -> None:
+    """The page that a compile ends with, and its stages on the time line."""
+    stages = {stage.name: stage.seconds for stage in measures.stages}
+    whole = sum(stages.values())
+    started = min((stage.started for stage in measures.stages), default=0.0)
+    if measures.stages:
+        whole_stage = Stage("compile", started, whole)
+        for stage in (whole_stage, *measures.stages):
+            _on_time_line(event, stage, measures, to)
+    held: dict[str, Json] = {
+        "co_name": measures.function,
+        "co_filename": measures.file,
+        "co_firstlineno": measures.line,
+        "cache_size": max(measures.entries - 1, 0),
+        "accumulated_cache_size": max(measures.entries - 1, 0),
+        "guard_count": 0,
+        "shape_env_guard_count": 0,
+        "graph_op_count": measures.operations,
+        "graph_node_count": measures.nodes,
+        "graph_input_count": measures.inputs,
+        "start_time": started,
+        "entire_frame_compile_time_s": whole,
+        "backend_compile_time_s": stages.get("backend", 0.0),
+        "dynamo_time_before_restart_s": 0.0,
+        "non_compliant_ops": [],
+        "compliant_custom_ops": [],
+        "restart_reasons": [_no_tags(text) for text in to.breaks.pop(event.compile_id, [])],
+        "compile_id": event.compile_id,
+        "num_graph_breaks": 0,
+        "duration_us": round(whole * 1e6),
+        **more,
+    }
+    to.write(event, "compilation_metrics", held)
+
+
+def _on_time_line(event: Event, stage: Stage, measures: Measures, to: Writing) -> None:
+    held: dict[str, Json] = {
+        "name": stage.name,
+        "cat": "anyshape",
+        "ph": "X",
+        "ts": round(stage.started * 1e6),
+        "dur": round(stage.seconds * 1e6),
+        "pid": 0,
+        "tid": 0,
+        "args": {"compile_id": event.compile_id, "function": measures.function},
+    }
+    to.write(event, "chromium_event", {}, to_json(held))
+
+
+def _schedule(event: Schedule, to: Writing) -> None:
+    to.write(event, "graph_dump", {"name": "schedule"}, event.text)
+
+
+def _defect(event: Defect, to: Writing) -> None:
+    to.artifact(event, "defect", f"{event.stage}: {event.text}")
+
+
+# -- the table --------------------------------------------------------------------------------
+
+Row = Callable[[Event, Writing], None]
+_E = TypeVar("_E", bound=Event)
+
+
+def _row(kind: type[_E], write: Callable[[_E, Writing], None]) -> tuple[type[Event], Row]:
+    def checked(event: Event, to: Writing) -> None:
+        assert isinstance(event, kind), f"the row of {kind.__name__} got {event!r}"
+        write(event, to)
+
+    return kind, checked
+
+
+ROWS: Final[dict[type[Event], Row]] = dict(
+    [
+        _row(FrameStart, _frame_start),
+        _row(CreateSymbol, _create_symbol),
+        _row(GuardAdded, _guard_added),
+        _row(Specialised, _specialised),
+        _row(Recompile, _recompile),
+        _row(RecompileLimit, _recompile_limit),
+        _row(GraphCompiled, _graph),
+        _row(GraphBreak, _graph_break),
+        _row(RunsEagerly, _runs_eagerly),
+        _row(OutputCode, _output_code),
+        _row(Schedule, _schedule),
+        _row(ProfileState, _profile_state),
+        _row(CompilerCollective, _collective),
+        _row(Compiled, _compiled),
+        _row(CompileFailed, _failed),
+        _row(Defect, _defect),
+    ]
+)
