@@ -1,0 +1,70 @@
+"""An exported program as text that people read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch.fx
+
+from anyshape.export.json_graph import line_of
+from anyshape.export.operators import UnknownName, name_of
+from anyshape.export.program import Program, tensor_text
+
+
+def readable(program: Program) -> str:
+    return "\n".join(_lines(program))
+
+
+def _lines(program: Program) -> Iterator[str]:
+    yield f"def {program.name.replace('.', '_')}{program.inputs_text()}:"
+    for condition in program.inputs.conditions:
+        if condition.kind == "tensor" and len(condition.way) > 1:
+            yield f"    # {condition.name}: {tensor_text(condition.value)}"
+    for constraint in program.constraints():
+        yield f"    # {constraint}"
+    last = ""
+    for node in program.graph_module.graph.nodes:
+        if node.op == "placeholder":
+            continue
+        line = line_of(node)
+        if line and line != last:
+            yield f"    # {line}"
+            last = line
+        yield f"    {_node(node)}"
+
+
+def _node(node: torch.fx.Node) -> str:
+    args = ", ".join(
+        [*map(_value, node.args), *(f"{k}={_value(v)}" for k, v in node.kwargs.items())]
+    )
+    match node.op:
+        case "output":
+            return f"return {_value(node.args[0])}"
+        case "get_attr":
+            return f"{node.name} = self.{node.target}"
+        case "call_method":
+            first, *rest = node.args
+            more = [*map(_value, rest), *(f"{k}={_value(v)}" for k, v in node.kwargs.items())]
+            return f"{node.name} = {_value(first)}.{node.target}({', '.join(more)})"
+        case _:
+            try:
+                name = name_of(node.target)
+            except UnknownName as error:
+                name = str(error)
+            return f"{node.name} = {name}({args})"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, torch.fx.Node):
+        return value.name
+    if isinstance(value, tuple):
+        inner = ", ".join(map(_value, value))
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{k!r}: {_value(v)}' for k, v in value.items())}}}"
+    if isinstance(value, slice):
+        return f"slice({_value(value.start)}, {_value(value.stop)}, {_value(value.step)})"
+    return repr(value)
