@@ -71,6 +71,7 @@ TOOLCHAINS = ("llvmlite", "triton")
 LAZY_IMPORTS = {
     ("anyshape.ops", "torch._meta_registrations"): "loading it takes longer than all our own rules",
     ("anyshape.profile.remote", "fsspec"): "only for those who share profiles",
+    ("anyshape.cli.export", "anyshape.export"): "it loads torch, and other commands do without",
     ("anyshape.export.torch_bridge", "torch.export"): "a peer: only for those who ask for it",
     ("anyshape.export.onnx_file", "onnx"): "optional: only for those who ask for it",
 }

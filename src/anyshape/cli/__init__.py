@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from anyshape.cli import profile
+from anyshape.cli import export, profile
 from anyshape.cli.failure import Failure
 
 
@@ -25,6 +25,8 @@ class Command(NamedTuple):
 
 
 COMMANDS: Final = (
+    Command("export", "write a package of what a script has", export.add, export.run),
+    Command("show", "what a package is for", export.add_show, export.run_show),
     Command("profile", "what earlier runs have seen of sizes", profile.add, profile.run),
 )
 

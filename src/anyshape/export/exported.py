@@ -82,9 +82,16 @@ class Exported:
             back_to(state)
             raise
 
-    def module(self) -> torch.fx.GraphModule:
-        """For further training, or to be compiled: it has the parameters."""
-        return self.graph_module
+    def module(self) -> torch.nn.Module:
+        """For further training, or to be compiled: a plain module with the same parameters."""
+        graph_module = self.graph_module
+        # A GraphModule has a way of its own to be called, in native code.
+        kind = type(self.name.replace(".", "_"), (torch.nn.Module,), {})
+        setattr(kind, "forward", type(graph_module).forward)  # noqa: B010 the stub has no setter
+        made = kind()
+        for name in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
+            setattr(made, name, getattr(graph_module, name))
+        return made.train(graph_module.training)
 
     def state_dict(self) -> Mapping[str, torch.Tensor]:
         return self.graph_module.state_dict()
