@@ -125,7 +125,9 @@ def run_show(options: argparse.Namespace) -> int:
     print(exported)
     count = sum(tensor.numel() for tensor in weights.values())
     size = sum(tensor.numel() * tensor.element_size() for tensor in weights.values())
-    print(f"{len(exported.graph.nodes)} nodes; {len(weights)} weights: {count} numbers, {size} bytes")
+    print(
+        f"{len(exported.graph.nodes)} nodes; {len(weights)} weights: {count} numbers, {size} bytes"
+    )
     if options.graph:
         print()
         exported.print_readable()

@@ -49,7 +49,18 @@ def example_call(
                 kwargs[name] = _made(program, name, place, parameter.default)
             case _:
                 args.append(_made(program, name, place, parameter.default))
-    return tuple(args), kwargs
+    return _without_defaults(program, args), kwargs
+
+
+def _without_defaults(program: Program, args: list[Any]) -> tuple[Any, ...]:
+    """As a call would be written: the last arguments are left out where they have defaults."""
+    parameters = list(program.signature.parameters.values())
+    while args and len(args) <= len(parameters):
+        default, value = parameters[len(args) - 1].default, args[-1]
+        if isinstance(value, torch.Tensor) or type(value) is not type(default) or value != default:
+            break
+        args = args[:-1]
+    return tuple(args)
 
 
 def _at(root: _Place, condition: Condition) -> _Place:

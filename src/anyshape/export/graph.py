@@ -259,16 +259,17 @@ class GraphBuilder:
     def _leave_out(self, changes: Mapping[tuple[Path, str], Any]) -> None:
         """Plain values that the program sets on objects outside: an artifact without them is right
         as long as it does not depend on what they were before."""
-        read = {
-            guard.path.text: guard.value
-            for guard in self._trace.guards
-            if guard.kind is Kind.EQUALS and guard.path is not None
-        }
+        read: dict[object, list[Any]] = {}
+        for guard in self._trace.guards:
+            if guard.kind is Kind.EQUALS and guard.path is not None:
+                # By the name alone: it may have been found on a class, and set on an instance.
+                read.setdefault(guard.path.key, []).append(guard.value)
         for (path, name), value in changes.items():
             text = f"{path.text}.{name}"
-            if text in read and read[text] != value:
+            others = [each for each in read.get(name, ()) if each != value]
+            if others:
                 raise self._cannot(
-                    f"it sets `{text}` to {value!r} and depends on what it was, {read[text]!r}",
+                    f"it sets `{text}` to {value!r} and depends on what it was, {others[0]!r}",
                     "give the value as an argument, and return the new one",
                 )
             self.left_out.append(f"it sets `{text}` to {value!r}, which the artifact does not do")

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -77,17 +76,19 @@ def save(program: Program, path: str | os.PathLike[str]) -> None:
         ) from None
     about = {"format": FORMAT, "version": VERSION, "name": program.name, "torch": _torch_version()}
     target = os.fspath(path)
-    folder = os.path.dirname(os.path.abspath(target))
-    handle, temporary = tempfile.mkstemp(dir=folder, suffix=".part")
+    temporary = f"{target}.{os.getpid()}.part"
     try:
-        with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w") as archive:
+        with open(temporary, "xb") as file, zipfile.ZipFile(file, "w") as archive:
             _add(archive, _ABOUT, _json(about), zipfile.ZIP_DEFLATED)
             _add(archive, _PROGRAM, _json(made), zipfile.ZIP_DEFLATED)
             # Elements do not get smaller, and stored as they are they can be mapped.
             _add(archive, _WEIGHTS, data, zipfile.ZIP_STORED)
         os.replace(temporary, target)
+    except FileExistsError:
+        raise
     except BaseException:
-        os.unlink(temporary)
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
         raise
 
 

@@ -116,15 +116,15 @@ def promoted(spec: Spec, free: Free) -> Spec:
 
 
 def relaxed(spec: Spec) -> Spec:
-    """The spec with AUTO for everything that is strict: never an error."""
-    return Spec(
-        {
-            way: replace(
-                leaf,
-                items=tuple(Marker.AUTO if is_strict(item) else item for item in leaf.items),
-            )
-            for way, leaf in spec.leaves.items()
-        }
+    """The spec with AUTO for everything that is strict, or not so in the example: never an
+    error."""
+    return Spec({way: replace(leaf, items=_relaxed(leaf)) for way, leaf in spec.leaves.items()})
+
+
+def _relaxed(leaf: Leaf) -> tuple[Item, ...]:
+    return tuple(
+        Marker.AUTO if is_strict(item) or (type(item) is int and item != size) else item
+        for item, size in zip(leaf.items, leaf.sizes, strict=True)
     )
 
 
