@@ -141,6 +141,19 @@ def test_another_layout_of_the_input_is_fine():
     torch.testing.assert_close(exported(x), program(x.contiguous()))
 
 
+def test_another_layout_of_an_input_that_is_changed_is_not():
+    def program(x: Tensor) -> Tensor:
+        return x.add_(1)
+
+    exported = anyshape.export(program, (torch.zeros(3, 4),), dynamic_shapes={"x": ("a", "b")})
+    x = torch.zeros(5, 6)
+    exported(x)
+    assert x.sum() == 30
+    with pytest.raises(ExportInputError, match="does not lie in memory"):
+        exported(x.t())
+    assert x.sum() == 30
+
+
 # -- what is refused -------------------------------------------------------------------------------
 
 

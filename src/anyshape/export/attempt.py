@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import BoundArguments, Signature
 from typing import Any
 
@@ -34,6 +34,7 @@ from anyshape.errors import (
 from anyshape.export.spec import Arguments, Spec
 from anyshape.guards.guard import SymbolSource
 from anyshape.policy.observations import Observations
+from anyshape.shapes.match import Way
 from anyshape.symbolic import Expr
 from anyshape.targets import Target, is_module_call, module_target, target_of
 
@@ -46,6 +47,8 @@ class Attempt:
     contract: AssumedContract
     #: how the program needs more than the spec says, if it does
     broken: ConstraintViolation | None
+    #: the arguments that the program changed in place
+    changed: frozenset[Way]
 
     def symbol(self, source: SymbolSource) -> Expr:
         return self.trace.facts.symbols[source.symbol.name]
@@ -111,6 +114,8 @@ class Subject:
             ) from None
         assert shapes is not None, "there is a contract"
         choices = Choices(Observations(), False, "export", contract=shapes)
+        leaves = replace(self.arguments, bound=copied).leaves()
+        versions = [(leaf, _version(leaf.value)) for leaf in leaves if leaf.is_tensor]
         with _undisturbed(self.module), no_collection():
             try:
                 captured = capture(
@@ -127,7 +132,10 @@ class Subject:
         if isinstance(captured.outcome, Left):
             raise self._left(captured.outcome)
         trace = captured.outcome
-        return Attempt(trace, shapes, broken_contract(self.name, trace, choices))
+        changed = frozenset(
+            leaf.way for leaf, version in versions if _version(leaf.value) != version
+        )
+        return Attempt(trace, shapes, broken_contract(self.name, trace, choices), changed)
 
     def _left(self, left: Left) -> Exception:
         where = str(left.frame) if left.frame else None
@@ -143,6 +151,10 @@ class Subject:
         return GraphBreakError(
             function=self.name, reason=left.reason, hints=left.hints, by="export", where=where
         )
+
+
+def _version(tensor: Any) -> int:
+    return 0 if tensor.is_inference() else tensor._version
 
 
 # -- nothing of the user's is changed -------------------------------------------------------------

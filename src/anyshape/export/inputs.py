@@ -334,12 +334,12 @@ class FromGuards:
         function: str,
         is_given: Callable[[Path], bool],
         sizes: Mapping[tuple[Path, int], str | int],
-        changed: Iterable[Path],
+        changed: frozenset[Way],
     ) -> None:
         self._function = function
         self._is_given = is_given
         self._sizes = sizes
-        self._changed = frozenset(changed)
+        self._changed = changed
 
     def conditions(self, guards: Iterable[Guard]) -> Iterator[Condition]:
         for guard in guards:
@@ -397,7 +397,7 @@ class FromGuards:
             made["order"] = spec.order
         if spec.strides is not None:
             made["strides"] = spec.strides
-        if path in self._changed:
+        if way_of(path) in self._changed:
             made["changed"] = True
         return made
 

@@ -18,6 +18,7 @@ import torch.fx
 
 from anyshape.export import operators
 from anyshape.export.operators import UnknownName, is_attribute, is_word
+from anyshape.ops.regions import is_region, region, region_of
 
 
 class NotReadable(Exception):
@@ -137,16 +138,23 @@ def write_graph(graph: torch.fx.Graph) -> list[Any]:
 
 def _written(node: torch.fx.Node) -> dict[str, Any]:
     target = node.target
-    if node.op == "call_function":
+    held = region_of(target)
+    if held is not None:
+        target = f"anyshape.{held[0]}"
+    elif node.op == "call_function":
         try:
             target = operators.name_of(target)
         except UnknownName as error:
             raise NotWritable(f"a call of `{error}`, which is code of the program") from None
+        if node.target is getattr and not is_attribute(node.args[1]):
+            raise NotWritable(f"the private attribute {node.args[1]!r}")
     made: dict[str, Any] = {"name": node.name, "op": node.op, "target": target}
     if node.args:
         made["args"] = [write_value(arg) for arg in node.args]
     if node.kwargs:
         made["kwargs"] = {key: write_value(arg) for key, arg in node.kwargs.items()}
+    if held is not None:
+        made["graphs"] = [write_graph(graph.graph) for graph in held[1]]
     line = line_of(node)
     if line:
         made["line"] = line
@@ -194,11 +202,24 @@ def _read(
     check = _TARGETS.get(str(op))
     if check is None:
         raise NotReadable(f"the kind of node {op!r}")
-    found = check(target, args, attributes)
+    if op == "call_function" and "graphs" in each:
+        found = _region(str(target), each["graphs"])
+    else:
+        found = check(target, args, attributes)
     node = graph.create_node(str(op), found, args, kwargs, name=each["name"])
     if node.name != each["name"]:
         raise NotReadable(f"two nodes are named {each['name']!r}")
     return node
+
+
+def _region(target: str, graphs: Any) -> Any:
+    """Control flow: an operator with graphs of its own, which have no weights."""
+    name = target.removeprefix("anyshape.")
+    if not isinstance(graphs, list) or not is_region(name, len(graphs)):
+        raise NotReadable(f"the operator {target!r} with graphs")
+    empty = torch.nn.Module()
+    made = [torch.fx.GraphModule(empty, read_graph(each, frozenset())) for each in graphs]
+    return region(name, made)
 
 
 def _placeholder(target: Any, args: Any, attributes: Any) -> Any:
@@ -211,7 +232,10 @@ def _function(target: Any, args: Any, attributes: Any) -> Any:
     try:
         found = operators.function_of(str(target))
     except UnknownName:
-        raise NotReadable(f"the operator {target!r}, which this version does not have") from None
+        where = "this version does not have"
+        if str(target).startswith("torch.ops."):
+            where = "no library that this process has loaded has"
+        raise NotReadable(f"the operator {target!r}, which {where}") from None
     if found is getattr and not (len(args) == 2 and is_attribute(args[1])):
         raise NotReadable(f"the attribute {args[1:]!r}")
     return found

@@ -223,8 +223,7 @@ def inputs_of(subject: Subject, attempt: Attempt) -> Inputs:
     sizes = {
         (each.path, each.dim): names[each.symbol] for each in trace.symbols if each.dim is not None
     }
-    changed = [path for segment in trace.segments for path in segment.changed]
-    made = FromGuards(subject.name, is_given, sizes, changed)
+    made = FromGuards(subject.name, is_given, sizes, frozenset(map(_steps, attempt.changed)))
     conditions = list(made.conditions(trace.guards))
     conditions += _unread(attempt.contract.call.leaves, conditions, trace.symbols, names)
     conditions += _fixed_integers(trace.symbols, names, is_given)

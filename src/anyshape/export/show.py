@@ -10,6 +10,7 @@ import torch.fx
 from anyshape.export.json_graph import line_of
 from anyshape.export.operators import UnknownName, name_of
 from anyshape.export.program import Program, tensor_text
+from anyshape.ops.regions import region_of
 
 
 def readable(program: Program) -> str:
@@ -32,6 +33,17 @@ def _lines(program: Program) -> Iterator[str]:
             yield f"    # {line}"
             last = line
         yield f"    {_node(node)}"
+        yield from _regions(node)
+
+
+def _regions(node: torch.fx.Node) -> Iterator[str]:
+    """The graphs of a branch or a loop, below the line that has them."""
+    for index, graph in enumerate((region_of(node.target) or ("", ()))[1]):
+        names = [each.name for each in graph.graph.nodes if each.op == "placeholder"]
+        yield f"        graph {index} ({', '.join(names)}):"
+        for each in graph.graph.nodes:
+            if each.op != "placeholder":
+                yield f"            {_node(each)}"
 
 
 def _node(node: torch.fx.Node) -> str:
@@ -48,8 +60,9 @@ def _node(node: torch.fx.Node) -> str:
             more = [*map(_value, rest), *(f"{k}={_value(v)}" for k, v in node.kwargs.items())]
             return f"{node.name} = {_value(first)}.{node.target}({', '.join(more)})"
         case _:
+            held = region_of(node.target)
             try:
-                name = name_of(node.target)
+                name = name_of(node.target) if held is None else f"anyshape.{held[0]}"
             except UnknownName as error:
                 name = str(error)
             return f"{node.name} = {name}({args})"
