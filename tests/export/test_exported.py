@@ -237,7 +237,7 @@ def test_checks_of_data_are_made_in_every_run():
     exported = anyshape.export(program, (torch.ones(3),), dynamic_shapes={"x": (Dim.AUTO,)})
     assert exported(torch.ones(5)).shape == (6,)
     assert exported(torch.zeros(50)).shape == (1,)
-    with pytest.raises(ExportCheckFailed, match="torch._check\\(count <= 5\\)"):
+    with pytest.raises(ExportCheckFailed, match=r"torch._check\\(count <= 5\\)"):
         exported(torch.ones(6))
     with pytest.raises(ExportCheckFailed):
         exported.graph_module(torch.ones(6))

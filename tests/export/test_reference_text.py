@@ -1,4 +1,4 @@
-"""The statements of reference/export_auto_dynamic_shapes.md, one test each, and its caveats solved."""
+"""The statements of reference/export_auto_dynamic_shapes.md, one test each; its caveats, solved."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Fixed(nn.Module):
 
 
 def ranges(exported: anyshape.Exported) -> dict[str, tuple[int | None, int | None]]:
-    return {name: tuple(symbol.range) for name, symbol in exported.symbols.items()}
+    return {n: (s.range.lower, s.range.upper) for n, s in exported.symbols.items()}
 
 
 # -- the usage -------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ def test_none_int_and_static_are_static(said: object):
 
 
 def test_an_int_that_is_not_the_size_is_an_error():
-    with pytest.raises(ConstraintViolation, match="x.shape"):
+    with pytest.raises(ConstraintViolation, match=r"x\.shape"):
         anyshape.export(Narrowed(), (torch.randn(6),), dynamic_shapes={"x": (5,)})
 
 
