@@ -21,6 +21,9 @@ from anyshape.errors import (
     ExportInputError,
     GraphBreakError,
 )
+from anyshape.export.show import say_shapes
+from anyshape.ops.meta import Meta, contiguous
+from anyshape.symbolic import as_symbol, symbol
 
 batch = Dim("batch", max=64)
 
@@ -237,7 +240,7 @@ def test_checks_of_data_are_made_in_every_run():
     exported = anyshape.export(program, (torch.ones(3),), dynamic_shapes={"x": (Dim.AUTO,)})
     assert exported(torch.ones(5)).shape == (6,)
     assert exported(torch.zeros(50)).shape == (1,)
-    with pytest.raises(ExportCheckFailed, match=r"torch._check\\(count <= 5\\)"):
+    with pytest.raises(ExportCheckFailed, match=r"torch._check\(count <= 5\)"):
         exported(torch.ones(6))
     with pytest.raises(ExportCheckFailed):
         exported.graph_module(torch.ones(6))
@@ -370,6 +373,26 @@ def test_it_prints_what_it_is_for(capsys: pytest.CaptureFixture[str]):
     assert capsys.readouterr().out == text + "\n"
     assert "# return self.norm(self.lin(x)) * scale + self.constant" in text
     assert "linear = torch.nn.functional.linear(x, lin_weight, lin_bias)" in text
+
+
+def test_shapes_of_results_are_said_where_the_capture_leaves_them():
+    exported = anyshape.export(lambda x: x * 2, (torch.randn(3),), dynamic_shapes=(("n",),))
+    n = symbol("s0")
+    (product,) = (node for node in exported.graph.nodes if node.op == "call_function")
+    product.meta["result"] = Meta((2 * n + 1, 4), torch.float32, contiguous(2), torch.device("cpu"))
+    say_shapes(exported.graph, {as_symbol(n): "n"})
+    assert "mul = operator.mul(x, 2)  # float32[2*n + 1, 4]" in exported.print_readable(False)
+
+
+def test_auto_is_static_where_the_program_cannot_be_captured_otherwise():
+    def program(x: Tensor, y: Tensor) -> Tensor:
+        return x if y.nonzero().shape[0] > x.shape[0] else x + y.sum()
+
+    exported = anyshape.export(
+        program, (torch.ones(3), torch.ones(2)), dynamic_shapes={"x": Dim.AUTO, "y": Dim.AUTO}
+    )
+    assert exported.symbols == {}
+    assert torch.equal(exported(torch.ones(3), torch.ones(2)), torch.full((3,), 3.0))
 
 
 def test_constraints_are_in_the_names_of_the_user():

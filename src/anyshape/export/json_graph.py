@@ -155,9 +155,9 @@ def _written(node: torch.fx.Node) -> dict[str, Any]:
         made["kwargs"] = {key: write_value(arg) for key, arg in node.kwargs.items()}
     if held is not None:
         made["graphs"] = [write_graph(graph.graph) for graph in held[1]]
-    line = line_of(node)
-    if line:
-        made["line"] = line
+    for key, text in (("line", line_of(node)), ("shape", node.meta.get("shape"))):
+        if text:
+            made[key] = text
     return made
 
 
@@ -178,8 +178,9 @@ def read_graph(nodes: Any, attributes: frozenset[str]) -> torch.fx.Graph:
         if node.name != each["name"]:
             made[node.name] = node
         made[each["name"]] = node
-        if isinstance(each.get("line"), str):
-            node.meta["line"] = each["line"]
+        for key in ("line", "shape"):
+            if isinstance(each.get(key), str):
+                node.meta[key] = each[key]
     if not nodes or nodes[-1].get("op") != "output":
         raise NotReadable("the graph has no output")
     graph.lint()

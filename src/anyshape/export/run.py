@@ -14,13 +14,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, cast
 
-from anyshape.errors import AnyshapeError, ConstraintViolation, NotCallable
+from anyshape.errors import (
+    AnyshapeError,
+    ConstraintViolation,
+    DataDependentError,
+    GraphBreakError,
+    NotCallable,
+)
 from anyshape.export.attempt import Attempt, Subject
 from anyshape.export.exported import Exported
 from anyshape.export.graph import GraphBuilder, Weights
 from anyshape.export.inputs import Condition, FromGuards, Inputs, SizeSource, way_of
 from anyshape.export.program import Program
-from anyshape.export.spec import Spec, all_auto, inferred, spec_of
+from anyshape.export.show import say_shapes
+from anyshape.export.spec import Spec, all_auto, inferred, spec_of, static, unlike
 from anyshape.export.suggest import Free, corrected, promoted, relaxed, suggestion_of
 from anyshape.guards.guard import Kind, SymbolSource
 from anyshape.guards.minimise import minimise
@@ -96,6 +103,8 @@ class _Export:
             attempt = self._subject.attempt(self._spec)
         except ConstraintViolation as error:
             raise self._with_suggestion(error, relaxed(self._spec)) from None
+        except (GraphBreakError, DataDependentError) as error:
+            attempt = self._with_less(error)
         if attempt.broken is None:
             return attempt
         free = self._free()
@@ -104,6 +113,27 @@ class _Export:
             if self._honours(better):
                 raise self._with_suggestion(attempt.broken, better)
         raise self._with_suggestion(attempt.broken, relaxed(self._spec))
+
+    def _with_less(self, error: AnyshapeError) -> Attempt:
+        """The program cannot be captured with all of this dynamic. AUTO is no reason for an error:
+        those sizes stay static without which it can."""
+        auto = [
+            (way, dim)
+            for way, leaf in self._spec.leaves.items()
+            for dim, item in enumerate(leaf.items)
+            if item is Marker.AUTO
+        ]
+        found, spec = None, static(self._spec, auto)
+        for kept in (None, *auto):
+            tried = spec if kept is None else unlike(spec, kept, Marker.AUTO)
+            try:
+                found, spec = self._subject.attempt(tried), tried
+            except AnyshapeError:
+                if kept is None:
+                    raise error from None
+        assert found is not None, "the first of them could be captured"
+        self._spec = spec
+        return found
 
     def _with_suggestion(self, error: ConstraintViolation, spec: Spec) -> ConstraintViolation:
         return ConstraintViolation(
@@ -200,6 +230,7 @@ def program_of(subject: Subject, attempt: Attempt) -> tuple[Program, list[str]]:
     graph_module = builder.build()
     graph_module.train(subject.module.training if subject.module is not None else False)
     inputs, names = inputs_of(subject, attempt), symbol_names(attempt)
+    say_shapes(graph_module.graph, names)
     examples = {
         name: trace.facts.hints[made] for made, name in names.items() if isinstance(name, str)
     }

@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 import torch.fx
 
 from anyshape.export.json_graph import line_of
 from anyshape.export.operators import UnknownName, name_of
 from anyshape.export.program import Program, tensor_text
+from anyshape.ops.meta import Meta
 from anyshape.ops.regions import region_of
+from anyshape.symbolic import Symbol, to_text
+
+#: Where a node says the symbolic shape of its result, as text; where captures leave it.
+SHAPE: Final = "shape"
+RESULT: Final = "result"
+
+
+def say_shapes(graph: torch.fx.Graph, names: Mapping[Symbol, str | int]) -> None:
+    """Say of each node what the shape of its result is, where the capture has left that."""
+
+    def text(value: Any) -> str:
+        if isinstance(value, tuple | list):
+            return f"({', '.join(map(text, value))})"
+        if not isinstance(value, Meta):
+            return "?"
+        sizes = ", ".join(
+            to_text(size, lambda s: str(names.get(s, s.name))) for size in value.shape
+        )
+        return f"{str(value.dtype).removeprefix('torch.')}[{sizes}]"
+
+    for node in graph.nodes:
+        found = node.meta.get(RESULT)
+        if found is not None:
+            node.meta[SHAPE] = text(found)
 
 
 def readable(program: Program) -> str:
@@ -32,7 +57,8 @@ def _lines(program: Program) -> Iterator[str]:
         if line and line != last:
             yield f"    # {line}"
             last = line
-        yield f"    {_node(node)}"
+        shape = node.meta.get(SHAPE)
+        yield f"    {_node(node)}" + (f"  # {shape}" if shape else "")
         yield from _regions(node)
 
 

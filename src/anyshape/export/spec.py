@@ -331,3 +331,17 @@ def all_auto(spec: Spec, leaves: Sequence[Leaf]) -> Spec:
             if leaf.is_tensor or spec.said(leaf.way, 0) is not None
         }
     )
+
+
+def unlike(spec: Spec, at: tuple[Way, int], item: Item) -> Spec:
+    """The spec with something else said of one dimension."""
+    way, dim = at
+    leaf = spec.leaves[way]
+    items = (*leaf.items[:dim], item, *leaf.items[dim + 1 :])
+    return Spec({**spec.leaves, way: replace(leaf, items=items)}, spec.where)
+
+
+def static(spec: Spec, places: Sequence[tuple[Way, int]]) -> Spec:
+    for at in places:
+        spec = unlike(spec, at, Marker.STATIC)
+    return spec
