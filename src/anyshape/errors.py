@@ -283,11 +283,12 @@ class NotCallable(CompileError, TypeError):
     """Something was given to `compile` that cannot be called."""
 
     code = "AS106"
-    what = "anyshape.compile was given {value}, which cannot be called"
-    why = "it compiles functions, methods, callable objects and nn.Modules"
+    what = "{caller} was given {value}, which cannot be called"
+    why = "it takes functions, methods, callable objects and nn.Modules"
     do = ("give it the function itself, not the result of calling it",)
 
     value: object
+    caller: str = "anyshape.compile"
 
 
 class BadOption(CompileError, ValueError):

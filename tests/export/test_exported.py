@@ -20,6 +20,7 @@ from anyshape.errors import (
     ExportCheckFailed,
     ExportInputError,
     GraphBreakError,
+    NotCallable,
 )
 from anyshape.export.show import say_shapes
 from anyshape.ops.meta import Meta, contiguous
@@ -358,6 +359,27 @@ def printing(x: Tensor) -> Tensor:
 def test_what_an_artifact_cannot_do_is_refused(program: Any):
     with pytest.raises((CannotExport, GraphBreakError)):
         anyshape.export(program, (torch.ones(3),))
+
+
+def kept_by_name(x: Tensor, **named: Tensor) -> Tensor:
+    return x * named["a"] - named["b"]
+
+
+def test_named_arguments_in_another_order():
+    exported = anyshape.export(
+        kept_by_name, (torch.ones(3),), {"a": torch.ones(3), "b": torch.ones(3)}
+    )
+    found = exported(torch.ones(3), b=torch.ones(3), a=torch.full((3,), 5.0))
+    assert torch.equal(found, torch.full((3,), 4.0))
+    with pytest.raises(ExportInputError, match="has the keys"):
+        exported(torch.ones(3), a=torch.ones(3), c=torch.ones(3))
+
+
+def test_autocast_around_the_export_is_refused():
+    with torch.autocast("cpu"), pytest.raises(CannotExport, match="autocast"):
+        anyshape.export(lambda x: x @ x, (torch.eye(3),))
+    with pytest.raises(NotCallable, match=r"anyshape.export was given 3"):
+        anyshape.export(3)
 
 
 # -- texts -----------------------------------------------------------------------------------------

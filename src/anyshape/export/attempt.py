@@ -100,6 +100,8 @@ class Subject:
     def attempt(self, spec: Spec) -> Attempt:
         """Capture it for a spec. Errors of the program pass through."""
         why = can_capture()
+        if why is None and _any_autocast():
+            why = "autocast is on around the export, and would be off around the artifact"
         if why is not None:
             raise CannotExport(function=self.name, reason=why)
         contract = contract_of(self.target, spec.shapes(self.arguments))
@@ -151,6 +153,9 @@ class Subject:
         return GraphBreakError(
             function=self.name, reason=left.reason, hints=left.hints, by="export", where=where
         )
+
+
+_any_autocast: Callable[[], bool] = getattr(torch._C, "_is_any_autocast_enabled")  # noqa: B009 no stub has it
 
 
 def _version(tensor: Any) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import Parameter, Signature
 from typing import Any, Final
 
 import torch
@@ -57,6 +58,12 @@ def text_of(way: Way) -> str:
     )
 
 
+def starred_in(signature: Signature) -> list[str]:
+    """The parameters that take any named argument."""
+    every = signature.parameters.values()
+    return [each.name for each in every if each.kind is Parameter.VAR_KEYWORD]
+
+
 def way_of(path: Path) -> Way:
     steps: list[tuple[str, Any]] = []
     at: Path = path
@@ -75,7 +82,10 @@ class Inputs:
         sources: Sequence[SizeSource],
         ranges: Mapping[str, Range],
         facts: Sequence[str],
+        starred: Iterable[str] = (),
     ) -> None:
+        #: the parameters that take any named argument
+        self.starred: Final = frozenset(starred)
         self.conditions: Final = tuple(conditions)
         self.sources: Final = tuple(sources)
         self.ranges: Final = dict(ranges)
@@ -259,10 +269,15 @@ def _length(inputs: Inputs, condition: Condition, value: Any, bound: Any) -> str
     return f"{condition.name} has {len(value)} items, where {condition.value} are expected"
 
 
-def _keys(inputs: Inputs, condition: Condition, value: Any, bound: Any) -> str:
-    if list(value) == list(condition.value):
-        return ""
+def _keys(inputs: Inputs, condition: Condition, value: Any, bound: dict[str, Any]) -> str:
     expected = list(condition.value)
+    if list(value) == expected:
+        return ""
+    first, *inside = condition.way
+    if not inside and first in inputs.starred and set(value) == set(expected):
+        # Named arguments in another order than in the example: put back into that one.
+        bound[first] = {key: value[key] for key in expected}
+        return ""
     return f"{condition.name} has the keys {list(value)}, where {expected} are expected"
 
 

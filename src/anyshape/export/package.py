@@ -25,7 +25,7 @@ import torch.fx
 from anyshape.config import config
 from anyshape.errors import BadOption, BadPackage, CannotExport
 from anyshape.export import results, tensors_file
-from anyshape.export.inputs import KINDS, Condition, Inputs, SizeSource
+from anyshape.export.inputs import KINDS, Condition, Inputs, SizeSource, starred_in
 from anyshape.export.json_graph import (
     NotReadable,
     NotWritable,
@@ -230,10 +230,11 @@ def _program(name: str, made: Mapping[str, Any], tensors: dict[str, torch.Tensor
     ranges = {str(key): Range(*value) for key, value in made["ranges"].items()}
     if not all(map(is_word, ranges)):
         raise NotReadable("the name of a symbol")
+    signature = Signature([_read_parameter(each) for each in made["signature"]])
     return Program(
         name,
         torch.fx.GraphModule(root, graph, class_name),
-        Signature([_read_parameter(each) for each in made["signature"]]),
+        signature,
         Inputs(
             [_read_condition(each) for each in made["conditions"]],
             [
@@ -242,6 +243,7 @@ def _program(name: str, made: Mapping[str, Any], tensors: dict[str, torch.Tensor
             ],
             ranges,
             [str(each) for each in made["facts"]],
+            starred_in(signature),
         ),
         {str(key): int(value) for key, value in made["examples"].items()},
     )

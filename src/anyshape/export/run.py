@@ -24,7 +24,14 @@ from anyshape.errors import (
 from anyshape.export.attempt import Attempt, Subject
 from anyshape.export.exported import Exported
 from anyshape.export.graph import GraphBuilder, Weights
-from anyshape.export.inputs import Condition, FromGuards, Inputs, SizeSource, way_of
+from anyshape.export.inputs import (
+    Condition,
+    FromGuards,
+    Inputs,
+    SizeSource,
+    starred_in,
+    way_of,
+)
 from anyshape.export.program import Program
 from anyshape.export.show import say_shapes
 from anyshape.export.spec import Spec, all_auto, inferred, spec_of, static, unlike
@@ -58,7 +65,7 @@ def export(
     if original is not None:
         function = original()
     if not callable(function):
-        raise NotCallable(value=function)
+        raise NotCallable(value=function, caller="anyshape.export")
     calls = [_call(each) for each in example_inputs or ()]
     if not args and not kwargs and calls:
         args, kwargs = calls[0]
@@ -265,7 +272,8 @@ def inputs_of(subject: Subject, attempt: Attempt) -> Inputs:
         if isinstance(name := names[each.symbol], str)
     }
     facts = [to_text(fact) for fact in _facts(attempt, names, ranges)]
-    return Inputs(conditions, sources, ranges, list(dict.fromkeys(facts)))
+    texts = list(dict.fromkeys(facts))
+    return Inputs(conditions, sources, ranges, texts, starred_in(subject.signature))
 
 
 def _facts(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -17,6 +18,9 @@ from anyshape.symbolic import Symbol, to_text
 #: Where a node says the symbolic shape of its result, as text; where captures leave it.
 SHAPE: Final = "shape"
 RESULT: Final = "result"
+
+
+_NO_WORDS: Final = re.compile(r"\W+")
 
 
 def say_shapes(graph: torch.fx.Graph, names: Mapping[Symbol, str | int]) -> None:
@@ -43,7 +47,7 @@ def readable(program: Program) -> str:
 
 
 def _lines(program: Program) -> Iterator[str]:
-    yield f"def {program.name.replace('.', '_')}{program.inputs_text()}:"
+    yield f"def {_NO_WORDS.sub('_', program.name).strip('_')}{program.inputs_text()}:"
     for condition in program.inputs.conditions:
         if condition.kind == "tensor" and len(condition.way) > 1:
             yield f"    # {condition.name}: {tensor_text(condition.value)}"
