@@ -23,6 +23,7 @@ from anyshape.export.inputs import Way, text_of
 from anyshape.export.onnx_operators import FUNCTIONS, METHODS, NotMapped
 from anyshape.export.operators import UnknownName, name_of
 from anyshape.export.program import Program
+from anyshape.export.tensors_file import bytes_of
 
 _WORDS: Final = re.compile(r"\W+")
 
@@ -192,11 +193,9 @@ class Writer:
 
     def constant(self, value: Any, name: str = "constant") -> str:
         tensor = value if isinstance(value, torch.Tensor) else torch.tensor(value)
-        tensor = tensor.detach().cpu().contiguous()
         kind = self.element_type(tensor.dtype)
         found = self.fresh(name)
-        flat = tensor.reshape(-1)
-        data = bytes(flat.view(torch.uint8).untyped_storage())[: flat.numel() * flat.element_size()]
+        data = bytes_of(tensor)
         self._weights.append(
             self.onnx.helper.make_tensor(found, kind, list(tensor.shape), data, raw=True)
         )

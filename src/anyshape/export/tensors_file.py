@@ -6,6 +6,7 @@ any other reader of the format reads it too.
 
 from __future__ import annotations
 
+import ctypes
 import json
 from collections.abc import Mapping
 from typing import Any, Final
@@ -49,7 +50,7 @@ def write(tensors: Mapping[str, torch.Tensor]) -> bytes:
     for name, tensor in sorted(tensors.items(), key=lambda item: -item[1].element_size()):
         if tensor.dtype not in _NAMES:
             raise Damaged(f"{name} has elements of the type {tensor.dtype}")
-        data = _bytes(tensor)
+        data = bytes_of(tensor)
         header[name] = {
             "dtype": _NAMES[tensor.dtype],
             "shape": list(tensor.shape),
@@ -62,11 +63,11 @@ def write(tensors: Mapping[str, torch.Tensor]) -> bytes:
     return b"".join((len(text).to_bytes(8, "little"), text, *parts))
 
 
-def _bytes(tensor: torch.Tensor) -> bytes:
-    flat = tensor.detach().cpu().contiguous().reshape(-1)
-    if not flat.numel():
-        return b""
-    return bytes(flat.view(torch.uint8).untyped_storage())[: flat.numel() * flat.element_size()]
+def bytes_of(tensor: torch.Tensor) -> bytes:
+    """The elements of a tensor, one after the other."""
+    flat = tensor.detach().cpu().contiguous()
+    # As a sequence, a storage gives one Python number a byte: a hundred times slower.
+    return ctypes.string_at(flat.data_ptr(), flat.numel() * flat.element_size())
 
 
 def read(data: bytes) -> dict[str, torch.Tensor]:

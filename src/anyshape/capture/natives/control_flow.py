@@ -7,6 +7,7 @@ something, draws random numbers or asks about data is not followed.
 
 from __future__ import annotations
 
+import ctypes
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -119,7 +120,8 @@ class _Branch:
 
 def _random_state() -> bytes:
     with torch._C.DisableTorchFunction():
-        return bytes(torch.default_generator.get_state().untyped_storage())
+        state = torch.default_generator.get_state()
+        return ctypes.string_at(state.data_ptr(), state.numel())
 
 
 def _first_call(graph: torch.fx.Graph) -> torch.fx.Node:
