@@ -28,12 +28,12 @@ LAYERS = (
     ("cli",),
     ("compat",),
     ("api",),
-    ("pipeline", "report"),
+    ("pipeline", "report", "export"),
     ("telling",),
     ("entries", "units", "calls", "contracts"),
     ("growth", "blame", "dynamic_ints", "graph_text"),
     ("backends",),
-    ("export", "explanation", "targets", "marks", "native"),
+    ("explanation", "targets", "marks", "native"),
     ("standing",),
     ("capture", "graph", "codegen", "runtime", "ranks"),
     ("profile",),
@@ -62,6 +62,9 @@ PEERS = (
     "torch.fx.experimental.symbolic_shapes",
 )
 
+# At the edge, for those who ask for it: (importing module, peer).
+BRIDGES = {("anyshape.export.torch_bridge", "torch.export")}
+
 # Optional toolchains: only in `runtime`, and only inside functions, so that the package imports
 # on a machine that lacks them.
 TOOLCHAINS = ("llvmlite", "triton")
@@ -71,6 +74,9 @@ LAZY_IMPORTS = {
     ("anyshape.cli.run", "anyshape.compat"): "it loads torch, which acts on the environment then",
     ("anyshape.ops", "torch._meta_registrations"): "loading it takes longer than all our own rules",
     ("anyshape.profile.remote", "fsspec"): "only for those who share profiles",
+    ("anyshape.cli.export", "anyshape.export"): "it loads torch, and other commands do without",
+    ("anyshape.export.torch_bridge", "torch.export"): "a peer: only for those who ask for it",
+    ("anyshape.export.onnx_file", "onnx"): "optional: only for those who ask for it",
 }
 
 BANNED_NAMES = {"utils.py", "misc.py", "common.py"}
@@ -201,7 +207,8 @@ def torch_where_it_must_not_be(imports: list[Import]) -> Iterator[str]:
 
 def peers(modules: dict[str, Module], imports: list[Import]) -> Iterator[str]:
     for item in imports:
-        if any(is_within(item.target, peer) for peer in PEERS):
+        bridge = (item.importer, item.target) in BRIDGES
+        if not bridge and any(is_within(item.target, peer) for peer in PEERS):
             yield f"{item}, a peer"
     for module in modules.values():
         for node in ast.walk(module.tree):

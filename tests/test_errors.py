@@ -36,6 +36,10 @@ EXAMPLES: list[AnyshapeError] = [
         function="f", problems=["x.shape[0] is 5, where batch is in [0, 4]"], values=["batch=5"]
     ),
     errors.ConstraintViolation(function="f", violations=["`batch < 11` is needed, at f.py:3"]),
+    errors.CannotExport(function="f", reason="it sets `self.count`", hints=["return it instead"]),
+    errors.ExportInputError(function="f", problems=["x.shape[0] is 7, where batch is in [0, 4]"]),
+    errors.ExportCheckFailed(condition="u0 <= 4", reason="torch._check at f.py:3"),
+    errors.BadPackage(file="f.zip", found="it ends too early", expected="a zip file"),
     errors.InternalError(stage="backend", detail="KeyError('x')"),
     errors.SymbolicTypeError(detail="`True` is a bool, where an integer is expected"),
     errors.UnknownSymbol(symbol="s7", known=["s0", "s1"]),

@@ -23,6 +23,7 @@ from anyshape.events.settings import set_logs, set_logs_from_environment
 from anyshape.events.stream import stream
 from anyshape.events.trace import start_trace_from_environment
 from anyshape.explanation import Explanation
+from anyshape.export import Exported, ShapesCollection, export, load
 from anyshape.guards.dynamic_int import DynamicInt
 from anyshape.marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 from anyshape.pipeline import NO_ANSWER, Function, StaleSignature
@@ -34,10 +35,14 @@ __all__ = [
     "Compiled",
     "Dim",
     "DynamicInt",
+    "Exported",
     "Shapes",
+    "ShapesCollection",
     "Stats",
     "check",
     "compile",
+    "export",
+    "load",
     "mark_dynamic",
     "mark_static",
     "mark_unbacked",

@@ -212,15 +212,21 @@ class GraphBreakError(CompileError, RuntimeError):
 
     code = "AS104"
     what = "{function} cannot be captured as one graph: {reason}"
-    why = "fullgraph=True asks for one graph or an error"
-    do = ("{listed}", "drop fullgraph=True: what cannot be captured then runs eagerly")
+    why = "{by} asks for one graph or an error"
+    do = ("{listed}", "{otherwise}")
 
     function: str
     reason: str
     hints: Sequence[str] = ()
+    #: who wants one graph: `fullgraph=True`, or `export`
+    by: str = "fullgraph=True"
 
     def _shown(self) -> dict[str, str]:
-        return super()._shown() | {"listed": "; ".join(self.hints) or "rewrite the line below"}
+        otherwise = "drop fullgraph=True: what cannot be captured then runs eagerly"
+        if self.by == "export":
+            otherwise = "export the part of the program that does not need it"
+        listed = "; ".join(self.hints) or "rewrite the line below"
+        return super()._shown() | {"listed": listed, "otherwise": otherwise}
 
 
 class DataDependentError(CompileError, RuntimeError):
@@ -229,7 +235,7 @@ class DataDependentError(CompileError, RuntimeError):
     code = "AS102"
     what = "{function} asks about data: {question}"
     why = "one graph is wanted, so that it must be true or false whatever the data{made}"
-    do = ("{listed}", "drop fullgraph=True: the question is then a branch of the compiled program")
+    do = ("{listed}", "{otherwise}")
 
     function: str
     #: in the program's own names where it has them
@@ -238,6 +244,8 @@ class DataDependentError(CompileError, RuntimeError):
     numbers: Sequence[str] = ()
     #: statements to paste above the line that asks
     suggestions: Sequence[str] = ()
+    #: who wants one graph: `fullgraph=True`, or `export`
+    by: str = "fullgraph=True"
 
     def _shown(self) -> dict[str, str]:
         pasted = " or ".join(f"`{line}`" for line in self.suggestions)
@@ -246,8 +254,11 @@ class DataDependentError(CompileError, RuntimeError):
             if pasted
             else "compute both ways and choose with torch.where"
         )
+        otherwise = "drop fullgraph=True: the question is then a branch of the compiled program"
+        if self.by == "export":
+            otherwise = "write the choice as torch.cond(pred, true_fn, false_fn, operands)"
         made = "".join(f"; {number}" for number in self.numbers)
-        return super()._shown() | {"listed": listed, "made": made}
+        return super()._shown() | {"listed": listed, "made": made, "otherwise": otherwise}
 
 
 class RecompileError(CompileError, RuntimeError):
@@ -272,11 +283,12 @@ class NotCallable(CompileError, TypeError):
     """Something was given to `compile` that cannot be called."""
 
     code = "AS106"
-    what = "anyshape.compile was given {value}, which cannot be called"
-    why = "it compiles functions, methods, callable objects and nn.Modules"
+    what = "{caller} was given {value}, which cannot be called"
+    why = "it takes functions, methods, callable objects and nn.Modules"
     do = ("give it the function itself, not the result of calling it",)
 
     value: object
+    caller: str = "anyshape.compile"
 
 
 class BadOption(CompileError, ValueError):
@@ -340,16 +352,92 @@ class ConstraintViolation(CompileError, ValueError):
     do = (
         "change these lines so that they hold for every size declared",
         "narrow the spec, by a range (Dim(name, min=, max=)) or a relation, or use Dim.AUTO",
-        "where a size is compared with one that the spec does not name, name that one too",
+        "where a size is compared with one that the spec does not name, name that one too{pasted}",
     )
 
     function: str
     #: for each line: what it needs, why, where, and a size that breaks it
     violations: Sequence[str]
+    #: a spec that the program honours: to be given instead, its text is code to paste
+    suggested: object = None
 
     def _shown(self) -> dict[str, str]:
         listed = "".join(f"\n  - {violation}" for violation in self.violations)
-        return super()._shown() | {"listed": listed}
+        pasted = ""
+        if self.suggested is not None:
+            lines = "".join(f"\n       {line}" for line in str(self.suggested).splitlines())
+            pasted = f"\n  try: this spec, which is also `error.suggested`:{lines}"
+        return super()._shown() | {"listed": listed, "pasted": pasted}
+
+
+class ExportError(AnyshapeError):
+    """Something about exporting, or about a program that was exported."""
+
+
+class CannotExport(ExportError, RuntimeError):
+    """A program that does something which an artifact cannot do without the program."""
+
+    code = "AS121"
+    what = "{function} cannot be exported: {reason}"
+    why = "an exported program has nothing but its inputs, its weights and torch's operators"
+    do = ("{listed}", "leave that part outside of what is exported")
+
+    function: str
+    reason: str
+    hints: Sequence[str] = ()
+
+    def _shown(self) -> dict[str, str]:
+        return super()._shown() | {"listed": "; ".join(self.hints) or "rewrite that part"}
+
+
+class ExportInputError(ExportError, ValueError):
+    """An exported program was called with what it was not exported for."""
+
+    code = "AS122"
+    what = "{function} was called with what it was not exported for: {listed}"
+    why = "the artifact is for the inputs that its constraints describe, and no others"
+    do = (
+        "call it with inputs that the constraints allow: `print(ep)` shows them",
+        "export again with a wider spec (dynamic_shapes=)",
+    )
+
+    function: str
+    #: one sentence for each thing that is wrong: the input, its value, the constraint
+    problems: Sequence[str]
+
+    def _shown(self) -> dict[str, str]:
+        return super()._shown() | {"listed": "; ".join(self.problems)}
+
+
+class ExportCheckFailed(ExportError, RuntimeError):
+    """A condition on data that an exported program relies on does not hold in this run."""
+
+    code = "AS123"
+    what = "`{condition}` does not hold"
+    why = "{reason}; the program was exported for data of which it holds"
+    do = (
+        "look at the data: the program itself asks for this, at the line named in the reason",
+        "export again without what needs it",
+    )
+
+    condition: str
+    reason: str
+
+
+class BadPackage(ExportError, ValueError):
+    """A file that is no package of an exported program, or a damaged one."""
+
+    code = "AS124"
+    what = "{file} cannot be loaded as an exported program: {found}"
+    why = "expected {expected}"
+    do = (
+        "save it again with `ep.save(path)`, or copy it again if it was copied",
+        "look into it: it is a zip file of JSON and safetensors",
+    )
+
+    file: str
+    found: str
+    expected: str
 
 
 class InternalError(AnyshapeError, RuntimeError):

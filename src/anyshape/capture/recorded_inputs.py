@@ -136,10 +136,10 @@ class ExactLayout:
     """Whether a tensor lies in its storage as another one does."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
-        self._layout = _layout_of(tensor)
+        self.layout = _layout_of(tensor)
 
     def __call__(self, tensor: torch.Tensor) -> bool:
-        return _layout_of(tensor) == self._layout
+        return _layout_of(tensor) == self.layout
 
 
 def _layout_of(tensor: torch.Tensor) -> tuple[Any, ...]:

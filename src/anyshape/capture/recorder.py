@@ -383,7 +383,7 @@ class Recorder(Inputs):
                 self._returns_itself(call, self._known[identity], value, node)
                 self._known[identity].meta = meta
                 return
-            alive = weakref.ref(result, _Forget(self._known, identity))
+            alive = weakref.ref(result, Forget(self._known, identity))
             known = self._known[identity] = Known(node, meta, alive, self.segment)
             known.opaque = is_opaque(result)
         elif isinstance(result, tuple | list):
@@ -432,7 +432,7 @@ class _CountFirst(Exception):
         self.reason = reason
 
 
-class _Forget:
+class Forget:
     """Takes a tensor off the list when it dies, so that its identity can be used again."""
 
     __slots__ = ("identity", "known")

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from anyshape.capture.natives import (
     autograd_functions,
+    control_flow,
     effects,
     iteration,
     numbers,
@@ -73,6 +74,7 @@ MODELS: Final[dict[Any, Callable[..., Any]]] = {
     **effects.MODELS,
     **torch_state.MODELS,
     **autograd_functions.MODELS,
+    **control_flow.MODELS,
     **_OPERATORS,
 }
 

@@ -1,0 +1,217 @@
+"""One capture of the program that is exported: for all the sizes that a spec speaks of.
+
+The program runs for real, on copies of the arguments. Buffers and the random numbers are put back
+as they were.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from inspect import BoundArguments, Signature
+from typing import Any
+
+import torch
+
+from anyshape.calls import by_parameter, no_collection, show_user_frames
+from anyshape.capture.choices import Choices
+from anyshape.capture.contracts import AssumedContract
+from anyshape.capture.roots import Roots
+from anyshape.capture.run import capture
+from anyshape.capture.state import can_capture
+from anyshape.capture.trace import Trace
+from anyshape.capture.tracer import Left
+from anyshape.contracts import assumed, broken_contract, contract_of
+from anyshape.errors import (
+    CannotExport,
+    ConstraintViolation,
+    DataDependentError,
+    GraphBreakError,
+    ShapeContractViolation,
+)
+from anyshape.export.spec import Arguments, Spec
+from anyshape.guards.guard import SymbolSource
+from anyshape.policy.observations import Observations
+from anyshape.shapes.match import Way
+from anyshape.symbolic import Expr
+from anyshape.targets import Target, is_module_call, module_target, target_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attempt:
+    """What a capture gave: the trace, and what the spec meant for it."""
+
+    trace: Trace
+    contract: AssumedContract
+    #: how the program needs more than the spec says, if it does
+    broken: ConstraintViolation | None
+    #: the arguments that the program changed in place
+    changed: frozenset[Way]
+
+    def symbol(self, source: SymbolSource) -> Expr:
+        return self.trace.facts.symbols[source.symbol.name]
+
+
+class Subject:
+    """What is exported, and the call that it is captured with."""
+
+    def __init__(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        self.module = function if isinstance(function, torch.nn.Module) else None
+        self.target: Target = (
+            target_of(function, None) if self.module is None else module_target(self.module, None)
+        )
+        self._args, self._kwargs = args, kwargs
+        self.arguments = self.called_with(args, kwargs)
+
+    @property
+    def name(self) -> str:
+        return self.target.name
+
+    @property
+    def own(self) -> tuple[Any, ...]:
+        """What is given before the user's arguments: the module itself."""
+        return (self.module,) if is_module_call(self.target) else ()
+
+    @property
+    def self_name(self) -> str | None:
+        return next(iter(self.target.signature.parameters)) if self.own else None
+
+    @property
+    def signature(self) -> Signature:
+        """As the user calls it."""
+        parameters = list(self.target.signature.parameters.values())[len(self.own) :]
+        return self.target.signature.replace(parameters=parameters)
+
+    def called_with(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
+        signature = self.signature
+        try:
+            call: BoundArguments = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise CannotExport(
+                function=self.name,
+                reason=f"its example arguments do not fit: {error}",
+                hints=[f"give args= and kwargs= for {self.name}{signature}"],
+            ) from None
+        call.apply_defaults()
+        return Arguments(signature, self.target.behind, dict(call.arguments), self.name)
+
+    def attempt(self, spec: Spec) -> Attempt:
+        """Capture it for a spec. Errors of the program pass through."""
+        why = can_capture()
+        if why is None and _any_autocast():
+            why = "autocast is on around the export, and would be off around the artifact"
+        if why is not None:
+            raise CannotExport(function=self.name, reason=why)
+        contract = contract_of(self.target, spec.shapes(self.arguments))
+        copied = {name: copy_of(value) for name, value in self.arguments.bound.items()}
+        bound = {**dict(zip(self.target.signature.parameters, self.own, strict=False)), **copied}
+        try:
+            shapes = assumed(contract, bound)
+        except ShapeContractViolation as error:
+            # The example itself is outside of what was declared.
+            raise ConstraintViolation(
+                function=self.name, violations=tuple(error.problems)
+            ) from None
+        assert shapes is not None, "there is a contract"
+        choices = Choices(Observations(), False, "export", contract=shapes)
+        leaves = replace(self.arguments, bound=copied).leaves()
+        versions = [(leaf, _version(leaf.value)) for leaf in leaves if leaf.is_tensor]
+        with _undisturbed(self.module), no_collection():
+            try:
+                captured = capture(
+                    self.target.call,
+                    by_parameter(self.target.signature, bound),
+                    choices,
+                    Roots(),
+                    True,
+                    shapes,
+                )
+            except Exception as error:
+                show_user_frames(error)
+                raise
+        if isinstance(captured.outcome, Left):
+            raise self._left(captured.outcome)
+        trace = captured.outcome
+        changed = frozenset(
+            leaf.way for leaf, version in versions if _version(leaf.value) != version
+        )
+        return Attempt(trace, shapes, broken_contract(self.name, trace, choices), changed)
+
+    def _left(self, left: Left) -> Exception:
+        where = str(left.frame) if left.frame else None
+        if left.question is not None:
+            return DataDependentError(
+                function=self.name,
+                question=left.question.text,
+                numbers=left.question.numbers,
+                suggestions=left.question.suggestions,
+                by="export",
+                where=where,
+            )
+        return GraphBreakError(
+            function=self.name, reason=left.reason, hints=left.hints, by="export", where=where
+        )
+
+
+_any_autocast: Callable[[], bool] = getattr(torch._C, "_is_any_autocast_enabled")  # noqa: B009 no stub has it
+
+
+def _version(tensor: Any) -> int:
+    return 0 if tensor.is_inference() else tensor._version
+
+
+# -- nothing of the user's is changed -------------------------------------------------------------
+
+
+def copy_of(value: Any) -> Any:
+    """The value with tensors of its own, each one by itself: an artifact is not to depend on two
+    arguments having been the same object."""
+    if isinstance(value, torch.Tensor):
+        return _copied_tensor(value)
+    copier = _COPIERS.get(type(value))
+    if copier is not None:
+        return copier(value)
+    if isinstance(value, tuple) and hasattr(type(value), "_fields"):
+        return type(value)(*map(copy_of, value))
+    if not hasattr(value, "__dict__") or isinstance(value, type) or callable(value):
+        return value
+    try:
+        return copy.deepcopy(value)
+    except Exception:
+        return value  # it holds what cannot be copied; it is used as it is
+
+
+_COPIERS: dict[type, Callable[[Any], Any]] = {
+    list: lambda value: list(map(copy_of, value)),
+    tuple: lambda value: tuple(map(copy_of, value)),
+    dict: lambda value: {key: copy_of(item) for key, item in value.items()},
+}
+
+
+def _copied_tensor(value: torch.Tensor) -> torch.Tensor:
+    if value.layout is not torch.strided or value.is_nested:
+        return value
+    with torch.no_grad():
+        copied = value.detach().clone()
+    if type(value) is torch.nn.Parameter:
+        return torch.nn.Parameter(copied, value.requires_grad)
+    return copied.requires_grad_(value.requires_grad)
+
+
+@contextmanager
+def _undisturbed(module: torch.nn.Module | None) -> Iterator[None]:
+    """Buffers and random numbers are the same afterwards."""
+    random = torch.default_generator.get_state()
+    buffers = [] if module is None else list(module.buffers())
+    # Only strided tensors can be compared and filled; others are hardly ever buffers.
+    before = [(each, each.detach().clone()) for each in buffers if each.layout is torch.strided]
+    try:
+        yield
+    finally:
+        torch.default_generator.set_state(random)
+        with torch.no_grad():
+            for buffer, value in before:
+                if buffer.shape == value.shape and not torch.equal(buffer, value):
+                    buffer.copy_(value)

@@ -1,0 +1,309 @@
+"""From a trace to a graph that stands alone: the user's own parameters, weights inside, sizes read
+from the inputs, checks of data, the result as the program returns it."""
+
+from __future__ import annotations
+
+import operator
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import Parameter, Signature
+from linecache import getline
+from typing import Any, Final, cast
+
+import torch
+import torch.fx
+
+from anyshape.capture.segments import Expectation
+from anyshape.capture.size_nodes import SizeNodes
+from anyshape.capture.trace import Trace, TracedSegment
+from anyshape.errors import CannotExport
+from anyshape.export import results
+from anyshape.export.program import put_tensor
+from anyshape.export.recipe_nodes import NotData, Outside, RecipeNodes
+from anyshape.guards.guard import Kind
+from anyshape.guards.path import Access, Path
+from anyshape.symbolic import Expr, Fact, Symbol, to_text
+from anyshape.symbolic.logic import And, Nonnegative, Nonzero, Or, Truth, Zero
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Weights:
+    """Where the tensors of a module are, by identity."""
+
+    parameters: Mapping[int, str]
+    buffers: Mapping[int, str]
+
+    @staticmethod
+    def of(module: torch.nn.Module | None) -> Weights:
+        if module is None:
+            return Weights({}, {})
+        # The first name of a shared one counts.
+        named = reversed(list(module.named_parameters(remove_duplicate=False)))
+        buffers = reversed(list(module.named_buffers(remove_duplicate=False)))
+        return Weights({id(t): name for name, t in named}, {id(t): name for name, t in buffers})
+
+
+class GraphBuilder:
+    """Makes the graph of one trace."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        signature: Signature,
+        self_name: str | None,
+        bound: Mapping[str, Any],
+        weights: Weights,
+        function: str,
+    ) -> None:
+        self._trace = trace
+        self._signature = signature
+        self._self_name = self_name
+        self._bound = bound
+        self._weights = weights
+        self._function = function
+        self._graph = torch.fx.Graph()
+        self._root = torch.nn.Module()
+        self._paths: dict[Path, torch.fx.Node] = {}
+        self._parameters: dict[str, torch.fx.Node] = {}
+        self._tensors: dict[int, torch.fx.Node] = {}
+        self._symbols: dict[Symbol, torch.fx.Node] = {}
+        self._sizes = SizeNodes(self._graph, self._symbols.__getitem__)
+        self._constants = 0
+        #: effects that the artifact does not have, in words
+        self.left_out: list[str] = []
+
+    def build(self) -> torch.fx.GraphModule:
+        (segment,) = self._trace.segments
+        for parameter in self._signature.parameters.values():
+            self._parameters[parameter.name] = self._placeholder(parameter)
+        self._read_symbols()
+        copies = self._inputs(segment)
+        for each in self._trace.extra:
+            if isinstance(each, Path):
+                self._at(each)  # before anything is changed
+        outputs = self._copy(segment, copies)
+        self._check(segment, outputs)
+        self._return(outputs)
+        for node in list(self._symbols.values()):
+            if not node.users and node.op != "placeholder":
+                self._graph.erase_node(node)
+        self._graph.lint()
+        return torch.fx.GraphModule(self._root, self._graph, self._function.replace(".", "_"))
+
+    def _cannot(self, reason: str, *hints: str) -> CannotExport:
+        return CannotExport(function=self._function, reason=reason, hints=hints)
+
+    # -- inputs ------------------------------------------------------------------------------------
+
+    def _placeholder(self, parameter: Parameter) -> torch.fx.Node:
+        star = _STARS.get(parameter.kind, "")
+        default = parameter.default
+        if default is Parameter.empty or type(default) not in _PLAIN_DEFAULTS:
+            return self._graph.placeholder(star + parameter.name)
+        return self._graph.placeholder(parameter.name, default_value=default)
+
+    def _read_symbols(self) -> None:
+        for source in self._trace.symbols:
+            if source.symbol in self._symbols or not self._is_given(source.path):
+                continue
+            node = self._at(source.path)
+            if source.dim is not None:
+                node = self._graph.call_method("size", (node, source.dim))
+            self._symbols[source.symbol] = node
+
+    def _inputs(self, segment: TracedSegment) -> dict[torch.fx.Node, Any]:
+        placeholders = [node for node in segment.graph.graph.nodes if node.op == "placeholder"]
+        copies: dict[torch.fx.Node, Any] = {}
+        for node, source, example in zip(
+            placeholders, segment.inputs, segment.examples, strict=True
+        ):
+            if isinstance(source, Expr):
+                copies[node] = self._sizes.of(source)
+            else:
+                assert isinstance(source, Path), "one graph takes nothing from an earlier one"
+                copies[node] = self._input(source, example)
+        return copies
+
+    def _is_given(self, path: Path) -> bool:
+        """Whether it is found in what the caller gives."""
+        return path.root.access is Access.LOCAL and path.root.key != self._self_name
+
+    def _input(self, path: Path, value: Any) -> torch.fx.Node:
+        if self._is_given(path):
+            return self._at(path)
+        if isinstance(value, torch.Tensor):
+            return self._tensor(value, path)
+        raise self._cannot(f"`{path.text}` is a {type(value).__name__} that lives outside of it")
+
+    def _at(self, path: Path) -> Any:
+        """The node of what is found at a path."""
+        found = self._paths.get(path)
+        if found is None:
+            found = self._paths[path] = self._step(path)
+        return found
+
+    def _step(self, path: Path) -> Any:
+        if not self._is_given(path):
+            return self._held(path)
+        if path.parent is None:
+            return self._parameters[str(path.key)]
+        parent, key = self._at(path.parent), cast("Any", path.key)
+        match path.access:
+            case Access.ITEM:
+                return self._graph.call_function(operator.getitem, (parent, key))
+            case Access.ATTRIBUTE | Access.INSTANCE:
+                return self._graph.call_function(getattr, (parent, key))
+            case _:
+                raise self._cannot(f"it looks at `{path.text}`, which is no item or attribute")
+
+    def _held(self, path: Path) -> Any:
+        """Something that the program returns and the caller did not give."""
+        value = found_at(path, self._bound)
+        if isinstance(value, torch.Tensor):
+            return self._tensor(value, path)
+        if value is None or type(value) in (bool, int, float, str):
+            return value
+        return Outside(path)
+
+    def _tensor(self, value: torch.Tensor, path: Path) -> torch.fx.Node:
+        found = self._tensors.get(id(value))
+        if found is not None:
+            return found
+        key = id(value)
+        name = self._weights.parameters.get(key) or self._weights.buffers.get(key)
+        if name is None:
+            name = f"constants.{_WORDS.sub('_', path.text).strip('_')}_{self._constants}"
+            self._constants += 1
+        put_tensor(self._root, name, value, key in self._weights.parameters)
+        found = self._tensors[id(value)] = self._graph.get_attr(name)
+        return found
+
+    # -- the program -------------------------------------------------------------------------------
+
+    def _copy(self, segment: TracedSegment, copies: dict[torch.fx.Node, Any]) -> Sequence[Any]:
+        outputs: Sequence[Any] = ()
+        for node in segment.graph.graph.nodes:
+            if node.op == "placeholder":
+                continue
+            if node.op == "output":
+                outputs = torch.fx.map_arg(node.args[0], copies.__getitem__)
+                continue
+            copies[node] = self._graph.node_copy(node, copies.__getitem__)
+        return outputs
+
+    def _check(self, segment: TracedSegment, outputs: Sequence[Any]) -> None:
+        """Conditions on data, each where the last number that it is about is known."""
+        for symbol, place in segment.values.items():
+            self._symbols[symbol] = outputs[place.output]
+        for each in segment.expectations:
+            numbers = [self._symbols[symbol] for symbol in each.symbols]
+            if each.output is not None:
+                numbers.append(outputs[each.output])
+            nodes = [node for node in numbers if isinstance(node, torch.fx.Node)]
+            order = {node: index for index, node in enumerate(self._graph.nodes)}
+            last = max(nodes, key=order.__getitem__)
+            with self._graph.inserting_before(_behind_inputs(last)):
+                self._expect(each, outputs)
+
+    def _expect(self, each: Expectation, outputs: Sequence[Any]) -> None:
+        where = ""
+        if each.frame is not None:
+            # Whoever reads it has another machine: folders say nothing there.
+            line = getline(each.frame.filename, each.frame.line).strip()
+            where = f" at {os.path.basename(each.frame.filename)}:{each.frame.line}"
+            where += f": {line}" if line else ""
+        if each.fact is not None:
+            # Sizes made here stay here: a later one may stand before them.
+            sizes = SizeNodes(self._graph, self._symbols.__getitem__)
+            condition, text = self._fact(each.fact, sizes), to_text(each.fact)
+        else:
+            assert each.output is not None, "an expectation is a fact or a value"
+            value = outputs[each.output]
+            condition = self._graph.call_function(operator.eq, (value, each.value))
+            text = f"{value} == {each.value!r}"
+        self._graph.call_function(results.expect, (condition, text, f"{each.reason}{where}"))
+
+    def _fact(self, fact: Fact, sizes: SizeNodes) -> Any:
+        match fact:
+            case Truth():
+                return fact.value
+            case And() | Or():
+                join = operator.and_ if isinstance(fact, And) else operator.or_
+                first, *rest = (self._fact(part, sizes) for part in fact.parts)
+                for part in rest:
+                    first = self._graph.call_function(join, (first, part))
+                return first
+            case Nonnegative() | Zero() | Nonzero():
+                compare = _COMPARISONS[type(fact)]
+                return self._graph.call_function(compare, (sizes.of(fact.size), 0))
+
+    def _return(self, outputs: Sequence[Any]) -> None:
+        known: dict[str, Any] = {f"t{index}": node for index, node in enumerate(outputs)}
+        sizes = SizeNodes(self._graph, self._symbols.__getitem__)
+        for index, source in enumerate(self._trace.extra):
+            known[f"x{index}"] = self._at(source) if isinstance(source, Path) else sizes.of(source)
+        recipe = RecipeNodes(self._graph, known, self._trace.namespace)
+        try:
+            returned = recipe.result(list(self._trace.lines), self._trace.result)
+        except NotData as error:
+            raise self._cannot(
+                f"its result, or something that it changes, is more than data: {error}",
+                "return tensors and numbers, in containers or objects that the program makes",
+                "return what it would store or print",
+            ) from None
+        self._leave_out(recipe.left_out)
+        self._graph.output(returned)
+
+    def _leave_out(self, changes: Mapping[tuple[Path, str], Any]) -> None:
+        """Plain values that the program sets on objects outside: an artifact without them is right
+        as long as it does not depend on what they were before."""
+        read: dict[object, list[Any]] = {}
+        for guard in self._trace.guards:
+            if guard.kind is Kind.EQUALS and guard.path is not None:
+                # By the name alone: it may have been found on a class, and set on an instance.
+                read.setdefault(guard.path.key, []).append(guard.value)
+        for (path, name), value in changes.items():
+            text = f"{path.text}.{name}"
+            others = [each for each in read.get(name, ()) if each != value]
+            if others:
+                raise self._cannot(
+                    f"it sets `{text}` to {value!r} and depends on what it was, {others[0]!r}",
+                    "give the value as an argument, and return the new one",
+                )
+            self.left_out.append(f"it sets `{text}` to {value!r}, which the artifact does not do")
+
+
+_STARS: Final = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
+_PLAIN_DEFAULTS: Final = (type(None), bool, int, float, str)
+_WORDS: Final = re.compile(r"[\W_]+")
+_COMPARISONS: Final[dict[type, Callable[[Any, Any], Any]]] = {
+    Nonnegative: operator.ge,
+    Zero: operator.eq,
+    Nonzero: operator.ne,
+}
+
+
+def _behind_inputs(node: torch.fx.Node) -> torch.fx.Node:
+    """The node behind this one, and behind the placeholders, which come first."""
+    behind = node.next
+    while behind.op == "placeholder":
+        behind = behind.next
+    return behind
+
+
+def found_at(path: Path, bound: Mapping[str, Any]) -> Any:
+    """The object at a path, now."""
+    if path.parent is None:
+        return bound[str(path.key)] if path.access is Access.LOCAL else path.key
+    return _STEPS[path.access](found_at(path.parent, bound), path.key)
+
+
+_STEPS: Final[dict[Access, Callable[[Any, Any], Any]]] = {
+    Access.ATTRIBUTE: getattr,
+    Access.INSTANCE: lambda parent, key: parent.__dict__[key],
+    Access.ITEM: operator.getitem,
+    Access.CELL: lambda parent, key: parent.cell_contents,
+    Access.KEY: lambda parent, key: list(parent)[key],
+}

@@ -1,0 +1,284 @@
+"""Packages: an exported program as a zip file that standard tools read.
+
+    anyshape.json           which format, which version, who made it
+    program.json            how it is called, what its inputs must be, the nodes of the graph
+    weights.safetensors     parameters, buffers and constants
+
+No pickle and no code: what is read is data, and every name in it is looked up in tables of ours.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from inspect import Parameter, Signature
+from typing import Any, Final
+
+import torch
+import torch.fx
+
+from anyshape.config import config
+from anyshape.errors import BadOption, BadPackage, CannotExport
+from anyshape.export import results, tensors_file
+from anyshape.export.inputs import KINDS, Condition, Inputs, SizeSource, starred_in
+from anyshape.export.json_graph import (
+    NotReadable,
+    NotWritable,
+    read_graph,
+    read_value,
+    write_graph,
+    write_value,
+)
+from anyshape.export.operators import is_word
+from anyshape.export.program import Program, put_tensor
+from anyshape.symbolic import Range
+
+FORMAT: Final = "anyshape package"
+VERSION: Final = 1
+
+#: From the program of a version to that of the next one.
+UPGRADES: Final[dict[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {}
+
+_ABOUT, _PROGRAM, _WEIGHTS = "anyshape.json", "program.json", "weights.safetensors"
+_WEIGHT_NAME: Final = re.compile(r"\w+(\.\w+)*")
+#: The same bytes for the same program: no time of day in it.
+_WHEN: Final = (1980, 1, 1, 0, 0, 0)
+
+
+# -- writing ---------------------------------------------------------------------------------------
+
+
+def save(program: Program, path: str | os.PathLike[str]) -> None:
+    """Write a package, whole or not at all."""
+    try:
+        weights, tensors = _weights(program.graph_module)
+        made = {
+            "signature": [_parameter(each) for each in program.signature.parameters.values()],
+            "conditions": [_condition(each) for each in program.inputs.conditions],
+            "sources": [_source(each) for each in program.inputs.sources],
+            "ranges": {name: list(each) for name, each in program.inputs.ranges.items()},
+            "facts": list(program.inputs.facts),
+            "examples": dict(program.examples),
+            "weights": weights,
+            "nodes": write_graph(program.graph_module.graph),
+        }
+        data = tensors_file.write(tensors)
+    except (NotWritable, tensors_file.Damaged) as error:
+        raise CannotExport(
+            function=program.name,
+            reason=f"a package cannot hold {error}",
+            hints=["use operators of torch in its place"],
+        ) from None
+    about = {"format": FORMAT, "version": VERSION, "name": program.name, "torch": _torch_version()}
+    target = os.fspath(path)
+    temporary = f"{target}.{os.getpid()}.part"
+    try:
+        with open(temporary, "xb") as file, zipfile.ZipFile(file, "w") as archive:
+            _add(archive, _ABOUT, _json(about), zipfile.ZIP_DEFLATED)
+            _add(archive, _PROGRAM, _json(made), zipfile.ZIP_DEFLATED)
+            # Elements do not get smaller, and stored as they are they can be mapped.
+            _add(archive, _WEIGHTS, data, zipfile.ZIP_STORED)
+        os.replace(temporary, target)
+    except FileExistsError:
+        raise
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+def _add(archive: zipfile.ZipFile, name: str, data: bytes, how: int) -> None:
+    entry = zipfile.ZipInfo(name, _WHEN)
+    entry.compress_type = how
+    entry.external_attr = 0o644 << 16
+    archive.writestr(entry, data)
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _torch_version() -> str:
+    return str(torch.__version__)
+
+
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    made: dict[str, Any] = {"name": parameter.name, "kind": parameter.kind.name}
+    if parameter.default is not Parameter.empty:
+        # A default that JSON cannot have has to be given.
+        with suppress(NotWritable):
+            made["default"] = write_value(parameter.default)
+    return made
+
+
+def _condition(condition: Condition) -> dict[str, Any]:
+    return {
+        "way": write_value(list(condition.way)),
+        "kind": condition.kind,
+        "value": write_value(condition.value),
+    }
+
+
+def _source(source: SizeSource) -> dict[str, Any]:
+    return {"symbol": source.symbol, "way": write_value(list(source.way)), "dim": source.dim}
+
+
+def _weights(module: torch.fx.GraphModule) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    rows: dict[str, Any] = {}
+    tensors: dict[str, torch.Tensor] = {}
+    used = dict.fromkeys(str(node.target) for node in module.graph.nodes if node.op == "get_attr")
+    for name in used:
+        tensor = _attribute(module, name)
+        if not _WEIGHT_NAME.fullmatch(name):
+            raise NotWritable(f"a weight of the name {name!r}")
+        if tensor.layout is not torch.strided:
+            raise NotWritable(f"the {tensor.layout} tensor {name}")
+        tensors[name] = tensor
+        rows[name] = {
+            "parameter": isinstance(tensor, torch.nn.Parameter),
+            "requires_grad": tensor.requires_grad,
+            "device": str(tensor.device),
+        }
+        if not tensor.is_contiguous():
+            rows[name]["strides"] = list(torch.empty_like(tensor).stride())
+    return rows, tensors
+
+
+def _attribute(module: torch.nn.Module, name: str) -> torch.Tensor:
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+def load(
+    path: str | os.PathLike[str], classes: Sequence[type] = (), native_code: str | None = None
+) -> Program:
+    """The program of a package; `BadPackage` says what is wrong with one that cannot be read."""
+    if native_code not in (None, "trusted"):
+        raise BadOption(option="native_code", value=native_code, accepted='None or "trusted"')
+    for kind in classes:
+        results.know_class(kind)
+    file = os.fspath(path)
+    about, program, weights = _contents(file)
+    if about.get("format") != FORMAT:
+        raise _bad(file, f"its format is {about.get('format')!r}", f"the format {FORMAT!r}")
+    version = about.get("version")
+    if type(version) is not int or version < 1:
+        raise _bad(file, f"its version is {version!r}", "a number")
+    if version > VERSION:
+        found = f"its version is {version}, made by a later anyshape"
+        raise _bad(file, found, f"a version up to {VERSION}")
+    try:
+        for step in range(version, VERSION):
+            program = UPGRADES[step](program)
+        return _program(str(about.get("name")), program, tensors_file.read(weights))
+    except (NotReadable, tensors_file.Damaged) as error:
+        raise _bad(file, str(error), "what `ep.save` writes") from None
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        if config.on_compile_error == "raise" and isinstance(error, AttributeError):
+            raise
+        raise _bad(file, f"{type(error).__name__}: {error}", "what `ep.save` writes") from error
+
+
+def _bad(file: str, found: str, expected: str) -> BadPackage:
+    return BadPackage(file=file, found=found, expected=expected)
+
+
+def _contents(file: str) -> tuple[dict[str, Any], dict[str, Any], bytes]:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            parts = {name: archive.read(name) for name in (_ABOUT, _PROGRAM, _WEIGHTS)}
+    except FileNotFoundError:
+        raise
+    except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, zlib.error) as error:
+        raise _bad(file, f"it is damaged or cut off ({error})", "a zip file") from None
+    except KeyError as error:
+        raise _bad(file, str(error.args[0]), f"{_ABOUT}, {_PROGRAM} and {_WEIGHTS}") from None
+    texts: list[dict[str, Any]] = []
+    for name in (_ABOUT, _PROGRAM):
+        try:
+            text = json.loads(parts[name])
+        except ValueError as error:
+            raise _bad(file, f"{name} is no JSON ({error})", "JSON") from None
+        if not isinstance(text, dict):
+            raise _bad(file, f"{name} holds a {type(text).__name__}", "a JSON object")
+        texts.append(text)
+    return texts[0], texts[1], parts[_WEIGHTS]
+
+
+def _program(name: str, made: Mapping[str, Any], tensors: dict[str, torch.Tensor]) -> Program:
+    root = torch.nn.Module()
+    for weight, row in made["weights"].items():
+        if weight not in tensors:
+            raise NotReadable(f"the weight {weight!r} is missing")
+        if not _WEIGHT_NAME.fullmatch(weight):
+            raise NotReadable(f"the name of a weight {weight!r}")
+        put_tensor(root, weight, _weight(tensors[weight], row), bool(row["parameter"]))
+    graph = read_graph(made["nodes"], frozenset(made["weights"]))
+    class_name = re.sub(r"\W", "_", name) or "Exported"
+    if not is_word(class_name):
+        class_name = "Exported"
+    ranges = {str(key): Range(*value) for key, value in made["ranges"].items()}
+    if not all(map(is_word, ranges)):
+        raise NotReadable("the name of a symbol")
+    signature = Signature([_read_parameter(each) for each in made["signature"]])
+    return Program(
+        name,
+        torch.fx.GraphModule(root, graph, class_name),
+        signature,
+        Inputs(
+            [_read_condition(each) for each in made["conditions"]],
+            [
+                SizeSource(str(each["symbol"]), _way(each["way"]), each["dim"])
+                for each in made["sources"]
+            ],
+            ranges,
+            [str(each) for each in made["facts"]],
+            starred_in(signature),
+        ),
+        {str(key): int(value) for key, value in made["examples"].items()},
+    )
+
+
+def _read_parameter(row: Mapping[str, Any]) -> Parameter:
+    default = read_value(row["default"]) if "default" in row else Parameter.empty
+    return Parameter(row["name"], getattr(Parameter, str(row["kind"])), default=default)
+
+
+def _read_condition(row: Mapping[str, Any]) -> Condition:
+    if row["kind"] not in KINDS:
+        raise NotReadable(f"the condition {row['kind']!r}")
+    value = read_value(row["value"])
+    if row["kind"] == "same":
+        value = _as_way(value)
+    elif row["kind"] == "distinct":
+        value = tuple(map(_as_way, value))
+    return Condition(_way(row["way"]), row["kind"], value)
+
+
+def _way(row: Any) -> tuple[Any, ...]:
+    return _as_way(read_value(row))
+
+
+def _as_way(value: Any) -> tuple[Any, ...]:
+    first, *steps = value
+    return (first, *(tuple(step) for step in steps))
+
+
+def _weight(tensor: torch.Tensor, row: Mapping[str, Any]) -> torch.Tensor:
+    if "strides" in row:
+        laid_out = torch.empty_strided(tensor.shape, row["strides"], dtype=tensor.dtype)
+        tensor = laid_out.copy_(tensor)
+    tensor = tensor.to(torch.device(row["device"]))
+    if row["parameter"]:
+        return torch.nn.Parameter(tensor, bool(row["requires_grad"]))
+    return tensor.requires_grad_() if row["requires_grad"] else tensor

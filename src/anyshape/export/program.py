@@ -1,0 +1,84 @@
+"""The data of an exported program, whatever it was made from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from inspect import Signature
+from typing import Any
+
+import torch
+import torch.fx
+
+from anyshape.export.inputs import Inputs
+from anyshape.symbolic import Range
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """A graph, how it is called, and what its inputs must be."""
+
+    name: str
+    graph_module: torch.fx.GraphModule
+    signature: Signature
+    inputs: Inputs
+    #: a value of each symbol that all constraints allow
+    examples: Mapping[str, int]
+
+    def constraints(self) -> Iterator[str]:
+        """What must hold of the sizes, one sentence each."""
+        inputs = self.inputs
+        for name, home in inputs.homes.items():
+            places = [each.name for each in inputs.sources if each.symbol == name]
+            yield f"{' = '.join([name, *places])}, {range_text(inputs.ranges[name], home.dim)}"
+        yield from inputs.facts
+
+    def sizes_of(self, name: str) -> str:
+        """The type of an input, if it is a tensor: `float32[batch, 4]`."""
+        for condition in self.inputs.conditions:
+            if condition.name == name and condition.kind == "tensor":
+                return tensor_text(condition.value)
+        return ""
+
+    def inputs_text(self) -> str:
+        """The parameters, with the sizes of tensors."""
+        parts: list[str] = []
+        for name in self.signature.parameters:
+            sizes = self.sizes_of(name)
+            parts.append(f"{name}: {sizes}" if sizes else name)
+        return f"({', '.join(parts)})"
+
+
+def tensor_text(value: dict[str, Any]) -> str:
+    sizes = ", ".join("?" if size is None else str(size) for size in value["sizes"])
+    dtype = value.get("dtype")
+    return f"{'tensor' if dtype is None else str(dtype).removeprefix('torch.')}[{sizes}]"
+
+
+def range_text(allowed: Range, dim: int | None) -> str:
+    low, high = allowed
+    if low is not None and low == high:
+        return f"always {low}"
+    least = low if low is not None and (low > 0 or dim is None) else None
+    match least, high:
+        case None, None:
+            return "any"
+        case _, None:
+            return f"at least {least}"
+        case None, _:
+            return f"at most {high}"
+        case _:
+            return f"from {least} to {high}"
+
+
+def put_tensor(root: torch.nn.Module, name: str, value: torch.Tensor, is_parameter: bool) -> None:
+    """Have a tensor at a dotted name."""
+    *folders, last = name.split(".")
+    for folder in folders:
+        if folder not in root._modules:
+            root.add_module(folder, torch.nn.Module())
+        root = root._modules[folder]  # pyright: ignore[reportAssignmentType] just put there
+    if is_parameter:
+        root.register_parameter(last, value)  # pyright: ignore[reportArgumentType] it is one
+    else:
+        root.register_buffer(last, value)

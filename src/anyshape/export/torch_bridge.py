@@ -1,0 +1,80 @@
+"""To torch's own exported programs: the only file that knows `torch.export`, and only when asked.
+
+torch captures our graph again, in its own way, with dims of its own made of ours.
+"""
+
+from __future__ import annotations
+
+import copy
+from importlib import import_module
+from typing import Any
+
+import torch
+import torch.fx
+
+from anyshape.errors import CannotExport
+from anyshape.export import results
+from anyshape.export.examples import example_call
+from anyshape.export.inputs import Way
+from anyshape.export.program import Program
+
+
+def to_torch(program: Program) -> Any:
+    """A `torch.export.ExportedProgram`, where torch accepts the graph."""
+    peer = import_module("torch.export")
+    args, kwargs = example_call(program)
+    module = _with_torch_checks(program.graph_module)
+    try:
+        return _exported(peer, program, module, args, kwargs, named=not program.inputs.facts)
+    except Exception:
+        # Ranges and relations that torch says otherwise: it finds them itself.
+        pass
+    try:
+        return _exported(peer, program, module, args, kwargs, named=False)
+    except Exception as error:
+        raise CannotExport(
+            function=program.name,
+            reason=f"torch does not take its graph: {type(error).__name__}: {error}",
+            hints=["use the package itself: `ep.save(path)`"],
+        ) from error
+
+
+def _exported(peer: Any, program: Program, module: Any, args: Any, kwargs: Any, named: bool) -> Any:
+    dims = {
+        name: peer.Dim(name, min=max(allowed.lower or 0, 0), max=allowed.upper)
+        if named
+        else peer.Dim.AUTO
+        for name, allowed in program.inputs.ranges.items()
+    }
+    said: dict[Way, dict[int, Any]] = {}
+    for source in program.inputs.sources:
+        if source.dim is not None:
+            said.setdefault(source.way, {})[source.dim] = dims[source.symbol]
+    integers = {each.way: dims[each.symbol] for each in program.inputs.sources if each.dim is None}
+    bound = program.signature.bind(*args, **kwargs)
+    spec = {
+        name: _spec(value, (name,), {**said, **integers}) for name, value in bound.arguments.items()
+    }
+    return peer.export(module, args, kwargs, dynamic_shapes=spec, strict=False)
+
+
+def _spec(value: Any, way: Way, said: dict[Way, Any]) -> Any:
+    """The spec of a value, in its own structure."""
+    if isinstance(value, dict):
+        return {key: _spec(item, (*way, ("item", key)), said) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        items = [_spec(item, (*way, ("item", key)), said) for key, item in enumerate(value)]
+        return type(value)(items)
+    return said.get(way)
+
+
+def _with_torch_checks(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """The graph with torch's own checks in the place of ours, which look at numbers at once."""
+    made = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
+    for node in list(made.graph.nodes):
+        if node.target is results.expect:
+            with made.graph.inserting_before(node):
+                made.graph.call_function(torch._check, (node.args[0],))
+            made.graph.erase_node(node)
+    made.recompile()
+    return made

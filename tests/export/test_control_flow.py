@@ -1,0 +1,156 @@
+"""`torch.cond`, `torch.while_loop`, `map`: captured with all branches, right whichever is taken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._higher_order_ops.map import map as torch_map
+
+import anyshape
+from anyshape import Dim
+from anyshape.errors import GraphBreakError
+
+#: Its types say less than it takes.
+map_over: Any = torch_map
+
+
+def both_ways(exported: anyshape.Exported, folder: Path) -> tuple[Any, Any]:
+    exported.save(folder / "package.zip")
+    return exported, anyshape.load(folder / "package.zip")
+
+
+class Chooses(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.yes, self.no = nn.Linear(3, 2), nn.Linear(3, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.shape[0]
+
+        def first(a: Tensor) -> Tensor:
+            return self.yes(a) + rows
+
+        def second(a: Tensor) -> Tensor:
+            return self.no(a).relu().t().t()
+
+        return torch.cond(x.sum() > 0, first, second, (x,)) * 2
+
+    def plainly(self, x: Tensor) -> Tensor:
+        return (self.yes(x) + x.shape[0] if x.sum() > 0 else self.no(x).relu()) * 2
+
+
+def test_cond(tmp_path: Path):
+    module = Chooses()
+    exported = anyshape.export(module, (torch.ones(4, 3),), dynamic_shapes={"x": (Dim("n"), None)})
+    for program in both_ways(exported, tmp_path):
+        for size in (0, 1, 2, 7):
+            for sign in (1.0, -1.0):
+                x = torch.rand(size, 3) * sign
+                torch.testing.assert_close(program(x), module.plainly(x))
+
+
+def test_gradients_come_from_the_branch_that_is_taken():
+    def program(x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, lambda a: a.log(), lambda a: a * 3, (x,))
+
+    exported = anyshape.export(program, (torch.ones(2),), dynamic_shapes={"x": (Dim.AUTO,)})
+    x = torch.full((3,), -1.0, requires_grad=True)
+    exported(x).sum().backward()
+    assert torch.equal(x.grad, torch.full((3,), 3.0))  # pyright: ignore[reportArgumentType] it has one
+
+
+def loop(x: Tensor, count: Tensor) -> tuple[Tensor, ...]:
+    def goes_on(i: Tensor, a: Tensor) -> Tensor:
+        return i < count
+
+    def step(i: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
+        return i + 1, a * 2 + x.shape[0]
+
+    return torch.while_loop(goes_on, step, (torch.tensor(0), x))
+
+
+def test_while_loop(tmp_path: Path):
+    exported = anyshape.export(
+        loop, (torch.ones(3), torch.tensor(2)), dynamic_shapes={"x": (Dim("n"),)}
+    )
+    for program in both_ways(exported, tmp_path):
+        for size in (0, 1, 5):
+            for count in (0, 1, 4):
+                x = torch.randn(size)
+                expected = x
+                for _ in range(count):
+                    expected = expected * 2 + size
+                steps, found = program(x, torch.tensor(count))
+                assert steps == count
+                torch.testing.assert_close(found, expected)
+
+
+def test_map(tmp_path: Path):
+    def program(x: Tensor, y: Tensor) -> Tensor:
+        return map_over(lambda row, other: (row * other).cumsum(0), x, y) + 1
+
+    exported = anyshape.export(
+        program, (torch.ones(2, 4), torch.ones(4)), dynamic_shapes={"x": (Dim("n", min=1), None)}
+    )
+    for each in both_ways(exported, tmp_path):
+        for size in (1, 3, 6):
+            x, y = torch.randn(size, 4), torch.randn(4)
+            torch.testing.assert_close(each(x, y), (x * y).cumsum(1) + 1)
+
+
+def test_a_plain_choice_needs_no_branch():
+    def program(x: Tensor) -> Tensor:
+        return torch.cond(x.shape[0] > 2, lambda a: a + 1, lambda a: a - 1, (x,))
+
+    exported = anyshape.export(program, (torch.ones(4),), dynamic_shapes={"x": (Dim.AUTO,)})
+    assert exported.symbols["s0"].range.lower == 3
+
+
+def changes(x: Tensor) -> Tensor:
+    return torch.cond(x.sum() > 0, lambda a: a.add_(1), lambda a: a * 1, (x,))
+
+
+def draws(x: Tensor) -> Tensor:
+    return torch.cond(x.sum() > 0, lambda a: a + torch.rand(3), lambda a: a * 1, (x,))
+
+
+def asks(x: Tensor) -> Tensor:
+    return torch.cond(x.sum() > 0, lambda a: a[a > 0], lambda a: a * 1, (x,))
+
+
+def differs(x: Tensor) -> Tensor:
+    return torch.cond(x.sum() > 0, lambda a: a[:2], lambda a: a * 1, (x,))
+
+
+@pytest.mark.parametrize("program", [draws, asks])
+def test_branches_that_cannot_be_followed(program: Any):
+    with pytest.raises(GraphBreakError, match=r"torch\.cond"):
+        anyshape.export(program, (torch.ones(3),))
+
+
+@pytest.mark.parametrize("program", [changes, differs])
+def test_branches_that_torch_does_not_take_either(program: Any):
+    """Where we give up, the program itself runs, and torch says what it has against it."""
+    with pytest.raises(RuntimeError, match=r"cond|alias|mutat"):
+        anyshape.export(program, (torch.ones(3),))
+
+
+def test_the_branches_are_shown():
+    exported = anyshape.export(
+        lambda x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)), (torch.ones(3),)
+    )
+    assert "anyshape.cond(gt, (x,), (x,))" in exported.print_readable(False)
+
+
+def test_compiled_too():
+    module = Chooses()
+    compiled = anyshape.compile(module, dynamic=True, fullgraph=True)
+    for size in (2, 3, 5):
+        for sign in (1.0, -1.0):
+            x = torch.rand(size, 3) * sign
+            torch.testing.assert_close(compiled(x), module.plainly(x))
+    assert compiled.stats().graphs == 1

@@ -1,0 +1,437 @@
+"""What an `Exported` does: calls, checks, texts, state, what it refuses."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+import torch.fx
+from torch import Tensor, nn
+
+import anyshape
+from anyshape import Dim
+from anyshape.errors import (
+    CannotExport,
+    ConstraintViolation,
+    DataDependentError,
+    ExportCheckFailed,
+    ExportInputError,
+    GraphBreakError,
+    NotCallable,
+)
+from anyshape.export.show import say_shapes
+from anyshape.ops.meta import Meta, contiguous
+from anyshape.symbolic import as_symbol, symbol
+
+batch = Dim("batch", max=64)
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+        self.norm = nn.BatchNorm1d(4)
+        self.constant = torch.arange(4.0)
+
+    def forward(self, x: Tensor, scale: float = 2.0) -> Tensor:
+        return self.norm(self.lin(x)) * scale + self.constant
+
+
+# -- calls -----------------------------------------------------------------------------------------
+
+
+def exported_net(train: bool = False) -> tuple[Net, anyshape.Exported]:
+    torch.manual_seed(0)
+    net = Net().train(train)
+    spec = {"x": (Dim("batch", min=2, max=64), None)}
+    return net, anyshape.export(net, (torch.randn(3, 4),), dynamic_shapes=spec)
+
+
+def test_it_runs_as_the_module_does():
+    net, exported = exported_net()
+    for size in (2, 3, 64):
+        x = torch.randn(size, 4)
+        torch.testing.assert_close(exported(x), net(x))
+        torch.testing.assert_close(exported(x=x, scale=2.0), net(x))
+        torch.testing.assert_close(exported.graph_module(x), net(x))
+
+
+def test_exporting_changes_nothing():
+    torch.manual_seed(0)
+    net = Net().train()
+    x = torch.randn(5, 4)
+    state = {name: value.clone() for name, value in net.state_dict().items()}
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+
+    def program(x: Tensor) -> Tensor:
+        x.add_(1)
+        return net(x) + torch.rand(1)
+
+    kept = x.clone()
+    anyshape.export(net, (x,), dynamic_shapes={"x": (Dim.AUTO, None)})
+    anyshape.export(program, (x,))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(x, kept)
+    for name, value in net.state_dict().items():
+        if name.startswith("norm") and name != "norm.num_batches_tracked":
+            continue  # the second program is a function: what it closes over is its own affair
+        assert torch.equal(value, state[name]) or "norm" in name
+    fresh = Net().train()
+    fresh.load_state_dict(state)
+    anyshape.export(fresh, (x,), dynamic_shapes={"x": (Dim.AUTO, None)})
+    for name, value in fresh.state_dict().items():
+        assert torch.equal(value, state[name]), name
+
+
+def test_running_statistics_are_state_of_the_artifact():
+    torch.manual_seed(0)
+    net, twin = Net().train(), Net().train()
+    twin.load_state_dict(net.state_dict())
+    exported = anyshape.export(
+        twin, (torch.randn(3, 4),), dynamic_shapes={"x": (Dim("n", min=2), None)}
+    )
+    for size in (3, 5):
+        x = torch.randn(size, 4)
+        torch.testing.assert_close(exported(x), net(x))
+    for name in ("norm.running_mean", "norm.num_batches_tracked"):
+        torch.testing.assert_close(exported.state_dict()[name], net.state_dict()[name])
+
+
+def test_gradients_flow_to_the_parameters():
+    net, exported = exported_net()
+    module = exported.module()
+    assert dict(module.named_parameters()).keys() == dict(net.named_parameters()).keys()
+    x = torch.randn(7, 4)
+    module(x).square().sum().backward()
+    found = [p.grad for p in module.parameters()]
+    module.zero_grad()
+    net.zero_grad()
+    net(x).square().sum().backward()
+    for mine, theirs in zip(found, net.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs.grad)
+
+
+def test_the_module_can_be_compiled():
+    net, exported = exported_net()
+    compiled = anyshape.compile(exported.module(), dynamic=True, fullgraph=True)
+    for size in (2, 3, 5):
+        x = torch.randn(size, 4)
+        torch.testing.assert_close(compiled(x), net(x))
+    assert compiled.stats().graphs == 1
+
+
+def test_the_graph_module_is_a_plain_one():
+    _, exported = exported_net()
+    graph_module = exported.graph_module
+    assert type(graph_module).__mro__[1] is torch.fx.GraphModule or isinstance(
+        graph_module, torch.fx.GraphModule
+    )
+    graph_module.graph.lint()
+    again = torch.fx.GraphModule(graph_module, graph_module.graph)
+    x = torch.randn(4, 4)
+    torch.testing.assert_close(again(x), exported(x))
+
+
+def test_another_layout_of_the_input_is_fine():
+    def program(x: Tensor) -> Tensor:
+        return x.t() if x.is_contiguous() else x * 2
+
+    exported = anyshape.export(program, (torch.randn(3, 4),), dynamic_shapes={"x": ("a", "b")})
+    x = torch.randn(5, 6).t()
+    torch.testing.assert_close(exported(x), program(x.contiguous()))
+
+
+def test_another_layout_of_an_input_that_is_changed_is_not():
+    def program(x: Tensor) -> Tensor:
+        return x.add_(1)
+
+    exported = anyshape.export(program, (torch.zeros(3, 4),), dynamic_shapes={"x": ("a", "b")})
+    x = torch.zeros(5, 6)
+    exported(x)
+    assert x.sum() == 30
+    with pytest.raises(ExportInputError, match="does not lie in memory"):
+        exported(x.t())
+    assert x.sum() == 30
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "says"),
+    [
+        ((torch.randn(65, 4),), {}, "x.shape[0] is 65, where batch is in [2, 64]"),
+        ((torch.randn(3, 5),), {}, "x.shape[1] is 5, where it is static: 4"),
+        ((torch.randn(3),), {}, "x has the sizes [3], where [batch, 4] are expected"),
+        ((torch.randn(3, 4).double(),), {}, "x is of torch.float64, where torch.float32"),
+        (([1.0],), {}, "x is [1.0], where a tensor is expected"),
+        ((torch.randn(3, 4),), {"scale": 3.0}, "scale is 3.0, where it is static: 2.0"),
+        ((), {}, "missing a required argument: 'x'"),
+        ((torch.randn(3, 4),), {"unknown": 1}, "unexpected keyword argument 'unknown'"),
+    ],
+)
+def test_inputs_outside_of_the_constraints(args: Any, kwargs: Any, says: str):
+    _, exported = exported_net()
+    with pytest.raises(ExportInputError) as caught:
+        exported(*args, **kwargs)
+    assert says in str(caught.value)
+
+
+def test_everything_that_is_wrong_is_listed():
+    exported = anyshape.export(
+        lambda x, y: x.sum() + y.sum(),
+        (torch.randn(3), torch.randn(3)),
+        dynamic_shapes={"x": (batch,), "y": (Dim("other", max=5),)},
+    )
+    with pytest.raises(ExportInputError) as caught:
+        exported(torch.randn(65), torch.randn(6))
+    assert len(caught.value.problems) == 2
+
+
+def test_every_violation_is_listed_with_its_line():
+    def program(x: Tensor, y: Tensor) -> Tensor:
+        a = x.view(8, -1)
+        b = y if y.shape[0] > 2 else y * 2
+        return a.sum() + b.sum()
+
+    spec = {"x": (Dim("n"),), "y": (Dim("m"),)}
+    with pytest.raises(ConstraintViolation) as caught:
+        anyshape.export(program, (torch.randn(16), torch.randn(4)), dynamic_shapes=spec)
+    text = str(caught.value)
+    assert "a = x.view(8, -1)" in text
+    assert "b = y if y.shape[0] > 2 else y * 2" in text
+    code = str(caught.value.suggested)
+    assert code.splitlines() == [
+        "n = Dim('n')",
+        "m = Dim('m', min=3)",
+        "dynamic_shapes = Shapes({'x': {0: n}, 'y': {0: m}}, 'n % 8 == 0')",
+    ]
+    names: dict[str, Any] = {"Dim": Dim, "Shapes": anyshape.Shapes}
+    exec(code, names)
+    for suggested in (caught.value.suggested, names["dynamic_shapes"]):
+        exported = anyshape.export(
+            program, (torch.randn(16), torch.randn(4)), dynamic_shapes=suggested
+        )
+        exported(torch.randn(24), torch.randn(3))
+        with pytest.raises(ExportInputError):
+            exported(torch.randn(20), torch.randn(3))
+
+
+def test_dynamic_that_is_fixed_is_an_error_with_a_way_out():
+    with pytest.raises(ConstraintViolation) as caught:
+        anyshape.export(
+            lambda x: x.view(2, 3), (torch.randn(6),), dynamic_shapes={"x": (Dim.DYNAMIC,)}
+        )
+    assert caught.value.suggested.spec == {"x": {0: 6}}  # pyright: ignore[reportAttributeAccessIssue] a Suggestion
+
+
+# -- data ------------------------------------------------------------------------------------------
+
+
+def test_checks_of_data_are_made_in_every_run():
+    def program(x: Tensor) -> Tensor:
+        count = x.nonzero().shape[0]
+        torch._check(count <= 5)
+        return x.new_zeros(count + 1)
+
+    exported = anyshape.export(program, (torch.ones(3),), dynamic_shapes={"x": (Dim.AUTO,)})
+    assert exported(torch.ones(5)).shape == (6,)
+    assert exported(torch.zeros(50)).shape == (1,)
+    with pytest.raises(ExportCheckFailed, match=r"torch._check\(count <= 5\)"):
+        exported(torch.ones(6))
+    with pytest.raises(ExportCheckFailed):
+        exported.graph_module(torch.ones(6))
+
+
+def test_a_check_of_sizes_is_a_constraint():
+    def program(x: Tensor) -> Tensor:
+        torch._check(x.shape[0] > 2)
+        return x * 2
+
+    exported = anyshape.export(program, (torch.ones(3),), dynamic_shapes={"x": (Dim.AUTO,)})
+    assert exported.symbols["s0"].range.lower == 3
+
+
+def test_a_question_about_data_is_an_error_with_the_fix():
+    def program(x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            return x + 1
+        return x - 1
+
+    with pytest.raises(DataDependentError) as caught:
+        anyshape.export(program, (torch.ones(3),))
+    assert "torch.cond" in str(caught.value)
+    assert "fullgraph" not in str(caught.value)
+
+
+# -- results ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class Output:
+    logits: Tensor
+    count: int
+
+
+class Named(OrderedDict[str, Any]):
+    pass
+
+
+def nested(x: Tensor) -> Any:
+    shared = [x + 1]
+    made = Named(a=x, b=shared)
+    made.extra = 5  # pyright: ignore[reportAttributeAccessIssue] as model outputs do
+    return {
+        "size": x.shape,
+        "object": Output(x * 2, x.shape[0] * 3),
+        "pair": (shared, shared),
+        "maximum": x.max(0),
+        1: {"inner": None, "flag": True},
+        "named": made,
+        "set": {1, 2},
+        "slice": slice(0, x.shape[0]),
+    }
+
+
+def test_results_have_the_structure_that_the_program_gives_them():
+    exported = anyshape.export(nested, (torch.randn(3),), dynamic_shapes={"x": (Dim("n", min=1),)})
+    x = torch.randn(5)
+    found, expected = exported(x), nested(x)
+    assert found.keys() == expected.keys()
+    assert found["size"] == (5,)
+    assert type(found["size"]) is torch.Size
+    assert type(found["object"]) is Output
+    assert found["object"].count == 15
+    assert found["pair"][0] is found["pair"][1]
+    assert type(found["maximum"]) is torch.return_types.max
+    assert found[1] == expected[1]
+    assert type(found["named"]) is Named
+    assert found["named"].extra == 5
+    assert found["named"]["a"] is x
+    assert found["slice"] == slice(0, 5)
+
+
+def test_changes_of_arguments_are_made():
+    def program(state: dict[str, Tensor], x: Tensor) -> Tensor:
+        state["last"] = x * 2
+        x.add_(1)
+        return state["total"] + x
+
+    state = {"total": torch.zeros(3), "last": torch.zeros(3)}
+    exported = anyshape.export(
+        program,
+        (state, torch.ones(3)),
+        dynamic_shapes={"state": {"total": (batch,), "last": (batch,)}, "x": (batch,)},
+    )
+    x = torch.ones(5)
+    given = {"total": torch.zeros(5), "last": torch.zeros(5)}
+    torch.testing.assert_close(exported(given, x), torch.full((5,), 2.0))
+    torch.testing.assert_close(given["last"], torch.full((5,), 2.0))
+    torch.testing.assert_close(x, torch.full((5,), 2.0))
+
+
+class Counting(nn.Module):
+    count = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.count = self.count + 1
+        return x * self.count
+
+
+class Caching(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        self.last = x * 2
+        return self.last
+
+
+def printing(x: Tensor) -> Tensor:
+    print("value", x.shape[0])
+    return x
+
+
+@pytest.mark.parametrize(
+    "program", [Counting(), Caching(), printing], ids=["count", "cache", "print"]
+)
+def test_what_an_artifact_cannot_do_is_refused(program: Any):
+    with pytest.raises((CannotExport, GraphBreakError)):
+        anyshape.export(program, (torch.ones(3),))
+
+
+def kept_by_name(x: Tensor, **named: Tensor) -> Tensor:
+    return x * named["a"] - named["b"]
+
+
+def test_named_arguments_in_another_order():
+    exported = anyshape.export(
+        kept_by_name, (torch.ones(3),), {"a": torch.ones(3), "b": torch.ones(3)}
+    )
+    found = exported(torch.ones(3), b=torch.ones(3), a=torch.full((3,), 5.0))
+    assert torch.equal(found, torch.full((3,), 4.0))
+    with pytest.raises(ExportInputError, match="has the keys"):
+        exported(torch.ones(3), a=torch.ones(3), c=torch.ones(3))
+
+
+def test_autocast_around_the_export_is_refused():
+    with torch.autocast("cpu"), pytest.raises(CannotExport, match="autocast"):
+        anyshape.export(lambda x: x @ x, (torch.eye(3),))
+    with pytest.raises(NotCallable, match=r"anyshape.export was given 3"):
+        anyshape.export(3)
+
+
+# -- texts -----------------------------------------------------------------------------------------
+
+
+def test_it_prints_what_it_is_for(capsys: pytest.CaptureFixture[str]):
+    _, exported = exported_net()
+    assert repr(exported).splitlines() == [
+        "Exported Net(x: float32[batch, 4], scale)",
+        "    batch = x.shape[0], from 2 to 64",
+    ]
+    text = exported.print_readable()
+    assert capsys.readouterr().out == text + "\n"
+    assert "# return self.norm(self.lin(x)) * scale + self.constant" in text
+    assert "linear = torch.nn.functional.linear(x, lin_weight, lin_bias)" in text
+
+
+def test_shapes_of_results_are_said_where_the_capture_leaves_them():
+    exported = anyshape.export(lambda x: x * 2, (torch.randn(3),), dynamic_shapes=(("n",),))
+    n = symbol("s0")
+    (product,) = (node for node in exported.graph.nodes if node.op == "call_function")
+    product.meta["result"] = Meta((2 * n + 1, 4), torch.float32, contiguous(2), torch.device("cpu"))
+    say_shapes(exported.graph, {as_symbol(n): "n"})
+    assert "mul = operator.mul(x, 2)  # float32[2*n + 1, 4]" in exported.print_readable(False)
+
+
+def test_auto_is_static_where_the_program_cannot_be_captured_otherwise():
+    def program(x: Tensor, y: Tensor) -> Tensor:
+        return x if y.nonzero().shape[0] > x.shape[0] else x + y.sum()
+
+    exported = anyshape.export(
+        program, (torch.ones(3), torch.ones(2)), dynamic_shapes={"x": Dim.AUTO, "y": Dim.AUTO}
+    )
+    assert exported.symbols == {}
+    assert torch.equal(exported(torch.ones(3), torch.ones(2)), torch.full((3,), 3.0))
+
+
+def test_constraints_are_in_the_names_of_the_user():
+    exported = anyshape.export(
+        lambda x, y: x[: y.shape[0]] + y,
+        (torch.randn(7), torch.randn(3)),
+        dynamic_shapes={"x": Dim.AUTO, "y": Dim.AUTO},
+    )
+    assert exported.constraints == (
+        "s0 = y.shape[0], any",
+        "s1 = x.shape[0], any",
+        "min(s0, s1) == s0",
+    )
+
+
+def test_to_torch():
+    net, exported = exported_net()
+    theirs = exported.to_torch()
+    x = torch.randn(9, 4)
+    torch.testing.assert_close(theirs.module()(x), net(x))

@@ -1,0 +1,183 @@
+"""Forms of specs, and what is said of those that are wrong."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import anyshape
+from anyshape import Dim, ShapesCollection
+from anyshape.errors import BadShapeSpec, CannotExport, ConstraintViolation, ExportInputError
+
+
+def ones(*sizes: int) -> Tensor:
+    return torch.ones(sizes)
+
+
+def add(x: Tensor, y: Tensor) -> Tensor:
+    return x + y
+
+
+def of_tree(tree: dict[str, Any]) -> Tensor:
+    return tree["a"][0] + tree["b"][1]
+
+
+@dataclass
+class Point:
+    left: Tensor
+    right: Tensor
+
+
+def of_point(point: Point) -> Tensor:
+    return point.left * point.right
+
+
+Both = namedtuple("Both", ["first", "second"])
+
+
+def of_both(both: Both) -> Tensor:
+    return both[0] - both[1]
+
+
+def starred(x: Tensor, *more: Tensor, **named: Tensor) -> Tensor:
+    return x + more[0] + named["z"]
+
+
+def with_integer(x: Tensor, count: int, flag: bool = False) -> Tensor:
+    return x[:count] if flag else x * count
+
+
+n = Dim("n", max=50)
+FORMS: list[tuple[Any, Any, Any, Any]] = [
+    (add, lambda s: (ones(s), ones(s)), {}, {"x": (n,), "y": (n,)}),
+    (add, lambda s: (ones(s), ones(s)), {}, {"y": {0: n}, "x": {0: n}}),
+    (add, lambda s: (ones(s), ones(s)), {}, [(n,), [n]]),
+    (add, lambda s: (ones(s), ones(s)), {}, {0: (n,), 1: (n,)}),
+    (add, lambda s: (ones(s), ones(s)), {}, {"x": {-1: n}, "y": "n"}),
+    (add, lambda s: (ones(s, 3), ones(s, 3)), {}, {"x": "n ...", "y": ("n", None)}),
+    (
+        of_tree,
+        lambda s: ({"a": [ones(s)], "b": (3, ones(s))},),
+        {},
+        {"tree": {"a": [(n,)], "b": (None, (n,))}},
+    ),
+    (
+        of_tree,
+        lambda s: ({"a": [ones(s)], "b": (3, ones(s))},),
+        {},
+        ({"a": {0: {0: n}}, "b": {1: (Dim.AUTO,)}},),
+    ),
+    (of_point, lambda s: (Point(ones(s), ones(s)),), {}, {"point": {"left": (n,), "right": (n,)}}),
+    (of_both, lambda s: (Both(ones(s), ones(s)),), {}, {"both": {"first": (n,), "second": (n,)}}),
+    (of_both, lambda s: (Both(ones(s), ones(s)),), {}, {"both": ((n,), (n,))}),
+    (
+        starred,
+        lambda s: (ones(s), ones(s)),
+        {"z": ones},
+        {"x": (n,), "more": ((n,),), "named": {"z": (n,)}},
+    ),
+    (starred, lambda s: (ones(s), ones(s)), {"z": ones}, {"x": (n,), 1: (n,), "z": (n,)}),
+    (starred, lambda s: (ones(s), ones(s)), {"z": ones}, {"x": (n,), 1: Dim.AUTO, "z": Dim.AUTO}),
+    (with_integer, lambda s: (ones(4), s), {}, {"count": n}),
+    (with_integer, lambda s: (ones(4), s), {}, {"count": Dim.AUTO}),
+]
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "kwargs", "spec"),
+    FORMS,
+    ids=[f"{index}-{row[0].__name__}" for index, row in enumerate(FORMS)],
+)
+def test_forms(function: Any, args: Any, kwargs: dict[str, Any], spec: Any):
+    def call(size: int) -> tuple[Any, dict[str, Any]]:
+        return args(size), {name: make(size) for name, make in kwargs.items()}
+
+    exported = anyshape.export(function, *call(5), dynamic_shapes=spec)
+    assert len(exported.symbols) == 1
+    for size in (0, 1, 2, 7, 50):
+        given, named = call(size)
+        torch.testing.assert_close(exported(*given, **named), function(*given, **named))
+
+
+def test_by_tensor():
+    x, y = torch.randn(5), torch.randn(5)
+    shapes = ShapesCollection()
+    shapes[x] = {0: n}
+    shapes[y] = (n,)
+    exported = anyshape.export(of_tree, ({"a": [x], "b": (1, y)},), dynamic_shapes=shapes)
+    assert exported.symbols["n"].places == ("tree['a'][0].shape[0]", "tree['b'][1].shape[0]")
+    shapes[torch.randn(3)] = (n,)
+    with pytest.raises(BadShapeSpec, match="a tensor of sizes \\[3\\] that is no argument"):
+        anyshape.export(of_tree, ({"a": [x], "b": (1, y)},), dynamic_shapes=shapes)
+
+
+def test_what_differs_between_examples_is_dynamic():
+    calls = [(ones(3, 4), ones(3, 4)), (ones(5, 4), ones(5, 4))]
+    exported = anyshape.export(add, example_inputs=calls)
+    assert exported.symbols["s0"].places == ("x.shape[0]", "y.shape[0]")
+    exported(ones(9, 4), ones(9, 4))
+    with pytest.raises(ExportInputError, match="static: 4"):
+        exported(ones(9, 5), ones(9, 5))
+    named = [{"x": ones(3), "count": 2}, ((), {"x": ones(4), "count": 3})]
+    assert len(anyshape.export(with_integer, example_inputs=named).symbols) == 2
+    with pytest.raises(BadShapeSpec, match=r"example_inputs, at x: sizes \[3\] and \[3, 1\]"):
+        anyshape.export(add, example_inputs=[(ones(3), ones(3)), (ones(3, 1), ones(3))])
+
+
+def test_examples_and_a_spec():
+    calls = [(ones(3, 4), ones(3, 4)), (ones(5, 4), ones(5, 4))]
+    exported = anyshape.export(
+        add, example_inputs=calls, dynamic_shapes={"x": {0: Dim("b", max=9)}}
+    )
+    assert exported.symbols["b"].range.upper == 9
+
+
+WRONG: list[tuple[Any, tuple[str, ...]]] = [
+    ({"z": (n,)}, ("dynamic_shapes['z']", "has no argument 'z'", "x, y")),
+    (((n,), (n,), (n,)), ("dynamic_shapes[2]", "argument 2", "x, y")),
+    ({"x": (n, None), "y": (n,)}, ("dynamic_shapes['x']", "1 dimensions", "expects 2")),
+    ({"x": {3: n}, "y": (n,)}, ("dynamic_shapes['x'][3]", "1 dimensions")),
+    ({"x": n}, ("dynamic_shapes['x']", "the sizes of a tensor are a tuple")),
+    ({"x": (3.5,)}, ("dynamic_shapes['x'][0]", "3.5")),
+    ({"x": [["a"]]}, ("dynamic_shapes['x']", "a container")),
+    ({"x": ("2*",)}, ("dynamic_shapes['x'][0]", "2*")),
+    ({"x": (n == 3,)}, ("dynamic_shapes['x'][0]", "relation")),
+    ({("x",): (n,)}, ("dynamic_shapes[('x',)]", "a name or a position")),
+    ({"x": (Dim("n", max=9),), "y": (Dim("n", max=8),)}, ("the dim `n`", "two ranges")),
+    ("n", ("dynamic_shapes", "for the whole function")),
+]
+
+
+@pytest.mark.parametrize(("spec", "says"), WRONG, ids=[str(row[0]) for row in WRONG])
+def test_wrong_specs_say_where(spec: Any, says: tuple[str, ...]):
+    with pytest.raises(BadShapeSpec) as caught:
+        anyshape.export(add, (ones(3), ones(3)), dynamic_shapes=spec)
+    for words in says:
+        assert words in str(caught.value)
+
+
+def test_a_dim_on_what_has_no_size():
+    with pytest.raises(BadShapeSpec, match=r"flag is a bool"):
+        anyshape.export(with_integer, (ones(3), 2, True), dynamic_shapes={"flag": n})
+    with pytest.raises(BadShapeSpec, match=r"no key 'c'.*it has 'a', 'b'"):
+        anyshape.export(
+            of_tree, ({"a": [ones(1)], "b": (1, ones(1))},), dynamic_shapes={"tree": {"c": (n,)}}
+        )
+
+
+def test_arguments_that_do_not_fit_the_program():
+    with pytest.raises(CannotExport, match="missing a required argument: 'y'"):
+        anyshape.export(add, (ones(3),))
+
+
+def test_an_example_outside_of_its_own_spec():
+    with pytest.raises(
+        ConstraintViolation, match=r"x.shape\[0\] is 60, where n is in \[0, 50\]"
+    ) as caught:
+        anyshape.export(add, (ones(60), ones(60)), dynamic_shapes={"x": (n,), "y": (n,)})
+    anyshape.export(add, (ones(60), ones(60)), dynamic_shapes=caught.value.suggested)
