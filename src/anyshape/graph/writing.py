@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anyshape.graph.handles import Handle, IndexMap, Root
+from anyshape.graph.overlaps import overlaps_itself
 from anyshape.graph.storing import Storing
 from anyshape.graph.trees import handles_in
 from anyshape.graph.unlowerable import Unlowerable
@@ -54,10 +55,9 @@ class Writing(Storing):
     def _may_be_written(self, target: Handle) -> None:
         if target.root.entangled:
             raise Unlowerable("a tensor is written to that may share memory with another")
-        for size, stride in zip(target.meta.shape, target.meta.strides, strict=True):
-            if stride == 0 and size != 1:
-                # An error of eager's, or an order of writes that only eager knows.
-                raise NotLowered("elements that share memory are written to")
+        if overlaps_itself(target):
+            # An error of eager's, or an order of writes that only eager knows.
+            raise NotLowered("elements that share memory are written to")
 
     def _now_is(self, root: Root, value: Value) -> None:
         """A tensor that has no other memory yet is this from now on."""
