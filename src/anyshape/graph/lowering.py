@@ -16,7 +16,6 @@ import torch.fx
 from anyshape.graph.arguments import named_as_torch, without_flag
 from anyshape.graph.calling import Calling, may_write
 from anyshape.graph.handles import Handle, Rearranged, Root
-from anyshape.graph.overlaps import meets
 from anyshape.graph.plan import (
     NumberRef,
     Plan,
@@ -135,7 +134,9 @@ class Lowering(Calling):
             except NotAView:
                 pass
         if entry.in_place or in_place:
-            self._check_overlap(args, kwargs)
+            self.read = handles_in((args, kwargs))[1:]
+            if entry.op.name != "setitem":  # which writes to a part only
+                self.check_apart(args[0] if args else kwargs["input"])
         if entry.in_place and entry.op.name in WRITES:
             return self._write_into(WRITES[entry.op.name], args, kwargs)
         row = ROWS.get(entry.op.name)
@@ -154,11 +155,6 @@ class Lowering(Calling):
             self.write(target, made)
             return target
         return self._bound(made, self.result)
-
-    def _check_overlap(self, args: Any, kwargs: dict[str, Any]) -> None:
-        first, *others = handles_in((args, kwargs))
-        if meets(self.facts, first, others):
-            raise NotLowered("what is written to may overlap with what is read")
 
     def _not_an_argument(self, made: Any, values: Any) -> Any:
         """A result is a tensor of its own: a row that hands on an argument means a copy of it."""

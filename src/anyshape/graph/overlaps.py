@@ -7,12 +7,13 @@ native code only does what never meets, for all sizes of the graph.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from typing import Final
 
 from anyshape.graph.handles import Handle
 from anyshape.ops.meta import Dense, Meta
-from anyshape.symbolic import Answer, Facts, Size, le
+from anyshape.symbolic import Answer, Expr, Facts, Size, le
 
 #: Views whose elements may share memory without a stride that is 0.
 _WINDOWS: Final = frozenset({"unfold", "as_strided"})
@@ -24,6 +25,7 @@ def meets(facts: Facts, target: Handle, others: Iterable[Handle]) -> bool:
     return any(
         other.root is target.root
         and not _is_same(facts, target.meta, other.meta)
+        and not _are_picked_alike(target, other)
         and not _is_apart(facts, target.meta, other.meta)
         for other in others
     )
@@ -52,6 +54,37 @@ def _is_same(facts: Facts, one: Meta, two: Meta) -> bool:
     return all(
         facts.equal(a, b) and (a == 1 or facts.equal(own, other)) for a, b, own, other in sizes
     )
+
+
+def _are_picked_alike(one: Handle, two: Handle) -> bool:
+    """Whether they are `base[i, :]` and `base[j, :]`: the same elements, or none in common."""
+    if one.base is None or one.base is not two.base or overlaps_itself(one.base):
+        return False
+    keys = [_key(each) for each in (one, two)]
+    return keys[0] is not None and keys[0] == keys[1]
+
+
+def _key(handle: Handle) -> list[str] | None:
+    """The form of a subscript of integers and whole dimensions."""
+    view = handle.view
+    if (
+        view is None
+        or view.target not in (operator.getitem, "__getitem__")
+        or view.place is not None
+    ):
+        return None
+    (key,) = view.args
+    found: list[str] = []
+    for item in key if isinstance(key, tuple) else (key,):
+        if isinstance(item, Expr) or type(item) is int:
+            found.append("one")
+        elif item == slice(None):
+            found.append("all")
+        elif item is Ellipsis:
+            found.append("...")
+        else:
+            return None
+    return found
 
 
 def _is_apart(facts: Facts, one: Meta, two: Meta) -> bool:

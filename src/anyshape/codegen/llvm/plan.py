@@ -83,7 +83,7 @@ def make_plan(kernel: Kernel, target: Target) -> Plan:
         column=column,
         lanes=_lanes(kernel, wide, target),
         costs=costs,
-        copies=_copies(kernel, column, costs, Machine.of(target).masks_freely),
+        copies=_copies(kernel, column, costs, Machine.of(target).masks_freely, was_ordered),
         written=written,
         splits=not was_ordered and any(map(can_be_shared, kernel.stages)),
     )
@@ -98,6 +98,9 @@ def can_be_shared(stage: Stage) -> bool:
 def _apart(kernel: Kernel) -> Kernel:
     """An ordered kernel whose rounds only meet at equal places of its last axis: that one is
     parallel, and the others are loops inside it, in their order."""
+    if kernel.ordered and any(stage.axes for stage in kernel.stages):
+        # It says so itself.
+        return replace(kernel, ordered=False)
     if not kernel.ordered or len(kernel.axes) < 2 or len(kernel.stages) != 1:
         return kernel
     *others, last = kernel.axes
@@ -234,7 +237,11 @@ def _lanes(kernel: Kernel, wide: list[list[Scalar]], target: Target) -> int:
 
 
 def _copies(
-    kernel: Kernel, column: Axis | None, costs: tuple[int, ...], masks_freely: bool
+    kernel: Kernel,
+    column: Axis | None,
+    costs: tuple[int, ...],
+    masks_freely: bool,
+    scatters: bool,
 ) -> tuple[int, ...]:
     """Several vectors a round hide the time that one addition takes to finish; long bodies hide it
     by themselves, if they are not so long that the processor does not see the next one."""
@@ -250,7 +257,8 @@ def _copies(
     # Loops across rows of memory: the wider the strip, the fewer lines are touched one by one.
     if masks_freely and not any(stage.axes for stage in kernel.stages):
         per_stage += [2 for cost in costs if cost >= LONG]
-    per_stage += [4 for stage in kernel.stages if stage.axes and stage.stores and max(costs) <= 8]
+    light = scatters or max(costs) <= 8
+    per_stage += [4 for stage in kernel.stages if stage.axes and stage.stores and light]
     return tuple(max(per_stage) for _ in kernel.stages)
 
 
