@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import random
 
-from anyshape.loops.memory_plan import Life, bytes_of, plan_memory
-from anyshape.loops.program import Buffer
-from anyshape.loops.scalars import Dtype
+import pytest
+
+from anyshape.loops.kernels import Kernel, Store
+from anyshape.loops.memory_plan import Life, bytes_of, in_place, merged, plan_memory
+from anyshape.loops.program import Buffer, Launch
+from anyshape.loops.scalars import Axis, Dtype, constant, load, operation
+from anyshape.loops.stages import kernel_of
 from anyshape.symbolic import Range, Size, as_symbol, evaluate, maximum, symbol
 
 S0, S1 = symbol("s0"), symbol("s1")
@@ -97,3 +101,40 @@ def test_bytes():
     for a, b in ((1, 1), (5, 7), (0, 3), (4, 0)):
         got = evaluate(padded, {as_symbol(S0): a, as_symbol(S1): b})
         assert got >= (4 * ((a - 1) * (b + 8) + b) if a and b else 0)
+
+
+I = symbol("i0")
+
+
+def over_elements(stores: list[Store]) -> Kernel:
+    return kernel_of([Axis(as_symbol(I), symbol("n0"))], stores)
+
+
+X = load("k0", I, "f32")
+IN_PLACE = {
+    "element by element": ([Store("k1", I, X)], True),
+    "shifted": ([Store("k1", I, load("k0", I + 1, "f32"))], False),
+    "two elements": (
+        [Store("k1", I, operation("add", X, load("k0", 0, "f32"), dtype="f32"))],
+        False,
+    ),
+    "twice": ([Store("k1", 2 * I, X), Store("k1", 2 * I + 1, X)], False),
+    "read and written": ([Store("k1", I, X), Store("k0", I, X)], False),
+    "adding": ([Store("k1", I, X, "add")], False),
+}
+
+
+@pytest.mark.parametrize(("stores", "expected"), IN_PLACE.values(), ids=list(IN_PLACE))
+def test_in_place(stores: list[Store], expected: bool) -> None:
+    step = Launch(over_elements(stores), ("a", "b"), (S0,), ())
+    fill = Launch(over_elements([Store("k0", I, constant(0.0, "f32"))]), ("a",), (S0,), ())
+    steps = (fill, step, fill)
+    lives = [Life("a", 4 * S0, 0, 1), Life("b", 4 * S0, 1, 2)]
+    found = in_place(lives, steps, {"a": 4, "b": 4})
+    assert found == ({"b": "a"} if expected else {})
+    assert merged(lives, found) == ([Life("a", 4 * S0, 0, 2)] if expected else lives)
+    # who is needed later, is larger, or of wider elements keeps its place
+    longer = [Life("a", 4 * S0, 0, 2), lives[1]]
+    assert not in_place(longer, steps, {"a": 4, "b": 4})
+    assert not in_place([lives[0], Life("b", 2 * S0, 1, 2)], steps, {"a": 4, "b": 2})
+    assert not in_place(lives, steps, {"a": 4, "b": 8})

@@ -11,13 +11,16 @@ goes: there the workspace is about as small as can be. For all others it is stil
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 from typing import Final
 
+from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Area, Buffer, Extern, Launch, Step
-from anyshape.loops.scalars import WIDTH
+from anyshape.loops.scalars import WIDTH, reached
+from anyshape.loops.stages import all_roots
 from anyshape.symbolic import Size, Symbol, evaluate, maximum, product
 from anyshape.symbolic.expr import symbols_of
 
@@ -88,6 +91,60 @@ def _direct(name: str, under: Mapping[str, set[str]], order: list[str]) -> list[
     found = under[name]
     hidden = {lower for each in found for lower in under[each]}
     return sorted(found - hidden)
+
+
+def in_place(
+    lives: Iterable[Life], steps: Sequence[Step], widths: Mapping[str, int]
+) -> dict[str, str]:
+    """By name of a buffer: another one that it may take the place of, element by element. It ends
+    in the step that makes this one, which reads of it nothing but the element that it writes."""
+    by_name = {life.name: life for life in lives}
+    found: dict[str, str] = {}
+    for number, step in enumerate(steps):
+        if not isinstance(step, Launch) or step.kernel.ordered or len(step.kernel.stages) != 1:
+            continue
+        names = {f"k{place}": name for place, name in enumerate(step.buffers)}
+        stores = step.kernel.stages[0].stores
+        written = Counter(store.buffer for store in stores)
+        written.update(scan.buffer for scan in step.kernel.stages[0].scans)
+        read = _addresses_read(step.kernel)
+        for store in stores:
+            made = by_name.get(names.get(store.buffer, ""))
+            whole = store.mode == "set" and store.mask is None and written[store.buffer] == 1
+            if made is None or made.first != number or not whole or store.buffer in read:
+                continue
+            for own, addresses in read.items():
+                old = by_name.get(names.get(own, ""))
+                if (
+                    old is not None
+                    and old.first < number == old.last
+                    and addresses == {store.address}
+                    and own not in written
+                    and old.size == made.size
+                    and widths[old.name] == widths[made.name]
+                    and old.name not in found.values()
+                ):
+                    found[made.name] = old.name
+                    break
+    return found
+
+
+def _addresses_read(kernel: Kernel) -> dict[str, set[Size]]:
+    """What a kernel reads of each buffer, also to find positions."""
+    found: dict[str, set[Size]] = {}
+    for scalar in reached([*all_roots(kernel), *kernel.positions.values()]):
+        if scalar.op == "load":
+            found.setdefault(scalar.data[0], set()).add(scalar.data[1])
+    return found
+
+
+def merged(lives: Iterable[Life], places: Mapping[str, str]) -> list[Life]:
+    """The lives of buffers that are in the place of others count as theirs."""
+    found = {life.name: life for life in lives}
+    for name in sorted(places, key=lambda name: -found[name].first):
+        old, new = found[places[name]], found.pop(name)
+        found[old.name] = replace(old, last=max(old.last, new.last))
+    return list(found.values())
 
 
 def bytes_of(buffer: Buffer) -> Size:

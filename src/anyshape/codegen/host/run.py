@@ -22,8 +22,17 @@ from anyshape.codegen.host.lines import Lines
 from anyshape.codegen.host.reasons import Reasons
 from anyshape.codegen.host.sizes import Sizes
 from anyshape.loops.kernels import Kernel
-from anyshape.loops.memory_plan import ALIGNMENT, Life, Plan, lives_of, plan_memory
+from anyshape.loops.memory_plan import (
+    ALIGNMENT,
+    Life,
+    Plan,
+    in_place,
+    lives_of,
+    merged,
+    plan_memory,
+)
 from anyshape.loops.program import Area, Extern, Launch, Segment, Step
+from anyshape.loops.scalars import WIDTH
 from anyshape.symbolic import Size, Symbol, as_symbol, substitute, symbol
 from anyshape.symbolic.expr import symbols_of
 
@@ -79,6 +88,8 @@ class _Run:
         if len(self._buffers) != len(buffers):
             raise HostUnsupported("two buffers have one name")
         self._pointers: dict[str, str] = {}
+        #: buffers that take the place of others
+        self._in_place: dict[str, str] = {}
         #: in the workspace: lengths by size, and sums and maxima of operands
         self._lengths: dict[Size, str] = {}
         self._numbers_made: dict[tuple[str, object], str] = {}
@@ -100,7 +111,9 @@ class _Run:
             self._pointers[buffer.name] = pointer
         # The values of sizes are needed by all steps, so they are all computed here.
         lives = self._lives()
-        plan = plan_memory(lives)
+        widths = {buffer.name: WIDTH[buffer.dtype] for buffer in segment.temporaries}
+        self._in_place = in_place(lives, segment.steps, widths)
+        plan = plan_memory(merged(lives, self._in_place))
         for size in self._all_sizes(plan):
             self._sizes.of(size)
         trouble = self._sizes.trouble()
@@ -244,6 +257,9 @@ class _Run:
             if start not in places:
                 places[start] = lines.let(f"getelementptr i8, ptr {base}, i64 {start}", "w")
             self._pointers[name] = places[start]
+        # In the order of the steps: what is in the place of another may be another's.
+        for name, old in self._in_place.items():
+            self._pointers[name] = self._pointers[old]
         return workspace
 
     def _added(self, a: int | str, b: int | str) -> int | str:
