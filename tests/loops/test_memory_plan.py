@@ -103,31 +103,31 @@ def test_bytes():
         assert got >= (4 * ((a - 1) * (b + 8) + b) if a and b else 0)
 
 
-I = symbol("i0")
+AT = symbol("i0")
 
 
 def over_elements(stores: list[Store]) -> Kernel:
-    return kernel_of([Axis(as_symbol(I), symbol("n0"))], stores)
+    return kernel_of([Axis(as_symbol(AT), symbol("n0"))], stores)
 
 
-X = load("k0", I, "f32")
+X, FIRST = load("k0", AT, "f32"), load("k0", 0, "f32")
 IN_PLACE = {
-    "element by element": ([Store("k1", I, X)], True),
-    "shifted": ([Store("k1", I, load("k0", I + 1, "f32"))], False),
+    "element by element": ([Store("k1", AT, X)], True),
+    "shifted": ([Store("k1", AT, load("k0", AT + 1, "f32"))], False),
     "two elements": (
-        [Store("k1", I, operation("add", X, load("k0", 0, "f32"), dtype="f32"))],
+        [Store("k1", AT, operation("add", X, load("k0", 0, "f32"), dtype="f32"))],
         False,
     ),
-    "twice": ([Store("k1", 2 * I, X), Store("k1", 2 * I + 1, X)], False),
-    "read and written": ([Store("k1", I, X), Store("k0", I, X)], False),
-    "adding": ([Store("k1", I, X, "add")], False),
+    "twice": ([Store("k1", 2 * AT, X), Store("k1", 2 * AT + 1, X)], False),
+    "read and written": ([Store("k1", AT, X), Store("k0", AT, X)], False),
+    "adding": ([Store("k1", AT, X, "add")], False),
 }
 
 
 @pytest.mark.parametrize(("stores", "expected"), IN_PLACE.values(), ids=list(IN_PLACE))
 def test_in_place(stores: list[Store], expected: bool) -> None:
     step = Launch(over_elements(stores), ("a", "b"), (S0,), ())
-    fill = Launch(over_elements([Store("k0", I, constant(0.0, "f32"))]), ("a",), (S0,), ())
+    fill = Launch(over_elements([Store("k0", AT, constant(0.0, "f32"))]), ("a",), (S0,), ())
     steps = (fill, step, fill)
     lives = [Life("a", 4 * S0, 0, 1), Life("b", 4 * S0, 1, 2)]
     found = in_place(lives, steps, {"a": 4, "b": 4})
