@@ -57,3 +57,15 @@ def test_differences_with_ends_and_of_differences() -> None:
     check(lambda x, y: torch.diff(x, n=2, dim=0), calls)
     check(lambda x, y: torch.diff(x > 0, prepend=y > 0), calls)
     check(lambda x, y: torch.diff(x, n=3), calls[:1], called=["diff"])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64], ids=str)
+@pytest.mark.parametrize("dim", [0, -1])
+def test_running_extremes(dim: int, dtype: torch.dtype) -> None:
+    calls: list[tuple[torch.Tensor]] = []
+    for shape in ((6, 9), (40, 3), (2, 70), (1, 2), (3, 1), (0, 4)):
+        x = (torch.randn(shape) * 2).round()  # the same number more than once
+        if dtype.is_floating_point and shape[0] == 40:
+            x.view(-1)[7::50], x.view(-1)[3::9] = float("nan"), float("inf")
+        calls.append((x.to(dtype),))
+    check(lambda x: (*torch.cummax(x, dim), *torch.cummin(x, dim)), calls)

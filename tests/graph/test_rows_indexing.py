@@ -101,3 +101,31 @@ def test_positions_out_of_range_fail_as_in_eager(function: Callable[..., Any], b
 
 def test_data_dependent_sizes_are_called_out() -> None:
     check(lambda x: x[x > 0], [(torch.randn(4),), (torch.randn(9),)], called=["getitem"])
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_of_equal_size(mode: str) -> None:
+    def bags(numbers: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.embedding_bag(numbers, table, mode=mode)
+
+    calls = [
+        (torch.randint(0, 9, shape), torch.randn(9, width))
+        for shape, width in (((4, 5), 6), ((1, 1), 33), ((0, 2), 3), ((7, 3), 1))
+    ]
+    check(bags, calls, close=True)
+
+
+def test_weighted_bags() -> None:
+    def bags(numbers: torch.Tensor, table: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.embedding_bag(
+            numbers, table, mode="sum", per_sample_weights=shares
+        )
+
+    calls = [(torch.randint(0, 9, (n, 3)), torch.randn(9, 6), torch.rand(n, 3)) for n in (4, 1, 0)]
+    check(bags, calls, close=True)
+
+
+def test_a_row_that_the_table_does_not_have() -> None:
+    table = torch.randn(9, 6)
+    calls = [(torch.randint(0, 9, (4, 5)), table), (torch.full((4, 5), 9), table)]
+    check(torch.nn.functional.embedding_bag, calls, fails=True)

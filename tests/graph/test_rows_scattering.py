@@ -136,3 +136,29 @@ def test_what_nobody_uses_is_checked_too() -> None:
         [(torch.randn(4), torch.tensor([1])), (torch.randn(4), torch.tensor([4]))],
         fails=True,
     )
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_index_put_with_as_many_values_and_with_one(accumulate: bool) -> None:
+    def put(x: torch.Tensor, at: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        return x.index_put((at,), values, accumulate=accumulate)
+
+    def call(rows: int, count: int, given: int) -> tuple[torch.Tensor, ...]:
+        at = torch.arange(count) * 3 % rows - (rows // 2 if accumulate else 0)
+        return torch.randn(rows, 5), at, torch.randn(given, 5)
+
+    # The values of one row are for all positions: the graph runs as it is.
+    check(put, [call(6, 4, 4), call(7, 3, 3), call(6, 4, 1), call(5, 1, 1), call(4, 0, 0)])
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_sums_by_position_in_every_dimension(dim: int) -> None:
+    calls = []
+    for sizes in ((4, 5, 6), (3, 1, 40), (1, 2, 70)):
+        target = [3 if place == dim else size for place, size in enumerate(sizes)]
+        calls.append((torch.randn(target), torch.randint(0, 3, sizes), torch.randn(sizes)))
+
+    def scatter(x: torch.Tensor, at: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        return x.scatter_add(dim, at, values)
+
+    check(scatter, calls)

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from anyshape.graph.elementwise import elementwise
 from anyshape.graph.rows.joining import joined
-from anyshape.graph.rows.pointwise import op, test
+from anyshape.graph.rows.pointwise import op, test, where
 from anyshape.graph.rows.rearranging import mapped
 from anyshape.graph.rows.reductions import as_dtype, total_dtype
 from anyshape.graph.rows.table import row
 from anyshape.graph.rows.views import place, shifted
-from anyshape.graph.values import NotLowered, Value
+from anyshape.graph.values import Index, NotLowered, Value
+from anyshape.loops import scalars
+from anyshape.loops.scalars import FLOATS, Scalar
 from anyshape.symbolic import Size
 
 if TYPE_CHECKING:
@@ -36,6 +38,38 @@ def running_row(name: str, fold: str) -> None:
 
 running_row("cumsum", "sum")
 running_row("cumprod", "prod")
+
+
+def running_extreme_row(name: str, fold: str) -> None:
+    """The largest so far, and where it was met last."""
+
+    @row(name)
+    def lowered(c: Lowering, input: Value, dim: Any) -> tuple[Value, Value]:
+        if not input.sizes or input.dtype == "b1":
+            raise NotLowered("a running extreme of a single number, or of booleans")
+        along = place(dim, len(input.sizes))
+        if input.sizes[along] == 1:
+            raise NotLowered("a running extreme along a dimension of size 1")
+        # Read twice, and by itself: merged dimensions are one here.
+        memory = c.realise(input)
+        source = c.values.new(input.sizes, input.dtype, None, memory=memory)
+        extremes = c.scan(fold, source, along, c.result[0])
+
+        def met(index: Index) -> Scalar:
+            x, extreme = source.at(index), extremes.at(index)
+            is_new = test("eq", x, extreme)
+            if x.dtype in FLOATS:
+                # Not a number is the extreme of all, each time anew.
+                is_new = test("or", is_new, test("ne", x, x))
+            here = scalars.index(index[along])
+            return where(is_new, here, scalars.constant(0, "i64"))
+
+        places = c.values.new(input.sizes, "i64", met, (source, extremes), cost=3)
+        return extremes, c.scan("max", places, along, c.result[1])
+
+
+running_extreme_row("cummax", "max")
+running_extreme_row("cummin", "min")
 
 
 #: Each doubles the work.

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from anyshape.graph.elementwise import cast
 from anyshape.graph.rows.indexing import Positions
-from anyshape.graph.rows.pointwise import test
+from anyshape.graph.rows.pointwise import op, test
+from anyshape.graph.rows.reductions import divided_by
 from anyshape.graph.rows.table import row
 from anyshape.graph.values import Index, NotLowered, Value
 from anyshape.loops import scalars
-from anyshape.loops.scalars import Scalar
+from anyshape.loops.scalars import HALVES, Scalar
 
 if TYPE_CHECKING:
     from anyshape.graph.lowering import Lowering
@@ -47,6 +48,45 @@ def embedding(
 @row("torch.embedding")
 def of_weight(c: Lowering, weight: Value, indices: Value, *_: Any, **__: Any) -> Value:
     return looked_up(c, weight, indices)
+
+
+@row("embedding_bag")
+def embedding_bag(
+    c: Lowering,
+    input: Value,
+    weight: Value,
+    offsets: Any = None,
+    max_norm: Any = None,
+    norm_type: Any = 2,
+    scale_grad_by_freq: Any = False,
+    mode: Any = "mean",
+    sparse: Any = False,
+    per_sample_weights: Any = None,
+    include_last_offset: Any = False,
+    padding_idx: Any = None,
+) -> Value:
+    """A matrix of positions: a bag in each row."""
+    if max_norm is not None or padding_idx is not None:
+        raise NotLowered("rows that are renormalised or left out")
+    if offsets is not None or len(input.sizes) != 2:
+        raise NotLowered("bags of unlike sizes")
+    if weight.dtype in HALVES or input.dtype not in ("i32", "i64"):
+        raise NotLowered("sums of two bytes")
+    found = looked_up(c, weight, input)
+    if per_sample_weights is not None:
+        if mode != "sum" or per_sample_weights.dtype != weight.dtype:
+            raise NotLowered("weights of another kind")
+        plain, shares = found, per_sample_weights
+
+        def weighted(index: Index) -> Scalar:
+            return op("mul", plain.at(index), shares.at(index[:-1]))
+
+        found = c.values.new(plain.sizes, plain.dtype, weighted, (plain, shares), cost=2)
+    fold = {"sum": "sum", "mean": "sum", "max": "max"}.get(mode)
+    if fold is None:
+        raise NotLowered(f"bags by {mode}")
+    total = c.values.reduction(fold, found, [1], weight.dtype, keep=False)
+    return divided_by(c, total, input.sizes[1]) if mode == "mean" else total
 
 
 @row("one_hot")

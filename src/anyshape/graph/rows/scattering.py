@@ -24,7 +24,7 @@ from anyshape.graph.values import Index, NotLowered, Value
 from anyshape.loops.scalars import FLOATS, HALVES, Dtype, Scalar
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.indexing import first_round
-from anyshape.symbolic import Expr, Size
+from anyshape.symbolic import Expr, Size, eq
 
 if TYPE_CHECKING:
     from anyshape.graph.lowering import Lowering
@@ -342,6 +342,10 @@ def index_put(
         raise NotLowered("no positions")
     kept = [size for dim, size in enumerate(sizes) if dim not in gone]
     shown = (*kept[: meaning.first], *meaning.places, *kept[meaning.first :])
+    own = values.sizes[-len(shown) :] if shown else ()
+    for size, wanted in zip(reversed(own), reversed(shown), strict=False):
+        if size != 1 and not c.same(size, wanted):
+            c.assume(eq(size, wanted), "as many values as positions")
     value = filled(c, values, shown, dtype)
     meaning = meaning.checked(c, sizes, shown)
     mode = "add" if accumulate else "set"
