@@ -162,3 +162,29 @@ def test_sums_by_position_in_every_dimension(dim: int) -> None:
         return x.scatter_add(dim, at, values)
 
     check(scatter, calls)
+
+
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("reduce", ["sum", "mean", "prod", "amax", "amin"])
+def test_scatter_reduce(reduce: str, include_self: bool) -> None:
+    def scatter(x: torch.Tensor, at: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        return x.scatter_reduce(0, at, values, reduce, include_self=include_self)
+
+    calls = []
+    for rows, count, width in ((5, 9, 4), (1, 3, 33), (4, 0, 2), (7, 2, 1)):
+        values = torch.randn(count, width)
+        values.view(-1)[:: max(1, rows)] = float("nan") if rows == 7 else 2.0
+        calls.append((torch.randn(rows, width), torch.randint(0, rows, (count, width)), values))
+    check(scatter, calls)
+
+
+def test_scatter_reduce_of_integers_and_in_place() -> None:
+    def scatter(x: torch.Tensor, at: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        x.scatter_reduce_(1, at, values, "amax")
+        return x.scatter_reduce(1, at, values, "prod")
+
+    calls = [
+        (torch.randint(-9, 9, (n, 6)), torch.randint(0, 6, (n, 8)), torch.randint(-9, 9, (n, 8)))
+        for n in (4, 1, 0, 11)
+    ]
+    check(scatter, calls)

@@ -18,5 +18,5 @@ def touched(kernel: Kernel) -> tuple[frozenset[str], frozenset[str], tuple[str, 
             numbers[scalar.data] = None
     stored = [part for stage in kernel.stages for part in (*stage.stores, *stage.scans)]
     writes = {part.buffer for part in stored} - kernel.private.keys()
-    reads |= {part.buffer for part in stored if getattr(part, "mode", "") == "add"}
+    reads |= {part.buffer for part in stored if getattr(part, "mode", "set") != "set"}
     return frozenset(reads - kernel.private.keys()), frozenset(writes), tuple(sorted(numbers))

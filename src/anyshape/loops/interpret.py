@@ -79,10 +79,11 @@ class _Point:
                 if store.mask is not None and not round_.of(store.mask):
                     continue
                 address, value = round_.size(store.address), round_.of(store.value)
-                if store.mode == "add":
+                if store.mode != "set":
                     old = self.buffers[store.buffer][address]
                     dtype = store.value.dtype
-                    value = apply("or" if dtype == "b1" else "add", (old, value), dtype, dtype)
+                    name = "or" if dtype == "b1" and store.mode == "add" else store.mode
+                    value = apply(name, (old, value), dtype, dtype)
                 writes.append((store.buffer, address, value))
             for buffer, address, value in writes:
                 self.buffers[buffer][address] = value

@@ -20,12 +20,13 @@ from typing import Literal
 from anyshape.loops.scalars import Axis, Dtype, Scalar
 from anyshape.symbolic import Size, Symbol
 
-Mode = Literal["set", "add"]
+Mode = Literal["set", "add", "mul", "maximum", "minimum"]
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """`buffer[address] = value`, or `+=` in the order of the loops."""
+    """`buffer[address] = value`, or `+=` and the like in the order of the loops: by an operation of
+    what is there and the value."""
 
     buffer: str
     address: Size

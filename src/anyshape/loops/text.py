@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from anyshape.loops.kernels import Check, Fold, Kernel, Scan, Stage, Store
 from anyshape.loops.program import Extern, Launch, Segment
@@ -16,6 +17,10 @@ _SIGNS |= {"ge": ">=", "eq": "==", "ne": "!=", "and": "&", "or": "|", "xor": "^"
 def scalar_text(scalar: Scalar) -> str:
     """One line, shared parts written out."""
     return _Lines(set()).of(scalar)
+
+
+#: of stores
+_SIGNS: Final = {"set": "=", "add": "+="}
 
 
 def kernel_text(kernel: Kernel) -> str:
@@ -83,7 +88,7 @@ def _stage(stage: Stage) -> list[str]:
             case Store():
                 target = f"{part.buffer}[{to_text(part.address)}]"
                 where = "" if part.mask is None else f" where {lines.of(part.mask)}"
-                lines.add(f"{target} {'+=' if part.mode == 'add' else '='} {value}{where}")
+                lines.add(f"{target} {_SIGNS.get(part.mode, part.mode)} {value}{where}")
     return lines.lines
 
 

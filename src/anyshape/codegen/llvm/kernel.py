@@ -113,7 +113,7 @@ def _vectors(e: Emitter, axis: Axis, begin: str, end: str) -> None:
     has_loops = e.machine.masks_freely and any(stage.axes for stage in stages)
     has_loops = has_loops and max(e.plan.costs) < LIGHT
     # What is added to memory is read again soon, which has to wait after a masked store.
-    adds = any(store.mode == "add" for stage in stages for store in stage.stores)
+    adds = any(store.mode != "set" for stage in stages for store in stage.stores)
     one_loop = has_one_loop(e, *range(len(stages))) or (has_loops and not adds)
 
     def loop(first: str, last: str, by: int, count: int, masked: bool) -> States:

@@ -221,9 +221,9 @@ def _store_one(e: Emitter, place: str, value: Value, mode: str, mask: Value | No
 
 
 def _put_one(e: Emitter, place: str, text: str, dtype: Dtype, mode: str) -> None:
-    if mode == "add":
+    if mode != "set":
         before = e.define(f"load {MEMORY[dtype]}, ptr {place}, align {WIDTH[dtype]}")
-        text = _sum(e, from_memory(e, before, dtype, 0), text, dtype, 0)
+        text = _combined(e, mode, from_memory(e, before, dtype, 0), text, dtype, 0)
     raw = to_memory(e, text, dtype, 0)
     e.do(f"store {MEMORY[dtype]} {raw}, ptr {place}, align {WIDTH[dtype]}")
 
@@ -234,10 +234,10 @@ def _store_vector(e: Emitter, place: str, value: Value, mode: str, mask: Value |
     allowed = None if mask is None else e.widen(mask)
     element, wide = MEMORY[dtype], vector(MEMORY[dtype], e.lanes)
     before = None
-    if mode == "add" or (mask is not None and width not in e.machine.masked):
+    if mode != "set" or (mask is not None and width not in e.machine.masked):
         before = from_memory(e, _load_vector(e, place, dtype, None), dtype, e.lanes)
-    if mode == "add" and before is not None:
-        text = _sum(e, before, text, dtype, e.lanes)
+    if mode != "set" and before is not None:
+        text = _combined(e, mode, before, text, dtype, e.lanes)
     if width not in e.machine.masked and mask is not None and before is not None:
         # Written back as it was where the mask says no.
         type_ = e.type_of(dtype, True)
@@ -271,10 +271,10 @@ def _store_lanes(
         _put_one(e, place, one, dtype, mode)
 
 
-def _sum(e: Emitter, a: str, b: str, dtype: Dtype, lanes: int) -> str:
-    if dtype == "b1":
+def _combined(e: Emitter, mode: str, a: str, b: str, dtype: Dtype, lanes: int) -> str:
+    if dtype == "b1" and mode == "add":
         return e.define(f"or {vector('i1', lanes)} {a}, {b}")
-    text = ROWS["add"](Call(e, dtype, lanes, (a, b)))
+    text = ROWS[mode](Call(e, dtype, lanes, (a, b)))
     return round_half(e, text, dtype, lanes) if dtype in ("f16", "bf16") else text
 
 

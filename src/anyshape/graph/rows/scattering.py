@@ -11,16 +11,19 @@ from anyshape.graph.elementwise import (
     Operand,
     broadcast_index,
     cast,
+    elementwise,
     scalar_of,
     wide,
 )
 from anyshape.graph.handles import Handle, IndexMap
 from anyshape.graph.plan import NumberRef, View
 from anyshape.graph.rows.indexing import Positions, Subscript, subscript
-from anyshape.graph.rows.pointwise import where
+from anyshape.graph.rows.pointwise import constant_like, op, test, where
 from anyshape.graph.rows.table import row, writes
 from anyshape.graph.rows.views import place
 from anyshape.graph.values import Index, NotLowered, Value
+from anyshape.loops import scalars
+from anyshape.loops.kernels import Mode
 from anyshape.loops.scalars import FLOATS, HALVES, Dtype, Scalar
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.indexing import first_round
@@ -187,13 +190,18 @@ def along(
     return index_map
 
 
-def scatter_row(name: str, plan: Any) -> None:
+def scatter_row(name: str, plan: Any, otherwise: Any = None) -> None:
     """`plan(c, sizes, dtype, ...)` gives (value, index map, lookups, mode): both for the operator
-    and for its in-place form."""
+    and for its in-place form. `otherwise`: what the operator does where there is no such plan."""
 
     @row(name)
     def lowered(c: Lowering, input: Value, *args: Any, **kwargs: Any) -> Value:
-        value, index_map, _, mode = plan(c, input.sizes, input.dtype, *args, **kwargs)
+        try:
+            value, index_map, _, mode = plan(c, input.sizes, input.dtype, *args, **kwargs)
+        except NotLowered:
+            if otherwise is None:
+                raise
+            return otherwise(c, input, *args, **kwargs)
         _adds_exactly(mode, input.dtype)
         return c.scattered(input, value, index_map, mode, c.result)
 
@@ -208,7 +216,7 @@ def scatter_row(name: str, plan: Any) -> None:
 
 def _adds_exactly(mode: str, dtype: Dtype) -> None:
     """Sums of two bytes would be rounded after each addition; torch rounds less often."""
-    if mode == "add" and dtype in HALVES:
+    if mode in ("add", "mul") and dtype in HALVES:
         raise NotLowered("sums of two bytes")
 
 
@@ -255,6 +263,15 @@ def scatter_add(
     return _per_element(c, sizes, dtype, dim, index, src, "add")
 
 
+_REDUCTIONS: dict[str, tuple[Mode, float]] = {
+    "sum": ("add", 0),
+    "mean": ("add", 0),
+    "prod": ("mul", 1),
+    "amax": ("maximum", -math.inf),
+    "amin": ("minimum", math.inf),
+}
+
+
 def scatter_reduce(
     c: Lowering,
     sizes: Sequence[Size],
@@ -266,9 +283,48 @@ def scatter_reduce(
     *,
     include_self: bool = True,
 ) -> Any:
-    if reduce != "sum" or not include_self:
+    """What one pass does."""
+    if reduce == "mean" or reduce not in _REDUCTIONS or not include_self or dtype == "b1":
         raise NotLowered(f"a scatter by `{reduce}`")
-    return _per_element(c, sizes, dtype, dim, index, src, "add")
+    return _per_element(c, sizes, dtype, dim, index, src, _REDUCTIONS[reduce][0])
+
+
+def scatter_reduce_in_passes(
+    c: Lowering,
+    input: Value,
+    dim: Any,
+    index: Value,
+    src: Any,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> Value:
+    """Places are emptied first if what was there does not count; a mean counts what it adds."""
+    dtype = input.dtype
+    if reduce not in _REDUCTIONS or dtype not in FLOATS:
+        raise NotLowered(f"a scatter of {dtype} by `{reduce}`")
+    mode, nothing = _REDUCTIONS[reduce]
+    value, index_map, _, _ = _per_element(c, input.sizes, dtype, dim, index, src, mode)
+    _adds_exactly(mode, dtype)
+
+    def filled_with(number: float, shape: Sequence[Size]) -> Value:
+        return c.values.new(shape, dtype, lambda _: scalars.constant(number, dtype))
+
+    base = input
+    if not include_self:
+        empty = filled_with(nothing, value.sizes)
+        base = c.scattered(base, empty, index_map, "set", c.result)
+    made = c.scattered(base, value, index_map, mode, c.result)
+    if reduce != "mean":
+        return made
+    ones, before = filled_with(1, value.sizes), filled_with(float(include_self), input.sizes)
+    counts = c.scattered(before, ones, index_map, "add", c.result)
+
+    def mean(total: Scalar, count: Scalar) -> Scalar:
+        one = scalars.constant(1, count.dtype)
+        return op("div", total, where(test("eq", count, constant_like(0, count)), one, count))
+
+    return elementwise(c, mean, made, counts)
 
 
 def _slices(
@@ -355,10 +411,10 @@ def index_put(
 for _name, _plan in {
     "scatter": scatter,
     "scatter_add": scatter_add,
-    "scatter_reduce": scatter_reduce,
     "index_add": index_add,
     "index_copy": index_copy,
     "index_fill": index_fill,
     "index_put": index_put,
 }.items():
     scatter_row(_name, _plan)
+scatter_row("scatter_reduce", scatter_reduce, scatter_reduce_in_passes)
