@@ -19,8 +19,7 @@ def scalar_text(scalar: Scalar) -> str:
     return _Lines(set()).of(scalar)
 
 
-#: of stores
-_SIGNS: Final = {"set": "=", "add": "+="}
+_STORES: Final = {"set": "=", "add": "+="}
 
 
 def kernel_text(kernel: Kernel) -> str:
@@ -88,7 +87,7 @@ def _stage(stage: Stage) -> list[str]:
             case Store():
                 target = f"{part.buffer}[{to_text(part.address)}]"
                 where = "" if part.mask is None else f" where {lines.of(part.mask)}"
-                lines.add(f"{target} {_SIGNS.get(part.mode, part.mode)} {value}{where}")
+                lines.add(f"{target} {_STORES.get(part.mode, part.mode)} {value}{where}")
     return lines.lines
 
 

@@ -11,7 +11,7 @@ the number of a reason. It needs no Python and holds no lock.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,6 +21,7 @@ from anyshape.codegen.host.externs import EXTERNS
 from anyshape.codegen.host.lines import Lines
 from anyshape.codegen.host.reasons import Reasons
 from anyshape.codegen.host.sizes import Sizes
+from anyshape.codegen.host.workspace import offsets
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.memory_plan import (
     ALIGNMENT,
@@ -90,9 +91,6 @@ class _Run:
         self._pointers: dict[str, str] = {}
         #: buffers that take the place of others
         self._in_place: dict[str, str] = {}
-        #: in the workspace: lengths by size, and sums and maxima of operands
-        self._lengths: dict[Size, str] = {}
-        self._numbers_made: dict[tuple[str, object], str] = {}
         #: buffers that are what a C function gave: where the data's address is kept
         self._adopted = self._find_adopted()
         self._sizes = self._load_symbols()
@@ -235,20 +233,13 @@ class _Run:
         if not plan.sizes:
             return None
         lines = self._lines
-        ends: dict[str, int | str] = {}
-        starts: dict[str, int | str] = {}
-        for name, size in plan.sizes.items():
-            starts[name] = self._greatest(ends[other] for other in plan.below[name])
-            ends[name] = self._added(starts[name], self._rounded(size))
-        total = self._greatest(ends.values())
+        starts, total = offsets(lines, self._sizes, plan)
         workspace: str | None = None
         if isinstance(total, int) and total <= _MOST_ON_STACK:
             base = lines.stack(f"[{max(total, 1)} x i8]", ALIGNMENT, "workspace")
         else:
-            # Nothing at all is asked for as one line: a null would look like a failure.
-            wanted = self._greatest([total, ALIGNMENT])
             base = workspace = lines.let(
-                f"call ptr @aligned_alloc(i64 {ALIGNMENT}, i64 {wanted})", "workspace"
+                f"call ptr @aligned_alloc(i64 {ALIGNMENT}, i64 {total})", "workspace"
             )
             missing = lines.let(f"icmp eq ptr {base}, null")
             self._stop_at_once_if(missing, self._why.number("no memory for temporaries"))
@@ -261,50 +252,6 @@ class _Run:
         for name, old in self._in_place.items():
             self._pointers[name] = self._pointers[old]
         return workspace
-
-    def _added(self, a: int | str, b: int | str) -> int | str:
-        """Sums and maxima are shared: equal layers have equal ones."""
-        if isinstance(a, int) and isinstance(b, int):
-            return a + b
-        if 0 in (a, b):
-            return b if a == 0 else a
-        key = ("add", frozenset((str(a), str(b))) if a != b else str(a))
-        if key not in self._numbers_made:
-            self._numbers_made[key] = self._lines.let(f"add i64 {a}, {b}")
-        return self._numbers_made[key]
-
-    def _greatest(self, numbers: Iterable[int | str]) -> int | str:
-        found = dict.fromkeys(numbers)
-        known = max((each for each in found if isinstance(each, int)), default=0)
-        result: int | str = known
-        # None of them is negative.
-        for each in sorted(each for each in found if isinstance(each, str)):
-            key = ("max", (str(result), each))
-            if result == 0:
-                self._numbers_made[key] = each
-            elif key not in self._numbers_made:
-                self._numbers_made[key] = self._lines.let(
-                    f"call i64 @llvm.smax.i64(i64 {result}, i64 {each})"
-                )
-            result = self._numbers_made[key]
-        return result
-
-    def _rounded(self, size: Size) -> int | str:
-        """To whole lines. A number, or the operand."""
-        if isinstance(size, int):
-            return -(-max(size, 0) // ALIGNMENT) * ALIGNMENT
-        if size not in self._lengths:
-            self._lengths[size] = self._rounded_up(size)
-        return self._lengths[size]
-
-    def _rounded_up(self, size: Size) -> str:
-        lines = self._lines
-        value = self._sizes.of(size)
-        natural = lines.let(f"call i64 @llvm.smax.i64(i64 {value}, i64 0)")
-        # Beyond this nobody has memory, and sums of such numbers overflow.
-        bounded = lines.let(f"call i64 @llvm.smin.i64(i64 {natural}, i64 {2**48})")
-        more = lines.let(f"add i64 {bounded}, {ALIGNMENT - 1}")
-        return lines.let(f"and i64 {more}, {-ALIGNMENT}")
 
     # -- steps -----------------------------------------------------------------------------------
 

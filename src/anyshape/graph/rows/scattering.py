@@ -11,19 +11,16 @@ from anyshape.graph.elementwise import (
     Operand,
     broadcast_index,
     cast,
-    elementwise,
     scalar_of,
     wide,
 )
 from anyshape.graph.handles import Handle, IndexMap
 from anyshape.graph.plan import NumberRef, View
 from anyshape.graph.rows.indexing import Positions, Subscript, subscript
-from anyshape.graph.rows.pointwise import constant_like, op, test, where
+from anyshape.graph.rows.pointwise import where
 from anyshape.graph.rows.table import row, writes
 from anyshape.graph.rows.views import place
 from anyshape.graph.values import Index, NotLowered, Value
-from anyshape.loops import scalars
-from anyshape.loops.kernels import Mode
 from anyshape.loops.scalars import FLOATS, HALVES, Dtype, Scalar
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.indexing import first_round
@@ -202,7 +199,7 @@ def scatter_row(name: str, plan: Any, otherwise: Any = None) -> None:
             if otherwise is None:
                 raise
             return otherwise(c, input, *args, **kwargs)
-        _adds_exactly(mode, input.dtype)
+        adds_exactly(mode, input.dtype)
         return c.scattered(input, value, index_map, mode, c.result)
 
     @writes(name)
@@ -210,17 +207,17 @@ def scatter_row(name: str, plan: Any, otherwise: Any = None) -> None:
         value, index_map, lookups, mode = plan(
             c, target.meta.shape, c.dtype_of(target), *args, **kwargs
         )
-        _adds_exactly(mode, c.dtype_of(target))
+        adds_exactly(mode, c.dtype_of(target))
         c.scatter(target, value, index_map, lookups, mode)
 
 
-def _adds_exactly(mode: str, dtype: Dtype) -> None:
+def adds_exactly(mode: str, dtype: Dtype) -> None:
     """Sums of two bytes would be rounded after each addition; torch rounds less often."""
     if mode in ("add", "mul") and dtype in HALVES:
         raise NotLowered("sums of two bytes")
 
 
-def _per_element(
+def per_element(
     c: Lowering, sizes: Sequence[Size], dtype: Dtype, dim: Any, index: Value, source: Any, mode: str
 ) -> Any:
     if not sizes or len(index.sizes) != len(sizes):
@@ -254,77 +251,13 @@ def scatter(
 ) -> Any:
     if reduce is not None:
         raise NotLowered("a scatter that reduces")
-    return _per_element(c, sizes, dtype, dim, index, value if src is None else src, "set")
+    return per_element(c, sizes, dtype, dim, index, value if src is None else src, "set")
 
 
 def scatter_add(
     c: Lowering, sizes: Sequence[Size], dtype: Dtype, dim: Any, index: Value, src: Any
 ) -> Any:
-    return _per_element(c, sizes, dtype, dim, index, src, "add")
-
-
-_REDUCTIONS: dict[str, tuple[Mode, float]] = {
-    "sum": ("add", 0),
-    "mean": ("add", 0),
-    "prod": ("mul", 1),
-    "amax": ("maximum", -math.inf),
-    "amin": ("minimum", math.inf),
-}
-
-
-def scatter_reduce(
-    c: Lowering,
-    sizes: Sequence[Size],
-    dtype: Dtype,
-    dim: Any,
-    index: Value,
-    src: Any,
-    reduce: str,
-    *,
-    include_self: bool = True,
-) -> Any:
-    """What one pass does."""
-    if reduce == "mean" or reduce not in _REDUCTIONS or not include_self or dtype == "b1":
-        raise NotLowered(f"a scatter by `{reduce}`")
-    return _per_element(c, sizes, dtype, dim, index, src, _REDUCTIONS[reduce][0])
-
-
-def scatter_reduce_in_passes(
-    c: Lowering,
-    input: Value,
-    dim: Any,
-    index: Value,
-    src: Any,
-    reduce: str,
-    *,
-    include_self: bool = True,
-) -> Value:
-    """Places are emptied first if what was there does not count; a mean counts what it adds."""
-    dtype = input.dtype
-    if reduce not in _REDUCTIONS or dtype not in FLOATS:
-        raise NotLowered(f"a scatter of {dtype} by `{reduce}`")
-    mode, nothing = _REDUCTIONS[reduce]
-    value, index_map, _, _ = _per_element(c, input.sizes, dtype, dim, index, src, mode)
-    _adds_exactly(mode, dtype)
-
-    def filled_with(number: float, shape: Sequence[Size]) -> Value:
-        return c.values.new(shape, dtype, lambda _: scalars.constant(number, dtype))
-
-    base = input
-    if not include_self:
-        empty = filled_with(nothing, value.sizes)
-        base = c.scattered(base, empty, index_map, "set", c.result)
-    made = c.scattered(base, value, index_map, mode, c.result)
-    if reduce != "mean":
-        return made
-    ones, before = filled_with(1, value.sizes), filled_with(float(include_self), input.sizes)
-    counts = c.scattered(before, ones, index_map, "add", c.result)
-
-    def mean(total: Scalar, count: Scalar) -> Scalar:
-        one = scalars.constant(1, count.dtype)
-        return op("div", total, where(test("eq", count, constant_like(0, count)), one, count))
-
-    return elementwise(c, mean, made, counts)
+    return per_element(c, sizes, dtype, dim, index, src, "add")
 
 
 def _slices(
@@ -417,4 +350,3 @@ for _name, _plan in {
     "index_put": index_put,
 }.items():
     scatter_row(_name, _plan)
-scatter_row("scatter_reduce", scatter_reduce, scatter_reduce_in_passes)
