@@ -15,10 +15,10 @@ Pair = namedtuple("Pair", "a b")
 
 class Step(NamedTuple):
     value: Any
-    count: int = 2
+    times: int = 2
 
     def doubled(self) -> Any:
-        return self.value * self.count
+        return self.value * self.times
 
 
 class Renamed(Pair):
@@ -30,7 +30,7 @@ class Renamed(Pair):
 def made_inside(x: Any, *_: Any) -> Any:
     pair = Pair(x + 1, x * 2)
     step = Step(pair.a * pair.b, 3)
-    return step._replace(count=step.count + 1), step.doubled(), pair._asdict()
+    return step._replace(times=step.times + 1), step.doubled(), pair._asdict()
 
 
 def from_outside(x: Any, pair: Any) -> Any:
@@ -60,7 +60,7 @@ def test_as_eager(function: Any, kind: Any) -> None:
 
 def test_a_number_in_a_field_is_guarded() -> None:
     def scaled(x: Any, step: Step) -> Any:
-        return x * step.count
+        return x * step.times
 
     compiled = anyshape.compile(scaled)
     x = torch.ones(3)
