@@ -63,6 +63,10 @@ class Emitter(Writer):
         self.stage = StageScope(0, 0, frozenset())
         #: (function, dtype, lanes) of vector_math
         self.functions: set[tuple[str, str, int]] = set()
+        #: functions that are called for several vectors at once: (name, dtype, arity, vectors)
+        self.together: set[tuple[str, str, int, int]] = set()
+        #: of the kernel
+        self.name = ""
         self.stack: list[str] = []
 
     @property

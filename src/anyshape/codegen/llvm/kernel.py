@@ -14,6 +14,7 @@ from anyshape.codegen.llvm.emitter import Emitter, Loop
 from anyshape.codegen.llvm.plan import LIGHT
 from anyshape.codegen.llvm.sizes import narrow_size
 from anyshape.codegen.llvm.stages import StageCode, check_slot, divides, has_one_loop, set_masks
+from anyshape.codegen.llvm.together import together_functions
 from anyshape.codegen.llvm.writer import States
 from anyshape.loops.scalars import Axis
 
@@ -22,6 +23,7 @@ PARAMETERS += ", i64 %lo, i64 %hi, i64 %thread, i64 %team"
 
 
 def part_function(e: Emitter, name: str, linkage: str = "internal") -> str:
+    e.name = name
     e.enter()
     column = e.plan.column
     around = e.kernel.axes if column is None else e.kernel.axes[:-1]
@@ -40,6 +42,7 @@ def part_function(e: Emitter, name: str, linkage: str = "internal") -> str:
             *e.stack,
             e.text(),
             "}",
+            *together_functions(e),
         ]
     )
 

@@ -8,12 +8,14 @@ accesses: consecutive lanes should touch consecutive elements.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
 from anyshape.codegen.llvm.machine import Machine
 from anyshape.codegen.target import Target
+from anyshape.codegen.vector_math import FUNCTIONS
 from anyshape.loops.kernels import Kernel, Stage
 from anyshape.loops.scalars import WIDTH, Axis, Scalar
 from anyshape.symbolic import Size, Symbol
@@ -44,6 +46,8 @@ _FUNCTION: Final = 12
 LIGHT: Final = 13
 #: Instructions for each element beside which a mask is nothing.
 LONG: Final = 40
+#: A function that a kernel uses as often is not put in place each time.
+_OFTEN: Final = 3
 #: Nothing is gained by vectors along an axis that is shorter than this.
 _SHORT: Final = 8
 
@@ -61,6 +65,8 @@ class Plan:
     copies: tuple[int, ...]
     #: buffers that the kernel writes
     written: frozenset[str]
+    #: functions of vector_math, (name, dtype), that are called for all vectors of a round at once
+    together: frozenset[tuple[str, str]]
     #: whether threads may share one round of the parallel axes, each taking a part of every stage
     splits: bool
 
@@ -78,13 +84,17 @@ def make_plan(kernel: Kernel, target: Target) -> Plan:
     )
     wide = [list(_in_vectors(kernel, stage, column)) for stage in kernel.stages]
     costs = tuple(sum(map(_cost, own)) + 1 for own in wide)
+    masks_freely = Machine.of(target).masks_freely
+    together = _together(kernel, wide) if masks_freely else {}
+    called = sum(together.values())
     return Plan(
         kernel=kernel,
         column=column,
         lanes=_lanes(kernel, wide, target),
         costs=costs,
-        copies=_copies(kernel, column, costs, Machine.of(target).masks_freely),
+        copies=_copies(kernel, column, costs, masks_freely, called),
         written=written,
+        together=frozenset(together),
         splits=not was_ordered and any(map(can_be_shared, kernel.stages)),
     )
 
@@ -233,8 +243,24 @@ def _lanes(kernel: Kernel, wide: list[list[Scalar]], target: Target) -> int:
     return target.lanes
 
 
+def _together(kernel: Kernel, wide: list[list[Scalar]]) -> dict[tuple[str, str], int]:
+    """The functions that a kernel without inner loops uses often, and how often."""
+    if any(stage.axes for stage in kernel.stages):
+        return {}
+    counts = Counter(map(function_of, (scalar for own in wide for scalar in own)))
+    del counts["", ""]
+    return {function: count for function, count in counts.items() if count >= _OFTEN}
+
+
+def function_of(scalar: Scalar) -> tuple[str, str]:
+    """The function of vector_math that computes it; none has no name."""
+    if scalar.op not in FUNCTIONS:
+        return "", ""
+    return scalar.op, "f64" if scalar.dtype == "f64" else "f32"
+
+
 def _copies(
-    kernel: Kernel, column: Axis | None, costs: tuple[int, ...], masks_freely: bool
+    kernel: Kernel, column: Axis | None, costs: tuple[int, ...], masks_freely: bool, called: int
 ) -> tuple[int, ...]:
     """Several vectors a round hide the time that one addition takes to finish; long bodies hide it
     by themselves, if they are not so long that the processor does not see the next one."""
@@ -249,7 +275,8 @@ def _copies(
         return tuple(per_stage)
     # Loops across rows of memory: the wider the strip, the fewer lines are touched one by one.
     if masks_freely and not any(stage.axes for stage in kernel.stages):
-        per_stage += [2 for cost in costs if cost >= LONG]
+        most_called = called * _FUNCTION * 3 >= sum(costs) * 2
+        per_stage += [4 if most_called else 2 for cost in costs if cost >= LONG]
     per_stage += [4 for stage in kernel.stages if stage.axes and stage.stores and max(costs) <= 8]
     return tuple(max(per_stage) for _ in kernel.stages)
 
