@@ -16,6 +16,7 @@ from typing import Final
 from anyshape.codegen.llvm.machine import Machine
 from anyshape.codegen.target import Target
 from anyshape.codegen.vector_math import FUNCTIONS
+from anyshape.loops.flattened import SHORT, Flattened, flattened
 from anyshape.loops.kernels import Kernel, Stage
 from anyshape.loops.scalars import WIDTH, Axis, Scalar
 from anyshape.symbolic import Size, Symbol
@@ -48,8 +49,6 @@ LIGHT: Final = 13
 LONG: Final = 40
 #: A function that a kernel uses as often is not put in place each time.
 _OFTEN: Final = 3
-#: Nothing is gained by vectors along an axis that is shorter than this.
-_SHORT: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +66,28 @@ class Plan:
     written: frozenset[str]
     #: functions of vector_math, (name, dtype), that are called for all vectors of a round at once
     together: frozenset[tuple[str, str]]
+    #: the column stands for two axes of the kernel
+    flat: Flattened | None
     #: whether threads may share one round of the parallel axes, each taking a part of every stage
     splits: bool
 
 
 def make_plan(kernel: Kernel, target: Target) -> Plan:
+    if kernel.short and isinstance(kernel.axes[-1].extent, int):
+        return flat_plan(kernel, target) or _plan(kernel, target, None)
+    return _plan(kernel, target, None)
+
+
+def flat_plan(kernel: Kernel, target: Target) -> Plan | None:
+    """The plan of a kernel whose last axis is short, if there is a special one."""
+    flat = flattened(kernel) if kernel.short else None
+    return None if flat is None else _plan(flat.kernel, target, flat)
+
+
+def _plan(kernel: Kernel, target: Target, flat: Flattened | None) -> Plan:
     was_ordered = kernel.ordered
     kernel = _apart(kernel)
-    column = _best_column(kernel)
+    column = _best_column(kernel) if flat is None else flat.axis
     if column is not None and not kernel.ordered:
         others = tuple(axis for axis in kernel.axes if axis is not column)
         kernel = replace(kernel, axes=(*others, column))
@@ -95,6 +108,7 @@ def make_plan(kernel: Kernel, target: Target) -> Plan:
         copies=_copies(kernel, column, costs, masks_freely, called),
         written=written,
         together=frozenset(together),
+        flat=flat,
         splits=not was_ordered and any(map(can_be_shared, kernel.stages)),
     )
 
@@ -164,8 +178,8 @@ def _price(kernel: Kernel, axes: list[Axis | None]) -> float:
             continue
         # Reductions weigh more than what is done once with their results.
         weight = 16.0 if stage.axes else 1.0
-        if isinstance(axis.extent, int) and axis.extent < _SHORT:
-            weight *= _SHORT / max(1, axis.extent)
+        if isinstance(axis.extent, int) and axis.extent < SHORT:
+            weight *= SHORT / max(1, axis.extent)
         for buffer, address in accesses(kernel, stage):
             if buffer in kernel.private:
                 continue
