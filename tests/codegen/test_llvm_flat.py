@@ -18,7 +18,7 @@ from anyshape.symbolic import Size, as_symbol, symbol
 from tests.codegen.kernel_samples import kernel, op
 from tests.codegen.llvm_jit import AVX2, compiled, host, runs
 
-I, J, K, N0, N1, N2 = (symbol(name) for name in ("i0", "i1", "i2", "n0", "n1", "n2"))
+AT, ROW, CHANNEL, N0, N1, N2 = (symbol(name) for name in ("i0", "i1", "i2", "n0", "n1", "n2"))
 
 
 @pytest.fixture(autouse=True)
@@ -28,21 +28,21 @@ def scope() -> Iterator[None]:
 
 
 def short(store: Store, width: Size = N2) -> Kernel:
-    axes = (Axis(as_symbol(I), N0), Axis(as_symbol(J), N1), Axis(as_symbol(K), width))
+    axes = (Axis(as_symbol(AT), N0), Axis(as_symbol(ROW), N1), Axis(as_symbol(CHANNEL), width))
     return replace(kernel(axes, Stage((), (store,))), short=True)
 
 
 def value(width: Size = N2) -> Scalar:
     """What is read in order, per channel, per row, transposed, and under a mask; the point itself;
     and a function, some of whose results are inexact."""
-    place = (I * N1 + J) * width + K
-    inside = op("lt", index(J), index(N1 - 1), dtype="b1")
+    place = (AT * N1 + ROW) * width + CHANNEL
+    inside = op("lt", index(ROW), index(N1 - 1), dtype="b1")
     masked = load("k0", place + width, "f32", inside, constant(5.0, "f32"))
     parts = [
-        op("mul", load("k0", place, "f32"), load("k2", K, "f32")),
-        op("exp", load("k3", I * N1 + J, "f32")),
-        op("add", load("k0", (I * width + K) * N1 + J, "f32"), masked),
-        op("cast", op("sub", index(J * 10), index(K)), dtype="f32"),
+        op("mul", load("k0", place, "f32"), load("k2", CHANNEL, "f32")),
+        op("exp", load("k3", AT * N1 + ROW, "f32")),
+        op("add", load("k0", (AT * width + CHANNEL) * N1 + ROW, "f32"), masked),
+        op("cast", op("sub", index(ROW * 10), index(CHANNEL)), dtype="f32"),
     ]
     total = parts[0]
     for part in parts[1:]:
@@ -69,12 +69,12 @@ SIZES += [(3, 9, 4), (0, 4, 3), (4, 0, 3), (4, 3, 0)]
 @pytest.mark.parametrize("target", [host(), AVX2], ids=["host", "avx2"])
 def test_all_widths_are_right(target: Target) -> None:
     for sizes in SIZES:
-        check(short(Store("k1", (I * N1 + J) * N2 + K, value())), target, sizes)
+        check(short(Store("k1", (AT * N1 + ROW) * N2 + CHANNEL, value())), target, sizes)
 
 
 @pytest.mark.parametrize("width", [3, 4])
 def test_a_width_that_is_known(width: int) -> None:
-    made = short(Store("k1", (I * N1 + J) * width + K, value(width)), width)
+    made = short(Store("k1", (AT * N1 + ROW) * width + CHANNEL, value(width)), width)
     text = module({"f": made}, host())
     assert "f.flat.part" not in text
     for rows in (1, 6, 41):
@@ -82,7 +82,7 @@ def test_a_width_that_is_known(width: int) -> None:
 
 
 def test_both_are_there_and_the_axes_are_one() -> None:
-    made = short(Store("k1", (I * N1 + J) * N2 + K, value()))
+    made = short(Store("k1", (AT * N1 + ROW) * N2 + CHANNEL, value()))
     text = module({"f": made}, host())
     assert "@f.flat.part" in text
     assert "@f.long.part" in text
@@ -93,4 +93,4 @@ def test_both_are_there_and_the_axes_are_one() -> None:
 
 
 def test_what_would_not_be_dense_stays_as_it_is() -> None:
-    assert flattened(short(Store("k1", (I * N2 + K) * N1 + J, value()))) is None
+    assert flattened(short(Store("k1", (AT * N2 + CHANNEL) * N1 + ROW, value()))) is None
