@@ -36,8 +36,8 @@ class Bound:
 
 
 def canonical(kernel: Kernel, same: Same | None = None, seen: Seen | None = None) -> Bound:
-    """`same`: whether two sizes are equal whenever the kernel runs. `seen`: what a size was when the
-    program was captured, if that is known."""
+    """`same`: whether two sizes are equal whenever the kernel runs. `seen`: what a size was when
+    the program was captured, if that is known."""
     kernel = _fewer_axes(kernel)
     if same is not None and seen is not None and can_be_flattened(kernel):
         width = seen(kernel.axes[-1].extent)

@@ -12,7 +12,6 @@ from anyshape.codegen.llvm.plan import Plan
 from anyshape.codegen.llvm.sizes import divide_naturals, lane_numbers, narrow_size
 from anyshape.codegen.llvm.writer import States
 from anyshape.loops.flattened import SHORT, Flattened
-from anyshape.symbolic.expr import symbols_of
 
 
 class Points:
@@ -57,9 +56,7 @@ class Points:
 
 def choice(e: Emitter, plan: Plan, name: str, linkage: str) -> str:
     """The part's function that calls that of the flat kernel, or the usual one."""
-    assert plan.flat is not None and all(
-        s.name.startswith("n") for s in symbols_of(plan.flat.width)
-    )
+    assert plan.flat is not None
     e.enter()
     width = narrow_size(e, plan.flat.width)
     short = e.define(f"icmp slt i64 {width}, {SHORT}")
