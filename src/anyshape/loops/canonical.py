@@ -18,6 +18,7 @@ from anyshape.loops.program import Area, Buffer, Extern, Launch, Segment
 from anyshape.loops.scalars import Axis, Dtype, Scalar
 from anyshape.loops.stages import mapped, roots_of
 from anyshape.loops.substitute import Renaming, Rewriting
+from anyshape.loops.tiled import tiled
 from anyshape.symbolic import Expr, Size, Symbol, as_symbol, symbol
 from anyshape.symbolic.expr import of_atom, symbols_of
 
@@ -43,6 +44,7 @@ def canonical(kernel: Kernel, same: Same | None = None, seen: Seen | None = None
         width = seen(kernel.axes[-1].extent)
         if width is not None and width < SHORT:
             kernel = replace(_with_one_name(kernel, same), short=True)
+        kernel = tiled(kernel, seen)
     kernel, sizes = _own_symbols(kernel)
     return _own_names(kernel, sizes)
 
