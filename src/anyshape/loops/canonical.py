@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from anyshape.loops import scalars
-from anyshape.loops.flattened import SHORT, can_be_flattened
+from anyshape.loops.flattened import SHORT, vectors_extent
 from anyshape.loops.kernels import Kernel, Stage
 from anyshape.loops.linear import run_as_one
 from anyshape.loops.program import Area, Buffer, Extern, Launch, Segment
@@ -40,9 +40,11 @@ def canonical(kernel: Kernel, same: Same | None = None, seen: Seen | None = None
     """`same`: whether two sizes are equal whenever the kernel runs. `seen`: what a size was when
     the program was captured, if that is known."""
     kernel = _fewer_axes(kernel)
-    if same is not None and seen is not None and can_be_flattened(kernel):
-        width = seen(kernel.axes[-1].extent)
-        if width is not None and width < SHORT:
+    if same is not None and seen is not None:
+        extent = vectors_extent(kernel)
+        width = None if extent is None else seen(extent)
+        points = max((seen(axis.extent) or 0 for axis in kernel.axes), default=0)
+        if width is not None and width < SHORT <= points:
             kernel = replace(_with_one_name(kernel, same), short=True)
         kernel = tiled(kernel, seen)
     kernel, sizes = _own_symbols(kernel)
@@ -165,10 +167,11 @@ def _symbol(renaming: Renaming, name: Symbol, sizes: Mapping[Symbol, Size]) -> S
 
 def _with_one_name(kernel: Kernel, same: Same) -> Kernel:
     """Symbols that are always equal are one: then it shows that rows follow each other."""
-    bound = {axis.symbol for axis in kernel.axes}
+    axes = [*kernel.axes, *(axis for stage in kernel.stages for axis in stage.axes)]
+    bound = {axis.symbol for axis in axes}
     names: dict[Symbol, Size] = {}
     kept: list[Symbol] = []
-    sizes = [*(axis.extent for axis in kernel.axes), *_sizes(kernel.stages, kernel.positions)]
+    sizes = [*(axis.extent for axis in axes), *_sizes(kernel.stages, kernel.positions)]
     for size in sizes:
         for each in sorted(symbols_of(size) - bound - names.keys(), key=lambda s: s.key):
             if each in kept:

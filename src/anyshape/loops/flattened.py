@@ -20,7 +20,7 @@ from anyshape.loops.scalars import Axis
 from anyshape.loops.stages import mapped
 from anyshape.loops.substitute import Renaming
 from anyshape.symbolic import Size, Symbol, floordiv, modulo
-from anyshape.symbolic.expr import Atom, of_atom, single_atom
+from anyshape.symbolic.expr import Atom, of_atom, single_atom, symbols_of
 
 #: Nothing is gained by vectors along an axis that is shorter than this.
 SHORT: Final = 8
@@ -50,6 +50,25 @@ def can_be_flattened(kernel: Kernel) -> bool:
         and not kernel.positions
         and not kernel.private
     )
+
+
+def vectors_extent(kernel: Kernel) -> Size | None:
+    """The extent that vectors usually run along, if it is one and has nothing to do with the point
+    of the kernel's axes; None if nothing else could be done were it short."""
+    if can_be_flattened(kernel):
+        return kernel.axes[-1].extent
+    extents = {stage.axes[-1].extent for stage in kernel.stages if stage.axes}
+    simple = (
+        len(extents) == 1
+        and not (kernel.ordered or kernel.positions or kernel.private)
+        and not any(stage.scans for stage in kernel.stages)
+    )
+    if not simple or not kernel.axes:
+        return None
+    (extent,) = extents
+    bound = {axis.symbol for axis in kernel.axes}
+    bound |= {axis.symbol for stage in kernel.stages for axis in stage.axes}
+    return None if symbols_of(extent) & bound else extent
 
 
 def flattened(kernel: Kernel) -> Flattened | None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from anyshape.codegen.llvm.emitter import Emitter
 from anyshape.codegen.llvm.parameters import PARAMETERS
-from anyshape.codegen.llvm.plan import Plan
 from anyshape.codegen.llvm.sizes import divide_naturals, lane_numbers, narrow_size
 from anyshape.codegen.llvm.writer import States
 from anyshape.loops.flattened import SHORT, Flattened
+from anyshape.symbolic import Size
 
 
 class Points:
@@ -54,13 +54,11 @@ class Points:
         return [e.define(f"sub {self.type} {above}, {more}"), beside]
 
 
-def choice(e: Emitter, plan: Plan, name: str, linkage: str) -> str:
-    """The part's function that calls that of the flat kernel, or the usual one."""
-    assert plan.flat is not None
+def choice(e: Emitter, extent: Size, name: str, linkage: str) -> str:
+    """The part's function that calls the one for a short axis of vectors, or the usual one."""
     e.enter()
-    width = narrow_size(e, plan.flat.width)
-    short = e.define(f"icmp slt i64 {width}, {SHORT}")
-    part = e.define(f"select i1 {short}, ptr @{name}.flat.part, ptr @{name}.long.part")
+    short = e.define(f"icmp slt i64 {narrow_size(e, extent)}, {SHORT}")
+    part = e.define(f"select i1 {short}, ptr @{name}.short.part, ptr @{name}.long.part")
     result = e.define(f"call i32 {part}({PARAMETERS})")
     e.do(f"ret i32 {result}")
     head = f"define {linkage} i32 @{name}.part({PARAMETERS}) nounwind {{"

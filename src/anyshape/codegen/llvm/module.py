@@ -12,7 +12,7 @@ from anyshape.codegen.llvm.flat import choice
 from anyshape.codegen.llvm.kernel import part_function
 from anyshape.codegen.llvm.machine import Machine
 from anyshape.codegen.llvm.parameters import PARAMETERS
-from anyshape.codegen.llvm.plan import Plan, flat_plan, make_plan
+from anyshape.codegen.llvm.plan import Plan, make_plan, short_plan
 from anyshape.codegen.llvm.scratch import bytes_for_a_thread
 from anyshape.codegen.llvm.threads import (
     LAUNCH_DECLARATION,
@@ -25,6 +25,7 @@ from anyshape.codegen.target import Target
 from anyshape.codegen.texts import Texts
 from anyshape.codegen.vector_math import definitions
 from anyshape.codegen.vector_math.definitions import RARE
+from anyshape.loops.flattened import vectors_extent
 from anyshape.loops.kernels import Kernel
 from anyshape.symbolic import Size
 
@@ -130,13 +131,20 @@ def _part(
     """The function of a part, and those of vector_math that it calls. There may be two of it, for a
     short axis and for a long one."""
     usual = _emitter(plan, target)
-    flat = flat_plan(kernel, target) if plan.flat is None else None
-    if flat is None:
+    extent = vectors_extent(kernel)
+    other = None if extent is None or isinstance(extent, int) else short_plan(kernel, target)
+    if extent is None or other is None or not _fits(other, plan):
         return part_function(usual, name, linkage), frozenset(usual.functions)
-    short = _emitter(flat, target)
+    short = _emitter(other, target)
     texts = [
         part_function(usual, f"{name}.long", "internal"),
-        part_function(short, f"{name}.flat", "internal"),
-        choice(_emitter(plan, target), flat, name, linkage),
+        part_function(short, f"{name}.short", "internal"),
+        choice(_emitter(plan, target), extent, name, linkage),
     ]
     return "\n\n".join(texts), frozenset(usual.functions | short.functions)
+
+
+def _fits(short: Plan, plan: Plan) -> bool:
+    """Whether the memory of a thread, which is that of the usual plan, is enough."""
+    needed, given = bytes_for_a_thread(short), bytes_for_a_thread(plan)
+    return isinstance(needed, int) and isinstance(given, int) and needed <= given

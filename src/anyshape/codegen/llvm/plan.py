@@ -16,7 +16,13 @@ from typing import Final
 from anyshape.codegen.llvm.machine import Machine
 from anyshape.codegen.target import Target
 from anyshape.codegen.vector_math import FUNCTIONS
-from anyshape.loops.flattened import SHORT, Flattened, flattened
+from anyshape.loops.flattened import (
+    SHORT,
+    Flattened,
+    can_be_flattened,
+    flattened,
+    vectors_extent,
+)
 from anyshape.loops.kernels import Kernel, Stage
 from anyshape.loops.scalars import WIDTH, Axis, Scalar
 from anyshape.symbolic import Size, Symbol
@@ -73,21 +79,29 @@ class Plan:
 
 
 def make_plan(kernel: Kernel, target: Target) -> Plan:
-    if kernel.short and isinstance(kernel.axes[-1].extent, int):
-        return flat_plan(kernel, target) or _plan(kernel, target, None)
-    return _plan(kernel, target, None)
+    if isinstance(vectors_extent(kernel), int):
+        known_to_be_short = short_plan(kernel, target)
+        if known_to_be_short is not None:
+            return known_to_be_short
+    apart = _apart(kernel)
+    plan = _plan(apart, target, _best_column(apart))
+    return replace(plan, splits=plan.splits and not kernel.ordered)
 
 
-def flat_plan(kernel: Kernel, target: Target) -> Plan | None:
-    """The plan of a kernel whose last axis is short, if there is a special one."""
-    flat = flattened(kernel) if kernel.short else None
-    return None if flat is None else _plan(flat.kernel, target, flat)
+def short_plan(kernel: Kernel, target: Target) -> Plan | None:
+    """The plan of a kernel for the case that the axis of vectors is short, if there is another:
+    vectors along two axes at once, or along a parallel one."""
+    if not kernel.short:
+        return None
+    if can_be_flattened(kernel):
+        flat = flattened(kernel)
+        return None if flat is None else _plan(flat.kernel, target, flat.axis, flat)
+    return _plan(kernel, target, _best_of(kernel, kernel.axes)[0])
 
 
-def _plan(kernel: Kernel, target: Target, flat: Flattened | None) -> Plan:
-    was_ordered = kernel.ordered
-    kernel = _apart(kernel)
-    column = _best_column(kernel) if flat is None else flat.axis
+def _plan(
+    kernel: Kernel, target: Target, column: Axis | None, flat: Flattened | None = None
+) -> Plan:
     if column is not None and not kernel.ordered:
         others = tuple(axis for axis in kernel.axes if axis is not column)
         kernel = replace(kernel, axes=(*others, column))
@@ -109,7 +123,7 @@ def _plan(kernel: Kernel, target: Target, flat: Flattened | None) -> Plan:
         written=written,
         together=frozenset(together),
         flat=flat,
-        splits=not was_ordered and any(map(can_be_shared, kernel.stages)),
+        splits=any(map(can_be_shared, kernel.stages)),
     )
 
 
@@ -161,13 +175,19 @@ def _best_column(kernel: Kernel) -> Axis | None:
     candidates = kernel.axes[-1:] if kernel.ordered else kernel.axes
     if not candidates:
         return None
-    prices = {axis: _price(kernel, [axis] * len(kernel.stages)) for axis in candidates}
-    # The last one among equals: that is where memory is dense.
-    column = min(reversed(candidates), key=lambda axis: prices[axis])
+    column, price = _best_of(kernel, candidates)
     if not any(stage.axes for stage in kernel.stages):
         return column
     rows = _price(kernel, [stage.axes[-1] if stage.axes else None for stage in kernel.stages])
-    return column if prices[column] < rows else None
+    return column if price < rows else None
+
+
+def _best_of(kernel: Kernel, axes: tuple[Axis, ...]) -> tuple[Axis, float]:
+    """The one of the parallel axes that costs least, and what it costs."""
+    prices = {axis: _price(kernel, [axis] * len(kernel.stages)) for axis in axes}
+    # The last one among equals: that is where memory is dense.
+    column = min(reversed(axes), key=lambda axis: prices[axis])
+    return column, prices[column]
 
 
 def _price(kernel: Kernel, axes: list[Axis | None]) -> float:
