@@ -87,7 +87,7 @@ def _output_code(
 def lowered(graph: torch.fx.GraphModule) -> tuple[Plan, Schedule]:
     lowering = Lowering(graph.meta[FACTS])
     plan = lowering.run(graph.graph)
-    return plan, schedule(plan, lowering.same)
+    return plan, schedule(plan, lowering.same, lowering.facts.hint)
 
 
 def _functions() -> Callable[[Segment], Callable[..., Any]]:

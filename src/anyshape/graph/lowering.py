@@ -239,6 +239,11 @@ class Lowering(Calling):
             if twice or value.cost > MOST_AT_ALL:
                 self.keep(handle.root)
 
+    def keep_if_dear(self, value: Value, times: int) -> None:
+        """Store what a row reads so many times, unless it is nothing to compute it as often."""
+        if value.memory is None and value.cost * (times - 1) > MOST_TWICE:
+            self.realise(value)
+
     @property
     def node(self) -> torch.fx.Node:
         """The node at hand."""

@@ -88,3 +88,6 @@ class Kernel:
     #: whether rounds may write the same element (`+=` to positions read from a tensor): the axes
     #: are then not parallel
     ordered: bool = False
+    #: whether the axis of vectors was too short for them when the program was seen first: code is
+    #: made for that case as well, and which one runs is decided by its extent
+    short: bool = False
