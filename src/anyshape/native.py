@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from anyshape.codegen.host import (
+    APART,
     HostAbi,
     HostUnsupported,
     KernelCode,
@@ -24,7 +25,7 @@ from anyshape.runtime.native.build import Loaded, Source, disk_cache, found_or_b
 from anyshape.runtime.native.c_signatures import c_signature
 from anyshape.runtime.native.disk_cache import key_of
 from anyshape.runtime.native.host_target import HostTarget, host_target
-from anyshape.runtime.native.load import python_function
+from anyshape.runtime.native.load import plain_function, python_function
 from anyshape.runtime.native.source_stamp import source_stamp
 from anyshape.runtime.native.symbols import find_symbol
 from anyshape.runtime.native.torch_abi import WRAP, dtype_codes, torch_abi
@@ -61,7 +62,7 @@ def native_function(
             made.append(source_of(segment, kernels_text, scratch_bytes, host, abi))
         return made[0]
 
-    helpers = join_module([helpers_module(abi), launch_functions()])
+    helpers = _helpers_text(abi)
     # The helpers are another module: code that was made for others would call them wrongly.
     parts = (
         (helpers, source().text, *source().apart)
@@ -78,6 +79,19 @@ def segment_source(
     """The text of a segment's modules, to be looked at."""
     source = source_of(segment, kernels_text, scratch_bytes, host_target(disk_cache()), host_abi())
     return "\n\n".join([*source.apart, source.text])
+
+
+def apart_function() -> Callable[..., bool] | None:
+    """`apart(n, *tensors)`: True where the first n tensors are contiguous and share no memory with
+    each other or the rest. None where torch's memory is not known."""
+    abi = host_abi()
+    if abi.tensor_offset is None:
+        return None
+    return plain_function(APART, _helpers(host_target(disk_cache()), _helpers_text(abi)))
+
+
+def _helpers_text(abi: HostAbi) -> str:
+    return join_module([helpers_module(abi), launch_functions()])
 
 
 @functools.cache

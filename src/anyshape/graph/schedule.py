@@ -21,11 +21,11 @@ from anyshape.graph.plan import (
 from anyshape.loops.canonical import Seen, canonical
 from anyshape.loops.fusion import Same
 from anyshape.loops.kernels import Kernel
-from anyshape.loops.program import Area, Buffer, Launch, Role, Segment
+from anyshape.loops.program import Area, Buffer, Launch, Role, Segment, SizeRead
 from anyshape.loops.text import kernel_text
 from anyshape.ops.meta import Dense, strided
 from anyshape.symbolic import Expr, Fact, Size, Symbol, maximum
-from anyshape.symbolic.expr import symbols_of
+from anyshape.symbolic.expr import single_atom, symbols_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,19 @@ def _segment(
         tuple(temporaries),
         tuple(outputs),
         tuple(native),
+        _told(inputs, symbols),
     )
+
+
+def _told(inputs: Sequence[Buffer], symbols: set[Symbol]) -> tuple[SizeRead, ...]:
+    """Where the inputs have these symbols as sizes: native code reads them in no time."""
+    found: dict[Symbol, SizeRead] = {}
+    for position, buffer in enumerate(inputs):
+        for dim, size in enumerate(buffer.sizes):
+            symbol = single_atom(size)
+            if isinstance(symbol, Symbol) and symbol in symbols and symbol not in found:
+                found[symbol] = SizeRead(symbol, position, dim)
+    return tuple(found.values())
 
 
 def _buffer(held: Held, role: Role) -> Buffer:

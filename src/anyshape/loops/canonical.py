@@ -273,4 +273,5 @@ def own_names(segment: Segment) -> Segment:
         named(segment.temporaries),
         named(segment.outputs),
         tuple(steps),
+        segment.read,
     )

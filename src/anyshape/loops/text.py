@@ -37,11 +37,13 @@ def segment_text(segment: Segment) -> str:
     head = ", ".join(
         [
             *(f"{b.name}: {b.dtype}{_shape(b.sizes, b.strides)}" for b in segment.inputs),
-            *(symbol.name for symbol in segment.symbols),
+            *(symbol.name for symbol in segment.given),
             *segment.numbers,
         ]
     )
     lines = [f"segment ({head})"]
+    for symbol, tensor, dim in segment.read:
+        lines.append(f"  {symbol.name} = size {dim} of {segment.inputs[tensor].name}")
     for buffer in (*segment.temporaries, *segment.outputs):
         shape = _shape(buffer.sizes, buffer.strides)
         lines.append(f"  {buffer.role} {buffer.name}: {buffer.dtype}{shape}")

@@ -84,14 +84,14 @@ def make_plan(kernel: Kernel, target: Target) -> Plan:
         if known_to_be_short is not None:
             return known_to_be_short
     apart = _apart(kernel)
-    plan = _plan(apart, target, _best_column(apart))
+    plan = _plan(apart, target, _best_column(apart), scatters=kernel.ordered)
     return replace(plan, splits=plan.splits and not kernel.ordered)
 
 
 def short_plan(kernel: Kernel, target: Target) -> Plan | None:
     """The plan of a kernel for the case that the axis of vectors is short, if there is another:
     vectors along two axes at once, or along a parallel one."""
-    if not kernel.short:
+    if not kernel.short or kernel.ordered:
         return None
     if can_be_flattened(kernel):
         flat = flattened(kernel)
@@ -100,7 +100,11 @@ def short_plan(kernel: Kernel, target: Target) -> Plan | None:
 
 
 def _plan(
-    kernel: Kernel, target: Target, column: Axis | None, flat: Flattened | None = None
+    kernel: Kernel,
+    target: Target,
+    column: Axis | None,
+    flat: Flattened | None = None,
+    scatters: bool = False,
 ) -> Plan:
     if column is not None and not kernel.ordered:
         others = tuple(axis for axis in kernel.axes if axis is not column)
@@ -119,7 +123,7 @@ def _plan(
         column=column,
         lanes=_lanes(kernel, wide, target),
         costs=costs,
-        copies=_copies(kernel, column, costs, masks_freely, called),
+        copies=_copies(kernel, column, costs, masks_freely, called, scatters),
         written=written,
         together=frozenset(together),
         flat=flat,
@@ -136,6 +140,9 @@ def can_be_shared(stage: Stage) -> bool:
 def _apart(kernel: Kernel) -> Kernel:
     """An ordered kernel whose rounds only meet at equal places of its last axis: that one is
     parallel, and the others are loops inside it, in their order."""
+    if kernel.ordered and any(stage.axes for stage in kernel.stages):
+        # It says so itself.
+        return replace(kernel, ordered=False)
     if not kernel.ordered or len(kernel.axes) < 2 or len(kernel.stages) != 1:
         return kernel
     *others, last = kernel.axes
@@ -294,7 +301,12 @@ def function_of(scalar: Scalar) -> tuple[str, str]:
 
 
 def _copies(
-    kernel: Kernel, column: Axis | None, costs: tuple[int, ...], masks_freely: bool, called: int
+    kernel: Kernel,
+    column: Axis | None,
+    costs: tuple[int, ...],
+    masks_freely: bool,
+    called: int,
+    scatters: bool,
 ) -> tuple[int, ...]:
     """Several vectors a round hide the time that one addition takes to finish; long bodies hide it
     by themselves, if they are not so long that the processor does not see the next one."""
@@ -311,7 +323,8 @@ def _copies(
     if masks_freely and not any(stage.axes for stage in kernel.stages):
         most_called = called * _FUNCTION * 3 >= sum(costs) * 2
         per_stage += [4 if most_called else 2 for cost in costs if cost >= LONG]
-    per_stage += [4 for stage in kernel.stages if stage.axes and stage.stores and max(costs) <= 8]
+    light = scatters or max(costs) <= 8
+    per_stage += [4 for stage in kernel.stages if stage.axes and stage.stores and light]
     return tuple(max(per_stage) for _ in kernel.stages)
 
 
