@@ -42,6 +42,8 @@ class Exported:
         notes: Sequence[str] = (),
     ) -> None:
         self._program = program
+        #: the graph with the changes that a call makes
+        self._whole: torch.fx.GraphModule | None = None
         #: a spec of which no size is fixed that could be dynamic; None if there is nothing to say
         self.suggested = suggested
         #: what was asked for and is not so, in words
@@ -53,7 +55,8 @@ class Exported:
 
     @property
     def graph_module(self) -> torch.fx.GraphModule:
-        """The graph with its weights: it runs by itself, and does not look at its inputs first."""
+        """The graph with its weights: it runs by itself, does not look at its inputs first, and
+        changes nothing. What the program changes is returned beside the result (`changes`)."""
         return self._program.graph_module
 
     @property
@@ -77,14 +80,14 @@ class Exported:
         self.inputs.check(self.name, call.arguments)
         state = modes_now()
         try:
-            return self.graph_module.forward(*call.args, **call.kwargs)
+            return self._runs().forward(*call.args, **call.kwargs)
         except BaseException:
             back_to(state)
             raise
 
     def module(self) -> torch.nn.Module:
         """For further training, or to be compiled: a plain module with the same parameters."""
-        graph_module = self.graph_module
+        graph_module = self._runs()
         # A GraphModule has a way of its own to be called, in native code.
         kind = type(self.name.replace(".", "_"), (torch.nn.Module,), {})
         setattr(kind, "forward", type(graph_module).forward)  # noqa: B010 the stub has no setter
@@ -92,6 +95,16 @@ class Exported:
         for name in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
             setattr(made, name, getattr(graph_module, name))
         return made.train(graph_module.training)
+
+    def _runs(self) -> torch.fx.GraphModule:
+        if self._whole is None:
+            self._whole = self._program.with_changes()
+        return self._whole
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """Arguments and weights whose elements a call changes, by name."""
+        return self._program.changes
 
     def state_dict(self) -> Mapping[str, torch.Tensor]:
         return self.graph_module.state_dict()

@@ -39,10 +39,13 @@ from anyshape.export.program import Program, put_tensor
 from anyshape.symbolic import Range
 
 FORMAT: Final = "anyshape package"
-VERSION: Final = 1
+VERSION: Final = 2
 
 #: From the program of a version to that of the next one.
-UPGRADES: Final[dict[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {}
+UPGRADES: Final[dict[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+    # Graphs changed tensors themselves.
+    1: lambda program: {**program, "changes": []},
+}
 
 _ABOUT, _PROGRAM, _WEIGHTS = "anyshape.json", "program.json", "weights.safetensors"
 _WEIGHT_NAME: Final = re.compile(r"\w+(\.\w+)*")
@@ -64,6 +67,7 @@ def save(program: Program, path: str | os.PathLike[str]) -> None:
             "ranges": {name: list(each) for name, each in program.inputs.ranges.items()},
             "facts": list(program.inputs.facts),
             "examples": dict(program.examples),
+            "changes": list(program.changes),
             "weights": weights,
             "nodes": write_graph(program.graph_module.graph),
         }
@@ -246,7 +250,25 @@ def _program(name: str, made: Mapping[str, Any], tensors: dict[str, torch.Tensor
             starred_in(signature),
         ),
         {str(key): int(value) for key, value in made["examples"].items()},
+        _changes(made["changes"], graph),
     )
+
+
+def _changes(names: Any, graph: torch.fx.Graph) -> tuple[str, ...]:
+    """What a call changes, and whether the output has as many pairs of nodes."""
+    if not isinstance(names, list):
+        raise NotReadable("what a call changes is no list")
+    if names:
+        found: Any = next(iter(reversed(graph.nodes))).args[0]
+        pairs = found[1] if isinstance(found, tuple) and len(found) == 2 else ()
+        if len(pairs) != len(names) or not all(map(_is_pair, pairs)):
+            raise NotReadable(f"the output has no pairs of what changes, {names}")
+    return tuple(map(str, names))
+
+
+def _is_pair(pair: Any) -> bool:
+    nodes = pair if isinstance(pair, tuple | list) else ()
+    return len(nodes) == 2 and all(isinstance(each, torch.fx.Node) for each in nodes)
 
 
 def _read_parameter(row: Mapping[str, Any]) -> Parameter:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from inspect import Signature
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.fx
@@ -24,6 +24,21 @@ class Program:
     inputs: Inputs
     #: a value of each symbol that all constraints allow
     examples: Mapping[str, int]
+    #: arguments and weights that a call changes, by name. If there are any, the graph returns its
+    #: result and, for each of them, a pair: the tensor, and its elements after the call
+    changes: tuple[str, ...] = ()
+
+    def with_changes(self) -> torch.fx.GraphModule:
+        """The graph as the program was: it changes what the program changed, and returns what it
+        returned. Weights are shared."""
+        if not self.changes:
+            return self.graph_module
+        graph = torch.fx.Graph()
+        result, pairs = cast("Any", graph.graph_copy(self.graph_module.graph, {}))
+        for target, value in pairs:
+            graph.call_method("copy_", (target, value))
+        graph.output(result)
+        return torch.fx.GraphModule(self.graph_module, graph, type(self.graph_module).__name__)
 
     def constraints(self) -> Iterator[str]:
         """What must hold of the sizes, one sentence each."""

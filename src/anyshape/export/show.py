@@ -9,15 +9,16 @@ from typing import Any, Final
 import torch.fx
 
 from anyshape.export.json_graph import line_of
+from anyshape.export.on_copies import operator_on_copies
 from anyshape.export.operators import UnknownName, name_of
 from anyshape.export.program import Program, tensor_text
 from anyshape.ops.meta import Meta
+from anyshape.ops.node_notes import RESULT
 from anyshape.ops.regions import region_of
 from anyshape.symbolic import Symbol, to_text
 
-#: Where a node says the symbolic shape of its result, as text; where captures leave it.
+#: Where a node says the symbolic shape of its result, as text.
 SHAPE: Final = "shape"
-RESULT: Final = "result"
 
 
 _NO_WORDS: Final = re.compile(r"\W+")
@@ -53,6 +54,8 @@ def _lines(program: Program) -> Iterator[str]:
             yield f"    # {condition.name}: {tensor_text(condition.value)}"
     for constraint in program.constraints():
         yield f"    # {constraint}"
+    if program.changes:
+        yield f"    # changes {', '.join(program.changes)}: their new values are returned last"
     last = ""
     for node in program.graph_module.graph.nodes:
         if node.op == "placeholder":
@@ -90,12 +93,19 @@ def _node(node: torch.fx.Node) -> str:
             more = [*map(_value, rest), *(f"{k}={_value(v)}" for k, v in node.kwargs.items())]
             return f"{node.name} = {_value(first)}.{node.target}({', '.join(more)})"
         case _:
-            held = region_of(node.target)
-            try:
-                name = name_of(node.target) if held is None else f"anyshape.{held[0]}"
-            except UnknownName as error:
-                name = str(error)
-            return f"{node.name} = {name}({args})"
+            return f"{node.name} = {_called(node.target)}({args})"
+
+
+def _called(target: Any) -> str:
+    held, copying = region_of(target), operator_on_copies(target)
+    if held is not None:
+        return f"anyshape.{held[0]}"
+    if copying is not None:
+        return f"anyshape.on_copies[{copying}]"
+    try:
+        return name_of(target)
+    except UnknownName as error:
+        return str(error)
 
 
 def _value(value: Any) -> str:

@@ -1,0 +1,398 @@
+"""A graph that changes no tensor, of one that does.
+
+    h.add_(1); v = h[0]; v.mul_(2); return h
+
+    add = h.add(1); v = add[0]; mul = v.mul(2); whole = with_view(add, mul); return whole
+
+A tensor that is written to is another node from then on, and views of it are made again where they
+are used. What the caller sees, arguments and weights, is not written to either: the graph returns
+pairs of a tensor and what it becomes, and whoever runs the graph copies them (`Program.changes`).
+
+Which tensors share memory is seen in a run on the example. Where that may differ for other sizes,
+or where gradients would flow otherwise, the graph stays as it is: `NotFunctional`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import torch
+import torch.fx
+from torch._ops import OpOverload
+
+from anyshape.export import results
+from anyshape.export.observed import Observed, is_outside, observe
+from anyshape.export.on_copies import method_on_copies, on_copies
+from anyshape.export.operators import UnknownName, name_of
+from anyshape.export.writes import Unknown, Write, write_of
+from anyshape.ops.meta import Meta
+from anyshape.ops.modes import enter_mode, leave_mode
+from anyshape.ops.node_notes import CALL, RESULT
+from anyshape.ops.regions import region
+from anyshape.ops.table import lookup
+from anyshape.symbolic import Answer, Facts
+
+Node = torch.fx.Node
+
+#: They put the result together; nothing is computed after them.
+_AT_THE_END: Final = frozenset(results.OPERATORS.values()) - {results.expect}
+
+
+class NotFunctional(Exception):
+    """Why a graph has to stay as it is."""
+
+
+def make_functional(
+    module: torch.fx.GraphModule,
+    example: Callable[[], Mapping[str, Any]],
+    facts: Facts,
+) -> list[str]:
+    """Rewrite the graph of a module. Returns what a call changes, by name; if there is anything,
+    the output is a pair: the result, and the pairs of what changes with its new value."""
+    try:
+        writes = {node: write for node in module.graph.nodes if (write := write_of(node))}
+        if not writes:
+            return []
+        observed = observe(module, example(), writes)
+    except Unknown as error:
+        raise NotFunctional(str(error)) from None
+    graph = torch.fx.Graph()
+    copies: dict[Node, Node] = {}
+    # On a copy, so that a graph which has to stay as it is does.
+    graph.output(graph.graph_copy(module.graph, copies))
+    for node, copied in copies.items():
+        copied.meta = dict(node.meta)
+    changes = _Rewriting(graph, observed.for_copies(copies), facts).run()
+    graph.lint()
+    module.graph = graph
+    return changes
+
+
+class _Rewriting:
+    def __init__(self, graph: torch.fx.Graph, observed: Observed, facts: Facts) -> None:
+        self._graph = graph
+        self._observed = observed
+        self._facts = facts
+        #: the node that each memory is known by, and what it is now
+        self._roots: dict[int, Node] = {}
+        self._root: dict[Node, Node] = {}
+        self._latest: dict[Node, Node] = {}
+        self._version: dict[Node, int] = {}
+        #: of views: what they are views of, with what arguments; since which version they are so
+        self._parent: dict[Node, Node] = {}
+        self._made_with: dict[Node, tuple[tuple[Any, ...], dict[str, Any]]] = {}
+        self._made_at: dict[Node, int] = {}
+        self._again: dict[tuple[Node, int, Any], Node] = {}
+        #: nodes that give a tensor which another node has given
+        self._same: dict[Node, Node] = {}
+        #: roots that may share memory for some sizes
+        self._tied: dict[Node, set[Node]] = {}
+        #: the modes at this point; those that each root was made in
+        self._modes: tuple[Any, ...] = (torch.is_grad_enabled(),)
+        self._born: dict[Node, tuple[Any, ...]] = {}
+        self._spare: list[Node] = []
+
+    def run(self) -> list[str]:
+        for node in list(self._graph.nodes):
+            if node.op == "output":
+                return self._finish(node)
+            self._modes = _modes_after(node, self._modes)
+            if node.target in _AT_THE_END:
+                self._with_arguments(node, self._in_the_end)
+                continue
+            write = write_of(node)
+            if write is None:
+                self._keep(node)
+            else:
+                with self._graph.inserting_before(node):
+                    self._write(node, write)
+        raise AssertionError("a graph has an output")
+
+    # -- what nodes are ----------------------------------------------------------------------------
+
+    def _keep(self, node: Node) -> None:
+        given, made_with = node.all_input_nodes, (node.args, dict(node.kwargs))
+        with self._graph.inserting_before(node):
+            self._with_arguments(node, self._now)
+        memory = self._observed.memory.get(node, frozenset())
+        if not memory:
+            return
+        sources = [each for each in given if self._observed.memory.get(each, frozenset()) & memory]
+        known = {self._roots[each] for each in memory if each in self._roots}
+        if len(known) > 1:
+            raise NotFunctional(f"`{node.name}` shares memory with several tensors")
+        if known:
+            self._view(node, *known, sources, made_with)
+        elif node not in self._observed.several:
+            self._own(node, memory)
+        if node in self._root:
+            self._tie(node, given)
+
+    def _own(self, node: Node, memory: Iterable[int]) -> None:
+        """A tensor with memory of its own."""
+        for each in memory:
+            self._roots[each] = node
+        self._root[node] = self._latest[node] = node
+        self._version[node] = self._made_at[node] = 0
+        self._born[node] = self._modes
+
+    def _view(self, node: Node, root: Node, sources: Sequence[Node], made_with: Any) -> None:
+        parent = next((each for each in sources if self._is_tensor(each)), None)
+        if parent is not None:
+            self._root[node], self._parent[node] = root, parent
+            self._made_with[node], self._made_at[node] = made_with, self._version[root]
+            self._spare.append(node)
+        elif root.target is node.target is operator.getitem and root.args == node.args:
+            # The same of several results, taken once more.
+            self._same[node] = root
+        else:
+            raise NotFunctional(f"`{node.name}` shares memory with `{root.name}`")
+
+    def _tie(self, node: Node, given: Sequence[Node]) -> None:
+        """Note what a tensor may share memory with, though it does not in the example, or may not,
+        though it does."""
+        if not self._may_differ(node):
+            return
+        mine = self._root[node]
+        others = {self._root[self._resolved(each)] for each in given if self._is_tensor(each)}
+        for other in others:
+            # A root that is tied to itself has views that may be copies.
+            self._tied.setdefault(mine, set()).add(other)
+            self._tied.setdefault(other, set()).add(mine)
+
+    def _may_differ(self, node: Node) -> bool:
+        call, result = node.meta.get(CALL), node.meta.get(RESULT)
+        if call is None:
+            return False
+        if isinstance(result, Meta) and result.shares_if is not None:
+            return self._facts.prove(result.shares_if) is Answer.UNKNOWN
+        if lookup(call.function) is not None or isinstance(call.function, OpOverload):
+            return False
+        return call.function is not getattr and node.target is not getattr
+
+    def _is_tensor(self, node: Node) -> bool:
+        return self._resolved(node) in self._root
+
+    def _resolved(self, node: Node) -> Node:
+        while node in self._same:
+            node = self._same[node]
+        return node
+
+    # -- what they are now -------------------------------------------------------------------------
+
+    def _with_arguments(self, node: Node, function: Callable[[Node], Any]) -> None:
+        node.args = torch.fx.map_arg(node.args, function)
+        node.kwargs = torch.fx.map_arg(node.kwargs, function)
+
+    def _now(self, node: Node) -> Node:
+        """The tensor of a node, at this point of the program."""
+        node = self._resolved(node)
+        root = self._root.get(node)
+        if root is None:
+            return node
+        version = self._version[root]
+        if self._made_at[node] == version:
+            return node
+        if node is root:
+            return self._latest[root]
+        key = (node, version, self._modes)
+        if key not in self._again:
+            self._again[key] = self._viewed(node, self._now)
+        return self._again[key]
+
+    def _viewed(self, node: Node, function: Callable[[Node], Node]) -> Node:
+        args, kwargs = (torch.fx.map_arg(each, function) for each in self._made_with[node])
+        made = self._graph.create_node(node.op, node.target, args, kwargs)
+        made.meta = dict(node.meta)
+        self._spare.append(made)
+        return made
+
+    def _in_the_end(self, node: Node) -> Node:
+        """What the caller gets of a tensor: with the memory of an argument, if it has it now."""
+        node = self._resolved(node)
+        root = self._root.get(node)
+        if root is None or not is_outside(root) or not self._version[root]:
+            return self._now(node)
+        if node is root:
+            return node
+        key = (node, -1, self._modes)
+        if key not in self._again:
+            self._again[key] = self._viewed(node, self._in_the_end)
+        return self._again[key]
+
+    # -- writes ------------------------------------------------------------------------------------
+
+    def _write(self, node: Node, write: Write) -> None:
+        targets = [self._resolved(each) for each in write.targets]
+        for target in targets:
+            self._check(target)
+        if node in self._observed.casts:
+            values = [self._instead(node, write)]
+        else:
+            result, values = self._on_copies(node, write)
+            if not write.gives_target:
+                node.replace_all_uses_with(result)
+                self._moved(node, result)
+        for target, value in zip(targets, values, strict=True):
+            self._set(target, value)
+        if write.gives_target:
+            self._same[node] = targets[0]
+        self._spare.append(node)
+
+    def _moved(self, node: Node, result: Node) -> None:
+        """A node stands in the place of another."""
+        result.meta = dict(node.meta)
+        memory = self._observed.memory.pop(node, frozenset())
+        if any(each in self._roots for each in memory):
+            raise NotFunctional(f"`{node.name}` gives a tensor that it was given")
+        self._observed.memory[result] = memory
+        if node in self._observed.several:
+            self._observed.several.add(result)
+        else:
+            self._own(result, memory)
+
+    def _check(self, target: Node) -> None:
+        root = self._root.get(target)
+        if root is None:
+            raise NotFunctional(f"`{target.name}`, which is written to, is no plain tensor")
+        if root in self._tied:
+            raise NotFunctional(
+                f"`{target.name}` is written to, and shares memory with another tensor for some"
+                " sizes only"
+            )
+        meta = root.meta.get(RESULT)
+        floats = not isinstance(meta, Meta) or meta.dtype.is_floating_point
+        fixed = root.op == "get_attr" and isinstance(meta, Meta) and not meta.requires_grad
+        if floats and not fixed and self._born[root] != self._modes:
+            raise NotFunctional(
+                f"`{target.name}` is written to in another mode (`no_grad`, …) than it was made in"
+            )
+
+    def _instead(self, node: Node, write: Write) -> Node:
+        instead = write.instead
+        assert instead is not None, "what was compared"
+        args = torch.fx.map_arg(instead.args, self._now)
+        kwargs = torch.fx.map_arg(instead.kwargs, self._now)
+        made = self._graph.create_node(instead.op, instead.target, args, kwargs)
+        made.meta = {key: value for key, value in node.meta.items() if key != CALL}
+        cast = self._observed.casts[node]
+        if cast is None:
+            return made
+        made.meta.pop(RESULT, None)
+        found = self._graph.call_method("to", (made, cast))
+        found.meta = {key: value for key, value in node.meta.items() if key != CALL}
+        return found
+
+    def _on_copies(self, node: Node, write: Write) -> tuple[Node, list[Node]]:
+        if not write.places:
+            raise NotFunctional(f"`{node.name}` writes its result into a given tensor")
+        if node.op == "call_method":
+            function = method_on_copies(str(node.target))
+        else:
+            try:
+                function = on_copies(name_of(node.target), node.target)
+            except UnknownName as error:
+                raise NotFunctional(f"`{error}` is code of the program") from None
+        args = torch.fx.map_arg(node.args, self._now)
+        kwargs = torch.fx.map_arg(dict(node.kwargs), self._now)
+        made = self._graph.call_function(function, (write.places, *args), kwargs)
+        if "stack_trace" in node.meta:
+            made.meta["stack_trace"] = node.meta["stack_trace"]
+        items = [self._item(made, index) for index in range(len(write.places) + 1)]
+        for item, target in zip(items[1:], write.targets, strict=True):
+            _describe(item, self._resolved(target))
+        return items[0], items[1:]
+
+    def _item(self, made: Node, index: int) -> Node:
+        found = self._graph.call_function(operator.getitem, (made, index))
+        self._spare.append(found)
+        return found
+
+    def _set(self, target: Node, value: Node) -> None:
+        root = self._root[target]
+        if target is not root:
+            value = self._whole(root, target, value)
+        self._latest[root] = value
+        self._version[root] += 1
+
+    def _whole(self, root: Node, target: Node, value: Node) -> Node:
+        """The tensor with a view of it changed."""
+        graph = torch.fx.Graph()
+        copies: dict[Node, Node] = {root: graph.placeholder("whole")}
+        more: list[Node] = []
+        chain = [target]
+        while (parent := self._resolved(self._parent[chain[-1]])) is not root:
+            chain.append(parent)
+        for node in reversed(chain):
+            if _goes_by_strides(node):
+                raise NotFunctional(f"`{node.name}`, which is written to, goes by strides")
+            for each in map(self._resolved, _nodes_in(self._made_with[node])):
+                if each not in copies and each not in chain:
+                    copies[each] = graph.placeholder(f"input_{len(more)}")
+                    more.append(self._now(each))
+        for node in reversed(chain):
+            args, kwargs = (
+                torch.fx.map_arg(each, lambda found: copies[self._resolved(found)])
+                for each in self._made_with[node]
+            )
+            copies[node] = graph.create_node(node.op, node.target, args, kwargs)
+        graph.output((copies[target],))
+        made = self._graph.call_function(
+            region("with_view", (torch.fx.GraphModule(torch.nn.Module(), graph),)),
+            (self._now(root), value, tuple(more)),
+        )
+        _describe(made, root)
+        return made
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def _finish(self, output: Node) -> list[str]:
+        with self._graph.inserting_before(output):
+            self._with_arguments(output, self._in_the_end)
+        changed = [
+            root for root, times in self._version.items() if times and is_outside(root)
+        ]
+        if changed:
+            pairs = tuple((root, self._latest[root]) for root in changed)
+            output.args = ((output.args[0], pairs),)
+        for node in reversed(self._spare):
+            if not node.users:
+                self._graph.erase_node(node)
+        return [_text(root) for root in changed]
+
+
+def _modes_after(node: Node, modes: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The modes behind a node: whether gradients are recorded, and what has been entered."""
+    if node.target is torch._C._set_grad_enabled:
+        return (node.args[0], *modes[1:])
+    if node.target is enter_mode:
+        return (*modes, node.args)
+    return modes[:-1] if node.target is leave_mode else modes
+
+
+def _goes_by_strides(node: Node) -> bool:
+    call = node.meta.get(CALL)
+    entry = None if call is None else lookup(call.function)
+    return "as_strided" in (node.target if entry is None else entry.op.name, node.target)
+
+
+def _nodes_in(value: Any) -> list[Node]:
+    found: list[Node] = []
+    torch.fx.map_arg(value, lambda node: found.append(node) or node)
+    return found
+
+
+def _describe(node: Node, like: Node) -> None:
+    if RESULT in like.meta:
+        node.meta[RESULT] = like.meta[RESULT]
+
+
+def _text(root: Node) -> str:
+    """What changes, in the words of whoever calls."""
+    if root.op in ("placeholder", "get_attr"):
+        return str(root.target)
+    parent, key = root.args[0], root.args[1]
+    assert isinstance(parent, Node), "an item or an attribute of something given"
+    return f"{_text(parent)}.{key}" if root.target is getattr else f"{_text(parent)}[{key!r}]"
