@@ -26,6 +26,7 @@ from anyshape.export import results
 from anyshape.export.observed import Observed, is_outside, observe
 from anyshape.export.on_copies import method_on_copies, on_copies
 from anyshape.export.operators import UnknownName, name_of
+from anyshape.export.program import place_of, place_text
 from anyshape.export.writes import Unknown, Write, write_of
 from anyshape.ops.meta import Meta
 from anyshape.ops.modes import enter_mode, leave_mode
@@ -360,7 +361,7 @@ class _Rewriting:
         for node in reversed(self._spare):
             if not node.users:
                 self._graph.erase_node(node)
-        return [_text(root) for root in changed]
+        return [place_text(place_of(root)) for root in changed]
 
 
 def _modes_after(node: Node, modes: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -387,12 +388,3 @@ def _nodes_in(value: Any) -> list[Node]:
 def _describe(node: Node, like: Node) -> None:
     if RESULT in like.meta:
         node.meta[RESULT] = like.meta[RESULT]
-
-
-def _text(root: Node) -> str:
-    """What changes, in the words of whoever calls."""
-    if root.op in ("placeholder", "get_attr"):
-        return str(root.target)
-    parent, key = root.args[0], root.args[1]
-    assert isinstance(parent, Node), "an item or an attribute of something given"
-    return f"{_text(parent)}.{key}" if root.target is getattr else f"{_text(parent)}[{key!r}]"

@@ -3,6 +3,7 @@
     anyshape.json           which format, which version, who made it
     program.json            how it is called, what its inputs must be, the nodes of the graph
     weights.safetensors     parameters, buffers and constants
+    native/…                native code, if it was asked for (see `native_part`)
 
 No pickle and no code: what is read is data, and every name in it is looked up in tables of ours.
 """
@@ -24,7 +25,7 @@ import torch.fx
 
 from anyshape.config import config
 from anyshape.errors import BadOption, BadPackage, CannotExport
-from anyshape.export import results, tensors_file
+from anyshape.export import native_part, results, tensors_file
 from anyshape.export.inputs import KINDS, Condition, Inputs, SizeSource, starred_in
 from anyshape.export.json_graph import (
     NotReadable,
@@ -56,8 +57,10 @@ _WHEN: Final = (1980, 1, 1, 0, 0, 0)
 # -- writing ---------------------------------------------------------------------------------------
 
 
-def save(program: Program, path: str | os.PathLike[str]) -> None:
-    """Write a package, whole or not at all."""
+def save(
+    program: Program, path: str | os.PathLike[str], code: Mapping[str, bytes] | None = None
+) -> None:
+    """Write a package, whole or not at all; `code` is native code to be stored with it."""
     try:
         weights, tensors = _weights(program.graph_module)
         made = {
@@ -87,6 +90,8 @@ def save(program: Program, path: str | os.PathLike[str]) -> None:
             _add(archive, _PROGRAM, _json(made), zipfile.ZIP_DEFLATED)
             # Elements do not get smaller, and stored as they are they can be mapped.
             _add(archive, _WEIGHTS, data, zipfile.ZIP_STORED)
+            for name, part in () if code is None else native_part.parts(code):
+                _add(archive, name, part, zipfile.ZIP_DEFLATED)
         os.replace(temporary, target)
     except FileExistsError:
         raise
@@ -165,13 +170,15 @@ def _attribute(module: torch.nn.Module, name: str) -> torch.Tensor:
 
 def load(
     path: str | os.PathLike[str], classes: Sequence[type] = (), native_code: str | None = None
-) -> Program:
-    """The program of a package; `BadPackage` says what is wrong with one that cannot be read."""
+) -> tuple[Program, dict[str, bytes], list[str]]:
+    """The program of a package, native code that comes with it (if it is trusted), and notes;
+    `BadPackage` says what is wrong with one that cannot be read."""
     if native_code not in (None, "trusted"):
         raise BadOption(option="native_code", value=native_code, accepted='None or "trusted"')
     for kind in classes:
         results.know_class(kind)
     file = os.fspath(path)
+    code, notes = {}, []
     about, program, weights = _contents(file)
     if about.get("format") != FORMAT:
         raise _bad(file, f"its format is {about.get('format')!r}", f"the format {FORMAT!r}")
@@ -184,13 +191,17 @@ def load(
     try:
         for step in range(version, VERSION):
             program = UPGRADES[step](program)
-        return _program(str(about.get("name")), program, tensors_file.read(weights))
+        read = _program(str(about.get("name")), program, tensors_file.read(weights))
     except (NotReadable, tensors_file.Damaged) as error:
         raise _bad(file, str(error), "what `ep.save` writes") from None
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         if config.on_compile_error == "raise" and isinstance(error, AttributeError):
             raise
         raise _bad(file, f"{type(error).__name__}: {error}", "what `ep.save` writes") from error
+    if native_code is not None:
+        with zipfile.ZipFile(file) as archive:
+            code, notes = native_part.read(archive)
+    return read, code, notes
 
 
 def _bad(file: str, found: str, expected: str) -> BadPackage:

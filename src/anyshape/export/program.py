@@ -10,7 +10,7 @@ from typing import Any, cast
 import torch
 import torch.fx
 
-from anyshape.export.inputs import Inputs
+from anyshape.export.inputs import Inputs, Way, text_of
 from anyshape.symbolic import Range
 
 
@@ -27,6 +27,13 @@ class Program:
     #: arguments and weights that a call changes, by name. If there are any, the graph returns its
     #: result and, for each of them, a pair: the tensor, and its elements after the call
     changes: tuple[str, ...] = ()
+
+    def changed_places(self) -> list[Way | str]:
+        """Where the tensors are that a call changes: ways into the arguments, names of weights."""
+        if not self.changes:
+            return []
+        output: Any = next(iter(reversed(self.graph_module.graph.nodes))).args[0]
+        return [place_of(target) for target, _ in output[1]]
 
     def with_changes(self) -> torch.fx.GraphModule:
         """The graph as the program was: it changes what the program changed, and returns what it
@@ -62,6 +69,22 @@ class Program:
             sizes = self.sizes_of(name)
             parts.append(f"{name}: {sizes}" if sizes else name)
         return f"({', '.join(parts)})"
+
+
+def place_of(node: torch.fx.Node) -> Way | str:
+    """Where a tensor is that a graph is given: a way into the arguments, or the name of a weight."""
+    if node.op == "get_attr":
+        return str(node.target)
+    if node.op == "placeholder":
+        return (str(node.target).lstrip("*"),)
+    parent, key = node.args
+    place = place_of(cast("torch.fx.Node", parent))
+    assert isinstance(place, tuple), "weights have no items"
+    return (*place, ("attribute" if node.target is getattr else "item", key))
+
+
+def place_text(place: Way | str) -> str:
+    return place if isinstance(place, str) else text_of(place)
 
 
 def tensor_text(value: dict[str, Any]) -> str:

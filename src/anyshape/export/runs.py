@@ -1,0 +1,79 @@
+"""Running an exported program: its graph is compiled at the first call, as any program is.
+
+The checks of its inputs have been made. What cannot be compiled runs operator by operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch.fx
+
+from anyshape.backends import BACKENDS, run_native
+from anyshape.entries import Options
+from anyshape.errors import BadOption
+from anyshape.ops.modes import back_to, modes_now
+from anyshape.pipeline import NO_ANSWER, Function
+from anyshape.runtime.native.shelf import Shelf, opened
+from anyshape.targets import module_target
+
+
+def plain_module(graph_module: torch.fx.GraphModule, name: str) -> torch.nn.Module:
+    """A module that runs the graph, and shares its weights."""
+    # A GraphModule has a way of its own to be called, in native code.
+    kind = type(name.replace(".", "_"), (torch.nn.Module,), {})
+    setattr(kind, "forward", type(graph_module).forward)  # noqa: B010 the stub has no setter
+    made = kind()
+    for held in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
+        setattr(made, held, getattr(graph_module, held))
+    return made.train(graph_module.training)
+
+
+class Runs:
+    """A graph that is called. `shelf` has native code that may be used, and collects what is."""
+
+    def __init__(
+        self, graph_module: torch.fx.GraphModule, name: str, backend: str, shelf: Shelf
+    ) -> None:
+        check_backend(backend)
+        self._graph_module = graph_module
+        self._module = plain_module(graph_module, name)
+        self._shelf = shelf
+        self._function: Function | None = None
+        if backend == "native":
+            # Sizes are remembered for programs, not for what was made of them.
+            target = replace(module_target(self._module, name), identity=lambda: None)
+            self._function = Function(target, Options(True, False, self._native))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        state = modes_now()
+        try:
+            return self._call(args, kwargs)
+        except BaseException:
+            back_to(state)
+            raise
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        function = self._function
+        if function is None:
+            return self._graph_module.forward(*args, **kwargs)
+        given = (self._module, *args)
+        try:
+            return function.dispatch(*given, **kwargs)
+        except NO_ANSWER as error:
+            if not function.is_no_answer(error):
+                raise
+            reason = error
+        return function.recover(reason, given, kwargs)
+
+    def _native(self, graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
+        with opened(self._shelf):
+            return run_native(graph, examples)
+
+
+def check_backend(backend: str) -> None:
+    if backend not in BACKENDS:
+        raise BadOption(option="backend", value=backend, accepted='"native" or "eager"')
