@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import torch
 import torch.fx
@@ -36,10 +36,6 @@ from anyshape.ops.table import lookup
 from anyshape.symbolic import Answer, Facts
 
 Node = torch.fx.Node
-
-#: They put the result together; nothing is computed after them.
-_AT_THE_END: Final = frozenset(results.OPERATORS.values()) - {results.expect}
-
 
 class NotFunctional(Exception):
     """Why a graph has to stay as it is."""
@@ -100,7 +96,7 @@ class _Rewriting:
             if node.op == "output":
                 return self._finish(node)
             self._modes = _modes_after(node, self._modes)
-            if node.target in _AT_THE_END:
+            if node.target in results.PUT_TOGETHER:
                 self._with_arguments(node, self._in_the_end)
                 continue
             write = write_of(node)

@@ -15,6 +15,7 @@ import torch.fx
 from anyshape.backends import BACKENDS, run_native
 from anyshape.entries import Options
 from anyshape.errors import BadOption
+from anyshape.export import results
 from anyshape.ops.modes import back_to, modes_now
 from anyshape.pipeline import NO_ANSWER, Function
 from anyshape.runtime.native.shelf import Shelf, opened
@@ -32,6 +33,34 @@ def plain_module(graph_module: torch.fx.GraphModule, name: str) -> torch.nn.Modu
     return made.train(graph_module.training)
 
 
+def in_two(
+    graph_module: torch.fx.GraphModule,
+) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule | None]:
+    """What computes, and what puts the result together of what that gives (None if nothing is left
+    to do): objects are not made by compiled code."""
+    nodes = list(graph_module.graph.nodes)
+    output = nodes.pop()
+    last = {node: None for node in nodes if node.target in results.PUT_TOGETHER}
+    if not last:
+        return graph_module, None
+    given = dict.fromkeys(
+        each for node in (*last, output) for each in node.all_input_nodes if each not in last
+    )
+    first, copies = torch.fx.Graph(), dict[torch.fx.Node, torch.fx.Node]()
+    for node in nodes:
+        if node not in last:
+            copies[node] = first.node_copy(node, copies.__getitem__)
+    first.output(tuple(copies[node] for node in given))
+    second = torch.fx.Graph()
+    made = {node: second.placeholder(f"given_{index}") for index, node in enumerate(given)}
+    for node in last:
+        made[node] = second.node_copy(node, made.__getitem__)
+    second.output(torch.fx.map_arg(output.args[0], made.__getitem__))
+    name = type(graph_module).__name__
+    core = torch.fx.GraphModule(graph_module, first, name).train(graph_module.training)
+    return core, torch.fx.GraphModule(torch.nn.Module(), second)
+
+
 class Runs:
     """A graph that is called. `shelf` has native code that may be used, and collects what is."""
 
@@ -39,8 +68,9 @@ class Runs:
         self, graph_module: torch.fx.GraphModule, name: str, backend: str, shelf: Shelf
     ) -> None:
         check_backend(backend)
-        self._graph_module = graph_module
-        self._module = plain_module(graph_module, name)
+        core, self._finish = in_two(graph_module)
+        self._graph_module = core
+        self._module = plain_module(core, name)
         self._shelf = shelf
         self._function: Function | None = None
         if backend == "native":
@@ -51,7 +81,8 @@ class Runs:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         state = modes_now()
         try:
-            return self._call(args, kwargs)
+            found = self._call(args, kwargs)
+            return found if self._finish is None else self._finish.forward(*found)
         except BaseException:
             back_to(state)
             raise

@@ -3,6 +3,8 @@
     cond        (pred, inputs of the one, inputs of the other)
     while_loop  (carried values, more inputs of the condition, more inputs of the body)
     map         (tensors to walk, more inputs of the body)
+    scan        (carried values, tensors to walk, more inputs of the body)
+    associative_scan  (tensors to walk, more inputs of the body)
     with_view   (tensor, new values of a view of it, more inputs of the view)
 
 `with_view` is no control flow: a copy of a tensor, in which the view that the graph makes of it has
@@ -48,6 +50,28 @@ def _map(body: Callable[..., Any]) -> Callable[..., Any]:
     return map_over
 
 
+def _scan(body: Callable[..., Any]) -> Callable[..., Any]:
+    def scan(carried: Sequence[Any], walked: Sequence[Any], more: Sequence[Any]) -> Any:
+        values, rows = tuple(carried), list[Any]()
+        for items in zip(*walked, strict=True):
+            given = body(*values, *items, *more)
+            values = tuple(given[: len(values)])
+            rows.append(given[len(values) :])
+        return (*values, *(torch.stack(column) for column in zip(*rows, strict=True)))
+
+    return scan
+
+
+def _associative_scan(body: Callable[..., Any]) -> Callable[..., Any]:
+    def associative_scan(walked: Sequence[Any], more: Sequence[Any]) -> Any:
+        rows = list[Any]()
+        for items in zip(*walked, strict=True):
+            rows.append(body(*rows[-1], *items, *more) if rows else items)
+        return tuple(torch.stack(column) for column in zip(*rows, strict=True))
+
+    return associative_scan
+
+
 def _with_view(view: Callable[..., Any]) -> Callable[..., Any]:
     def with_view(whole: torch.Tensor, values: torch.Tensor, more: Sequence[Any]) -> Any:
         copied = whole.clone()
@@ -61,6 +85,8 @@ _MAKERS: Final[dict[str, tuple[Callable[..., Callable[..., Any]], int]]] = {
     "cond": (_cond, 2),
     "while_loop": (_while_loop, 2),
     "map": (_map, 1),
+    "scan": (_scan, 1),
+    "associative_scan": (_associative_scan, 1),
     "with_view": (_with_view, 1),
 }
 
