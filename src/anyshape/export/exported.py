@@ -12,6 +12,7 @@ import torch
 import torch.fx
 
 from anyshape.backends.shared_memory import may_write
+from anyshape.entries import Entry
 from anyshape.errors import CannotExport, ExportInputError
 from anyshape.export import onnx_file, package, torch_bridge
 from anyshape.export.attempt import undisturbed
@@ -121,6 +122,11 @@ class Exported:
         if self._whole is None:
             self._whole = self._program.with_changes()
         return self._whole
+
+    @property
+    def entries(self) -> list[Entry]:
+        """What calls have been compiled to so far; most programs have one for all sizes."""
+        return [] if self._runs is None else self._runs.entries
 
     @property
     def changes(self) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ from anyshape.export.writes import Unknown, Write, write_of
 from anyshape.ops.meta import Meta
 from anyshape.ops.modes import enter_mode, leave_mode
 from anyshape.ops.node_notes import CALL, RESULT
-from anyshape.ops.regions import region
+from anyshape.ops.regions import region, region_of
 from anyshape.ops.table import lookup
 from anyshape.symbolic import Answer, Facts
 
@@ -161,7 +161,7 @@ class _Rewriting:
 
     def _may_differ(self, node: Node) -> bool:
         call, result = node.meta.get(CALL), node.meta.get(RESULT)
-        if call is None:
+        if call is None or region_of(call.function) is not None:
             return False
         if isinstance(result, Meta) and result.shares_if is not None:
             return self._facts.prove(result.shares_if) is Answer.UNKNOWN

@@ -13,7 +13,7 @@ import torch
 import torch.fx
 
 from anyshape.backends import BACKENDS, run_native
-from anyshape.entries import Options
+from anyshape.entries import Entry, Options
 from anyshape.errors import BadOption
 from anyshape.export import results
 from anyshape.ops.modes import back_to, modes_now
@@ -77,6 +77,10 @@ class Runs:
             # Sizes are remembered for programs, not for what was made of them.
             target = replace(module_target(self._module, name), identity=lambda: None)
             self._function = Function(target, Options(True, False, self._native))
+
+    @property
+    def entries(self) -> list[Entry]:
+        return [] if self._function is None else list(self._function.entries)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         state = modes_now()

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import torch
 import torch.fx
@@ -21,6 +21,7 @@ from anyshape.capture.recorded_segments import Known
 from anyshape.capture.recorder import Forget
 from anyshape.capture.tracer import Leave
 from anyshape.ops.meta import Meta, contiguous
+from anyshape.ops.node_notes import CALL, RESULT, Call
 from anyshape.ops.regions import region
 from anyshape.symbolic import Size, eq, ge
 
@@ -155,10 +156,12 @@ def agree(hooks: Hooks, what: str, ones: Sequence[Meta], others: Sequence[Meta])
 
 def bind(hooks: Hooks, node: torch.fx.Node, tensors: Sequence[Any], metas: Sequence[Meta]) -> None:
     recorder = hooks.recorder
-    for index, (tensor, meta) in enumerate(zip(tensors, metas, strict=True)):
+    found = [plain(meta, meta.shape, each) for each, meta in zip(tensors, metas, strict=True)]
+    node.meta[CALL] = Call(cast("Any", node.target), node.args, {})
+    node.meta[RESULT] = tuple(found)
+    for index, (tensor, meta) in enumerate(zip(tensors, found, strict=True)):
         alive = weakref.ref(tensor, Forget(recorder._known, id(tensor)))
-        known = Known((node, index), plain(meta, meta.shape, tensor), alive, recorder.segment)
-        recorder._known[id(tensor)] = known
+        recorder._known[id(tensor)] = Known((node, index), meta, alive, recorder.segment)
 
 
 def plain(meta: Meta, shape: tuple[Size, ...], tensor: torch.Tensor) -> Meta:
