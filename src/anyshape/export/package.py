@@ -105,7 +105,7 @@ def _add(archive: zipfile.ZipFile, name: str, data: bytes, how: int) -> None:
     entry = zipfile.ZipInfo(name, _WHEN)
     entry.compress_type = how
     entry.external_attr = 0o644 << 16
-    archive.writestr(entry, data)
+    archive.writestr(entry, data, compresslevel=9)
 
 
 def _json(value: Any) -> bytes:
