@@ -81,7 +81,9 @@ def native_function(
     )
 
     def on_shelves() -> str:
-        return key_of(*parts) if key is None else key_of(helpers, key, contents_stamp(*_ALL_SOURCES))
+        return (
+            key_of(*parts) if key is None else key_of(helpers, key, contents_stamp(*_ALL_SOURCES))
+        )
 
     built = found_or_built(key_of(*parts), source, host, cache, on_shelves)
     return python_function(built, segment, _helpers(host, helpers))

@@ -1,4 +1,4 @@
-"""Exported graphs change nothing: what the program changes is returned, and re-applied by a call."""
+"""Exported graphs change nothing: what the program changes is returned, and copied by a call."""
 
 from __future__ import annotations
 
@@ -229,6 +229,8 @@ def test_what_changes_is_listed_and_returned():
 
 
 class Counting(nn.Module):
+    calls: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.norm = nn.BatchNorm1d(4)

@@ -23,16 +23,15 @@ PATHS: Final = (operator.getitem, getattr)
 
 @dataclass(slots=True, eq=False)
 class Observed:
-    """Of each node: the memory of the tensors that it gives; whether it gives several. Of each write: the dtype that its
-    substitute has to be cast to (None for no cast); writes without a substitute are missing."""
+    """Of each node: the memory of the tensors that it gives, and whether it gives several.
 
-    memory: dict[Node, frozenset[int]] = field(
-        default_factory=dict[Node, frozenset[int]]
-    )
+    Of each write: the dtype that its substitute has to be cast to (None for no cast); writes
+    without a substitute are missing.
+    """
+
+    memory: dict[Node, frozenset[int]] = field(default_factory=dict[Node, frozenset[int]])
     several: set[Node] = field(default_factory=set[Node])
-    casts: dict[Node, torch.dtype | None] = field(
-        default_factory=dict[Node, "torch.dtype | None"]
-    )
+    casts: dict[Node, torch.dtype | None] = field(default_factory=dict[Node, "torch.dtype | None"])
 
     def for_copies(self, copies: Mapping[Node, Node]) -> Observed:
         """The same of the nodes of a copied graph."""

@@ -45,7 +45,7 @@ class Program:
         for target, value in pairs:
             graph.call_method("copy_", (target, value))
         graph.output(result)
-        return torch.fx.GraphModule(self.graph_module, graph, type(self.graph_module).__name__)
+        return with_weights_of(self.graph_module, graph)
 
     def constraints(self) -> Iterator[str]:
         """What must hold of the sizes, one sentence each."""
@@ -71,8 +71,20 @@ class Program:
         return f"({', '.join(parts)})"
 
 
+def with_weights_of(module: torch.fx.GraphModule, graph: torch.fx.Graph) -> torch.fx.GraphModule:
+    """Another graph with the same weights: what becomes of one's becomes of the other's."""
+    made = torch.fx.GraphModule(module, graph, type(module).__name__)
+    share_weights(module, made)
+    return made.train(module.training)
+
+
+def share_weights(module: torch.nn.Module, other: torch.nn.Module) -> None:
+    for held in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
+        setattr(other, held, getattr(module, held))
+
+
 def place_of(node: torch.fx.Node) -> Way | str:
-    """Where a tensor is that a graph is given: a way into the arguments, or the name of a weight."""
+    """Where a tensor is that a graph is given: a way into its arguments, or a weight's name."""
     if node.op == "get_attr":
         return str(node.target)
     if node.op == "placeholder":

@@ -16,6 +16,7 @@ from anyshape.backends import BACKENDS, run_native
 from anyshape.entries import Entry, Options
 from anyshape.errors import BadOption
 from anyshape.export import results
+from anyshape.export.program import share_weights, with_weights_of
 from anyshape.ops.modes import back_to, modes_now
 from anyshape.pipeline import NO_ANSWER, Function
 from anyshape.runtime.native.shelf import Shelf, opened
@@ -28,8 +29,7 @@ def plain_module(graph_module: torch.fx.GraphModule, name: str) -> torch.nn.Modu
     kind = type(name.replace(".", "_"), (torch.nn.Module,), {})
     setattr(kind, "forward", type(graph_module).forward)  # noqa: B010 the stub has no setter
     made = kind()
-    for held in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
-        setattr(made, held, getattr(graph_module, held))
+    share_weights(graph_module, made)
     return made.train(graph_module.training)
 
 
@@ -56,9 +56,7 @@ def in_two(
     for node in last:
         made[node] = second.node_copy(node, made.__getitem__)
     second.output(torch.fx.map_arg(output.args[0], made.__getitem__))
-    name = type(graph_module).__name__
-    core = torch.fx.GraphModule(graph_module, first, name).train(graph_module.training)
-    return core, torch.fx.GraphModule(torch.nn.Module(), second)
+    return with_weights_of(graph_module, first), torch.fx.GraphModule(torch.nn.Module(), second)
 
 
 class Runs:

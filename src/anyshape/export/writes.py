@@ -1,4 +1,4 @@
-"""Which nodes of a captured graph write to tensors, to which, and what would do the same without."""
+"""Which nodes of a captured graph write to tensors, to which, and what does the same without."""
 
 from __future__ import annotations
 

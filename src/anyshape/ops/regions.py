@@ -1,4 +1,4 @@
-"""Operators that hold graphs, most of all control flow on data: each holds the graphs of its branches or of its body.
+"""Operators that hold graphs: control flow on data, with the graphs of branches or of a body.
 
     cond        (pred, inputs of the one, inputs of the other)
     while_loop  (carried values, more inputs of the condition, more inputs of the body)

@@ -334,7 +334,9 @@ def _cond_again(hooks: Hooks, graphs: Any, pred: Any, for_yes: Any, for_no: Any)
 
 def _loop_again(hooks: Hooks, graphs: Any, carried: Any, for_test: Any, for_body: Any) -> Any:
     test, body = graphs
-    return _loop(hooks, carried, graph_part(hooks, test, for_test), graph_part(hooks, body, for_body))
+    return _loop(
+        hooks, carried, graph_part(hooks, test, for_test), graph_part(hooks, body, for_body)
+    )
 
 
 def _map_again(hooks: Hooks, graphs: Any, walked: Any, more: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Code that is kept beside the disk cache: what a package brings along, and what it is to take along.
+"""Code that is kept beside the disk cache: what a package brings, and what it is to take along.
 
 A name on a shelf says all that code depends on, as in the cache, but for the place where our own
 sources are installed: their contents count.
