@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -38,9 +39,21 @@ def say_shapes(graph: torch.fx.Graph, names: Mapping[Symbol, str | int]) -> None
         return f"{str(value.dtype).removeprefix('torch.')}[{sizes}]"
 
     for node in graph.nodes:
-        found = node.meta.get(RESULT)
+        found = _result(node)
         if found is not None:
             node.meta[SHAPE] = text(found)
+        for inside in (region_of(node.target) or ("", ()))[1]:
+            say_shapes(inside.graph, names)
+
+
+def _result(node: torch.fx.Node) -> Any:
+    found = node.meta.get(RESULT)
+    if found is None and node.target is operator.getitem:
+        whole, place = node.args
+        several = whole.meta.get(RESULT) if isinstance(whole, torch.fx.Node) else None
+        if isinstance(several, tuple) and isinstance(place, int):
+            return several[place]
+    return found
 
 
 def readable(program: Program) -> str:
@@ -64,8 +77,7 @@ def _lines(program: Program) -> Iterator[str]:
         if line and line != last:
             yield f"    # {line}"
             last = line
-        shape = node.meta.get(SHAPE)
-        yield f"    {_node(node)}" + (f"  # {shape}" if shape else "")
+        yield f"    {_node(node)}{_shape(node)}"
         yield from _regions(node)
 
 
@@ -76,7 +88,12 @@ def _regions(node: torch.fx.Node) -> Iterator[str]:
         yield f"        graph {index} ({', '.join(names)}):"
         for each in graph.graph.nodes:
             if each.op != "placeholder":
-                yield f"            {_node(each)}"
+                yield f"            {_node(each)}{_shape(each)}"
+
+
+def _shape(node: torch.fx.Node) -> str:
+    said = node.meta.get(SHAPE)
+    return f"  # {said}" if said else ""
 
 
 def _node(node: torch.fx.Node) -> str:

@@ -121,7 +121,9 @@ def _instead(node: torch.fx.Node, name: str) -> Instead | None:
     plain = _OPERATORS.get(name, name[:-1])
     if node.target is operator.setitem or not plain:
         return None
-    if node.op == "call_method" or name in _OPERATORS:
+    # An augmented assignment is a function of `operator`, whatever method it comes down to.
+    of_tensors = getattr(torch.Tensor, name, None) is node.meta[CALL].function
+    if node.op == "call_method" or name in _OPERATORS or of_tensors:
         found = callable(getattr(torch.Tensor, plain, None))
         return Instead("call_method", plain, args, kwargs) if found else None
     for module in (torch, torch.nn.functional):
