@@ -17,6 +17,7 @@ from anyshape.errors import BadPackage, ExportInputError
 from anyshape.export.on_copies import operator_on_copies
 from anyshape.export.writes import write_of
 from anyshape.ops.regions import region_of
+from tests.export.mutating_programs import wrong
 from tests.export.test_package import rewritten
 from tests.zoo.compare import aliasing, difference
 
@@ -347,3 +348,30 @@ def test_pairs_that_are_missing_are_noticed(tmp_path: Path):
     rewritten(tmp_path / "package.zip", lambda about, program: program.update(changes=["x"]))
     with pytest.raises(BadPackage, match="no pairs of what changes"):
         anyshape.load(tmp_path / "package.zip")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_programs(seed: int, tmp_path: Path):
+    """More of them in `tests/slow`."""
+    assert wrong(seed, tmp_path)[0] == ""
+
+
+def shown_twice(x: Tensor) -> Tensor:
+    h = x * 1
+    h.expand(2, *x.shape)[1:] = 0.5
+    return h
+
+
+def order_kept(x: Tensor) -> Tensor:
+    h = x.t().clone()
+    h.masked_fill_(h > 0, 1)
+    return h[torch.tensor([0, 0])]
+
+
+@pytest.mark.parametrize("program", [shown_twice, order_kept])
+def test_found_by_random_programs(program: Any):
+    spec = {"x": (Dim("a"), Dim("b", min=1))}
+    exported = anyshape.export(program, (torch.ones(3, 4),), dynamic_shapes=spec)
+    for shape in ((3, 4), (1, 2), (5, 1)):
+        x = torch.randn(shape)
+        assert not difference(exported(x), program(x))

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import torch
 import torch.fx
@@ -189,8 +189,8 @@ class _Rewriting(Versions):
         while (parent := self._resolved(self._parent[chain[-1]])) is not root:
             chain.append(parent)
         for node in reversed(chain):
-            if _goes_by_strides(node):
-                raise NotFunctional(f"`{node.name}`, which is written to, goes by strides")
+            if _may_overlap(node):
+                raise NotFunctional(f"`{node.name}`, which is written to, has elements twice")
             for each in map(self._resolved, _nodes_in(self._made_with[node])):
                 if each not in copies and each not in chain:
                     copies[each] = graph.placeholder(f"input_{len(more)}")
@@ -230,10 +230,18 @@ def _modes_after(node: Node, modes: tuple[Any, ...]) -> tuple[Any, ...]:
     return modes[:-1] if node.target is leave_mode else modes
 
 
-def _goes_by_strides(node: Node) -> bool:
-    call = node.meta.get(CALL)
+#: Views that may show an element in several places, or go by strides that a copy does not have.
+_BY_STRIDES: Final = frozenset({"as_strided", "unfold", "expand", "expand_as", "broadcast_to"})
+
+
+def _may_overlap(node: Node) -> bool:
+    call, meta = node.meta.get(CALL), node.meta.get(RESULT)
     entry = None if call is None else lookup(call.function)
-    return "as_strided" in (node.target if entry is None else entry.op.name, node.target)
+    if entry is not None and entry.op.name in _BY_STRIDES:
+        return True
+    return isinstance(meta, Meta) and any(
+        stride == 0 and size != 1 for size, stride in zip(meta.shape, meta.strides, strict=True)
+    )
 
 
 def _nodes_in(value: Any) -> list[Node]:

@@ -129,6 +129,12 @@ class _Run:
     def _compare(self, node: Node, expected: Any, target: torch.Tensor) -> None:
         if not isinstance(expected, torch.Tensor) or expected.shape != target.shape:
             return
+        # Of a part, the elements are copied. What takes the place of a whole tensor has to lie in
+        # memory as that does, and not every operator keeps the order of dimensions.
+        is_whole = target.untyped_storage().nbytes() == target.nbytes
+        same = min(target.shape, default=2) > 1 and expected.stride() == target.stride()
+        if is_whole and not same and not target.is_contiguous():
+            return
         cast = None if expected.dtype is target.dtype else target.dtype
         with torch.no_grad():
             found = expected if cast is None else expected.to(cast)
