@@ -132,8 +132,10 @@ class _Run:
         # Of a part, the elements are copied. What takes the place of a whole tensor has to lie in
         # memory as that does, and not every operator keeps the order of dimensions.
         is_whole = target.untyped_storage().nbytes() == target.nbytes
-        same = min(target.shape, default=2) > 1 and expected.stride() == target.stride()
-        if is_whole and not same and not target.is_contiguous():
+        strides = zip(target.shape, target.stride(), expected.stride(), strict=True)
+        differs = any(size > 1 and own != other for size, own, other in strides)
+        unclear = not target.is_contiguous() and min(target.shape) < 2
+        if is_whole and (differs or unclear):
             return
         cast = None if expected.dtype is target.dtype else target.dtype
         with torch.no_grad():
