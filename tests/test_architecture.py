@@ -28,7 +28,8 @@ LAYERS = (
     ("cli",),
     ("compat",),
     ("api",),
-    ("pipeline", "report", "export"),
+    ("export",),
+    ("pipeline", "report"),
     ("telling",),
     ("entries", "units", "calls", "contracts"),
     ("growth", "blame", "dynamic_ints", "graph_text"),
@@ -77,6 +78,7 @@ LAZY_IMPORTS = {
     ("anyshape.cli.export", "anyshape.export"): "it loads torch, and other commands do without",
     ("anyshape.export.torch_bridge", "torch.export"): "a peer: only for those who ask for it",
     ("anyshape.export.onnx_file", "onnx"): "optional: only for those who ask for it",
+    ("anyshape.export.tensors_file", "safetensors.torch"): "only for those who save and load",
 }
 
 BANNED_NAMES = {"utils.py", "misc.py", "common.py"}

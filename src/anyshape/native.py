@@ -21,11 +21,19 @@ from anyshape.codegen.target import Target
 from anyshape.codegen.texts import Texts
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Extern, Launch, Segment
-from anyshape.runtime.native.build import Loaded, Source, disk_cache, found_or_built, load
+from anyshape.runtime.native.build import (
+    Loaded,
+    Source,
+    disk_cache,
+    found_or_built,
+    identity,
+    load,
+)
 from anyshape.runtime.native.c_signatures import c_signature
 from anyshape.runtime.native.disk_cache import key_of
 from anyshape.runtime.native.host_target import HostTarget, host_target
 from anyshape.runtime.native.load import plain_function, python_function
+from anyshape.runtime.native.shelf import contents_stamp
 from anyshape.runtime.native.source_stamp import source_stamp
 from anyshape.runtime.native.symbols import find_symbol
 from anyshape.runtime.native.torch_abi import WRAP, dtype_codes, torch_abi
@@ -35,6 +43,9 @@ _NAME: Final = "anyshape_segment"
 
 #: What makes text of a segment.
 _SOURCES: Final = ("codegen", "loops", "symbolic", "native.py")
+
+#: And what calls it, since others may have made it.
+_ALL_SOURCES: Final = (*_SOURCES, "runtime")
 
 #: the text of kernels by name, and of all that they need beside them
 KernelsText = Callable[[Mapping[str, Kernel], Target], Texts]
@@ -69,7 +80,13 @@ def native_function(
         if key is None
         else (helpers, key, source_stamp(*_SOURCES))
     )
-    built = found_or_built(key_of(*parts), source, host, cache)
+
+    def on_shelves() -> str:
+        return (
+            key_of(*parts) if key is None else key_of(helpers, key, contents_stamp(*_ALL_SOURCES))
+        )
+
+    built = found_or_built(key_of(*parts), source, host, cache, on_shelves)
     return python_function(built, segment, _helpers(host, helpers))
 
 
@@ -128,6 +145,13 @@ def _check_externs(segment: Segment) -> None:
             raise HostUnsupported(f"there is no C function {name}")
         if c_signature(row.symbol) != row.signature or find_symbol(row.symbol) is None:
             raise HostUnsupported(f"{row.symbol} of this torch is not the one that we know")
+
+
+def native_identity() -> dict[str, str]:
+    """What native code that is made here is for, and made by; `NativeUnavailable` if there is
+    none."""
+    made_by = contents_stamp(*_ALL_SOURCES)
+    return {**identity(host_target(disk_cache())), "anyshape": made_by}
 
 
 def host_abi() -> HostAbi:

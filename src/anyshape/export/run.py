@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, cast
 
+import torch.fx
+
 from anyshape.errors import (
     AnyshapeError,
     ConstraintViolation,
@@ -21,8 +23,9 @@ from anyshape.errors import (
     GraphBreakError,
     NotCallable,
 )
-from anyshape.export.attempt import Attempt, Subject
+from anyshape.export.attempt import Attempt, Subject, copy_of, undisturbed
 from anyshape.export.exported import Exported
+from anyshape.export.functional import NotFunctional, make_functional
 from anyshape.export.graph import GraphBuilder, Weights
 from anyshape.export.inputs import (
     Condition,
@@ -236,13 +239,33 @@ def program_of(subject: Subject, attempt: Attempt) -> tuple[Program, list[str]]:
     )
     graph_module = builder.build()
     graph_module.train(subject.module.training if subject.module is not None else False)
+    changes, notes = _made_functional(graph_module, subject, attempt)
     inputs, names = inputs_of(subject, attempt), symbol_names(attempt)
     say_shapes(graph_module.graph, names)
     examples = {
         name: trace.facts.hints[made] for made, name in names.items() if isinstance(name, str)
     }
-    program = Program(subject.name, graph_module, subject.signature, inputs, examples)
-    return program, builder.left_out
+    program = Program(
+        subject.name, graph_module, subject.signature, inputs, examples, tuple(changes)
+    )
+    return program, [*builder.left_out, *notes]
+
+
+def _made_functional(
+    graph_module: torch.fx.GraphModule, subject: Subject, attempt: Attempt
+) -> tuple[list[str], list[str]]:
+    """What a call changes, and what there is to say if the graph changes it itself."""
+
+    def example() -> dict[str, Any]:
+        return {name: copy_of(value) for name, value in subject.arguments.bound.items()}
+
+    try:
+        with undisturbed(None):
+            changes = make_functional(graph_module, example, attempt.trace.facts)
+    except NotFunctional as error:
+        return [], [f"the graph changes tensors in place: {error}"]
+    graph_module.recompile()
+    return changes, []
 
 
 def inputs_of(subject: Subject, attempt: Attempt) -> Inputs:
