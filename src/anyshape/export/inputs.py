@@ -13,10 +13,7 @@ from typing import Any, Final
 
 import torch
 
-from anyshape.capture.contracts import HasSizes
-from anyshape.capture.recorded_inputs import ExactLayout
-from anyshape.errors import AnyshapeError, CannotExport, ExportInputError
-from anyshape.guards.guard import Guard, Kind, TensorSpec
+from anyshape.errors import AnyshapeError, ExportInputError
 from anyshape.guards.path import Access, Path
 from anyshape.symbolic import Fact, Range, Symbol, as_symbol, holds, parse_fact, symbol
 
@@ -336,100 +333,3 @@ _CHECKS: Final[dict[str, Callable[[Inputs, Condition, Any, dict[str, Any]], str]
     "distinct": _distinct,
 }
 KINDS: Final = frozenset(_CHECKS)
-
-
-# -- from guards -----------------------------------------------------------------------------------
-
-
-class FromGuards:
-    """Makes conditions of guards. `sizes` says what each dynamic dimension is called."""
-
-    def __init__(
-        self,
-        function: str,
-        is_given: Callable[[Path], bool],
-        sizes: Mapping[tuple[Path, int], str | int],
-        changed: frozenset[Way],
-    ) -> None:
-        self._function = function
-        self._is_given = is_given
-        self._sizes = sizes
-        self._changed = changed
-
-    def conditions(self, guards: Iterable[Guard]) -> Iterator[Condition]:
-        for guard in guards:
-            if guard.kind is Kind.DISTINCT:
-                yield from self._distinct(guard)
-            elif guard.path is not None and self._is_given(guard.path):
-                made = self._condition(guard, guard.path)
-                if made is not None:
-                    yield made
-
-    def _condition(self, guard: Guard, path: Path) -> Condition | None:
-        value: Any = guard.value
-        way = way_of(path)
-        match guard.kind:
-            case Kind.TENSOR:
-                return Condition(way, "tensor", self._tensor(path, value))
-            case Kind.TYPE:
-                if issubclass(value, torch.Tensor) or value is int:
-                    return None  # said by the condition of the tensor, or by the symbol
-                return Condition(way, "type", type_name(value))
-            case Kind.IDENTITY:
-                return Condition(way, "identity", named(value))
-            case Kind.SAME_OBJECT:
-                if self._is_given(value):
-                    return Condition(way, "same", way_of(value))
-            case Kind.PREDICATE if isinstance(value, HasSizes):
-                return None  # said of the leaf
-            case Kind.PREDICATE if isinstance(value, ExactLayout):
-                strides, *_ = value.layout
-                return Condition(
-                    way, "tensor", {"sizes": (None,) * len(strides), "strides": strides}
-                )
-            case kind if kind in _SIMPLE:
-                if isinstance(value, frozenset):
-                    value = tuple(sorted(value, key=repr))
-                return Condition(way, _SIMPLE[kind], value)
-            case _:
-                pass
-        raise CannotExport(
-            function=self._function,
-            reason=f"`{path.text}` has to be as it was in a way that no package can say"
-            f" ({guard.kind.value})",
-        )
-
-    def _tensor(self, path: Path, spec: TensorSpec) -> dict[str, Any]:
-        made: dict[str, Any] = {
-            "dtype": spec.dtype,
-            "device": spec.device,
-            "sizes": tuple(
-                self._sizes.get((path, dim)) if size is None else size
-                for dim, size in enumerate(spec.sizes)
-            ),
-        }
-        if spec.order is not None:
-            made["order"] = spec.order
-        if spec.strides is not None:
-            made["strides"] = spec.strides
-        if way_of(path) in self._changed:
-            made["changed"] = True
-        return made
-
-    def _distinct(self, guard: Guard) -> Iterator[Condition]:
-        paths: Any = guard.value
-        given = [way_of(path) for path in paths if self._is_given(path)]
-        if len(given) > 1:
-            yield Condition(given[0], "distinct", tuple(given))
-
-
-_SIMPLE: Final[dict[Kind, str]] = {
-    Kind.EQUALS: "equals",
-    Kind.LENGTH: "length",
-    Kind.KEYS: "keys",
-    Kind.MEMBERS: "members",
-    Kind.CONTAINS: "contains",
-    Kind.NO_INSTANCE_ATTRIBUTE: "without",
-    Kind.NO_ATTRIBUTE: "without",
-    Kind.TRUTH: "truth",
-}

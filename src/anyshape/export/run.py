@@ -10,9 +10,8 @@ inputs      what its inputs must be
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import count
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from anyshape.errors import (
     AnyshapeError,
@@ -24,26 +23,14 @@ from anyshape.errors import (
 from anyshape.export.attempt import Attempt, Subject
 from anyshape.export.exported import Exported
 from anyshape.export.graph import GraphBuilder, Weights
-from anyshape.export.inputs import (
-    Condition,
-    FromGuards,
-    Inputs,
-    SizeSource,
-    starred_in,
-    way_of,
-)
+from anyshape.export.inputs import SizeSource, way_of
 from anyshape.export.program import Program
+from anyshape.export.requirements import inputs_of, symbol_names
 from anyshape.export.show import say_shapes
 from anyshape.export.spec import Spec, all_auto, inferred, spec_of, static, unlike
 from anyshape.export.suggest import Free, corrected, promoted, relaxed, suggestion_of
-from anyshape.guards.guard import Kind, SymbolSource
-from anyshape.guards.minimise import minimise
-from anyshape.guards.path import Access, Path
+from anyshape.guards.guard import SymbolSource
 from anyshape.shapes import Marker
-from anyshape.shapes.match import Leaf, Way
-from anyshape.symbolic import Expr, Fact, Range, Symbol, substitute_fact, symbol, to_text
-from anyshape.symbolic.expr import single_atom
-from anyshape.symbolic.logic import Nonnegative, Truth
 
 
 def export(
@@ -243,119 +230,3 @@ def program_of(subject: Subject, attempt: Attempt) -> tuple[Program, list[str]]:
     }
     program = Program(subject.name, graph_module, subject.signature, inputs, examples)
     return program, builder.left_out
-
-
-def inputs_of(subject: Subject, attempt: Attempt) -> Inputs:
-    """What its inputs must be."""
-
-    def is_given(path: Path) -> bool:
-        return path.root.access is Access.LOCAL and path.root.key != subject.self_name
-
-    trace = attempt.trace
-    names = symbol_names(attempt)
-    sources = [
-        SizeSource(name, way_of(each.path), each.dim)
-        for each in trace.symbols
-        if is_given(each.path) and isinstance(name := names[each.symbol], str)
-    ]
-    sizes = {
-        (each.path, each.dim): names[each.symbol] for each in trace.symbols if each.dim is not None
-    }
-    made = FromGuards(subject.name, is_given, sizes, frozenset(map(_steps, attempt.changed)))
-    conditions = list(made.conditions(trace.guards))
-    conditions += _unread(attempt.contract.call.leaves, conditions, trace.symbols, names)
-    conditions += _fixed_integers(trace.symbols, names, is_given)
-    conditions.sort(key=lambda each: len(each.way))
-    ranges = {
-        name: trace.facts.range(attempt.symbol(each))
-        for each in trace.symbols
-        if isinstance(name := names[each.symbol], str)
-    }
-    facts = [to_text(fact) for fact in _facts(attempt, names, ranges)]
-    texts = list(dict.fromkeys(facts))
-    return Inputs(conditions, sources, ranges, texts, starred_in(subject.signature))
-
-
-def _facts(
-    attempt: Attempt, names: Mapping[Symbol, str | int], ranges: Mapping[str, Range]
-) -> Iterator[Fact]:
-    """What the ranges do not say, in the names that people know."""
-    put = {
-        made: name if isinstance(name, int) else symbol(name, ranges[name])
-        for made, name in names.items()
-    }
-    for guard in minimise(attempt.trace.guards, attempt.trace.symbols):
-        if guard.kind is Kind.SIZES:
-            fact = substitute_fact(cast("Fact", guard.value), put)
-            if not isinstance(fact, Truth) and not _bounds_only(fact):
-                yield fact
-
-
-def _bounds_only(fact: Fact) -> bool:
-    """Whether it is an end of a range, which the range of its symbol says too."""
-    terms = dict(fact.size.terms) if isinstance(fact, Nonnegative) else {}
-    terms.pop((), None)
-    return len(terms) == 1 and len(next(iter(terms))) == 1 and abs(next(iter(terms.values()))) == 1
-
-
-def _unread(
-    leaves: Sequence[Leaf],
-    conditions: Sequence[Condition],
-    symbols: Sequence[SymbolSource],
-    names: Mapping[Symbol, str | int],
-) -> Iterator[Condition]:
-    """Of tensors that the spec speaks of and the program does not look at."""
-    read = {each.way for each in conditions if each.kind == "tensor"}
-    named = {(way_of(each.path), each.dim): names[each.symbol] for each in symbols}
-    for leaf in leaves:
-        way = _steps(leaf.way)
-        if leaf.is_tensor and way not in read:
-            sizes = tuple(
-                item if type(item) is int else named.get((way, dim))
-                for dim, item in enumerate(leaf.items)
-            )
-            yield Condition(way, "tensor", {"sizes": sizes})
-
-
-def _fixed_integers(
-    symbols: Sequence[SymbolSource],
-    names: Mapping[Symbol, str | int],
-    is_given: Callable[[Path], bool],
-) -> Iterator[Condition]:
-    for each in symbols:
-        value = names[each.symbol]
-        if each.dim is None and isinstance(value, int) and is_given(each.path):
-            yield Condition(way_of(each.path), "equals", value)
-
-
-def _steps(way: Way) -> tuple[Any, ...]:
-    return (
-        way.parameter,
-        *(("item" if each.kind.value == "item" else "attribute", each.key) for each in way.steps),
-    )
-
-
-def symbol_names(attempt: Attempt) -> dict[Symbol, str | int]:
-    """What each symbol is called: by the user's name for it, or for one that is always equal; by a
-    name that no dim has; or by the only value that it has."""
-    facts = attempt.trace.facts
-    meant: dict[str, Expr] = {}
-    for made, meaning in attempt.contract.meanings.items():
-        dim = single_atom(meaning)
-        if isinstance(dim, Symbol):
-            meant.setdefault(dim.name, facts.symbols[made.name])
-    names: dict[Symbol, str | int] = {}
-    for source in attempt.trace.symbols:
-        made = attempt.symbol(source)
-        if source.symbol in names:
-            continue
-        value = facts.value(made)
-        if value is not None:
-            names[source.symbol] = value
-            continue
-        name = next((name for name, known in meant.items() if facts.equal(known, made)), None)
-        if name is None:
-            name = next(each for each in map("s{}".format, count()) if each not in meant)
-            meant[name] = made
-        names[source.symbol] = name
-    return names
