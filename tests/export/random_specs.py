@@ -124,7 +124,7 @@ def declared(
     """Sizes that a spec declares, the ends of its ranges among them."""
     shapes = spec if isinstance(spec, Shapes) else Shapes(spec)
     items = _items(shapes.spec, names, example)
-    dims = {as_symbol(size): _range(as_symbol(size).declared) for size in shapes.dims.values()}  # pyright: ignore[reportArgumentType] dims are symbols
+    dims = {as_symbol(size): _range(as_symbol(size).declared) for size in shapes.dims.values()}
     for _ in range(count):
         values = {dim: _value(chance, low, high) for dim, (low, high) in dims.items()}
         if not all(_holds(relation.fact, values) for relation in shapes.relations):
@@ -176,7 +176,7 @@ def _sizes(
         for item, size in zip(said, sizes, strict=True):
             value = size
             if isinstance(item, str):
-                value = values[as_symbol(shapes.dims[item])]  # pyright: ignore[reportArgumentType] dims are symbols
+                value = values[as_symbol(shapes.dims[item])]
             elif isinstance(item, DimExpr):
                 found = _evaluated(shapes, item, values)
                 if found is None or found < 0:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -51,3 +54,79 @@ def test_a_negative_integer_is_no_size():
         assert torch.equal(exported(ones(2), count), program(ones(2), count))
     with pytest.raises(ExportInputError, match=r"count is -3"):
         exported(ones(2), -3)
+
+
+def takes_two(x: Tensor, y: Tensor) -> Tensor:
+    return x * 2
+
+
+d = Dim("d", min=2, max=10)
+
+
+@pytest.mark.parametrize(
+    ("spec", "right", "wrong"),
+    [
+        ({"x": (d,)}, (7, 3), [(6, 3), (7, 4)]),
+        ({"x": (d,), "y": (2 * d + 1, None)}, (7, 3), [(6, 3), (7, 4)]),
+        ({"y": (7, Dim.STATIC)}, (7, 3), [(6, 3), (7, 2)]),
+        ({"x": (d,), "y": {1: d}}, (7, 3), [(6, 3), (7, 4)]),
+        ({"x": (d,), "y": (d, Dim.AUTO)}, (3, 9), [(4, 9), (2, 3)]),
+    ],
+    ids=str,
+)
+def test_an_argument_that_is_not_looked_at_is_what_the_spec_says(
+    spec: Any, right: tuple[int, ...], wrong: list[tuple[int, ...]]
+):
+    """What is not named is static, whether or not the program would mind."""
+    exported = anyshape.export(takes_two, (ones(3), ones(*right)), dynamic_shapes=spec)
+    exported(ones(3), ones(*right))
+    for sizes in wrong:
+        with pytest.raises(ExportInputError, match=r"y.shape"):
+            exported(ones(3), ones(*sizes))
+    with pytest.raises(ExportInputError, match=r"y is 'text', where a tensor is expected"):
+        exported(ones(3), "text")
+
+
+def test_a_derived_dim_is_shown_as_it_was_declared():
+    spec = {"x": (d,), "y": (2 * d + 1, d // 2)}
+    exported = anyshape.export(takes_two, (ones(3), ones(7, 1)), dynamic_shapes=spec)
+    assert repr(exported).splitlines() == [
+        "Exported takes_two(x: float32[d], y: tensor[2*d + 1, d//2])",
+        "    d = x.shape[0], from 2 to 10",
+        "    y.shape[0] = 2*d + 1",
+        "    y.shape[1] = d//2",
+    ]
+    with pytest.raises(
+        ExportInputError,
+        match=r"y.shape\[0\] is 8, where 2\*d \+ 1 is 9, with d=4 \(x.shape\[0\]\)",
+    ):
+        exported(ones(4), ones(8, 2))
+    with pytest.raises(ExportInputError, match=r"where \[2\*d \+ 1, d//2\] are expected"):
+        exported(ones(4), ones(8))
+
+
+def test_a_size_that_the_program_derives_is_shown_so():
+    exported = anyshape.export(
+        lambda x, y: x.repeat(2) + y, (ones(3), ones(6)), dynamic_shapes={"x": "n", "y": Dim.AUTO}
+    )
+    assert "y.shape[0] = 2*n" in exported.constraints
+
+
+def test_named_arguments_are_said_by_their_names():
+    def program(x: Tensor, **named: Tensor) -> Tensor:
+        return x + named["bias"]
+
+    exported = anyshape.export(program, (ones(3),), {"bias": ones(3)})
+    with pytest.raises(ExportInputError, match=r"bias is missing, other is not expected"):
+        exported(ones(3), other=ones(3))
+
+
+@dataclass(slots=True)
+class Slotted:
+    kept: Tensor
+
+
+def test_what_is_kept_in_slots_is_not_changed_by_an_export():
+    given = Slotted(ones(3))
+    anyshape.export(lambda x: x.kept.add_(1), (given,))
+    assert torch.equal(given.kept, ones(3))

@@ -18,8 +18,8 @@ import torch.fx
 
 from anyshape.errors import CannotExport
 from anyshape.export import results
+from anyshape.export.conditions import Way, text_of
 from anyshape.export.examples import example_call
-from anyshape.export.inputs import Way, text_of
 from anyshape.export.onnx_operators import FUNCTIONS, METHODS, NotMapped
 from anyshape.export.operators import UnknownName, name_of
 from anyshape.export.program import Program

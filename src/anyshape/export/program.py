@@ -11,7 +11,6 @@ import torch
 import torch.fx
 
 from anyshape.export.inputs import Inputs
-from anyshape.symbolic import Range
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,17 +26,13 @@ class Program:
 
     def constraints(self) -> Iterator[str]:
         """What must hold of the sizes, one sentence each."""
-        inputs = self.inputs
-        for name, home in inputs.homes.items():
-            places = [each.name for each in inputs.sources if each.symbol == name]
-            yield f"{' = '.join([name, *places])}, {range_text(inputs.ranges[name], home.dim)}"
-        yield from inputs.facts
+        return self.inputs.constraints()
 
     def sizes_of(self, name: str) -> str:
         """The type of an input, if it is a tensor: `float32[batch, 4]`."""
         for condition in self.inputs.conditions:
             if condition.name == name and condition.kind == "tensor":
-                return tensor_text(condition.value)
+                return self.tensor_text(condition.value)
         return ""
 
     def inputs_text(self) -> str:
@@ -48,27 +43,10 @@ class Program:
             parts.append(f"{name}: {sizes}" if sizes else name)
         return f"({', '.join(parts)})"
 
-
-def tensor_text(value: dict[str, Any]) -> str:
-    sizes = ", ".join("?" if size is None else str(size) for size in value["sizes"])
-    dtype = value.get("dtype")
-    return f"{'tensor' if dtype is None else str(dtype).removeprefix('torch.')}[{sizes}]"
-
-
-def range_text(allowed: Range, dim: int | None) -> str:
-    low, high = allowed
-    if low is not None and low == high:
-        return f"always {low}"
-    least = low if low is not None and (low > 0 or dim is None) else None
-    match least, high:
-        case None, None:
-            return "any"
-        case _, None:
-            return f"at least {least}"
-        case None, _:
-            return f"at most {high}"
-        case _:
-            return f"from {least} to {high}"
+    def tensor_text(self, value: dict[str, Any]) -> str:
+        sizes = ", ".join(map(self.inputs.size_text, value["sizes"]))
+        dtype = value.get("dtype")
+        return f"{'tensor' if dtype is None else str(dtype).removeprefix('torch.')}[{sizes}]"
 
 
 def put_tensor(root: torch.nn.Module, name: str, value: torch.Tensor, is_parameter: bool) -> None:

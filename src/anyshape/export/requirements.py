@@ -12,16 +12,9 @@ from anyshape.capture.contracts import HasSizes
 from anyshape.capture.recorded_inputs import ExactLayout
 from anyshape.errors import CannotExport
 from anyshape.export.attempt import Attempt, Subject
-from anyshape.export.inputs import (
-    Condition,
-    Inputs,
-    SizeSource,
-    Way,
-    named,
-    starred_in,
-    type_name,
-    way_of,
-)
+from anyshape.export.conditions import Condition, Way, named, type_name
+from anyshape.export.inputs import Inputs, SizeSource, starred_in, way_of
+from anyshape.export.suggest import is_dynamic
 from anyshape.guards.guard import Guard, Kind, SymbolSource, TensorSpec
 from anyshape.guards.minimise import minimise
 from anyshape.guards.path import Access, Path
@@ -61,7 +54,7 @@ def inputs_of(subject: Subject, attempt: Attempt) -> Inputs:
     }
     made = FromGuards(subject.name, is_given, sizes, frozenset(map(_steps, attempt.changed)))
     conditions = list(made.conditions(trace.guards))
-    conditions += _unread(attempt.contract.call.leaves, conditions, trace.symbols, names)
+    conditions += _unread(_spoken_of(subject, attempt), conditions, trace.symbols, names)
     conditions += _fixed_integers(trace.symbols, names, is_given)
     conditions.sort(key=lambda each: len(each.way))
     facts = list(_facts(attempt, names))
@@ -107,21 +100,30 @@ def _narrowed(fact: Fact, ranges: Mapping[str, Range]) -> dict[Symbol, Expr]:
     return {each: symbol(each.name, ranges[each.name]) for each in fact.symbols}
 
 
+def _spoken_of(subject: Subject, attempt: Attempt) -> Iterator[Leaf]:
+    """What the spec names, and the other arguments: they are static."""
+    named = {leaf.way: leaf for leaf in attempt.contract.call.leaves}
+    yield from named.values()
+    for leaf in subject.arguments.leaves():
+        if not leaf.way.steps and leaf.way not in named:
+            yield leaf
+
+
 def _unread(
-    leaves: Sequence[Leaf],
+    leaves: Iterable[Leaf],
     conditions: Sequence[Condition],
     symbols: Sequence[SymbolSource],
     names: Mapping[Symbol, str | int],
 ) -> Iterator[Condition]:
-    """Of tensors that the spec speaks of and the program does not look at."""
+    """Of tensors that the program does not look at."""
     read = {each.way for each in conditions if each.kind == "tensor"}
     named = {(way_of(each.path), each.dim): names[each.symbol] for each in symbols}
     for leaf in leaves:
         way = _steps(leaf.way)
         if leaf.is_tensor and way not in read:
             sizes = tuple(
-                item if type(item) is int else named.get((way, dim))
-                for dim, item in enumerate(leaf.items)
+                named.get((way, dim)) if is_dynamic(item) else size
+                for dim, (item, size) in enumerate(zip(leaf.items, leaf.sizes, strict=True))
             )
             yield Condition(way, "tensor", {"sizes": sizes})
 

@@ -10,7 +10,7 @@ inputs      what its inputs must be
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from anyshape.errors import (
@@ -21,13 +21,14 @@ from anyshape.errors import (
     NotCallable,
 )
 from anyshape.export.attempt import Attempt, Subject
+from anyshape.export.calls import call_of, calls_in
 from anyshape.export.exported import Exported
 from anyshape.export.graph import GraphBuilder, Weights
 from anyshape.export.inputs import SizeSource, way_of
 from anyshape.export.program import Program
 from anyshape.export.requirements import inputs_of, symbol_names
 from anyshape.export.show import say_shapes
-from anyshape.export.spec import Spec, all_auto, inferred, spec_of, static, unlike
+from anyshape.export.spec import Arguments, Spec, all_auto, inferred, spec_of, static, unlike
 from anyshape.export.suggest import Free, corrected, promoted, relaxed, suggestion_of
 from anyshape.guards.guard import SymbolSource
 from anyshape.shapes import Marker
@@ -39,7 +40,7 @@ def export(
     kwargs: Mapping[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
-    example_inputs: Sequence[Any] | None = None,
+    example_inputs: Iterable[Any] | None = None,
     promote: bool = False,
 ) -> Exported:
     """One artifact for all the shapes that `dynamic_shapes` describes: it runs without the program.
@@ -53,34 +54,27 @@ def export(
         function = original()
     if not callable(function):
         raise NotCallable(value=function, caller="anyshape.export")
-    calls = [_call(each) for each in example_inputs or ()]
+    calls = calls_in(example_inputs)
+    args, kwargs = call_of(args, kwargs)
     if not args and not kwargs and calls:
         args, kwargs = calls[0]
-    subject = Subject(function, tuple(args), dict(kwargs or {}))
+    subject = Subject(function, args, kwargs)
     spec = spec_of(dynamic_shapes, subject.arguments)
-    if calls:
-        others = [subject.called_with(*each) for each in calls]
+    others = [subject.called_with(*each) for each in calls]
+    if others:
         spec = inferred(spec, [subject.arguments, *others])
-    return _Export(subject, spec, promote).run()
-
-
-def _call(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    match example:
-        case dict():
-            return (), example
-        case (tuple() | list() as args, dict() as kwargs):
-            return tuple(args), kwargs
-        case tuple() | list():
-            return tuple(example), {}
-        case _:
-            return (example,), {}
+    return _Export(subject, spec, promote, others).run()
 
 
 class _Export:
-    def __init__(self, subject: Subject, spec: Spec, promote: bool) -> None:
+    def __init__(
+        self, subject: Subject, spec: Spec, promote: bool, others: Sequence[Arguments]
+    ) -> None:
         self._subject = subject
         self._spec = spec
         self._promote = promote
+        #: further calls of which the artifact is to be one
+        self._others = others
         self._leaves = subject.arguments.leaves()
 
     def run(self) -> Exported:
@@ -88,7 +82,18 @@ class _Export:
         attempt, spec, notes = self._without_demotion(attempt)
         suggested = suggestion_of(spec, self._subject.arguments)
         program, left_out = program_of(self._subject, attempt)
-        return Exported(program, suggested, [*notes, *left_out])
+        notes += [*left_out, *self._refused(program)]
+        return Exported(program, suggested, notes)
+
+    def _refused(self, program: Program) -> Iterator[str]:
+        """Examples that the artifact does not take: they differ in more than sizes, or the program
+        tells their sizes apart."""
+        for index, call in enumerate(self._others):
+            problems = program.inputs.problems(dict(call.bound))
+            if problems:
+                note = f"example_inputs[{index}] will be refused: {'; '.join(problems)}"
+                warnings.warn(f"anyshape: {note}", stacklevel=4)
+                yield note
 
     # -- where the program disagrees ---------------------------------------------------------------
 
