@@ -27,9 +27,14 @@ class Sample(NamedTuple):
 
 
 def random_spec(chance: random.Random, names: Sequence[str], example: Sizes) -> Any:
-    """A spec that the example fulfils: what the program makes of it is another matter."""
+    """A spec that the example fulfils, nearly always; what the program makes of it is another
+    matter."""
     writer = _Writer(chance)
-    said = [[writer.item(size) for size in sizes] for sizes in example]
+    wrong = chance.random() < 0.07
+    said = [
+        [writer.item(size + (wrong and chance.random() < 0.3)) for size in sizes]
+        for sizes in example
+    ]
     match chance.randrange(5):
         case 0:
             return tuple(map(tuple, said))

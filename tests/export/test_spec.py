@@ -250,9 +250,26 @@ def test_arguments_that_do_not_fit_the_program():
         anyshape.export(add, (ones(3),))
 
 
-def test_an_example_outside_of_its_own_spec():
-    with pytest.raises(
-        ConstraintViolation, match=r"x.shape\[0\] is 60, where n is in \[0, 50\]"
-    ) as caught:
-        anyshape.export(add, (ones(60), ones(60)), dynamic_shapes={"x": (n,), "y": (n,)})
-    anyshape.export(add, (ones(60), ones(60)), dynamic_shapes=caught.value.suggested)
+def total(x: Tensor, y: Tensor) -> Tensor:
+    return x.sum() + y.sum()
+
+
+small = Dim("small", min=5, max=9)
+
+
+@pytest.mark.parametrize(
+    ("function", "spec", "says", "code"),
+    [
+        (add, {"x": (n,), "y": (n,)}, "x.shape[0] is 60, where n is in [0, 50]", "max=60"),
+        (total, {"x": (small,), "y": "m"}, "x.shape[0] is 60, where small is in", "min=5, max=60"),
+        (total, {"x": "m", "y": ("2*m",)}, "y.shape[0] is 60, where 2*m is 120", "{0: y_0}"),
+        (total, {"x": (5,), "y": "m"}, "x.shape[0] is 60, where the contract has 5", "{0: 60}"),
+    ],
+)
+def test_an_example_outside_of_its_own_spec(function: Any, spec: Any, says: str, code: str):
+    args = ones(60), ones(60)
+    with pytest.raises(ConstraintViolation) as caught:
+        anyshape.export(function, args, dynamic_shapes=spec)
+    assert f"in the example, {says}" in str(caught.value)
+    assert code in str(caught.value.suggested)
+    anyshape.export(function, args, dynamic_shapes=caught.value.suggested)

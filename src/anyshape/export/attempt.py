@@ -110,9 +110,9 @@ class Subject:
         try:
             shapes = assumed(contract, bound)
         except ShapeContractViolation as error:
-            # The example itself is outside of what was declared.
             raise ConstraintViolation(
-                function=self.name, violations=tuple(error.problems)
+                function=self.name,
+                violations=tuple(f"in the example, {each}" for each in error.problems),
             ) from None
         assert shapes is not None, "there is a contract"
         choices = Choices(Observations(), False, "export", contract=shapes)

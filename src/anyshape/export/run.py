@@ -101,17 +101,21 @@ class _Export:
         try:
             attempt = self._subject.attempt(self._spec)
         except ConstraintViolation as error:
-            raise self._with_suggestion(error, relaxed(self._spec)) from None
+            raise self._corrected(error) from None
         except (GraphBreakError, DataDependentError) as error:
             attempt = self._with_less(error)
         if attempt.broken is None:
             return attempt
+        raise self._corrected(attempt.broken)
+
+    def _corrected(self, error: ConstraintViolation) -> ConstraintViolation:
+        """With a spec that has the user's names, if there is one that the program honours."""
         free = self._free()
         if free is not None:
             better = corrected(self._spec, free, self._subject.arguments)
             if self._honours(better):
-                raise self._with_suggestion(attempt.broken, better)
-        raise self._with_suggestion(attempt.broken, relaxed(self._spec))
+                return self._with_suggestion(error, better)
+        return self._with_suggestion(error, relaxed(self._spec))
 
     def _with_less(self, error: AnyshapeError) -> Attempt:
         """The program cannot be captured with all of this dynamic. AUTO is no reason for an error:
