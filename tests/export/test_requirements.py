@@ -45,6 +45,18 @@ def test_a_fact_that_is_a_bound_once_another_size_is_fixed_narrows_the_range():
         exported(ones(3), ones(1))
 
 
+def up_to_ten(x: Tensor, y: Tensor) -> Tensor:
+    return x * 2 + y.shape[0] if x.shape[0] <= 10 else x
+
+
+def test_a_relation_does_not_widen_what_was_declared():
+    spec = Shapes({"x": (Dim("a", 2, 10),), "y": (Dim("b", 1, 20),)}, "(a + b + 2) % 3 == 0")
+    exported = anyshape.export(up_to_ten, (ones(5), ones(5)), dynamic_shapes=spec)
+    assert torch.equal(exported(ones(10), ones(3)), up_to_ten(ones(10), ones(3)))
+    with pytest.raises(ExportInputError, match=r"x.shape\[0\] is 13, where a is in \[2, 10\]"):
+        exported(ones(13), ones(3))
+
+
 def test_a_negative_integer_is_no_size():
     def program(x: Tensor, count: int) -> Tensor:
         return x + 1 if count > -3 else x - 1
@@ -112,13 +124,24 @@ def test_a_size_that_the_program_derives_is_shown_so():
     assert "y.shape[0] = 2*n" in exported.constraints
 
 
-def test_named_arguments_are_said_by_their_names():
-    def program(x: Tensor, **named: Tensor) -> Tensor:
-        return x + named["bias"]
+def with_named(x: Tensor, **named: Tensor) -> Tensor:
+    return x + named["bias"]
 
-    exported = anyshape.export(program, (ones(3),), {"bias": ones(3)})
+
+def test_named_arguments_are_said_by_their_names():
+    exported = anyshape.export(
+        with_named, (ones(3, 2),), {"bias": ones(3, 2)}, dynamic_shapes={"x": "n 2", "bias": "n 2"}
+    )
+    assert repr(exported).splitlines() == [
+        "Exported with_named(x: float32[n, 2], bias: float32[n, 2])",
+        "    n = x.shape[0] = bias.shape[0], any",
+    ]
     with pytest.raises(ExportInputError, match=r"bias is missing, other is not expected"):
-        exported(ones(3), other=ones(3))
+        exported(ones(3, 2), other=ones(3, 2))
+    with pytest.raises(ExportInputError, match=r"for: bias.shape\[0\] is 4, where n is 3"):
+        exported(ones(3, 2), bias=ones(4, 2))
+    # In another order of memory: a copy is taken.
+    assert torch.equal(exported(ones(2, 2), bias=ones(2, 2).t()), ones(2, 2) * 2)
 
 
 @dataclass(slots=True)

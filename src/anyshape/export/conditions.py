@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import torch
@@ -19,10 +19,12 @@ class Condition:
     way: Way
     kind: str
     value: Any
+    #: what the caller calls it, if that is not the way to it
+    called: str = field(default="", compare=False)
 
     @property
     def name(self) -> str:
-        return text_of(self.way)
+        return self.called or text_of(self.way)
 
 
 class Call(Protocol):
@@ -34,6 +36,15 @@ class Call(Protocol):
         ...
 
     def size_text(self, size: str | int | None) -> str: ...
+
+
+def called(way: Way, starred: frozenset[str]) -> str:
+    """As a caller would write it: what is given by name to a parameter that takes any, by that."""
+    first, *steps = way
+    if first not in starred or not steps:
+        return text_of(way)
+    (_, name), *steps = steps
+    return text_of((name, *steps))
 
 
 def text_of(way: Way) -> str:
@@ -88,7 +99,7 @@ def _tensor(call: Call, condition: Condition, value: Any, bound: dict[str, Any])
             return f"{name}.shape[{dim}] is {value.shape[dim]}, where it is static: {size}"
     order = wanted.get("order")
     if order is not None and not _lies_in(value, order):
-        return _laid_out(condition, value, bound)
+        return _laid_out(call, condition, value, bound)
     strides = wanted.get("strides")
     if strides is not None and tuple(value.stride()) != tuple(strides):
         return f"{name} has the strides {value.stride()}, where {tuple(strides)} are expected"
@@ -106,13 +117,16 @@ def _lies_in(value: torch.Tensor, order: Sequence[int]) -> bool:
     return True
 
 
-def _laid_out(condition: Condition, value: torch.Tensor, bound: dict[str, Any]) -> str:
-    order = condition.value["order"]
-    if len(condition.way) > 1 or condition.value.get("changed"):
+def _laid_out(call: Call, condition: Condition, value: torch.Tensor, bound: dict[str, Any]) -> str:
+    """Give a copy instead of an argument; what lies in the caller's objects is not replaced."""
+    order, (first, *steps) = condition.value["order"], condition.way
+    by_name = first in call.starred and len(steps) == 1
+    if (steps and not by_name) or condition.value.get("changed"):
         return f"{condition.name} does not lie in memory in the order {list(order)} of dimensions"
     back = sorted(range(len(order)), key=list(order).__getitem__)
-    parameter = next(iter(condition.way))
-    bound[parameter] = value.permute(*order).contiguous().permute(*back)
+    made = value.permute(*order).contiguous().permute(*back)
+    # The dictionary of named arguments is that of this call.
+    bound[first] = {**bound[first], steps[0][1]: made} if by_name else made
     return ""
 
 

@@ -12,7 +12,7 @@ import torch
 import torch.fx
 
 from anyshape.errors import ExportInputError
-from anyshape.export import onnx_file, package, torch_bridge
+from anyshape.export import onnx, package, torch_bridge
 from anyshape.export.inputs import Inputs
 from anyshape.export.program import Program
 from anyshape.export.show import readable
@@ -137,7 +137,7 @@ class Exported:
 
     def to_onnx(self, path: str | os.PathLike[str], opset: int = 18) -> None:
         """Write an ONNX model with named dynamic sizes."""
-        onnx_file.to_onnx(self._program, path, opset)
+        onnx.to_onnx(self._program, path, opset)
 
 
 def load(

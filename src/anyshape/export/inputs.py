@@ -7,12 +7,12 @@ that a package has it too.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from inspect import Parameter, Signature
 from typing import Any, Final
 
 from anyshape.errors import AnyshapeError, ExportInputError
-from anyshape.export.conditions import CHECKS, Condition, Way, find, text_of
+from anyshape.export.conditions import CHECKS, Condition, Way, called, find, text_of
 from anyshape.export.derived import derived_sizes
 from anyshape.guards.path import Access, Path
 from anyshape.symbolic import (
@@ -35,10 +35,13 @@ class SizeSource:
     symbol: str
     way: Way
     dim: int | None
+    #: what the caller calls what it is read of, if that is not the way to it
+    called: str = field(default="", compare=False)
 
     @property
     def name(self) -> str:
-        return text_of(self.way) if self.dim is None else f"{text_of(self.way)}.shape[{self.dim}]"
+        whole = self.called or text_of(self.way)
+        return whole if self.dim is None else f"{whole}.shape[{self.dim}]"
 
 
 def starred_in(signature: Signature) -> list[str]:
@@ -69,8 +72,12 @@ class Inputs:
     ) -> None:
         #: the parameters that take any named argument
         self.starred: Final = frozenset(starred)
-        self.conditions: Final = tuple(conditions)
-        self.sources: Final = tuple(sources)
+        self.conditions: Final = tuple(
+            replace(each, called=called(each.way, self.starred)) for each in conditions
+        )
+        self.sources: Final = tuple(
+            replace(each, called=called(each.way, self.starred)) for each in sources
+        )
         self.ranges: Final = dict(ranges)
         #: what holds of the symbols, as text
         self.facts: Final = tuple(facts)
@@ -80,7 +87,7 @@ class Inputs:
         #: the sizes that are said by others
         self.derived: Final = derived_sizes([fact for _, fact in self._facts], ranges)
         self._homes: dict[str, SizeSource] = {}
-        for source in sources:
+        for source in self.sources:
             self._homes.setdefault(source.symbol, source)
 
     @property

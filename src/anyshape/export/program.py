@@ -38,10 +38,19 @@ class Program:
     def inputs_text(self) -> str:
         """The parameters, with the sizes of tensors."""
         parts: list[str] = []
-        for name in self.signature.parameters:
+        for name in self._callers_names():
             sizes = self.sizes_of(name)
             parts.append(f"{name}: {sizes}" if sizes else name)
         return f"({', '.join(parts)})"
+
+    def _callers_names(self) -> Iterator[str]:
+        """The parameters; for one that takes any named argument, those of the example."""
+        for name in self.signature.parameters:
+            if name not in self.inputs.starred:
+                yield name
+                continue
+            ways = [each.way for each in self.inputs.conditions if each.way[0] == name]
+            yield from dict.fromkeys(str(way[1][1]) for way in ways if len(way) > 1)
 
     def tensor_text(self, value: dict[str, Any]) -> str:
         sizes = ", ".join(map(self.inputs.size_text, value["sizes"]))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 from anyshape.errors import AnyshapeError
 from anyshape.export.attempt import Attempt
 from anyshape.export.spec import Arguments, Spec
-from anyshape.shapes import Dim, DimExpr, Marker, Relation, Shapes
+from anyshape.shapes import Dim, DimExpr, Marker, Shapes
 from anyshape.shapes.homes import homes_of
 from anyshape.shapes.match import Leaf, Way
 from anyshape.shapes.spec import Item
@@ -236,8 +236,9 @@ class _Correction:
                 found = intersect(found, _widened(dim.declared, example))
         return found
 
-    def _relations(self, dims: Mapping[Symbol, Dim]) -> Iterator[Relation]:
-        """What the program needs of the dims that their ranges do not say."""
+    def _relations(self, dims: Mapping[Symbol, Dim]) -> Iterator[str]:
+        """What the program needs of the dims that their ranges do not say. As texts: the object and
+        the code to paste are read alike, so that what is tried is what is shown."""
         known = Facts()
         for made, dim in dims.items():
             known = known.declare(_expr(dim), self._free.facts.hints[made])
@@ -250,7 +251,7 @@ class _Correction:
                 known = known.assume(fact, assumption.reason)
             except AnyshapeError:
                 continue
-            yield Relation(fact, to_text(fact))
+            yield to_text(fact)
 
     def _in_dims(self, fact: Fact, put: Mapping[Symbol, Size]) -> Fact | None:
         found = {each: self._in_dim(each, put) for each in fact.symbols}
