@@ -15,6 +15,7 @@ from typing import Any
 
 from anyshape.errors import (
     AnyshapeError,
+    CannotExport,
     ConstraintViolation,
     DataDependentError,
     GraphBreakError,
@@ -54,6 +55,12 @@ def export(
         function = original()
     if not callable(function):
         raise NotCallable(value=function, caller="anyshape.export")
+    if isinstance(function, type):
+        raise CannotExport(
+            function=function.__name__,
+            reason="it is a class",
+            hints=[f"export an object of it: {function.__name__}(...)"],
+        )
     calls = calls_in(example_inputs)
     args, kwargs = call_of(args, kwargs)
     if not args and not kwargs and calls:
