@@ -110,9 +110,9 @@ class Subject:
         try:
             shapes = assumed(contract, bound)
         except ShapeContractViolation as error:
-            # The example itself is outside of what was declared.
             raise ConstraintViolation(
-                function=self.name, violations=tuple(error.problems)
+                function=self.name,
+                violations=tuple(f"in the example, {each}" for each in error.problems),
             ) from None
         assert shapes is not None, "there is a contract"
         choices = Choices(Observations(), False, "export", contract=shapes)
@@ -175,13 +175,16 @@ def copy_of(value: Any) -> Any:
         return copier(value)
     if isinstance(value, tuple) and hasattr(type(value), "_fields"):
         return type(value)(*map(copy_of, value))
-    if not hasattr(value, "__dict__") or isinstance(value, type) or callable(value):
+    if type(value) in _ATOMS or isinstance(value, type) or callable(value):
         return value
     try:
         return copy.deepcopy(value)
     except Exception:
         return value  # it holds what cannot be copied; it is used as it is
 
+
+#: Values that have nothing inside to be changed.
+_ATOMS = frozenset({bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device})
 
 _COPIERS: dict[type, Callable[[Any], Any]] = {
     list: lambda value: list(map(copy_of, value)),

@@ -14,7 +14,7 @@ import torch.fx
 from anyshape.backends.shared_memory import may_write
 from anyshape.entries import Entry
 from anyshape.errors import CannotExport, ExportInputError
-from anyshape.export import onnx_file, package, torch_bridge
+from anyshape.export import onnx, package, torch_bridge
 from anyshape.export.attempt import undisturbed
 from anyshape.export.examples import example_call
 from anyshape.export.inputs import Inputs, find
@@ -194,7 +194,7 @@ class Exported:
 
     def to_onnx(self, path: str | os.PathLike[str], opset: int = 18) -> None:
         """Write an ONNX model with named dynamic sizes."""
-        onnx_file.to_onnx(self._program, path, opset)
+        onnx.to_onnx(self._program, path, opset)
 
 
 def load(

@@ -26,7 +26,8 @@ import torch.fx
 from anyshape.config import config
 from anyshape.errors import BadOption, BadPackage, CannotExport
 from anyshape.export import native_part, results, tensors_file
-from anyshape.export.inputs import KINDS, Condition, Inputs, SizeSource, starred_in
+from anyshape.export.conditions import KINDS, Condition
+from anyshape.export.inputs import Inputs, SizeSource, starred_in
 from anyshape.export.json_graph import (
     NotReadable,
     NotWritable,

@@ -11,7 +11,6 @@ import torch
 import torch.fx
 
 from anyshape.export.inputs import Inputs, Way, text_of
-from anyshape.symbolic import Range
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,26 +48,36 @@ class Program:
 
     def constraints(self) -> Iterator[str]:
         """What must hold of the sizes, one sentence each."""
-        inputs = self.inputs
-        for name, home in inputs.homes.items():
-            places = [each.name for each in inputs.sources if each.symbol == name]
-            yield f"{' = '.join([name, *places])}, {range_text(inputs.ranges[name], home.dim)}"
-        yield from inputs.facts
+        return self.inputs.constraints()
 
     def sizes_of(self, name: str) -> str:
         """The type of an input, if it is a tensor: `float32[batch, 4]`."""
         for condition in self.inputs.conditions:
             if condition.name == name and condition.kind == "tensor":
-                return tensor_text(condition.value)
+                return self.tensor_text(condition.value)
         return ""
 
     def inputs_text(self) -> str:
         """The parameters, with the sizes of tensors."""
         parts: list[str] = []
-        for name in self.signature.parameters:
+        for name in self._callers_names():
             sizes = self.sizes_of(name)
             parts.append(f"{name}: {sizes}" if sizes else name)
         return f"({', '.join(parts)})"
+
+    def _callers_names(self) -> Iterator[str]:
+        """The parameters; for one that takes any named argument, those of the example."""
+        for name in self.signature.parameters:
+            if name not in self.inputs.starred:
+                yield name
+                continue
+            ways = [each.way for each in self.inputs.conditions if each.way[0] == name]
+            yield from dict.fromkeys(str(way[1][1]) for way in ways if len(way) > 1)
+
+    def tensor_text(self, value: dict[str, Any]) -> str:
+        sizes = ", ".join(map(self.inputs.size_text, value["sizes"]))
+        dtype = value.get("dtype")
+        return f"{'tensor' if dtype is None else str(dtype).removeprefix('torch.')}[{sizes}]"
 
 
 def with_weights_of(module: torch.fx.GraphModule, graph: torch.fx.Graph) -> torch.fx.GraphModule:
@@ -97,28 +106,6 @@ def place_of(node: torch.fx.Node) -> Way | str:
 
 def place_text(place: Way | str) -> str:
     return place if isinstance(place, str) else text_of(place)
-
-
-def tensor_text(value: dict[str, Any]) -> str:
-    sizes = ", ".join("?" if size is None else str(size) for size in value["sizes"])
-    dtype = value.get("dtype")
-    return f"{'tensor' if dtype is None else str(dtype).removeprefix('torch.')}[{sizes}]"
-
-
-def range_text(allowed: Range, dim: int | None) -> str:
-    low, high = allowed
-    if low is not None and low == high:
-        return f"always {low}"
-    least = low if low is not None and (low > 0 or dim is None) else None
-    match least, high:
-        case None, None:
-            return "any"
-        case _, None:
-            return f"at least {least}"
-        case None, _:
-            return f"at most {high}"
-        case _:
-            return f"from {least} to {high}"
 
 
 def put_tensor(root: torch.nn.Module, name: str, value: torch.Tensor, is_parameter: bool) -> None:

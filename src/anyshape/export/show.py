@@ -12,7 +12,7 @@ import torch.fx
 from anyshape.export.json_graph import line_of
 from anyshape.export.on_copies import operator_on_copies
 from anyshape.export.operators import UnknownName, name_of
-from anyshape.export.program import Program, tensor_text
+from anyshape.export.program import Program
 from anyshape.ops.meta import Meta
 from anyshape.ops.node_notes import RESULT
 from anyshape.ops.regions import region_of
@@ -64,7 +64,7 @@ def _lines(program: Program) -> Iterator[str]:
     yield f"def {_NO_WORDS.sub('_', program.name).strip('_')}{program.inputs_text()}:"
     for condition in program.inputs.conditions:
         if condition.kind == "tensor" and len(condition.way) > 1:
-            yield f"    # {condition.name}: {tensor_text(condition.value)}"
+            yield f"    # {condition.name}: {program.tensor_text(condition.value)}"
     for constraint in program.constraints():
         yield f"    # {constraint}"
     if program.changes:

@@ -14,8 +14,8 @@ import torch.fx
 
 from anyshape.errors import CannotExport
 from anyshape.export import results
+from anyshape.export.conditions import Way
 from anyshape.export.examples import example_call
-from anyshape.export.inputs import Way
 from anyshape.export.program import Program
 
 
