@@ -29,6 +29,7 @@ LAYERS = (
     ("compat",),
     ("api",),
     ("pipeline", "report", "export"),
+    ("advice",),
     ("telling",),
     ("entries", "units", "calls", "contracts"),
     ("growth", "blame", "dynamic_ints", "graph_text"),
@@ -48,6 +49,7 @@ LAYERS = (
 # These must load without torch, also through what they import.
 TORCH_FREE = {
     *("symbolic", "policy", "profile", "shapes", "events", "errors", "config", "report"),
+    "advice",
 }
 
 # Compared with in tests and benchmarks, used nowhere in the package.

@@ -1,0 +1,48 @@
+"""Names of sources: as the program has them, as a list of dynamic sources has them.
+
+L['self']._modules['lin']._parameters['weight'].size()[0]
+    self.lin.weight.size(0)                                         in words
+    L['self']._modules['lin']._parameters['weight']:0               in a list
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_SIZE: Final = re.compile(r"(?P<tensor>.*)\.size\(\)\[(?P<dim>\d+)\]")
+_REGISTERED: Final = re.compile(r"\._(?:modules|parameters|buffers)\['(?P<name>\w+)'\]")
+_ROOT: Final = re.compile(r"^[LG]\['(?P<name>\w+)'\]")
+_LAST: Final = re.compile(r"(?P<name>\w+)(?:'\])?$")
+
+
+def tensor_and_dim(source: str) -> tuple[str, int | None]:
+    """`("L['x']", 0)` of a size; an integer has no dimension."""
+    found = _SIZE.fullmatch(source)
+    return (found["tensor"], int(found["dim"])) if found else (source, None)
+
+
+def in_words(source: str) -> str:
+    tensor, dim = tensor_and_dim(source)
+    text = _ROOT.sub(r"\g<name>", _REGISTERED.sub(r".\g<name>", tensor))
+    return text if dim is None else f"{text}.size({dim})"
+
+
+def in_list(source: str) -> str:
+    tensor, dim = tensor_and_dim(source)
+    return tensor if dim is None else f"{tensor}:{dim}"
+
+
+def parameter_of(source: str) -> str:
+    """The parameter that the source is, or the size of; empty for what lies deeper."""
+    tensor, _ = tensor_and_dim(source)
+    found = _ROOT.fullmatch(tensor)
+    return found["name"] if found and tensor.startswith("L") else ""
+
+
+def pattern_of(source: str) -> re.Pattern[str]:
+    """How a line of the program has it."""
+    tensor, dim = tensor_and_dim(source)
+    found = _LAST.search(in_words(tensor))
+    name = re.escape(found["name"]) if found else "(?!)"
+    return re.compile(rf"\b{name}\b" if dim is None else rf"\b{name}\.(?:shape|size)\b")
