@@ -95,6 +95,8 @@ def _guard_failure(reason: Reason, entry: Compile) -> Failure | None:
 def _of_guard(guard: Guard, actual: str, reason: Reason) -> Failure:
     kind = _BY_GUARD[guard.kind]
     expected = guard.text.partition(" == ")[2] if kind in ("equals", "state") else guard.text
+    if kind == "type":
+        expected = guard.text.rpartition(" is ")[2]
     actual = actual.removeprefix("actual ")
     place = reason.place or guard.place
     return Failure(kind, guard.source, expected, actual, place, guard.reason, reason.text)

@@ -97,19 +97,51 @@ def _static(
     made = made._replace(is_similar=similar)
     if not similar or source in compiled.specialised:
         return _other_program(made, listing)
+    if (guard := _tied(source, entry)) is not None:
+        return made._replace(kind="tied", place=guard.place or made.place, detail=guard.reason)
     flag = _FLAG.search(decision.reason)
-    if flag is not None:
+    made = made._replace(sources=_changed_alike(source, decision, entry, compiled))
+    if flag is not None and flag["flag"] in _FORCE:
         return made._replace(kind="held_static", detail=flag["flag"])
     if "dynamic=False" in decision.reason:
         return made._replace(kind="dynamic_false")
     if "mark_static" in decision.reason or "contract" in decision.reason:
         return made._replace(kind="marked_static", detail=decision.reason)
-    became = [
+    return made
+
+
+_FORCE: Final = {
+    "force_parameter_static_shapes",
+    "force_nn_module_property_static_shapes",
+    "allow_unspec_int_on_nn_module",
+    "specialize_int",
+    "specialize_zero_one",
+}
+
+
+def _changed_alike(
+    source: str, decision: Decision, entry: Compile, compiled: Compile
+) -> tuple[str, ...]:
+    """The guard that failed names one: those that changed with it, and were static for the same
+    reason, would fail next."""
+    before, now = entry.values, compiled.values
+    alike = [
         each
-        for each, now in compiled.decisions.items()
-        if not now.is_static and entry.decisions.get(each, now).is_static
+        for each, said in entry.decisions.items()
+        if said == decision and each in now and before.get(each) != now[each]
     ]
-    return made._replace(sources=tuple(dict.fromkeys([source, *became])))
+    return tuple(dict.fromkeys([source, *alike]))
+
+
+def _tied(source: str, entry: Compile) -> Guard | None:
+    """The guard by which a static size has fixed a dynamic one."""
+    value = entry.values.get(source)
+    for guard in entry.guards:
+        if guard.kind == "SHAPE_GUARD" and guard.text.endswith(f" == {value}"):
+            kind = _kind_of(guard)
+            if kind == "equality" and source not in guard.text:
+                return guard
+    return None
 
 
 def _other_program(made: Finding, listing: Listing) -> Finding | None:
@@ -149,9 +181,28 @@ def _condition(failure: Failure, entry: Compile, compiled: Compile, similar: boo
     made = Finding("branch", sources, failure.place, failure, compiled, entry)
     guard = next((g for g in entry.guards if failure.text.startswith(g.text)), None)
     made = made._replace(is_similar=similar)
-    return made if guard is None else _by_reason(made, guard)
+    if guard is None:
+        return made
+    made = _by_reason(made, guard)
+    if made.kind != "equality":
+        return made
+    # A static size may have fixed it: that one is to be dynamic as well.
+    partners = _static_partners(entry, compiled)
+    return made._replace(kind="tied", sources=partners) if partners else made
+
+
+def _static_partners(entry: Compile, compiled: Compile) -> tuple[str, ...]:
+    before, now = entry.values, compiled.values
+    return tuple(
+        each
+        for each, said in entry.decisions.items()
+        if said.is_static and each in now and before.get(each) != now[each]
+    )
 
 
 def _by_reason(made: Finding, guard: Guard) -> Finding:
-    kind = next((kind for words, kind in _REASONS if words.search(guard.reason)), "operator")
-    return made._replace(kind=kind, place=guard.place or made.place, detail=guard.reason)
+    return made._replace(kind=_kind_of(guard), place=guard.place or made.place, detail=guard.reason)
+
+
+def _kind_of(guard: Guard) -> str:
+    return next((kind for words, kind in _REASONS if words.search(guard.reason)), "operator")

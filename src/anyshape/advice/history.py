@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from anyshape.advice.listing import Listing
 from anyshape.advice.reading import (
@@ -77,6 +78,28 @@ class Compile:
     #: what it relies on beside sizes: see `similar.py`, which keeps it here
     signature: object = None
 
+    @property
+    def values(self) -> dict[str, int]:
+        """Sizes and integers of the call, by source."""
+        found: dict[str, int] = {}
+        for source, said in self.seen.items():
+            if (sizes := _SIZES.search(said)) is not None:
+                for dim, size in enumerate(filter(None, sizes[1].split(", "))):
+                    found[f"{source}.size()[{dim}]"] = int(size)
+            elif (number := _SCALAR.fullmatch(said)) is not None:
+                found[source] = int(number[1])
+        return found
+
+
+def call_place(compiled: Compile) -> Place | None:
+    """The line of the program that made the call."""
+    calls = [each for each in compiled.stack if not each.file.startswith("<")]
+    return calls[-1] if calls else None
+
+
+_SIZES: Final = re.compile(r"size=\[((?:\d{1,18}(?:, )?)*)\]")
+_SCALAR: Final = re.compile(r"scalar (-?\d{1,300})")
+
 
 @dataclass(slots=True)
 class Function:
@@ -102,10 +125,6 @@ class History:
     functions: list[Function]
     listing: Listing
 
-    @property
-    def compiles(self) -> int:
-        return sum(1 + each.growths for f in self.functions for each in f.compiles)
-
 
 def history_of(process: Process) -> History:
     return _Reader(process).history
@@ -113,7 +132,7 @@ def history_of(process: Process) -> History:
 
 class _Reader:
     def __init__(self, process: Process) -> None:
-        self.history = History(process.rank, [], Listing())
+        self.history = History(process.rank, [], Listing(process.folder))
         #: the current life of each function, by the number before the slash
         self._functions: dict[str, Function] = {}
         #: the compile that is under way, by id

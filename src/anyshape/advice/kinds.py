@@ -24,7 +24,7 @@ class Row(NamedTuple):
 KINDS: Final = {
     # -- sizes and integers --------------------------------------------------------------------
     "static_first": Row(
-        "{names} changes, and was static in the first compile",
+        "static at first, dynamic later: {names}",
         "The first compile takes every size for fixed. {names} was seen as {values}: what changes"
         " becomes dynamic in the next compile, and the earlier one was for nothing.",
         "Say from the start that it is dynamic: with the list of sources, or with a mark on the"
@@ -33,7 +33,7 @@ KINDS: Final = {
         patch="mark",
     ),
     "held_static": Row(
-        "{names} changes, and config.{detail} keeps it static",
+        "kept static by config.{detail}: {names}",
         "{names} was seen as {values}, and each value is compiled for: config.{detail} is"
         " {state}, and keeps it static whatever was seen.",
         "Name it in the list of sources, which stands above the flag; or set"
@@ -41,14 +41,14 @@ KINDS: Final = {
         lists_sources=True,
     ),
     "dynamic_false": Row(
-        "{names} changes, and the function is compiled with dynamic=False",
+        "kept static by dynamic=False: {names}",
         "{names} was seen as {values}; dynamic=False asks for a compile for each set of sizes.",
         "Drop dynamic=False, and name what changes in the list of sources.",
         lists_sources=True,
         patch="drop_dynamic_false",
     ),
     "marked_static": Row(
-        "{names} changes, and the program has it static",
+        "kept static by the program: {names}",
         "{names} was seen as {values}; {detail}.",
         "Drop the mark, or name it in the list of sources, which stands above marks.",
         lists_sources=True,
@@ -83,6 +83,14 @@ KINDS: Final = {
         " be dynamic. If one is 1 at times, it is stretched, which is another program: expand it"
         " before the call.",
     ),
+    "tied": Row(
+        "a static size fixes a dynamic one: {names}",
+        "`{code}` needs equal sizes ({detail}). {names} was static, and fixed the other with it;"
+        " it was seen as {values}.",
+        "Let both be dynamic: name this one in the list of sources as well, or mark it too.",
+        lists_sources=True,
+        patch="mark",
+    ),
     "one_symbol": Row(
         "two sizes were equal by accident in the first compile",
         "config.duck_shape is on: sizes that are equal in the first call are one symbol, and"
@@ -110,7 +118,6 @@ KINDS: Final = {
         " then. Or pass it as a tensor.",
         lists_sources=True,
         settings=(("specialize_float", False),),
-        patch="as_tensor",
     ),
     "training": Row(
         "the model is called both for training and for evaluation",
@@ -120,57 +127,55 @@ KINDS: Final = {
     ),
     "value": Row(
         "{names} is a value that changes",
-        "{names} was seen as {values}, and what the program does may depend on it: `{code}`.",
+        "{names}, {source_kind}, was seen as {values}, and what the program does may depend on"
+        " it: `{code}`.",
         "If it only counts or names things, do not read it in the compiled function. If it"
         " chooses what is computed, one compile for each value is right: make sure there are few"
         " of them. If it is a number to compute with, pass it as a tensor.",
     ),
     "state": Row(
         "{mode} changes between calls",
-        "The function was called with {mode} as {values}.",
+        "The function was called with {mode} as {values}; the call here is the one that differs.",
         "{mode_remedy}",
     ),
     "dtype": Row(
         "{names} comes in several dtypes",
-        "{names} was seen as {values}: each dtype is a program of its own.",
+        "{names} was seen as {values} (the call at {call}): each dtype is a program of its own.",
         "Convert it before the call, if one dtype is meant: .to({expected}).",
-        patch="convert",
     ),
     "device": Row(
         "{names} comes from several devices",
-        "{names} was seen on {values}: each device has code of its own.",
+        "{names} was seen on {values} (the call at {call}): each device has code of its own.",
         "Move it before the call, if one device is meant: .to('{expected}').",
-        patch="convert",
     ),
     "requires_grad": Row(
         "{names} needs a gradient in some calls only",
-        "requires_grad of {names} was seen as {values}: the graph for training keeps what the"
-        " backward pass needs.",
-        "If no gradient is needed, call it under torch.no_grad() or pass x.detach(); if one is,"
-        " let it be needed from the first call.",
-        patch="detach",
+        "requires_grad of {names} was seen as {values} (the call at {call}): the graph for"
+        " training keeps what the backward pass needs.",
+        "If no gradient is needed, pass x.detach(); if one is, let it be needed from the first"
+        " call on. One compile for training and one without is right.",
     ),
     "rank": Row(
         "{names} has another number of dimensions in some calls",
-        "{names} was seen with {values} dimensions: dynamic shapes are about sizes, not about"
-        " how many there are.",
+        "{names} was seen with {values} dimensions (the call at {call}): dynamic shapes are"
+        " about sizes, not about how many there are.",
         "Bring it to one number of dimensions before the call: x.unsqueeze(0), x.reshape(...).",
     ),
     "layout": Row(
         "{names} lies differently in memory in some calls",
-        "{names} was seen as {values}.",
+        "{names} was seen as {values} (the call at {call}).",
         "Call .contiguous() on it before the call.",
         patch="contiguous",
     ),
     "stride": Row(
         "{names} lies differently in memory in some calls",
-        "The strides of {names} were seen as {values}.",
+        "The strides of {names} were seen as {values} (the call at {call}).",
         "Call .contiguous() on it before the call.",
         patch="contiguous",
     ),
     "type": Row(
         "{names} is of several types",
-        "{condition}, and then it was {actual}.",
+        "{names} was seen as {values} (the call at {call}).",
         "Bring it to one type before the call, for example with torch.as_tensor(...).",
     ),
     "identity": Row(

@@ -11,14 +11,21 @@ from typing import Final
 #: So many lines are shown before and after a line that is to blame.
 _AROUND: Final = 2
 
-_IMPORT: Final = re.compile(r"\s*(import|from) anyshape\b")
+_IMPORT: Final = re.compile(r"\s*(import|from)\b.*\banyshape\b")
 
 
 class Listing:
     """Lines by file and number, as far as they are known."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str = "") -> None:
         self._files: dict[str, dict[int, str]] = {}
+        #: where the program was run
+        self._folder = folder
+
+    def relative(self, file: str) -> str:
+        """As whoever ran the program would name the file."""
+        prefix = self._folder.rstrip("/") + "/"
+        return file.removeprefix(prefix).lstrip("/")
 
     def add(self, file: str, first: int, lines: Sequence[str]) -> None:
         known = self._files.setdefault(file, {})
@@ -45,6 +52,14 @@ class Listing:
 
     def imports_anyshape(self, file: str) -> bool:
         return any(_IMPORT.match(line) for line in self.file(file).values())
+
+    def fresh(self, file: str, name: str) -> str:
+        """A name that no known line of the file has."""
+        text = "\n".join(self.file(file).values())
+        made = f"{name}_in"
+        while re.search(rf"\b{re.escape(made)}\b", text):
+            made += "_"
+        return made
 
     def first_use(self, file: str, line: int, names: Collection[str]) -> int | None:
         """The first line in the body of the function there that has one of the names."""

@@ -28,6 +28,23 @@ def in_words(source: str) -> str:
     return text if dim is None else f"{text}.size({dim})"
 
 
+def text_in_words(text: str) -> str:
+    """A sentence about sources."""
+    text = re.sub(r"\.size\(\)\[(\d+)\]", r".size(\1)", text)
+    return re.sub(r"\b[LG]\['(\w+)'\]", r"\1", _REGISTERED.sub(r".\g<name>", text))
+
+
+def kind_in_words(source: str) -> str:
+    """What a source is to the program."""
+    if source.startswith("G["):
+        return "a global variable"
+    return (
+        "an argument, or a variable of an enclosing function"
+        if parameter_of(source)
+        else ("an attribute or item of what is passed")
+    )
+
+
 def in_list(source: str) -> str:
     tensor, dim = tensor_and_dim(source)
     return tensor if dim is None else f"{tensor}:{dim}"

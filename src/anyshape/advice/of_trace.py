@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,12 +19,15 @@ from anyshape.advice.writing import advice_of, advice_on_breaks, advice_on_limit
 class Summary:
     """A trace in short."""
 
-    #: functions that were compiled, compiles of them, and graphs that ended early
-    functions: int
-    compiles: int
+    #: compiles by function, in the order in which they came: "score (model.py:3)"
+    functions: dict[str, int]
     advice: tuple[Advice, ...]
     #: by function: the sizes that its first compile was for; tells whether two runs did the same
     first_calls: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def compiles(self) -> int:
+        return sum(self.functions.values())
 
 
 def of_trace(path: str | os.PathLike[str]) -> list[Advice]:
@@ -32,14 +36,19 @@ def of_trace(path: str | os.PathLike[str]) -> list[Advice]:
     return list(summary_of_trace(path).advice)
 
 
-def summary_of_trace(path: str | os.PathLike[str]) -> Summary:
-    histories = [history_of(process) for process in read_processes(Path(path))]
+def summary_of_trace(path: str | os.PathLike[str], skip: Collection[str] = ()) -> Summary:
+    """Without the files of these names: those of earlier runs."""
+    processes = [each for each in read_processes(Path(path)) if each.file.name not in skip]
+    histories = [history_of(process) for process in processes]
     found = [each for history in histories for each in _of_history(history)]
+    functions: Counter[str] = Counter()
+    for function in (each for history in histories for each in history.functions):
+        name = f"{function.name} ({Path(function.file).name}:{function.line})"
+        functions[name] += sum(1 + each.growths for each in function.compiles)
     return Summary(
-        sum(len(history.functions) for history in histories),
-        sum(history.compiles for history in histories),
+        dict(functions),
         tuple(sorted(_united(found), key=lambda each: -each.saves)),
-        tuple(first for history in histories for first in _first_calls(history)),
+        tuple(sorted(first for history in histories for first in _first_calls(history))),
     )
 
 

@@ -34,6 +34,8 @@ class Process:
 
     file: Path
     rank: int | None
+    #: where the program was run
+    folder: str
     events: tuple[Event, ...]
 
 
@@ -52,7 +54,8 @@ def _read(file: Path) -> Process | None:
     if header is None or (header.get("format"), header.get("version")) != (FORMAT, VERSION):
         return None
     rank = header.get("rank")
-    return Process(file, rank if isinstance(rank, int) else None, tuple(_events(lines[1:])))
+    known = rank if isinstance(rank, int) else None
+    return Process(file, known, text_of(header, "folder"), tuple(_events(lines[1:])))
 
 
 def _events(lines: list[str]) -> Iterator[Event]:

@@ -8,11 +8,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from anyshape.advice.advice import Advice, Setting
+from anyshape.advice.failures import Failure
 from anyshape.advice.findings import Finding
-from anyshape.advice.history import Function, Stop
+from anyshape.advice.history import Function, Stop, call_place
 from anyshape.advice.kinds import KINDS, STATE, Row
 from anyshape.advice.listing import Listing
-from anyshape.advice.naming import in_list, in_words, parameter_of
+from anyshape.advice.naming import (
+    in_list,
+    in_words,
+    kind_in_words,
+    parameter_of,
+    text_in_words,
+)
 from anyshape.advice.patches import propose
 from anyshape.advice.reading import Place
 
@@ -36,7 +43,7 @@ def _advice(function: Function, group: Sequence[Finding], listing: Listing) -> A
     first = group[0]
     row = KINDS.get(first.kind, KINDS["unknown"])
     sources = tuple(dict.fromkeys(s for each in group for s in each.sources if s))
-    place = first.place or _first_use(function, sources, listing)
+    place = first.place or _call_of(first) or _first_use(function, sources, listing)
     words = _words(group, sources, listing.line(place.file, place.line))
     patch = propose(row.patch, function, group, sources, listing) if row.patch else ""
     return Advice(
@@ -54,6 +61,11 @@ def _advice(function: Function, group: Sequence[Finding], listing: Listing) -> A
         function.name,
         tuple(each.compiled.id for each in group),
     )
+
+
+def _call_of(finding: Finding) -> Place | None:
+    """Of a state that no line of the function reads: who made the call."""
+    return call_place(finding.compiled) if finding.kind == "state" else None
 
 
 def _settings(row: Row, sources: Sequence[str]) -> dict[str, Setting]:
@@ -79,21 +91,30 @@ def _words(group: Sequence[Finding], sources: Sequence[str], code: str) -> _Word
     mode, mode_remedy, values = _mode(first)
     flag = first.detail if first.kind == "held_static" else ""
     is_off = flag.startswith("allow")
+    call = call_place(first.compiled)
     return _Words(
         names=_listed([in_words(source) for source in sources]),
         values=values or _listed(_values(group)),
         detail=first.detail,
         code=code,
-        condition=failure.text.partition(", actual")[0] or failure.expected,
+        condition=_condition(failure),
+        call=f"{call.file}:{call.line}" if call is not None else "?",
+        source_kind=kind_in_words(sources[0]) if sources else "",
         expected=failure.expected,
         actual=failure.actual,
-        text=failure.text,
+        text=text_in_words(failure.text),
         mode=mode,
         mode_remedy=mode_remedy,
         state="off" if is_off else "on",
         flipped=str(is_off),
         branch=_branch_note(code) if flag else "",
     )
+
+
+def _condition(failure: Failure) -> str:
+    if failure.kind == "size":
+        return f"{in_words(failure.source)} == {failure.expected}"
+    return text_in_words(failure.text.partition(", actual")[0] or failure.expected)
 
 
 def _branch_note(code: str) -> str:
@@ -112,6 +133,13 @@ def _values(group: Sequence[Finding]) -> list[str]:
     said: list[str] = []
     for each in group:
         failure = each.failure
+        source = each.sources[0] if each.sources else ""
+        numbers = [
+            run.values[source] for run in (each.entry, each.compiled) if source in run.values
+        ]
+        if numbers:
+            said += map(str, numbers)
+            continue
         expected = () if failure.kind == "condition" else (failure.expected,)
         said += [*expected, failure.actual]
     return list(dict.fromkeys(said))
