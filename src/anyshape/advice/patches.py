@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from anyshape.advice.calls import Call, call_of, replaced, with_variables
@@ -48,7 +48,7 @@ def propose(
     sources: Sequence[str],
     listing: Listing,
 ) -> str:
-    edit = _ROWS[row](Case(function, group, sources, listing))
+    edit = ROWS[row](Case(function, group, sources, listing))
     return "" if edit is None else _diff(edit, listing)
 
 
@@ -90,14 +90,19 @@ def _mark(case: Case) -> Edit | None:
     integers = [source for source in case.sources if source not in sizes]
     if integers and sizes:
         return None  # two changes of one line
-    return _mark_sizes(case, call, sizes, ours) if sizes else _mark_integers(call, integers, ours)
+    fixed = {s for each in case.function.compiles for s in each.specialised}
+    if sizes:
+        return _mark_sizes(case, call, sizes, fixed, ours)
+    # Only anyshape has a mark for integers, and it is an error where the program fixes one.
+    return _mark_integer(call, integers) if ours and not fixed.intersection(integers) else None
 
 
-def _mark_sizes(case: Case, call: Call, sizes: Sequence[str], ours: bool) -> Edit | None:
+def _mark_sizes(
+    case: Case, call: Call, sizes: Sequence[str], fixed: Collection[str], ours: bool
+) -> Edit | None:
     made = with_variables(call, map(parameter_of, sizes), case.listing)
     if made is None:
         return None
-    fixed = {s for each in case.function.compiles for s in each.specialised}
     lines = list(made.before)
     for source in sizes:
         # One that the program fixes at times would be an error.
@@ -107,9 +112,8 @@ def _mark_sizes(case: Case, call: Call, sizes: Sequence[str], ours: bool) -> Edi
     return _before(call, lines, made.text)
 
 
-def _mark_integers(call: Call, integers: Sequence[str], ours: bool) -> Edit | None:
-    """Only anyshape has a mark for them."""
-    if not ours or not call.is_one_line or len(integers) != 1:
+def _mark_integer(call: Call, integers: Sequence[str]) -> Edit | None:
+    if not call.is_one_line or len(integers) != 1:
         return None
     passed = call.given.get(parameter_of(integers[0]))
     if passed is None:
@@ -149,7 +153,7 @@ def _drop_dynamic_false(case: Case) -> Edit | None:
     return Edit(function.file, function.line, (new,))
 
 
-_ROWS: Final[dict[str, Callable[[Case], Edit | None]]] = {
+ROWS: Final[dict[str, Callable[[Case], Edit | None]]] = {
     "mark": _mark,
     "drop_dynamic_false": _drop_dynamic_false,
     "contiguous": _contiguous,
