@@ -78,6 +78,8 @@ LAZY_IMPORTS = {
     ("anyshape.profile.remote", "fsspec"): "only for those who share profiles",
     ("anyshape.cli.export", "anyshape.export"): "it loads torch, and other commands do without",
     ("anyshape.export.torch_bridge", "torch.export"): "a peer: only for those who ask for it",
+    ("anyshape.events.progress", "rich"): "optional: only for compiles that take long",
+    ("anyshape.cli.advice_text", "rich"): "optional: only for those who look at a terminal",
     ("anyshape.export.onnx_file", "onnx"): "optional: only for those who ask for it",
 }
 
