@@ -107,6 +107,7 @@ def test_without_rich(terminal: Terminal, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "rich.console", None)
     watched, text = Progress(), ""
     with watched.compiling("f" * 500, "0/1"):
+        watched.stage("backend")
         for _ in range(100):
             text += terminal.read()
             if "compiling" in text:
@@ -150,6 +151,21 @@ def test_silent_while_compiles_are_short(terminal: Terminal):
     assert terminal.read() == ""
 
 
+def test_silent_while_the_program_runs(terminal: Terminal):
+    watched = Progress()
+    with watched.compiling("f", "0/1"):
+        watched.stage("capture")
+        time.sleep(0.3)
+        assert terminal.read() == ""
+        watched.stage("backend")
+        wait_for(lambda: "compiling" in terminal.read())
+        watched.stage("capture")
+        time.sleep(0.1)
+        assert terminal.read().endswith("\r\x1b[2K")
+        time.sleep(0.2)
+        assert terminal.read() == ""
+
+
 def test_a_compile_within_a_compile_is_part_of_it(terminal: Terminal):
     watched = Progress()
     with watched.compiling("outer", "0/0"):
@@ -173,6 +189,7 @@ def test_each_thread_has_its_own(terminal: Terminal):
 def test_a_terminal_that_is_gone_disturbs_nobody(terminal: Terminal):
     watched = Progress()
     with watched.compiling("f", "0/0"):
+        watched.stage("backend")
         wait_for(lambda: "compiling" in terminal.read())
         terminal.file.close()
         time.sleep(0.2)

@@ -62,6 +62,11 @@ def run(options: argparse.Namespace) -> int:
     folder = options.trace or environment.get("ANYSHAPE_TRACE", "")
     with _folder(folder) as place:
         first = _run(options, environment, place, out)
+    if first.status and not first.summary.functions:
+        print(
+            f"anyshape: it ended with status {first.status}, and compiled nothing", file=sys.stderr
+        )
+        return first.status
     settings = settings_of(first.summary)
     second = None
     if options.verify and settings:

@@ -3,8 +3,9 @@
     anyshape: compiling Net [0/1]  backend, 2 graphs, 5 kernels, 3.4 s
 
 It is shown where stderr is a terminal (not with `config.progress = False`), after a second, and is
-wiped away when the compile is done. A thread draws it, which sleeps while nothing is compiled: the
-compile itself only notes where it is.
+wiped away when the compile is done. Not during capture: the program itself runs then, and may
+print. A thread draws it, which sleeps while nothing is compiled: the compile itself only notes
+where it is.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from typing import Any, Final, TextIO
 
 from anyshape.config import config
 
+#: The stage in which the program runs.
+_CAPTURE: Final = "capture"
+
 #: A compile that takes no longer is none of the user's business.
 LONG_SECONDS: Final = 1.0
 _REDRAW_SECONDS: Final = 0.2
@@ -35,7 +39,7 @@ class Compiling:
     function: str
     compile_id: str
     started: float = field(default_factory=time.monotonic)
-    stage: str = "capture"
+    stage: str = _CAPTURE
     graphs: int = 0
     kernels: int = 0
 
@@ -89,6 +93,8 @@ class Progress:
     def stage(self, name: str) -> None:
         if (now := self.now) is not None:
             now.stage = name
+            if name == _CAPTURE and self._shown_on is not None:
+                self._wipe()
 
     def graph(self) -> None:
         if (now := self.now) is not None:
@@ -133,13 +139,15 @@ class Progress:
     def _draw(self, draw: Callable[[TextIO, str], None]) -> None:
         with self._writing:
             # Before the look at what is under way: a compile that ends between the two wipes.
-            file = self._shown_on = sys.stderr
-            if not self._active:
-                self._shown_on = None
+            before, file = self._shown_on, sys.stderr
+            self._shown_on = file
+            first = next((each for each in self._active if each.stage != _CAPTURE), None)
+            if first is None:
+                self._shown_on = before
                 return
             # The terminal may be gone, or closed: that is no reason to disturb the program.
             with contextlib.suppress(Exception):
-                draw(file, self._active[0].text(time.monotonic()))
+                draw(file, first.text(time.monotonic()))
 
     def _wipe(self) -> None:
         with self._writing:
