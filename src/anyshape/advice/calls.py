@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from anyshape.advice.history import Compile, Function, call_place
+from anyshape.advice.history import Compile, Function, call_place, is_library
 from anyshape.advice.listing import Listing
 from anyshape.advice.reading import Place
 
 #: A call may be written on so many lines.
 _MOST_LINES: Final = 8
-
-#: Whoever calls from there is not the program.
-_LIBRARIES: Final = re.compile(r"[/\\](site-packages|dist-packages|lib[/\\]python\d)")
 
 #: What programs call around, or beside, a compiled function.
 _OTHERS: Final = frozenset(
@@ -40,11 +36,7 @@ def call_of(function: Function, compiled: Compile, listing: Listing) -> Call | N
     """The call that was compiled for, if the trace has its line and it can be made out."""
     place = call_place(compiled)
     definition = listing.block(function.file, function.line)
-    if (
-        place is None
-        or _LIBRARIES.search(place.file)
-        or not isinstance(definition, ast.FunctionDef)
-    ):
+    if place is None or is_library(place.file) or not isinstance(definition, ast.FunctionDef):
         return None
     parameters = [each.arg for each in definition.args.args]
     if parameters[:1] == ["self"]:

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from anyshape.advice.failures import Failure, differences, failure_of
 from anyshape.advice.history import Compile, Decision, Function, Guard
+from anyshape.advice.holding import holds
 from anyshape.advice.listing import Listing
 from anyshape.advice.naming import pattern_of
 from anyshape.advice.reading import Place
@@ -32,6 +33,8 @@ class Finding(NamedTuple):
     entry: Compile
     #: the setting, the operator, the function that is to blame
     detail: str = ""
+    #: what the program relied on, where that is not what failed
+    condition: str = ""
     #: whether both graphs are of the same operators: then a compile can be spared for certain
     is_similar: bool = True
 
@@ -146,13 +149,24 @@ def _tied(source: str, entry: Compile) -> Guard | None:
 
 def _other_program(made: Finding, listing: Listing) -> Finding | None:
     """The size chose another graph: which line asked for it?"""
-    source = made.sources[0]
-    for guard in (*made.compiled.guards, *made.entry.guards):
-        if guard.kind == "SHAPE_GUARD" and source in guard.text and guard.place is not None:
-            return _by_reason(made, guard)
-    place = made.failure.place
+    source, place = made.sources[0], made.failure.place
+    guard = _telling_apart(made.entry, made.compiled, source)
+    if guard is not None:
+        return _by_reason(made, guard)
     if place is not None and _asks(listing.line(place.file, place.line), source):
         return made._replace(kind="branch", detail="it was compared")
+    return None
+
+
+def _telling_apart(entry: Compile, compiled: Compile, source: str) -> Guard | None:
+    """A condition on the size that holds for the call of one of them only."""
+    for one, other in ((compiled, entry), (entry, compiled)):
+        values = other.values
+        for guard in one.guards:
+            if guard.kind != "SHAPE_GUARD" or guard.place is None or source not in guard.text:
+                continue
+            if holds(guard.text, values) is False:
+                return guard
     return None
 
 
@@ -201,7 +215,8 @@ def _static_partners(entry: Compile, compiled: Compile) -> tuple[str, ...]:
 
 
 def _by_reason(made: Finding, guard: Guard) -> Finding:
-    return made._replace(kind=_kind_of(guard), place=guard.place or made.place, detail=guard.reason)
+    made = made._replace(kind=_kind_of(guard), place=guard.place or made.place)
+    return made._replace(detail=guard.reason, condition=guard.text)
 
 
 def _kind_of(guard: Guard) -> str:

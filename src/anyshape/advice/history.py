@@ -97,6 +97,14 @@ def call_place(compiled: Compile) -> Place | None:
     return calls[-1] if calls else None
 
 
+#: Whoever calls from there is not the program.
+_LIBRARY: Final = re.compile(r"[/\\](site-packages|dist-packages|lib[/\\]python\d)")
+
+
+def is_library(file: str) -> bool:
+    return _LIBRARY.search(file) is not None
+
+
 _SIZES: Final = re.compile(r"size=\[((?:\d{1,18}(?:, )?)*)\]")
 _SCALAR: Final = re.compile(r"scalar (-?\d{1,300})")
 

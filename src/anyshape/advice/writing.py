@@ -10,7 +10,7 @@ from typing import Final
 from anyshape.advice.advice import Advice, Setting
 from anyshape.advice.failures import Failure
 from anyshape.advice.findings import Finding
-from anyshape.advice.history import Function, Stop, call_place
+from anyshape.advice.history import Function, Stop, call_place, is_library
 from anyshape.advice.kinds import KINDS, STATE, Row
 from anyshape.advice.listing import Listing
 from anyshape.advice.naming import (
@@ -49,7 +49,7 @@ def _advice(function: Function, group: Sequence[Finding], listing: Listing) -> A
     return Advice(
         first.kind,
         f"{function.name}: {row.title.format_map(words)}",
-        row.cause.format_map(words),
+        row.cause.format_map(words) + _reached(place, first),
         place.file,
         place.line,
         listing.line(place.file, place.line),
@@ -61,6 +61,15 @@ def _advice(function: Function, group: Sequence[Finding], listing: Listing) -> A
         function.name,
         tuple(each.compiled.id for each in group),
     )
+
+
+def _reached(place: Place, finding: Finding) -> str:
+    """A line of a library is reached from a line of the program."""
+    call = call_place(finding.compiled)
+    if call is None or not is_library(place.file) or is_library(call.file):
+        return ""
+    where = f"{call.file}:{call.line}"
+    return f" The line is a library's; the call at {where} leads there."
 
 
 def _call_of(finding: Finding) -> Place | None:
@@ -97,7 +106,7 @@ def _words(group: Sequence[Finding], sources: Sequence[str], code: str) -> _Word
         values=values or _listed(_values(group)),
         detail=first.detail,
         code=code,
-        condition=_condition(failure),
+        condition=text_in_words(first.condition) or _condition(failure),
         call=f"{call.file}:{call.line}" if call is not None else "?",
         source_kind=kind_in_words(sources[0]) if sources else "",
         expected=failure.expected,
