@@ -118,10 +118,14 @@ def _symbol_failure(reason: Reason) -> Failure | None:
 _SIZES: Final = re.compile(r"(?<=, )(?:size|stride)=\[[^\]]*\](?:, )?")
 
 
+#: There may be several of one object: each stands for itself.
+_SEVERAL: Final = frozenset({"NO_ATTRIBUTE", "NOT_HASATTR", "DICT_CONTAINS", "PREDICATE"})
+
+
 def standing(compiled: Compile) -> dict[tuple[str, str], Guard]:
     """The guards that are not about sizes and integers, by what they look at."""
     return {
-        (guard.kind, guard.source): guard
+        (guard.kind, guard.text if guard.kind in _SEVERAL else guard.source): guard
         for guard in compiled.guards
         if guard.kind != "SHAPE_GUARD" and guard.source not in compiled.decisions
     }

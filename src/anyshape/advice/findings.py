@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
 from anyshape.advice.failures import Failure, differences, failure_of
@@ -48,13 +49,15 @@ def findings_of(function: Function, listing: Listing) -> Iterator[Finding]:
         entry, sizes_only = near
         reason = next(each for each in compiled.reasons if each.entry_id == entry.id)
         failure = failure_of(reason, entry)
+        tried = [failure]
         if failure.kind in _ON_SIZES and not sizes_only:
-            # Sizes come first among the guards: something else may differ as well, and then a
-            # dynamic size would not have spared the compile.
-            failure = next(differences(entry, compiled), failure)
-        found = _finding(failure, entry, compiled, listing)
-        if found is not None:
-            yield found
+            # Something else differs as well, be it that the size failed first. Of similar graphs
+            # it is the cause: a dynamic size would not have spared the compile.
+            tried += islice(differences(entry, compiled), 1)
+            if are_similar(entry, compiled):
+                tried.reverse()
+        found = (_finding(each, entry, compiled, listing) for each in tried)
+        yield from islice((each for each in found if each is not None), 1)
 
 
 _ON_SIZES: Final = ("size", "condition", "range", "one_symbol")

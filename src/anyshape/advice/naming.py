@@ -8,10 +8,11 @@ L['self']._modules['lin']._parameters['weight'].size()[0]
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 _SIZE: Final = re.compile(r"(?P<tensor>.*)\.size\(\)\[(?P<dim>\d+)\]")
-_REGISTERED: Final = re.compile(r"\._(?:modules|parameters|buffers)\['(?P<name>\w+)'\]")
+_REGISTERED: Final = re.compile(r"\._(?:modules|parameters|buffers)\['(?P<name>\w+|\*)'\]")
 _ROOT: Final = re.compile(r"^[LG]\['(?P<name>\w+)'\]")
 _LAST: Final = re.compile(r"(?P<name>\w+)(?:'\])?$")
 
@@ -48,6 +49,28 @@ def kind_in_words(source: str) -> str:
 def in_list(source: str) -> str:
     tensor, dim = tensor_and_dim(source)
     return tensor if dim is None else f"{tensor}:{dim}"
+
+
+#: So many layers with the same name in each are named together.
+_ALIKE: Final = 3
+#: `[0]`, and `['0']` as lists of modules have it
+_INDEX: Final = re.compile(r"\[('?)\d+\1\](?!$)")
+
+
+def named_together(sources: Sequence[str]) -> list[tuple[str, str]]:
+    """Each source in words and in a list; those of many layers as one:
+    `layers[*].keys.size(2)`, `L['cache'].layers\\[\\d+\\].keys:2`."""
+    groups: dict[str, list[str]] = {}
+    for source in sources:
+        groups.setdefault(_INDEX.sub(r"[\1*\1]", source), []).append(source)
+    named: list[tuple[str, str]] = []
+    for pattern, alike in groups.items():
+        if len(alike) < _ALIKE:
+            named += [(in_words(each), in_list(each)) for each in alike]
+        else:
+            any_index = re.sub(r"\[('?)\*\1\]", r"\\[\1\\d+\1\\]", in_list(pattern))
+            named.append((in_words(pattern), any_index))
+    return named
 
 
 def parameter_of(source: str) -> str:

@@ -14,9 +14,9 @@ from anyshape.advice.history import Function, Stop, call_place, is_library
 from anyshape.advice.kinds import KINDS, STATE, Row
 from anyshape.advice.listing import Listing
 from anyshape.advice.naming import (
-    in_list,
     in_words,
     kind_in_words,
+    named_together,
     parameter_of,
     text_in_words,
 )
@@ -80,7 +80,7 @@ def _call_of(finding: Finding) -> Place | None:
 def _settings(row: Row, sources: Sequence[str]) -> dict[str, Setting]:
     settings: dict[str, Setting] = dict(row.settings)
     if row.lists_sources and sources:
-        settings["dynamic_sources"] = ",".join(map(in_list, sources))
+        settings["dynamic_sources"] = ",".join(listed for _, listed in named_together(sources))
     return settings
 
 
@@ -102,7 +102,7 @@ def _words(group: Sequence[Finding], sources: Sequence[str], code: str) -> _Word
     is_off = flag.startswith("allow")
     call = call_place(first.compiled)
     return _Words(
-        names=_listed([in_words(source) for source in sources]),
+        names=_listed([words for words, _ in named_together(sources)]),
         values=values or _listed(_values(group)),
         detail=first.detail,
         code=code,

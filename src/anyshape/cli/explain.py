@@ -26,6 +26,7 @@ from anyshape.advice.advice import Setting
 from anyshape.cli import advice_text
 from anyshape.cli.failure import Failure
 from anyshape.compat.environment import translate
+from anyshape.policy.sources import parse_dynamic_sources
 
 _SOURCES: Final = "dynamic_sources"
 #: So many lines of a second run that went wrong are shown.
@@ -86,7 +87,7 @@ def settings_of(summary: Summary) -> dict[str, Setting]:
     for advice in summary.advice:
         for name, value in advice.settings.items():
             if name == _SOURCES:
-                sources |= dict.fromkeys(str(value).split(","))
+                sources |= dict.fromkeys(each.text for each in parse_dynamic_sources(str(value)))
             else:
                 settings[name] = value
     return {**settings, _SOURCES: ",".join(sources)} if sources else settings
