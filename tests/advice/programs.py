@@ -46,6 +46,36 @@ def integer_first(compile: Compile) -> None:
         function(torch.ones(3), n)
 
 
+def automatic_off(compile: Compile) -> None:
+    @compile
+    def function(x):
+        return x + 1  # blame
+
+    with config.patch(automatic_dynamic=False):
+        for n in (4, 7, 9):
+            function(torch.ones(n))
+
+
+def zero_one(compile: Compile) -> None:
+    @compile(dynamic=True)
+    def function(x):
+        return x + 1  # blame
+
+    with config.patch(specialize_zero_one=True):
+        for n in (4, 7, 1):
+            function(torch.ones(n))
+
+
+def one_zero(compile: Compile) -> None:
+    @compile(dynamic=True)
+    def function(x):
+        return x + 1  # blame
+
+    with config.patch(specialize_zero_one=True):
+        for n in (1, 4, 7):
+            function(torch.ones(n))
+
+
 def dynamic_false(compile: Compile) -> None:
     @compile(dynamic=False)
     def function(x):

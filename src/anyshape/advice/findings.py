@@ -79,6 +79,8 @@ def _finding(
 
 def _number_kind(failure: Failure) -> str:
     """A kind of its own for values that there is more to say of."""
+    if failure.kind == "range" and failure.expected.startswith("[2,"):
+        return "zero_one"
     if failure.kind != "equals":
         return failure.kind
     if failure.source.endswith(".training"):
@@ -107,12 +109,19 @@ def _static(
         return made._replace(kind="tied", place=guard.place or made.place, detail=guard.reason)
     flag = _FLAG.search(decision.reason)
     made = made._replace(sources=_changed_alike(source, decision, entry, compiled))
+    if flag is not None and flag["flag"] == "specialize_zero_one":
+        return made._replace(kind="zero_one")
     if flag is not None and flag["flag"] in _FORCE:
         return made._replace(kind="held_static", detail=flag["flag"])
     if "dynamic=False" in decision.reason:
         return made._replace(kind="dynamic_false")
     if "mark_static" in decision.reason or "contract" in decision.reason:
         return made._replace(kind="marked_static", detail=decision.reason)
+    now = compiled.decisions.get(source)
+    if now is not None and now.is_static and now.reason == decision.reason:
+        return made._replace(kind="automatic_off")
+    if now is not None and "specialize_zero_one" in now.reason:
+        return made._replace(kind="zero_one")
     return made
 
 
@@ -121,7 +130,6 @@ _FORCE: Final = {
     "force_nn_module_property_static_shapes",
     "allow_unspec_int_on_nn_module",
     "specialize_int",
-    "specialize_zero_one",
 }
 
 

@@ -27,8 +27,9 @@ KINDS: Final = {
         "static at first, dynamic later: {names}",
         "The first compile takes every size for fixed. {names} was seen as {values}: what changes"
         " becomes dynamic in the next compile, and the earlier one was for nothing.",
-        "Say from the start that it is dynamic: with the list of sources, or with a mark on the"
-        " tensor before the call. The profile does the same from the second run on.",
+        "Say from the start that it is dynamic: with the list of sources, with a mark on the"
+        " tensor before the call, or with a contract (anyshape.compile(shapes=...)). The profile"
+        " does the same from the second run on.",
         lists_sources=True,
         patch="mark",
     ),
@@ -39,6 +40,22 @@ KINDS: Final = {
         "Name it in the list of sources, which stands above the flag; or set"
         " config.{detail} = {flipped} for all of its kind.{branch}",
         lists_sources=True,
+    ),
+    "automatic_off": Row(
+        "kept static, since config.automatic_dynamic is off: {names}",
+        "{names} was seen as {values}, and each value is compiled for: what was seen to change"
+        " is not made dynamic.",
+        "Set config.automatic_dynamic = True, or name what changes in the list of sources, or"
+        " mark it.",
+        lists_sources=True,
+        patch="mark",
+    ),
+    "zero_one": Row(
+        "0 and 1 are programs of their own: {names}",
+        "{names} was seen as {values}, and config.specialize_zero_one is on.",
+        "Set config.specialize_zero_one = False: 0 and 1 are sizes like others then, unless the"
+        " program itself tells them apart.",
+        settings=(("specialize_zero_one", False),),
     ),
     "dynamic_false": Row(
         "kept static by dynamic=False: {names}",
@@ -101,8 +118,7 @@ KINDS: Final = {
     "range": Row(
         "{names} left the range that it was compiled for",
         "The entry is for {condition}, and {values} came.",
-        "Widen the range of the mark or of the contract; a range that begins at 2 is that of"
-        " config.specialize_zero_one = True.",
+        "Widen the range of the mark, or of the contract.",
     ),
     "operator": Row(
         "an operator fixes {names}",
