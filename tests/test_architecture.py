@@ -30,6 +30,7 @@ LAYERS = (
     ("api",),
     ("export",),
     ("pipeline", "report"),
+    ("advice",),
     ("telling",),
     ("entries", "units", "calls", "contracts"),
     ("growth", "blame", "dynamic_ints", "graph_text"),
@@ -49,6 +50,7 @@ LAYERS = (
 # These must load without torch, also through what they import.
 TORCH_FREE = {
     *("symbolic", "policy", "profile", "shapes", "events", "errors", "config", "report"),
+    "advice",
 }
 
 # Compared with in tests and benchmarks, used nowhere in the package.
@@ -77,6 +79,8 @@ LAZY_IMPORTS = {
     ("anyshape.profile.remote", "fsspec"): "only for those who share profiles",
     ("anyshape.cli.export", "anyshape.export"): "it loads torch, and other commands do without",
     ("anyshape.export.torch_bridge", "torch.export"): "a peer: only for those who ask for it",
+    ("anyshape.events.progress", "rich"): "optional: only for compiles that take long",
+    ("anyshape.cli.advice_text", "rich"): "optional: only for those who look at a terminal",
     ("anyshape.export.onnx_file", "onnx"): "optional: only for those who ask for it",
     ("anyshape.export.tensors_file", "safetensors.torch"): "only for those who save and load",
 }
