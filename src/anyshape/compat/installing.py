@@ -6,15 +6,14 @@ import atexit
 import os
 import sys
 import types
-from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import torch
 
 from anyshape import api
 from anyshape.capture.natives.table import MODELS
-from anyshape.compat import compiling, settings
+from anyshape.compat import compiling, exporting, settings
 from anyshape.compat.environment import translate
 from anyshape.compat.settings import Settings
 from anyshape.compat.stand_in import StandIn, bind, find_modules_below, stand_in
@@ -53,13 +52,23 @@ def _install_settings() -> None:
         ("torch.compiler.config", settings.COMPILER),
     ):
         there = sys.modules.get(name)
-        real: Callable[[], types.ModuleType]
-        real = partial(_loaded, name) if there is None else partial(_itself, there)
-        bind(name, Settings(name, mapped, real))
+        if there is None:
+            bind(name, Settings(name, mapped, partial(_loaded, name), partial(_is_loaded, name)))
+        else:
+            bind(name, Settings(name, mapped, partial(_itself, there), _yes))
 
 
 def _itself(module: types.ModuleType) -> types.ModuleType:
     return module
+
+
+def _yes() -> bool:
+    return True
+
+
+def _is_loaded(name: str) -> bool:
+    holder = sys.modules.get(name.rpartition(".")[0])
+    return isinstance(holder, StandIn) and holder.is_loaded
 
 
 def _loaded(name: str) -> types.ModuleType:
@@ -71,6 +80,5 @@ def _loaded(name: str) -> types.ModuleType:
 
 
 def _install_export() -> None:
-    export: Any = getattr(api, "export", None)
-    if export is not None:
-        stand_in(_EXPORT, {"export": export, "Dim": api.Dim})
+    real = sys.modules[_EXPORT]
+    stand_in(_EXPORT, exporting.functions(real))

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ContextDecorator, ExitStack
 from typing import Any, Final
 
+from anyshape.compat.stand_in import is_asked_by_torch
 from anyshape.compat.unmapped import note
 from anyshape.config import config
 
@@ -51,19 +52,24 @@ _SILENT: Final = frozenset({"suppress_errors", "verbose", "inline_inbuilt_nn_mod
 
 
 class Settings(types.ModuleType):
-    """A module of settings; `real` is that of torch, asked for what is not known here."""
+    """A module of settings; `real` is that of torch, asked for what is not known here, and changed
+    by torch itself alone."""
 
     def __init__(
-        self, name: str, mapped: Mapping[str, str], real: Callable[[], types.ModuleType]
+        self,
+        name: str,
+        mapped: Mapping[str, str],
+        real: Callable[[], types.ModuleType],
+        is_loaded: Callable[[], bool],
     ) -> None:
         super().__init__(name)
         held = self.__dict__
-        held["_mapped"], held["_real"] = mapped, real
+        held["_mapped"], held["_real"], held["_is_loaded"] = mapped, real, is_loaded
         held["_own"] = {}
 
     def __getattr__(self, name: str) -> Any:
         held = self.__dict__
-        if name in held["_mapped"]:
+        if name in held["_mapped"] and not (held["_is_loaded"]() and is_asked_by_torch()):
             return getattr(config, held["_mapped"][name])
         if name in held["_own"]:
             return held["_own"][name]
@@ -75,6 +81,8 @@ class Settings(types.ModuleType):
         held = self.__dict__
         if name.startswith("__"):
             held[name] = value
+        elif is_asked_by_torch():
+            setattr(held["_real"](), name, value)
         elif name in held["_mapped"]:
             setattr(config, held["_mapped"][name], value)
         else:
@@ -82,8 +90,10 @@ class Settings(types.ModuleType):
                 note(f"{self.__name__}.{name}")
             held["_own"][name] = value
 
-    def patch(self, changes: Any = None, value: Any = None, **more: Any) -> Patch:
+    def patch(self, changes: Any = None, value: Any = None, **more: Any) -> Any:
         """As a name and a value, as a dictionary, or by keyword."""
+        if is_asked_by_torch():
+            return self.__dict__["_real"]().patch(changes, value, **more)
         named = {changes: value} if isinstance(changes, str) else dict(changes or {})
         return Patch(self, {**named, **more})
 

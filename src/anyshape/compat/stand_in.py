@@ -6,6 +6,7 @@ the names that are known here stay ours.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 import types
@@ -20,7 +21,10 @@ import torch
 from anyshape.compat.unmapped import note
 
 _TORCH: Final = Path(torch.__file__).parent
-_IMPORTING: Final = "<frozen importlib"
+#: Ours, and on torch's side: it asks for what torch itself has.
+_BRIDGE: Final = str(Path(__file__).parents[1] / "export" / "torch_bridge.py")
+#: Those who pass a question on.
+_BETWEEN: Final = ("<frozen importlib", str(Path(__file__).parent), contextlib.__file__)
 
 
 class StandIn(types.ModuleType):
@@ -38,7 +42,7 @@ class StandIn(types.ModuleType):
         # Python asks modules for these in passing.
         if name.startswith("__"):
             raise AttributeError(name)
-        if not _asked_by_torch():
+        if not is_asked_by_torch():
             note(f"{self.__name__}.{name}")
         return getattr(self.real(), name)
 
@@ -98,12 +102,12 @@ def bind(name: str, module: types.ModuleType) -> None:
         parent.__dict__[last] = module
 
 
-def _asked_by_torch() -> bool:
-    """Whether torch itself asks, which is none of the script's business."""
-    frame = sys._getframe(2)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_IMPORTING):
+def is_asked_by_torch() -> bool:
+    """Whether torch itself asks for what is ours: that is none of the script's business."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_BETWEEN):
         frame = frame.f_back
-    return frame.f_code.co_filename.startswith(str(_TORCH))
+    return frame.f_code.co_filename.startswith((str(_TORCH), _BRIDGE))
 
 
 def stand_in(name: str, known: Mapping[str, Any]) -> None:

@@ -38,6 +38,7 @@ from anyshape.events.kinds import (
     SizesSeen,
     Specialised,
     Stage,
+    SymbolShared,
 )
 from anyshape.events.settings import set_logs, set_logs_from_environment
 from anyshape.events.stream import Sink, Stream, stream
@@ -73,6 +74,7 @@ __all__ = [
     "Specialised",
     "Stage",
     "Stream",
+    "SymbolShared",
     "set_logs",
     "set_logs_from_environment",
     "stream",

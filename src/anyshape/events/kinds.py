@@ -77,6 +77,16 @@ class CreateSymbol(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class SymbolShared(Event):
+    """A size is taken to be the same as an equal one that has a symbol (`config.duck_shape`)."""
+
+    symbol: str
+    #: "L['y'].size()[0]"
+    source: str
+    user_frame: Frame | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class GuardAdded(Event):
     """The compiled code relies on this from here on."""
 

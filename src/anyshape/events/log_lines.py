@@ -40,6 +40,7 @@ from anyshape.events.kinds import (
     RunsEagerly,
     Schedule,
     Specialised,
+    SymbolShared,
 )
 from anyshape.events.source_lines import source_line
 
@@ -83,6 +84,10 @@ def _create_symbol(event: CreateSymbol) -> str:
         source = f" for {event.source}" if event.source else ""
         return f"create_unbacked_symint {event.symbol} {event.range}{source}{at}"
     return f"create_symbol {event.symbol} = {event.value} for {event.source} {event.range}{at}"
+
+
+def _symbol_shared(event: SymbolShared) -> str:
+    return f"create_symbol {event.symbol} duck sized {event.source}{_at(event.user_frame)}"
 
 
 def _guard_added(event: GuardAdded) -> str:
@@ -227,6 +232,7 @@ def _row(kind: type[_E], log: str, level: int, text: Callable[[_E], str]) -> Row
 ROWS: Final = (
     _row(FrameStart, "dynamic", logging.INFO, lambda event: "create_env"),
     _row(CreateSymbol, "dynamic", logging.INFO, _create_symbol),
+    _row(SymbolShared, "dynamic", logging.DEBUG, _symbol_shared),
     _row(GuardAdded, "dynamic", logging.INFO, _guard_added),
     _row(RangeUpdated, "dynamic", logging.DEBUG, _range_updated),
     _row(Replaced, "dynamic", logging.DEBUG, _replaced),
