@@ -34,7 +34,7 @@ LAYERS = (
     ("growth", "blame", "dynamic_ints", "graph_text"),
     ("backends",),
     ("explanation", "targets", "marks", "native"),
-    ("standing",),
+    ("standing", "stances"),
     ("capture", "graph", "codegen", "runtime", "ranks"),
     ("profile",),
     ("ops", "guards", "policy", "shapes"),

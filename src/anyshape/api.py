@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from anyshape import stances
 from anyshape.backends import BACKENDS
 from anyshape.capture.source_use import source_use
 from anyshape.entries import Backend, Counts, Entry, Options, all_counts
@@ -342,6 +343,15 @@ def reset() -> None:
     for function in list(_compiled):
         function.reset()
         all_counts.append(function.counts)
+
+
+def set_stance(stance: stances.Stance) -> stances.Stance:
+    """What all compiled functions do in place of compiling, from here on; what they did before."""
+    before = stances.set_stance(stance)
+    if stances.Stance.EAGER in (before, stance) and before is not stance:
+        for function in list(_compiled):
+            function.rebuild()
+    return before
 
 
 # -- checks ---------------------------------------------------------------------------------------

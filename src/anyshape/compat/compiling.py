@@ -11,11 +11,19 @@ import torch
 
 from anyshape import api
 from anyshape.compat.environment import ALL_LOGS, LOGS
+from anyshape.compat.stances import set_stance
+from anyshape.compat.stand_in import is_asked_by_torch, replaced
 from anyshape.compat.unmapped import note
 
 #: Those that only run the captured graph; any other name means generated code.
 _EAGER: Final = frozenset({"eager", "eager_noexcept", "eager_debug", "aot_eager", "ts"})
-_NATIVE: Final = frozenset({"inductor", "native", None})
+_NATIVE: Final = frozenset({"inductor", "native"})
+
+#: What torch had there.
+_THEIRS: Final[Any] = getattr(torch, "compile")  # noqa: B009 a peer: by name, and never for us
+
+#: for those who do not choose one
+_default: Final[list[Any]] = ["native"]
 
 
 def compile(
@@ -30,7 +38,19 @@ def compile(
     disable: bool = False,
     **more: Any,
 ) -> Any:
-    """`torch.compile`."""
+    """`torch.compile`. What torch compiles for itself (in its higher-order operators, say) is left
+    to torch; a module's `.compile()` is the script's."""
+    if is_asked_by_torch("torch.nn.modules.module", "torch.compiler"):
+        return _THEIRS(
+            model,
+            fullgraph=fullgraph,
+            dynamic=dynamic,
+            backend=backend,
+            mode=mode,
+            options=options,
+            disable=disable,
+            **more,
+        )
     if model is None:
         return functools.partial(
             compile,
@@ -56,6 +76,7 @@ def compile(
 
 
 def _backend(backend: Any) -> Any:
+    backend = _default[0] if backend is None else backend
     if callable(backend):
         return backend
     if backend in _EAGER:
@@ -65,8 +86,13 @@ def _backend(backend: Any) -> Any:
     return "native"
 
 
-def optimize(backend: Any = None, *, nopython: bool = False, dynamic: bool | None = None) -> Any:
+def optimize(
+    backend: Any = None, *, nopython: bool = False, dynamic: bool | None = None, **more: Any
+) -> Any:
     """`torch._dynamo.optimize`, the older name."""
+    if is_asked_by_torch():
+        real = replaced("torch._dynamo", "optimize")
+        return real(backend, nopython=nopython, dynamic=dynamic, **more)
     return functools.partial(compile, backend=backend, fullgraph=nopython, dynamic=dynamic)
 
 
@@ -133,7 +159,34 @@ def as_it_is(function: Any = None, *args: Any, **kwargs: Any) -> Any:
 
 
 def nothing(*args: Any, **kwargs: Any) -> None:
-    """A call without effect: there is no graph to break."""
+    """A call without effect: there is no graph to break, and no step of CUDA graphs to mark."""
+
+
+def as_the_original(original: Any, **options: Any) -> Any:
+    """`torch.compiler.substitute_in_graph`: the original runs for real, in compiled code too."""
+    return as_it_is
+
+
+def without_effect(name: str) -> Callable[..., None]:
+    def called(*args: Any, **kwargs: Any) -> None:
+        note(name)
+
+    return called
+
+
+# -- backends -------------------------------------------------------------------------------------
+
+
+def list_backends(exclude_tags: Any = ()) -> list[str]:
+    return sorted(_NATIVE | {"eager"})
+
+
+def set_default_backend(backend: Any) -> None:
+    _default[0] = "native" if backend is None else backend
+
+
+def get_default_backend() -> Any:
+    return _default[0]
 
 
 # -- logs -----------------------------------------------------------------------------------------
@@ -151,7 +204,7 @@ def set_logs(*, all: Any = None, **logs: Any) -> None:
 
 
 #: `torch._dynamo` and `torch._dynamo.decorators`
-DYNAMO: Final[Mapping[str, Callable[..., Any]]] = {
+DYNAMO: Final[Mapping[str, Any]] = {
     "optimize": optimize,
     "explain": explain,
     "reset": api.reset,
@@ -168,4 +221,32 @@ DYNAMO: Final[Mapping[str, Callable[..., Any]]] = {
     "nonstrict_trace": as_it_is,
     "graph_break": nothing,
     "is_compiling": torch.compiler.is_compiling,
+    "is_dynamo_supported": lambda: True,
+    "list_backends": list_backends,
+    "set_stance": set_stance,
+    "substitute_in_graph": as_the_original,
+    "OptimizedModule": api.CompiledModule,
+}
+
+#: `torch.compiler`; what is not here is torch's, and asks for some of the above.
+COMPILER: Final[Mapping[str, Callable[..., Any]]] = {
+    "reset": api.reset,
+    "allow_in_graph": as_it_is,
+    "assume_constant_result": as_it_is,
+    "disable": as_it_is,
+    "nested_compile_region": as_it_is,
+    "substitute_in_graph": as_the_original,
+    "set_stance": set_stance,
+    "list_backends": list_backends,
+    "set_default_backend": set_default_backend,
+    "get_default_backend": get_default_backend,
+    "cudagraph_mark_step_begin": nothing,
+    **{
+        name: without_effect(f"torch.compiler.{name}")
+        for name in (
+            "set_enable_guard_collectives",
+            "save_cache_artifacts",
+            "load_cache_artifacts",
+        )
+    },
 }

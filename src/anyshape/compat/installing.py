@@ -20,6 +20,7 @@ from anyshape.compat.stand_in import StandIn, bind, find_modules_below, stand_in
 from anyshape.compat.unmapped import warn
 
 _DYNAMO: Final = "torch._dynamo"
+_INDUCTOR: Final = "torch._inductor"
 _EXPORT: Final = "torch.export"
 
 _installed: Final[set[str]] = set()
@@ -34,11 +35,13 @@ def install() -> None:
     api.tell_as_the_environment_says()
     # By name: what torch has there is a peer, never a part of ours.
     setattr(torch, "compile", compiling.compile)  # noqa: B010 see above
-    torch.compiler.reset = api.reset
+    stand_in("torch.compiler", compiling.COMPILER)
     setattr(sys.modules["torch._logging"], "set_logs", compiling.set_logs)  # noqa: B010 as above
     _install_settings()
     stand_in(_DYNAMO, {**compiling.DYNAMO, "config": sys.modules[f"{_DYNAMO}.config"]})
     stand_in(f"{_DYNAMO}.decorators", compiling.DYNAMO)
+    stand_in(f"{_DYNAMO}.eval_frame", {"OptimizedModule": api.CompiledModule})
+    stand_in(_INDUCTOR, {"config": sys.modules[f"{_INDUCTOR}.config"]})
     find_modules_below()
     MODELS[compiling.nothing] = lambda hooks, *args, **kwargs: None
     _install_export()
@@ -48,6 +51,7 @@ def install() -> None:
 def _install_settings() -> None:
     for name, mapped in (
         ("torch._dynamo.config", settings.DYNAMO),
+        ("torch._inductor.config", {}),
         ("torch.fx.experimental._config", settings.SHAPES),
         ("torch.compiler.config", settings.COMPILER),
     ):

@@ -23,6 +23,7 @@ DYNAMO: Final = {
     "automatic_dynamic_shapes": "automatic_dynamic",
     "recompile_limit": "recompile_limit",
     "cache_size_limit": "recompile_limit",
+    "automatic_dynamic_local_pgo": "profile",
     **{
         name: name
         for name in (
@@ -48,7 +49,15 @@ SHAPES: Final = {
 COMPILER: Final = {"dynamic_sources": "dynamic_sources"}
 
 #: Anyshape does what these ask for without being asked, or has nothing that they could be about.
-_SILENT: Final = frozenset({"suppress_errors", "verbose", "inline_inbuilt_nn_modules"})
+_SILENT: Final = frozenset(
+    {
+        "suppress_errors",
+        "verbose",
+        "inline_inbuilt_nn_modules",
+        "guard_nn_modules",
+        "dynamic_shapes",
+    }
+)
 
 
 class Settings(types.ModuleType):
@@ -67,13 +76,17 @@ class Settings(types.ModuleType):
         held["_mapped"], held["_real"], held["_is_loaded"] = mapped, real, is_loaded
         held["_own"] = {}
 
+    @property
+    def is_loaded(self) -> bool:
+        return self.__dict__["_is_loaded"]()
+
     def __getattr__(self, name: str) -> Any:
         held = self.__dict__
-        if name in held["_mapped"] and not (held["_is_loaded"]() and is_asked_by_torch()):
+        if name in held["_mapped"] and not (self.is_loaded and is_asked_by_torch()):
             return getattr(config, held["_mapped"][name])
         if name in held["_own"]:
             return held["_own"][name]
-        if name.startswith("__"):
+        if name.startswith("__") and not (name == "__file__" and self.is_loaded):
             raise AttributeError(name)
         return getattr(held["_real"](), name)
 
