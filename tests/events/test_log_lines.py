@@ -39,6 +39,7 @@ from anyshape.events import (
     Schedule,
     SizesSeen,
     Specialised,
+    SymbolShared,
     Stream,
 )
 from anyshape.events import kinds as module
@@ -111,6 +112,10 @@ LINES: list[tuple[Event, list[str]]] = [
     (GuardAdded("Eq(s0, 33)"), ["I~ eval Eq(s0, 33) [guard added]"]),
     (GuardAdded("u0 < 9", at_run_time=True), ["I~ runtime_assert u0 < 9 [guard added]"]),
     (RangeUpdated("s0", "[33, 33]"), ["V~ _update_var_to_range s0 = VR[33, 33] (update)"]),
+    (
+        SymbolShared("s0", "L['y'].size()[0]"),
+        ["V~ create_symbol s0 duck sized L['y'].size()[0]"],
+    ),
     (Replaced("s1", "s0", "[0, 9]"), ["V~ set_replacement s1 = s0 (solve) VR[0, 9]"]),
     (
         CompileFailed("AS103 DynamicDimWasFixed", "it is 5", HERE),

@@ -40,10 +40,10 @@ def to_torch(program: Program) -> Any:
 
 
 def _exported(peer: Any, program: Program, module: Any, args: Any, kwargs: Any, named: bool) -> Any:
-    # Not `peer.Dim`: a program may have put another there.
-    dim = import_module("torch.export.dynamic_shapes").Dim
     dims = {
-        name: dim(name, min=max(allowed.lower or 0, 0), max=allowed.upper) if named else dim.AUTO
+        name: peer.Dim(name, min=max(allowed.lower or 0, 0), max=allowed.upper)
+        if named
+        else peer.Dim.AUTO
         for name, allowed in program.inputs.ranges.items()
     }
     said: dict[Way, dict[int, Any]] = {}
