@@ -39,8 +39,8 @@ from anyshape.events import (
     Schedule,
     SizesSeen,
     Specialised,
-    SymbolShared,
     Stream,
+    SymbolShared,
 )
 from anyshape.events import kinds as module
 from anyshape.events.log_lines import LOGS, ROWS, LineFormatter, LogLines
