@@ -30,6 +30,7 @@ from anyshape.events import (
     MarkIgnored,
     OutputCode,
     ProfileState,
+    ProgramExported,
     RangeUpdated,
     Recompile,
     RecompileLimit,
@@ -115,6 +116,10 @@ LINES: list[tuple[Event, list[str]]] = [
     (
         SymbolShared("s0", "L['y'].size()[0]"),
         ["V~ create_symbol s0 duck sized L['y'].size()[0]"],
+    ),
+    (
+        ProgramExported("f", "def f", ["n = x.shape[0], any"], ["y is static"]),
+        ["I~ exported f", "I~ n = x.shape[0], any", "I~ note: y is static"],
     ),
     (Replaced("s1", "s0", "[0, 9]"), ["V~ set_replacement s1 = s0 (solve) VR[0, 9]"]),
     (

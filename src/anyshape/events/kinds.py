@@ -298,6 +298,19 @@ class CompileFailed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ProgramExported(Event):
+    """An artifact was made."""
+
+    function: str
+    #: the program as text, with what its inputs must be
+    code: str
+    #: what must hold of the sizes, one sentence each
+    constraints: Sequence[str] = ()
+    #: what was asked for and is not so
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RunCount(Event):
     """How often an entry has served a call, told when the program ends."""
 

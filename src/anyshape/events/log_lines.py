@@ -33,6 +33,7 @@ from anyshape.events.kinds import (
     MarkIgnored,
     OutputCode,
     ProfileState,
+    ProgramExported,
     RangeUpdated,
     Recompile,
     RecompileLimit,
@@ -146,6 +147,11 @@ def _profile_state(event: ProfileState) -> str:
     return f"{event.action}_code_state ({place})\n{event.text}"
 
 
+def _exported(event: ProgramExported) -> str:
+    lines = [f"exported {event.function}", *event.constraints]
+    return "\n".join((*lines, *(f"note: {note}" for note in event.notes)))
+
+
 def _guards(event: Compiled) -> str:
     return "\n".join(("GUARDS:", *(guard.text for guard in event.guard_lines)))
 
@@ -243,6 +249,7 @@ ROWS: Final = (
     _row(Compiled, "dynamic", logging.DEBUG, _compiled),
     _row(CompileFailed, "dynamic", logging.DEBUG, _failed),
     _row(ProfileState, "dynamic", logging.DEBUG, _profile_state),
+    _row(ProgramExported, "dynamic", logging.INFO, _exported),
     _row(Compiled, "guards", logging.DEBUG, _guards),
     _row(Recompile, "recompiles", logging.DEBUG, _recompile),
     _row(RecompileLimit, "recompiles", logging.WARNING, _recompile_limit),

@@ -21,6 +21,8 @@ from anyshape.errors import (
     GraphBreakError,
     NotCallable,
 )
+from anyshape.events.kinds import ProgramExported
+from anyshape.events.stream import stream
 from anyshape.export.attempt import Attempt, Subject
 from anyshape.export.exported import Exported
 from anyshape.export.graph import GraphBuilder, Weights
@@ -101,7 +103,18 @@ class _Export:
         attempt, spec, notes = self._without_demotion(attempt)
         suggested = suggestion_of(spec, self._subject.arguments)
         program, left_out = program_of(self._subject, attempt)
-        return Exported(program, suggested, [*notes, *left_out])
+        made = Exported(program, suggested, [*notes, *left_out])
+        if stream.listening(ProgramExported):
+            stream.emit(
+                ProgramExported(
+                    made.name,
+                    made.print_readable(print_output=False),
+                    made.constraints,
+                    made.notes,
+                    compile_id="export",
+                )
+            )
+        return made
 
     # -- where the program disagrees ---------------------------------------------------------------
 

@@ -19,7 +19,8 @@ from anyshape.events.trace.background import Background
 from anyshape.events.trace.envelope import Envelopes
 from anyshape.events.trace.files import LazyFile, Rank, file_name
 from anyshape.events.trace.own_events import OwnEvents
-from anyshape.events.trace.tlparse_rows import ROWS, Writing
+from anyshape.events.trace.tlparse_rows import ROWS
+from anyshape.events.trace.writing import Writing
 
 VARIABLE: Final = "ANYSHAPE_TRACE"
 
