@@ -62,6 +62,10 @@ class TraceSink:
         when = time.time()
         self._background.put(lambda: self._write(when, make()))
 
+    def flush(self) -> None:
+        """Write what waits."""
+        self._background.finish()
+
     def close(self) -> None:
         """Write what waits. What is told after this goes to other files."""
         self._background.finish()
