@@ -23,12 +23,15 @@ from anyshape.compat.unmapped import note
 from anyshape.errors import BadPackage
 from anyshape.shapes import Dim, Marker
 
+#: Those of `torch.export` that are ours.
+NAMES: Final = ("export", "draft_export", "save", "load")
+
 _DIMS: Final = "torch.export.dynamic_shapes"
 
 
 def functions(real: Any) -> Mapping[str, Callable[..., Any]]:
     """What stands in `torch.export`; `real` has what stood there."""
-    theirs = {name: getattr(real, name) for name in ("export", "draft_export", "save", "load")}
+    theirs = {name: getattr(real, name) for name in NAMES}
 
     def export(
         mod: Any,
