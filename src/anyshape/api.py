@@ -8,7 +8,7 @@ import functools
 import os
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -251,6 +251,13 @@ class CompiledModule(torch.nn.Module):
     def _orig_mod(self) -> torch.nn.Module:
         """Scripts written for torch know the original by this name."""
         return _STATE[self][0]
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """Also of a checkpoint that torch's compiled modules have written, whose names begin with
+        that of the original."""
+        plain = {name.removeprefix("_orig_mod."): value for name, value in state_dict.items()}
+        is_theirs = len(plain) == len(state_dict) and plain.keys() != state_dict.keys()
+        return super().load_state_dict(plain if is_theirs else state_dict, *args, **kwargs)
 
     def stats(self) -> Stats:
         found = _total(_STATE[self][1])

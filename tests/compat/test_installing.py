@@ -32,8 +32,10 @@ model = torch.nn.Linear(2, 2)
 compiled = torch.compile(model)
 compiled(torch.rand(3, 2))
 print(compiled._orig_mod is model, list(compiled.state_dict()), compiled.stats().graphs)
+theirs = {f"_orig_mod.{name}": value + 1 for name, value in compiled.state_dict().items()}
+print(compiled.load_state_dict(theirs), torch.equal(model.weight, theirs["_orig_mod.weight"]))
 """,
-        "True ['weight', 'bias'] 1",
+        "True ['weight', 'bias'] 1\n<All keys matched successfully> True",
     ),
     "a module in place": (
         """
