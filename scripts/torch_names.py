@@ -35,6 +35,7 @@ HERE: dict[str, str] = {
     "torch._dynamo.is_compiling": "True in compiled code",
     "torch._dynamo.is_dynamo_supported": "True",
     "torch._dynamo.list_backends": '`["eager", "inductor", "native"]`; `inductor` means `native`',
+    "torch._dynamo.register_backend": "a name for `backend=`",
     "torch._dynamo.set_stance": "the same stances; hits cost what they cost",
     "torch._dynamo.OptimizedModule": "the class of compiled modules",
     "torch.compiler.reset": "`anyshape.reset`",
@@ -93,11 +94,17 @@ def tables() -> str:
         *mapped("torch.fx.experimental._config", settings.SHAPES),
         *mapped("torch.compiler.config", settings.COMPILER),
     ]
+    errors = [
+        (f"`torch._dynamo.exc.{there}`", f"`anyshape.errors.{kind.__name__}`")
+        for there, kind in compiling.ERRORS.items()
+    ]
     logs = [(f"`{there}`", f"`{here}`") for there, here in environment.LOGS.items()]
     variables = [(f"`{there}`", f"`{here}`") for there, here in environment.SAME.items()]
     lines = [
         "### Functions\n",
         *rows("in a script", "under `anyshape run`", ((f"`{n}`", HERE[n]) for n in names())),
+        "### Errors\n",
+        *rows("a script catches", "and gets", errors),
         "### Settings\n",
         *rows("there", "here", settings_rows),
         "### Logs (`TORCH_LOGS`, `torch._logging.set_logs`)\n",

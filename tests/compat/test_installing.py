@@ -73,9 +73,13 @@ def backend(graph, inputs):
 torch.compile(lambda x: x + 1, backend=backend)(torch.ones(1))
 torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1))
 torch.compile(lambda x: x + 1, backend="inductor")(torch.ones(1))
+@torch._dynamo.register_backend
+def own(graph, inputs):
+    return backend(graph, inputs)
+torch.compile(lambda x: x + 1, backend="own")(torch.ones(1))
 print(seen)
 """,
-        "['GraphModule']",
+        "['GraphModule', 'GraphModule']",
     ),
     "marks under both names": (
         """
@@ -229,6 +233,24 @@ print(torch._dynamo.mark_dynamic.__module__, torch._dynamo.config.recompile_limi
 """,
         "tensor([2., 2.]) tensor([-2., -2.]) True\nanyshape.compat.compiling 64",
     ),
+    "what scripts catch": (
+        """
+from torch._dynamo.exc import Unsupported
+f = torch.compile(lambda x: x + 1, dynamic=False)
+g = torch.compile(lambda x: (part for part in x), fullgraph=True)
+with torch._dynamo.config.patch(error_on_recompile=True):
+    for size in (2, 3):
+        try:
+            f(torch.rand(size))
+        except torch._dynamo.exc.RecompileError as error:
+            print(error.code)
+try:
+    g(torch.rand(2))
+except Unsupported as error:
+    print(error.code)
+""",
+        "AS105\nAS104",
+    ),
     "export": (
         """
 import io
@@ -262,9 +284,9 @@ print(type(torch.export.load("theirs.pt2")).__name__)
     "explain": (
         """
 said = torch._dynamo.explain(lambda x: x + 1)(torch.rand(2))
-print(type(said).__name__)
+print(said.graph_count, said.graph_break_count, said.op_count, said.entries[0].id)
 """,
-        "Explanation",
+        "1 0 1 0/0",
     ),
 }
 

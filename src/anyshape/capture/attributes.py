@@ -293,6 +293,8 @@ class Attributes:
             return self._slot(obj, name, value)
         if kind is types.GetSetDescriptorType:
             return self._native_property(obj, name, value)
+        if hasattr(kind, "__anyshape_original__"):  # a method that is compiled by itself
+            return types.MethodType(self._descriptor(holder, name, value), obj)
         if isinstance(get, types.FunctionType):
             return self._call(get, self._descriptor(holder, name, value), obj, type(obj))
         if get is None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import torch
 
-from anyshape import api
+from anyshape import api, errors
 from anyshape.compat.environment import ALL_LOGS, LOGS
 from anyshape.compat.stances import set_stance
 from anyshape.compat.stand_in import is_asked_by_torch, replaced
@@ -21,6 +22,9 @@ _NATIVE: Final = frozenset({"inductor", "native"})
 
 #: What torch had there.
 _THEIRS: Final[Any] = getattr(torch, "compile")  # noqa: B009 a peer: by name, and never for us
+
+#: by the name that the script has given
+_own: Final[dict[str, Any]] = {}
 
 #: for those who do not choose one
 _default: Final[list[Any]] = ["native"]
@@ -81,9 +85,20 @@ def _backend(backend: Any) -> Any:
         return backend
     if backend in _EAGER:
         return "eager"
+    if (registered := _registered(backend)) is not None:
+        return registered
     if backend not in _NATIVE:
         note(f"torch.compile(backend={backend!r})")
     return "native"
+
+
+def _registered(name: Any) -> Any:
+    """What a script has registered, here or with torch, under a name of its own."""
+    if name in _own:
+        return _own[name]
+    registry = sys.modules.get("torch._dynamo.backends.registry")
+    is_own = name not in _NATIVE and name in getattr(registry, "_COMPILER_FNS", {})
+    return getattr(registry, "lookup_backend")(name) if is_own else None  # noqa: B009 a peer
 
 
 def optimize(
@@ -99,7 +114,36 @@ def optimize(
 def explain(function: Any, *args: Any, **kwargs: Any) -> Any:
     """`torch._dynamo.explain(function)(*args)`: what anyshape says of it."""
     compiled = api.compile(function)
-    return compiled.explain(*args, **kwargs) if args or kwargs else compiled.explain
+
+    def explained(*args: Any, **kwargs: Any) -> Explained:
+        return Explained(compiled.explain(*args, **kwargs), compiled)
+
+    return explained(*args, **kwargs) if args or kwargs else explained
+
+
+class Explained:
+    """An explanation, with the names by which scripts ask torch's for numbers."""
+
+    def __init__(self, explanation: Any, compiled: Any) -> None:
+        self._explanation = explanation
+        self.graphs: list[torch.fx.GraphModule] = [
+            graph for entry in compiled.entries for graph in entry.graphs
+        ]
+        self.graph_count = len(self.graphs)
+        self.graph_break_count: int = compiled.stats().graph_breaks
+        self.break_reasons: list[str] = [explanation.eager] if explanation.eager else []
+        self.ops_per_graph = [
+            [node.target for node in graph.graph.nodes if node.op.startswith("call")]
+            for graph in self.graphs
+        ]
+        self.op_count = sum(map(len, self.ops_per_graph))
+        self.out_guards = [guard for entry in compiled.entries for guard in entry.guards]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._explanation, name)
+
+    def __str__(self) -> str:
+        return str(self._explanation)
 
 
 # -- marks ----------------------------------------------------------------------------------------
@@ -178,7 +222,14 @@ def without_effect(name: str) -> Callable[..., None]:
 
 
 def list_backends(exclude_tags: Any = ()) -> list[str]:
-    return sorted(_NATIVE | {"eager"})
+    return sorted(_NATIVE | {"eager"} | _own.keys())
+
+
+def register_backend(backend: Any = None, name: str | None = None, tags: Any = ()) -> Any:
+    if backend is None:
+        return functools.partial(register_backend, name=name, tags=tags)
+    _own[name or backend.__name__] = backend
+    return backend
 
 
 def set_default_backend(backend: Any) -> None:
@@ -223,9 +274,19 @@ DYNAMO: Final[Mapping[str, Any]] = {
     "is_compiling": torch.compiler.is_compiling,
     "is_dynamo_supported": lambda: True,
     "list_backends": list_backends,
+    "register_backend": register_backend,
     "set_stance": set_stance,
     "substitute_in_graph": as_the_original,
     "OptimizedModule": api.CompiledModule,
+}
+
+#: `torch._dynamo.exc`: what a script catches is raised by us
+ERRORS: Final[Mapping[str, type[errors.AnyshapeError]]] = {
+    "TorchDynamoException": errors.AnyshapeError,
+    "InternalTorchDynamoError": errors.InternalError,
+    "RecompileError": errors.RecompileError,
+    "Unsupported": errors.GraphBreakError,
+    "UserError": errors.CompileError,
 }
 
 #: `torch.compiler`; what is not here is torch's, and asks for some of the above.

@@ -41,6 +41,7 @@ def install() -> None:
     stand_in(_DYNAMO, {**compiling.DYNAMO, "config": sys.modules[f"{_DYNAMO}.config"]})
     stand_in(f"{_DYNAMO}.decorators", compiling.DYNAMO)
     stand_in(f"{_DYNAMO}.eval_frame", {"OptimizedModule": api.CompiledModule})
+    stand_in(f"{_DYNAMO}.exc", compiling.ERRORS)
     stand_in(_INDUCTOR, {"config": sys.modules[f"{_INDUCTOR}.config"]})
     find_modules_below()
     MODELS[compiling.nothing] = lambda hooks, *args, **kwargs: None
