@@ -36,7 +36,7 @@ LAYERS = (
     ("growth", "blame", "dynamic_ints", "graph_text"),
     ("backends",),
     ("explanation", "targets", "marks", "native"),
-    ("standing",),
+    ("standing", "stances"),
     ("capture", "graph", "codegen", "runtime", "ranks"),
     ("profile",),
     ("ops", "guards", "policy", "shapes"),
@@ -75,6 +75,7 @@ TOOLCHAINS = ("llvmlite", "triton")
 # (importing module, imported module) -> why this import may stand inside a function.
 LAZY_IMPORTS = {
     ("anyshape.cli.run", "anyshape.compat"): "it loads torch, which acts on the environment then",
+    ("anyshape.compat.children", "anyshape.compat"): "once the process has loaded torch itself",
     ("anyshape.ops", "torch._meta_registrations"): "loading it takes longer than all our own rules",
     ("anyshape.profile.remote", "fsspec"): "only for those who share profiles",
     ("anyshape.cli.export", "anyshape.export"): "it loads torch, and other commands do without",

@@ -57,11 +57,13 @@ def native_function(
     scratch_bytes: Callable[[Kernel], Size],
     *,
     key: str | None = None,
+    keep: Callable[[str], None] | None = None,
 ) -> Callable[..., Any]:
     """What runs the segment: called with its tensors, integers and floats, gives its outputs.
 
     `key`: all that the text depends on besides our own sources, if that is less work than the text;
-    the code is then found without making it. Ranges of symbols belong to it.
+    the code is then found without making it. Ranges of symbols belong to it. `keep` is given the
+    text if it was made.
     """
     cache = disk_cache()
     host = host_target(cache)
@@ -71,6 +73,8 @@ def native_function(
     def source() -> Source:
         if not made:
             made.append(source_of(segment, kernels_text, scratch_bytes, host, abi))
+            if keep is not None:
+                keep(_whole_text(made[0]))
         return made[0]
 
     helpers = _helpers_text(abi)
@@ -94,7 +98,11 @@ def segment_source(
     segment: Segment, kernels_text: KernelsText, scratch_bytes: Callable[[Kernel], Size]
 ) -> str:
     """The text of a segment's modules, to be looked at."""
-    source = source_of(segment, kernels_text, scratch_bytes, host_target(disk_cache()), host_abi())
+    host = host_target(disk_cache())
+    return _whole_text(source_of(segment, kernels_text, scratch_bytes, host, host_abi()))
+
+
+def _whole_text(source: Source) -> str:
     return "\n\n".join([*source.apart, source.text])
 
 

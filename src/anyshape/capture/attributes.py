@@ -298,6 +298,8 @@ class Attributes:
             return self._native_property(obj, name, value)
         if kind is _TUPLE_FIELD:
             return self._field(obj, value)
+        if hasattr(kind, "__anyshape_original__"):  # a method that is compiled by itself
+            return types.MethodType(self._descriptor(holder, name, value), obj)
         if isinstance(get, types.FunctionType):
             return self._call(get, self._descriptor(holder, name, value), obj, type(obj))
         if get is None:

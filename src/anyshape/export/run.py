@@ -23,6 +23,8 @@ from anyshape.errors import (
     GraphBreakError,
     NotCallable,
 )
+from anyshape.events.kinds import ProgramExported
+from anyshape.events.stream import stream
 from anyshape.export.attempt import Attempt, Subject, copy_of, undisturbed
 from anyshape.export.calls import call_of, calls_in
 from anyshape.export.exported import Exported
@@ -93,7 +95,18 @@ class _Export:
         suggested = suggestion_of(spec, self._subject.arguments)
         program, left_out = program_of(self._subject, attempt)
         notes += [*left_out, *self._refused(program)]
-        return Exported(program, suggested, notes)
+        made = Exported(program, suggested, notes)
+        if stream.listening(ProgramExported):
+            stream.emit(
+                ProgramExported(
+                    made.name,
+                    made.print_readable(print_output=False),
+                    made.constraints,
+                    made.notes,
+                    compile_id="export",
+                )
+            )
+        return made
 
     def _refused(self, program: Program) -> Iterator[str]:
         """Examples that the artifact does not take: they differ in more than sizes, or the program
