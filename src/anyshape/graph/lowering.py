@@ -102,10 +102,8 @@ class Lowering(Calling):
         if result is None:
             self._env[node] = self._without_meta(node)
             return
-        is_view = entry is not None and entry.op.lowering is Kind.VIEW
-        if not is_view and not (call.args and result == call.args[0]):
-            # A view of a parameter says so even where no gradients are recorded, and so does a
-            # parameter that a cast had nothing to do for.
+        if entry is None or entry.op.lowering is not Kind.VIEW:
+            # A view of a parameter says so even where no gradients are recorded.
             _no_gradient(result)
         kwargs = self._arguments(node.kwargs, call.kwargs)
         if node.target is getattr:
