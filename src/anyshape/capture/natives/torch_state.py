@@ -36,6 +36,12 @@ def _as_is(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda hooks, *args, **kwargs: function(*args, **kwargs)
 
 
+def _device(hooks: Hooks, *args: Any, **kwargs: Any) -> Any:
+    # To make one is a function of torch to modes, and gives no tensor.
+    with torch._C.DisableTorchFunction():
+        return torch.device(*args, **kwargs)
+
+
 class Returns:
     """A guard: whether a function without arguments returns what it did."""
 
@@ -138,7 +144,6 @@ _STATE_READS: Final = (
     "is_storage",
     "finfo",
     "iinfo",
-    "device",
     "promote_types",
     "can_cast",
 )
@@ -170,6 +175,7 @@ MODELS: Final[dict[Any, Callable[..., Any]]] = {
     torch._C._get_tracing_state: lambda hooks: None,
     # There is none: the guard of the state says so.
     _get_current_dispatch_mode_stack: lambda hooks: [],
+    torch.device: _device,
     # The recording mode sees the call.
     torch._C._set_grad_enabled: lambda hooks, mode: torch._C._set_grad_enabled(mode),
     enter_mode: _enter_mode,
