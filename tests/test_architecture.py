@@ -76,7 +76,7 @@ LAZY_IMPORTS = {
     ("anyshape.profile.remote", "fsspec"): "only for those who share profiles",
     ("anyshape.cli.export", "anyshape.export"): "it loads torch, and other commands do without",
     ("anyshape.export.torch_bridge", "torch.export"): "a peer: only for those who ask for it",
-    ("anyshape.export.onnx_file", "onnx"): "optional: only for those who ask for it",
+    ("anyshape.export.onnx.writer", "onnx"): "optional: only for those who ask for it",
 }
 
 BANNED_NAMES = {"utils.py", "misc.py", "common.py"}
