@@ -82,7 +82,7 @@ LAZY_IMPORTS = {
     ("anyshape.export.torch_bridge", "torch.export"): "a peer: only for those who ask for it",
     ("anyshape.events.progress", "rich"): "optional: only for compiles that take long",
     ("anyshape.cli.advice_text", "rich"): "optional: only for those who look at a terminal",
-    ("anyshape.export.onnx_file", "onnx"): "optional: only for those who ask for it",
+    ("anyshape.export.onnx.writer", "onnx"): "optional: only for those who ask for it",
     ("anyshape.export.tensors_file", "safetensors.torch"): "only for those who save and load",
 }
 

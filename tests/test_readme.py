@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.snippets import Page, check_program
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_program_says_what_its_comments_say(tmp_path: Path):
-    assert check_program(Page(README).program, tmp_path / "example.py") >= 4
+def test_the_program_says_what_its_comments_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    assert check_program(Page(README).program, tmp_path / "example.py") >= 7
