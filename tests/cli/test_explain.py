@@ -3,6 +3,8 @@ tests/slow."""
 
 from __future__ import annotations
 
+import io
+import sys
 from pathlib import Path
 
 import pytest
@@ -116,6 +118,14 @@ def test_before_and_after(capsys: pytest.CaptureFixture[str]):
     assert "did not do the same" in text
     text = shown(capsys, first, Run(3, Summary({}, ()), "boom"))
     assert "ended with status 3:\n  boom\n" in text
+
+
+def test_letters_that_the_output_has_not(monkeypatch: pytest.MonkeyPatch):
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, "ascii"))
+    advice_text.show(Summary({"f (f.py:1)": 2}, (advice(title="naïve → f"),)), {}, 0, False, None)
+    sys.stdout.flush()
+    assert b"1. na?ve ? f\n" in written.getvalue()
 
 
 def test_text_for_a_shell():

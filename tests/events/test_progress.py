@@ -197,6 +197,15 @@ def test_a_terminal_that_is_gone_disturbs_nobody(terminal: Terminal):
     assert watched._thread.is_alive()
 
 
+def test_silent_while_python_ends(terminal: Terminal):
+    watched = Progress()
+    with watched.compiling("f", "0/0"):
+        watched.stage("backend")
+        watched._end()
+        time.sleep(0.3)
+        assert terminal.read() == ""
+
+
 def test_an_error_ends_it(terminal: Terminal):
     watched = Progress()
     with pytest.raises(ZeroDivisionError), watched.compiling("f", "0/0"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -38,6 +39,9 @@ def show(
     verify: bool,
     second: Ran | None,
 ) -> None:
+    # The program's own lines may have letters that the terminal, or the file, has not.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
     write = _printer()
     write(Line(""))
     for line in _lines(summary, settings, status):

@@ -10,6 +10,7 @@ where it is.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import sys
@@ -56,6 +57,7 @@ class Progress:
     def __init__(self) -> None:
         self._start()
         os.register_at_fork(after_in_child=self._start)
+        atexit.register(self._end)
 
     def _start(self) -> None:
         self._active: list[Compiling] = []
@@ -65,6 +67,13 @@ class Progress:
         #: held while something is written
         self._writing = threading.Lock()
         self._shown_on: TextIO | None = None
+        self._is_ended = False
+
+    def _end(self) -> None:
+        """Python ends, and a thread of the program may still compile: a thread that is stopped
+        within a write would keep others from writing."""
+        with self._writing:
+            self._is_ended = True
 
     # -- what the compiler tells -----------------------------------------------------------------
 
@@ -142,7 +151,7 @@ class Progress:
             before, file = self._shown_on, sys.stderr
             self._shown_on = file
             first = next((each for each in self._active if each.stage != _CAPTURE), None)
-            if first is None:
+            if first is None or self._is_ended:
                 self._shown_on = before
                 return
             # The terminal may be gone, or closed: that is no reason to disturb the program.
