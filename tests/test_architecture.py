@@ -31,7 +31,7 @@ LAYERS = (
     ("pipeline", "report", "export"),
     ("telling",),
     ("entries", "units", "calls", "contracts"),
-    ("growth", "blame", "dynamic_ints", "graph_text"),
+    ("growth", "blame", "dynamic_ints", "graph_text", "served_calls"),
     ("backends",),
     ("explanation", "targets", "marks", "native"),
     ("standing",),

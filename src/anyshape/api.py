@@ -28,6 +28,7 @@ from anyshape.guards.dynamic_int import DynamicInt
 from anyshape.marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 from anyshape.pipeline import NO_ANSWER, Function, StaleSignature
 from anyshape.profile.session import session
+from anyshape.served_calls import tell_all
 from anyshape.shapes import Dim, Shapes
 from anyshape.targets import module_target, target_of
 
@@ -307,6 +308,7 @@ def _rank() -> int | None:
 
 
 def _tell_run_counts() -> None:
+    tell_all()
     for function in list(_compiled):
         for entry in function.entries:
             stream.emit(RunCount(function.target.name, entry.hits, compile_id=entry.id))

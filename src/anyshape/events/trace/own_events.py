@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import fields, is_dataclass
 from typing import Final, cast
 
-from anyshape.events.kinds import Event
+from anyshape.events.kinds import Event, FrameStart
 from anyshape.events.source_lines import source_lines
 
 FORMAT: Final = "anyshape-events"
@@ -92,4 +92,8 @@ def _places(event: Event) -> set[tuple[str, int]]:
     frames = [getattr(event, "user_frame", None), *getattr(event, "stack", ())]
     for listed in (getattr(event, "guard_lines", ()), getattr(event, "reasons", ())):
         frames += [each.user_frame for each in listed]
-    return {(frame.filename, frame.line) for frame in frames if frame is not None}
+    places = {(frame.filename, frame.line) for frame in frames if frame is not None}
+    # Where the function itself stands.
+    if isinstance(event, FrameStart):
+        places.add((event.file, event.line))
+    return places
