@@ -76,6 +76,8 @@ LAZY_IMPORTS = {
     ("anyshape.profile.remote", "fsspec"): "only for those who share profiles",
     ("anyshape.cli.export", "anyshape.export"): "it loads torch, and other commands do without",
     ("anyshape.export.torch_bridge", "torch.export"): "a peer: only for those who ask for it",
+    ("anyshape.report.page.html", "jinja2"): "only for those who ask for a report",
+    ("anyshape.report.page.html", "markupsafe"): "it comes with jinja2",
     ("anyshape.export.onnx_file", "onnx"): "optional: only for those who ask for it",
 }
 
