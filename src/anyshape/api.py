@@ -307,7 +307,8 @@ def _rank() -> int | None:
     return int(told) if told.isdecimal() else None
 
 
-def _tell_run_counts() -> None:
+def tell_run_counts() -> None:
+    """Tell those who listen how often each entry was taken, and for which sizes."""
     tell_all()
     for function in list(_compiled):
         for entry in function.entries:
@@ -324,7 +325,7 @@ def tell_as_the_environment_says() -> None:
     if not _told_of and start_trace_from_environment(_rank, {"torch": torch.__version__}):
         _told_of.add("trace")
         # Before the trace is closed: what is registered last runs first.
-        atexit.register(_tell_run_counts)
+        atexit.register(tell_run_counts)
 
 
 tell_as_the_environment_says()

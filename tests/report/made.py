@@ -49,7 +49,7 @@ def compile_of(
     if number:
         reasons = [
             GuardFailure(f"{frame}/{n}", f"tensor 'x' size mismatch at index 0. {text}", place)
-            for n in range(number)
+            for n in range(max(number - 30, 0), number)
         ]
         events.append(Recompile(function, place.filename, 10, reasons, compile_id=id))
     events.append(FrameStart(function, place.filename, 10, [place], compile_id=id))

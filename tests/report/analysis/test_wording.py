@@ -7,7 +7,7 @@ import pytest
 from anyshape.report.analysis.conditions import condition
 from anyshape.report.analysis.operators import share_of
 from anyshape.report.analysis.profile_change import profile_change
-from anyshape.report.analysis.wording import in_words, split, tensor_fields
+from anyshape.report.analysis.wording import in_words, is_about_sizes, split, tensor_fields
 from tests.report.recordings import function_of
 
 STATE = "global state == ({}, 0, 0, torch.float32, None, False, False, True, True, True, True)"
@@ -56,3 +56,19 @@ def test_shares():
 def test_profile_before_and_after():
     (change,) = profile_change(function_of("automatic"))
     assert change == ("L['x']", "", "tensor size=[?, 4] stride=[4, 1]")
+
+
+@pytest.mark.parametrize(
+    ("text", "is_size"),
+    [
+        ("tensor 'x' size mismatch at index 0. expected 3, actual 4", True),
+        ("L['x'].size()[0] < 31, actual 40", True),
+        ("L['n'] == 4, actual 5", True),
+        ("L['self'].mode == 'a', actual 'b'", False),
+        ("L['flag'] == True, actual False", False),
+        ("L['p'] == 0.5, actual 0.25", False),
+        (STATE.format("True") + NOW.format("False"), False),
+    ],
+)
+def test_what_dynamic_sizes_can_help_with(text: str, is_size: bool):
+    assert is_about_sizes(text) is is_size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from anyshape.events.kinds import (
     Compiled,
@@ -81,7 +82,7 @@ def test_a_function_that_was_reset(tmp_path: Path):
 
 
 def test_a_compile_that_was_tried_again_is_one_entry(tmp_path: Path):
-    at = {"compile_id": "0/0"}
+    at: Any = {"compile_id": "0/0"}
     events = [
         FrameStart("f", "model.py", 1, (), **at),
         SizesSeen("f", {"L['x']": "tensor size=[2] stride=[1]"}, **at),
@@ -101,7 +102,7 @@ def test_a_trace_that_ends_in_the_middle_of_a_compile(tmp_path: Path):
 
 
 def test_events_of_a_compile_whose_beginning_is_missing(tmp_path: Path):
-    at = {"compile_id": "7/3"}
+    at: Any = {"compile_id": "7/3"}
     events = [
         CreateSymbol("s0", 3, "L['x'].size()[0]", "[0, int_oo]", None, **at),
         Compiled(0.1, 1, 0, **at),

@@ -51,7 +51,8 @@ def states_of(entry: Entry) -> dict[str, State]:
     for source, (choice, reason) in attempt.decisions.items():
         found[source] = _state(choice, reason, values.get(source), symbols.get(source))
     for source, symbol in symbols.items():
-        if source not in found:
+        # A number that the program computes has no source.
+        if source and source not in found:
             found[source] = _state("dynamic", symbol.reason, symbol.value, symbol)
     return found
 

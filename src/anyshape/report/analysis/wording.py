@@ -20,6 +20,7 @@ _STATE: Final = (
     "not in torch.jit.trace",
 )
 _STATES: Final = re.compile(r"global state == (\(.*\)), actual (\(.*\))")
+_INTEGERS: Final = re.compile(r"(?s).+ (==|!=|<=|>=|<|>) -?[0-9]+, actual -?[0-9]+")
 _WORDS: Final = {"True": "on", "False": "off"}
 
 
@@ -70,4 +71,6 @@ def in_words(sentence: str) -> str:
 
 
 def is_about_sizes(sentence: str) -> bool:
-    return "size mismatch" in sentence or ".size()[" in sentence
+    """About a size, or an integer: what can be dynamic."""
+    is_size = "size mismatch" in sentence or ".size()[" in sentence
+    return is_size or _INTEGERS.fullmatch(sentence) is not None

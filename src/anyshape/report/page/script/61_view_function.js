@@ -47,7 +47,7 @@ function recompileList(f) {
   const found = compilesOf(f).filter(({ attempt }) => isRecompile(attempt));
   if (!found.length) return empty("It was not: the first entry served all calls.");
   const list = h("ol.reasons");
-  const more = inParts(found, ({ entry, attempt, index }) => h("li", h("div.reason-head", entryLink(entry.key, index), h("span.dim", clock(attempt.time)), attempt.recompile.every((r) => !r.is_size) ? badge("not about sizes", "plain", "dynamic shapes will not help here") : null), reasonList(attempt)), list, 20);
+  const more = inParts(found, ({ entry, attempt, index }) => h("li", h("div.reason-head", entryLink(entry.key, index), h("span.dim", clock(attempt.time)), attempt.recompile.every((r) => !r.is_size) ? badge("not about sizes", "plain", "neither a size nor an integer: making things dynamic will not help here") : null), reasonList(attempt)), list, 20);
   return [list, more];
 }
 
