@@ -1,4 +1,4 @@
-"""Take the pictures of docs/report: a view of the report of each program that traces are made of."""
+"""Take the pictures of docs/report: the report of each program that traces are made of."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -84,7 +84,7 @@ class Browser:
 
     def complaints(self) -> list[str]:
         """What the console has had to say since it was asked last."""
-        told: Any = self.driver.get_log("browser")  # pyright: ignore[reportUnknownMemberType]
+        told: Any = self.driver.get_log("browser")
         return [f"{each['level']}: {each['message']}" for each in told]
 
     def prefer(self, scheme: str) -> None:
@@ -92,7 +92,7 @@ class Browser:
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
 
-def start_browser(folder: Path) -> Iterator[Browser]:
+def start_browser(folder: Path) -> Generator[Browser, None, None]:
     programs = [shutil.which("chromium"), shutil.which("chromedriver")]
     if None in programs:
         reason = "needs chromium and chromedriver (Debian: chromium, chromium-driver)"

@@ -403,4 +403,4 @@ def test_five_hundred_compiles(browser: Browser, tmp_path: Path, functions: int,
 
 def _timed(browser: Browser, view: str) -> float:
     browser.go("/advice")
-    return browser.driver.execute_async_script(TIMED, f"#{view}")  # pyright: ignore[reportUnknownMemberType]
+    return browser.driver.execute_async_script(TIMED, f"#{view}")

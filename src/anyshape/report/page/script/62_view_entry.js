@@ -103,7 +103,7 @@ function symbolStory(entry, attempt, number, symbol) {
   return h(
     "article.story",
     { id: `symbol-${symbol.name}` },
-    h("h3", h(`span.state.${state}`, h("b", symbol.name)), " ", h("code", { title: symbol.source }, short(symbol.source)), " ", h("span.dim", symbol.fixed ? `= ${symbol.fixed.value}` : rangeText(left)), number ? h("span.dim", ` (${ordinal(number)})`) : null),
+    h("h3", h(`span.state.${state}`, h("b", symbol.name)), " ", symbol.source ? h("code", { title: symbol.source }, short(symbol.source)) : "computed from data", " ", h("span.dim", symbol.fixed ? `= ${symbol.fixed.value}` : rangeText(left)), number ? h("span.dim", ` (${ordinal(number)})`) : null),
     h(
       "ol.steps-list",
       step("born", `Born${symbol.value === null ? ", without a value" : ` as ${symbol.value}`}`, symbol.reason, symbol.place),
