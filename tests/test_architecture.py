@@ -28,7 +28,9 @@ LAYERS = (
     ("cli",),
     ("compat",),
     ("api",),
-    ("pipeline", "report", "export"),
+    ("export",),
+    ("pipeline", "report"),
+    ("advice",),
     ("telling",),
     ("entries", "units", "calls", "contracts"),
     ("growth", "blame", "dynamic_ints", "graph_text", "served_calls"),
@@ -48,6 +50,7 @@ LAYERS = (
 # These must load without torch, also through what they import.
 TORCH_FREE = {
     *("symbolic", "policy", "profile", "shapes", "events", "errors", "config", "report"),
+    "advice",
 }
 
 # Compared with in tests and benchmarks, used nowhere in the package.
@@ -78,7 +81,10 @@ LAZY_IMPORTS = {
     ("anyshape.export.torch_bridge", "torch.export"): "a peer: only for those who ask for it",
     ("anyshape.report.page.html", "jinja2"): "only for those who ask for a report",
     ("anyshape.report.page.html", "markupsafe"): "it comes with jinja2",
+    ("anyshape.events.progress", "rich"): "optional: only for compiles that take long",
+    ("anyshape.cli.advice_text", "rich"): "optional: only for those who look at a terminal",
     ("anyshape.export.onnx_file", "onnx"): "optional: only for those who ask for it",
+    ("anyshape.export.tensors_file", "safetensors.torch"): "only for those who save and load",
 }
 
 BANNED_NAMES = {"utils.py", "misc.py", "common.py"}

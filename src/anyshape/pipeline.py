@@ -46,6 +46,7 @@ from anyshape.errors import (
     RecompileError,
 )
 from anyshape.events import kinds
+from anyshape.events.progress import progress
 from anyshape.events.stream import stream
 from anyshape.explanation import Explanation
 from anyshape.growth import Growing
@@ -225,7 +226,8 @@ class Function:
         try:
             if can_capture() is not None:
                 return self._call(arguments)
-            with no_collection():
+            shown = progress.compiling(self.target.name, f"{self.frame_id}/{self._next_id}")
+            with shown, no_collection():
                 return self._compile(bound, arguments, shapes)
         finally:
             self._compiling.release()
@@ -524,7 +526,7 @@ class Function:
             if entry.growing.is_full(config.max_graphs_per_entry, config.max_growths_per_line):
                 self._stop_growing(entry)
                 return self._call(arguments)
-            with no_collection():
+            with progress.compiling(self.target.name, entry.id), no_collection():
                 shapes = assumed(self.contract, bound)
                 return self._grow(entry, entry.growing, arguments, shapes)
         finally:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from anyshape.cli import main
+from tests.report.page.test_html import data_in
 from tests.report.recordings import FOLDER
 
 
@@ -17,6 +19,13 @@ def test_a_page_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["report", str(FOLDER / "automatic"), "-o", str(output)]) == 0
     assert str(output) in capsys.readouterr().out
     assert "anyshape report" in output.read_text(encoding="utf-8")
+
+
+def test_advice_is_in_it(tmp_path: Path):
+    assert main(["report", str(FOLDER / "automatic"), "-o", str(tmp_path)]) == 0
+    data: Any = data_in((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert data["advised"]
+    assert [each["kind"] for each in data["advice"]] == ["static_first"]
 
 
 def test_into_a_folder(tmp_path: Path):

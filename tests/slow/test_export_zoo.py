@@ -24,7 +24,7 @@ from tests.zoo.models import BY_NAME, ROWS, Pair, Row
 pytestmark = pytest.mark.usefixtures("fresh")
 
 #: Why a model is not exported.
-NOT_EXPORTED = {"Mamba": "associative_scan"}
+NOT_EXPORTED: dict[str, str] = {}
 
 #: Sizes in the range of every model: several branch on a batch or a length of one, and Mistral on
 #: one below its window. What is outside of the range must be refused.
@@ -69,8 +69,8 @@ def test_right_at_all_sizes(row: Row, tmp_path: Path) -> None:
             continue  # another way through the program
         assert not isinstance(expected, Exception), expected
         assert not difference(found, expected), pair
-        pairs = zip(tensors(again), tensors(expected), strict=True)
-        assert all(torch.allclose(a, b, equal_nan=True) for a, b in pairs), pair
+        # Classes may be unknown to whoever loads it: tensor by tensor.
+        assert not difference(list(tensors(again)), list(tensors(expected))), pair
         if row.train:
             return  # its state goes on from call to call
     weights = sum(t.numel() * t.element_size() for t in program.state_dict().values())

@@ -21,6 +21,7 @@ from anyshape.backends.reproduction import write_reproduction
 from anyshape.codegen.llvm import module_texts, scratch_bytes
 from anyshape.config import config
 from anyshape.events import kinds
+from anyshape.events.progress import progress
 from anyshape.events.stream import stream
 from anyshape.graph.lowering import Lowering
 from anyshape.graph.plan import Call, Plan
@@ -56,6 +57,7 @@ def run_native(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[...
 
 
 def _built(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
+    progress.graph()
     plan, made = lowered(graph)
     segments = [part for part in made.parts if isinstance(part, Segment)]
     called = sum(isinstance(part, Call) for part in made.parts)
@@ -87,7 +89,7 @@ def _output_code(
 def lowered(graph: torch.fx.GraphModule) -> tuple[Plan, Schedule]:
     lowering = Lowering(graph.meta[FACTS])
     plan = lowering.run(graph.graph)
-    return plan, schedule(plan, lowering.same)
+    return plan, schedule(plan, lowering.same, lowering.facts.hint)
 
 
 def _functions() -> Callable[[Segment], Callable[..., Any]]:
@@ -99,6 +101,7 @@ def _functions() -> Callable[[Segment], Callable[..., Any]]:
         ranges = ", ".join(f"{symbol.name} in {symbol.declared}" for symbol in segment.symbols)
         key = f"{segment_text(segment)}\n{ranges}"
         if key not in made:
+            progress.kernel()
             made[key] = native_function(segment, module_texts, scratch_bytes, key=key)
         return made[key]
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
+from anyshape.advice import of_trace
 from anyshape.cli.failure import Failure
 from anyshape.report import NotATrace, write_report
 
@@ -20,17 +18,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
 
 
-#: A package of its own, which reads the same folder.
-_ADVICE: Final = "anyshape.advice"
-
-
 def _advice(folder: Path) -> tuple[list[Mapping[str, object]] | None, list[str]]:
     """What could be spared. A page without it is better than none."""
-    if importlib.util.find_spec(_ADVICE) is None:
-        return None, []
     try:
-        found = importlib.import_module(_ADVICE).of_trace(folder)
-        return [each.to_json() for each in found], []
+        return [each.to_json() for each in of_trace(folder)], []
     except Exception as error:
         return None, [f"no advice could be made of this trace: {type(error).__name__}: {error}"]
 
