@@ -10,7 +10,7 @@ READY  := .venv/.ready
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint format bench docs clean
+.PHONY: help demo test test-slow browser lint format bench docs clean
 
 help:
 	@echo "make demo       see what works today"
@@ -28,8 +28,16 @@ demo: $(READY)
 test: $(READY)
 	$(PYTEST) $(TESTS)
 
-test-slow: $(READY)
+test-slow: $(READY) browser
 	$(PYTEST) tests/slow
+
+# The report is tested in a real browser. Where it cannot be brought, those tests are skipped.
+browser:
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || { \
+	    test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+	        chromium chromium-driver; } || \
+	    echo "no chromium and chromedriver: tests that need a browser are skipped"
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -29,6 +29,7 @@ from anyshape.guards.dynamic_int import DynamicInt
 from anyshape.marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 from anyshape.pipeline import NO_ANSWER, Function, StaleSignature
 from anyshape.profile.session import session
+from anyshape.served_calls import tell_all
 from anyshape.shapes import Dim, Shapes
 from anyshape.targets import module_target, target_of
 
@@ -314,7 +315,9 @@ def _rank() -> int | None:
     return int(told) if told.isdecimal() else None
 
 
-def _tell_run_counts() -> None:
+def tell_run_counts() -> None:
+    """Tell those who listen how often each entry was taken, and for which sizes."""
+    tell_all()
     for function in list(_compiled):
         for entry in function.entries:
             stream.emit(RunCount(function.target.name, entry.hits, compile_id=entry.id))
@@ -330,7 +333,7 @@ def tell_as_the_environment_says() -> None:
     if not _told_of and start_trace_from_environment(_rank, {"torch": torch.__version__}):
         _told_of.add("trace")
         # Before the trace is closed: what is registered last runs first.
-        atexit.register(_tell_run_counts)
+        atexit.register(tell_run_counts)
 
 
 tell_as_the_environment_says()

@@ -27,7 +27,7 @@ from anyshape.guards.guard import Frame, Guard, Kind
 from anyshape.guards.plan import EntryPlan
 from anyshape.guards.text import declared_ranges
 from anyshape.guards.tree import tree_text
-from anyshape.ops.node_notes import REPORT
+from anyshape.ops.node_notes import REPORT, STANDING
 from anyshape.policy.observations import Observation, merge
 from anyshape.profile.records import FunctionRecord
 from anyshape.targets import Target
@@ -188,6 +188,7 @@ def _compiled(
 
 def _graph(graph: torch.fx.GraphModule, name: str, entry_id: str) -> kinds.GraphCompiled:
     report = graph.meta.get(REPORT)
+    standing = graph.meta.get(STANDING, ())
     return kinds.GraphCompiled(
         graph_text(graph),
         sizes_of(graph),
@@ -195,6 +196,7 @@ def _graph(graph: torch.fx.GraphModule, name: str, entry_id: str) -> kinds.Graph
         operators_of(graph),
         inputs_of(graph),
         () if report is None else report.lines(),
+        *standing,
         compile_id=entry_id,
     )
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from anyshape.events import (
+    CallsServed,
     Compiled,
     CompileFailed,
     CompilerCollective,
@@ -250,7 +251,7 @@ def test_lines(event: Event, lines: list[str]):
 
 
 #: Too much for lines: a report makes something of them.
-ONLY_IN_TRACES = (SizesSeen, RunCount)
+ONLY_IN_TRACES = (SizesSeen, RunCount, CallsServed)
 
 
 def test_every_kind_of_event_has_lines():

@@ -10,6 +10,7 @@ It must not know how any of it came about: an event holds texts, numbers and pla
 """
 
 from anyshape.events.kinds import (
+    CallsServed,
     Compiled,
     CompileFailed,
     CompilerCollective,
@@ -45,6 +46,7 @@ from anyshape.events.settings import set_logs, set_logs_from_environment
 from anyshape.events.stream import Sink, Stream, stream
 
 __all__ = [
+    "CallsServed",
     "CompileFailed",
     "Compiled",
     "CompilerCollective",

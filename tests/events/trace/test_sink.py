@@ -14,6 +14,7 @@ import pytest
 
 from anyshape.events import kinds as module
 from anyshape.events.kinds import (
+    CallsServed,
     Compiled,
     CompileFailed,
     CompilerCollective,
@@ -90,6 +91,7 @@ def every_event(text: str) -> list[Event]:
         OutputCode(text, **at),
         GraphBreak(text, here, [text], **at),
         GraphCompiled(text, {text: [1, text]}, text, [text], {text: text}, [text], **at),
+        GraphCompiled(text, number=1, after=0, outcome=text, asks=text, user_frame=here, **at),
         Compiled(
             0.1, 1, 1, [GuardSaid("SHAPE_GUARD", text, text, text, here)], text, MEASURES, **at
         ),
@@ -100,6 +102,7 @@ def every_event(text: str) -> list[Event]:
         Defect(text, text),
         Defect(text, text, compile_id=text),
         RunCount(text, 3, **at),
+        CallsServed(text, [text], [[1.0, 2.0, 3, [[4, 5]]]], 1, **at),
     ]
     return events
 

@@ -124,4 +124,8 @@ def _places(event: Event) -> set[tuple[str, int]]:
     frames = [getattr(event, "user_frame", None), *getattr(event, "stack", ())]
     for listed in (getattr(event, "guard_lines", ()), getattr(event, "reasons", ())):
         frames += [each.user_frame for each in listed]
-    return {(frame.filename, frame.line) for frame in frames if frame is not None}
+    places = {(frame.filename, frame.line) for frame in frames if frame is not None}
+    # Where the function itself stands.
+    if isinstance(event, FrameStart):
+        places.add((event.file, event.line))
+    return places
