@@ -10,7 +10,7 @@ READY  := .venv/.ready
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint format bench docs clean
+.PHONY: help demo test test-slow browser lint format bench docs clean
 
 help:
 	@echo "make demo       see what works today"
@@ -19,7 +19,7 @@ help:
 	@echo "make lint       ruff and pyright"
 	@echo "make format     let ruff rewrite the sources"
 	@echo "make bench      measure, and compare with peers"
-	@echo "make docs       regenerate the tables of operators, models and vector math in docs/"
+	@echo "make docs       regenerate what docs/ has of tables: operators, models, errors, names"
 	@echo "make clean      remove the environment and everything generated"
 
 demo: $(READY)
@@ -28,8 +28,16 @@ demo: $(READY)
 test: $(READY)
 	$(PYTEST) $(TESTS)
 
-test-slow: $(READY)
+test-slow: $(READY) browser
 	$(PYTEST) tests/slow
+
+# The report is tested in a real browser. Where it cannot be brought, those tests are skipped.
+browser:
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || { \
+	    test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+	        chromium chromium-driver; } || \
+	    echo "no chromium and chromedriver: tests that need a browser are skipped"
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -49,6 +57,8 @@ docs: $(READY)
 	$(BIN)/python -m scripts.operators_report
 	$(BIN)/python -m scripts.models_report
 	$(BIN)/python -m scripts.vector_math_report
+	$(BIN)/python -m scripts.error_pages
+	$(BIN)/python -m scripts.torch_names
 
 clean:
 	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis benchmarks/results

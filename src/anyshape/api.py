@@ -8,12 +8,13 @@ import functools
 import os
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
+from anyshape import stances
 from anyshape.backends import BACKENDS
 from anyshape.capture.source_use import source_use
 from anyshape.entries import Backend, Counts, Entry, Options, all_counts
@@ -28,6 +29,7 @@ from anyshape.guards.dynamic_int import DynamicInt
 from anyshape.marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 from anyshape.pipeline import NO_ANSWER, Function, StaleSignature
 from anyshape.profile.session import session
+from anyshape.served_calls import tell_all
 from anyshape.shapes import Dim, Shapes
 from anyshape.targets import module_target, target_of
 
@@ -251,6 +253,13 @@ class CompiledModule(torch.nn.Module):
         """Scripts written for torch know the original by this name."""
         return _STATE[self][0]
 
+    def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """Also of a checkpoint that torch's compiled modules have written, whose names begin with
+        that of the original."""
+        plain = {name.removeprefix("_orig_mod."): value for name, value in state_dict.items()}
+        is_theirs = len(plain) == len(state_dict) and plain.keys() != state_dict.keys()
+        return super().load_state_dict(plain if is_theirs else state_dict, *args, **kwargs)
+
     def stats(self) -> Stats:
         found = _total(_STATE[self][1])
         return found + _total(_WITH_HOOKS[self]) if self in _WITH_HOOKS else found
@@ -306,7 +315,9 @@ def _rank() -> int | None:
     return int(told) if told.isdecimal() else None
 
 
-def _tell_run_counts() -> None:
+def tell_run_counts() -> None:
+    """Tell those who listen how often each entry was taken, and for which sizes."""
+    tell_all()
     for function in list(_compiled):
         for entry in function.entries:
             stream.emit(RunCount(function.target.name, entry.hits, compile_id=entry.id))
@@ -322,7 +333,7 @@ def tell_as_the_environment_says() -> None:
     if not _told_of and start_trace_from_environment(_rank, {"torch": torch.__version__}):
         _told_of.add("trace")
         # Before the trace is closed: what is registered last runs first.
-        atexit.register(_tell_run_counts)
+        atexit.register(tell_run_counts)
 
 
 tell_as_the_environment_says()
@@ -342,6 +353,15 @@ def reset() -> None:
     for function in list(_compiled):
         function.reset()
         all_counts.append(function.counts)
+
+
+def set_stance(stance: stances.Stance) -> stances.Stance:
+    """What all compiled functions do in place of compiling, from here on; what they did before."""
+    before = stances.set_stance(stance)
+    if stances.Stance.EAGER in (before, stance) and before is not stance:
+        for function in list(_compiled):
+            function.rebuild()
+    return before
 
 
 # -- checks ---------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from anyshape.guards.minimise import minimise
 from anyshape.ops.node_notes import REPORT
 from anyshape.profile.records import FunctionRecord
 from anyshape.runtime.program import assemble
+from anyshape.served_calls import watched
 from anyshape.shapes import Shapes
 from anyshape.standing import Standing, standings
 from anyshape.symbolic import Range
@@ -143,7 +144,8 @@ class Entry:
         self.growing.add(trace)
         self.graphs = self.growing.graphs
         growing = self.growing
-        self._plan(trace, growing.guards, growing.symbols, tuple(growing.inputs), growing.tree.run)
+        inputs = tuple(growing.inputs)
+        self._plan(trace, name, growing.guards, growing.symbols, inputs, growing.tree.run)
         return self._new_breaks(trace)
 
     def _plan_flat(self, trace: Trace, backend: Backend, name: str) -> None:
@@ -162,17 +164,20 @@ class Entry:
             name=name,
         )
         self.graphs = [segment.graph]
-        self._plan(trace, trace.guards, trace.symbols, (*segment.inputs, *trace.extra), run)
+        inputs = (*segment.inputs, *trace.extra)
+        self._plan(trace, name, trace.guards, trace.symbols, inputs, run)
 
     def _plan(
         self,
         trace: Trace,
+        name: str,
         guards: Sequence[Guard],
         symbols: Sequence[SymbolSource],
         inputs: Sequence[Any],
         run: Callable[..., Any],
     ) -> None:
         self.guards = minimise(guards, symbols)
+        run = watched(run, name, self.id, inputs, symbols, self.choices.rulings)
         self.plan = EntryPlan(self.guards, symbols, inputs, run, self.counter)
         self.reasons = {source.text: self.choices.reason(source.text) for source in symbols}
         self.symbols |= _symbols(trace, self.choices.profile)

@@ -13,7 +13,7 @@ from anyshape.capture.segments import Carried, Expectation
 from anyshape.capture.trace import Trace, TracedSegment
 from anyshape.guards.guard import Frame, Guard, SymbolSource
 from anyshape.guards.path import Path
-from anyshape.ops.node_notes import COMPILE_ID
+from anyshape.ops.node_notes import COMPILE_ID, STANDING, Standing
 from anyshape.runtime.tree import INPUT, Node, Place, Tree, make_finish, make_step
 from anyshape.symbolic import Expr, Symbol, to_text
 from anyshape.symbolic.expr import of_atom
@@ -47,6 +47,8 @@ class Growing:
         self.guards: list[Guard] = []
         self.symbols: list[SymbolSource] = []
         self.graphs: list[torch.fx.GraphModule] = []
+        #: by node, which of the graphs it runs
+        self._numbers: dict[Node, int] = {}
         #: how often a call was captured that went a way which is known
         self.repeated = 0
         #: how often it has grown, by the line that asked
@@ -63,6 +65,7 @@ class Growing:
             self._grown[_asked_at(trace, depth)] += 1
         for index in range(depth, len(trace.segments)):
             made = self._node(trace, index)
+            self._note_standing(node, made, trace, index)
             if node is None:
                 self.tree.roots.append(made)
             else:
@@ -76,6 +79,19 @@ class Growing:
         self.tree.changes_state |= trace.changes_state
         self.tree.draws_random |= trace.draws_random or trace.may_draw
         self.tree.grown()
+
+    def _note_standing(self, before: Node | None, made: Node, trace: Trace, index: int) -> None:
+        """For those who are told of the graph."""
+        number = self._numbers[made] = len(self.graphs) - 1
+        led = trace.segments[index - 1].decision if before is not None else None
+        asked = trace.segments[index].decision
+        self.graphs[number].meta[STANDING] = Standing(
+            number,
+            None if before is None else self._numbers[before],
+            "" if led is None else str(outcome_key(led.outcome)),
+            "" if asked is None else asked.reason,
+            None if asked is None else asked.frame,
+        )
 
     def is_full(self, graphs: int, at_one_line: int) -> bool:
         return (

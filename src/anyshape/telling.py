@@ -20,13 +20,14 @@ from anyshape.config import config
 from anyshape.entries import Entry, GraphBreak
 from anyshape.errors import AnyshapeError
 from anyshape.events import kinds
+from anyshape.events.progress import progress
 from anyshape.events.stream import stream
 from anyshape.graph_text import graph_text, inputs_of, operators_of, sizes_of
 from anyshape.guards.guard import Frame, Guard, Kind
 from anyshape.guards.plan import EntryPlan
 from anyshape.guards.text import declared_ranges
 from anyshape.guards.tree import tree_text
-from anyshape.ops.node_notes import REPORT
+from anyshape.ops.node_notes import REPORT, STANDING
 from anyshape.policy.observations import Observation, merge
 from anyshape.profile.records import FunctionRecord
 from anyshape.targets import Target
@@ -45,6 +46,7 @@ class Clock:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
+        progress.stage(name)
         began, started = time.time(), time.perf_counter()
         try:
             yield
@@ -186,6 +188,7 @@ def _compiled(
 
 def _graph(graph: torch.fx.GraphModule, name: str, entry_id: str) -> kinds.GraphCompiled:
     report = graph.meta.get(REPORT)
+    standing = graph.meta.get(STANDING, ())
     return kinds.GraphCompiled(
         graph_text(graph),
         sizes_of(graph),
@@ -193,6 +196,7 @@ def _graph(graph: torch.fx.GraphModule, name: str, entry_id: str) -> kinds.Graph
         operators_of(graph),
         inputs_of(graph),
         () if report is None else report.lines(),
+        *standing,
         compile_id=entry_id,
     )
 

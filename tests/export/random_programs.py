@@ -1,28 +1,26 @@
-"""Random small programs, as source, with random specs."""
+"""Random small programs, as source: what they do with sizes is what a spec has to agree with."""
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from math import prod
 from typing import Any
 
-from anyshape import Dim
+from tests.export.random_specs import random_spec
 
-NAMES = ("a", "b", "c")
+Sizes = tuple[int, ...]
 
 
 @dataclass
 class Case:
-    """A program of some inputs, whose sizes have names, and a spec of them."""
+    """A program, the sizes of its arguments in the example, and a spec of them."""
 
     number: int
     source: str
-    #: the sizes of each input: a name, or a number
-    shapes: list[list[str | int]]
-    spec: dict[str, Any]
-    #: values of the names in the example
-    example: dict[str, int]
-    strict: dict[str, Dim] = field(default_factory=dict)
+    parameters: list[str]
+    example: list[Sizes]
+    spec: Any
 
     @property
     def name(self) -> str:
@@ -32,139 +30,161 @@ class Case:
 class Writer:
     """Writes the body of a program; keeps what the sizes of each variable are in the example."""
 
-    def __init__(self, chance: random.Random) -> None:
+    def __init__(self, chance: random.Random, known: dict[str, Sizes]) -> None:
         self.chance = chance
         self.lines: list[str] = []
-        self.known: dict[str, tuple[int, ...]] = {}
+        self.known = known
+        self._count = 0
 
-    def new(self, expression: str, sizes: tuple[int, ...]) -> None:
-        name = f"v{len(self.lines)}"
+    def new(self, expression: str, sizes: Sizes) -> None:
+        name = f"v{self._count}"
+        self._count += 1
         self.lines.append(f"{name} = {expression}")
         self.known[name] = sizes
 
     def step(self) -> None:
         name = self.chance.choice(list(self.known))
         sizes = self.known[name]
-        rank = len(sizes)
-        choices = ["relu", "scale", "branch"]
-        if rank:
-            choices += [
-                "slice",
-                "half",
-                "sum",
-                "cat",
-                "cumsum",
-                "flatten",
-                "group",
-                "mask",
-                "expand",
-            ]
-        if rank == 2:
-            choices += ["transpose", "matmul"]
-        choices += ["add"] * 3
-        getattr(self, self.chance.choice(choices))(name, sizes)
+        kinds = [*_ANY, *(_SOME if sizes else ()), *(_MATRIX if len(sizes) == 2 else ())]
+        getattr(self, self.chance.choice(kinds))(name, sizes)
 
-    def relu(self, name: str, sizes: tuple[int, ...]) -> None:
+    def size(self) -> tuple[str, int]:
+        """A size of something, as code, and its value in the example."""
+        name = self.chance.choice([each for each, sizes in self.known.items() if sizes])
+        dim = self.chance.randrange(len(self.known[name]))
+        return f"{name}.shape[{dim}]", self.known[name][dim]
+
+    # -- no questions about sizes ------------------------------------------------------------------
+
+    def relu(self, name: str, sizes: Sizes) -> None:
         self.new(f"torch.relu({name}) - 1", sizes)
 
-    def scale(self, name: str, sizes: tuple[int, ...]) -> None:
-        by = f"{name}.shape[{self.chance.randrange(len(sizes))}]" if sizes else "3"
-        self.new(f"{name} * {by} + 1", sizes)
+    def scale(self, name: str, sizes: Sizes) -> None:
+        self.new(f"{name} * {self.size()[0]} + 1", sizes)
 
-    def branch(self, name: str, sizes: tuple[int, ...]) -> None:
-        if not sizes:
-            return
-        dim = self.chance.randrange(len(sizes))
-        sign, number = self.chance.choice(("<", ">", "==")), self.chance.randrange(1, 6)
-        self.new(f"{name} + 1 if {name}.shape[{dim}] {sign} {number} else {name} * 2", sizes)
-
-    def slice(self, name: str, sizes: tuple[int, ...]) -> None:
-        start = self.chance.randrange(3)
-        self.new(f"{name}[{start}:]", (max(sizes[0] - start, 0), *sizes[1:]))
-
-    def half(self, name: str, sizes: tuple[int, ...]) -> None:
-        self.new(f"{name}[: {name}.shape[0] // 2]", (sizes[0] // 2, *sizes[1:]))
-
-    def sum(self, name: str, sizes: tuple[int, ...]) -> None:
+    def sum(self, name: str, sizes: Sizes) -> None:
         dim = self.chance.randrange(len(sizes))
         self.new(f"{name}.sum({dim})", sizes[:dim] + sizes[dim + 1 :])
 
-    def cumsum(self, name: str, sizes: tuple[int, ...]) -> None:
+    def cumsum(self, name: str, sizes: Sizes) -> None:
         self.new(f"{name}.cumsum(0)", sizes)
 
-    def flatten(self, name: str, sizes: tuple[int, ...]) -> None:
-        total = 1
-        for size in sizes:
-            total *= size
-        self.new(f"{name}.reshape(-1)", (total,))
+    def flatten(self, name: str, sizes: Sizes) -> None:
+        self.new(f"{name}.reshape(-1)", (prod(sizes),))
 
-    def group(self, name: str, sizes: tuple[int, ...]) -> None:
-        total = 1
-        for size in sizes:
-            total *= size
-        if total % 2 == 0 and total:
-            self.new(f"{name}.reshape(2, -1)", (2, total // 2))
-
-    def mask(self, name: str, sizes: tuple[int, ...]) -> None:
+    def mask(self, name: str, sizes: Sizes) -> None:
         self.new(f"({name}[{name} > 0]).sum()", ())
 
-    def expand(self, name: str, sizes: tuple[int, ...]) -> None:
+    def transpose(self, name: str, sizes: Sizes) -> None:
+        self.new(f"{name}.t()", (sizes[1], sizes[0]))
+
+    def gram(self, name: str, sizes: Sizes) -> None:
+        self.new(f"{name} @ {name}.t()", (sizes[0], sizes[0]))
+
+    def slice(self, name: str, sizes: Sizes) -> None:
+        start = self.chance.randrange(3)
+        self.new(f"{name}[{start}:]", (max(sizes[0] - start, 0), *sizes[1:]))
+
+    def half(self, name: str, sizes: Sizes) -> None:
+        self.new(f"{name}[: {name}.shape[0] // 2]", (sizes[0] // 2, *sizes[1:]))
+
+    def expand(self, name: str, sizes: Sizes) -> None:
         if len(sizes) == 1:
             self.new(f"{name}[None, :].expand(3, -1)", (3, *sizes))
 
-    def transpose(self, name: str, sizes: tuple[int, ...]) -> None:
-        self.new(f"{name}.t()", (sizes[1], sizes[0]))
+    def repeat(self, name: str, sizes: Sizes) -> None:
+        if len(sizes) == 1:
+            self.new(f"{name}.repeat(2)", (2 * sizes[0],))
 
-    def matmul(self, name: str, sizes: tuple[int, ...]) -> None:
-        self.new(f"{name} @ {name}.t()", (sizes[0], sizes[0]))
+    def pad(self, name: str, sizes: Sizes) -> None:
+        if len(sizes) == 1:
+            self.new(f"torch.nn.functional.pad({name}, (1, 2))", (sizes[0] + 3,))
 
-    def cat(self, name: str, sizes: tuple[int, ...]) -> None:
+    # -- what needs something of sizes -------------------------------------------------------------
+
+    def branch(self, name: str, sizes: Sizes) -> None:
+        size, _ = self.size()
+        sign, number = self.chance.choice(("<", ">", "==", "<=")), self.chance.randrange(1, 6)
+        self.new(f"{name} + 1 if {size} {sign} {number} else {name} * 2", sizes)
+
+    def compare(self, name: str, sizes: Sizes) -> None:
+        left, right = self.size()[0], self.size()[0]
+        sign, number = self.chance.choice(("<", ">", "==")), self.chance.randrange(-2, 3)
+        self.new(f"{name} - 1 if {left} {sign} {right} + {number} else {name} * 3", sizes)
+
+    def remainder(self, name: str, sizes: Sizes) -> None:
+        by = self.chance.choice((2, 3))
+        self.new(f"{name} + 2 if {self.size()[0]} % {by} == 0 else {name} - 2", sizes)
+
+    def total(self, name: str, sizes: Sizes) -> None:
+        limit = self.chance.choice((4, 9, 16))
+        self.new(
+            f"{name} * 2 if {self.size()[0]} + {self.size()[0]} > {limit} else {name} + 3", sizes
+        )
+
+    def check(self, name: str, sizes: Sizes) -> None:
+        size, value = self.size()
+        if self.chance.random() < 0.5:
+            low = max(value - self.chance.randrange(3), 0)
+            self.lines.append(f"torch._check({size} >= {low})")
+        else:
+            self.lines.append(f"torch._check({size} <= {value + self.chance.randrange(5)})")
+
+    def group(self, name: str, sizes: Sizes) -> None:
+        by, total = self.chance.choice((2, 3)), prod(sizes)
+        if total % by == 0 and total:
+            how = self.chance.choice(("reshape", "view")) if name.startswith("x") else "reshape"
+            self.new(f"{name}.{how}({by}, -1)", (by, total // by))
+
+    def take(self, name: str, sizes: Sizes) -> None:
+        if sizes[0]:
+            at = self.chance.choice((0, sizes[0] - 1))
+            self.new(f"{name}[{at}]", sizes[1:])
+
+    def cat(self, name: str, sizes: Sizes) -> None:
         others = [n for n, s in self.known.items() if len(s) == len(sizes) and s[1:] == sizes[1:]]
         other = self.chance.choice(others)
         self.new(f"torch.cat([{name}, {other}])", (sizes[0] + self.known[other][0], *sizes[1:]))
 
-    def add(self, name: str, sizes: tuple[int, ...]) -> None:
-        others = [n for n, s in self.known.items() if s == sizes or s == ()]
+    def first(self, name: str, sizes: Sizes) -> None:
+        """As many rows of one thing as another has."""
+        others = [n for n, s in self.known.items() if s[1:] == sizes[1:] and s and s[0] <= sizes[0]]
+        other = self.chance.choice(others)
+        self.new(f"{name}[: {other}.shape[0]] + {other}", self.known[other])
+
+    def add(self, name: str, sizes: Sizes) -> None:
+        others = [n for n, s in self.known.items() if s in (sizes, ())]
         self.new(f"{name} + {self.chance.choice(others)}", sizes)
+
+    def product(self, name: str, sizes: Sizes) -> None:
+        others = [n for n, s in self.known.items() if len(s) == 2 and s[0] == sizes[1]]
+        if others:
+            other = self.chance.choice(others)
+            self.new(f"{name} @ {other}", (sizes[0], self.known[other][1]))
+
+
+_ANY = ("relu", "scale", "branch", "compare", "remainder", "total", "check", *("add",) * 5)
+_SOME = (
+    *("slice", "half", "sum", "cat", "cat", "cumsum", "flatten", "group", "group", "mask"),
+    *("expand", "repeat", "pad", "take", "first", "first"),
+)
+_MATRIX = ("transpose", "gram", "product", "product")
 
 
 def random_case(number: int) -> Case:
     chance = random.Random(number)
-    values = {name: chance.randint(1, 7) for name in NAMES}
-    if chance.random() < 0.4:
-        values["b"] = values["a"]
-    shapes: list[list[str | int]] = [
-        [chance.choice((*NAMES, "a", 3)) for _ in range(chance.randint(1, 2))]
+    # Sizes that are equal or related in the example: the program will rely on it here and there.
+    a = chance.randint(1, 7)
+    sizes = (a, a, chance.randint(1, 7), 2 * a, 2 * a + 1, a + 1, 3)
+    example = [
+        tuple(chance.choice(sizes) for _ in range(chance.randint(1, 2)))
         for _ in range(chance.randint(1, 3))
     ]
-    writer = Writer(chance)
-    parameters = [f"x{index}" for index in range(len(shapes))]
-    for parameter, shape in zip(parameters, shapes, strict=True):
-        writer.known[parameter] = tuple(values[s] if isinstance(s, str) else s for s in shape)
-    for _ in range(chance.randint(2, 6)):
+    parameters = [f"x{index}" for index in range(len(example))]
+    writer = Writer(chance, dict(zip(parameters, example, strict=True)))
+    for _ in range(chance.randint(2, 7)):
         writer.step()
     body = "".join(f"    {line}\n" for line in writer.lines)
     returned = ", ".join([*writer.known][-2:])
     source = f"def program_{number}({', '.join(parameters)}):\n{body}    return ({returned},)\n"
-    dims = {name: _dim(chance, name, values[name]) for name in NAMES}
-    spec: dict[str, Any] = {}
-    strict: dict[str, Dim] = {}
-    way = chance.choice(("dims", "auto", "mixed", "mixed"))
-    for parameter, shape in zip(parameters, shapes, strict=True):
-        said: list[Any] = []
-        for size in shape:
-            kind = chance.choice(("dim", "auto", "none", "dim")) if way == "mixed" else way
-            if isinstance(size, int) or kind == "none":
-                said.append(None)
-            elif kind == "auto":
-                said.append(Dim.AUTO)
-            else:
-                said.append(dims[size])
-                strict[size] = dims[size]
-        spec[parameter] = tuple(said)
-    return Case(number, source, shapes, spec, values, strict)
-
-
-def _dim(chance: random.Random, name: str, value: int) -> Dim:
-    low = chance.choice((0, 1, max(value - 2, 0), value))
-    return Dim(name, min=min(low, value), max=chance.choice((None, value + 3, 20)))
+    return Case(number, source, parameters, example, random_spec(chance, parameters, example))

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 import anyshape
 from anyshape import Dim
 from anyshape.errors import CannotExport
+from anyshape.export.onnx.table import FUNCTIONS, METHODS
+from tests.export.onnx_programs import PROGRAMS, Sizes
 
 MISSING = (
     importlib.util.find_spec("onnx") is None or importlib.util.find_spec("onnxruntime") is None
@@ -21,98 +22,143 @@ MISSING = (
 needs_onnx = pytest.mark.skipif(MISSING, reason="onnx and onnxruntime are not installed")
 
 
-class Block(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.norm, self.qkv, self.out = nn.LayerNorm(8), nn.Linear(8, 24), nn.Linear(8, 8)
-
-    def forward(self, x: Tensor) -> Tensor:
-        rows, length, width = x.shape
-        q, k, v = (
-            self.qkv(self.norm(x)).view(rows, length, 3, 2, 4).permute(2, 0, 3, 1, 4).unbind(0)
-        )
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return x + self.out(mixed.transpose(1, 2).reshape(rows, length, width))
+def session_of(exported: anyshape.Exported, path: Path) -> Any:
+    runtime: Any = pytest.importorskip("onnxruntime")
+    options = runtime.SessionOptions()
+    options.log_severity_level = 3
+    exported.to_onnx(path)
+    return runtime.InferenceSession(path, options)
 
 
-def arithmetic(x: Tensor) -> Tensor:
-    return (x * 2 - 1).relu() / x.shape[0] + x.exp().sum(1, keepdim=True) ** 2
+def made(sizes: Sizes, n: int, m: int) -> Tensor:
+    named = {"n": n, "m": m}
+    return torch.randn([named[each] if isinstance(each, str) else each for each in sizes])
 
 
-def shapes(x: Tensor) -> Any:
-    half = x[: x.shape[0] // 2, 1:]
-    return {"cat": torch.cat([half, half]).unsqueeze(0), "flat": x.reshape(-1), "rows": x.shape[0]}
-
-
-def masked(x: Tensor) -> Tensor:
-    low = torch.zeros(x.shape[0], 4)
-    return torch.where(x > 0, x, low).masked_fill(x < -1, 5.0).clamp(max=2.0).softmax(-1)
-
-
-def made(x: Tensor) -> Tensor:
-    return torch.arange(x.shape[0]).float()[:, None] + x.mean(0) + F.gelu(x)
-
-
-def parts(x: Tensor) -> Tensor:
-    first, second = x.split([1, 3], dim=1)
-    a, b = x.chunk(2, dim=1)
-    return torch.stack([(first * second).sum(1), (a - b).amax(1)])
-
-
-PROGRAMS: list[tuple[Any, tuple[int | str, ...]]] = [
-    (arithmetic, ("n", 4)),
-    (shapes, ("n", 4)),
-    (masked, ("n", 4)),
-    (made, ("n", 4)),
-    (parts, ("n", 4)),
-    (nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 2), nn.LogSoftmax(-1)), ("n", 4)),
-    (Block(), ("n", "m", 8)),
-    (
-        nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU()),
-        ("n", 3, "m", "m"),
-    ),
-    (nn.Sequential(nn.GroupNorm(2, 4), nn.AdaptiveAvgPool2d(1), nn.Flatten()), ("n", 4, "m", "m")),
-]
+def leaves(value: Any) -> list[Any]:
+    """Tensors and numbers, each object once."""
+    items = value.values() if isinstance(value, dict) else value
+    if not isinstance(items, list | tuple) and not isinstance(value, dict):
+        return [value]
+    return [leaf for item in items for leaf in leaves(item)]
 
 
 @needs_onnx
-@pytest.mark.parametrize(("program", "sizes"), PROGRAMS)
-def test_right_at_three_sizes(program: Any, sizes: tuple[int | str, ...], tmp_path: Path):
-    runtime: Any = pytest.importorskip("onnxruntime")
+@pytest.mark.parametrize(
+    ("program", "sizes"), [row[1:] for row in PROGRAMS], ids=[row[0] for row in PROGRAMS]
+)
+def test_right_at_three_sizes(program: Any, sizes: Sizes, tmp_path: Path):
+    torch.manual_seed(0)
     if isinstance(program, nn.Module):
         program.eval()
+    takes = 3 if isinstance(program, nn.MultiheadAttention) else 1
 
-    def make(n: int, m: int) -> Tensor:
-        return torch.randn([{"n": n, "m": m}.get(each, each) for each in sizes])  # pyright: ignore[reportArgumentType, reportCallIssue] names or sizes
+    def inputs(n: int, m: int) -> tuple[Tensor, ...]:
+        return tuple(made(sizes, n, m) for _ in range(takes))
 
-    spec = (tuple(Dim.AUTO if isinstance(each, str) else None for each in sizes),)
+    spec = tuple(
+        tuple(Dim.AUTO if isinstance(s, str) else None for s in sizes) for _ in range(takes)
+    )
     with torch.no_grad():
-        exported = anyshape.export(program, (make(4, 6),), dynamic_shapes=spec)
-        exported.to_onnx(tmp_path / "model.onnx")
-        session = runtime.InferenceSession(tmp_path / "model.onnx")
-        (given,) = session.get_inputs()
-        assert isinstance(given.shape[0], str)
+        exported = anyshape.export(program, inputs(4, 6), dynamic_shapes=spec)
+        assert exported.symbols
+        session = session_of(exported, tmp_path / "model.onnx")
+        given = session.get_inputs()
+        assert any(isinstance(size, str) for size in given[0].shape)
         for n, m in ((4, 6), (2, 5), (7, 9)):
-            x = make(n, m)
-            expected = program(x)
-            found = session.run(None, {given.name: x.numpy()})
-            wanted = [*expected.values()] if isinstance(expected, dict) else [expected]
-            for mine, theirs in zip(found, wanted, strict=True):
+            args = inputs(n, m)
+            expected = [leaf for leaf in leaves(program(*args)) if leaf is not None]
+            found = session.run(
+                None, {each.name: x.numpy() for each, x in zip(given, args, strict=True)}
+            )
+            for mine, theirs in zip(found, expected, strict=True):
                 torch.testing.assert_close(
-                    torch.tensor(mine), torch.as_tensor(theirs), rtol=1e-4, atol=1e-5
+                    torch.tensor(mine),
+                    torch.as_tensor(theirs),
+                    rtol=1e-4,
+                    atol=1e-5,
+                    equal_nan=True,
                 )
 
 
 @needs_onnx
-def test_what_does_not_map_is_named(tmp_path: Path):
-    exported = anyshape.export(lambda x: torch.fft.rfft(x), (torch.ones(4),))
-    with pytest.raises(CannotExport, match=r"ONNX has no operator here for .*rfft"):
+def test_sizes_and_results_have_names(tmp_path: Path):
+    def program(x: Tensor, tree: dict[str, Any], **more: Tensor) -> Any:
+        joined = torch.cat([x, more["other"]])
+        return {
+            "joined": joined,
+            "pair": (tree["a"][0] * 2, joined),
+            "rows": x.shape[0],
+            "no": None,
+        }
+
+    n = Dim("n", max=50)
+    args = torch.ones(3), {"a": [torch.ones(7)]}
+    exported = anyshape.export(
+        program,
+        args,
+        {"other": torch.ones(2)},
+        dynamic_shapes={"x": (n,), "tree": {"a": [(2 * n + 1,)]}, "other": (Dim.AUTO,)},
+    )
+    session = session_of(exported, tmp_path / "model.onnx")
+    assert {each.name: each.shape for each in session.get_inputs()} == {
+        "x": ["n"],
+        "tree_a_0": ["2*n + 1"],
+        "other": ["s1"],
+    }
+    outputs = {each.name: each.shape for each in session.get_outputs()}
+    assert outputs == {"joined": ["n + s1"], "pair_0": ["2*n + 1"], "rows": []}
+
+
+@needs_onnx
+def test_an_integer_is_an_input(tmp_path: Path):
+    exported = anyshape.export(
+        lambda x, count: x * count, (torch.ones(3), 5), dynamic_shapes={"count": Dim.AUTO}
+    )
+    session = session_of(exported, tmp_path / "model.onnx")
+    numpy: Any = pytest.importorskip("numpy")
+    (found,) = session.run(None, {"x": numpy.ones(3, "float32"), "count": numpy.array(7)})
+    assert found.tolist() == [7.0, 7.0, 7.0]
+
+
+@needs_onnx
+def test_everything_that_does_not_map_is_named(tmp_path: Path):
+    exported = anyshape.export(lambda x: torch.fft.rfft(torch.erfinv(x)), (torch.zeros(4),))
+    with pytest.raises(CannotExport, match=r"ONNX has no operator here for .*erfinv.*rfft"):
         exported.to_onnx(tmp_path / "model.onnx")
     assert not (tmp_path / "model.onnx").exists()
+
+
+def changes_its_input(x: Tensor) -> Tensor:
+    x.add_(1)
+    return x * 2
+
+
+@needs_onnx
+@pytest.mark.parametrize(
+    ("program", "says"),
+    [
+        (lambda x: x.norm(3), "a norm of order 3"),
+        (lambda x: torch.nn.functional.dropout(x, 0.5), "dropout in training"),
+        (lambda x: x.quantile(0.5), "quantile"),
+        (
+            lambda x: torch.nn.functional.relu(x * 1, inplace=True).sum() + changes_its_input(x),
+            "add_",
+        ),
+    ],
+)
+def test_what_cannot_be_said_is_refused(program: Any, says: str, tmp_path: Path):
+    exported = anyshape.export(program, (torch.rand(4),))
+    with pytest.raises(CannotExport, match=says):
+        exported.to_onnx(tmp_path / "model.onnx")
+
+
+def test_there_is_no_row_twice():
+    assert len(FUNCTIONS) + len(METHODS) > 180
 
 
 @pytest.mark.skipif(not MISSING, reason="onnx is installed")
 def test_without_the_package(tmp_path: Path):
     exported = anyshape.export(lambda x: x + 1, (torch.eye(3),))
-    with pytest.raises(CannotExport, match="pip install onnx"):
+    with pytest.raises(CannotExport, match=r"pip install anyshape\[onnx\]"):
         exported.to_onnx(tmp_path / "model.onnx")

@@ -12,7 +12,13 @@ from torch import Tensor
 
 import anyshape
 from anyshape import Dim, ShapesCollection
-from anyshape.errors import BadShapeSpec, CannotExport, ConstraintViolation, ExportInputError
+from anyshape.errors import (
+    BadOption,
+    BadShapeSpec,
+    CannotExport,
+    ConstraintViolation,
+    ExportInputError,
+)
 
 
 def ones(*sizes: int) -> Tensor:
@@ -33,7 +39,13 @@ class Point:
     right: Tensor
 
 
-def of_point(point: Point) -> Tensor:
+@dataclass(slots=True)
+class Slotted:
+    left: Tensor
+    right: Tensor
+
+
+def of_point(point: Point | Slotted) -> Tensor:
     return point.left * point.right
 
 
@@ -73,6 +85,11 @@ FORMS: list[tuple[Any, Any, Any, Any]] = [
         ({"a": {0: {0: n}}, "b": {1: (Dim.AUTO,)}},),
     ),
     (of_point, lambda s: (Point(ones(s), ones(s)),), {}, {"point": {"left": (n,), "right": (n,)}}),
+    (of_point, lambda s: (Point(ones(s), ones(s)),), {}, {"point": ((n,), (n,))}),
+    (of_point, lambda s: (Point(ones(s), ones(s)),), {}, (Point((n,), "n"),)),  # pyright: ignore[reportArgumentType] a spec in the form of the argument
+    (of_point, lambda s: (Point(ones(s), ones(s)),), {}, {"point": Dim.AUTO}),
+    (of_point, lambda s: (Slotted(ones(s), ones(s)),), {}, {"point": {"left": (n,), "right": "n"}}),
+    (of_tree, lambda s: ({"a": [ones(s)], "b": (3, ones(s))},), {}, {"tree": Dim.AUTO}),
     (of_both, lambda s: (Both(ones(s), ones(s)),), {}, {"both": {"first": (n,), "second": (n,)}}),
     (of_both, lambda s: (Both(ones(s), ones(s)),), {}, {"both": ((n,), (n,))}),
     (
@@ -111,6 +128,9 @@ def test_by_tensor():
     shapes[y] = (n,)
     exported = anyshape.export(of_tree, ({"a": [x], "b": (1, y)},), dynamic_shapes=shapes)
     assert exported.symbols["n"].places == ("tree['a'][0].shape[0]", "tree['b'][1].shape[0]")
+    slotted = ShapesCollection()
+    slotted[x], slotted[y] = (n,), (n,)
+    assert len(anyshape.export(of_point, (Slotted(x, y),), dynamic_shapes=slotted).symbols) == 1
     shapes[torch.randn(3)] = (n,)
     with pytest.raises(BadShapeSpec, match="a tensor of sizes \\[3\\] that is no argument"):
         anyshape.export(of_tree, ({"a": [x], "b": (1, y)},), dynamic_shapes=shapes)
@@ -123,10 +143,35 @@ def test_what_differs_between_examples_is_dynamic():
     exported(ones(9, 4), ones(9, 4))
     with pytest.raises(ExportInputError, match="static: 4"):
         exported(ones(9, 5), ones(9, 5))
+    slotted = [Slotted(ones(3), ones(3)), Slotted(ones(4), ones(4))]
+    assert len(anyshape.export(of_point, example_inputs=slotted).symbols) == 1
     named = [{"x": ones(3), "count": 2}, ((), {"x": ones(4), "count": 3})]
     assert len(anyshape.export(with_integer, example_inputs=named).symbols) == 2
     with pytest.raises(BadShapeSpec, match=r"example_inputs, at x: sizes \[3\] and \[3, 1\]"):
         anyshape.export(add, example_inputs=[(ones(3), ones(3)), (ones(3, 1), ones(3))])
+
+
+@pytest.mark.parametrize(
+    ("function", "calls", "says"),
+    [
+        (add, [(ones(3), ones(3)), (ones(4).double(), ones(4))], "x is of torch.float64"),
+        (with_integer, [(ones(3), 2, True), (ones(4), 2, False)], "flag is False"),
+        (lambda x: x.view(2, -1), [(ones(4),), (ones(6),), (ones(3),)], r"s0 % 2 == 0"),
+    ],
+)
+def test_an_example_that_the_artifact_will_not_take_is_said(function: Any, calls: Any, says: str):
+    with pytest.warns(UserWarning, match=says):
+        exported = anyshape.export(function, example_inputs=calls)
+    assert f"example_inputs[{len(calls) - 1}] will be refused" in exported.notes[0]
+    with pytest.raises(ExportInputError, match=says):
+        exported(*calls[-1])
+
+
+def test_examples_of_other_structure():
+    calls = [({"a": [ones(3)], "b": (1, ones(3))},), ({"a": [ones(3)] * 2, "b": (1, ones(3))},)]
+    for each in (calls, calls[::-1]):
+        with pytest.raises(BadShapeSpec, match=r"tree\['a'\]\[1\]: it is there in one"):
+            anyshape.export(of_tree, example_inputs=each)
 
 
 def test_examples_and_a_spec():
@@ -150,6 +195,9 @@ WRONG: list[tuple[Any, tuple[str, ...]]] = [
     ({("x",): (n,)}, ("dynamic_shapes[('x',)]", "a name or a position")),
     ({"x": (Dim("n", max=9),), "y": (Dim("n", max=8),)}, ("the dim `n`", "two ranges")),
     ("n", ("dynamic_shapes", "for the whole function")),
+    ({"x": (n,), 0: (n,)}, ("dynamic_shapes[0]", "x is spoken of again")),
+    ({"x": {0: n, -1: n}}, ("dynamic_shapes['x'][-1]", "dimension -1 of x again")),
+    ({-1: (n,)}, ("dynamic_shapes[-1]", "argument -1")),
 ]
 
 
@@ -170,14 +218,58 @@ def test_a_dim_on_what_has_no_size():
         )
 
 
+def test_positions_of_a_star_are_counted():
+    with pytest.raises(BadShapeSpec, match=r"argument 3\n.*x, 2 of \*more"):
+        anyshape.export(starred, (ones(1),) * 3, {"z": ones(1)}, dynamic_shapes=(None,) * 4)
+
+
+def test_fields_of_a_dataclass_are_counted():
+    with pytest.raises(BadShapeSpec, match=r"point has 2 fields \(left, right\)"):
+        anyshape.export(of_point, (Point(ones(1), ones(1)),), dynamic_shapes=(((n,),),))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"args": ones(3)},
+        {"args": 3},
+        {"kwargs": [1]},
+        {"kwargs": {1: 2}},
+        {"example_inputs": 5},
+        {"example_inputs": {"x": 3}},
+    ],
+)
+def test_calls_of_no_known_form(given: dict[str, Any]):
+    (option,) = given
+    with pytest.raises(BadOption, match=f"{option}="):
+        anyshape.export(add, **given)
+
+
 def test_arguments_that_do_not_fit_the_program():
     with pytest.raises(CannotExport, match="missing a required argument: 'y'"):
         anyshape.export(add, (ones(3),))
 
 
-def test_an_example_outside_of_its_own_spec():
-    with pytest.raises(
-        ConstraintViolation, match=r"x.shape\[0\] is 60, where n is in \[0, 50\]"
-    ) as caught:
-        anyshape.export(add, (ones(60), ones(60)), dynamic_shapes={"x": (n,), "y": (n,)})
-    anyshape.export(add, (ones(60), ones(60)), dynamic_shapes=caught.value.suggested)
+def total(x: Tensor, y: Tensor) -> Tensor:
+    return x.sum() + y.sum()
+
+
+small = Dim("small", min=5, max=9)
+
+
+@pytest.mark.parametrize(
+    ("function", "spec", "says", "code"),
+    [
+        (add, {"x": (n,), "y": (n,)}, "x.shape[0] is 60, where n is in [0, 50]", "max=60"),
+        (total, {"x": (small,), "y": "m"}, "x.shape[0] is 60, where small is in", "min=5, max=60"),
+        (total, {"x": "m", "y": ("2*m",)}, "y.shape[0] is 60, where 2*m is 120", "{0: y_0}"),
+        (total, {"x": (5,), "y": "m"}, "x.shape[0] is 60, where the contract has 5", "{0: 60}"),
+    ],
+)
+def test_an_example_outside_of_its_own_spec(function: Any, spec: Any, says: str, code: str):
+    args = ones(60), ones(60)
+    with pytest.raises(ConstraintViolation) as caught:
+        anyshape.export(function, args, dynamic_shapes=spec)
+    assert f"in the example, {says}" in str(caught.value)
+    assert code in str(caught.value.suggested)
+    anyshape.export(function, args, dynamic_shapes=caught.value.suggested)

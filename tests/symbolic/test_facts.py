@@ -145,6 +145,14 @@ def test_ranges():
     assert facts.range(s // 4) == Range(0, 2)
 
 
+def test_a_range_is_never_wider_than_the_declared_one():
+    """A size that is rewritten in terms of others keeps what was declared of it."""
+    a, b = symbol("a", Range(2, 10)), symbol("b", Range(1, 20))
+    facts = Facts().assume(parse_fact("(a + b + 2) % 3 == 0", {"a": a, "b": b}), "a reason")
+    assert facts.range(a) == (2, 10)
+    assert facts.range(b) == (1, 20)
+
+
 def test_many_assumptions_stay_quick():
     """Hundreds of guards must not make each other slow: the work of one more is bounded."""
     facts = Facts()

@@ -10,6 +10,7 @@ It must not know how any of it came about: an event holds texts, numbers and pla
 """
 
 from anyshape.events.kinds import (
+    CallsServed,
     Compiled,
     CompileFailed,
     CompilerCollective,
@@ -28,6 +29,7 @@ from anyshape.events.kinds import (
     Measures,
     OutputCode,
     ProfileState,
+    ProgramExported,
     RangeUpdated,
     Recompile,
     RecompileLimit,
@@ -38,11 +40,13 @@ from anyshape.events.kinds import (
     SizesSeen,
     Specialised,
     Stage,
+    SymbolShared,
 )
 from anyshape.events.settings import set_logs, set_logs_from_environment
 from anyshape.events.stream import Sink, Stream, stream
 
 __all__ = [
+    "CallsServed",
     "CompileFailed",
     "Compiled",
     "CompilerCollective",
@@ -61,6 +65,7 @@ __all__ = [
     "Measures",
     "OutputCode",
     "ProfileState",
+    "ProgramExported",
     "RangeUpdated",
     "Recompile",
     "RecompileLimit",
@@ -73,6 +78,7 @@ __all__ = [
     "Specialised",
     "Stage",
     "Stream",
+    "SymbolShared",
     "set_logs",
     "set_logs_from_environment",
     "stream",

@@ -77,6 +77,16 @@ class CreateSymbol(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class SymbolShared(Event):
+    """A size is taken to be the same as an equal one that has a symbol (`config.duck_shape`)."""
+
+    symbol: str
+    #: "L['y'].size()[0]"
+    source: str
+    user_frame: Frame | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class GuardAdded(Event):
     """The compiled code relies on this from here on."""
 
@@ -161,6 +171,14 @@ class GraphCompiled(Event):
     inputs: Mapping[str, str] = field(default_factory=dict[str, str])
     #: what the backend says of it: which operators are native, which are called out
     backend: Sequence[str] = ()
+    #: its number among the graphs of the entry
+    number: int = 0
+    #: the graph that runs before it, and the outcome that leads here, where the way depends on data
+    after: int | None = None
+    outcome: str = ""
+    #: what is asked where it ends, if the way on depends on data
+    asks: str = ""
+    user_frame: Frame | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,11 +306,37 @@ class CompileFailed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ProgramExported(Event):
+    """An artifact was made."""
+
+    function: str
+    #: the program as text, with what its inputs must be
+    code: str
+    #: what must hold of the sizes, one sentence each
+    constraints: Sequence[str] = ()
+    #: what was asked for and is not so
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RunCount(Event):
     """How often an entry has served a call, told when the program ends."""
 
     function: str
     hits: int
+
+
+@dataclass(frozen=True, slots=True)
+class CallsServed(Event):
+    """Calls that an entry has served, with the sizes that its guards leave open."""
+
+    function: str
+    #: what is told of each call: "L['x']" for the sizes of a tensor, "L['n']" for an integer
+    sources: Sequence[str]
+    #: first and last time, how many calls in a row, and the values by source
+    calls: Sequence[Sequence[object]]
+    #: how many more there were that are not listed
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,15 +110,15 @@ class Subject:
         try:
             shapes = assumed(contract, bound)
         except ShapeContractViolation as error:
-            # The example itself is outside of what was declared.
             raise ConstraintViolation(
-                function=self.name, violations=tuple(error.problems)
+                function=self.name,
+                violations=tuple(f"in the example, {each}" for each in error.problems),
             ) from None
         assert shapes is not None, "there is a contract"
         choices = Choices(Observations(), False, "export", contract=shapes)
         leaves = replace(self.arguments, bound=copied).leaves()
         versions = [(leaf, _version(leaf.value)) for leaf in leaves if leaf.is_tensor]
-        with _undisturbed(self.module), no_collection():
+        with undisturbed(self.module), no_collection():
             try:
                 captured = capture(
                     self.target.call,
@@ -175,13 +175,16 @@ def copy_of(value: Any) -> Any:
         return copier(value)
     if isinstance(value, tuple) and hasattr(type(value), "_fields"):
         return type(value)(*map(copy_of, value))
-    if not hasattr(value, "__dict__") or isinstance(value, type) or callable(value):
+    if type(value) in _ATOMS or isinstance(value, type) or callable(value):
         return value
     try:
         return copy.deepcopy(value)
     except Exception:
         return value  # it holds what cannot be copied; it is used as it is
 
+
+#: Values that have nothing inside to be changed.
+_ATOMS = frozenset({bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device})
 
 _COPIERS: dict[type, Callable[[Any], Any]] = {
     list: lambda value: list(map(copy_of, value)),
@@ -201,7 +204,7 @@ def _copied_tensor(value: torch.Tensor) -> torch.Tensor:
 
 
 @contextmanager
-def _undisturbed(module: torch.nn.Module | None) -> Iterator[None]:
+def undisturbed(module: torch.nn.Module | None) -> Iterator[None]:
     """Buffers and random numbers are the same afterwards."""
     random = torch.default_generator.get_state()
     buffers = [] if module is None else list(module.buffers())

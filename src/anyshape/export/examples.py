@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from anyshape.errors import CannotExport
-from anyshape.export.inputs import Condition
+from anyshape.export.conditions import Condition
 from anyshape.export.program import Program
 
 

@@ -6,35 +6,26 @@ that a package has it too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from inspect import Parameter, Signature
 from typing import Any, Final
 
-import torch
-
-from anyshape.capture.contracts import HasSizes
-from anyshape.capture.recorded_inputs import ExactLayout
-from anyshape.errors import AnyshapeError, CannotExport, ExportInputError
-from anyshape.guards.guard import Guard, Kind, TensorSpec
+from anyshape.errors import AnyshapeError, ExportInputError
+from anyshape.export.conditions import CHECKS, Condition, Way, called, find, text_of
+from anyshape.export.derived import derived_sizes
 from anyshape.guards.path import Access, Path
-from anyshape.symbolic import Fact, Range, Symbol, as_symbol, holds, parse_fact, symbol
-
-#: A way into the arguments: the parameter, then items (`["item", 0]`) and attributes.
-Way = tuple[Any, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """Something that is checked of what lies at the end of a way."""
-
-    way: Way
-    kind: str
-    value: Any
-
-    @property
-    def name(self) -> str:
-        return text_of(self.way)
+from anyshape.symbolic import (
+    Fact,
+    Range,
+    Symbol,
+    as_symbol,
+    evaluate,
+    holds,
+    parse_fact,
+    symbol,
+    to_text,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +35,13 @@ class SizeSource:
     symbol: str
     way: Way
     dim: int | None
+    #: what the caller calls what it is read of, if that is not the way to it
+    called: str = field(default="", compare=False)
 
     @property
     def name(self) -> str:
-        return text_of(self.way) if self.dim is None else f"{text_of(self.way)}.shape[{self.dim}]"
-
-
-def text_of(way: Way) -> str:
-    """As a program would write it."""
-    first, *steps = way
-    return str(first) + "".join(
-        f"[{key!r}]" if kind == "item" else f".{key}" for kind, key in steps
-    )
+        whole = self.called or text_of(self.way)
+        return whole if self.dim is None else f"{whole}.shape[{self.dim}]"
 
 
 def starred_in(signature: Signature) -> list[str]:
@@ -86,16 +72,22 @@ class Inputs:
     ) -> None:
         #: the parameters that take any named argument
         self.starred: Final = frozenset(starred)
-        self.conditions: Final = tuple(conditions)
-        self.sources: Final = tuple(sources)
+        self.conditions: Final = tuple(
+            replace(each, called=called(each.way, self.starred)) for each in conditions
+        )
+        self.sources: Final = tuple(
+            replace(each, called=called(each.way, self.starred)) for each in sources
+        )
         self.ranges: Final = dict(ranges)
         #: what holds of the symbols, as text
         self.facts: Final = tuple(facts)
         symbols = {name: symbol(name, range_) for name, range_ in ranges.items()}
         self._symbols = {name: as_symbol(made) for name, made in symbols.items()}
         self._facts = [(text, parse_fact(text, symbols)) for text in facts]
+        #: the sizes that are said by others
+        self.derived: Final = derived_sizes([fact for _, fact in self._facts], ranges)
         self._homes: dict[str, SizeSource] = {}
-        for source in sources:
+        for source in self.sources:
             self._homes.setdefault(source.symbol, source)
 
     @property
@@ -106,9 +98,13 @@ class Inputs:
     def check(self, function: str, bound: dict[str, Any]) -> None:
         """An error that lists everything wrong with a call. A tensor that lies in memory in another
         order than the program was captured with is replaced by a copy that does not."""
-        problems = list(self._problems(bound))
+        problems = self.problems(bound)
         if problems:
-            raise ExportInputError(function=function, problems=tuple(dict.fromkeys(problems)))
+            raise ExportInputError(function=function, problems=problems)
+
+    def problems(self, bound: dict[str, Any]) -> tuple[str, ...]:
+        """Everything wrong with a call, one sentence each."""
+        return tuple(dict.fromkeys(self._problems(bound)))
 
     def _problems(self, bound: dict[str, Any]) -> Iterator[str]:
         broken: set[Way] = set()
@@ -116,7 +112,7 @@ class Inputs:
             if any(condition.way[: len(way)] == way for way in broken):
                 continue  # what lies inside of something wrong
             value, missing = find(bound, condition.way)
-            problem = missing or _CHECKS[condition.kind](self, condition, value, bound)
+            problem = missing or CHECKS[condition.kind](self, condition, value, bound)
             if problem:
                 broken.add(condition.way)
                 yield problem
@@ -134,20 +130,71 @@ class Inputs:
             known = values.setdefault(self._symbols[source.symbol], int(value))
             home = self._homes[source.symbol]
             if known != value:
-                yield f"{source.name} is {value}, where {source.symbol} is {known} ({home.name})"
+                meant = self.size_text(source.symbol)
+                yield f"{source.name} is {value}, where {meant} is {known} ({home.name})"
         for name, allowed in self.ranges.items():
             made = self._symbols[name]
-            if made in values and not allowed.contains(values[made]):
+            if made in values and name not in self.derived and not allowed.contains(values[made]):
                 where = self._homes[name].name
-                named = "" if name == where else f"{name} "
-                yield f"{where} is {values[made]}, where {named}is in {allowed}".replace("  ", " ")
+                yield f"{where} is {values[made]}, where {name} is in {allowed}"
+        said = {each.fact: name for name, each in self.derived.items()}
         for text, fact in self._facts:
-            if not _holds(fact, values):
-                shown = ", ".join(
-                    f"{each.name}={values[each]} ({self._homes[each.name].name})"
-                    for each in sorted(fact.symbols, key=lambda each: each.name)
-                )
-                yield f"`{text}` does not hold, with {shown}"
+            if _holds(fact, values):
+                continue
+            if fact in said:
+                yield self._underived(said[fact], values)
+            else:
+                yield f"`{text}` does not hold, with {self._values(fact.symbols, values)}"
+
+    def _underived(self, name: str, values: Mapping[Symbol, int]) -> str:
+        size, source = self.derived[name].size, self._homes[name]
+        try:
+            expected = f"is {evaluate(size, values)}"
+        except AnyshapeError:
+            expected = "has no value"
+        found = values[self._symbols[name]]
+        told = self._values(size.symbols, values)
+        return f"{source.name} is {found}, where {to_text(size)} {expected}, with {told}"
+
+    def _values(self, symbols: Iterable[Symbol], values: Mapping[Symbol, int]) -> str:
+        return ", ".join(
+            f"{each.name}={values[each]} ({self._homes[each.name].name})"
+            for each in sorted(symbols, key=lambda each: each.name)
+        )
+
+    def size_text(self, size: str | int | None) -> str:
+        """A size of a tensor, as people would say it."""
+        if size is None:
+            return "?"
+        found = self.derived.get(size) if isinstance(size, str) else None
+        return str(size) if found is None else to_text(found.size)
+
+    def constraints(self) -> Iterator[str]:
+        """What must hold of the sizes, one sentence each."""
+        for name, home in self._homes.items():
+            places = [each.name for each in self.sources if each.symbol == name]
+            if name in self.derived:
+                yield f"{' = '.join(places)} = {self.size_text(name)}"
+            else:
+                yield f"{' = '.join([name, *places])}, {range_text(self.ranges[name], home.dim)}"
+        said = {each.fact for each in self.derived.values()}
+        yield from (text for text, fact in self._facts if fact not in said)
+
+
+def range_text(allowed: Range, dim: int | None) -> str:
+    low, high = allowed
+    if low is not None and low == high:
+        return f"always {low}"
+    least = low if low is not None and (low > 0 or dim is None) else None
+    match least, high:
+        case None, None:
+            return "any"
+        case _, None:
+            return f"at least {least}"
+        case None, _:
+            return f"at most {high}"
+        case _:
+            return f"from {least} to {high}"
 
 
 def _holds(fact: Fact, values: Mapping[Symbol, int]) -> bool:
@@ -155,281 +202,3 @@ def _holds(fact: Fact, values: Mapping[Symbol, int]) -> bool:
         return holds(fact, values)
     except AnyshapeError:
         return False  # a division by a size that is 0
-
-
-def find(bound: Mapping[str, Any], way: Way) -> tuple[Any, str]:
-    """What lies at the end of a way, or a sentence that says it is not there."""
-    first, *steps = way
-    if first not in bound:
-        return None, f"{first} is missing"
-    value, at = bound[first], (first,)
-    for step in steps:
-        kind, key = step
-        at = (*at, step)
-        try:
-            value = value[key] if kind == "item" else getattr(value, key)
-        except (LookupError, TypeError, AttributeError):
-            return None, f"{text_of(at)} is missing"
-    return value, ""
-
-
-# -- conditions ------------------------------------------------------------------------------------
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, torch.Tensor):
-        return f"a tensor of sizes {list(value.shape)}"
-    text = repr(value)
-    return text if len(text) < 60 else f"a {type(value).__name__}"
-
-
-def _tensor(inputs: Inputs, condition: Condition, value: Any, bound: dict[str, Any]) -> str:
-    name, wanted = condition.name, condition.value
-    if not isinstance(value, torch.Tensor):
-        return f"{name} is {_shown(value)}, where a tensor is expected"
-    if value.dim() != len(wanted["sizes"]):
-        sizes = ", ".join(map(str, wanted["sizes"]))
-        return f"{name} has the sizes {list(value.shape)}, where [{sizes}] are expected"
-    if wanted.get("dtype") is not None and value.dtype is not wanted["dtype"]:
-        return f"{name} is of {value.dtype}, where {wanted['dtype']} is expected"
-    if wanted.get("device") is not None and value.device != wanted["device"]:
-        return f"{name} is on {value.device}, where {wanted['device']} is expected"
-    if value.layout is not torch.strided:
-        return f"{name} is a {value.layout} tensor, where a dense one is expected"
-    for dim, size in enumerate(wanted["sizes"]):
-        if type(size) is int and value.shape[dim] != size:
-            return f"{name}.shape[{dim}] is {value.shape[dim]}, where it is static: {size}"
-    order = wanted.get("order")
-    if order is not None and not _lies_in(value, order):
-        return _laid_out(condition, value, bound)
-    strides = wanted.get("strides")
-    if strides is not None and tuple(value.stride()) != tuple(strides):
-        return f"{name} has the strides {value.stride()}, where {tuple(strides)} are expected"
-    return ""
-
-
-def _lies_in(value: torch.Tensor, order: Sequence[int]) -> bool:
-    if not value.numel():
-        return True
-    expected = 1
-    for dim in reversed(order):
-        if value.shape[dim] != 1 and value.stride(dim) != expected:
-            return False
-        expected *= value.shape[dim]
-    return True
-
-
-def _laid_out(condition: Condition, value: torch.Tensor, bound: dict[str, Any]) -> str:
-    order = condition.value["order"]
-    if len(condition.way) > 1 or condition.value.get("changed"):
-        return f"{condition.name} does not lie in memory in the order {list(order)} of dimensions"
-    back = sorted(range(len(order)), key=list(order).__getitem__)
-    parameter = next(iter(condition.way))
-    bound[parameter] = value.permute(*order).contiguous().permute(*back)
-    return ""
-
-
-def _equals(inputs: Inputs, condition: Condition, value: Any, bound: Any) -> str:
-    wanted = condition.value
-    same = type(value) is type(wanted) and (
-        value == wanted or (value != value and wanted != wanted)
-    )
-    if same:
-        return ""
-    return f"{condition.name} is {_shown(value)}, where it is static: {wanted!r}"
-
-
-def _type(inputs: Inputs, condition: Condition, value: Any, bound: Any) -> str:
-    if type_name(type(value)) == condition.value:
-        return ""
-    return f"{condition.name} is a {type_name(type(value))}, where a {condition.value} is expected"
-
-
-def type_name(kind: Any) -> str:
-    if getattr(kind, "__module__", "") == "builtins":
-        return kind.__qualname__
-    return f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _identity(inputs: Inputs, condition: Condition, value: Any, bound: Any) -> str:
-    if named(value) == condition.value:
-        return ""
-    return f"{condition.name} is {_shown(value)}, where {condition.value} is expected"
-
-
-def named(value: Any) -> str:
-    """What an object that is compared by identity is called in a package."""
-    name = getattr(value, "__qualname__", None)
-    return f"{value.__module__}.{name}" if name else f"{type_name(type(value))}.{value}"
-
-
-def _length(inputs: Inputs, condition: Condition, value: Any, bound: Any) -> str:
-    if len(value) == condition.value:
-        return ""
-    return f"{condition.name} has {len(value)} items, where {condition.value} are expected"
-
-
-def _keys(inputs: Inputs, condition: Condition, value: Any, bound: dict[str, Any]) -> str:
-    expected = list(condition.value)
-    if list(value) == expected:
-        return ""
-    first, *inside = condition.way
-    if not inside and first in inputs.starred and set(value) == set(expected):
-        # Named arguments in another order than in the example: put back into that one.
-        bound[first] = {key: value[key] for key in expected}
-        return ""
-    return f"{condition.name} has the keys {list(value)}, where {expected} are expected"
-
-
-def _members(inputs: Inputs, condition: Condition, value: Any, bound: Any) -> str:
-    if set(value) == set(condition.value):
-        return ""
-    return f"{condition.name} is {_shown(value)}, where {set(condition.value)} is expected"
-
-
-def _contains(inputs: Inputs, condition: Condition, value: Any, bound: Any) -> str:
-    key, present = condition.value
-    if (key in value) is present:
-        return ""
-    return f"{condition.name} has {'no' if present else 'a'} key {key!r}, unlike the example"
-
-
-def _without(inputs: Inputs, condition: Condition, value: Any, bound: Any) -> str:
-    if condition.value not in getattr(value, "__dict__", {}):
-        return ""
-    return f"{condition.name} has an attribute {condition.value!r}, unlike the example"
-
-
-def _truth(inputs: Inputs, condition: Condition, value: Any, bound: Any) -> str:
-    if bool(value) is condition.value:
-        return ""
-    return f"{condition.name} is {'empty' if condition.value else 'not empty'}, unlike the example"
-
-
-def _same(inputs: Inputs, condition: Condition, value: Any, bound: Any) -> str:
-    other, missing = find(bound, condition.value)
-    if missing or other is value:
-        return missing
-    return f"{condition.name} and {text_of(condition.value)} are different objects"
-
-
-def _distinct(inputs: Inputs, condition: Condition, value: Any, bound: Any) -> str:
-    found = [find(bound, way)[0] for way in condition.value]
-    if len({id(each) for each in found}) == len(found):
-        return ""
-    names = ", ".join(map(text_of, condition.value))
-    return f"two of {names} are the same object, and the program changes one"
-
-
-_CHECKS: Final[dict[str, Callable[[Inputs, Condition, Any, dict[str, Any]], str]]] = {
-    "tensor": _tensor,
-    "equals": _equals,
-    "type": _type,
-    "identity": _identity,
-    "length": _length,
-    "keys": _keys,
-    "members": _members,
-    "contains": _contains,
-    "without": _without,
-    "truth": _truth,
-    "same": _same,
-    "distinct": _distinct,
-}
-KINDS: Final = frozenset(_CHECKS)
-
-
-# -- from guards -----------------------------------------------------------------------------------
-
-
-class FromGuards:
-    """Makes conditions of guards. `sizes` says what each dynamic dimension is called."""
-
-    def __init__(
-        self,
-        function: str,
-        is_given: Callable[[Path], bool],
-        sizes: Mapping[tuple[Path, int], str | int],
-        changed: frozenset[Way],
-    ) -> None:
-        self._function = function
-        self._is_given = is_given
-        self._sizes = sizes
-        self._changed = changed
-
-    def conditions(self, guards: Iterable[Guard]) -> Iterator[Condition]:
-        for guard in guards:
-            if guard.kind is Kind.DISTINCT:
-                yield from self._distinct(guard)
-            elif guard.path is not None and self._is_given(guard.path):
-                made = self._condition(guard, guard.path)
-                if made is not None:
-                    yield made
-
-    def _condition(self, guard: Guard, path: Path) -> Condition | None:
-        value: Any = guard.value
-        way = way_of(path)
-        match guard.kind:
-            case Kind.TENSOR:
-                return Condition(way, "tensor", self._tensor(path, value))
-            case Kind.TYPE:
-                if issubclass(value, torch.Tensor) or value is int:
-                    return None  # said by the condition of the tensor, or by the symbol
-                return Condition(way, "type", type_name(value))
-            case Kind.IDENTITY:
-                return Condition(way, "identity", named(value))
-            case Kind.SAME_OBJECT:
-                if self._is_given(value):
-                    return Condition(way, "same", way_of(value))
-            case Kind.PREDICATE if isinstance(value, HasSizes):
-                return None  # said of the leaf
-            case Kind.PREDICATE if isinstance(value, ExactLayout):
-                strides, *_ = value.layout
-                return Condition(
-                    way, "tensor", {"sizes": (None,) * len(strides), "strides": strides}
-                )
-            case kind if kind in _SIMPLE:
-                if isinstance(value, frozenset):
-                    value = tuple(sorted(value, key=repr))
-                return Condition(way, _SIMPLE[kind], value)
-            case _:
-                pass
-        raise CannotExport(
-            function=self._function,
-            reason=f"`{path.text}` has to be as it was in a way that no package can say"
-            f" ({guard.kind.value})",
-        )
-
-    def _tensor(self, path: Path, spec: TensorSpec) -> dict[str, Any]:
-        made: dict[str, Any] = {
-            "dtype": spec.dtype,
-            "device": spec.device,
-            "sizes": tuple(
-                self._sizes.get((path, dim)) if size is None else size
-                for dim, size in enumerate(spec.sizes)
-            ),
-        }
-        if spec.order is not None:
-            made["order"] = spec.order
-        if spec.strides is not None:
-            made["strides"] = spec.strides
-        if way_of(path) in self._changed:
-            made["changed"] = True
-        return made
-
-    def _distinct(self, guard: Guard) -> Iterator[Condition]:
-        paths: Any = guard.value
-        given = [way_of(path) for path in paths if self._is_given(path)]
-        if len(given) > 1:
-            yield Condition(given[0], "distinct", tuple(given))
-
-
-_SIMPLE: Final[dict[Kind, str]] = {
-    Kind.EQUALS: "equals",
-    Kind.LENGTH: "length",
-    Kind.KEYS: "keys",
-    Kind.MEMBERS: "members",
-    Kind.CONTAINS: "contains",
-    Kind.NO_INSTANCE_ATTRIBUTE: "without",
-    Kind.NO_ATTRIBUTE: "without",
-    Kind.TRUTH: "truth",
-}

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from inspect import Signature
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.fx
 
-from anyshape.export.inputs import Inputs
-from anyshape.symbolic import Range
+from anyshape.export.inputs import Inputs, Way, text_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,51 +23,89 @@ class Program:
     inputs: Inputs
     #: a value of each symbol that all constraints allow
     examples: Mapping[str, int]
+    #: arguments and weights that a call changes, by name. If there are any, the graph returns its
+    #: result and, for each of them, a pair: the tensor, and its elements after the call
+    changes: tuple[str, ...] = ()
+
+    def changed_places(self) -> list[Way | str]:
+        """Where the tensors are that a call changes: ways into the arguments, names of weights."""
+        if not self.changes:
+            return []
+        output: Any = next(iter(reversed(self.graph_module.graph.nodes))).args[0]
+        return [place_of(target) for target, _ in output[1]]
+
+    def with_changes(self) -> torch.fx.GraphModule:
+        """The graph as the program was: it changes what the program changed, and returns what it
+        returned. Weights are shared."""
+        if not self.changes:
+            return self.graph_module
+        graph = torch.fx.Graph()
+        result, pairs = cast("Any", graph.graph_copy(self.graph_module.graph, {}))
+        for target, value in pairs:
+            graph.call_method("copy_", (target, value))
+        graph.output(result)
+        return with_weights_of(self.graph_module, graph)
 
     def constraints(self) -> Iterator[str]:
         """What must hold of the sizes, one sentence each."""
-        inputs = self.inputs
-        for name, home in inputs.homes.items():
-            places = [each.name for each in inputs.sources if each.symbol == name]
-            yield f"{' = '.join([name, *places])}, {range_text(inputs.ranges[name], home.dim)}"
-        yield from inputs.facts
+        return self.inputs.constraints()
 
     def sizes_of(self, name: str) -> str:
         """The type of an input, if it is a tensor: `float32[batch, 4]`."""
         for condition in self.inputs.conditions:
             if condition.name == name and condition.kind == "tensor":
-                return tensor_text(condition.value)
+                return self.tensor_text(condition.value)
         return ""
 
     def inputs_text(self) -> str:
         """The parameters, with the sizes of tensors."""
         parts: list[str] = []
-        for name in self.signature.parameters:
+        for name in self._callers_names():
             sizes = self.sizes_of(name)
             parts.append(f"{name}: {sizes}" if sizes else name)
         return f"({', '.join(parts)})"
 
+    def _callers_names(self) -> Iterator[str]:
+        """The parameters; for one that takes any named argument, those of the example."""
+        for name in self.signature.parameters:
+            if name not in self.inputs.starred:
+                yield name
+                continue
+            ways = [each.way for each in self.inputs.conditions if each.way[0] == name]
+            yield from dict.fromkeys(str(way[1][1]) for way in ways if len(way) > 1)
 
-def tensor_text(value: dict[str, Any]) -> str:
-    sizes = ", ".join("?" if size is None else str(size) for size in value["sizes"])
-    dtype = value.get("dtype")
-    return f"{'tensor' if dtype is None else str(dtype).removeprefix('torch.')}[{sizes}]"
+    def tensor_text(self, value: dict[str, Any]) -> str:
+        sizes = ", ".join(map(self.inputs.size_text, value["sizes"]))
+        dtype = value.get("dtype")
+        return f"{'tensor' if dtype is None else str(dtype).removeprefix('torch.')}[{sizes}]"
 
 
-def range_text(allowed: Range, dim: int | None) -> str:
-    low, high = allowed
-    if low is not None and low == high:
-        return f"always {low}"
-    least = low if low is not None and (low > 0 or dim is None) else None
-    match least, high:
-        case None, None:
-            return "any"
-        case _, None:
-            return f"at least {least}"
-        case None, _:
-            return f"at most {high}"
-        case _:
-            return f"from {least} to {high}"
+def with_weights_of(module: torch.fx.GraphModule, graph: torch.fx.Graph) -> torch.fx.GraphModule:
+    """Another graph with the same weights: what becomes of one's becomes of the other's."""
+    made = torch.fx.GraphModule(module, graph, type(module).__name__)
+    share_weights(module, made)
+    return made.train(module.training)
+
+
+def share_weights(module: torch.nn.Module, other: torch.nn.Module) -> None:
+    for held in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
+        setattr(other, held, getattr(module, held))
+
+
+def place_of(node: torch.fx.Node) -> Way | str:
+    """Where a tensor is that a graph is given: a way into its arguments, or a weight's name."""
+    if node.op == "get_attr":
+        return str(node.target)
+    if node.op == "placeholder":
+        return (str(node.target).lstrip("*"),)
+    parent, key = node.args
+    place = place_of(cast("torch.fx.Node", parent))
+    assert isinstance(place, tuple), "weights have no items"
+    return (*place, ("attribute" if node.target is getattr else "item", key))
+
+
+def place_text(place: Way | str) -> str:
+    return place if isinstance(place, str) else text_of(place)
 
 
 def put_tensor(root: torch.nn.Module, name: str, value: torch.Tensor, is_parameter: bool) -> None:

@@ -10,40 +10,34 @@ inputs      what its inputs must be
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import count
-from typing import Any, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch.fx
 
 from anyshape.errors import (
     AnyshapeError,
+    CannotExport,
     ConstraintViolation,
     DataDependentError,
     GraphBreakError,
     NotCallable,
 )
-from anyshape.export.attempt import Attempt, Subject
+from anyshape.events.kinds import ProgramExported
+from anyshape.events.stream import stream
+from anyshape.export.attempt import Attempt, Subject, copy_of, undisturbed
+from anyshape.export.calls import call_of, calls_in
 from anyshape.export.exported import Exported
+from anyshape.export.functional import NotFunctional, make_functional
 from anyshape.export.graph import GraphBuilder, Weights
-from anyshape.export.inputs import (
-    Condition,
-    FromGuards,
-    Inputs,
-    SizeSource,
-    starred_in,
-    way_of,
-)
+from anyshape.export.inputs import SizeSource, way_of
 from anyshape.export.program import Program
+from anyshape.export.requirements import inputs_of, symbol_names
 from anyshape.export.show import say_shapes
-from anyshape.export.spec import Spec, all_auto, inferred, spec_of, static, unlike
+from anyshape.export.spec import Arguments, Spec, all_auto, inferred, spec_of, static, unlike
 from anyshape.export.suggest import Free, corrected, promoted, relaxed, suggestion_of
-from anyshape.guards.guard import Kind, SymbolSource
-from anyshape.guards.minimise import minimise
-from anyshape.guards.path import Access, Path
+from anyshape.guards.guard import SymbolSource
 from anyshape.shapes import Marker
-from anyshape.shapes.match import Leaf, Way
-from anyshape.symbolic import Expr, Fact, Range, Symbol, substitute_fact, symbol, to_text
-from anyshape.symbolic.expr import single_atom
-from anyshape.symbolic.logic import Nonnegative, Truth
 
 
 def export(
@@ -52,7 +46,7 @@ def export(
     kwargs: Mapping[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
-    example_inputs: Sequence[Any] | None = None,
+    example_inputs: Iterable[Any] | None = None,
     promote: bool = False,
 ) -> Exported:
     """One artifact for all the shapes that `dynamic_shapes` describes: it runs without the program.
@@ -66,34 +60,33 @@ def export(
         function = original()
     if not callable(function):
         raise NotCallable(value=function, caller="anyshape.export")
-    calls = [_call(each) for each in example_inputs or ()]
+    if isinstance(function, type):
+        raise CannotExport(
+            function=function.__name__,
+            reason="it is a class",
+            hints=[f"export an object of it: {function.__name__}(...)"],
+        )
+    calls = calls_in(example_inputs)
+    args, kwargs = call_of(args, kwargs)
     if not args and not kwargs and calls:
         args, kwargs = calls[0]
-    subject = Subject(function, tuple(args), dict(kwargs or {}))
+    subject = Subject(function, args, kwargs)
     spec = spec_of(dynamic_shapes, subject.arguments)
-    if calls:
-        others = [subject.called_with(*each) for each in calls]
+    others = [subject.called_with(*each) for each in calls]
+    if others:
         spec = inferred(spec, [subject.arguments, *others])
-    return _Export(subject, spec, promote).run()
-
-
-def _call(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    match example:
-        case dict():
-            return (), example
-        case (tuple() | list() as args, dict() as kwargs):
-            return tuple(args), kwargs
-        case tuple() | list():
-            return tuple(example), {}
-        case _:
-            return (example,), {}
+    return _Export(subject, spec, promote, others).run()
 
 
 class _Export:
-    def __init__(self, subject: Subject, spec: Spec, promote: bool) -> None:
+    def __init__(
+        self, subject: Subject, spec: Spec, promote: bool, others: Sequence[Arguments]
+    ) -> None:
         self._subject = subject
         self._spec = spec
         self._promote = promote
+        #: further calls of which the artifact is to be one
+        self._others = others
         self._leaves = subject.arguments.leaves()
 
     def run(self) -> Exported:
@@ -101,7 +94,29 @@ class _Export:
         attempt, spec, notes = self._without_demotion(attempt)
         suggested = suggestion_of(spec, self._subject.arguments)
         program, left_out = program_of(self._subject, attempt)
-        return Exported(program, suggested, [*notes, *left_out])
+        notes += [*left_out, *self._refused(program)]
+        made = Exported(program, suggested, notes)
+        if stream.listening(ProgramExported):
+            stream.emit(
+                ProgramExported(
+                    made.name,
+                    made.print_readable(print_output=False),
+                    made.constraints,
+                    made.notes,
+                    compile_id="export",
+                )
+            )
+        return made
+
+    def _refused(self, program: Program) -> Iterator[str]:
+        """Examples that the artifact does not take: they differ in more than sizes, or the program
+        tells their sizes apart."""
+        for index, call in enumerate(self._others):
+            problems = program.inputs.problems(dict(call.bound))
+            if problems:
+                note = f"example_inputs[{index}] will be refused: {'; '.join(problems)}"
+                warnings.warn(f"anyshape: {note}", stacklevel=4)
+                yield note
 
     # -- where the program disagrees ---------------------------------------------------------------
 
@@ -109,17 +124,21 @@ class _Export:
         try:
             attempt = self._subject.attempt(self._spec)
         except ConstraintViolation as error:
-            raise self._with_suggestion(error, relaxed(self._spec)) from None
+            raise self._corrected(error) from None
         except (GraphBreakError, DataDependentError) as error:
             attempt = self._with_less(error)
         if attempt.broken is None:
             return attempt
+        raise self._corrected(attempt.broken)
+
+    def _corrected(self, error: ConstraintViolation) -> ConstraintViolation:
+        """With a spec that has the user's names, if there is one that the program honours."""
         free = self._free()
         if free is not None:
             better = corrected(self._spec, free, self._subject.arguments)
             if self._honours(better):
-                raise self._with_suggestion(attempt.broken, better)
-        raise self._with_suggestion(attempt.broken, relaxed(self._spec))
+                return self._with_suggestion(error, better)
+        return self._with_suggestion(error, relaxed(self._spec))
 
     def _with_less(self, error: AnyshapeError) -> Attempt:
         """The program cannot be captured with all of this dynamic. AUTO is no reason for an error:
@@ -236,126 +255,30 @@ def program_of(subject: Subject, attempt: Attempt) -> tuple[Program, list[str]]:
     )
     graph_module = builder.build()
     graph_module.train(subject.module.training if subject.module is not None else False)
+    changes, notes = _made_functional(graph_module, subject, attempt)
     inputs, names = inputs_of(subject, attempt), symbol_names(attempt)
     say_shapes(graph_module.graph, names)
     examples = {
         name: trace.facts.hints[made] for made, name in names.items() if isinstance(name, str)
     }
-    program = Program(subject.name, graph_module, subject.signature, inputs, examples)
-    return program, builder.left_out
-
-
-def inputs_of(subject: Subject, attempt: Attempt) -> Inputs:
-    """What its inputs must be."""
-
-    def is_given(path: Path) -> bool:
-        return path.root.access is Access.LOCAL and path.root.key != subject.self_name
-
-    trace = attempt.trace
-    names = symbol_names(attempt)
-    sources = [
-        SizeSource(name, way_of(each.path), each.dim)
-        for each in trace.symbols
-        if is_given(each.path) and isinstance(name := names[each.symbol], str)
-    ]
-    sizes = {
-        (each.path, each.dim): names[each.symbol] for each in trace.symbols if each.dim is not None
-    }
-    made = FromGuards(subject.name, is_given, sizes, frozenset(map(_steps, attempt.changed)))
-    conditions = list(made.conditions(trace.guards))
-    conditions += _unread(attempt.contract.call.leaves, conditions, trace.symbols, names)
-    conditions += _fixed_integers(trace.symbols, names, is_given)
-    conditions.sort(key=lambda each: len(each.way))
-    ranges = {
-        name: trace.facts.range(attempt.symbol(each))
-        for each in trace.symbols
-        if isinstance(name := names[each.symbol], str)
-    }
-    facts = [to_text(fact) for fact in _facts(attempt, names, ranges)]
-    texts = list(dict.fromkeys(facts))
-    return Inputs(conditions, sources, ranges, texts, starred_in(subject.signature))
-
-
-def _facts(
-    attempt: Attempt, names: Mapping[Symbol, str | int], ranges: Mapping[str, Range]
-) -> Iterator[Fact]:
-    """What the ranges do not say, in the names that people know."""
-    put = {
-        made: name if isinstance(name, int) else symbol(name, ranges[name])
-        for made, name in names.items()
-    }
-    for guard in minimise(attempt.trace.guards, attempt.trace.symbols):
-        if guard.kind is Kind.SIZES:
-            fact = substitute_fact(cast("Fact", guard.value), put)
-            if not isinstance(fact, Truth) and not _bounds_only(fact):
-                yield fact
-
-
-def _bounds_only(fact: Fact) -> bool:
-    """Whether it is an end of a range, which the range of its symbol says too."""
-    terms = dict(fact.size.terms) if isinstance(fact, Nonnegative) else {}
-    terms.pop((), None)
-    return len(terms) == 1 and len(next(iter(terms))) == 1 and abs(next(iter(terms.values()))) == 1
-
-
-def _unread(
-    leaves: Sequence[Leaf],
-    conditions: Sequence[Condition],
-    symbols: Sequence[SymbolSource],
-    names: Mapping[Symbol, str | int],
-) -> Iterator[Condition]:
-    """Of tensors that the spec speaks of and the program does not look at."""
-    read = {each.way for each in conditions if each.kind == "tensor"}
-    named = {(way_of(each.path), each.dim): names[each.symbol] for each in symbols}
-    for leaf in leaves:
-        way = _steps(leaf.way)
-        if leaf.is_tensor and way not in read:
-            sizes = tuple(
-                item if type(item) is int else named.get((way, dim))
-                for dim, item in enumerate(leaf.items)
-            )
-            yield Condition(way, "tensor", {"sizes": sizes})
-
-
-def _fixed_integers(
-    symbols: Sequence[SymbolSource],
-    names: Mapping[Symbol, str | int],
-    is_given: Callable[[Path], bool],
-) -> Iterator[Condition]:
-    for each in symbols:
-        value = names[each.symbol]
-        if each.dim is None and isinstance(value, int) and is_given(each.path):
-            yield Condition(way_of(each.path), "equals", value)
-
-
-def _steps(way: Way) -> tuple[Any, ...]:
-    return (
-        way.parameter,
-        *(("item" if each.kind.value == "item" else "attribute", each.key) for each in way.steps),
+    program = Program(
+        subject.name, graph_module, subject.signature, inputs, examples, tuple(changes)
     )
+    return program, [*builder.left_out, *notes]
 
 
-def symbol_names(attempt: Attempt) -> dict[Symbol, str | int]:
-    """What each symbol is called: by the user's name for it, or for one that is always equal; by a
-    name that no dim has; or by the only value that it has."""
-    facts = attempt.trace.facts
-    meant: dict[str, Expr] = {}
-    for made, meaning in attempt.contract.meanings.items():
-        dim = single_atom(meaning)
-        if isinstance(dim, Symbol):
-            meant.setdefault(dim.name, facts.symbols[made.name])
-    names: dict[Symbol, str | int] = {}
-    for source in attempt.trace.symbols:
-        made = attempt.symbol(source)
-        if source.symbol in names:
-            continue
-        value = facts.value(made)
-        if value is not None:
-            names[source.symbol] = value
-            continue
-        name = next((name for name, known in meant.items() if facts.equal(known, made)), None)
-        if name is None:
-            name = next(each for each in map("s{}".format, count()) if each not in meant)
-            meant[name] = made
-        names[source.symbol] = name
-    return names
+def _made_functional(
+    graph_module: torch.fx.GraphModule, subject: Subject, attempt: Attempt
+) -> tuple[list[str], list[str]]:
+    """What a call changes, and what there is to say if the graph changes it itself."""
+
+    def example() -> dict[str, Any]:
+        return {name: copy_of(value) for name, value in subject.arguments.bound.items()}
+
+    try:
+        with undisturbed(None):
+            changes = make_functional(graph_module, example, attempt.trace.facts)
+    except NotFunctional as error:
+        return [], [f"the graph changes tensors in place: {error}"]
+    graph_module.recompile()
+    return changes, []

@@ -11,8 +11,6 @@ Out comes a `Spec`: for each tensor and integer that is spoken of, what is said 
 
 from __future__ import annotations
 
-import enum
-import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import Parameter, Signature
@@ -21,6 +19,7 @@ from typing import Any, Final
 import torch
 
 from anyshape.errors import BadShapeSpec
+from anyshape.export.leaves import leaves_of
 from anyshape.shapes import Dim, Marker, Relation, Shapes
 from anyshape.shapes.match import Leaf, Matcher, StepKind, Way
 from anyshape.shapes.spec import Item, read
@@ -82,7 +81,7 @@ class Arguments:
         found: list[Leaf] = []
         seen: set[int] = set()
         for name, value in self.bound.items():
-            found += _leaves(value, Way(name), seen)
+            found += leaves_of(value, Way(name), seen)
         return found
 
     def keys_of(self, way: Way) -> list[Any]:
@@ -139,8 +138,12 @@ class Arguments:
         raise BadShapeSpec(
             place=place,
             found=f"a spec for argument {index}",
-            expected=f"at most the arguments of {self.function}: {', '.join(names) or 'none'}",
+            expected=f"at most the arguments of {self.function}: {self._taken(names, star)}",
         )
+
+    def _taken(self, names: list[str], star: str | None) -> str:
+        more = [] if star is None else [f"{len(self.bound[star])} of *{star}"]
+        return ", ".join([*names, *more]) or "none"
 
     def _named(
         self, name: str, part: object, place: str, known: list[Parameter]
@@ -181,6 +184,12 @@ def spec_of(dynamic_shapes: object, arguments: Arguments) -> Spec:
     leaves: dict[Way, Leaf] = {}
     for way, part, place in arguments.by_parameter(dynamic_shapes):
         for leaf in _matched(way, part, place, _at_way(arguments.bound, way)):
+            if leaf.way in leaves:
+                raise BadShapeSpec(
+                    place=place,
+                    found=f"{leaf.way} is spoken of again",
+                    expected="each argument once, by name or by position",
+                )
             leaves[leaf.way] = leaf
     return Spec(leaves, where)
 
@@ -214,34 +223,6 @@ def _starred(signature: Signature, kind: object) -> str | None:
 
 def _written(item: Item) -> Any:
     return item.text if isinstance(item, Word) else item
-
-
-# -- leaves ---------------------------------------------------------------------------------------
-
-
-#: Objects whose attributes are not data of the call.
-_NO_CONTAINERS: Final = (type, torch.nn.Module, types.FunctionType, types.ModuleType, enum.Enum)
-
-
-def _leaves(value: Any, way: Way, seen: set[int]) -> Iterator[Leaf]:
-    if isinstance(value, torch.Tensor):
-        sizes = tuple(map(int, value.shape))
-        yield Leaf(way, value, True, sizes, (None,) * len(sizes))
-    elif isinstance(value, int) and not isinstance(value, bool):
-        yield Leaf(way, value, False, (int(value),), (None,))
-    elif isinstance(value, list | tuple | dict):
-        if id(value) in seen:
-            return
-        seen.add(id(value))
-        pairs = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, item in pairs:
-            yield from _leaves(item, way.item(key), seen)
-    elif hasattr(value, "__dict__") and not isinstance(value, _NO_CONTAINERS):
-        if id(value) in seen:
-            return
-        seen.add(id(value))
-        for name, item in vars(value).items():
-            yield from _leaves(item, way.attribute(name, StepKind.INSTANCE), seen)
 
 
 # -- other ways to say it -------------------------------------------------------------------------
@@ -296,8 +277,11 @@ class ShapesCollection:
 def inferred(spec: Spec, calls: Sequence[Arguments]) -> Spec:
     """The spec, with AUTO for every size and integer that differs between the calls and of which
     it says nothing. The first call is the one that is exported."""
-    first, *others = ({leaf.way: leaf for leaf in call.leaves()} for call in calls)
+    first, *others = [{leaf.way: leaf for leaf in call.leaves()} for call in calls]
     leaves = dict(spec.leaves)
+    for other in others:
+        for way in other.keys() - first.keys():
+            raise _differ(way, "it is there in one of the calls only")
     for way, leaf in first.items():
         said = list(leaves.get(way, leaf).items)
         for other in others:

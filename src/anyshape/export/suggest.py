@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 from anyshape.errors import AnyshapeError
 from anyshape.export.attempt import Attempt
 from anyshape.export.spec import Arguments, Spec
-from anyshape.shapes import Dim, DimExpr, Marker, Relation, Shapes
+from anyshape.shapes import Dim, DimExpr, Marker, Shapes
 from anyshape.shapes.homes import homes_of
 from anyshape.shapes.match import Leaf, Way
 from anyshape.shapes.spec import Item
@@ -28,6 +28,7 @@ from anyshape.symbolic import (
     Symbol,
     as_symbol,
     eq,
+    holds,
     substitute,
     substitute_fact,
     to_text,
@@ -179,9 +180,10 @@ class _Correction:
         return self._shapes.size(item) if isinstance(item, DimExpr | Word) else None
 
     def _try(self, fact: Fact) -> None:
-        """Assume what the user says, unless the program does not allow it."""
+        """Assume what the user says, unless the program, or the example, does not allow it."""
         with suppress(AnyshapeError):
-            self._facts = self._facts.assume(fact, "the spec says so")
+            if holds(fact, self._facts.hints):
+                self._facts = self._facts.assume(fact, "the spec says so")
 
     def spec(self) -> Spec:
         strict = {at for at in _places(self._spec) if is_strict(self._spec.said(*at))}
@@ -191,7 +193,7 @@ class _Correction:
         items: dict[_At, Item] = {}
         for at in sorted(chosen, key=self._order):
             items[at] = self._item(at, dims)
-        leaves = dict(self._spec.leaves)
+        leaves = {way: _as_in_the_example(leaf) for way, leaf in self._spec.leaves.items()}
         for (way, dim), item in items.items():
             leaf = leaves.get(way, self._free.leaves[way])
             leaves[way] = replace(leaf, items=(*leaf.items[:dim], item, *leaf.items[dim + 1 :]))
@@ -224,15 +226,19 @@ class _Correction:
         return dims[itself]
 
     def _range(self, made: Expr) -> Range:
-        """What the program leaves, within what the user declared for this size."""
+        """What the program leaves, within what the user declared for this size; the example is
+        always inside."""
         found = self._facts.range(made)
+        example = self._facts.hint(made)
+        assert example is not None, "sizes of arguments have values"
         for dim, size in self._dims.items():
             if isinstance(size, Expr) and self._facts.equal(size, made):
-                found = intersect(found, dim.declared)
+                found = intersect(found, _widened(dim.declared, example))
         return found
 
-    def _relations(self, dims: Mapping[Symbol, Dim]) -> Iterator[Relation]:
-        """What the program needs of the dims that their ranges do not say."""
+    def _relations(self, dims: Mapping[Symbol, Dim]) -> Iterator[str]:
+        """What the program needs of the dims that their ranges do not say. As texts: the object and
+        the code to paste are read alike, so that what is tried is what is shown."""
         known = Facts()
         for made, dim in dims.items():
             known = known.declare(_expr(dim), self._free.facts.hints[made])
@@ -245,7 +251,7 @@ class _Correction:
                 known = known.assume(fact, assumption.reason)
             except AnyshapeError:
                 continue
-            yield Relation(fact, to_text(fact))
+            yield to_text(fact)
 
     def _in_dims(self, fact: Fact, put: Mapping[Symbol, Size]) -> Fact | None:
         found = {each: self._in_dim(each, put) for each in fact.symbols}
@@ -267,6 +273,19 @@ class _Correction:
         if isinstance(simple, Expr) and simple.symbols <= put.keys():
             return substitute(simple, put)
         return None
+
+
+def _as_in_the_example(leaf: Leaf) -> Leaf:
+    """With the sizes that it has, where a number is said."""
+    pairs = zip(leaf.items, leaf.sizes, strict=True)
+    return replace(leaf, items=tuple(size if type(item) is int else item for item, size in pairs))
+
+
+def _widened(declared: Range, value: int) -> Range:
+    low, high = declared
+    return Range(
+        None if low is None else min(low, value), None if high is None else max(high, value)
+    )
 
 
 def _expr(dim: Dim) -> Expr:

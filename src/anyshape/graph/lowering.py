@@ -246,6 +246,11 @@ class Lowering(Calling):
             if twice or value.cost > MOST_AT_ALL:
                 self.keep(handle.root)
 
+    def keep_if_dear(self, value: Value, times: int) -> None:
+        """Store what a row reads so many times, unless it is nothing to compute it as often."""
+        if value.memory is None and value.cost * (times - 1) > MOST_TWICE:
+            self.realise(value)
+
     def _reads_many(self, value: Value) -> bool:
         """Whether it keeps several tensors of its own size from being released: the sum that runs
         through all layers of a network would keep what each of them adds to it."""

@@ -90,3 +90,6 @@ class Kernel:
     #: one after the other. Those of the stage's axes if it has some, and then `axes` are parallel
     #: all the same; else those of `axes`
     ordered: bool = False
+    #: whether the axis of vectors was too short for them when the program was seen first: code is
+    #: made for that case as well, and which one runs is decided by its extent
+    short: bool = False

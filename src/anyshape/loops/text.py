@@ -24,7 +24,8 @@ _STORES: Final = {"set": "=", "add": "+="}
 
 def kernel_text(kernel: Kernel) -> str:
     """All that matters of a kernel. Parts that are used twice have a line of their own."""
-    lines = [f"kernel{' ordered' if kernel.ordered else ''} ({_axes(kernel.axes)})"]
+    kind = "".join(f" {name}" for name in ("ordered", "short") if getattr(kernel, name))
+    lines = [f"kernel{kind} ({_axes(kernel.axes)})"]
     for name, (dtype, size) in kernel.private.items():
         lines.append(f"  private {name}: {dtype}[{to_text(size)}]")
     for symbol, scalar in kernel.positions.items():

@@ -19,6 +19,20 @@ EXPECTED: Final = "expected"
 COMPILE_ID: Final = "compile_id"
 #: what the backend says of it
 REPORT: Final = "report"
+#: where it stands among the graphs of its entry
+STANDING: Final = "standing"
+
+
+class Standing(NamedTuple):
+    """Where a graph stands in the tree of an entry, as people are told."""
+
+    number: int
+    #: the graph before it, and the outcome that leads from there to here
+    after: int | None
+    outcome: str
+    #: what is asked at its end, and the place that asks
+    asks: str
+    user_frame: Any
 
 
 class Call(NamedTuple):

@@ -6,8 +6,8 @@ user's names: `x.shape[0]`, `args[1]['ids'].shape[1]`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from types import MemberDescriptorType
 from typing import NamedTuple, cast
@@ -87,6 +87,8 @@ class Matcher:
             self._tensor(node, value, way)
         elif isinstance(value, int) and not isinstance(value, bool):
             self._integer(node, value, way)
+        elif isinstance(node, One) and isinstance(node.item, Marker) and _holds_others(value):
+            self._all_inside(node, value, way)
         elif isinstance(value, dict):
             self._mapping(node, cast("dict[object, object]", value), way)
         elif isinstance(value, list | tuple):
@@ -136,6 +138,7 @@ class Matcher:
 
     def _by_dimension(self, node: Keyed, tensor: object, sizes: tuple[int, ...], way: Way) -> None:
         items: list[Item] = [None] * len(sizes)
+        seen: set[int] = set()
         for key, each in node.nodes.items():
             dim = cast("int", key)
             if not -len(sizes) <= dim < len(sizes):
@@ -144,6 +147,10 @@ class Matcher:
                     f" dimension {dim}"
                 )
                 return
+            if dim % len(sizes) in seen:
+                self.problems.append(f"{each.place} speaks of dimension {dim} of {way} again")
+                return
+            seen.add(dim % len(sizes))
             items[dim] = _item(each)
         self.leaves.append(Leaf(way, tensor, True, sizes, tuple(items)))
 
@@ -159,6 +166,12 @@ class Matcher:
                 self._wrong(node, way, value, "a tensor or a container")
                 return
         self.leaves.append(Leaf(way, value, False, (int(value),), (item,)))
+
+    def _all_inside(self, node: One, value: object, way: Way) -> None:
+        """A word without a name, said of a container: of every tensor in it."""
+        for inside, item in _inside(value, way):
+            if self.is_tensor(item) or _holds_others(item):
+                self.match(node, item, inside)
 
     def _mapping(self, node: Node, value: Mapping[object, object], way: Way) -> None:
         if not isinstance(node, Keyed):
@@ -194,6 +207,15 @@ class Matcher:
                 self.match(each, value[index], way.item(index))
 
     def _object(self, node: Node, value: object, way: Way) -> None:
+        if isinstance(node, Items) and is_dataclass(value):
+            names = [each.name for each in fields(value)]
+            if len(node.nodes) != len(names):
+                self.problems.append(
+                    f"{way} has {len(names)} fields ({', '.join(names)}), where {node.place} has"
+                    f" {len(node.nodes)}"
+                )
+                return
+            node = Keyed(node.place, dict(zip(names, node.nodes, strict=True)))
         if not isinstance(node, Keyed):
             self._wrong(node, way, value, _KIND_OF[type(node)])
             return
@@ -210,6 +232,26 @@ class Matcher:
                     f"{way} is {_with_article(type(value).__name__)} that keeps no attribute"
                     f" {key!r} ({each.place})"
                 )
+
+
+def _holds_others(value: object) -> bool:
+    return isinstance(value, dict | list | tuple) or (
+        is_dataclass(value) and not isinstance(value, type)
+    )
+
+
+def _inside(value: object, way: Way) -> Iterator[tuple[Way, object]]:
+    if isinstance(value, dict):
+        for key, item in cast("dict[object, object]", value).items():
+            yield way.item(key), item
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(cast("Sequence[object]", value)):
+            yield way.item(index), item
+    elif is_dataclass(value):
+        for each in fields(value):
+            kind = _kept_in(value, each.name)
+            if kind is not None:
+                yield way.attribute(each.name, kind), getattr(value, each.name)
 
 
 def _field(value: Sequence[object], key: object) -> int | None:

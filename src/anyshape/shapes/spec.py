@@ -10,7 +10,7 @@ list. The tree keeps what was written, and `match` asks the value.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from types import EllipsisType
 from typing import Final, cast
 
@@ -93,6 +93,16 @@ def read(spec: object, place: str = "shapes") -> Node:
         items = cast("Sequence[object]", spec)
         return Items(
             place, tuple(read(item, f"{place}[{index}]") for index, item in enumerate(items))
+        )
+    if is_dataclass(spec) and not isinstance(spec, type):
+        said = {each.name: getattr(spec, each.name) for each in fields(spec)}
+        return Keyed(
+            place,
+            {
+                name: read(item, f"{place}.{name}")
+                for name, item in said.items()
+                if item is not None
+            },
         )
     if isinstance(spec, Relation):
         found = f"the relation `{spec}`"

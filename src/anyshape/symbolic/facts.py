@@ -24,7 +24,7 @@ from anyshape.symbolic.learn import Inconsistent, learn
 from anyshape.symbolic.linear import Budget
 from anyshape.symbolic.logic import Fact, Truth, check_fact, zero
 from anyshape.symbolic.prove import Answer, Prover
-from anyshape.symbolic.ranges import Range
+from anyshape.symbolic.ranges import Range, intersect, is_empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,13 @@ class Facts:
 
     def range(self, size: Size) -> Range:
         """A range that holds every value `size` can take."""
-        return self._known.bounds.of(self._known.normal(check_size(size)))
+        known, bounds = self._known.normal(check_size(size)), self._known.bounds
+        found = bounds.of(known)
+        if known is size:
+            return found
+        # Both are `size`: written in others it may say less of itself than its own range does.
+        both = intersect(found, bounds.of(size))
+        return found if is_empty(both) else both
 
     def hint(self, size: Size) -> int | None:
         """The value of `size` in the run at hand; None if it depends on something unbacked that

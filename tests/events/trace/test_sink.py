@@ -14,6 +14,7 @@ import pytest
 
 from anyshape.events import kinds as module
 from anyshape.events.kinds import (
+    CallsServed,
     Compiled,
     CompileFailed,
     CompilerCollective,
@@ -31,6 +32,7 @@ from anyshape.events.kinds import (
     Measures,
     OutputCode,
     ProfileState,
+    ProgramExported,
     RangeUpdated,
     Recompile,
     RecompileLimit,
@@ -41,6 +43,7 @@ from anyshape.events.kinds import (
     SizesSeen,
     Specialised,
     Stage,
+    SymbolShared,
 )
 from anyshape.events.stream import Stream
 from anyshape.events.trace import TraceSink, start_trace
@@ -76,6 +79,8 @@ def every_event(text: str) -> list[Event]:
         GuardAdded(text, None, at_run_time=True, **at),
         RangeUpdated(text, text, **at),
         Replaced(text, text, text, **at),
+        SymbolShared(text, text, here, **at),
+        ProgramExported(text, text, [text], [text], **at),
         Specialised(text, [text, text], 5, text, here, **at),
         SizesSeen(text, {text: text}, {text: (text, text)}, **at),
         ProfileState("put", False, text, **at),
@@ -86,6 +91,7 @@ def every_event(text: str) -> list[Event]:
         OutputCode(text, **at),
         GraphBreak(text, here, [text], **at),
         GraphCompiled(text, {text: [1, text]}, text, [text], {text: text}, [text], **at),
+        GraphCompiled(text, number=1, after=0, outcome=text, asks=text, user_frame=here, **at),
         Compiled(
             0.1, 1, 1, [GuardSaid("SHAPE_GUARD", text, text, text, here)], text, MEASURES, **at
         ),
@@ -96,6 +102,7 @@ def every_event(text: str) -> list[Event]:
         Defect(text, text),
         Defect(text, text, compile_id=text),
         RunCount(text, 3, **at),
+        CallsServed(text, [text], [[1.0, 2.0, 3, [[4, 5]]]], 1, **at),
     ]
     return events
 

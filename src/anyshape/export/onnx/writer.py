@@ -1,8 +1,4 @@
-"""To ONNX: a model of the graph, with the names of dynamic sizes, for the operators that map.
-
-One row an operator, in `onnx_operators`. What a row has to know of a value beyond its name (rank,
-element type) is looked up in a run of the example: neither changes with sizes.
-"""
+"""Writes one model: inputs with the names of their sizes, a row for each node, outputs."""
 
 from __future__ import annotations
 
@@ -18,11 +14,13 @@ import torch.fx
 
 from anyshape.errors import CannotExport
 from anyshape.export import results
+from anyshape.export.conditions import Way
 from anyshape.export.examples import example_call
-from anyshape.export.inputs import Way, text_of
-from anyshape.export.onnx_operators import FUNCTIONS, METHODS, NotMapped
-from anyshape.export.operators import UnknownName, name_of
+from anyshape.export.onnx.outputs import outputs_in, sizes_in_text
+from anyshape.export.onnx.rows import Named, NotMapped
+from anyshape.export.onnx.table import row_of, text_of_target
 from anyshape.export.program import Program
+from anyshape.export.show import SHAPE
 from anyshape.export.tensors_file import bytes_of
 
 _WORDS: Final = re.compile(r"\W+")
@@ -36,7 +34,7 @@ def to_onnx(program: Program, path: str | os.PathLike[str], opset: int = 18) -> 
         raise CannotExport(
             function=program.name,
             reason="the package `onnx` is not installed",
-            hints=["pip install onnx"],
+            hints=["pip install anyshape[onnx]"],
         ) from None
     try:
         model = Writer(onnx, program, opset).model()
@@ -75,6 +73,7 @@ class Writer:
         self._by_way: dict[Way, str] = {}
 
     def model(self) -> Any:
+        self._refuse_unknown()
         self._run_example()
         self._declare_inputs()
         for node in self._program.graph_module.graph.nodes:
@@ -103,14 +102,17 @@ class Writer:
     def _declare_inputs(self) -> None:
         for condition in self._program.inputs.conditions:
             if condition.kind == "tensor" and condition.value.get("dtype") is not None:
-                name = self.fresh(text_of(condition.way))
+                name = self.fresh(condition.name)
                 kind = self.element_type(condition.value["dtype"])
-                sizes = list(condition.value["sizes"])
+                sizes = [
+                    self._program.inputs.size_text(each) if isinstance(each, str) else each
+                    for each in condition.value["sizes"]
+                ]
                 self._inputs.append(self.onnx.helper.make_tensor_value_info(name, kind, sizes))
                 self._by_way[condition.way] = name
         for source in self._program.inputs.sources:
             if source.dim is None and source.way not in self._by_way:
-                name = self.fresh(text_of(source.way))
+                name = self.fresh(source.name)
                 kind = self.element_type(torch.int64)
                 self._inputs.append(self.onnx.helper.make_tensor_value_info(name, kind, []))
                 self._by_way[source.way] = name
@@ -123,13 +125,10 @@ class Writer:
                 tensor = self.examples[node]
                 self.values[node] = self.constant(tensor, str(node.target))
             case "output":
-                for each in dict.fromkeys(map(_hashable, _leaves(node.args[0]))):
-                    self._output(each)
+                for name, each in outputs_in(node.args[0]).items():
+                    self._output(name, each)
             case "call_method":
-                row = METHODS.get(str(node.target))
-                if row is None:
-                    raise NotMapped(f"the method `{node.target}`")
-                self.values[node] = row(self, node, *node.args, **node.kwargs)
+                self.values[node] = self._by_row(node)
             case _:
                 self._call(node)
 
@@ -145,16 +144,28 @@ class Writer:
             kind = "item" if node.target is not getattr else "attribute"
             self.values[node] = self._given((*first.way, (kind, node.args[1])), node)
             return
+        self.values[node] = self._by_row(node)
+
+    def _by_row(self, node: torch.fx.Node) -> Any:
+        row = row_of(node)
+        assert row is not None, "asked before"
         try:
-            name = name_of(node.target)
-        except UnknownName as error:
-            raise NotMapped(f"`{error}`") from None
-        row = FUNCTIONS.get(name)
-        if row is None and name.startswith("torch."):
-            row = METHODS.get(name.rpartition(".")[2])
-        if row is None:
-            raise NotMapped(f"`{name}`")
-        self.values[node] = row(self, node, *node.args, **node.kwargs)
+            return row(self, node, *node.args, **node.kwargs)
+        except (TypeError, ValueError, LookupError, AttributeError) as error:
+            # The row is for other arguments than these.
+            raise NotMapped(f"`{text_of_target(node)}` with its arguments ({error})") from None
+
+    def _refuse_unknown(self) -> None:
+        """Everything that has no row, at once."""
+        unknown = [
+            f"`{text_of_target(node)}`"
+            for node in self._program.graph_module.graph.nodes
+            if node.op in ("call_function", "call_method")
+            and node.target not in results.OPERATORS.values()
+            and row_of(node) is None
+        ]
+        if unknown:
+            raise NotMapped(", ".join(dict.fromkeys(unknown)))
 
     def _given(self, way: Way, node: torch.fx.Node) -> Any:
         name = self._by_way.get(way)
@@ -163,15 +174,20 @@ class Writer:
         value = self.examples[node]
         return _Given(way) if isinstance(value, list | tuple | dict) else value
 
-    def _output(self, value: Any) -> None:
-        if not isinstance(value, torch.fx.Node):
-            return  # a constant of the result
-        name = self.fresh(f"output_{len(self._outputs)}")
+    def _output(self, wanted: str, value: torch.fx.Node) -> None:
+        name = self.fresh(wanted)
         self.add("Identity", [self.name(value)], output=name)
         kind = self.element_type(self.dtype(value))
-        rank = self.rank(value)
-        sizes = [f"{name}_{dim}" for dim in range(rank)]
+        sizes = self._sizes_of_output(value, name)
         self._outputs.append(self.onnx.helper.make_tensor_value_info(name, kind, sizes))
+
+    def _sizes_of_output(self, value: torch.fx.Node, name: str) -> list[str | int]:
+        """In the names of the inputs' sizes, where the capture has said what they are."""
+        rank = self.rank(value)
+        said = sizes_in_text(value.meta.get(SHAPE, ""))
+        if len(said) != rank:
+            return [f"{name}_{dim}" for dim in range(rank)]
+        return [int(each) if each.isdecimal() else each for each in said]
 
     # -- for the rows ------------------------------------------------------------------------------
 
@@ -191,6 +207,12 @@ class Writer:
         self._nodes.append(made)
         return output
 
+    def several(self, kind: str, inputs: list[str], count: int, **attributes: Any) -> list[str]:
+        """A node with several results."""
+        outputs = [self.fresh(kind.lower()) for _ in range(count)]
+        self._nodes.append(self.onnx.helper.make_node(kind, inputs, outputs, **attributes))
+        return outputs
+
     def constant(self, value: Any, name: str = "constant") -> str:
         tensor = value if isinstance(value, torch.Tensor) else torch.tensor(value)
         kind = self.element_type(tensor.dtype)
@@ -209,6 +231,8 @@ class Writer:
 
     def name(self, value: Any, dtype: torch.dtype | None = None) -> str:
         """The name of a value, as elements of `dtype` if given."""
+        if isinstance(value, Named):
+            return str(value)
         if isinstance(value, torch.fx.Node):
             found = self.values[value]
             if isinstance(found, str):
@@ -266,21 +290,6 @@ class _Recording(torch.fx.Interpreter):
     def run_node(self, n: torch.fx.Node) -> Any:
         found = self._kept[n] = super().run_node(n)
         return found
-
-
-def _hashable(value: Any) -> Any:
-    """A tensor of the result is one output, however often the result has it."""
-    return value if isinstance(value, torch.fx.Node) else None
-
-
-def _leaves(value: Any) -> list[Any]:
-    if isinstance(value, torch.fx.Node) and value.target in results.OPERATORS.values():
-        return [leaf for arg in value.args for leaf in _leaves(arg)]
-    if isinstance(value, tuple | list):
-        return [leaf for item in value for leaf in _leaves(item)]
-    if isinstance(value, dict):
-        return [leaf for item in value.values() for leaf in _leaves(item)]
-    return [value]
 
 
 _ELEMENTS: Final[dict[torch.dtype, str]] = {

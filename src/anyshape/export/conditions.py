@@ -1,0 +1,243 @@
+"""What is checked of one argument, or of something inside of it: data, so that packages have it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import torch
+
+#: A way into the arguments: the parameter, then items (`["item", 0]`) and attributes.
+Way = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Something that is checked of what lies at the end of a way."""
+
+    way: Way
+    kind: str
+    value: Any
+    #: what the caller calls it, if that is not the way to it
+    called: str = field(default="", compare=False)
+
+    @property
+    def name(self) -> str:
+        return self.called or text_of(self.way)
+
+
+class Call(Protocol):
+    """What a check may ask of the program."""
+
+    @property
+    def starred(self) -> frozenset[str]:
+        """The parameters that take any named argument."""
+        ...
+
+    def size_text(self, size: str | int | None) -> str: ...
+
+
+def called(way: Way, starred: frozenset[str]) -> str:
+    """As a caller would write it: what is given by name to a parameter that takes any, by that."""
+    first, *steps = way
+    if first not in starred or not steps:
+        return text_of(way)
+    (_, name), *steps = steps
+    return text_of((name, *steps))
+
+
+def text_of(way: Way) -> str:
+    """As a program would write it."""
+    first, *steps = way
+    return str(first) + "".join(
+        f"[{key!r}]" if kind == "item" else f".{key}" for kind, key in steps
+    )
+
+
+def find(bound: Mapping[str, Any], way: Way) -> tuple[Any, str]:
+    """What lies at the end of a way, or a sentence that says it is not there."""
+    first, *steps = way
+    if first not in bound:
+        return None, f"{first} is missing"
+    value, at = bound[first], (first,)
+    for step in steps:
+        kind, key = step
+        at = (*at, step)
+        try:
+            value = value[key] if kind == "item" else getattr(value, key)
+        except (LookupError, TypeError, AttributeError):
+            return None, f"{text_of(at)} is missing"
+    return value, ""
+
+
+# -- conditions ------------------------------------------------------------------------------------
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"a tensor of sizes {list(value.shape)}"
+    text = repr(value)
+    return text if len(text) < 60 else f"a {type(value).__name__}"
+
+
+def _tensor(call: Call, condition: Condition, value: Any, bound: dict[str, Any]) -> str:
+    name, wanted = condition.name, condition.value
+    if not isinstance(value, torch.Tensor):
+        return f"{name} is {_shown(value)}, where a tensor is expected"
+    if value.dim() != len(wanted["sizes"]):
+        sizes = ", ".join(map(call.size_text, wanted["sizes"]))
+        return f"{name} has the sizes {list(value.shape)}, where [{sizes}] are expected"
+    if wanted.get("dtype") is not None and value.dtype is not wanted["dtype"]:
+        return f"{name} is of {value.dtype}, where {wanted['dtype']} is expected"
+    if wanted.get("device") is not None and value.device != wanted["device"]:
+        return f"{name} is on {value.device}, where {wanted['device']} is expected"
+    if value.layout is not torch.strided:
+        return f"{name} is a {value.layout} tensor, where a dense one is expected"
+    for dim, size in enumerate(wanted["sizes"]):
+        if type(size) is int and value.shape[dim] != size:
+            return f"{name}.shape[{dim}] is {value.shape[dim]}, where it is static: {size}"
+    order = wanted.get("order")
+    if order is not None and not _lies_in(value, order):
+        return _laid_out(call, condition, value, bound)
+    strides = wanted.get("strides")
+    if strides is not None and tuple(value.stride()) != tuple(strides):
+        return f"{name} has the strides {value.stride()}, where {tuple(strides)} are expected"
+    return ""
+
+
+def _lies_in(value: torch.Tensor, order: Sequence[int]) -> bool:
+    if not value.numel():
+        return True
+    expected = 1
+    for dim in reversed(order):
+        if value.shape[dim] != 1 and value.stride(dim) != expected:
+            return False
+        expected *= value.shape[dim]
+    return True
+
+
+def _laid_out(call: Call, condition: Condition, value: torch.Tensor, bound: dict[str, Any]) -> str:
+    """Give a copy instead of an argument; what lies in the caller's objects is not replaced."""
+    order, (first, *steps) = condition.value["order"], condition.way
+    by_name = first in call.starred and len(steps) == 1
+    if (steps and not by_name) or condition.value.get("changed"):
+        return f"{condition.name} does not lie in memory in the order {list(order)} of dimensions"
+    back = sorted(range(len(order)), key=list(order).__getitem__)
+    made = value.permute(*order).contiguous().permute(*back)
+    # The dictionary of named arguments is that of this call.
+    bound[first] = {**bound[first], steps[0][1]: made} if by_name else made
+    return ""
+
+
+def _equals(call: Call, condition: Condition, value: Any, bound: Any) -> str:
+    wanted = condition.value
+    same = type(value) is type(wanted) and (
+        value == wanted or (value != value and wanted != wanted)
+    )
+    if same:
+        return ""
+    return f"{condition.name} is {_shown(value)}, where it is static: {wanted!r}"
+
+
+def _type(call: Call, condition: Condition, value: Any, bound: Any) -> str:
+    if type_name(type(value)) == condition.value:
+        return ""
+    return f"{condition.name} is a {type_name(type(value))}, where a {condition.value} is expected"
+
+
+def type_name(kind: Any) -> str:
+    if getattr(kind, "__module__", "") == "builtins":
+        return kind.__qualname__
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _identity(call: Call, condition: Condition, value: Any, bound: Any) -> str:
+    if named(value) == condition.value:
+        return ""
+    return f"{condition.name} is {_shown(value)}, where {condition.value} is expected"
+
+
+def named(value: Any) -> str:
+    """What an object that is compared by identity is called in a package."""
+    name = getattr(value, "__qualname__", None)
+    return f"{value.__module__}.{name}" if name else f"{type_name(type(value))}.{value}"
+
+
+def _length(call: Call, condition: Condition, value: Any, bound: Any) -> str:
+    if len(value) == condition.value:
+        return ""
+    return f"{condition.name} has {len(value)} items, where {condition.value} are expected"
+
+
+def _keys(call: Call, condition: Condition, value: Any, bound: dict[str, Any]) -> str:
+    expected = list(condition.value)
+    if list(value) == expected:
+        return ""
+    first, *inside = condition.way
+    if not inside and first in call.starred:
+        problems = [f"{key} is missing" for key in expected if key not in value]
+        problems += [f"{key} is not expected" for key in value if key not in expected]
+        if problems:
+            return f"{', '.join(problems)}: the named arguments are {', '.join(expected) or 'none'}"
+        # Named arguments in another order than in the example: put back into that one.
+        bound[first] = {key: value[key] for key in expected}
+        return ""
+    return f"{condition.name} has the keys {list(value)}, where {expected} are expected"
+
+
+def _members(call: Call, condition: Condition, value: Any, bound: Any) -> str:
+    if set(value) == set(condition.value):
+        return ""
+    return f"{condition.name} is {_shown(value)}, where {set(condition.value)} is expected"
+
+
+def _contains(call: Call, condition: Condition, value: Any, bound: Any) -> str:
+    key, present = condition.value
+    if (key in value) is present:
+        return ""
+    return f"{condition.name} has {'no' if present else 'a'} key {key!r}, unlike the example"
+
+
+def _without(call: Call, condition: Condition, value: Any, bound: Any) -> str:
+    if condition.value not in getattr(value, "__dict__", {}):
+        return ""
+    return f"{condition.name} has an attribute {condition.value!r}, unlike the example"
+
+
+def _truth(call: Call, condition: Condition, value: Any, bound: Any) -> str:
+    if bool(value) is condition.value:
+        return ""
+    return f"{condition.name} is {'empty' if condition.value else 'not empty'}, unlike the example"
+
+
+def _same(call: Call, condition: Condition, value: Any, bound: Any) -> str:
+    other, missing = find(bound, condition.value)
+    if missing or other is value:
+        return missing
+    return f"{condition.name} and {text_of(condition.value)} are different objects"
+
+
+def _distinct(call: Call, condition: Condition, value: Any, bound: Any) -> str:
+    found = [find(bound, way)[0] for way in condition.value]
+    if len({id(each) for each in found}) == len(found):
+        return ""
+    names = ", ".join(map(text_of, condition.value))
+    return f"two of {names} are the same object, and the program changes one"
+
+
+CHECKS: Final[dict[str, Callable[[Call, Condition, Any, dict[str, Any]], str]]] = {
+    "tensor": _tensor,
+    "equals": _equals,
+    "type": _type,
+    "identity": _identity,
+    "length": _length,
+    "keys": _keys,
+    "members": _members,
+    "contains": _contains,
+    "without": _without,
+    "truth": _truth,
+    "same": _same,
+    "distinct": _distinct,
+}
+KINDS: Final = frozenset(CHECKS)

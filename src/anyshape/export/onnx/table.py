@@ -1,0 +1,245 @@
+"""Which operator of torch is written by which row."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import torch.fx
+
+from anyshape.export.onnx import attention, indexing, layers, making, pointwise, recurrent, shapes
+from anyshape.export.onnx import reductions as along
+from anyshape.export.onnx.rows import Row
+from anyshape.export.operators import UnknownName, name_of
+
+#: By the name of a function.
+FUNCTIONS: Final[dict[str, Row]] = {
+    "operator.add": pointwise.binary("Add"),
+    "operator.sub": pointwise.binary("Sub"),
+    "operator.mul": pointwise.binary("Mul"),
+    "operator.truediv": pointwise.divide,
+    "operator.floordiv": pointwise.floor_divide,
+    "operator.mod": pointwise.remainder,
+    "operator.pow": pointwise.power,
+    "operator.matmul": pointwise.binary("MatMul"),
+    "operator.iadd": pointwise.in_place(pointwise.binary("Add")),
+    "operator.isub": pointwise.in_place(pointwise.binary("Sub")),
+    "operator.imul": pointwise.in_place(pointwise.binary("Mul")),
+    "operator.itruediv": pointwise.in_place(pointwise.divide),
+    "operator.neg": pointwise.unary("Neg"),
+    "operator.abs": pointwise.unary("Abs"),
+    "operator.and_": pointwise.logic("And"),
+    "operator.or_": pointwise.logic("Or"),
+    "operator.xor": pointwise.logic("Xor"),
+    "operator.invert": pointwise.invert,
+    "operator.lt": pointwise.compare("Less"),
+    "operator.le": pointwise.compare("LessOrEqual"),
+    "operator.gt": pointwise.compare("Greater"),
+    "operator.ge": pointwise.compare("GreaterOrEqual"),
+    "operator.eq": pointwise.compare("Equal"),
+    "operator.ne": pointwise.compare("Equal", negated=True),
+    "operator.getitem": indexing.getitem,
+    "builtins.getattr": shapes.attribute,
+    "builtins.min": pointwise.extremes("Min"),
+    "builtins.max": pointwise.extremes("Max"),
+    "builtins.abs": pointwise.unary("Abs"),
+    # The function of the library takes the weight first.
+    "torch.embedding": lambda w, node, weight, ids, *more, **named: layers.embedding(
+        w, node, ids, weight, *more[:1]
+    ),
+    "torch.batch_norm": lambda w, node, x, weight, bias, mean, variance, *more: layers.batch_norm(
+        w, node, x, mean, variance, weight, bias, *more[:3]
+    ),
+    "torch.nn.functional.scaled_dot_product_attention": attention.attention,
+    "torch._C._nn.scaled_dot_product_attention": attention.attention,
+    "torch._C._VariableFunctions._transformer_encoder_layer_fwd": attention.encoder_layer,
+    "torch.nn.functional.multi_head_attention_forward": attention.multi_head,
+    "torch.where": pointwise.where,
+    "torch.nn.functional.embedding": layers.embedding,
+    "torch.nn.functional.batch_norm": layers.batch_norm,
+    "torch._C._set_grad_enabled": lambda w, node, *args: None,
+}
+
+#: Methods, and functions of torch of the same name.
+METHODS: Final[dict[str, Row]] = {
+    **pointwise.UNARY,
+    "absolute": pointwise.unary("Abs"),
+    "negative": pointwise.unary("Neg"),
+    "add": pointwise.binary("Add"),
+    "sub": pointwise.binary("Sub"),
+    "subtract": pointwise.binary("Sub"),
+    "rsub": pointwise.turned_round(pointwise.binary("Sub")),
+    "mul": pointwise.binary("Mul"),
+    "multiply": pointwise.binary("Mul"),
+    "div": pointwise.divide,
+    "divide": pointwise.divide,
+    "true_divide": pointwise.divide,
+    "floor_divide": pointwise.floor_divide,
+    "remainder": pointwise.remainder,
+    "pow": pointwise.power,
+    "matmul": pointwise.binary("MatMul"),
+    "mm": pointwise.binary("MatMul"),
+    "bmm": pointwise.binary("MatMul"),
+    # Another name of `torch.mm`.
+    "dsmm": pointwise.binary("MatMul"),
+    "maximum": pointwise.binary("Max"),
+    "minimum": pointwise.binary("Min"),
+    "__radd__": pointwise.turned_round(pointwise.binary("Add")),
+    "__rsub__": pointwise.turned_round(pointwise.binary("Sub")),
+    "__rmul__": pointwise.turned_round(pointwise.binary("Mul")),
+    "__rtruediv__": pointwise.turned_round(pointwise.divide),
+    "__rdiv__": pointwise.turned_round(pointwise.divide),
+    "__rpow__": pointwise.turned_round(pointwise.power),
+    "__rfloordiv__": pointwise.turned_round(pointwise.floor_divide),
+    "lt": pointwise.compare("Less"),
+    "le": pointwise.compare("LessOrEqual"),
+    "gt": pointwise.compare("Greater"),
+    "ge": pointwise.compare("GreaterOrEqual"),
+    "eq": pointwise.compare("Equal"),
+    "ne": pointwise.compare("Equal", negated=True),
+    "logical_and": pointwise.logical("And"),
+    "logical_or": pointwise.logical("Or"),
+    "logical_xor": pointwise.logical("Xor"),
+    "logical_not": pointwise.logical_not,
+    "bitwise_and": pointwise.logic("And"),
+    "bitwise_or": pointwise.logic("Or"),
+    "bitwise_not": pointwise.invert,
+    "gelu": pointwise.gelu,
+    "silu": pointwise.silu,
+    "softplus": pointwise.softplus,
+    "elu": pointwise.with_number("Elu", "alpha", 1.0),
+    "celu": pointwise.with_number("Celu", "alpha", 1.0),
+    "leaky_relu": pointwise.with_number("LeakyRelu", "alpha", 0.01),
+    "relu6": pointwise.clamped(0.0, 6.0),
+    "hardtanh": pointwise.clamped(-1.0, 1.0),
+    "masked_fill": pointwise.masked_fill,
+    # As a method, the condition comes second.
+    "where": lambda w, node, a, condition, b: pointwise.where(w, node, condition, a, b),
+    "clamp": pointwise.clamp,
+    "clip": pointwise.clamp,
+    "clamp_min": lambda w, node, x, min: pointwise.clamp(w, node, x, min),
+    "clamp_max": lambda w, node, x, max: pointwise.clamp(w, node, x, None, max),
+    "dropout": pointwise.dropout,
+    **dict.fromkeys(
+        ("to", "type", "type_as", "float", "double", "half", "bfloat16", "long", "int", "bool"),
+        pointwise.cast,
+    ),
+    **dict.fromkeys(("contiguous", "clone", "detach", "alias", "cpu", "positive"), pointwise.same),
+    "linear": layers.linear,
+    "addmm": layers.added_product,
+    "baddbmm": layers.added_product,
+    "einsum": layers.einsum,
+    "outer": layers.outer,
+    "layer_norm": layers.layer_norm,
+    "rms_norm": layers.rms_norm,
+    "group_norm": layers.group_norm,
+    "softmax": layers.along("Softmax"),
+    "log_softmax": layers.along("LogSoftmax"),
+    "cross_entropy": layers.cross_entropy,
+    "conv1d": layers.convolution(1),
+    "conv2d": layers.convolution(2),
+    "conv3d": layers.convolution(3),
+    "conv_transpose1d": layers.transposed_convolution(1),
+    "conv_transpose2d": layers.transposed_convolution(2),
+    "conv_transpose3d": layers.transposed_convolution(3),
+    "max_pool1d": layers.max_pool(1),
+    "max_pool2d": layers.max_pool(2),
+    "max_pool3d": layers.max_pool(3),
+    "avg_pool1d": layers.average_pool(1),
+    "avg_pool2d": layers.average_pool(2),
+    "avg_pool3d": layers.average_pool(3),
+    "adaptive_avg_pool1d": layers.adaptive("GlobalAveragePool", 1),
+    "adaptive_avg_pool2d": layers.adaptive("GlobalAveragePool", 2),
+    "adaptive_avg_pool3d": layers.adaptive("GlobalAveragePool", 3),
+    "interpolate": layers.interpolate,
+    "lstm": recurrent.lstm,
+    "gru": recurrent.gru,
+    "sum": along.reduce("ReduceSum"),
+    "mean": along.reduce("ReduceMean"),
+    "amax": along.reduce("ReduceMax"),
+    "amin": along.reduce("ReduceMin"),
+    "prod": along.reduce("ReduceProd"),
+    "logsumexp": along.reduce("ReduceLogSumExp"),
+    # Of truth values: as numbers.
+    "all": along.truth("ReduceMin"),
+    "any": along.truth("ReduceMax"),
+    "max": along.extreme("Max"),
+    "min": along.extreme("Min"),
+    "argmax": along.place_of_extreme("ArgMax"),
+    "argmin": along.place_of_extreme("ArgMin"),
+    "var": along.spread(root=False),
+    "std": along.spread(root=True),
+    "norm": along.norm,
+    "cumsum": along.cumulated,
+    "diff": along.differences,
+    "topk": along.top,
+    "sort": along.sort,
+    "argsort": along.argsort,
+    "tril": along.triangle(upper=False),
+    "triu": along.triangle(upper=True),
+    "size": shapes.size,
+    "numel": shapes.count,
+    "view": shapes.reshape,
+    "reshape": shapes.reshape,
+    "view_as": shapes.like(shapes.reshape),
+    "reshape_as": shapes.like(shapes.reshape),
+    "expand_as": shapes.like(shapes.expand),
+    "flatten": shapes.flatten,
+    "unflatten": shapes.unflatten,
+    "permute": shapes.permute,
+    "transpose": shapes.transpose,
+    "swapaxes": shapes.transpose,
+    "movedim": shapes.movedim,
+    "t": shapes.turned,
+    "unsqueeze": shapes.unsqueeze,
+    "squeeze": shapes.squeeze,
+    "expand": shapes.expand,
+    "broadcast_to": shapes.expand,
+    "repeat": shapes.repeat,
+    "repeat_interleave": shapes.repeat_interleave,
+    "cat": shapes.cat,
+    "concat": shapes.cat,
+    "stack": shapes.stack,
+    "split": shapes.split,
+    "chunk": shapes.chunk,
+    "unbind": shapes.unbind,
+    "flip": shapes.flip,
+    "pad": shapes.pad,
+    "select": indexing.select,
+    "index_select": indexing.index_select,
+    "gather": indexing.gather,
+    "narrow": indexing.narrow,
+    "nonzero": indexing.nonzero,
+    "item": indexing.item,
+    "zeros": making.filled(0),
+    "ones": making.filled(1),
+    "full": making.filled(None),
+    "zeros_like": making.filled_like(0),
+    "ones_like": making.filled_like(1),
+    "full_like": making.filled_like(None),
+    "new_zeros": making.filled_beside(0),
+    "new_ones": making.filled_beside(1),
+    "new_full": making.filled_beside(None),
+    "tensor": making.tensor,
+    "arange": making.arange,
+    "eye": making.eye,
+    "one_hot": making.one_hot,
+}
+
+
+def row_of(node: torch.fx.Node) -> Row | None:
+    if node.op == "call_method":
+        return METHODS.get(str(node.target))
+    name = text_of_target(node)
+    row = FUNCTIONS.get(name)
+    if row is None and name.startswith("torch."):
+        row = METHODS.get(name.rpartition(".")[2])
+    return row
+
+
+def text_of_target(node: torch.fx.Node) -> str:
+    if node.op == "call_method":
+        return f"Tensor.{node.target}"
+    try:
+        return name_of(node.target)
+    except UnknownName as error:
+        return str(error)

@@ -1,0 +1,1 @@
+"""What follows from a trace: one question a file. In: the model. Out: plain values for the page."""

@@ -1,0 +1,77 @@
+// The first page: what happened, in numbers and in one picture.
+
+function viewOverview() {
+  const functions = ALL_FUNCTIONS;
+  const sum = (name) => functions.reduce((total, f) => total + sumsOf(f)[name], 0);
+  const hits = sum("hits");
+  const compiles = sum("compiles");
+  const saves = DATA.advice.reduce((total, each) => total + (each.saves || 0), 0);
+  const tiles = [
+    [compiles, "compiles", `${number(sum("recompiles"))} because no entry fitted`, sum("recompiles") ? "warn" : "good"],
+    [hits, "calls served", compiles + hits ? `${((100 * hits) / (compiles + hits)).toFixed(hits && compiles / hits < 0.01 ? 2 : 0)}% of all calls seen` : "", ""],
+    [duration(sum("seconds")), "spent compiling", plural(sum("graphs"), "graph"), ""],
+    [sum("breaks"), "graph breaks", "ways that depend on data", sum("breaks") ? "warn" : ""],
+    [sum("eager") + sum("failed"), "not compiled", `${number(sum("eager"))} ran eagerly, ${number(sum("failed"))} failed`, sum("eager") + sum("failed") ? "bad" : ""],
+  ];
+  if (DATA.advice.length) tiles.splice(1, 0, [saves, "could be spared", plural(DATA.advice.length, "piece of advice", "pieces of advice"), saves ? "warn" : "good"]);
+  const stages = stagesOf(functions.flatMap(compilesOf).map(({ attempt }) => attempt));
+  return [
+    h("h1", "What was compiled, and why"),
+    drawProcesses(),
+    drawProblems(),
+    h("div.tiles", tiles.map(([value, name, note, tone]) => h(`div.tile.${tone || "plain"}`, h("b", typeof value === "number" ? number(value) : value), h("span", name), h("small", note)))),
+    drawDivergence(),
+    DATA.advice.length ? section("advice", "What to change first", null, DATA.advice.slice(0, 3).map(drawAdviceCard), h("p", h("a", { href: href("advice") }, "All advice"))) : null,
+    section("compiles", "Compiles over time", "One row a function, those that took longest first; each bar is a compile, and leads to it.", drawCompiles(functions) || empty("Nothing was compiled.")),
+    stages.size ? section("stages", "Time by stage", null, stageTable(stages)) : null,
+    section("functions", "Functions", "Those that took longest to compile first.", functionTable(functions)),
+  ];
+}
+
+function stageTable(stages) {
+  const parts = [...stages];
+  const total = parts.reduce((sum, [, value]) => sum + value, 0);
+  return h("div", meter(parts), h("div.legend", parts.map(([name, value], index) => h("span", h(`i.stage-${index % 6}`), `${name} ${duration(value)} (${Math.round((100 * value) / (total || 1))}%)`))));
+}
+
+function drawProcesses() {
+  const shown = DATA.processes.slice(0, 16);
+  const rows = shown.map((p) => h("span.process", { title: `${p.file}\n${p.folder}` }, h("b", processName(p)), DATA.processes.length > 1 ? h("code", clip(p.command, 50)) : null, h("span.dim", `${day(p.started)} · torch ${p.versions.torch} · Python ${p.versions.python} · ${p.host}`)));
+  return h("div.processes", rows, DATA.processes.length > shown.length ? h("span.dim", `and ${DATA.processes.length - shown.length} more`) : null, DATA.ranks.length > 1 ? h("p.note", `The folder has traces of ${DATA.ranks.length} runs. They are shown side by side, and none is compared with another.`) : null);
+}
+
+function drawProblems() {
+  const defects = DATA.processes.flatMap((p) => p.defects);
+  return [
+    DATA.problems.length ? h("div.notice.bad", { role: "alert" }, h("b", "The trace is not complete. "), h("ul", DATA.problems.map((text) => h("li", text)))) : null,
+    defects.length ? fold(`${plural(defects.length, "note")} of the compiler about itself`, () => h("ul", defects.map((text) => h("li", text)))) : null,
+  ];
+}
+
+function drawDivergence() {
+  const diverged = DATA.ranks.flatMap((launch) => launch.functions).filter((f) => f.first_divergence !== null);
+  if (!diverged.length) return null;
+  return h("div.notice.warn", h("b", `${plural(diverged.length, "function")} went different ways on different ranks. `), h("a", { href: href("ranks") }, "Compare the ranks"));
+}
+
+function functionTable(functions) {
+  if (!functions.length) return empty("There is no function in this trace.");
+  const sorted = [...functions].sort((a, b) => sumsOf(b).seconds - sumsOf(a).seconds);
+  const several = DATA.processes.length > 1;
+  const rows = sorted.map((f) => () => {
+    const sums = sumsOf(f);
+    const changing = Object.keys(f.table);
+    return [
+      [functionLink(f), h("div.dim", `${baseName(f.file)}:${f.line}`)],
+      several ? processName(processOf(f.process)) : null,
+      number(f.entries.length),
+      sums.recompiles ? badge(number(sums.recompiles), "warn") : "0",
+      number(sums.hits),
+      duration(sums.seconds),
+      h("div.chips", changing.slice(0, 3).map((source) => h("code.chip", { title: source }, clip(short(source), 28))), changing.length > 3 ? h("span.dim", `+${changing.length - 3}`) : null),
+      [f.limit ? badge("recompile limit", "bad") : null, sums.failed ? badge(plural(sums.failed, "failure"), "bad") : null, sums.eager ? badge("eager", "warn") : null, sums.breaks ? badge(plural(sums.breaks, "graph break"), "warn") : null],
+    ].filter((cell) => cell !== null);
+  });
+  const head = ["function", several ? "process" : null, "entries", "recompiles", "hits", "time", "sizes that change", ""].filter((text) => text !== null);
+  return table(head, rows, "list", 60);
+}
