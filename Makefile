@@ -19,7 +19,7 @@ help:
 	@echo "make lint       ruff and pyright"
 	@echo "make format     let ruff rewrite the sources"
 	@echo "make bench      measure, and compare with peers"
-	@echo "make docs       regenerate the tables of operators, models and vector math in docs/"
+	@echo "make docs       regenerate what docs/ has of tables: operators, models, errors, names"
 	@echo "make clean      remove the environment and everything generated"
 
 demo: $(READY)
@@ -49,6 +49,8 @@ docs: $(READY)
 	$(BIN)/python -m scripts.operators_report
 	$(BIN)/python -m scripts.models_report
 	$(BIN)/python -m scripts.vector_math_report
+	$(BIN)/python -m scripts.error_pages
+	$(BIN)/python -m scripts.torch_names
 
 clean:
 	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis benchmarks/results

@@ -218,6 +218,15 @@ FITS = [
         {"f32": 2, "f64": 5},
         lambda z: z,
     ),
+    # sin(r) = r (1 + z P(z)),  |r| <= pi / 2
+    Fit(
+        "sin_of_half_turn",
+        lambda z: (mp.sin(mp.sqrt(z)) / mp.sqrt(z) - 1) / z,
+        mp.mpf(10) ** -9,
+        (QUARTER_PI * 2) ** 2,
+        {"f32": 3},
+        lambda z: z * mp.sqrt(z) / mp.sin(mp.sqrt(z)),
+    ),
     # cos(r) = 1 - z / 2 + z^2 P(z)
     Fit(
         "cos",
@@ -361,6 +370,19 @@ def short_split(kind: str, number: Real) -> list[Real]:
     return [high, rounded(kind, number - high)]
 
 
+# Pieces that are all positive.
+SPLITS_FROM_BELOW = {"pi_from_below": PI}
+
+
+def split_from_below(kind: str, number: Real) -> list[Real]:
+    pieces: list[Real] = []
+    for _ in range(3):
+        rest = number - mp.fsum(pieces)
+        unit = mp.mpf(2) ** (mp.floor(mp.log(rest, 2)) - (23 if kind == "f32" else 52))
+        pieces.append(mp.floor(rest / unit) * unit)
+    return pieces
+
+
 def split(kind: str, number: Real) -> list[Real]:
     pieces: list[Real] = []
     for _ in range(4 if kind == "f64" else 3):
@@ -388,6 +410,8 @@ def main() -> None:
     for name, number in SHORT_SPLITS.items():
         for kind in ("f32", "f64"):
             text += lines_of(f'("{name}_short", "{kind}")', short_split(kind, number))
+    for name, number in SPLITS_FROM_BELOW.items():
+        text += lines_of(f'("{name}", "f32")', split_from_below("f32", number))
     text += ["}", ""]
     text += ["# (2^-16i, 2^16i 2 / pi modulo 4 as two doubles)", "TWO_OVER_PI_BY_EXPONENT = ("]
     for step in range(7):

@@ -1,48 +1,95 @@
-"""Programs in documents: run statement by statement, and compared with the comments beside them."""
+"""Pages of documentation as programs.
+
+The Python of a page is one program. An expression gives what the comment behind it says, up to a
+`, and` or `: `, where prose begins. `<!-- file: name.py -->` before a block makes it a file for the
+commands of `console` blocks: what such a block shows of the output comes in that order, and `…`
+stands for anything.
+"""
 
 from __future__ import annotations
 
 import ast
-import contextlib
-import io
+import os
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any, NamedTuple
 
-_BLOCK = re.compile(r"```python ?(\w*)\n(.*?)```(?:\n\n((?:    [^\n]*\n)+))?", re.DOTALL)
-
-
-class Snippet(NamedTuple):
-    """`kind` is the word behind `python`; `shown` is the text that stands below the block."""
-
-    kind: str
-    code: str
-    shown: str
+_BLOCK = re.compile(
+    r"^(?:<!-- file: (?P<file>\S+) -->\n)?```(?P<kind>python|console)\n(?P<text>.*?)^```$",
+    re.DOTALL | re.MULTILINE,
+)
 
 
-def snippets_of(document: str) -> list[Snippet]:
-    return [
-        Snippet(kind, code, re.sub(r"^    ", "", shown, flags=re.MULTILINE).rstrip())
-        for kind, code, shown in _BLOCK.findall(document)
-    ]
+class Page:
+    def __init__(self, text: str) -> None:
+        self.files: dict[str, str] = {}
+        self.program = ""
+        #: a command, and the lines that it must print
+        self.commands: list[tuple[str, list[str]]] = []
+        for block in _BLOCK.finditer(text):
+            if block["kind"] == "console":
+                self._add_commands(block["text"])
+            elif block["file"]:
+                self.files[block["file"]] = block["text"]
+            else:
+                # Lines keep their numbers in the page: errors point there.
+                before = text[: block.start("text")].count("\n")
+                self.program += "\n" * (before - self.program.count("\n")) + block["text"]
+
+    def _add_commands(self, text: str) -> None:
+        for line in text.splitlines():
+            if line.startswith("$ "):
+                self.commands.append((line[2:], []))
+            else:
+                self.commands[-1][1].append(line)
 
 
-def run_snippet(code: str, scope: dict[str, Any], file: Path, prose: str = "") -> tuple[int, str]:
-    """How many lines said what they give, and what was printed. `prose` splits a comment: what
-    follows is not the value."""
-    # In a file, as users have it: capture reads the source of what it compiles.
-    file.write_text(code, encoding="utf-8")
-    lines = code.splitlines()
-    checked, printed = 0, io.StringIO()
-    for statement in ast.parse(code).body:
-        with contextlib.redirect_stdout(printed):
-            if not isinstance(statement, ast.Expr):
-                exec(compile(ast.Module([statement], []), str(file), "exec"), scope)
-                continue
-            value = eval(compile(ast.Expression(statement.value), str(file), "eval"), scope)
-        _, found, comment = lines[(statement.end_lineno or 0) - 1].partition("  # ")
-        if found:
-            said = re.split(prose, comment)[0] if prose else comment
-            assert str(value) == said, ast.unparse(statement)
+def check_program(program: str, file: Path) -> int:
+    """Run the program, in a file as users have it: capture reads the source of what it compiles.
+    How many expressions were compared."""
+    file.write_text(program, encoding="utf-8")
+    lines = program.splitlines()
+    scope: dict[str, object] = {}
+    checked = 0
+    for statement in ast.parse(program).body:
+        if not isinstance(statement, ast.Expr):
+            exec(compile(ast.Module([statement], []), str(file), "exec"), scope)
+            continue
+        _, _, comment = lines[(statement.end_lineno or 0) - 1].partition("  # ")
+        value = eval(compile(ast.Expression(statement.value), str(file), "eval"), scope)
+        if comment:
+            said = re.split(", and|: ", comment)[0]
+            assert str(value) == said, f"{ast.unparse(statement)} gives {value}, not {said}"
             checked += 1
-    return checked, printed.getvalue().rstrip()
+    return checked
+
+
+def check_command(command: str, shown: list[str], folder: Path) -> None:
+    variables = dict[str, str]()
+    words = shlex.split(command)
+    while "=" in words[0]:
+        name, _, value = words.pop(0).partition("=")
+        variables[name] = value
+    assert words.pop(0) == "anyshape", command
+    ran = subprocess.run(
+        [sys.executable, "-m", "anyshape", *words],
+        cwd=folder,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    printed = iter((ran.stdout + ran.stderr).splitlines())
+    for line in shown:
+        pattern = ".*".join(map(re.escape, line.split("…")))
+        assert any(re.fullmatch(pattern, each) for each in printed), f"not printed: {line}"
+
+
+if __name__ == "__main__":
+    name, folder = sys.argv[1:]
+    page = Page(Path(name).read_text(encoding="utf-8"))
+    print(check_program(page.program, Path(folder, f"{Path(name).stem}.py")))

@@ -28,13 +28,15 @@ LAYERS = (
     ("cli",),
     ("compat",),
     ("api",),
-    ("pipeline", "report", "export"),
+    ("export",),
+    ("pipeline", "report"),
+    ("advice",),
     ("telling",),
     ("entries", "units", "calls", "contracts"),
     ("growth", "blame", "dynamic_ints", "graph_text"),
     ("backends",),
     ("explanation", "targets", "marks", "native"),
-    ("standing",),
+    ("standing", "stances"),
     ("capture", "graph", "codegen", "runtime", "ranks"),
     ("profile",),
     ("ops", "guards", "policy", "shapes"),
@@ -48,6 +50,7 @@ LAYERS = (
 # These must load without torch, also through what they import.
 TORCH_FREE = {
     *("symbolic", "policy", "profile", "shapes", "events", "errors", "config", "report"),
+    "advice",
 }
 
 # Compared with in tests and benchmarks, used nowhere in the package.
@@ -72,11 +75,15 @@ TOOLCHAINS = ("llvmlite", "triton")
 # (importing module, imported module) -> why this import may stand inside a function.
 LAZY_IMPORTS = {
     ("anyshape.cli.run", "anyshape.compat"): "it loads torch, which acts on the environment then",
+    ("anyshape.compat.children", "anyshape.compat"): "once the process has loaded torch itself",
     ("anyshape.ops", "torch._meta_registrations"): "loading it takes longer than all our own rules",
     ("anyshape.profile.remote", "fsspec"): "only for those who share profiles",
     ("anyshape.cli.export", "anyshape.export"): "it loads torch, and other commands do without",
     ("anyshape.export.torch_bridge", "torch.export"): "a peer: only for those who ask for it",
+    ("anyshape.events.progress", "rich"): "optional: only for compiles that take long",
+    ("anyshape.cli.advice_text", "rich"): "optional: only for those who look at a terminal",
     ("anyshape.export.onnx.writer", "onnx"): "optional: only for those who ask for it",
+    ("anyshape.export.tensors_file", "safetensors.torch"): "only for those who save and load",
 }
 
 BANNED_NAMES = {"utils.py", "misc.py", "common.py"}

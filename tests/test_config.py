@@ -38,6 +38,7 @@ DEFAULTS: dict[str, object] = {
     "cache_dir": "/c/anyshape",
     "cache_size_mb": 512,
     "background_compile": False,
+    "progress": True,
     "on_compile_error": "warn",
 }
 

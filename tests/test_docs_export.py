@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import anyshape
-from tests.snippets import run_snippet, snippets_of
+from tests.guide_blocks import run_snippet, snippets_of
 
 GUIDE = (Path(__file__).parent.parent / "docs" / "export.md").read_text(encoding="utf-8")
 

@@ -6,6 +6,7 @@
     --peers-only         eager and the peers alone, into benchmarks/results/peers.json
     --again              measure again what is stored of the peers: with --peers-only everything,
                          otherwise their cold starts, which take most of the time
+    --side-by-side       each workload in a process with cores of its own, all at once
     --threads N          torch's threads; 1 gives steadier figures on a busy machine
     --no-docs            leave docs/benchmarks.md alone
 
@@ -28,6 +29,7 @@ from rich.console import Console
 from benchmarks.native import store
 from benchmarks.native.docs import write_docs
 from benchmarks.native.figures import Figures
+from benchmarks.native.lanes import side_by_side
 from benchmarks.native.models import load
 from benchmarks.native.plot import picture
 from benchmarks.native.registry import WORKLOADS
@@ -46,7 +48,7 @@ def main(arguments: list[str]) -> int:
     chosen = [
         workload
         for name, workload in WORKLOADS.items()
-        if not options.only or any(part.lower() in name.lower() for part in options.only)
+        if (name == options.exactly if options.exactly else _wanted(name, options.only))
     ]
     if not chosen:
         print(f"no such workload; there are: {', '.join(WORKLOADS)}")
@@ -64,7 +66,11 @@ def main(arguments: list[str]) -> int:
         growth=not options.quick,
         known_cold=stored,
     )
-    found = _all(chosen, plan, Console(stderr=True))
+    if options.side_by_side:
+        flags = [flag for flag in ("--quick", "--no-torch-compile", "--again") if flag in arguments]
+        found = side_by_side([workload.name for workload in chosen], options.threads, flags)
+    else:
+        found = _all(chosen, plan, Console(stderr=True))
     record: Record = {
         "machine": store.described_machine(options.threads),
         "settings": {"quick": options.quick, "peers": plan.peers, "only": options.only},
@@ -74,9 +80,9 @@ def main(arguments: list[str]) -> int:
     figures = Figures(record["workloads"], record["peers"])
     show(figures, Console(width=max(Console().width, 130)))
     if not options.peers_only:
-        store.write(store.RECORD, record)
-        store.RECORD.with_suffix(".svg").write_text(picture(figures), encoding="utf-8")
-        print(f"written: {store.RECORD.relative_to(store.HERE.parent)}, and a picture beside it")
+        store.write(options.record, record)
+        options.record.with_suffix(".svg").write_text(picture(figures), encoding="utf-8")
+        print(f"written: {options.record.name}, and a picture beside it")
         # A part of the workloads is for a developer's eyes.
         if not options.only and not options.no_docs:
             write_docs(record)
@@ -87,14 +93,21 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         "benchmarks.native", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    for flag in ("--quick", "--no-torch-compile", "--peers-only", "--again", "--no-docs"):
+    flags = ("--quick", "--no-torch-compile", "--peers-only", "--again", "--no-docs")
+    for flag in (*flags, "--side-by-side"):
         parser.add_argument(flag, action="store_true")
+    parser.add_argument("--exactly", metavar="NAME", help=argparse.SUPPRESS)
+    parser.add_argument("--record", type=Path, default=store.RECORD, help=argparse.SUPPRESS)
     parser.add_argument("--only", action="append", default=[], metavar="NAME")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     options = parser.parse_args(arguments)
     if options.no_torch_compile and options.peers_only:
         parser.error("--peers-only without torch.compile leaves nothing to measure")
     return options
+
+
+def _wanted(name: str, parts: list[str]) -> bool:
+    return not parts or any(part.lower() in name.lower() for part in parts)
 
 
 def _all(chosen: list[Workload], plan: Plan, console: Console) -> Record:

@@ -80,10 +80,13 @@ def _part(call: Callable[[], Any], repeats: int) -> float:
 
 
 def _others() -> float:
-    """Processor seconds that other processes have had since the machine started, more or less."""
+    """Processor seconds that others have had of the cores we may use, more or less."""
+    ours = {f"cpu{core}" for core in os.sched_getaffinity(0)}
+    busy = 0
     with open("/proc/stat", encoding="ascii") as counters:
-        user, nice, system, _idle, _wait, irq, soft, steal, *_ = map(
-            int, counters.readline().split()[1:]
-        )
-    busy = (user + nice + system + irq + soft + steal) / os.sysconf("SC_CLK_TCK")
-    return busy - time.process_time()
+        for line in counters:
+            name, *counts = line.split()
+            if name in ours:
+                user, nice, system, _idle, _wait, irq, soft, steal, *_ = map(int, counts)
+                busy += user + nice + system + irq + soft + steal
+    return busy / os.sysconf("SC_CLK_TCK") - time.process_time()

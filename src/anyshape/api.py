@@ -8,12 +8,13 @@ import functools
 import os
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
+from anyshape import stances
 from anyshape.backends import BACKENDS
 from anyshape.capture.source_use import source_use
 from anyshape.entries import Backend, Counts, Entry, Options, all_counts
@@ -251,6 +252,13 @@ class CompiledModule(torch.nn.Module):
         """Scripts written for torch know the original by this name."""
         return _STATE[self][0]
 
+    def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """Also of a checkpoint that torch's compiled modules have written, whose names begin with
+        that of the original."""
+        plain = {name.removeprefix("_orig_mod."): value for name, value in state_dict.items()}
+        is_theirs = len(plain) == len(state_dict) and plain.keys() != state_dict.keys()
+        return super().load_state_dict(plain if is_theirs else state_dict, *args, **kwargs)
+
     def stats(self) -> Stats:
         found = _total(_STATE[self][1])
         return found + _total(_WITH_HOOKS[self]) if self in _WITH_HOOKS else found
@@ -342,6 +350,15 @@ def reset() -> None:
     for function in list(_compiled):
         function.reset()
         all_counts.append(function.counts)
+
+
+def set_stance(stance: stances.Stance) -> stances.Stance:
+    """What all compiled functions do in place of compiling, from here on; what they did before."""
+    before = stances.set_stance(stance)
+    if stances.Stance.EAGER in (before, stance) and before is not stance:
+        for function in list(_compiled):
+            function.rebuild()
+    return before
 
 
 # -- checks ---------------------------------------------------------------------------------------

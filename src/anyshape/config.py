@@ -92,6 +92,9 @@ class Config(_Started):
     #: go on eagerly while a compile runs in another thread
     background_compile: bool = False
 
+    #: a line on the terminal while a compile takes long
+    progress: bool = True
+
     # -- several processes ----------------------------------------------------------------------
     #: ranks tell each other the sizes that they have seen
     enable_compiler_collectives: bool = False

@@ -262,18 +262,20 @@ class DataDependentError(CompileError, RuntimeError):
 
 
 class RecompileError(CompileError, RuntimeError):
-    """A function would be compiled again, and `config.error_on_recompile` is set."""
+    """A function would be compiled again, where that is declared to be an error."""
 
     code = "AS105"
     what = "{function} would be compiled again: {listed}"
-    why = "config.error_on_recompile is set, and no entry serves this call"
+    why = "no entry serves this call, and {rule}"
     do = (
         "mark what changes as dynamic: `mark_dynamic(tensor, dim)` or `compile(dynamic=True)`",
-        "set config.error_on_recompile = False",
+        "set config.error_on_recompile = False, or another stance, whichever says so",
     )
 
     function: str
     reasons: Sequence[str] = ()
+    #: who declares it to be one
+    rule: str = "config.error_on_recompile is set"
 
     def _shown(self) -> dict[str, str]:
         return super()._shown() | {"listed": _listed(self.reasons, "no entry fits")}

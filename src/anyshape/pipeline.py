@@ -46,6 +46,7 @@ from anyshape.errors import (
     RecompileError,
 )
 from anyshape.events import kinds
+from anyshape.events.progress import progress
 from anyshape.events.stream import stream
 from anyshape.explanation import Explanation
 from anyshape.growth import Growing
@@ -58,6 +59,7 @@ from anyshape.ranks.agree import AmongRanks
 from anyshape.runtime.program import GraphFailed
 from anyshape.runtime.tree import Unseen
 from anyshape.shapes import Contract
+from anyshape.stances import Stance, stance
 from anyshape.standing import since_when
 from anyshape.targets import Target
 from anyshape.units import Units
@@ -103,6 +105,8 @@ class Function:
     _compiling: threading.Lock = field(default_factory=threading.Lock)
     _next_id: int = 0
     _leaves: int = 0
+    #: whether a stance was asked about it before
+    _was_called: bool = False
     #: attributes that it sets itself
     _written: frozenset[str] = frozenset()
     #: integers that are given as a `DynamicInt`, in the call at hand
@@ -145,7 +149,10 @@ class Function:
         """A new dispatcher for the entries there are."""
         # A copy: another thread may add an entry meanwhile.
         plans = [entry.plan for entry in list(self.entries)]
-        self.dispatch = self._dispatcher(plans, self._miss)
+        if stance() is Stance.EAGER:
+            plans = []
+        is_compiled = self.eager is None and stance() is not Stance.EAGER
+        self.dispatch = self._dispatcher(plans, self._miss if is_compiled else self._miss_eagerly)
 
     def _dispatcher(
         self, plans: Sequence[EntryPlan], miss: Callable[[dict[str, Any]], Any]
@@ -219,16 +226,30 @@ class Function:
         if self.broken is not None:
             raise self.broken.with_traceback(None)
         arguments = by_parameter(self.target.signature, bound)
+        if stance() is not Stance.COMPILE and self._is_held_back(bound):
+            return self._call(arguments)
         if not self._compiling.acquire(blocking=False):
             # Another thread compiles it, or it calls itself: neither waits for the other.
             return self._call(arguments)
         try:
             if can_capture() is not None:
                 return self._call(arguments)
-            with no_collection():
+            shown = progress.compiling(self.target.name, f"{self.frame_id}/{self._next_id}")
+            with shown, no_collection():
                 return self._compile(bound, arguments, shapes)
         finally:
             self._compiling.release()
+
+    def _is_held_back(self, bound: dict[str, Any]) -> bool:
+        """Whether the call is not to be compiled, since somebody asks for that."""
+        if stance() is Stance.FAIL_ON_MISS:
+            reasons = tuple(reason.text for reason in self._reasons(bound))
+            raise RecompileError(
+                function=self.target.name, reasons=reasons, rule=Stance.FAIL_ON_MISS.value
+            )
+        is_first = not self._was_called and not self.entries
+        self._was_called = True
+        return stance() is Stance.EAGER_ON_MISS or (stance() is Stance.EAGER_FIRST and is_first)
 
     def _miss_eagerly(self, bound: dict[str, Any]) -> Any:
         if self.is_stale():
@@ -247,7 +268,8 @@ class Function:
     def _call(self, arguments: Arguments) -> Any:
         self.counts.eager_calls += 1
         args, kwargs = as_given(arguments)
-        if self.eager is not None and can_capture() is None:
+        is_in_parts = self.eager is not None and stance() is not Stance.EAGER
+        if is_in_parts and can_capture() is None:
             in_parts = self.units.in_parts_of(self.target.body(args))
             if in_parts is not None:
                 return self._call_in_parts(in_parts, args, kwargs)
@@ -524,7 +546,7 @@ class Function:
             if entry.growing.is_full(config.max_graphs_per_entry, config.max_growths_per_line):
                 self._stop_growing(entry)
                 return self._call(arguments)
-            with no_collection():
+            with progress.compiling(self.target.name, entry.id), no_collection():
                 shapes = assumed(self.contract, bound)
                 return self._grow(entry, entry.growing, arguments, shapes)
         finally:

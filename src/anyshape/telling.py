@@ -20,6 +20,7 @@ from anyshape.config import config
 from anyshape.entries import Entry, GraphBreak
 from anyshape.errors import AnyshapeError
 from anyshape.events import kinds
+from anyshape.events.progress import progress
 from anyshape.events.stream import stream
 from anyshape.graph_text import graph_text, inputs_of, operators_of, sizes_of
 from anyshape.guards.guard import Frame, Guard, Kind
@@ -45,6 +46,7 @@ class Clock:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
+        progress.stage(name)
         began, started = time.time(), time.perf_counter()
         try:
             yield

@@ -32,8 +32,10 @@ model = torch.nn.Linear(2, 2)
 compiled = torch.compile(model)
 compiled(torch.rand(3, 2))
 print(compiled._orig_mod is model, list(compiled.state_dict()), compiled.stats().graphs)
+theirs = {f"_orig_mod.{name}": value + 1 for name, value in compiled.state_dict().items()}
+print(compiled.load_state_dict(theirs), torch.equal(model.weight, theirs["_orig_mod.weight"]))
 """,
-        "True ['weight', 'bias'] 1",
+        "True ['weight', 'bias'] 1\n<All keys matched successfully> True",
     ),
     "a module in place": (
         """
@@ -71,9 +73,13 @@ def backend(graph, inputs):
 torch.compile(lambda x: x + 1, backend=backend)(torch.ones(1))
 torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1))
 torch.compile(lambda x: x + 1, backend="inductor")(torch.ones(1))
+@torch._dynamo.register_backend
+def own(graph, inputs):
+    return backend(graph, inputs)
+torch.compile(lambda x: x + 1, backend="own")(torch.ones(1))
 print(seen)
 """,
-        "['GraphModule']",
+        "['GraphModule', 'GraphModule']",
     ),
     "marks under both names": (
         """
@@ -163,12 +169,124 @@ print(counter.frame_count, torch._dynamo.utils.counters is not None, torch._dyna
 """.replace(", torch._dynamo.mark_dynamic)", ",\n      torch._dynamo.mark_dynamic.__module__)"),
         "3 True anyshape.compat.compiling",
     ),
+    "stances": (
+        """
+x, y = torch.rand(2), torch.rand(3)
+f = torch.compile(lambda x: x * 2)
+def counts(): return f.stats().graphs, f.stats().eager_calls
+with torch.compiler.set_stance("force_eager"):
+    g = torch.compile(lambda x: x + 1)
+    f(x), g(x)
+print(counts(), g.stats().graphs)
+f(x), g(x)
+print(counts(), g.stats().graphs)
+with torch.compiler.set_stance("fail_on_recompile"):
+    f(x)
+    try:
+        f(y)
+    except RuntimeError as error:
+        print(error.code, "size mismatch" in str(error))
+@torch.compiler.set_stance("eager_on_recompile")
+def calls():
+    f(x), f(y)
+calls()
+print(counts(), f.stats().hits)
+torch.compiler.set_stance("eager_then_compile")
+h = torch.compile(lambda x: x + 1)
+h(x), h(x)
+print(h.stats().graphs, h.stats().eager_calls)
+torch.compiler.set_stance("default")
+f(y)
+print(counts())
+""",
+        "(0, 1) 0\n(1, 1) 1\nAS105 True\n(1, 2) 2\n1 1\n(2, 2)",
+    ),
+    "what torch.compiler has": (
+        """
+@torch.compiler.nested_compile_region
+def region(x): return x + 1
+
+@torch.compiler.allow_in_graph
+def allowed(x): return x * 2
+
+@torch.compiler.assume_constant_result
+def constant(): return 3
+
+@torch.compile
+def f(x):
+    return allowed(region(x)) * constant()
+torch.compiler.cudagraph_mark_step_begin()
+print(f(torch.zeros(2)), f.stats().graphs, "inductor" in torch.compiler.list_backends())
+torch.compiler.set_default_backend("eager")
+print(torch.compiler.get_default_backend(), torch.compile(lambda x: x)(torch.ones(1)))
+module = torch.compile(torch.nn.Linear(1, 1))
+print(isinstance(module, torch._dynamo.eval_frame.OptimizedModule),
+      isinstance(module._orig_mod, torch._dynamo.OptimizedModule))
+""",
+        "tensor([6., 6.]) 1 True\neager tensor([1.])\nTrue False",
+    ),
+    "what torch compiles for itself": (
+        """
+f = lambda x: torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))
+print(f(torch.ones(2)), torch.compile(f)(-torch.ones(2)), anyshape.stats().graphs > 0)
+print(torch._dynamo.mark_dynamic.__module__, torch._dynamo.config.recompile_limit)
+""",
+        "tensor([2., 2.]) tensor([-2., -2.]) True\nanyshape.compat.compiling 64",
+    ),
+    "what scripts catch": (
+        """
+from torch._dynamo.exc import Unsupported
+f = torch.compile(lambda x: x + 1, dynamic=False)
+g = torch.compile(lambda x: (part for part in x), fullgraph=True)
+with torch._dynamo.config.patch(error_on_recompile=True):
+    for size in (2, 3):
+        try:
+            f(torch.rand(size))
+        except torch._dynamo.exc.RecompileError as error:
+            print(error.code)
+try:
+    g(torch.rand(2))
+except Unsupported as error:
+    print(error.code)
+""",
+        "AS105\nAS104",
+    ),
+    "export": (
+        """
+import io
+from torch.export import export, Dim, dims, ShapesCollection, AdditionalInputs
+class Foo(torch.nn.Module):
+    def forward(self, x, y):
+        return x + y[1:]
+batch, other = dims("batch", "other", min=2, max=9)
+x, y = torch.rand(4, 3), torch.rand(5, 3)
+ep = torch.export.export(Foo(), (x, y), dynamic_shapes={"x": {0: batch}, "y": {0: batch + 1}},
+    strict=True)
+print(ep.constraints)
+spec = ({0: Dim.DYNAMIC(min=2, max=9)}, {0: Dim.AUTO})
+print(export(Foo(), (x, y), dynamic_shapes=spec).symbols.keys())
+shapes = ShapesCollection()
+shapes[x], shapes[y] = (Dim.AUTO, Dim.STATIC), {0: Dim.AUTO}
+print(len(export(Foo(), (x, y), dynamic_shapes=shapes).symbols))
+more = AdditionalInputs()
+more.add((torch.rand(7, 3), torch.rand(8, 3)))
+print(len(export(Foo(), (x, y), dynamic_shapes=more).symbols))
+file = io.BytesIO()
+torch.export.save(ep, file)
+file.seek(0)
+print(torch.export.load(file)(torch.ones(2, 3), torch.ones(3, 3)).sum())
+torch.export.save(ep.to_torch(), "theirs.pt2")
+print(type(torch.export.load("theirs.pt2")).__name__)
+""",
+        "('batch = x.shape[0], from 2 to 9', 's0 = y.shape[0], from 3 to 10', 'batch + 1 == s0')\n"
+        "dict_keys(['dim_0', 's0'])\n2\n2\ntensor(12.)\nExportedProgram",
+    ),
     "explain": (
         """
 said = torch._dynamo.explain(lambda x: x + 1)(torch.rand(2))
-print(type(said).__name__)
+print(said.graph_count, said.graph_break_count, said.op_count, said.entries[0].id)
 """,
-        "Explanation",
+        "1 0 1 0/0",
     ),
 }
 
@@ -186,6 +304,7 @@ def test_what_is_not_mapped_is_named_once(tmp_path: Path):
     source = """
 torch._dynamo.config.accumulated_recompile_limit = 5
 torch._dynamo.config.accumulated_recompile_limit = 6
+torch._inductor.config.max_autotune = True
 torch._logging.set_logs(aot_graphs=True, graph_breaks=True)
 f = torch.compile(lambda x: x, mode="reduce-overhead", options={"trace.enabled": True})
 f(torch.rand(2))
@@ -195,8 +314,8 @@ f(torch.rand(2))
     (line,) = [line for line in ran.log.splitlines() if "not mapped" in line]
     assert line.endswith(
         "TORCH_LOGS=inductor, torch._dynamo.config.accumulated_recompile_limit,"
-        " torch._logging.set_logs(aot_graphs=...), torch.compile(mode=...),"
-        " torch.compile(options=...)"
+        " torch._inductor.config.max_autotune, torch._logging.set_logs(aot_graphs=...),"
+        " torch.compile(mode=...), torch.compile(options=...)"
     )
 
 
@@ -220,3 +339,25 @@ print(type(f).__module__, anyshape.compat.not_mapped())
 def test_disabled_from_outside(tmp_path: Path):
     source = "f = lambda x: x\nprint(torch.compile(f) is f)\n"
     assert run(tmp_path, HEAD + source, TORCH_COMPILE_DISABLE="1").out == "True\n"
+
+
+def test_processes_that_the_program_starts(tmp_path: Path):
+    source = """
+import subprocess
+import torch.multiprocessing
+
+def work(rank):
+    f = torch.compile(lambda x: x * 2)
+    f(torch.rand(2))
+    print("spawned", f.stats().graphs, flush=True)
+
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(work, nprocs=1)
+    of_torch = "import torch; print(torch.compile.__module__)"
+    of_nothing = "import sys; print([name for name in sys.modules if name == 'anyshape.api'])"
+    for program in (of_torch, of_nothing):
+        subprocess.run([sys.executable, "-c", program])
+"""
+    ran = run(tmp_path, HEAD + source)
+    assert (ran.status, ran.log) == (0, "")
+    assert ran.out.splitlines() == ["spawned 1", "anyshape.compat.compiling", "[]"]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.compat.scripts import Ran, run
+from tests.compat.scripts import Ran, command, run
 
 REFERENCE = Path(
     os.environ.get("ANYSHAPE_REFERENCE", Path(__file__).parents[3] / "shared" / "reference")
@@ -24,9 +24,6 @@ pytestmark = pytest.mark.skipif(not REFERENCE.is_dir(), reason="the reference te
 _BLOCK = re.compile(
     r"^(?P<margin> *)```(?P<kind>.*)\n(?P<text>(?:.*\n)*?)(?P=margin)```", re.MULTILINE
 )
-
-#: What the pages have loaded before an example, and an example may rely on.
-PAGE = "import torch\nfrom torch.export import export, Dim\nDIM = Dim\n"
 
 
 class Block(NamedTuple):
@@ -116,6 +113,22 @@ def no_guard_on_zero_and_one(ran: Ran) -> None:
     assert "(0,) (1,)" in ran.out
 
 
+def static_since_the_other_is(ran: Ran) -> None:
+    assert ran.status == 0, ran.log
+    assert "Foo(x: float32[6], y: float32[6])" in ran.out
+    assert "x.shape[0] is Dim.AUTO and came out static: it is tied to y.shape[0]" in ran.log
+
+
+def dynamic_from_three_to_six(ran: Ran) -> None:
+    """What the text calls ideal, where torch gave up."""
+    assert ran.status == 0, ran.log
+    assert "dx = y.shape[0] = x.shape[0], from 3 to 6" in ran.out
+
+
+#: The page has imported these.
+EXPORT = "from torch.export import export, Dim\nDIM = Dim\n"
+AGAIN = "print(export(Foo(), inputs, dynamic_shapes={}))\n"
+
 ZERO_ONE = {"ANYSHAPE_SPECIALIZE_ZERO_ONE": "1"}
 IN_CALLS = "for size in (10, 20, 30):\n    g(torch.rand(size))\n"
 
@@ -165,6 +178,20 @@ EXAMPLES = [
         {"TORCH_LOGS": "+dynamic,guards,graph_code", **ZERO_ONE},
         after="print(*(tuple(fn(torch.randn(n), torch.randn(n)).shape) for n in (0, 1)))\n",
     ),
+    Example(
+        "export_auto_dynamic_shapes.md",
+        ("class Foo", '"y": None'),
+        static_since_the_other_is,
+        before=EXPORT,
+        after=AGAIN.format('{"x": (DIM.AUTO,), "y": None}'),
+    ),
+    Example(
+        "export_auto_dynamic_shapes.md",
+        ("class Foo", 'Dim("dx", min=3, max=6)'),
+        dynamic_from_three_to_six,
+        before=EXPORT,
+        after=AGAIN.format('{"x": (DIM.AUTO,), "y": {0: Dim("dx", min=3, max=6)}}'),
+    ),
 ]
 
 
@@ -184,12 +211,73 @@ def test_example(tmp_path: Path, example: Example):
     for block in blocks:
         text = block.text.replace(*example.edit) if example.edit[0] else block.text
         if example.before or not text.startswith("import torch"):
-            text = PAGE.splitlines()[0] + "\n" + example.before + text
+            text = "import torch\n" + example.before + text
         example.check(run(tmp_path, text + example.after, **example.variables))
 
 
 def test_no_example_is_left_out():
     tried = {block for example in EXAMPLES for block in found(example)}
-    left = [block for block in code_blocks() if block not in tried]
-    # These come with `anyshape.export`.
-    assert {block.file for block in left} <= {"export_auto_dynamic_shapes.md"}
+    assert [block for block in code_blocks() if block not in tried] == []
+
+
+# -- log lines that the texts show without the program ---------------------------------------------
+
+#: Where the text says `if self.x ==33`, "at example4.py line 16".
+EXAMPLE4 = """\
+import torch
+
+
+class Cle(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.compress = torch.nn.Linear(4, 4)
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cle, self.x = Cle(), 30
+
+    def forward(self, y):
+        if self.x ==33:
+            return y * 2
+        return self.cle.compress(y) * self.x
+
+
+model = Model()
+compiled = torch.compile(model)
+for model.x in (30, 31, 33):
+    weight = torch.nn.Parameter(torch.rand(4 + model.x % 30, 4))
+    model.cle.compress.weight, model.cle.compress.bias = weight, None
+    compiled(torch.rand(3, 4))
+"""
+
+
+def test_the_lines_of_example4(tmp_path: Path):
+    (tmp_path / "example4.py").write_text(EXAMPLE4, encoding="utf-8")
+    trace = tmp_path / "trace"
+    variables = {
+        "TORCH_LOGS": "+dynamic,graph_code",
+        "TORCH_TRACE": str(trace),
+        "ANYSHAPE_ALLOW_UNSPEC_INT_ON_NN_MODULE": "1",
+        "ANYSHAPE_FORCE_PARAMETER_STATIC_SHAPES": "0",
+        "ANYSHAPE_FORCE_NN_MODULE_PROPERTY_STATIC_SHAPES": "0",
+    }
+    ran = command(tmp_path, "run", "example4.py", **variables)
+    assert ran.status == 0, ran.log
+    added = (
+        r"\[0/2\] eval Eq\((s\d+), 33\) \[guard added\] if self\.x ==33:  # example4\.py:16 in"
+        r" forward \(.*\), for more info run with"
+        r' ANYSHAPE_EXTENDED_DEBUG_GUARD_ADDED="Eq\(\1, 33\)"'
+    )
+    found = re.search(added, ran.log)
+    assert found
+    assert f"[0/2] _update_var_to_range {found[1]} = VR[33, 33] (update)" in ran.log
+    assert re.search(r'"Sym\(s\d\)"', ran.log), "the graph shows what is dynamic"
+    weight = r"L\['self'\]\._modules\['cle'\]\._modules\['compress'\]\._parameters\['weight'\]"
+    assert re.search(rf"create_symbol s\d+ = 5 for {weight}\.size\(\)\[0\] \[0, int_oo\]", ran.log)
+    (log,) = trace.glob("*.log")
+    match = (
+        rf"TENSOR_MATCH: check_tensor\({weight}, Parameter, .*size=\[None, 4\], stride=\[4, 1\]\)"
+    )
+    assert re.search(match, log.read_text(encoding="utf-8"))

@@ -30,6 +30,7 @@ from anyshape.events import (
     MarkIgnored,
     OutputCode,
     ProfileState,
+    ProgramExported,
     RangeUpdated,
     Recompile,
     RecompileLimit,
@@ -40,6 +41,7 @@ from anyshape.events import (
     SizesSeen,
     Specialised,
     Stream,
+    SymbolShared,
 )
 from anyshape.events import kinds as module
 from anyshape.events.log_lines import LOGS, ROWS, LineFormatter, LogLines
@@ -111,6 +113,14 @@ LINES: list[tuple[Event, list[str]]] = [
     (GuardAdded("Eq(s0, 33)"), ["I~ eval Eq(s0, 33) [guard added]"]),
     (GuardAdded("u0 < 9", at_run_time=True), ["I~ runtime_assert u0 < 9 [guard added]"]),
     (RangeUpdated("s0", "[33, 33]"), ["V~ _update_var_to_range s0 = VR[33, 33] (update)"]),
+    (
+        SymbolShared("s0", "L['y'].size()[0]"),
+        ["V~ create_symbol s0 duck sized L['y'].size()[0]"],
+    ),
+    (
+        ProgramExported("f", "def f", ["n = x.shape[0], any"], ["y is static"]),
+        ["I~ exported f", "I~ n = x.shape[0], any", "I~ note: y is static"],
+    ),
     (Replaced("s1", "s0", "[0, 9]"), ["V~ set_replacement s1 = s0 (solve) VR[0, 9]"]),
     (
         CompileFailed("AS103 DynamicDimWasFixed", "it is 5", HERE),

@@ -8,14 +8,18 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._higher_order_ops.associative_scan import associative_scan as torch_associative_scan
 from torch._higher_order_ops.map import map as torch_map
+from torch._higher_order_ops.scan import scan
 
 import anyshape
 from anyshape import Dim
 from anyshape.errors import GraphBreakError
+from anyshape.ops.regions import region_of
 
-#: Its types say less than it takes.
+#: Their types say less than they take.
 map_over: Any = torch_map
+associative_scan: Any = torch_associative_scan
 
 
 def both_ways(exported: anyshape.Exported, folder: Path) -> tuple[Any, Any]:
@@ -102,6 +106,96 @@ def test_map(tmp_path: Path):
             torch.testing.assert_close(each(x, y), (x * y).cumsum(1) + 1)
 
 
+def running_sums(x: Tensor, weight: Tensor) -> Any:
+    def step(carried: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
+        total = carried * weight + row
+        return total, total.sin()
+
+    return scan(step, torch.zeros(3), x, dim=1, reverse=True)
+
+
+def plain_sums(x: Tensor, weight: Tensor) -> Any:
+    total, rows = torch.zeros(3), list[Tensor]()
+    for row in x.flip(1).unbind(1):
+        total = total * weight + row
+        rows.append(total.sin())
+    return total, torch.stack(rows, 1).flip(1)
+
+
+def test_scan(tmp_path: Path):
+    exported = anyshape.export(
+        running_sums,
+        (torch.ones(3, 4), torch.ones(3)),
+        dynamic_shapes={"x": (None, Dim("n", min=1))},
+    )
+    for program in both_ways(exported, tmp_path):
+        for size in (1, 2, 5):
+            x, weight = torch.randn(3, size), torch.rand(3)
+            torch.testing.assert_close(program(x, weight), plain_sums(x, weight))
+
+
+def linear_recurrence(a: Tensor, b: Tensor, dim: int, reverse: bool) -> Tensor:
+    def combine(left: Any, right: Any) -> Any:
+        return left[0] * right[0], right[0] * left[1] + right[1]
+
+    return associative_scan(combine, (a, b), dim=dim, reverse=reverse, combine_mode="generic")[1]
+
+
+@pytest.mark.parametrize(("dim", "reverse"), [(0, False), (-1, True)])
+def test_associative_scan(dim: int, reverse: bool, tmp_path: Path):
+    auto = (Dim("rows", min=1), Dim("columns", min=1))
+    exported = anyshape.export(
+        lambda a, b: linear_recurrence(a, b, dim, reverse),
+        (torch.rand(3, 4), torch.rand(3, 4)),
+        dynamic_shapes=(auto, auto),
+    )
+    for program in both_ways(exported, tmp_path):
+        for shape in ((3, 4), (1, 1), (2, 7), (6, 1)):
+            a, b = torch.rand(shape), torch.rand(shape)
+            torch.testing.assert_close(program(a, b), linear_recurrence(a, b, dim, reverse))
+
+
+def test_scans_that_torch_does_not_take_either():
+    """Where we give up, the program itself runs, and torch says what it has against it."""
+    with pytest.raises(ValueError, match="pointwise"):
+        anyshape.export(lambda x: associative_scan(torch.add, x, 0), (torch.ones(3),))
+
+
+def of_scan(x: Tensor) -> Tensor:
+    return running_sums(x, torch.ones(3))[1].cos()
+
+
+@pytest.mark.parametrize(
+    ("program", "shape"),
+    [
+        (Chooses().eval(), (None, 3)),
+        (lambda x: loop(x, x.new_full((), 3)[None].sum())[1] * 2, (None,)),
+        (lambda x: map_over(lambda row: row.sin() + 1, x) * 2, (None, 3)),
+        (of_scan, (3, None)),
+        (lambda x: linear_recurrence(x, x + 1, 0, False).cos(), (None, 3)),
+    ],
+    ids=["cond", "while_loop", "map", "scan", "associative_scan"],
+)
+def test_native_code_around_operators_with_graphs(
+    program: Any, shape: tuple[int | None, ...], tmp_path: Path
+):
+    def given(size: int) -> Tensor:
+        return torch.rand([size if each is None else each for each in shape]) - 0.2
+
+    spec = {0: tuple(Dim("n", min=1) if each is None else None for each in shape)}
+    with torch.no_grad():
+        exported = anyshape.export(program, (given(4),), dynamic_shapes=(spec[0],))
+        for each in both_ways(exported, tmp_path):
+            for size in (1, 2, 5):
+                x = given(size)
+                eager = anyshape.load(tmp_path / "package.zip", backend="eager")
+                torch.testing.assert_close(each(x), eager(x))
+            (entry,) = each.entries
+            (graph,) = entry.graphs
+            assert graph.meta["report"].native
+            assert any(region_of(node.target) for node in graph.graph.nodes)
+
+
 def test_a_plain_choice_needs_no_branch():
     def program(x: Tensor) -> Tensor:
         return torch.cond(x.shape[0] > 2, lambda a: a + 1, lambda a: a - 1, (x,))
@@ -143,7 +237,9 @@ def test_the_branches_are_shown():
     exported = anyshape.export(
         lambda x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)), (torch.ones(3),)
     )
-    assert "anyshape.cond(gt, (x,), (x,))" in exported.print_readable(False)
+    text = exported.print_readable(False)
+    assert "cond = anyshape.cond(gt, (x,), (x,))  # (float32[3])" in text
+    assert "sin = torch.sin(input_0)  # float32[3]" in text
 
 
 def test_compiled_too():

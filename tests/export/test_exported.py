@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,9 +23,6 @@ from anyshape.errors import (
     GraphBreakError,
     NotCallable,
 )
-from anyshape.export.show import say_shapes
-from anyshape.ops.meta import Meta, contiguous
-from anyshape.symbolic import as_symbol, symbol
 
 batch = Dim("batch", max=64)
 
@@ -113,6 +111,40 @@ def test_gradients_flow_to_the_parameters():
     net(x).square().sum().backward()
     for mine, theirs in zip(found, net.parameters(), strict=True):
         torch.testing.assert_close(mine, theirs.grad)
+
+
+def test_the_module_can_be_trained_and_saved_again(tmp_path: Path):
+    torch.manual_seed(0)
+    nets = [Net().train() for _ in range(2)]
+    nets[1].load_state_dict(nets[0].state_dict())
+    spec = {"x": (Dim("batch", min=2), None)}
+    exported = anyshape.export(nets[1], (torch.randn(3, 4),), dynamic_shapes=spec)
+    modules = [nets[0], exported.module(), anyshape.compile(exported.module(), dynamic=True)]
+    optimizers = [torch.optim.SGD(module.parameters(), 0.1, momentum=0.5) for module in modules]
+    for size in (2, 5, 3):
+        x = torch.randn(size, 4)
+        losses = []
+        for module, optimizer in zip(modules[:2], optimizers[:2], strict=True):
+            optimizer.zero_grad()
+            losses.append(module(x).square().sum())
+            losses[-1].backward()
+            optimizer.step()
+        torch.testing.assert_close(losses[1], losses[0])
+    # It is compiled with the weights that the other one has trained.
+    x = torch.randn(6, 4)
+    loss = modules[2](x).square().sum()
+    torch.testing.assert_close(loss, modules[0](x).square().sum())
+    loss.backward()
+    exported.save(tmp_path / "trained.zip")
+    loaded = anyshape.load(tmp_path / "trained.zip")
+    for name, value in nets[0].state_dict().items():
+        torch.testing.assert_close(loaded.state_dict()[name], value)
+
+
+def test_what_is_moved_is_moved_for_all():
+    _, exported = exported_net(train=True)
+    exported.module().double()
+    assert {each.dtype for each in exported.state_dict().values()} == {torch.float64, torch.int64}
 
 
 def test_the_module_can_be_compiled():
@@ -397,13 +429,21 @@ def test_it_prints_what_it_is_for(capsys: pytest.CaptureFixture[str]):
     assert "linear = torch.nn.functional.linear(x, lin_weight, lin_bias)" in text
 
 
-def test_shapes_of_results_are_said_where_the_capture_leaves_them():
-    exported = anyshape.export(lambda x: x * 2, (torch.randn(3),), dynamic_shapes=(("n",),))
-    n = symbol("s0")
-    (product,) = (node for node in exported.graph.nodes if node.op == "call_function")
-    product.meta["result"] = Meta((2 * n + 1, 4), torch.float32, contiguous(2), torch.device("cpu"))
-    say_shapes(exported.graph, {as_symbol(n): "n"})
-    assert "mul = operator.mul(x, 2)  # float32[2*n + 1, 4]" in exported.print_readable(False)
+def test_shapes_of_results_are_said():
+    def program(x: Tensor) -> Any:
+        doubled = torch.cat([x, x, x[:1]])
+        return doubled.max(0), doubled.nonzero()
+
+    spec = {"x": (Dim("n", min=1), None)}
+    exported = anyshape.export(program, (torch.randn(3, 4),), dynamic_shapes=spec)
+    text = exported.print_readable(False)
+    for said in (
+        "getitem = operator.getitem(x, slice(None, 1, None))  # float32[1, 4]",
+        "cat = torch.cat([x, x, getitem])  # float32[2*n + 1, 4]",
+        "max_1 = cat.max(0)  # (float32[4], int64[4])",
+        "nonzero = cat.nonzero()  # int64[u0, 2]",
+    ):
+        assert said in text, text
 
 
 def test_auto_is_static_where_the_program_cannot_be_captured_otherwise():
@@ -428,6 +468,19 @@ def test_constraints_are_in_the_names_of_the_user():
         "s1 = x.shape[0], any",
         "min(s0, s1) == s0",
     )
+
+
+def test_to_torch_with_state():
+    torch.manual_seed(0)
+    net, exported = exported_net(train=True)
+    theirs = exported.to_torch().module()
+    x = torch.randn(9, 4)
+    expected = Net()
+    expected.load_state_dict(net.state_dict())
+    torch.testing.assert_close(theirs(x), expected(x))
+    for name, value in theirs.named_buffers():
+        if "running" in name:
+            torch.testing.assert_close(value, expected.get_buffer(name))
 
 
 def test_to_torch():

@@ -48,3 +48,12 @@ def test_integers(function: Callable[..., Any]) -> None:
 
 def test_not_finite() -> None:
     check(lambda x: x.cumsum(0), [(torch.tensor([1, float("inf"), 2, float("nan"), 3]),)])
+
+
+def test_differences_with_ends_and_of_differences() -> None:
+    calls = [(torch.randn(n, 6), torch.randn(n, 2)) for n in (4, 1, 0, 9)]
+    check(lambda x, y: torch.diff(x, prepend=y), calls)
+    check(lambda x, y: torch.diff(x, n=2, append=y, prepend=y[:, :1]), calls)
+    check(lambda x, y: torch.diff(x, n=2, dim=0), calls)
+    check(lambda x, y: torch.diff(x > 0, prepend=y > 0), calls)
+    check(lambda x, y: torch.diff(x, n=3), calls[:1], called=["diff"])

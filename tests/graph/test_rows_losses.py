@@ -103,3 +103,58 @@ def test_a_class_out_of_range_is_an_error() -> None:
         for bad in (7, -1, 1000):
             with pytest.raises(IndexError, match="out of bounds"):
                 compiled(x, torch.full_like(target, bad))
+
+
+def chances(*shapes: tuple[int, ...], dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
+    made = [each.sigmoid() for each in floats(*shapes, dtype=dtype)]
+    for each in made:
+        flat = each.view(-1)
+        flat[:1], flat[1:2] = 0.0, 1.0
+    return made
+
+
+@pytest.mark.parametrize("dtype", DTYPES[:2], ids=str)
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_bce_of_chances(reduction: str, dtype: torch.dtype) -> None:
+    calls = [chances(shape, shape, dtype=dtype) for shape in (*SHAPES, (0, 3))]
+    check(lambda a, b: F.binary_cross_entropy(a, b, reduction=reduction), calls)
+    check(lambda a, b: F.binary_cross_entropy(a, b, b[:1] + a, reduction=reduction), calls)
+
+
+@pytest.mark.parametrize("bad", [-0.1, 1.5, float("nan")])
+def test_bce_of_what_is_no_chance(bad: float) -> None:
+    compiled = anyshape.compile(F.binary_cross_entropy, dynamic=True)
+    a, b = chances((4, 5), (4, 5))
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(a, b), F.binary_cross_entropy(a, b))
+        a[2, 3] = bad
+        with pytest.raises(RuntimeError, match="between 0 and 1"):
+            compiled(a, b)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_cross_entropy_of_chances(reduction: str, smoothing: float) -> None:
+    def plain(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(a, b, reduction=reduction, label_smoothing=smoothing)
+
+    def weighted(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        weight = torch.arange(1.0, 1 + a.shape[1])
+        return F.cross_entropy(a, b, weight, reduction=reduction, label_smoothing=smoothing)
+
+    calls = [floats(shape, shape) for shape in (*SHAPES, (0, 3), (4, 0))]
+    check(plain, calls)
+    check(weighted, calls)
+    deep = [floats(shape, shape) for shape in ((2, 3, 4), (1, 5, 2))]
+    check(weighted, deep)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_weighted_and_smoothed(reduction: str) -> None:
+    def loss(a: torch.Tensor, classes: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(
+            a, classes, weight, reduction=reduction, label_smoothing=0.1, ignore_index=1
+        )
+
+    calls = [(floats((n, 5))[0], torch.arange(n) % 5, torch.arange(5.0) + 1) for n in (4, 7, 1, 12)]
+    check(loss, calls)

@@ -40,3 +40,11 @@ def test_nearest(function: Callable[..., Any]) -> None:
 )
 def test_between_neighbours(function: Callable[..., Any]) -> None:
     check(function, IMAGES, close=True)
+
+
+def test_what_neighbours_share_is_computed_once() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return interpolate(torch.nn.functional.silu(x * x), scale_factor=2, mode="bilinear")
+
+    watch = check(function, IMAGES, close=True)
+    assert sum(text.count("silu(") for text in watch.kernels) == 1, watch.kernels

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
 import anyshape.native
-from anyshape.loops.program import Launch
+from anyshape.loops.program import Launch, SizeRead
 from anyshape.runtime.native.errors import NativeFailed
-from anyshape.symbolic import floordiv, maximum
+from anyshape.symbolic import as_symbol, floordiv, maximum
 from tests.runtime.native_samples import (
     ADD,
     FAIL,
@@ -211,3 +212,16 @@ def test_function_keeps_its_code():
         function(added())  # others come and go
     a = torch.randn(4)
     assert torch.equal(run(a, a, 4), a + a)
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 5000])
+def test_sizes_are_read_from_the_tensors(way: str, size: int):
+    # `s1` is given, `s0` is the second dimension of the first tensor.
+    buffers = [buffer("b0", "input", S1, S0), buffer("b1", "input", S0), buffer("b2", "output", S0)]
+    steps = [Launch(kernel_of(ADD), ("b0", "b1", "b2"), (S0,), ())]
+    made = segment(buffers, steps, (S0, S1))
+    run = function(replace(made, read=(SizeRead(as_symbol(S0), 0, 1),)))
+    a, b = torch.randn(3, size), torch.randn(size)
+    assert torch.equal(run(a, b, 3), a[0] + b)
+    with pytest.raises(NativeFailed, match="takes 3 arguments"):
+        run(a, b, size, 3)

@@ -23,9 +23,6 @@ from tests.zoo.models import BY_NAME, ROWS, Pair, Row
 
 pytestmark = pytest.mark.usefixtures("fresh")
 
-#: Why a model is not exported.
-NOT_EXPORTED = {"Mamba": "associative_scan"}
-
 #: Sizes in the range of every model: several branch on a batch or a length of one, and Mistral on
 #: one below its window. What is outside of the range must be refused.
 SIZES: tuple[Pair, ...] = ((2, 8), (3, 11), (5, 7), (2, 16), (6, 5), (4, 9), (7, 6), (3, 13))
@@ -50,14 +47,10 @@ def exported(row: Row) -> tuple[Any, anyshape.Exported]:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_right_at_all_sizes(row: Row, tmp_path: Path) -> None:
-    if row.name in NOT_EXPORTED:
-        with pytest.raises(anyshape.AnyshapeError, match=NOT_EXPORTED[row.name]):
-            exported(row)
-        return
     _, program = exported(row)
     file = tmp_path / "package.zip"
     program.save(file)
-    loaded = anyshape.load(file)
+    loaded = anyshape.load(file, backend="eager")
     for pair in (*SIZES, *row.pairs):
         eager = row.module()
         (args, kwargs), call = row.call(pair), row.call(pair)
@@ -68,9 +61,11 @@ def test_right_at_all_sizes(row: Row, tmp_path: Path) -> None:
         if pair not in SIZES and isinstance(found, anyshape.errors.ExportInputError):
             continue  # another way through the program
         assert not isinstance(expected, Exception), expected
-        assert not difference(found, expected), pair
-        pairs = zip(tensors(again), tensors(expected), strict=True)
-        assert all(torch.allclose(a, b, equal_nan=True) for a, b in pairs), pair
+        # Native code rounds otherwise.
+        close = zip(tensors(found), tensors(expected), strict=True)
+        assert all(torch.allclose(a, b, 1e-4, 1e-5, equal_nan=True) for a, b in close), pair
+        # Classes may be unknown to whoever loads it: tensor by tensor.
+        assert not difference(list(tensors(again)), list(tensors(expected))), pair
         if row.train:
             return  # its state goes on from call to call
     weights = sum(t.numel() * t.element_size() for t in program.state_dict().values())
@@ -122,7 +117,7 @@ def test_a_process_without_the_source_of_the_models(tmp_path: Path) -> None:
     files: dict[str, str] = {}
     expected: dict[str, list[torch.Tensor]] = {}
     for row in ROWS:
-        if row.name in NOT_EXPORTED or row.name in NEEDS_TRANSFORMERS or row.train:
+        if row.name in NEEDS_TRANSFORMERS or row.train:
             continue
         module, program = exported(row)
         file = files[row.name] = str(tmp_path / f"{len(files)}.zip")

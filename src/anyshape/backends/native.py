@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from functools import partial
+from operator import setitem
 from typing import Any, Final
 
 import torch.fx
@@ -21,6 +22,7 @@ from anyshape.backends.reproduction import write_reproduction
 from anyshape.codegen.llvm import module_texts, scratch_bytes
 from anyshape.config import config
 from anyshape.events import kinds
+from anyshape.events.progress import progress
 from anyshape.events.stream import stream
 from anyshape.graph.lowering import Lowering
 from anyshape.graph.plan import Call, Plan
@@ -56,53 +58,76 @@ def run_native(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[...
 
 
 def _built(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
+    progress.graph()
     plan, made = lowered(graph)
     segments = [part for part in made.parts if isinstance(part, Segment)]
     called = sum(isinstance(part, Call) for part in made.parts)
     graph.meta[REPORT] = NativeReport(plan.native, plan.called, len(segments), called)
-    if stream.listening(kinds.Schedule):
-        text = schedule_text(made, plan)
-        stream.emit(kinds.Schedule(text, compile_id=graph.meta.get(COMPILE_ID, "")))
+    id = graph.meta.get(COMPILE_ID, "")
+    scope = scalars.copied_scope() if stream.listening(kinds.Schedule) else None
+    if scope is not None:
+        make = partial(_schedule, made, plan, id, scope)
+        stream.emit_made(kinds.Schedule, make)
     if not segments:
         return run_graph(graph, examples)
-    host = python_host(made, _functions(), run_graph(graph, examples), graph.meta.get(EXPECTED, ()))
+    texts: dict[str, str] = {}
+    functions = _functions(texts)
+    host = python_host(made, functions, run_graph(graph, examples), graph.meta.get(EXPECTED, ()))
     if stream.listening(kinds.OutputCode):
-        id = graph.meta.get(COMPILE_ID, "")
-        make = partial(_output_code, host.source, segments, id, scalars.copied_scope())
+        scope = scope or scalars.copied_scope()
+        make = partial(_output_code, host.source, segments, id, scope, texts)
         stream.emit_made(kinds.OutputCode, make)
     return host.run
 
 
-def _output_code(
-    host: str,
-    segments: list[Segment],
-    compile_id: str,
-    scope: Callable[[], AbstractContextManager[None]],
-) -> kinds.OutputCode:
+Scope = Callable[[], AbstractContextManager[None]]
+
+
+def _schedule(made: Schedule, plan: Plan, compile_id: str, scope: Scope) -> kinds.Schedule:
     with scope():
-        code = "\n\n".join([host, *map(generated_code, segments)])
-    return kinds.OutputCode(code, compile_id=compile_id)
+        return kinds.Schedule(schedule_text(made, plan), compile_id=compile_id)
+
+
+def _output_code(
+    host: str, segments: list[Segment], compile_id: str, scope: Scope, texts: dict[str, str]
+) -> kinds.OutputCode:
+    """`texts` has those of segments that had to be built; others were found as machine code."""
+    codes = [host]
+    with scope():
+        for segment in map(own_names, segments):
+            key = _key(segment)
+            if key not in texts:
+                texts[key] = generated_code(segment)
+            codes.append(texts[key])
+    return kinds.OutputCode("\n\n".join(codes), compile_id=compile_id)
 
 
 def lowered(graph: torch.fx.GraphModule) -> tuple[Plan, Schedule]:
     lowering = Lowering(graph.meta[FACTS])
     plan = lowering.run(graph.graph)
-    return plan, schedule(plan, lowering.same)
+    return plan, schedule(plan, lowering.same, lowering.facts.hint)
 
 
-def _functions() -> Callable[[Segment], Callable[..., Any]]:
-    """Makes the functions of segments; equal ones, as equal layers have them, once."""
+def _functions(texts: dict[str, str]) -> Callable[[Segment], Callable[..., Any]]:
+    """Makes the functions of segments; equal ones, as equal layers have them, once. `texts` gets
+    the texts that had to be made."""
     made: dict[str, Callable[..., Any]] = {}
 
     def function_of(segment: Segment) -> Callable[..., Any]:
         segment = own_names(segment)
-        ranges = ", ".join(f"{symbol.name} in {symbol.declared}" for symbol in segment.symbols)
-        key = f"{segment_text(segment)}\n{ranges}"
+        key = _key(segment)
         if key not in made:
-            made[key] = native_function(segment, module_texts, scratch_bytes, key=key)
+            progress.kernel()
+            keep = partial(setitem, texts, key)
+            made[key] = native_function(segment, module_texts, scratch_bytes, key=key, keep=keep)
         return made[key]
 
     return function_of
+
+
+def _key(segment: Segment) -> str:
+    ranges = ", ".join(f"{symbol.name} in {symbol.declared}" for symbol in segment.symbols)
+    return f"{segment_text(segment)}\n{ranges}"
 
 
 def generated_code(segment: Segment) -> str:

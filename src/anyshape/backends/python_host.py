@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.autograd.graph import increment_version
 
-from anyshape.backends.shared_memory import may_write
+from anyshape.backends.shared_memory import may_write, surely_apart
 from anyshape.graph.plan import Call, NumberRef, TensorRef, View, tensors_in
 from anyshape.graph.schedule import Schedule, numbers_in
 from anyshape.graph.touched import touched
@@ -112,11 +112,21 @@ class _Writer:
         changed = set(self._schedule.changed)
         if not changed:
             return
-        written = "".join(f"{name}, " for name in given if name in changed)
-        others = "".join(f"{name}, " for name in given if name not in changed)
-        self._lines.append(
-            f"if not may_write(({written}), ({others})): return otherwise({parameters})"
+        written = [name for name in given if name in changed]
+        others = [name for name in given if name not in changed]
+        self._namespace["apart"] = surely_apart()
+        # Most tensors are apart, and native code sees that in no time.
+        doubt = " or ".join(
+            [
+                *(f"{name}.is_inference()" for name in written),
+                f"not apart({', '.join([str(len(written)), *written, *others])})",
+            ]
         )
+        groups = ", ".join(f"({''.join(f'{name}, ' for name in g)})" for g in (written, others))
+        self._lines += [
+            f"if ({doubt}) and not may_write({groups}):",
+            f"    return otherwise({parameters})",
+        ]
 
     def _check_expected(self) -> None:
         """Check what can be checked by now."""
@@ -130,7 +140,7 @@ class _Writer:
         name = self._named("segment", self._function_of(segment))
         arguments = [
             *(buffer.name for buffer in segment.inputs),
-            *(symbol.name for symbol in segment.symbols),
+            *(symbol.name for symbol in segment.given),
             *segment.numbers,
         ]
         call = f"{name}({', '.join(arguments)})"
@@ -240,12 +250,12 @@ def _bare_symbol(size: Size) -> Symbol | None:
 
 
 def _symbols_of(schedule: Schedule) -> set[Symbol]:
-    """The symbols that segments, calls and outputs use."""
+    """The symbols that Python code uses: what it hands to segments and calls, and outputs."""
     found: set[Symbol] = set()
     stack: list[Any] = list(schedule.outputs)
     for part in schedule.parts:
         if isinstance(part, Segment):
-            found |= set(part.symbols)
+            found |= set(part.given)
         else:
             stack += [part.args, part.kwargs]
             stack += [

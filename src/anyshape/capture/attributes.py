@@ -7,6 +7,7 @@ not), an instance attribute in the instance's dictionary.
 
 from __future__ import annotations
 
+import collections
 import enum
 import functools
 import types
@@ -32,6 +33,8 @@ from anyshape.guards.path import Path
 
 _MISSING: Final = object()
 _RAISED: Final = object()
+#: What reads a field of a named tuple by its name: native code, of one place in the tuple.
+_TUPLE_FIELD: Final = type(vars(collections.namedtuple("_Example", "field"))["field"])
 
 Call = Callable[..., Any]
 
@@ -293,6 +296,10 @@ class Attributes:
             return self._slot(obj, name, value)
         if kind is types.GetSetDescriptorType:
             return self._native_property(obj, name, value)
+        if kind is _TUPLE_FIELD:
+            return self._field(obj, value)
+        if hasattr(kind, "__anyshape_original__"):  # a method that is compiled by itself
+            return types.MethodType(self._descriptor(holder, name, value), obj)
         if isinstance(get, types.FunctionType):
             return self._call(get, self._descriptor(holder, name, value), obj, type(obj))
         if get is None:
@@ -334,6 +341,14 @@ class Attributes:
                 self._tracer.guard(Kind.NO_ATTRIBUTE, path, name)
             raise
         return value if path is None else self._tracer.read(value, path.attribute(name))
+
+    def _field(self, obj: Any, descriptor: Any) -> Any:
+        """A field of a named tuple: the item at its place."""
+        (place, _doc) = descriptor.__reduce__()[1]
+        path = self._tracer.path_of(obj)
+        if path is None:
+            return tuple.__getitem__(obj, place)
+        return self._outside.item(obj, path, place)
 
     def _native_property(self, obj: Any, name: str, getter: Any) -> Any:
         if name == "__dict__":

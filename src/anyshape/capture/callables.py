@@ -324,7 +324,11 @@ _LIBRARY: Final = sysconfig.get_paths()["stdlib"] + os.sep
 _PACKAGES: Final = tuple({sysconfig.get_paths()[name] + os.sep for name in ("purelib", "platlib")})
 _OURSELVES: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
-_API: Final = os.path.join(_OURSELVES, "api.py")
+#: Of our own code, what users call (`check`), and the operators of exported graphs.
+_OURS_WATCHED: Final = frozenset(
+    os.path.join(_OURSELVES, name)
+    for name in ("api.py", "export/results.py", "export/on_copies.py")
+)
 
 #: Parts of torch written as ordinary programs on top of its operations.
 _TORCH_WATCHED: Final = (
@@ -358,7 +362,7 @@ def may_be_watched(filename: str) -> bool:
     if filename.startswith("<frozen "):
         return filename in _FROZEN_WATCHED
     if filename.startswith(_OURSELVES):
-        return filename == _API  # what users call: `check`
+        return filename in _OURS_WATCHED
     if filename.startswith(_TORCH):
         return filename[len(_TORCH) :].startswith(_TORCH_WATCHED)
     if filename.startswith(_PACKAGES):

@@ -248,6 +248,12 @@ class Choices:
                 )
             )
 
+    def shared(self, source: SymbolSource, frame: Frame | None) -> None:
+        if stream.listening(kinds.SymbolShared):
+            stream.emit(
+                kinds.SymbolShared(source.symbol.name, source.text, frame, compile_id=self._id)
+            )
+
     def made_of_data(self, symbol: Symbol, name: str, frame: Frame | None) -> None:
         if stream.listening(kinds.CreateSymbol):
             declared = str(symbol.declared)

@@ -17,6 +17,7 @@ import torch
 import torch.fx
 from torch.overrides import TorchFunctionMode, _pop_mode_temporarily
 
+from anyshape.capture.autocast import inferred
 from anyshape.capture.call_forms import CallForms, name_of
 from anyshape.capture.concolic import TracedFloat, TracedInt, plain
 from anyshape.capture.data_reads import DATA_READERS, TRUTHS, number_read
@@ -47,7 +48,6 @@ from anyshape.capture.unbacked import observed, places
 from anyshape.config import config
 from anyshape.errors import AnyshapeError, NeedsDecision, UnknownOperator
 from anyshape.guards.path import Path
-from anyshape.ops.infer import infer
 from anyshape.ops.meta import Dense, Meta, of_tensor
 from anyshape.ops.node_notes import CALL, NUMBER, RESULT, Call
 from anyshape.ops.questions import Kind as NeedKind
@@ -299,14 +299,9 @@ class Recorder(Inputs):
             return None, ()
         if call.opaque or _has_opaque(result):
             return metas_of(self, result), _OPAQUE
+        seen = _metas(result) if lookup(function) is None else None
         try:
-            found = infer(
-                tracer.facts,
-                function,
-                call.metas,
-                call.meta_kwargs,
-                seen=_metas(result) if lookup(function) is None else None,
-            )
+            found = inferred(tracer.facts, function, call, seen)
         except NeedsDecision as error:
             raise Leave(str(error)) from None
         except UnknownOperator:

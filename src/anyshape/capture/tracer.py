@@ -201,6 +201,10 @@ class Chooser(Protocol):
         """The symbol to use again for an equal size (duck shaping), if any."""
         ...
 
+    def shared(self, source: SymbolSource, frame: Frame | None) -> None:
+        """A symbol was used again for an equal size."""
+        ...
+
     def made_of_data(self, symbol: Symbol, name: str, frame: Frame | None) -> None:
         """A symbol was made for a number that the graph computes; `name` is the program's."""
         ...
@@ -443,7 +447,8 @@ class Tracer:
     def new_symbol(self, path: Path, dim: int | None, value: int, declared: Range) -> Expr:
         again = self.chooser.same_symbol(value) if dim is not None else None
         if again is not None:
-            self.has_source(again, path, dim)
+            source = self.has_source(again, path, dim)
+            self.chooser.shared(source, self.user_frame())
             return again
         made = self.own_symbol(path, dim, value, declared)
         if dim is not None:

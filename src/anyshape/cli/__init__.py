@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from anyshape.cli import export, profile, run
+from anyshape.cli import explain, export, profile, run
 from anyshape.cli.failure import Failure
 
 
@@ -26,6 +26,7 @@ class Command(NamedTuple):
 
 COMMANDS: Final = (
     Command("run", "run a PyTorch script with anyshape behind torch.compile", run.add, run.run),
+    Command("explain", "what leads to compiles, and what saves them", explain.add, explain.run),
     Command("export", "write a package of what a script has", export.add, export.run),
     Command("show", "what a package is for", export.add_show, export.run_show),
     Command("profile", "what earlier runs have seen of sizes", profile.add, profile.run),

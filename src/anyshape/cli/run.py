@@ -1,7 +1,7 @@
 """`anyshape run script.py args…`: a PyTorch script as it is, with anyshape behind `torch.compile`.
 
 The script runs as `python script.py args…` would run it: as `__main__`, with its own arguments and
-folder. `-m package.module` runs a module.
+folder. `-m package.module` runs a module. Processes that it starts are treated alike.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ import argparse
 import importlib.util
 import os
 import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 from anyshape.cli.failure import Failure
+from anyshape.compat.children import reach
 from anyshape.compat.environment import translate
 
 
@@ -27,18 +29,19 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     # Torch acts on its variables when it is loaded.
     translate(os.environ)
-    file, package, folder = _found(options.script, options.module)
+    reach(os.environ)
+    file, spec, folder = _found(options.script, options.module)
     sys.argv = [file, *options.arguments]
     if sys.flags.safe_path == 0:
         # In place of the folder of the command itself.
         sys.path[0:1] = [folder]
     from anyshape.compat import running
 
-    return running.run_as_main(file, package)
+    return running.run_as_main(file, spec)
 
 
-def _found(script: str, is_module: bool) -> tuple[str, str | None, str]:
-    """The file, the package that it is in, and the folder that imports start from."""
+def _found(script: str, is_module: bool) -> tuple[str, ModuleSpec | None, str]:
+    """The file, what it is as a module, and the folder that imports start from."""
     if not is_module:
         path = Path(script)
         if path.is_dir():
@@ -58,4 +61,4 @@ def _found(script: str, is_module: bool) -> tuple[str, str | None, str]:
         del sys.path[0]
     if spec is None or spec.origin is None:
         raise Failure(f"there is no module {script} that could be run")
-    return spec.origin, spec.name.rpartition(".")[0], os.getcwd()
+    return spec.origin, spec, os.getcwd()

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import torch
 
-from anyshape import api
+from anyshape import api, errors
 from anyshape.compat.environment import ALL_LOGS, LOGS
+from anyshape.compat.stances import set_stance
+from anyshape.compat.stand_in import is_asked_by_torch, replaced
 from anyshape.compat.unmapped import note
 
 #: Those that only run the captured graph; any other name means generated code.
 _EAGER: Final = frozenset({"eager", "eager_noexcept", "eager_debug", "aot_eager", "ts"})
-_NATIVE: Final = frozenset({"inductor", "native", None})
+_NATIVE: Final = frozenset({"inductor", "native"})
+
+#: What torch had there.
+_THEIRS: Final[Any] = getattr(torch, "compile")  # noqa: B009 a peer: by name, and never for us
+
+#: by the name that the script has given
+_own: Final[dict[str, Any]] = {}
+
+#: for those who do not choose one
+_default: Final[list[Any]] = ["native"]
 
 
 def compile(
@@ -30,7 +42,19 @@ def compile(
     disable: bool = False,
     **more: Any,
 ) -> Any:
-    """`torch.compile`."""
+    """`torch.compile`. What torch compiles for itself (in its higher-order operators, say) is left
+    to torch; a module's `.compile()` is the script's."""
+    if is_asked_by_torch("torch.nn.modules.module", "torch.compiler"):
+        return _THEIRS(
+            model,
+            fullgraph=fullgraph,
+            dynamic=dynamic,
+            backend=backend,
+            mode=mode,
+            options=options,
+            disable=disable,
+            **more,
+        )
     if model is None:
         return functools.partial(
             compile,
@@ -56,24 +80,70 @@ def compile(
 
 
 def _backend(backend: Any) -> Any:
+    backend = _default[0] if backend is None else backend
     if callable(backend):
         return backend
     if backend in _EAGER:
         return "eager"
+    if (registered := _registered(backend)) is not None:
+        return registered
     if backend not in _NATIVE:
         note(f"torch.compile(backend={backend!r})")
     return "native"
 
 
-def optimize(backend: Any = None, *, nopython: bool = False, dynamic: bool | None = None) -> Any:
+def _registered(name: Any) -> Any:
+    """What a script has registered, here or with torch, under a name of its own."""
+    if name in _own:
+        return _own[name]
+    registry = sys.modules.get("torch._dynamo.backends.registry")
+    is_own = name not in _NATIVE and name in getattr(registry, "_COMPILER_FNS", {})
+    return getattr(registry, "lookup_backend")(name) if is_own else None  # noqa: B009 a peer
+
+
+def optimize(
+    backend: Any = None, *, nopython: bool = False, dynamic: bool | None = None, **more: Any
+) -> Any:
     """`torch._dynamo.optimize`, the older name."""
+    if is_asked_by_torch():
+        real = replaced("torch._dynamo", "optimize")
+        return real(backend, nopython=nopython, dynamic=dynamic, **more)
     return functools.partial(compile, backend=backend, fullgraph=nopython, dynamic=dynamic)
 
 
 def explain(function: Any, *args: Any, **kwargs: Any) -> Any:
     """`torch._dynamo.explain(function)(*args)`: what anyshape says of it."""
     compiled = api.compile(function)
-    return compiled.explain(*args, **kwargs) if args or kwargs else compiled.explain
+
+    def explained(*args: Any, **kwargs: Any) -> Explained:
+        return Explained(compiled.explain(*args, **kwargs), compiled)
+
+    return explained(*args, **kwargs) if args or kwargs else explained
+
+
+class Explained:
+    """An explanation, with the names by which scripts ask torch's for numbers."""
+
+    def __init__(self, explanation: Any, compiled: Any) -> None:
+        self._explanation = explanation
+        self.graphs: list[torch.fx.GraphModule] = [
+            graph for entry in compiled.entries for graph in entry.graphs
+        ]
+        self.graph_count = len(self.graphs)
+        self.graph_break_count: int = compiled.stats().graph_breaks
+        self.break_reasons: list[str] = [explanation.eager] if explanation.eager else []
+        self.ops_per_graph = [
+            [node.target for node in graph.graph.nodes if node.op.startswith("call")]
+            for graph in self.graphs
+        ]
+        self.op_count = sum(map(len, self.ops_per_graph))
+        self.out_guards = [guard for entry in compiled.entries for guard in entry.guards]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._explanation, name)
+
+    def __str__(self) -> str:
+        return str(self._explanation)
 
 
 # -- marks ----------------------------------------------------------------------------------------
@@ -133,7 +203,41 @@ def as_it_is(function: Any = None, *args: Any, **kwargs: Any) -> Any:
 
 
 def nothing(*args: Any, **kwargs: Any) -> None:
-    """A call without effect: there is no graph to break."""
+    """A call without effect: there is no graph to break, and no step of CUDA graphs to mark."""
+
+
+def as_the_original(original: Any, **options: Any) -> Any:
+    """`torch.compiler.substitute_in_graph`: the original runs for real, in compiled code too."""
+    return as_it_is
+
+
+def without_effect(name: str) -> Callable[..., None]:
+    def called(*args: Any, **kwargs: Any) -> None:
+        note(name)
+
+    return called
+
+
+# -- backends -------------------------------------------------------------------------------------
+
+
+def list_backends(exclude_tags: Any = ()) -> list[str]:
+    return sorted(_NATIVE | {"eager"} | _own.keys())
+
+
+def register_backend(backend: Any = None, name: str | None = None, tags: Any = ()) -> Any:
+    if backend is None:
+        return functools.partial(register_backend, name=name, tags=tags)
+    _own[name or backend.__name__] = backend
+    return backend
+
+
+def set_default_backend(backend: Any) -> None:
+    _default[0] = "native" if backend is None else backend
+
+
+def get_default_backend() -> Any:
+    return _default[0]
 
 
 # -- logs -----------------------------------------------------------------------------------------
@@ -151,7 +255,7 @@ def set_logs(*, all: Any = None, **logs: Any) -> None:
 
 
 #: `torch._dynamo` and `torch._dynamo.decorators`
-DYNAMO: Final[Mapping[str, Callable[..., Any]]] = {
+DYNAMO: Final[Mapping[str, Any]] = {
     "optimize": optimize,
     "explain": explain,
     "reset": api.reset,
@@ -168,4 +272,42 @@ DYNAMO: Final[Mapping[str, Callable[..., Any]]] = {
     "nonstrict_trace": as_it_is,
     "graph_break": nothing,
     "is_compiling": torch.compiler.is_compiling,
+    "is_dynamo_supported": lambda: True,
+    "list_backends": list_backends,
+    "register_backend": register_backend,
+    "set_stance": set_stance,
+    "substitute_in_graph": as_the_original,
+    "OptimizedModule": api.CompiledModule,
+}
+
+#: `torch._dynamo.exc`: what a script catches is raised by us
+ERRORS: Final[Mapping[str, type[errors.AnyshapeError]]] = {
+    "TorchDynamoException": errors.AnyshapeError,
+    "InternalTorchDynamoError": errors.InternalError,
+    "RecompileError": errors.RecompileError,
+    "Unsupported": errors.GraphBreakError,
+    "UserError": errors.CompileError,
+}
+
+#: `torch.compiler`; what is not here is torch's, and asks for some of the above.
+COMPILER: Final[Mapping[str, Callable[..., Any]]] = {
+    "reset": api.reset,
+    "allow_in_graph": as_it_is,
+    "assume_constant_result": as_it_is,
+    "disable": as_it_is,
+    "nested_compile_region": as_it_is,
+    "substitute_in_graph": as_the_original,
+    "set_stance": set_stance,
+    "list_backends": list_backends,
+    "set_default_backend": set_default_backend,
+    "get_default_backend": get_default_backend,
+    "cudagraph_mark_step_begin": nothing,
+    **{
+        name: without_effect(f"torch.compiler.{name}")
+        for name in (
+            "set_enable_guard_collectives",
+            "save_cache_artifacts",
+            "load_cache_artifacts",
+        )
+    },
 }

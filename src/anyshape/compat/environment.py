@@ -33,7 +33,7 @@ LOGS: Final = {
 ALL_LOGS: Final = tuple(dict.fromkeys(LOGS.values()))
 
 #: variables with the same meaning
-_SAME: Final = {
+SAME: Final = {
     "TORCH_TRACE": "ANYSHAPE_TRACE",
     "TORCHDYNAMO_EXTENDED_DEBUG_GUARD_ADDED": "ANYSHAPE_EXTENDED_DEBUG_GUARD_ADDED",
     "TORCHDYNAMO_EXTENDED_DEBUG_CREATE_SYMBOL": "ANYSHAPE_EXTENDED_DEBUG_CREATE_SYMBOL",
@@ -50,7 +50,7 @@ def translate(environment: MutableMapping[str, str]) -> None:
     if logs:
         chosen = [*_logs(logs), *filter(None, [environment.get("ANYSHAPE_LOGS")])]
         environment["ANYSHAPE_LOGS"] = ",".join(chosen)
-    for theirs, ours in _SAME.items():
+    for theirs, ours in SAME.items():
         value = environment.pop(theirs, None)
         if value is not None:
             environment.setdefault(ours, value)

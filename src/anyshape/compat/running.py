@@ -5,18 +5,22 @@ from __future__ import annotations
 import io
 import sys
 import types
+from importlib.machinery import ModuleSpec
 
 from anyshape.calls import show_user_frames
 from anyshape.compat.installing import install
 from anyshape.errors import AnyshapeError
 
 
-def run_as_main(file: str, package: str | None = None) -> int:
-    """Run a file; the exit status. Its module stays: what the program leaves to run at its end
-    still finds its names."""
+def run_as_main(file: str, spec: ModuleSpec | None = None) -> int:
+    """Run a file, or the module of this spec; the exit status. Its module stays: what the program
+    leaves to run at its end still finds its names."""
     install()
     main = types.ModuleType("__main__")
-    main.__dict__.update(__file__=file, __package__=package, __builtins__=__builtins__)
+    package = None if spec is None else spec.parent
+    main.__dict__.update(
+        __file__=file, __package__=package, __spec__=spec, __builtins__=__builtins__
+    )
     sys.modules["__main__"] = main
     try:
         with io.open_code(file) as opened:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ContextDecorator, ExitStack
 from typing import Any, Final
 
+from anyshape.compat.stand_in import is_asked_by_torch
 from anyshape.compat.unmapped import note
 from anyshape.config import config
 
@@ -22,6 +23,7 @@ DYNAMO: Final = {
     "automatic_dynamic_shapes": "automatic_dynamic",
     "recompile_limit": "recompile_limit",
     "cache_size_limit": "recompile_limit",
+    "automatic_dynamic_local_pgo": "profile",
     **{
         name: name
         for name in (
@@ -47,27 +49,44 @@ SHAPES: Final = {
 COMPILER: Final = {"dynamic_sources": "dynamic_sources"}
 
 #: Anyshape does what these ask for without being asked, or has nothing that they could be about.
-_SILENT: Final = frozenset({"suppress_errors", "verbose", "inline_inbuilt_nn_modules"})
+_SILENT: Final = frozenset(
+    {
+        "suppress_errors",
+        "verbose",
+        "inline_inbuilt_nn_modules",
+        "guard_nn_modules",
+        "dynamic_shapes",
+    }
+)
 
 
 class Settings(types.ModuleType):
-    """A module of settings; `real` is that of torch, asked for what is not known here."""
+    """A module of settings; `real` is that of torch, asked for what is not known here, and changed
+    by torch itself alone."""
 
     def __init__(
-        self, name: str, mapped: Mapping[str, str], real: Callable[[], types.ModuleType]
+        self,
+        name: str,
+        mapped: Mapping[str, str],
+        real: Callable[[], types.ModuleType],
+        is_loaded: Callable[[], bool],
     ) -> None:
         super().__init__(name)
         held = self.__dict__
-        held["_mapped"], held["_real"] = mapped, real
+        held["_mapped"], held["_real"], held["_is_loaded"] = mapped, real, is_loaded
         held["_own"] = {}
+
+    @property
+    def is_loaded(self) -> bool:
+        return self.__dict__["_is_loaded"]()
 
     def __getattr__(self, name: str) -> Any:
         held = self.__dict__
-        if name in held["_mapped"]:
+        if name in held["_mapped"] and not (self.is_loaded and is_asked_by_torch()):
             return getattr(config, held["_mapped"][name])
         if name in held["_own"]:
             return held["_own"][name]
-        if name.startswith("__"):
+        if name.startswith("__") and not (name == "__file__" and self.is_loaded):
             raise AttributeError(name)
         return getattr(held["_real"](), name)
 
@@ -75,6 +94,8 @@ class Settings(types.ModuleType):
         held = self.__dict__
         if name.startswith("__"):
             held[name] = value
+        elif is_asked_by_torch():
+            setattr(held["_real"](), name, value)
         elif name in held["_mapped"]:
             setattr(config, held["_mapped"][name], value)
         else:
@@ -82,8 +103,10 @@ class Settings(types.ModuleType):
                 note(f"{self.__name__}.{name}")
             held["_own"][name] = value
 
-    def patch(self, changes: Any = None, value: Any = None, **more: Any) -> Patch:
+    def patch(self, changes: Any = None, value: Any = None, **more: Any) -> Any:
         """As a name and a value, as a dictionary, or by keyword."""
+        if is_asked_by_torch():
+            return self.__dict__["_real"]().patch(changes, value, **more)
         named = {changes: value} if isinstance(changes, str) else dict(changes or {})
         return Patch(self, {**named, **more})
 

@@ -6,6 +6,7 @@ the names that are known here stay ours.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 import types
@@ -20,7 +21,10 @@ import torch
 from anyshape.compat.unmapped import note
 
 _TORCH: Final = Path(torch.__file__).parent
-_IMPORTING: Final = "<frozen importlib"
+#: Ours, and on torch's side: it asks for what torch itself has.
+_BRIDGE: Final = str(Path(__file__).parents[1] / "export" / "torch_bridge.py")
+#: Those who pass a question on.
+_BETWEEN: Final = ("<frozen importlib", str(Path(__file__).parent), contextlib.__file__)
 
 
 class StandIn(types.ModuleType):
@@ -38,23 +42,28 @@ class StandIn(types.ModuleType):
         # Python asks modules for these in passing.
         if name.startswith("__"):
             raise AttributeError(name)
-        if not _asked_by_torch():
+        if not is_asked_by_torch():
             note(f"{self.__name__}.{name}")
         return getattr(self.real(), name)
 
     def real(self) -> types.ModuleType:
-        """The module of torch, with our names in it."""
-        held = self.__dict__
-        if "_real" not in held:
-            real, held["_replaced"] = _load(self.__name__, held["_known"])
-            held["_real"] = real
-            for known, value in held["_known"].items():
-                setattr(real, known, value)
-        return held["_real"]
+        """The module of torch. Nothing in it is changed: its own functions use each other."""
+        if not self.is_loaded:
+            _load(self.__name__)
+        return self.__dict__["_real"]
 
     @property
     def is_loaded(self) -> bool:
         return "_real" in self.__dict__
+
+    def stands_for(self, real: types.ModuleType) -> None:
+        """The module is loaded. What it has in its place under our names is kept: modules below it
+        may be bound to others."""
+        held = self.__dict__
+        held["_replaced"] = {name: getattr(real, name, None) for name in held["_known"]}
+        held["_real"] = real
+        held["__file__"] = real.__file__
+        self.__class__ = LoadedStandIn  # pyright: ignore[reportAttributeAccessIssue] it is one
 
     def replaced(self, name: str) -> Any:
         """What torch has under a name that is known here."""
@@ -62,30 +71,56 @@ class StandIn(types.ModuleType):
         return self.__dict__["_replaced"][name]
 
 
-def _load(name: str, names: Iterable[str]) -> tuple[types.ModuleType, dict[str, Any]]:
-    """Import a module of torch with nothing of ours in its place, nor in that of modules below;
-    and what it has under these names."""
+class LoadedStandIn(StandIn):
+    """Beside the module itself, which is loaded: to torch, it is that module."""
+
+    def __getattribute__(self, name: str) -> Any:
+        held = types.ModuleType.__getattribute__(self, "__dict__")
+        if name in held["_replaced"] and is_asked_by_torch():
+            return held["_replaced"][name]
+        return types.ModuleType.__getattribute__(self, name)
+
+
+def replaced(module: str, name: str) -> Any:
+    """What torch has under a name of a module in which it is ours."""
+    there = sys.modules[module]
+    return there.replaced(name) if isinstance(there, StandIn) else getattr(_PUT_AWAY[module], name)
+
+
+#: Of modules that were there already: what they had under the names that are ours now.
+_PUT_AWAY: Final[dict[str, types.SimpleNamespace]] = {}
+
+
+def _load(name: str) -> None:
+    """Import a module of torch with nothing of ours in its place, nor in that of modules above and
+    below: those that come with it are loaded too."""
+    package = ".".join(name.split(".")[:2])
     aside = {
         each: module
         for each, module in sys.modules.items()
-        if (each == name or each.startswith(name + ".")) and _is_ours(module)
+        if (each == package or each.startswith(package + ".")) and _is_waiting(module)
     }
     for each in aside:
         del sys.modules[each]
-        package, _, last = each.rpartition(".")
-        parent = aside.get(package) or sys.modules.get(package)
+        above, _, last = each.rpartition(".")
+        parent = aside.get(above) or sys.modules.get(above)
         if parent is not None and last in parent.__dict__:
             delattr(parent, last)
     try:
-        real = importlib.import_module(name)
-        return real, {each: getattr(real, each, None) for each in names}
+        importlib.import_module(name)
+        for each, module in aside.items():
+            real = sys.modules.get(each)
+            if isinstance(module, StandIn) and real is not None:
+                module.stands_for(real)
     finally:
         for each, module in sorted(aside.items()):  # packages first
             bind(each, module)
 
 
-def _is_ours(module: object) -> bool:
-    return type(module).__module__.startswith("anyshape.")
+def _is_waiting(module: object) -> bool:
+    """Whether it is ours, and torch's own is not loaded."""
+    is_ours = type(module).__module__.startswith("anyshape.")
+    return is_ours and not getattr(module, "is_loaded", False)
 
 
 def bind(name: str, module: types.ModuleType) -> None:
@@ -98,12 +133,15 @@ def bind(name: str, module: types.ModuleType) -> None:
         parent.__dict__[last] = module
 
 
-def _asked_by_torch() -> bool:
-    """Whether torch itself asks, which is none of the script's business."""
-    frame = sys._getframe(2)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_IMPORTING):
+def is_asked_by_torch(*on_behalf: str) -> bool:
+    """Whether torch itself asks for what is ours: that is none of the script's business. These
+    modules of it ask on behalf of a script."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_BETWEEN):
         frame = frame.f_back
-    return frame.f_code.co_filename.startswith(str(_TORCH))
+    if frame.f_globals.get("__name__") in on_behalf:
+        return False
+    return frame.f_code.co_filename.startswith((str(_TORCH), _BRIDGE))
 
 
 def stand_in(name: str, known: Mapping[str, Any]) -> None:
@@ -113,7 +151,9 @@ def stand_in(name: str, known: Mapping[str, Any]) -> None:
     if there is None:
         bind(name, StandIn(name, known))
     elif not isinstance(there, StandIn):
+        away = _PUT_AWAY.setdefault(name, types.SimpleNamespace())
         for each, value in known.items():
+            setattr(away, each, getattr(there, each, None))
             setattr(there, each, value)
 
 

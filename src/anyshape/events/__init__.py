@@ -28,6 +28,7 @@ from anyshape.events.kinds import (
     Measures,
     OutputCode,
     ProfileState,
+    ProgramExported,
     RangeUpdated,
     Recompile,
     RecompileLimit,
@@ -38,6 +39,7 @@ from anyshape.events.kinds import (
     SizesSeen,
     Specialised,
     Stage,
+    SymbolShared,
 )
 from anyshape.events.settings import set_logs, set_logs_from_environment
 from anyshape.events.stream import Sink, Stream, stream
@@ -61,6 +63,7 @@ __all__ = [
     "Measures",
     "OutputCode",
     "ProfileState",
+    "ProgramExported",
     "RangeUpdated",
     "Recompile",
     "RecompileLimit",
@@ -73,6 +76,7 @@ __all__ = [
     "Specialised",
     "Stage",
     "Stream",
+    "SymbolShared",
     "set_logs",
     "set_logs_from_environment",
     "stream",

@@ -77,6 +77,16 @@ class CreateSymbol(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class SymbolShared(Event):
+    """A size is taken to be the same as an equal one that has a symbol (`config.duck_shape`)."""
+
+    symbol: str
+    #: "L['y'].size()[0]"
+    source: str
+    user_frame: Frame | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class GuardAdded(Event):
     """The compiled code relies on this from here on."""
 
@@ -285,6 +295,19 @@ class CompileFailed(Event):
     text: str
     user_frame: Frame | None = None
     measures: Measures = field(default_factory=Measures)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramExported(Event):
+    """An artifact was made."""
+
+    function: str
+    #: the program as text, with what its inputs must be
+    code: str
+    #: what must hold of the sizes, one sentence each
+    constraints: Sequence[str] = ()
+    #: what was asked for and is not so
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

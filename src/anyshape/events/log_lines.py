@@ -33,6 +33,7 @@ from anyshape.events.kinds import (
     MarkIgnored,
     OutputCode,
     ProfileState,
+    ProgramExported,
     RangeUpdated,
     Recompile,
     RecompileLimit,
@@ -40,6 +41,7 @@ from anyshape.events.kinds import (
     RunsEagerly,
     Schedule,
     Specialised,
+    SymbolShared,
 )
 from anyshape.events.source_lines import source_line
 
@@ -83,6 +85,10 @@ def _create_symbol(event: CreateSymbol) -> str:
         source = f" for {event.source}" if event.source else ""
         return f"create_unbacked_symint {event.symbol} {event.range}{source}{at}"
     return f"create_symbol {event.symbol} = {event.value} for {event.source} {event.range}{at}"
+
+
+def _symbol_shared(event: SymbolShared) -> str:
+    return f"create_symbol {event.symbol} duck sized {event.source}{_at(event.user_frame)}"
 
 
 def _guard_added(event: GuardAdded) -> str:
@@ -139,6 +145,11 @@ def _failed(event: CompileFailed) -> str:
 def _profile_state(event: ProfileState) -> str:
     place = "remote" if event.remote else "local"
     return f"{event.action}_code_state ({place})\n{event.text}"
+
+
+def _exported(event: ProgramExported) -> str:
+    lines = [f"exported {event.function}", *event.constraints]
+    return "\n".join((*lines, *(f"note: {note}" for note in event.notes)))
 
 
 def _guards(event: Compiled) -> str:
@@ -227,6 +238,7 @@ def _row(kind: type[_E], log: str, level: int, text: Callable[[_E], str]) -> Row
 ROWS: Final = (
     _row(FrameStart, "dynamic", logging.INFO, lambda event: "create_env"),
     _row(CreateSymbol, "dynamic", logging.INFO, _create_symbol),
+    _row(SymbolShared, "dynamic", logging.DEBUG, _symbol_shared),
     _row(GuardAdded, "dynamic", logging.INFO, _guard_added),
     _row(RangeUpdated, "dynamic", logging.DEBUG, _range_updated),
     _row(Replaced, "dynamic", logging.DEBUG, _replaced),
@@ -237,6 +249,7 @@ ROWS: Final = (
     _row(Compiled, "dynamic", logging.DEBUG, _compiled),
     _row(CompileFailed, "dynamic", logging.DEBUG, _failed),
     _row(ProfileState, "dynamic", logging.DEBUG, _profile_state),
+    _row(ProgramExported, "dynamic", logging.INFO, _exported),
     _row(Compiled, "guards", logging.DEBUG, _guards),
     _row(Recompile, "recompiles", logging.DEBUG, _recompile),
     _row(RecompileLimit, "recompiles", logging.WARNING, _recompile_limit),

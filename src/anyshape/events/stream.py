@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
-from functools import cache
 from threading import Lock
 from typing import Final
 
 from anyshape.events.kinds import Event
 
 Sink = Callable[[Event], None]
+
+
+class _Once:
+    """Makes an event, for all who want it. A compile makes several of these: they cost little."""
+
+    __slots__ = ("_made", "_make")
+
+    def __init__(self, make: Callable[[], Event]) -> None:
+        self._make = make
+        self._made: Event | None = None
+
+    def __call__(self) -> Event:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
 
 
 class Stream:
@@ -65,7 +79,7 @@ class Stream:
         """Emit an event whose texts take long to make: a sink with a method `later` is given the
         function instead, and makes the event when there is time. What it is made of must not
         change."""
-        make = cache(make)
+        make = _Once(make)
         for sink in self._of_kind.get(kind, self._everything):
             try:
                 later: Callable[[Callable[[], Event]], None] | None = getattr(sink, "later", None)

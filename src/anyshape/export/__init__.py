@@ -8,7 +8,7 @@ which checks its inputs, runs, and can be saved and loaded.
     load("model.zip")(torch.randn(7, 16))
 
 A spec in which `Dim.AUTO` stands is never an error: the artifact is as dynamic as the program
-allows. It must not know how a graph is compiled.
+allows. Its graph is compiled as any program is: it must not know how.
 """
 
 import sys

@@ -118,7 +118,7 @@ class Subject:
         choices = Choices(Observations(), False, "export", contract=shapes)
         leaves = replace(self.arguments, bound=copied).leaves()
         versions = [(leaf, _version(leaf.value)) for leaf in leaves if leaf.is_tensor]
-        with _undisturbed(self.module), no_collection():
+        with undisturbed(self.module), no_collection():
             try:
                 captured = capture(
                     self.target.call,
@@ -204,7 +204,7 @@ def _copied_tensor(value: torch.Tensor) -> torch.Tensor:
 
 
 @contextmanager
-def _undisturbed(module: torch.nn.Module | None) -> Iterator[None]:
+def undisturbed(module: torch.nn.Module | None) -> Iterator[None]:
     """Buffers and random numbers are the same afterwards."""
     random = torch.default_generator.get_state()
     buffers = [] if module is None else list(module.buffers())

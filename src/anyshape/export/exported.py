@@ -11,13 +11,18 @@ from typing import Any
 import torch
 import torch.fx
 
-from anyshape.errors import ExportInputError
+from anyshape.backends.shared_memory import may_write
+from anyshape.entries import Entry
+from anyshape.errors import CannotExport, ExportInputError
 from anyshape.export import onnx, package, torch_bridge
-from anyshape.export.inputs import Inputs
+from anyshape.export.attempt import undisturbed
+from anyshape.export.examples import example_call
+from anyshape.export.inputs import Inputs, find
 from anyshape.export.program import Program
+from anyshape.export.runs import Runs, check_backend, plain_module
 from anyshape.export.show import readable
 from anyshape.export.suggest import Suggestion
-from anyshape.ops.modes import back_to, modes_now
+from anyshape.runtime.native.shelf import Shelf
 from anyshape.symbolic import Range
 
 
@@ -40,8 +45,16 @@ class Exported:
         program: Program,
         suggested: Suggestion | None = None,
         notes: Sequence[str] = (),
+        backend: str = "native",
+        code: Mapping[str, bytes] | None = None,
     ) -> None:
+        check_backend(backend)
         self._program = program
+        self._backend = backend
+        #: the graph with the changes that a call makes, and what calls it
+        self._whole: torch.fx.GraphModule | None = None
+        self._runs: Runs | None = None
+        self._shelf = Shelf(code or {})
         #: a spec of which no size is fixed that could be dynamic; None if there is nothing to say
         self.suggested = suggested
         #: what was asked for and is not so, in words
@@ -53,7 +66,8 @@ class Exported:
 
     @property
     def graph_module(self) -> torch.fx.GraphModule:
-        """The graph with its weights: it runs by itself, and does not look at its inputs first."""
+        """The graph with its weights: it runs by itself, does not look at its inputs first, and
+        changes nothing. What the program changes is returned beside the result (`changes`)."""
         return self._program.graph_module
 
     @property
@@ -75,23 +89,49 @@ class Exported:
             raise ExportInputError(function=self.name, problems=(str(error),)) from None
         call.apply_defaults()
         self.inputs.check(self.name, call.arguments)
-        state = modes_now()
-        try:
-            return self.graph_module.forward(*call.args, **call.kwargs)
-        except BaseException:
-            back_to(state)
-            raise
+        if self.changes:
+            self._check_memory(call.arguments)
+        return self._running()(*call.args, **call.kwargs)
+
+    def _running(self) -> Runs:
+        if self._runs is None:
+            self._runs = Runs(self._with_changes(), self.name, self._backend, self._shelf)
+        return self._runs
+
+    def _check_memory(self, bound: Mapping[str, Any]) -> None:
+        """The graph takes what it changes for apart from all else."""
+        state = {**dict(self.graph_module.named_parameters())}
+        state |= dict(self.graph_module.named_buffers())
+        given = {each.way: find(bound, each.way)[0] for each in self.inputs.conditions}
+        found: dict[Any, Any] = {**given, **state}
+        tensors = {place: each for place, each in found.items() if isinstance(each, torch.Tensor)}
+        changed = [tensors.pop(each) for each in self._program.changed_places() if each in tensors]
+        if may_write(changed, list(tensors.values())):
+            return
+        problem = (
+            f"{', '.join(self.changes)}, which the program changes, share memory with each other"
+            " or with something else that it reads"
+        )
+        raise ExportInputError(function=self.name, problems=(problem,))
 
     def module(self) -> torch.nn.Module:
         """For further training, or to be compiled: a plain module with the same parameters."""
-        graph_module = self.graph_module
-        # A GraphModule has a way of its own to be called, in native code.
-        kind = type(self.name.replace(".", "_"), (torch.nn.Module,), {})
-        setattr(kind, "forward", type(graph_module).forward)  # noqa: B010 the stub has no setter
-        made = kind()
-        for name in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
-            setattr(made, name, getattr(graph_module, name))
-        return made.train(graph_module.training)
+        return plain_module(self._with_changes(), self.name)
+
+    def _with_changes(self) -> torch.fx.GraphModule:
+        if self._whole is None:
+            self._whole = self._program.with_changes()
+        return self._whole
+
+    @property
+    def entries(self) -> list[Entry]:
+        """What calls have been compiled to so far; most programs have one for all sizes."""
+        return [] if self._runs is None else self._runs.entries
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """Arguments and weights whose elements a call changes, by name."""
+        return self._program.changes
 
     def state_dict(self) -> Mapping[str, torch.Tensor]:
         return self.graph_module.state_dict()
@@ -127,9 +167,26 @@ class Exported:
         lines += [f"    note: {each}" for each in self.notes]
         return "\n".join(lines)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a package: a zip of JSON and safetensors."""
-        package.save(self._program, path)
+    def save(self, path: str | os.PathLike[str], *, native_code: bool = False) -> None:
+        """Write a package: a zip of JSON and safetensors; with the native code for this machine
+        too, if asked for. `load` uses that only for those who trust it."""
+        package.save(self._program, path, self._code() if native_code else None)
+
+    def _code(self) -> Mapping[str, bytes]:
+        """The native code of the program, made by a call if there was none yet."""
+        if not self._shelf.used:
+            runs = Runs(self._with_changes(), self.name, "native", self._shelf)
+            with undisturbed(self.graph_module), torch.no_grad():
+                args, kwargs = example_call(self._program)
+                try:
+                    runs(*args, **kwargs)
+                except Exception as error:
+                    raise CannotExport(
+                        function=self.name,
+                        reason=f"native code is made by a call, which fails on zeros: {error}",
+                        hints=["call it first, then save it"],
+                    ) from error
+        return self._shelf.used
 
     def to_torch(self) -> Any:
         """A `torch.export.ExportedProgram`, made by torch of this graph and these sizes."""
@@ -145,7 +202,14 @@ def load(
     *,
     classes: Sequence[type] = (),
     native_code: str | None = None,
+    backend: str = "native",
 ) -> Exported:
     """The program of a package. Results of classes that are not among `classes` are `Record`s:
-    nothing is imported because a package says so."""
-    return Exported(package.load(path, classes, native_code))
+    nothing is imported because a package says so.
+
+    Native code is made of the graph, or found in the disk cache. `native_code="trusted"` takes that
+    of the package, where it was made for this machine: as with any program, it can do whatever you
+    can. `backend="eager"` runs operator by operator."""
+    check_backend(backend)
+    program, code, notes = package.load(path, classes, native_code)
+    return Exported(program, None, notes, backend, code)

@@ -24,6 +24,7 @@ from anyshape.export.program import put_tensor
 from anyshape.export.recipe_nodes import NotData, Outside, RecipeNodes
 from anyshape.guards.guard import Kind
 from anyshape.guards.path import Access, Path
+from anyshape.ops.node_notes import RESULT
 from anyshape.symbolic import Expr, Fact, Symbol, to_text
 from anyshape.symbolic.logic import And, Nonnegative, Nonzero, Or, Truth, Zero
 
@@ -123,7 +124,9 @@ class GraphBuilder:
                 copies[node] = self._sizes.of(source)
             else:
                 assert isinstance(source, Path), "one graph takes nothing from an earlier one"
-                copies[node] = self._input(source, example)
+                copies[node] = found = self._input(source, example)
+                if RESULT in node.meta:
+                    found.meta.setdefault(RESULT, node.meta[RESULT])
         return copies
 
     def _is_given(self, path: Path) -> bool:

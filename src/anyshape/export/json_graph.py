@@ -17,6 +17,7 @@ import torch
 import torch.fx
 
 from anyshape.export import operators
+from anyshape.export.on_copies import method_on_copies, on_copies, operator_on_copies
 from anyshape.export.operators import UnknownName, is_attribute, is_word
 from anyshape.ops.regions import is_region, region, region_of
 
@@ -138,9 +139,11 @@ def write_graph(graph: torch.fx.Graph) -> list[Any]:
 
 def _written(node: torch.fx.Node) -> dict[str, Any]:
     target = node.target
-    held = region_of(target)
+    held, copying = region_of(target), operator_on_copies(target)
     if held is not None:
         target = f"anyshape.{held[0]}"
+    elif copying is not None:
+        target = _ON_COPIES
     elif node.op == "call_function":
         try:
             target = operators.name_of(target)
@@ -155,6 +158,8 @@ def _written(node: torch.fx.Node) -> dict[str, Any]:
         made["kwargs"] = {key: write_value(arg) for key, arg in node.kwargs.items()}
     if held is not None:
         made["graphs"] = [write_graph(graph.graph) for graph in held[1]]
+    if copying is not None:
+        made["function"] = copying
     for key, text in (("line", line_of(node)), ("shape", node.meta.get("shape"))):
         if text:
             made[key] = text
@@ -205,6 +210,8 @@ def _read(
         raise NotReadable(f"the kind of node {op!r}")
     if op == "call_function" and "graphs" in each:
         found = _region(str(target), each["graphs"])
+    elif op == "call_function" and target == _ON_COPIES:
+        found = _on_copies(str(each.get("function")))
     else:
         found = check(target, args, attributes)
     node = graph.create_node(str(op), found, args, kwargs, name=each["name"])
@@ -221,6 +228,17 @@ def _region(target: str, graphs: Any) -> Any:
     empty = torch.nn.Module()
     made = [torch.fx.GraphModule(empty, read_graph(each, frozenset())) for each in graphs]
     return region(name, made)
+
+
+#: What an operator is called that works on copies of its arguments; the node names it apart.
+_ON_COPIES: Final = "anyshape.on_copies"
+_METHODS: Final = "torch.Tensor."
+
+
+def _on_copies(name: str) -> Any:
+    if name.startswith(_METHODS):
+        return method_on_copies(_method(name.removeprefix(_METHODS), (), ()))
+    return on_copies(name, _function(name, (), ()))
 
 
 def _placeholder(target: Any, args: Any, attributes: Any) -> Any:

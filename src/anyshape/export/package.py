@@ -3,6 +3,7 @@
     anyshape.json           which format, which version, who made it
     program.json            how it is called, what its inputs must be, the nodes of the graph
     weights.safetensors     parameters, buffers and constants
+    native/…                native code, if it was asked for (see `native_part`)
 
 No pickle and no code: what is read is data, and every name in it is looked up in tables of ours.
 """
@@ -24,7 +25,7 @@ import torch.fx
 
 from anyshape.config import config
 from anyshape.errors import BadOption, BadPackage, CannotExport
-from anyshape.export import results, tensors_file
+from anyshape.export import native_part, results, tensors_file
 from anyshape.export.conditions import KINDS, Condition
 from anyshape.export.inputs import Inputs, SizeSource, starred_in
 from anyshape.export.json_graph import (
@@ -40,10 +41,13 @@ from anyshape.export.program import Program, put_tensor
 from anyshape.symbolic import Range
 
 FORMAT: Final = "anyshape package"
-VERSION: Final = 1
+VERSION: Final = 2
 
 #: From the program of a version to that of the next one.
-UPGRADES: Final[dict[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {}
+UPGRADES: Final[dict[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+    # Graphs changed tensors themselves.
+    1: lambda program: {**program, "changes": []},
+}
 
 _ABOUT, _PROGRAM, _WEIGHTS = "anyshape.json", "program.json", "weights.safetensors"
 _WEIGHT_NAME: Final = re.compile(r"\w+(\.\w+)*")
@@ -54,8 +58,10 @@ _WHEN: Final = (1980, 1, 1, 0, 0, 0)
 # -- writing ---------------------------------------------------------------------------------------
 
 
-def save(program: Program, path: str | os.PathLike[str]) -> None:
-    """Write a package, whole or not at all."""
+def save(
+    program: Program, path: str | os.PathLike[str], code: Mapping[str, bytes] | None = None
+) -> None:
+    """Write a package, whole or not at all; `code` is native code to be stored with it."""
     try:
         weights, tensors = _weights(program.graph_module)
         made = {
@@ -65,6 +71,7 @@ def save(program: Program, path: str | os.PathLike[str]) -> None:
             "ranges": {name: list(each) for name, each in program.inputs.ranges.items()},
             "facts": list(program.inputs.facts),
             "examples": dict(program.examples),
+            "changes": list(program.changes),
             "weights": weights,
             "nodes": write_graph(program.graph_module.graph),
         }
@@ -84,6 +91,8 @@ def save(program: Program, path: str | os.PathLike[str]) -> None:
             _add(archive, _PROGRAM, _json(made), zipfile.ZIP_DEFLATED)
             # Elements do not get smaller, and stored as they are they can be mapped.
             _add(archive, _WEIGHTS, data, zipfile.ZIP_STORED)
+            for name, part in () if code is None else native_part.parts(code):
+                _add(archive, name, part, zipfile.ZIP_DEFLATED)
         os.replace(temporary, target)
     except FileExistsError:
         raise
@@ -97,7 +106,7 @@ def _add(archive: zipfile.ZipFile, name: str, data: bytes, how: int) -> None:
     entry = zipfile.ZipInfo(name, _WHEN)
     entry.compress_type = how
     entry.external_attr = 0o644 << 16
-    archive.writestr(entry, data)
+    archive.writestr(entry, data, compresslevel=9)
 
 
 def _json(value: Any) -> bytes:
@@ -162,13 +171,15 @@ def _attribute(module: torch.nn.Module, name: str) -> torch.Tensor:
 
 def load(
     path: str | os.PathLike[str], classes: Sequence[type] = (), native_code: str | None = None
-) -> Program:
-    """The program of a package; `BadPackage` says what is wrong with one that cannot be read."""
+) -> tuple[Program, dict[str, bytes], list[str]]:
+    """The program of a package, native code that comes with it (if it is trusted), and notes;
+    `BadPackage` says what is wrong with one that cannot be read."""
     if native_code not in (None, "trusted"):
         raise BadOption(option="native_code", value=native_code, accepted='None or "trusted"')
     for kind in classes:
         results.know_class(kind)
     file = os.fspath(path)
+    code, notes = {}, []
     about, program, weights = _contents(file)
     if about.get("format") != FORMAT:
         raise _bad(file, f"its format is {about.get('format')!r}", f"the format {FORMAT!r}")
@@ -181,13 +192,17 @@ def load(
     try:
         for step in range(version, VERSION):
             program = UPGRADES[step](program)
-        return _program(str(about.get("name")), program, tensors_file.read(weights))
+        read = _program(str(about.get("name")), program, tensors_file.read(weights))
     except (NotReadable, tensors_file.Damaged) as error:
         raise _bad(file, str(error), "what `ep.save` writes") from None
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         if config.on_compile_error == "raise" and isinstance(error, AttributeError):
             raise
         raise _bad(file, f"{type(error).__name__}: {error}", "what `ep.save` writes") from error
+    if native_code is not None:
+        with zipfile.ZipFile(file) as archive:
+            code, notes = native_part.read(archive)
+    return read, code, notes
 
 
 def _bad(file: str, found: str, expected: str) -> BadPackage:
@@ -247,7 +262,25 @@ def _program(name: str, made: Mapping[str, Any], tensors: dict[str, torch.Tensor
             starred_in(signature),
         ),
         {str(key): int(value) for key, value in made["examples"].items()},
+        _changes(made["changes"], graph),
     )
+
+
+def _changes(names: Any, graph: torch.fx.Graph) -> tuple[str, ...]:
+    """What a call changes, and whether the output has as many pairs of nodes."""
+    if not isinstance(names, list):
+        raise NotReadable("what a call changes is no list")
+    if names:
+        found: Any = next(iter(reversed(graph.nodes))).args[0]
+        pairs = found[1] if isinstance(found, tuple) and len(found) == 2 else ()
+        if len(pairs) != len(names) or not all(map(_is_pair, pairs)):
+            raise NotReadable(f"the output has no pairs of what changes, {names}")
+    return tuple(map(str, names))
+
+
+def _is_pair(pair: Any) -> bool:
+    nodes = pair if isinstance(pair, tuple | list) else ()
+    return len(nodes) == 2 and all(isinstance(each, torch.fx.Node) for each in nodes)
 
 
 def _read_parameter(row: Mapping[str, Any]) -> Parameter:

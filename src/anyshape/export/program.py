@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from inspect import Signature
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.fx
 
-from anyshape.export.inputs import Inputs
+from anyshape.export.inputs import Inputs, Way, text_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,6 +23,28 @@ class Program:
     inputs: Inputs
     #: a value of each symbol that all constraints allow
     examples: Mapping[str, int]
+    #: arguments and weights that a call changes, by name. If there are any, the graph returns its
+    #: result and, for each of them, a pair: the tensor, and its elements after the call
+    changes: tuple[str, ...] = ()
+
+    def changed_places(self) -> list[Way | str]:
+        """Where the tensors are that a call changes: ways into the arguments, names of weights."""
+        if not self.changes:
+            return []
+        output: Any = next(iter(reversed(self.graph_module.graph.nodes))).args[0]
+        return [place_of(target) for target, _ in output[1]]
+
+    def with_changes(self) -> torch.fx.GraphModule:
+        """The graph as the program was: it changes what the program changed, and returns what it
+        returned. Weights are shared."""
+        if not self.changes:
+            return self.graph_module
+        graph = torch.fx.Graph()
+        result, pairs = cast("Any", graph.graph_copy(self.graph_module.graph, {}))
+        for target, value in pairs:
+            graph.call_method("copy_", (target, value))
+        graph.output(result)
+        return with_weights_of(self.graph_module, graph)
 
     def constraints(self) -> Iterator[str]:
         """What must hold of the sizes, one sentence each."""
@@ -56,6 +78,34 @@ class Program:
         sizes = ", ".join(map(self.inputs.size_text, value["sizes"]))
         dtype = value.get("dtype")
         return f"{'tensor' if dtype is None else str(dtype).removeprefix('torch.')}[{sizes}]"
+
+
+def with_weights_of(module: torch.fx.GraphModule, graph: torch.fx.Graph) -> torch.fx.GraphModule:
+    """Another graph with the same weights: what becomes of one's becomes of the other's."""
+    made = torch.fx.GraphModule(module, graph, type(module).__name__)
+    share_weights(module, made)
+    return made.train(module.training)
+
+
+def share_weights(module: torch.nn.Module, other: torch.nn.Module) -> None:
+    for held in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
+        setattr(other, held, getattr(module, held))
+
+
+def place_of(node: torch.fx.Node) -> Way | str:
+    """Where a tensor is that a graph is given: a way into its arguments, or a weight's name."""
+    if node.op == "get_attr":
+        return str(node.target)
+    if node.op == "placeholder":
+        return (str(node.target).lstrip("*"),)
+    parent, key = node.args
+    place = place_of(cast("torch.fx.Node", parent))
+    assert isinstance(place, tuple), "weights have no items"
+    return (*place, ("attribute" if node.target is getattr else "item", key))
+
+
+def place_text(place: Way | str) -> str:
+    return place if isinstance(place, str) else text_of(place)
 
 
 def put_tensor(root: torch.nn.Module, name: str, value: torch.Tensor, is_parameter: bool) -> None:

@@ -157,3 +157,6 @@ OPERATORS: Final[dict[str, Callable[..., Any]]] = {
         set_item,
     )
 }
+
+#: All but `expect`: they put the result together, after everything has been computed.
+PUT_TOGETHER: Final = frozenset(OPERATORS.values()) - {expect}

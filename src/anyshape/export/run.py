@@ -13,6 +13,8 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import torch.fx
+
 from anyshape.errors import (
     AnyshapeError,
     CannotExport,
@@ -21,9 +23,12 @@ from anyshape.errors import (
     GraphBreakError,
     NotCallable,
 )
-from anyshape.export.attempt import Attempt, Subject
+from anyshape.events.kinds import ProgramExported
+from anyshape.events.stream import stream
+from anyshape.export.attempt import Attempt, Subject, copy_of, undisturbed
 from anyshape.export.calls import call_of, calls_in
 from anyshape.export.exported import Exported
+from anyshape.export.functional import NotFunctional, make_functional
 from anyshape.export.graph import GraphBuilder, Weights
 from anyshape.export.inputs import SizeSource, way_of
 from anyshape.export.program import Program
@@ -90,7 +95,18 @@ class _Export:
         suggested = suggestion_of(spec, self._subject.arguments)
         program, left_out = program_of(self._subject, attempt)
         notes += [*left_out, *self._refused(program)]
-        return Exported(program, suggested, notes)
+        made = Exported(program, suggested, notes)
+        if stream.listening(ProgramExported):
+            stream.emit(
+                ProgramExported(
+                    made.name,
+                    made.print_readable(print_output=False),
+                    made.constraints,
+                    made.notes,
+                    compile_id="export",
+                )
+            )
+        return made
 
     def _refused(self, program: Program) -> Iterator[str]:
         """Examples that the artifact does not take: they differ in more than sizes, or the program
@@ -239,10 +255,30 @@ def program_of(subject: Subject, attempt: Attempt) -> tuple[Program, list[str]]:
     )
     graph_module = builder.build()
     graph_module.train(subject.module.training if subject.module is not None else False)
+    changes, notes = _made_functional(graph_module, subject, attempt)
     inputs, names = inputs_of(subject, attempt), symbol_names(attempt)
     say_shapes(graph_module.graph, names)
     examples = {
         name: trace.facts.hints[made] for made, name in names.items() if isinstance(name, str)
     }
-    program = Program(subject.name, graph_module, subject.signature, inputs, examples)
-    return program, builder.left_out
+    program = Program(
+        subject.name, graph_module, subject.signature, inputs, examples, tuple(changes)
+    )
+    return program, [*builder.left_out, *notes]
+
+
+def _made_functional(
+    graph_module: torch.fx.GraphModule, subject: Subject, attempt: Attempt
+) -> tuple[list[str], list[str]]:
+    """What a call changes, and what there is to say if the graph changes it itself."""
+
+    def example() -> dict[str, Any]:
+        return {name: copy_of(value) for name, value in subject.arguments.bound.items()}
+
+    try:
+        with undisturbed(None):
+            changes = make_functional(graph_module, example, attempt.trace.facts)
+    except NotFunctional as error:
+        return [], [f"the graph changes tensors in place: {error}"]
+    graph_module.recompile()
+    return changes, []

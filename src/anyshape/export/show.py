@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -9,15 +10,16 @@ from typing import Any, Final
 import torch.fx
 
 from anyshape.export.json_graph import line_of
+from anyshape.export.on_copies import operator_on_copies
 from anyshape.export.operators import UnknownName, name_of
 from anyshape.export.program import Program
 from anyshape.ops.meta import Meta
+from anyshape.ops.node_notes import RESULT
 from anyshape.ops.regions import region_of
 from anyshape.symbolic import Symbol, to_text
 
-#: Where a node says the symbolic shape of its result, as text; where captures leave it.
+#: Where a node says the symbolic shape of its result, as text.
 SHAPE: Final = "shape"
-RESULT: Final = "result"
 
 
 _NO_WORDS: Final = re.compile(r"\W+")
@@ -37,9 +39,21 @@ def say_shapes(graph: torch.fx.Graph, names: Mapping[Symbol, str | int]) -> None
         return f"{str(value.dtype).removeprefix('torch.')}[{sizes}]"
 
     for node in graph.nodes:
-        found = node.meta.get(RESULT)
+        found = _result(node)
         if found is not None:
             node.meta[SHAPE] = text(found)
+        for inside in (region_of(node.target) or ("", ()))[1]:
+            say_shapes(inside.graph, names)
+
+
+def _result(node: torch.fx.Node) -> Any:
+    found = node.meta.get(RESULT)
+    if found is None and node.target is operator.getitem:
+        whole, place = node.args
+        several = whole.meta.get(RESULT) if isinstance(whole, torch.fx.Node) else None
+        if isinstance(several, tuple) and isinstance(place, int):
+            return several[place]
+    return found
 
 
 def readable(program: Program) -> str:
@@ -53,6 +67,8 @@ def _lines(program: Program) -> Iterator[str]:
             yield f"    # {condition.name}: {program.tensor_text(condition.value)}"
     for constraint in program.constraints():
         yield f"    # {constraint}"
+    if program.changes:
+        yield f"    # changes {', '.join(program.changes)}: their new values are returned last"
     last = ""
     for node in program.graph_module.graph.nodes:
         if node.op == "placeholder":
@@ -61,8 +77,7 @@ def _lines(program: Program) -> Iterator[str]:
         if line and line != last:
             yield f"    # {line}"
             last = line
-        shape = node.meta.get(SHAPE)
-        yield f"    {_node(node)}" + (f"  # {shape}" if shape else "")
+        yield f"    {_node(node)}{_shape(node)}"
         yield from _regions(node)
 
 
@@ -73,7 +88,12 @@ def _regions(node: torch.fx.Node) -> Iterator[str]:
         yield f"        graph {index} ({', '.join(names)}):"
         for each in graph.graph.nodes:
             if each.op != "placeholder":
-                yield f"            {_node(each)}"
+                yield f"            {_node(each)}{_shape(each)}"
+
+
+def _shape(node: torch.fx.Node) -> str:
+    said = node.meta.get(SHAPE)
+    return f"  # {said}" if said else ""
 
 
 def _node(node: torch.fx.Node) -> str:
@@ -90,12 +110,19 @@ def _node(node: torch.fx.Node) -> str:
             more = [*map(_value, rest), *(f"{k}={_value(v)}" for k, v in node.kwargs.items())]
             return f"{node.name} = {_value(first)}.{node.target}({', '.join(more)})"
         case _:
-            held = region_of(node.target)
-            try:
-                name = name_of(node.target) if held is None else f"anyshape.{held[0]}"
-            except UnknownName as error:
-                name = str(error)
-            return f"{node.name} = {name}({args})"
+            return f"{node.name} = {_called(node.target)}({args})"
+
+
+def _called(target: Any) -> str:
+    held, copying = region_of(target), operator_on_copies(target)
+    if held is not None:
+        return f"anyshape.{held[0]}"
+    if copying is not None:
+        return f"anyshape.on_copies[{copying}]"
+    try:
+        return name_of(target)
+    except UnknownName as error:
+        return str(error)
 
 
 def _value(value: Any) -> str:

@@ -23,7 +23,7 @@ def to_torch(program: Program) -> Any:
     """A `torch.export.ExportedProgram`, where torch accepts the graph."""
     peer = import_module("torch.export")
     args, kwargs = example_call(program)
-    module = _with_torch_checks(program.graph_module)
+    module = _with_torch_checks(program.with_changes())
     try:
         return _exported(peer, program, module, args, kwargs, named=not program.inputs.facts)
     except Exception:

@@ -24,6 +24,7 @@ from anyshape.graph.writing import Writing
 from anyshape.ops.meta import Meta
 from anyshape.ops.node_notes import CALL, NUMBER, SYMBOL
 from anyshape.ops.op import Lowering as Kind
+from anyshape.ops.regions import region_of
 from anyshape.ops.table import Entry
 from anyshape.symbolic import (
     Size,
@@ -119,7 +120,9 @@ class Calling(Writing):
         in_place = entry is not None and entry.in_place
         if CALL in node.meta:
             in_place |= without_flag(node.meta[CALL].function, args, kwargs)[0]
-        unknown = entry is None or may_write(entry, node)
+        # Operators with graphs change nothing, and give tensors of their own.
+        own = region_of(node.target) is not None
+        unknown = not own and (entry is None or may_write(entry, node))
         handles = handles_in((args, kwargs))
         if in_place:
             if not handles:
@@ -138,7 +141,7 @@ class Calling(Writing):
             if unknown:
                 for handle in handles:
                     self._written(handle.root)
-            if (
+            if not own and (
                 unknown
                 or entry is None
                 or entry.op.lowering in (Kind.VIEW, Kind.NOTHING, Kind.INDEX_MAP)

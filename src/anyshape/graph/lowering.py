@@ -30,15 +30,16 @@ from anyshape.ops.meta import Meta
 from anyshape.ops.node_notes import CALL, RESULT, SYMBOL
 from anyshape.ops.op import Lowering as Kind
 from anyshape.ops.table import Entry, lookup
-from anyshape.symbolic import (
-    Symbol,
-)
+from anyshape.symbolic import Symbol, product
 from anyshape.symbolic.expr import of_atom
 
 #: An expression of more operations than this is stored rather than computed twice, or grown on.
 MOST_TWICE: Final = 6
 
 MOST_AT_ALL: Final = 120
+
+#: What is used twice and would read so many tensors of its own size each time is stored.
+MOST_READ: Final = 3
 
 
 class Lowering(Calling):
@@ -133,6 +134,10 @@ class Lowering(Calling):
                 return self._view(view, args, kwargs)
             except NotAView:
                 pass
+        if entry.in_place or in_place:
+            self.read = handles_in((args, kwargs))[1:]
+            if entry.op.name != "setitem":  # which writes to a part only
+                self.check_apart(args[0] if args else kwargs["input"])
         if entry.in_place and entry.op.name in WRITES:
             return self._write_into(WRITES[entry.op.name], args, kwargs)
         row = ROWS.get(entry.op.name)
@@ -235,9 +240,26 @@ class Lowering(Calling):
             value = handle.root.value
             if handle.is_view or value.memory is not None:
                 continue
-            twice = len(node.users) > 1 and (value.cost > MOST_TWICE or bool(value.axes))
+            twice = len(node.users) > 1 and (
+                value.cost > MOST_TWICE or bool(value.axes) or self._reads_many(value)
+            )
             if twice or value.cost > MOST_AT_ALL:
                 self.keep(handle.root)
+
+    def keep_if_dear(self, value: Value, times: int) -> None:
+        """Store what a row reads so many times, unless it is nothing to compute it as often."""
+        if value.memory is None and value.cost * (times - 1) > MOST_TWICE:
+            self.realise(value)
+
+    def _reads_many(self, value: Value) -> bool:
+        """Whether it keeps several tensors of its own size from being released: the sum that runs
+        through all layers of a network would keep what each of them adds to it."""
+        own = product(value.sizes)
+        found = 0
+        for name in value.buffers():
+            held = self.held[name]
+            found += not held.given and self.same(product(held.sizes), own)
+        return found >= MOST_READ
 
     @property
     def node(self) -> torch.fx.Node:

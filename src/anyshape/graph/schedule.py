@@ -18,14 +18,14 @@ from anyshape.graph.plan import (
     TensorRef,
     tensors_in,
 )
-from anyshape.loops.canonical import canonical
+from anyshape.loops.canonical import Seen, canonical
 from anyshape.loops.fusion import Same
 from anyshape.loops.kernels import Kernel
-from anyshape.loops.program import Area, Buffer, Launch, Role, Segment
+from anyshape.loops.program import Area, Buffer, Launch, Role, Segment, SizeRead
 from anyshape.loops.text import kernel_text
 from anyshape.ops.meta import Dense, strided
 from anyshape.symbolic import Expr, Fact, Size, Symbol, maximum
-from anyshape.symbolic.expr import symbols_of
+from anyshape.symbolic.expr import single_atom, symbols_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,9 @@ class Schedule:
     changed: Sequence[str] = ()
 
 
-def schedule(plan: Plan, same: Same) -> Schedule:
-    """`same`: whether two sizes are equal for all calls."""
+def schedule(plan: Plan, same: Same, seen: Seen | None = None) -> Schedule:
+    """`same`: whether two sizes are equal for all calls. `seen`: what a size was when the program
+    was captured."""
     steps = _numbers_first(_needed(plan))
     kernels: dict[str, Kernel] = {}
     parts: list[Segment | Call] = []
@@ -61,7 +62,7 @@ def schedule(plan: Plan, same: Same) -> Schedule:
             end += 1
         after = _used(steps[end:], plan.outputs)
         native = fused_steps(steps[position:end], plan.held, after, same)
-        segment = _segment(native, plan.held, visible, after, kernels)
+        segment = _segment(native, plan.held, visible, after, kernels, same, seen)
         visible |= {buffer.name for buffer in segment.outputs}
         parts.append(segment)
         position = end
@@ -155,6 +156,8 @@ def _segment(
     visible: set[str],
     after: set[str],
     kernels: dict[str, Kernel],
+    same: Same,
+    seen: Seen | None,
 ) -> Segment:
     touched: dict[str, None] = {}
     native: list[Any] = []
@@ -163,7 +166,7 @@ def _segment(
     for step in steps:
         assert not isinstance(step, Call)
         if isinstance(step, Compute):
-            bound = canonical(step.kernel)
+            bound = canonical(step.kernel, same, seen)
             # Equal layers have equal kernels.
             kernel = kernels.setdefault(kernel_text(bound.kernel), bound.kernel)
             native.append(Launch(kernel, bound.buffers, bound.sizes, bound.numbers))
@@ -192,7 +195,19 @@ def _segment(
         tuple(temporaries),
         tuple(outputs),
         tuple(native),
+        _told(inputs, symbols),
     )
+
+
+def _told(inputs: Sequence[Buffer], symbols: set[Symbol]) -> tuple[SizeRead, ...]:
+    """Where the inputs have these symbols as sizes: native code reads them in no time."""
+    found: dict[Symbol, SizeRead] = {}
+    for position, buffer in enumerate(inputs):
+        for dim, size in enumerate(buffer.sizes):
+            symbol = single_atom(size)
+            if isinstance(symbol, Symbol) and symbol in symbols and symbol not in found:
+                found[symbol] = SizeRead(symbol, position, dim)
+    return tuple(found.values())
 
 
 def _buffer(held: Held, role: Role) -> Buffer:

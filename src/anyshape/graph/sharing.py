@@ -15,6 +15,7 @@ import torch.fx
 from anyshape.graph.arguments import without_flag
 from anyshape.ops.node_notes import CALL
 from anyshape.ops.op import Lowering
+from anyshape.ops.regions import region_of
 from anyshape.ops.table import Entry, lookup
 
 #: Operators beside views that may give what they were given.
@@ -34,6 +35,7 @@ class Sharing:
                 continue
             entry = _entry(node)
             known = entry is not None and not may_write(entry, node)
+            known |= region_of(node.target) is not None
             if CALL in node.meta and not known:
                 self._written |= set(map(self.first, node.all_input_nodes))
             if _is_in_place(node):
@@ -65,7 +67,7 @@ def _is_in_place(node: torch.fx.Node) -> bool:
 
 
 def _leads_back(node: torch.fx.Node) -> bool:
-    if not node.all_input_nodes:
+    if not node.all_input_nodes or region_of(node.target) is not None:
         return False
     entry = _entry(node)
     if entry is None:

@@ -4,18 +4,21 @@ so before."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from anyshape.graph.handles import Handle, IndexMap, Root
+from anyshape.graph.overlaps import meets, overlaps_itself
 from anyshape.graph.storing import Storing
 from anyshape.graph.trees import handles_in
 from anyshape.graph.unlowerable import Unlowerable
-from anyshape.graph.values import Memory, NotLowered, Value
+from anyshape.graph.values import Index, Memory, NotLowered, Value
 from anyshape.loops import scalars
 from anyshape.loops.indices import reshaped
 from anyshape.loops.kernels import Kernel, Mode, Store
 from anyshape.loops.scalars import Dtype
 from anyshape.loops.stages import MustBeStored, all_roots, kernel_of
 from anyshape.ops.meta import Meta
+from anyshape.symbolic.expr import symbols_of
 
 
 class Writing(Storing):
@@ -51,13 +54,20 @@ class Writing(Storing):
         self._compute(kernel)
         self._written(root)
 
+    #: tensors that the write at hand reads
+    read: Sequence[Handle] = ()
+
+    def check_apart(self, target: Handle) -> None:
+        """What the program writes to is not what it reads, or reads the very same elements."""
+        if meets(self.facts, target, self.read):
+            raise NotLowered("what is written to may overlap with what is read")
+
     def _may_be_written(self, target: Handle) -> None:
         if target.root.entangled:
             raise Unlowerable("a tensor is written to that may share memory with another")
-        for size, stride in zip(target.meta.shape, target.meta.strides, strict=True):
-            if stride == 0 and size != 1:
-                # An error of eager's, or an order of writes that only eager knows.
-                raise NotLowered("elements that share memory are written to")
+        if overlaps_itself(target):
+            # An error of eager's, or an order of writes that only eager knows.
+            raise NotLowered("elements that share memory are written to")
 
     def _now_is(self, root: Root, value: Value) -> None:
         """A tensor that has no other memory yet is this from now on."""
@@ -102,9 +112,10 @@ class Writing(Storing):
     def _scattering(self, value: Value, memory: Memory, index_map: IndexMap, mode: Mode) -> Kernel:
         while True:
             axes, index = self._loops(value, None)
-            store = Store(memory.buffer, memory.address(index_map(index)), value.at(index), mode)
+            there = index_map(index)
+            store = Store(memory.buffer, memory.address(there), value.at(index), mode)
             try:
-                return kernel_of(axes, [store], ordered=True)
+                return _side_by_side(kernel_of(axes, [store], ordered=True), index, there)
             except MustBeStored as needed:
                 for scalar in needed.reductions:
                     self._store_reduction(scalar)
@@ -146,6 +157,18 @@ class Writing(Storing):
         """What a tensor is now, in memory."""
         self.keep(handle.root)
         return handle.value(self.values)
+
+
+def _side_by_side(kernel: Kernel, index: Index, there: Index) -> Kernel:
+    """Rounds that differ in a dimension which elements keep never write to the same element: its
+    axes stay outside, and the others run inside of them, in their order."""
+    kept = [position for position in index if any(position == other for other in there)]
+    free = {symbol for position in kept for symbol in symbols_of(position)}
+    outer = tuple(axis for axis in kernel.axes if axis.symbol in free)
+    inner = tuple(axis for axis in kernel.axes if axis.symbol not in free)
+    if not outer or not inner or len(kernel.stages) != 1 or kernel.stages[0].axes:
+        return kernel
+    return replace(kernel, axes=outer, stages=(replace(kernel.stages[0], axes=inner),))
 
 
 def _reads_where_it_writes(kernel: Kernel, buffer: str) -> bool:

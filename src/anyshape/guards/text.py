@@ -90,9 +90,14 @@ def _strict(size: Expr, names: Names) -> str | None:
 
 
 def declared_ranges(symbols: Iterable[SymbolSource]) -> Iterator[tuple[str, str]]:
-    """The bounds that symbols have from the start, and are checked with them: a source, and
-    `L['x'].size()[0] >= 2`. That a size is not negative goes without saying."""
+    """The bounds that symbols have from the start, and that places share one: checked with them. A
+    source, and `L['x'].size()[0] >= 2`. That a size is not negative goes without saying."""
+    homes: dict[Symbol, SymbolSource] = {}
     for source in symbols:
+        home = homes.setdefault(source.symbol, source)
+        if home is not source:
+            yield source.text, f"{source.text} == {home.text}"
+            continue
         low, high = source.symbol.declared
         if low is not None and (low > 0 or source.dim is None):
             yield source.text, f"{source.text} >= {low}"

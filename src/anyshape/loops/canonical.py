@@ -6,19 +6,24 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from anyshape.loops import scalars
+from anyshape.loops.flattened import SHORT, vectors_extent
 from anyshape.loops.kernels import Kernel, Stage
 from anyshape.loops.linear import run_as_one
 from anyshape.loops.program import Area, Buffer, Extern, Launch, Segment
 from anyshape.loops.scalars import Axis, Dtype, Scalar
 from anyshape.loops.stages import mapped, roots_of
 from anyshape.loops.substitute import Renaming, Rewriting
+from anyshape.loops.tiled import tiled
 from anyshape.symbolic import Expr, Size, Symbol, as_symbol, symbol
 from anyshape.symbolic.expr import of_atom, symbols_of
+
+Same = Callable[[Size, Size], bool]
+Seen = Callable[[Size], int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +36,17 @@ class Bound:
     numbers: tuple[str, ...]
 
 
-def canonical(kernel: Kernel) -> Bound:
+def canonical(kernel: Kernel, same: Same | None = None, seen: Seen | None = None) -> Bound:
+    """`same`: whether two sizes are equal whenever the kernel runs. `seen`: what a size was when
+    the program was captured, if that is known."""
     kernel = _fewer_axes(kernel)
+    if same is not None and seen is not None:
+        extent = vectors_extent(kernel)
+        width = None if extent is None else seen(extent)
+        points = max((seen(axis.extent) or 0 for axis in kernel.axes), default=0)
+        if width is not None and width < SHORT <= points:
+            kernel = replace(_with_one_name(kernel, same), short=True)
+        kernel = tiled(kernel, seen)
     kernel, sizes = _own_symbols(kernel)
     return _own_names(kernel, sizes)
 
@@ -143,12 +157,31 @@ def _renamed(kernel: Kernel, sizes: Mapping[Symbol, Size]) -> Kernel:
     private: dict[str, tuple[Dtype, Size]] = {
         name: (dtype, renaming.size(size)) for name, (dtype, size) in kernel.private.items()
     }
-    return Kernel(axes, tuple(stages), positions, private, kernel.ordered)
+    return Kernel(axes, tuple(stages), positions, private, kernel.ordered, kernel.short)
 
 
 def _symbol(renaming: Renaming, name: Symbol, sizes: Mapping[Symbol, Size]) -> Symbol:
     found = sizes.get(name)
     return as_symbol(found) if isinstance(found, Expr) else name
+
+
+def _with_one_name(kernel: Kernel, same: Same) -> Kernel:
+    """Symbols that are always equal are one: then it shows that rows follow each other."""
+    axes = [*kernel.axes, *(axis for stage in kernel.stages for axis in stage.axes)]
+    bound = {axis.symbol for axis in axes}
+    names: dict[Symbol, Size] = {}
+    kept: list[Symbol] = []
+    sizes = [*(axis.extent for axis in axes), *_sizes(kernel.stages, kernel.positions)]
+    for size in sizes:
+        for each in sorted(symbols_of(size) - bound - names.keys(), key=lambda s: s.key):
+            if each in kept:
+                continue
+            equal = next((s for s in kept if same(of_atom(s), of_atom(each))), None)
+            if equal is None:
+                kept.append(each)
+            else:
+                names[each] = of_atom(equal)
+    return _renamed(kernel, names) if names else kernel
 
 
 def _own_symbols(kernel: Kernel) -> tuple[Kernel, tuple[Size, ...]]:
@@ -240,4 +273,5 @@ def own_names(segment: Segment) -> Segment:
         named(segment.temporaries),
         named(segment.outputs),
         tuple(steps),
+        segment.read,
     )

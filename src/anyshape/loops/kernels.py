@@ -85,6 +85,10 @@ class Kernel:
     #: buffers that one point of the outer axes fills and reads, and nobody else: private to a
     #: thread, addressed by the inner axes alone. Elements, by name
     private: Mapping[str, tuple[Dtype, Size]]
-    #: whether rounds may write the same element (`+=` to positions read from a tensor): the axes
-    #: are then not parallel
+    #: whether rounds may write the same element (`+=` to positions read from a tensor): they run
+    #: one after the other. Those of the stage's axes if it has some, and then `axes` are parallel
+    #: all the same; else those of `axes`
     ordered: bool = False
+    #: whether the axis of vectors was too short for them when the program was seen first: code is
+    #: made for that case as well, and which one runs is decided by its extent
+    short: bool = False

@@ -1,24 +1,30 @@
 """Where temporaries lie: one workspace, in which buffers share memory whose lives do not meet.
 
-The workspace is a row of slots. A buffer takes a slot that is free and provably large enough, or
-one that it provably exceeds, which then grows; else a new one. Sizes are expressions, so "large
-enough" must hold for every value of the symbols. Slots, not addresses, are decided: offsets are
-sums that the program computes.
+Of any two buffers that are alive at once one lies below the other, whatever the sizes are: a buffer
+begins where the last of those below it ends, which the program computes. Who lies below whom is
+decided for sizes that are neither small nor large, the largest buffer first, each as low as it
+goes: there the workspace is about as small as can be. For all others it is still right.
 
-    b0: 4*s0 bytes in steps 0-1, b1: 4*s0 in 1-2, b2: 2*s0 in 2-3   ->   b0, b2 share; b1 apart
+    b0: 4*s0 bytes in steps 0-1, b1: 4*s0 in 1-2, b2: 2*s0 in 2-3   ->   b1 above b0 and above b2
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from bisect import insort
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from graphlib import TopologicalSorter
+from typing import Final
 
+from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Area, Buffer, Extern, Launch, Step
-from anyshape.loops.scalars import WIDTH
-from anyshape.symbolic import Size, maximum, product
-from anyshape.symbolic.bounds import DECLARED
+from anyshape.loops.scalars import WIDTH, reached
+from anyshape.loops.stages import all_roots
+from anyshape.symbolic import Size, Symbol, evaluate, maximum, product
+from anyshape.symbolic.expr import symbols_of
 
-#: Of every slot: whole cache lines, and what the widest vectors like.
+#: Of every buffer: whole cache lines, and what the widest vectors like.
 ALIGNMENT = 64
 
 
@@ -34,50 +40,111 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Bytes of each slot, and the slot of each buffer."""
+    """The buffers in an order such that those below come first, their bytes, and which lie directly
+    below each: it begins behind the last of them, or at the start."""
 
-    slots: tuple[Size, ...]
-    places: Mapping[str, int]
-
-
-def plan_memory(
-    lives: Iterable[Life], at_least: Callable[[Size, Size], bool] = DECLARED.at_least
-) -> Plan:
-    """`at_least(a, b)`: whether a >= b for all values that the symbols may take."""
-    slots: list[Size] = []
-    busy_until: list[int] = []
-    places: dict[str, int] = {}
-    for life in sorted(lives, key=lambda life: (life.first, life.last)):
-        free = [k for k in range(len(slots)) if busy_until[k] < life.first]
-        k = _best(free, slots, life.size, at_least)
-        if k is None:
-            k = len(slots)
-            slots.append(life.size)
-            busy_until.append(life.last)
-        else:
-            if not at_least(slots[k], life.size):
-                slots[k] = life.size
-            busy_until[k] = life.last
-        places[life.name] = k
-    return Plan(tuple(slots), places)
+    sizes: Mapping[str, Size]
+    below: Mapping[str, tuple[str, ...]]
 
 
-def _best(
-    free: list[int], slots: list[Size], size: Size, at_least: Callable[[Size, Size], bool]
-) -> int | None:
-    """The free slot of this very size; else one that is larger, the least of those; else one that
-    is smaller, the largest of those."""
-    best: int | None = None
-    for k in free:
-        if slots[k] is size or slots[k] == size:
-            return k
-        if at_least(slots[k], size) and (best is None or at_least(slots[best], slots[k])):
-            best = k
-    if best is None:
-        for k in free:
-            if at_least(size, slots[k]) and (best is None or at_least(slots[k], slots[best])):
-                best = k
-    return best
+#: What a size is taken for where it may be anything.
+_USUAL: Final = 64
+
+
+def plan_memory(lives: Iterable[Life]) -> Plan:
+    lives = list(lives)
+    symbols = {symbol for life in lives for symbol in symbols_of(life.size)}
+    usual = {symbol: _usual(symbol) for symbol in symbols}
+    bytes_ = {life.name: max(evaluate(life.size, usual), 0) for life in lives}
+    placed: list[tuple[int, int, Life]] = []
+    under: dict[str, set[str]] = {}
+    for life in sorted(lives, key=lambda life: (-bytes_[life.name], life.first, life.last)):
+        meeting = [(a, b, o) for a, b, o in placed if o.first <= life.last and life.first <= o.last]
+        size, start = bytes_[life.name], 0
+        for begin, end, _ in meeting:  # in the order of their begins
+            if start + size <= begin:
+                break
+            start = max(start, end)
+        insort(placed, (start, start + size, life), key=lambda each: each[:2])
+        under[life.name] = {o.name for a, _, o in meeting if a < start}
+        for begin, _, other in meeting:
+            if begin >= start:
+                under[other.name].add(life.name)
+    order = _sorted(under)
+    below = {name: tuple(_direct(name, under, order)) for name in order}
+    sizes = {life.name: life.size for life in lives}
+    return Plan({name: sizes[name] for name in order}, below)
+
+
+def _usual(symbol: Symbol) -> int:
+    low, high = symbol.declared
+    return min(max(_USUAL, low or 0), _USUAL if high is None else high)
+
+
+def _sorted(under: Mapping[str, set[str]]) -> list[str]:
+    """Each behind those under it."""
+    return list(TopologicalSorter(under).static_order())
+
+
+def _direct(name: str, under: Mapping[str, set[str]], order: list[str]) -> list[str]:
+    """Without those that lie under another one of them: it begins behind these anyway."""
+    found = under[name]
+    hidden = {lower for each in found for lower in under[each]}
+    return sorted(found - hidden)
+
+
+def in_place(
+    lives: Iterable[Life], steps: Sequence[Step], widths: Mapping[str, int]
+) -> dict[str, str]:
+    """By name of a buffer: another one that it may take the place of, element by element. It ends
+    in the step that makes this one, which reads of it nothing but the element that it writes."""
+    by_name = {life.name: life for life in lives}
+    found: dict[str, str] = {}
+    for number, step in enumerate(steps):
+        if not isinstance(step, Launch) or step.kernel.ordered or len(step.kernel.stages) != 1:
+            continue
+        names = {f"k{place}": name for place, name in enumerate(step.buffers)}
+        stores = step.kernel.stages[0].stores
+        written = Counter(store.buffer for store in stores)
+        written.update(scan.buffer for scan in step.kernel.stages[0].scans)
+        read = _addresses_read(step.kernel)
+        for store in stores:
+            made = by_name.get(names.get(store.buffer, ""))
+            whole = store.mode == "set" and store.mask is None and written[store.buffer] == 1
+            if made is None or made.first != number or not whole or store.buffer in read:
+                continue
+            for own, addresses in read.items():
+                old = by_name.get(names.get(own, ""))
+                if (
+                    old is not None
+                    and old.first < number == old.last
+                    and addresses == {store.address}
+                    and own not in written
+                    and old.size == made.size
+                    and widths[old.name] == widths[made.name]
+                    and old.name not in found.values()
+                ):
+                    found[made.name] = old.name
+                    break
+    return found
+
+
+def _addresses_read(kernel: Kernel) -> dict[str, set[Size]]:
+    """What a kernel reads of each buffer, also to find positions."""
+    found: dict[str, set[Size]] = {}
+    for scalar in reached([*all_roots(kernel), *kernel.positions.values()]):
+        if scalar.op == "load":
+            found.setdefault(scalar.data[0], set()).add(scalar.data[1])
+    return found
+
+
+def merged(lives: Iterable[Life], places: Mapping[str, str]) -> list[Life]:
+    """The lives of buffers that are in the place of others count as theirs."""
+    found = {life.name: life for life in lives}
+    for name in sorted(places, key=lambda name: -found[name].first):
+        old, new = found[places[name]], found.pop(name)
+        found[old.name] = replace(old, last=max(old.last, new.last))
+    return list(found.values())
 
 
 def bytes_of(buffer: Buffer) -> Size:

@@ -8,7 +8,7 @@ them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.scalars import Dtype
@@ -61,6 +61,14 @@ class Extern:
 Step = Launch | Extern
 
 
+class SizeRead(NamedTuple):
+    """The value of a symbol: a dimension of an input, by its number."""
+
+    symbol: Symbol
+    tensor: int
+    dim: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Segment:
     """A run of native steps: one foreign call. Takes tensors, integers and floats in this order;
@@ -72,3 +80,11 @@ class Segment:
     temporaries: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
     steps: tuple[Step, ...]
+    #: integers that the tensors tell: nobody has to hand them over
+    read: tuple[SizeRead, ...] = ()
+
+    @property
+    def given(self) -> tuple[Symbol, ...]:
+        """The integers that a call hands over."""
+        read = {each.symbol for each in self.read}
+        return tuple(symbol for symbol in self.symbols if symbol not in read)

@@ -13,6 +13,7 @@ from typing import Final
 
 from anyshape.loops import scalars
 from anyshape.loops.kernels import Check, Fold, Kernel, Scan, Stage, Store
+from anyshape.loops.repeated import is_repeated
 from anyshape.loops.scalars import Axis, Scalar
 from anyshape.loops.substitute import Renaming, Rewriting
 from anyshape.symbolic import Expr, Size, Symbol
@@ -83,7 +84,7 @@ def kernel_of(
     if scans:
         # The last axis is run through in order.
         outer = [axis for axis in outer if axis is not axes[-1]]
-    named, stages = _fold_stages(found, {axis.symbol for axis in outer}, axes)
+    named, stages = _fold_stages(found, {axis.symbol for axis in outer}, axes, roots)
     rewrite = Rewriting(named.get)
     inner = tuple(axis for axis in axes if axis not in outer)
     stages.append(
@@ -213,16 +214,20 @@ def _outer_axes(axes: Sequence[Axis], reductions: Sequence[Scalar]) -> list[Axis
 
 
 def _fold_stages(
-    reductions: Sequence[Scalar], outer: set[Symbol], axes: Sequence[Axis]
+    reductions: Sequence[Scalar], outer: set[Symbol], axes: Sequence[Axis], roots: Sequence[Scalar]
 ) -> tuple[dict[Scalar, Scalar], list[Stage]]:
-    """A stage for each reduction, and the row that stands for it."""
+    """A stage for each reduction, and the row that stands for it. What is stored is stored as often
+    as it is repeated; it is no use to ask for a buffer of it first."""
     everywhere = {axis.symbol for axis in axes}
     bound = {axis.symbol for each in reductions for axis in each.data[1]}
     wrong = [
         each
         for each in reductions
-        # One that depends on fewer axes would be computed anew for each point of the others.
-        if (each.free & bound) or (each.free & everywhere) != outer
+        # One that depends on fewer axes would be computed anew for each point of the others, and
+        # so would one that is the same for several points of an axis.
+        if (each.free & bound)
+        or (each.free & everywhere) != outer
+        or (each not in roots and is_repeated(each, outer))
     ]
     if wrong:
         raise MustBeStored(wrong)

@@ -20,7 +20,8 @@ def scalar_text(scalar: Scalar) -> str:
 
 def kernel_text(kernel: Kernel) -> str:
     """All that matters of a kernel. Parts that are used twice have a line of their own."""
-    lines = [f"kernel{' ordered' if kernel.ordered else ''} ({_axes(kernel.axes)})"]
+    kind = "".join(f" {name}" for name in ("ordered", "short") if getattr(kernel, name))
+    lines = [f"kernel{kind} ({_axes(kernel.axes)})"]
     for name, (dtype, size) in kernel.private.items():
         lines.append(f"  private {name}: {dtype}[{to_text(size)}]")
     for symbol, scalar in kernel.positions.items():
@@ -36,11 +37,13 @@ def segment_text(segment: Segment) -> str:
     head = ", ".join(
         [
             *(f"{b.name}: {b.dtype}{_shape(b.sizes, b.strides)}" for b in segment.inputs),
-            *(symbol.name for symbol in segment.symbols),
+            *(symbol.name for symbol in segment.given),
             *segment.numbers,
         ]
     )
     lines = [f"segment ({head})"]
+    for symbol, tensor, dim in segment.read:
+        lines.append(f"  {symbol.name} = size {dim} of {segment.inputs[tensor].name}")
     for buffer in (*segment.temporaries, *segment.outputs):
         shape = _shape(buffer.sizes, buffer.strides)
         lines.append(f"  {buffer.role} {buffer.name}: {buffer.dtype}{shape}")

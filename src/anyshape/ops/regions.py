@@ -1,10 +1,14 @@
-"""Control flow on data as operators: each holds the graphs of its branches or of its body.
+"""Operators that hold graphs: control flow on data, with the graphs of branches or of a body.
 
     cond        (pred, inputs of the one, inputs of the other)
     while_loop  (carried values, more inputs of the condition, more inputs of the body)
     map         (tensors to walk, more inputs of the body)
+    scan        (carried values, tensors to walk, more inputs of the body)
+    associative_scan  (tensors to walk, more inputs of the body)
+    with_view   (tensor, new values of a view of it, more inputs of the view)
 
-The graphs take tensors and numbers, and return tuples.
+`with_view` is no control flow: a copy of a tensor, in which the view that the graph makes of it has
+new values. The graphs take tensors and numbers, and return tuples.
 """
 
 from __future__ import annotations
@@ -46,16 +50,50 @@ def _map(body: Callable[..., Any]) -> Callable[..., Any]:
     return map_over
 
 
-_MAKERS: Final[dict[str, Callable[..., Callable[..., Any]]]] = {
-    "cond": _cond,
-    "while_loop": _while_loop,
-    "map": _map,
+def _scan(body: Callable[..., Any]) -> Callable[..., Any]:
+    def scan(carried: Sequence[Any], walked: Sequence[Any], more: Sequence[Any]) -> Any:
+        values, rows = tuple(carried), list[Any]()
+        for items in zip(*walked, strict=True):
+            given = body(*values, *items, *more)
+            values = tuple(given[: len(values)])
+            rows.append(given[len(values) :])
+        return (*values, *(torch.stack(column) for column in zip(*rows, strict=True)))
+
+    return scan
+
+
+def _associative_scan(body: Callable[..., Any]) -> Callable[..., Any]:
+    def associative_scan(walked: Sequence[Any], more: Sequence[Any]) -> Any:
+        rows = list[Any]()
+        for items in zip(*walked, strict=True):
+            rows.append(body(*rows[-1], *items, *more) if rows else items)
+        return tuple(torch.stack(column) for column in zip(*rows, strict=True))
+
+    return associative_scan
+
+
+def _with_view(view: Callable[..., Any]) -> Callable[..., Any]:
+    def with_view(whole: torch.Tensor, values: torch.Tensor, more: Sequence[Any]) -> Any:
+        copied = whole.clone()
+        view(copied, *more)[0].copy_(values)
+        return copied
+
+    return with_view
+
+
+_MAKERS: Final[dict[str, tuple[Callable[..., Callable[..., Any]], int]]] = {
+    "cond": (_cond, 2),
+    "while_loop": (_while_loop, 2),
+    "map": (_map, 1),
+    "scan": (_scan, 1),
+    "associative_scan": (_associative_scan, 1),
+    "with_view": (_with_view, 1),
 }
 
 
 def region(name: str, graphs: Sequence[torch.fx.GraphModule]) -> Callable[..., Any]:
     """The operator of that name with these graphs."""
-    made = _MAKERS[name](*(graph.forward for graph in graphs))
+    made = _MAKERS[name][0](*(graph.forward for graph in graphs))
     made.__name__ = made.__qualname__ = name
     setattr(made, REGION, (name, tuple(graphs)))
     return made
@@ -67,4 +105,4 @@ def region_of(function: Any) -> tuple[str, tuple[torch.fx.GraphModule, ...]] | N
 
 
 def is_region(name: str, count: int) -> bool:
-    return name in _MAKERS and count == (1 if name == "map" else 2)
+    return name in _MAKERS and count == _MAKERS[name][1]

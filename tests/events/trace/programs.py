@@ -146,3 +146,33 @@ table["<b>\\r\\nkey\\u2028"] = 5
 compiled(torch.rand(5), table)
 """,
 }
+
+#: Programs of which some records come that the ten have no reason for.
+MORE: dict[str, str] = {
+    "second_run": """
+import tempfile
+
+anyshape.config.profile_url = tempfile.mkdtemp()
+
+@anyshape.compile
+def f(x):
+    return x * 2
+
+for run in range(2):
+    for size in (4, 5):
+        f(torch.rand(size))
+    anyshape.reset()
+""",
+    "exported": """
+class Model(torch.nn.Module):
+    def forward(self, x, n):
+        if x.shape[0] > 3:
+            x = x * 2
+        count = n.item()
+        torch._check(count < 100)
+        return x + torch.zeros(count).sum()
+
+shapes = {"x": {0: anyshape.Dim.AUTO}}
+anyshape.export(Model(), (torch.rand(5, 4), torch.tensor(3)), dynamic_shapes=shapes)
+""",
+}

@@ -31,6 +31,7 @@ from anyshape.events.kinds import (
     Measures,
     OutputCode,
     ProfileState,
+    ProgramExported,
     RangeUpdated,
     Recompile,
     RecompileLimit,
@@ -41,6 +42,7 @@ from anyshape.events.kinds import (
     SizesSeen,
     Specialised,
     Stage,
+    SymbolShared,
 )
 from anyshape.events.stream import Stream
 from anyshape.events.trace import TraceSink, start_trace
@@ -76,6 +78,8 @@ def every_event(text: str) -> list[Event]:
         GuardAdded(text, None, at_run_time=True, **at),
         RangeUpdated(text, text, **at),
         Replaced(text, text, text, **at),
+        SymbolShared(text, text, here, **at),
+        ProgramExported(text, text, [text], [text], **at),
         Specialised(text, [text, text], 5, text, here, **at),
         SizesSeen(text, {text: text}, {text: (text, text)}, **at),
         ProfileState("put", False, text, **at),

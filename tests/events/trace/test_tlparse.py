@@ -9,14 +9,14 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.events.trace.programs import HEAD, PROGRAMS
+from tests.events.trace.programs import HEAD, MORE, PROGRAMS
 
 TLPARSE = shutil.which("tlparse", path=f"{Path(sys.executable).parent}{os.pathsep}{os.defpath}")
 
@@ -55,7 +55,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Make:
 
 def make(folder: Path, name: str, rank: str) -> Made:
     program = folder / f"{name}.py"
-    program.write_text(HEAD + PROGRAMS[name], encoding="utf-8")
+    source = (PROGRAMS | MORE)[name]
+    program.write_text(HEAD + source, encoding="utf-8")
     environment = {
         **os.environ,
         "ANYSHAPE_TRACE": str(folder / "trace"),
@@ -74,14 +75,22 @@ def make(folder: Path, name: str, rank: str) -> Made:
     assert run.returncode == 0, run.stderr
     (trace,) = (folder / "trace").glob("dedicated_log_torch_trace_*.log")
     (events,) = (folder / "trace").glob("anyshape_events_*.jsonl")
-    read_by_tlparse(trace, folder / "pages")
+    read_by_tlparse(trace, folder / "pages", ["--export"] if name == "exported" else [])
     lines = events.read_text(encoding="utf-8").splitlines()
     return Made(program, trace, folder / "pages", [json.loads(line) for line in lines])
 
 
-def read_by_tlparse(trace: Path, pages: Path) -> None:
+def read_by_tlparse(trace: Path, pages: Path, more: Sequence[str] = ()) -> None:
     assert TLPARSE is not None, "tlparse is a dependency of development"
-    options = ["-o", str(pages), "--overwrite", "--no-browser", "--strict", "--strict-compile-id"]
+    options = [
+        *more,
+        "-o",
+        str(pages),
+        "--overwrite",
+        "--no-browser",
+        "--strict",
+        "--strict-compile-id",
+    ]
     run = subprocess.run(
         [TLPARSE, str(trace), *options], capture_output=True, text=True, timeout=60, check=False
     )
@@ -109,6 +118,58 @@ def test_our_own_events_stand_beside(made: Make, name: str):
     assert {"frame_start", "sizes_seen"} <= kinds
     assert "source" in kinds
     assert "run_count" in kinds or name == "broken_mark"
+
+
+CONTEXT = {"rank", "frame_id", "frame_compile_id", "attempt", "has_payload"}
+PLACES = ("local", "remote")
+#: Records that a trace must have, beside those that every compile leaves.
+OF_A_COMPILE = {
+    "str",
+    "dynamo_start",
+    "dynamo_output_graph",
+    "dynamo_guards",
+    "dynamo_cpp_guards_str",
+    "compilation_metrics",
+    "chromium_event",
+    "artifact: put_local_code_state",
+    "artifact: torch_version",
+}
+RECORDS: dict[str, set[str]] = {
+    "static_each_time": {*OF_A_COMPILE, "artifact: recompile_reasons"},
+    "automatic": {*OF_A_COMPILE, "create_symbol", "inductor_output_code", "graph_dump"},
+    "specialised": {*OF_A_COMPILE, "symbolic_shape_specialization", "guard_added_fast"},
+    "accidental_equality": {*OF_A_COMPILE, "symbolic_shape_specialization"},
+    "unbacked": {*OF_A_COMPILE, "guard_added_fast"},
+    "branches_on_data": {*OF_A_COMPILE, "artifact: dynamo_graph_break_reason"},
+    "module": {*OF_A_COMPILE, "symbolic_shape_specialization", "artifact: recompile_reasons"},
+    "broken_mark": {"dynamo_start", "artifact: dynamo_error", "compilation_metrics"},
+    "an_error_of_the_program": {*OF_A_COMPILE, "artifact: dynamo_graph_break_reason"},
+    "hostile_names": {*OF_A_COMPILE, "artifact: recompile_reasons"},
+    "second_run": {
+        *OF_A_COMPILE,
+        *(f"artifact: {way}_{place}_code_state" for way in ("get", "put") for place in PLACES),
+    },
+    "exported": {"create_unbacked_symbol", "guard_added", "exported_program"},
+}
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_records_of_the_trace(made: Make, name: str):
+    found: set[str] = set()
+    for line in made(name).trace.read_text(encoding="utf-8").splitlines():
+        _, is_record, text = line.partition("] {")
+        if is_record and not line.startswith("\t"):
+            (kind,) = (record := json.loads("{" + text)).keys() - CONTEXT
+            found.add(f"artifact: {record[kind]['name']}" if kind == "artifact" else kind)
+    assert found >= RECORDS[name], RECORDS[name] - found
+
+
+def test_pages_of_an_export(made: Make):
+    found = made("exported")
+    pages = {path.name for path in (found.pages / "-_-_-_-").iterdir()}
+    assert any(name.startswith("symbolic_guard_information_") for name in pages)
+    (program,) = (found.pages / "-_-_-_-").glob("exported_program_*")
+    assert "x.shape[0], at least 4" in program.read_text(encoding="utf-8")
 
 
 # -- what the texts tell people to look at ---------------------------------------------------------

@@ -11,7 +11,8 @@ import ctypes
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, cast
 
 import torch
 import torch.fx
@@ -20,13 +21,14 @@ from anyshape.capture.recorded_segments import Known
 from anyshape.capture.recorder import Forget
 from anyshape.capture.tracer import Leave
 from anyshape.ops.meta import Meta, contiguous
+from anyshape.ops.node_notes import CALL, RESULT, Call
 from anyshape.ops.regions import region
 from anyshape.symbolic import Size, eq, ge
 
 Hooks = Any
 
 
-class _Branch:
+class Branch:
     """A part of the graph while it is recorded, and the graph that is made of it."""
 
     def __init__(self, hooks: Hooks, what: str) -> None:
@@ -63,7 +65,7 @@ class _Branch:
 
     def returns(self, result: Any) -> None:
         """What the branch returns: its own, and contiguous, so that all branches are alike."""
-        for each in _flat(result, self._what):
+        for each in flat(result, self._what):
             copied = self._recorder.run(
                 torch.clone, (each,), {"memory_format": torch.contiguous_format}
             )
@@ -128,7 +130,7 @@ def _first_call(graph: torch.fx.Graph) -> torch.fx.Node:
     return next((node for node in graph.nodes if node.op != "placeholder"), graph._root)
 
 
-def _flat(result: Any, what: str) -> list[torch.Tensor]:
+def flat(result: Any, what: str) -> list[torch.Tensor]:
     if isinstance(result, torch.Tensor):
         return [result]
     if type(result) in (tuple, list) and all(isinstance(item, torch.Tensor) for item in result):
@@ -136,11 +138,11 @@ def _flat(result: Any, what: str) -> list[torch.Tensor]:
     raise Leave(f"{what} returns something other than tensors")
 
 
-def _like(result: Any, tensors: Sequence[torch.Tensor]) -> Any:
+def like(result: Any, tensors: Sequence[torch.Tensor]) -> Any:
     return tensors[0] if isinstance(result, torch.Tensor) else type(result)(tensors)
 
 
-def _agree(hooks: Hooks, what: str, ones: Sequence[Meta], others: Sequence[Meta]) -> None:
+def agree(hooks: Hooks, what: str, ones: Sequence[Meta], others: Sequence[Meta]) -> None:
     if len(ones) != len(others):
         raise Leave(f"{what} do not return the same number of tensors")
     for one, other in zip(ones, others, strict=True):
@@ -152,24 +154,58 @@ def _agree(hooks: Hooks, what: str, ones: Sequence[Meta], others: Sequence[Meta]
                 raise Leave(f"{what} do not return the same sizes")
 
 
-def _bind(hooks: Hooks, node: torch.fx.Node, tensors: Sequence[Any], metas: Sequence[Meta]) -> None:
+def bind(hooks: Hooks, node: torch.fx.Node, tensors: Sequence[Any], metas: Sequence[Meta]) -> None:
     recorder = hooks.recorder
-    for index, (tensor, meta) in enumerate(zip(tensors, metas, strict=True)):
+    found = [plain(meta, meta.shape, each) for each, meta in zip(tensors, metas, strict=True)]
+    node.meta[CALL] = Call(cast("Any", node.target), node.args, {})
+    node.meta[RESULT] = tuple(found)
+    for index, (tensor, meta) in enumerate(zip(tensors, found, strict=True)):
         alive = weakref.ref(tensor, Forget(recorder._known, id(tensor)))
-        known = Known((node, index), _plain(meta, meta.shape, tensor), alive, recorder.segment)
-        recorder._known[id(tensor)] = known
+        recorder._known[id(tensor)] = Known((node, index), meta, alive, recorder.segment)
 
 
-def _plain(meta: Meta, shape: tuple[Size, ...], tensor: torch.Tensor) -> Meta:
+def plain(meta: Meta, shape: tuple[Size, ...], tensor: torch.Tensor) -> Meta:
     with torch._C.DisableTorchFunction():
         has_grad = tensor.requires_grad
     return Meta(shape, meta.dtype, contiguous(len(shape)), meta.device, 0, has_grad)
 
 
+def started(hooks: Hooks, given: Sequence[Any], what: str) -> Branch:
+    """The values that a loop starts with: its own, and contiguous."""
+    start = Branch(hooks, what)
+    start.returns(tuple(given))
+    return start
+
+
+def walking(
+    hooks: Hooks, walked: Sequence[torch.Tensor], what: str
+) -> tuple[Size, list[torch.fx.Node], list[torch.Tensor]]:
+    """Of tensors that are walked: how long they are, their nodes, and the first item of each."""
+    recorder = hooks.recorder
+    length = recorder.meta(walked[0]).shape[0]
+    if not hooks.tracer.decide(ge(length, 1), f"{what} walks at least one item"):
+        raise Leave(f"{what} over nothing")
+    for each in walked[1:]:
+        if not hooks.tracer.decide(eq(recorder.meta(each).shape[0], length), f"{what} walks all"):
+            raise Leave(f"{what} over different numbers of items")
+    nodes = [recorder.node(each) for each in walked]
+    first = [
+        recorder.run(torch.clone, (recorder.run(torch.select, (each, 0, 0), {}),), {})
+        for each in walked
+    ]
+    return length, nodes, first
+
+
+def stacked(metas: Sequence[Meta], length: Size, values: Sequence[torch.Tensor]) -> list[Meta]:
+    """The metas of what a loop gives for each item."""
+    pairs = zip(metas, values, strict=True)
+    return [plain(meta, (length, *meta.shape), value) for meta, value in pairs]
+
+
 # -- values of nodes in this run -------------------------------------------------------------------
 
 
-def _values(hooks: Hooks, nodes: Sequence[torch.fx.Node]) -> list[Any]:
+def values_of(hooks: Hooks, nodes: Sequence[torch.fx.Node]) -> list[Any]:
     recorder = hooks.recorder
     found: dict[Any, Any] = {node: example for node, _, example in recorder.segment.inputs}
     for known in list(recorder._known.values()):
@@ -191,85 +227,128 @@ def _values(hooks: Hooks, nodes: Sequence[torch.fx.Node]) -> list[Any]:
 
 # -- models ----------------------------------------------------------------------------------------
 
+#: A part of the program, called with tensors: its result.
+Part = Callable[..., Any]
+
+
+def _part(hooks: Hooks, function: Any) -> Part:
+    return lambda *args: hooks.call(function, *args)
+
+
+def graph_part(hooks: Hooks, graph: torch.fx.GraphModule, more: Sequence[Any] = ()) -> Part:
+    """A graph of an operator that is captured again."""
+    return lambda *args: hooks.call(graph.forward, *args, *more)
+
 
 def _cond(hooks: Hooks, pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
     given = list(hooks.iterate(operands))
     if not isinstance(pred, torch.Tensor):
         return hooks.call(true_fn if hooks.truth(pred) else false_fn, *given)
-    yes, no = _Branch(hooks, "a branch of torch.cond"), _Branch(hooks, "a branch of torch.cond")
+    parts = [partial(_part(hooks, function), *given) for function in (true_fn, false_fn)]
+    return _chosen(hooks, pred, *parts)
+
+
+def _chosen(hooks: Hooks, pred: torch.Tensor, *parts: Part) -> Any:
+    branches: list[Branch] = []
     results: list[Any] = []
-    for branch, function in ((yes, true_fn), (no, false_fn)):
+    for part in parts:
+        branch = Branch(hooks, "a branch of torch.cond")
         with branch.recorded():
-            results.append(hooks.call(function, *given))
+            results.append(part())
             branch.returns(results[-1])
+        branches.append(branch)
+    yes, no = branches
     with torch._C.DisableTorchFunction():
         taken = bool(pred)
     chosen, result = (yes, results[0]) if taken else (no, results[1])
     if hooks.tracer.active:
-        _agree(hooks, "the branches of torch.cond", yes.metas, no.metas)
+        agree(hooks, "the branches of torch.cond", yes.metas, no.metas)
         node = hooks.recorder.graph.call_function(
             region("cond", (yes.graph, no.graph)),
             (hooks.recorder.node(pred), tuple(yes.inputs), tuple(no.inputs)),
         )
-        _bind(hooks, node, chosen.outputs, chosen.metas)
-    return _like(result, chosen.outputs)
+        bind(hooks, node, chosen.outputs, chosen.metas)
+    return like(result, chosen.outputs)
 
 
 def _while_loop(hooks: Hooks, cond_fn: Any, body_fn: Any, carried_inputs: Any, *more: Any) -> Any:
     if more and list(hooks.iterate(more[0])):
         raise Leave("torch.while_loop with additional inputs")
     given = list(hooks.iterate(carried_inputs))
-    start = _Branch(hooks, "torch.while_loop")
-    start.returns(tuple(given))
+    return _loop(hooks, given, _part(hooks, cond_fn), _part(hooks, body_fn))
+
+
+def _loop(hooks: Hooks, given: Sequence[Any], goes_on: Part, step: Part) -> Any:
+    start = started(hooks, given, "torch.while_loop")
     recorder = hooks.recorder
     nodes = [recorder.node(each) for each in start.outputs]
-    test, body = _Branch(hooks, "the condition of a loop"), _Branch(hooks, "the body of a loop")
+    test, body = Branch(hooks, "the condition of a loop"), Branch(hooks, "the body of a loop")
     with test.recorded(nodes):
-        test.returns(hooks.call(cond_fn, *start.outputs))
+        test.returns(goes_on(*start.outputs))
     with body.recorded(nodes):
-        result = hooks.call(body_fn, *start.outputs)
-        body.returns(result)
+        body.returns(step(*start.outputs))
     if not hooks.tracer.active:
         raise Leave("torch.while_loop cannot be followed")
-    _agree(hooks, "the body of a loop and its start", body.metas, start.metas)
+    agree(hooks, "the body of a loop and its start", body.metas, start.metas)
     made = region("while_loop", (test.graph, body.graph))
+    more = values_of(hooks, test.inputs), values_of(hooks, body.inputs)
     with torch._C.DisableTorchFunction():
-        values = made(start.outputs, _values(hooks, test.inputs), _values(hooks, body.inputs))
-        values = [each.clone() for each in values]
+        values = [each.clone() for each in made(start.outputs, *more)]
     node = recorder.graph.call_function(
         made, (tuple(nodes), tuple(test.inputs), tuple(body.inputs))
     )
-    _bind(hooks, node, values, start.metas)
+    bind(hooks, node, values, start.metas)
     return tuple(values)
 
 
 def _map(hooks: Hooks, f: Any, xs: Any, *args: Any) -> Any:
-    walked = _flat(xs, "map")
+    walked = flat(xs, "map")
+    return _mapped(hooks, walked, lambda *items: hooks.call(f, like(xs, items), *args))
+
+
+def _mapped(hooks: Hooks, walked: Sequence[torch.Tensor], part: Part) -> Any:
     recorder = hooks.recorder
-    length = recorder.meta(walked[0]).shape[0]
-    if not hooks.tracer.decide(ge(length, 1), "map walks at least one item"):
-        raise Leave("map over nothing")
-    nodes = [recorder.node(each) for each in walked]
-    first = [
-        recorder.run(torch.clone, (recorder.run(torch.select, (each, 0, 0), {}),), {})
-        for each in walked
-    ]
-    firsts = [recorder.node(each) for each in first]
-    body = _Branch(hooks, "the body of map")
-    with body.recorded(firsts):
-        result = hooks.call(f, _like(xs, first), *args)
+    length, nodes, first = walking(hooks, walked, "map")
+    body = Branch(hooks, "the body of map")
+    with body.recorded([recorder.node(each) for each in first]):
+        result = part(*first)
         body.returns(result)
     if not hooks.tracer.active:
         raise Leave("map cannot be followed")
     made = region("map", (body.graph,))
+    more = values_of(hooks, body.inputs)
     with torch._C.DisableTorchFunction():
-        values = list(made(walked, _values(hooks, body.inputs)))
+        values = list(made(walked, more))
     node = recorder.graph.call_function(made, (tuple(nodes), tuple(body.inputs)))
-    metas = [
-        _plain(meta, (length, *meta.shape), v) for meta, v in zip(body.metas, values, strict=True)
-    ]
-    _bind(hooks, node, values, metas)
-    return _like(result, values)
+    bind(hooks, node, values, stacked(body.metas, length, values))
+    return like(result, values)
+
+
+# -- operators with graphs, captured again ---------------------------------------------------------
+
+
+def _cond_again(hooks: Hooks, graphs: Any, pred: Any, for_yes: Any, for_no: Any) -> Any:
+    yes, no = graphs
+    return _chosen(hooks, pred, graph_part(hooks, yes, for_yes), graph_part(hooks, no, for_no))
+
+
+def _loop_again(hooks: Hooks, graphs: Any, carried: Any, for_test: Any, for_body: Any) -> Any:
+    test, body = graphs
+    return _loop(
+        hooks, carried, graph_part(hooks, test, for_test), graph_part(hooks, body, for_body)
+    )
+
+
+def _map_again(hooks: Hooks, graphs: Any, walked: Any, more: Any) -> Any:
+    return tuple(_mapped(hooks, walked, graph_part(hooks, graphs[0], more)))
+
+
+def _with_view_again(hooks: Hooks, graphs: Any, whole: Any, values: Any, more: Any) -> Any:
+    """Nothing that depends on data: what it does is followed."""
+    copied = hooks.recorder.run(torch.Tensor.clone, (whole,), {})
+    (view,) = graph_part(hooks, graphs[0], more)(copied)
+    hooks.recorder.run(torch.Tensor.copy_, (view, values), {})
+    return copied
 
 
 _HIGHER: Any = getattr(torch, "_higher_order_ops")  # noqa: B009 no stub has it
@@ -278,4 +357,12 @@ MODELS: Final[dict[Any, Callable[..., Any]]] = {
     torch.cond: _cond,
     _HIGHER.while_loop: _while_loop,
     _HIGHER.map: _map,
+}
+
+#: Models of operators with graphs, by name: they get the graphs first.
+AGAIN: Final[dict[str, Callable[..., Any]]] = {
+    "cond": _cond_again,
+    "while_loop": _loop_again,
+    "map": _map_again,
+    "with_view": _with_view_again,
 }

@@ -16,6 +16,7 @@ from anyshape.capture.natives import (
     iteration,
     numbers,
     objects,
+    scans,
     torch_state,
 )
 from anyshape.capture.natives.methods import method, unbound
@@ -29,6 +30,7 @@ from anyshape.capture.natives.pure import (
     pure_python,
 )
 from anyshape.capture.tracer import Leave
+from anyshape.ops.regions import region_of
 
 Hooks = Any
 
@@ -75,14 +77,22 @@ MODELS: Final[dict[Any, Callable[..., Any]]] = {
     **torch_state.MODELS,
     **autograd_functions.MODELS,
     **control_flow.MODELS,
+    **scans.MODELS,
     **_OPERATORS,
 }
+
+
+#: Of operators with graphs, as exported programs have them.
+_AGAIN: Final = {**control_flow.AGAIN, **scans.AGAIN}
 
 
 def call(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a native function that is not a torch operation."""
     if not _has_hash(function):
         raise Leave(f"`{_full_name(function)}` is native code without a model")
+    held = region_of(function)
+    if held is not None:
+        return _AGAIN[held[0]](hooks, held[1], *args)
     owner = getattr(function, "__self__", None)
     if owner is not None and not isinstance(owner, types.ModuleType):
         return method(hooks, function, owner, function.__name__, args, kwargs)

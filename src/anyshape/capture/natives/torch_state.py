@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from anyshape.capture.concolic import plain
 from anyshape.capture.tracer import Leave
 from anyshape.guards.guard import Kind
+from anyshape.ops.modes import enter_mode, leave_mode
 
 Hooks = Any
 
@@ -33,6 +34,12 @@ def _false(hooks: Hooks, *args: Any) -> bool:
 def _as_is(function: Callable[..., Any]) -> Callable[..., Any]:
     """A read of torch's state that the guard of the state covers, or a pure function."""
     return lambda hooks, *args, **kwargs: function(*args, **kwargs)
+
+
+def _device(hooks: Hooks, *args: Any, **kwargs: Any) -> Any:
+    # To make one is a function of torch to modes, and gives no tensor.
+    with torch._C.DisableTorchFunction():
+        return torch.device(*args, **kwargs)
 
 
 class Returns:
@@ -99,6 +106,19 @@ def _check_all(hooks: Hooks, cond: Any, message: Any = None) -> None:
         _CHECK_ALL(cond, message)
 
 
+def _enter_mode(hooks: Hooks, kind: str, *args: Any) -> None:
+    """What a graph does that is captured again, as a program: an exported one."""
+    if hooks.tracer.active:
+        hooks.recorder.call(enter_mode, kind, *args)
+    enter_mode(kind, *args)
+
+
+def _leave_mode(hooks: Hooks) -> None:
+    if hooks.tracer.active:
+        hooks.recorder.call(leave_mode)
+    leave_mode()
+
+
 _CHECK_WITH: Any = getattr(torch, "_check_with")  # noqa: B009 no stub has them
 _CHECK_IS_SIZE: Any = getattr(torch, "_check_is_size")  # noqa: B009
 _CHECK_ALL: Any = getattr(torch, "_check_tensor_all")  # noqa: B009
@@ -124,7 +144,6 @@ _STATE_READS: Final = (
     "is_storage",
     "finfo",
     "iinfo",
-    "device",
     "promote_types",
     "can_cast",
 )
@@ -156,6 +175,11 @@ MODELS: Final[dict[Any, Callable[..., Any]]] = {
     torch._C._get_tracing_state: lambda hooks: None,
     # There is none: the guard of the state says so.
     _get_current_dispatch_mode_stack: lambda hooks: [],
+    torch.device: _device,
+    # The recording mode sees the call.
+    torch._C._set_grad_enabled: lambda hooks, mode: torch._C._set_grad_enabled(mode),
+    enter_mode: _enter_mode,
+    leave_mode: _leave_mode,
     torch.is_tensor: lambda hooks, value: isinstance(value, torch.Tensor),
     **dict.fromkeys(_FALSE, _false),
     **{function: _guarded(function) for function in _SETTINGS},

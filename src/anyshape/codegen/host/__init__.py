@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from anyshape.codegen.host import entry, helpers, run, sizes
 from anyshape.codegen.host.abi import HostAbi, HostUnsupported
+from anyshape.codegen.host.apart import APART
 from anyshape.codegen.host.extern_calls import declaration
 from anyshape.codegen.host.externs import EXTERNS
 from anyshape.codegen.host.helpers import helpers_module
@@ -22,6 +23,7 @@ from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Extern, Segment
 
 __all__ = [
+    "APART",
     "HostAbi",
     "HostCode",
     "HostUnsupported",

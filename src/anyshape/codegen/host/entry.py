@@ -1,7 +1,8 @@
 """The function that Python calls: `PyObject* name(PyObject* self, PyObject** args, Py_ssize_t n)`.
 
-It takes tensors, integers and floats in the order of the segment, makes the outputs, runs the
-steps (`run.py`) and returns the outputs: a tensor, or a tuple of them, or None if there is none.
+It takes tensors, integers and floats in the order of the segment, but reads integers itself that
+are sizes of the tensors. It makes the outputs, runs the steps (`run.py`) and returns the outputs: a
+tensor, or a tuple of them, or None if there is none.
 `self` is called with the number of a reason where something goes wrong, and gives the exception to
 raise.
 """
@@ -33,6 +34,7 @@ DECLARATIONS: Final = "\n".join(
         "declare void @PyEval_RestoreThread(ptr)",
         "declare ptr @PyTuple_New(i64)",
         "declare i32 @PyTuple_SetItem(ptr, i64, ptr)",
+        "declare i32 @aoti_torch_get_sizes(ptr, ptr)",
     ]
 )
 
@@ -48,6 +50,7 @@ class _Entry:
         self._run = run
         self._abi = abi
         self._why = why
+        self._read = {each.symbol: each for each in segment.read}
         self._lines = Lines()
         self._code = self._lines.stack("i64", hint="code")
         tensors = len(segment.inputs) + len(segment.outputs)
@@ -61,7 +64,7 @@ class _Entry:
         lines, segment = self._lines, self._segment
         for k in range(len(segment.outputs)):
             lines.do(f"store ptr null, ptr {lines.element(self._handles, k, 'ptr')}")
-        count = len(segment.inputs) + len(segment.symbols) + len(segment.numbers)
+        count = len(segment.inputs) + len(segment.given) + len(segment.numbers)
         wrong = lines.let(f"icmp ne i64 %n, {count}")
         self._fail_if(wrong, f"the function takes {count} arguments")
         self._take_tensors()
@@ -92,18 +95,37 @@ class _Entry:
 
     def _take_integers(self) -> Sizes:
         lines, segment = self._lines, self._segment
+        shapes = {
+            tensor: self._shape(tensor) for tensor in sorted({r.tensor for r in segment.read})
+        }
+        position = len(segment.inputs)
         values: list[str] = []
-        for k in range(len(segment.symbols)):
-            argument = self._argument(len(segment.inputs) + k)
-            value = lines.let(f"call i64 @PyLong_AsLongLong(ptr {argument})", "s")
+        for symbol in segment.symbols:
+            read = self._read.get(symbol)
+            if read is not None:
+                place = lines.element(shapes[read.tensor], read.dim)
+                values.append(lines.let(f"load i64, ptr {place}", "s"))
+                continue
+            value = lines.let(f"call i64 @PyLong_AsLongLong(ptr {self._argument(position)})", "s")
             self._raise_if_error(lines.let(f"icmp eq i64 {value}, -1"))
             values.append(value)
+            position += 1
         lines.fill(self._symbols, values, "i64")
         return Sizes(lines, dict(zip(segment.symbols, values, strict=True)))
 
+    def _shape(self, tensor: int) -> str:
+        """Where torch keeps the sizes of an input."""
+        lines = self._lines
+        handle = lines.let(f"load ptr, ptr {lines.element(self._tensors, tensor, 'ptr')}", "h")
+        slot = lines.stack("ptr", hint="shape")
+        failed = lines.let(f"call i32 @aoti_torch_get_sizes(ptr {handle}, ptr {slot})")
+        wrong = lines.let(f"icmp ne i32 {failed}, 0")
+        self._fail_if(wrong, f"torch does not tell the sizes of argument {tensor}")
+        return lines.let(f"load ptr, ptr {slot}", "shape")
+
     def _take_floats(self) -> None:
         lines, segment = self._lines, self._segment
-        first = len(segment.inputs) + len(segment.symbols)
+        first = len(segment.inputs) + len(segment.given)
         values: list[str] = []
         for k in range(len(segment.numbers)):
             value = lines.let(

@@ -10,6 +10,7 @@ from string import Template
 from typing import Final
 
 from anyshape.codegen.host.abi import HostAbi
+from anyshape.codegen.host.apart import apart_module
 
 _HANDLE_DECLARATIONS: Final = """
 declare i32 @aoti_torch_get_data_ptr(ptr, ptr)
@@ -309,6 +310,7 @@ def helpers_module(abi: HostAbi) -> str:
     parts += [_FROM_BLOB, _EXTERN_DECLARATIONS, _AREA, _TENSOR, _COMPARE, _ADOPT, _COPY]
     if abi.tensor_offset is not None:
         parts += [_ENTRY_DECLARATIONS, _TAKE, _GIVE, _FAIL]
-    return Template("".join(parts)).substitute(
+    text = Template("".join(parts)).substitute(
         wrap=abi.wrap, type_offset=abi.type_offset, tensor_offset=abi.tensor_offset
     )
+    return text if abi.tensor_offset is None else text + apart_module(abi)

@@ -11,7 +11,7 @@ the number of a reason. It needs no Python and holds no lock.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,8 +22,17 @@ from anyshape.codegen.host.lines import Lines
 from anyshape.codegen.host.reasons import Reasons
 from anyshape.codegen.host.sizes import Sizes
 from anyshape.loops.kernels import Kernel
-from anyshape.loops.memory_plan import ALIGNMENT, Life, Plan, lives_of, plan_memory
+from anyshape.loops.memory_plan import (
+    ALIGNMENT,
+    Life,
+    Plan,
+    in_place,
+    lives_of,
+    merged,
+    plan_memory,
+)
 from anyshape.loops.program import Area, Extern, Launch, Segment, Step
+from anyshape.loops.scalars import WIDTH
 from anyshape.symbolic import Size, Symbol, as_symbol, substitute, symbol
 from anyshape.symbolic.expr import symbols_of
 
@@ -79,6 +88,11 @@ class _Run:
         if len(self._buffers) != len(buffers):
             raise HostUnsupported("two buffers have one name")
         self._pointers: dict[str, str] = {}
+        #: buffers that take the place of others
+        self._in_place: dict[str, str] = {}
+        #: in the workspace: lengths by size, and sums and maxima of operands
+        self._lengths: dict[Size, str] = {}
+        self._numbers_made: dict[tuple[str, object], str] = {}
         #: buffers that are what a C function gave: where the data's address is kept
         self._adopted = self._find_adopted()
         self._sizes = self._load_symbols()
@@ -97,7 +111,9 @@ class _Run:
             self._pointers[buffer.name] = pointer
         # The values of sizes are needed by all steps, so they are all computed here.
         lives = self._lives()
-        plan = plan_memory(lives)
+        widths = {buffer.name: WIDTH[buffer.dtype] for buffer in segment.temporaries}
+        self._in_place = in_place(lives, segment.steps, widths)
+        plan = plan_memory(merged(lives, self._in_place))
         for size in self._all_sizes(plan):
             self._sizes.of(size)
         trouble = self._sizes.trouble()
@@ -200,7 +216,7 @@ class _Run:
         return {life.name: life.last for life in lives_of(temporaries, self._segment.steps)}
 
     def _all_sizes(self, plan: Plan) -> list[Size]:
-        found: list[Size] = [*plan.slots]
+        found: list[Size] = [*plan.sizes.values()]
         for step in self._segment.steps:
             if isinstance(step, Launch):
                 found += step.sizes
@@ -216,39 +232,72 @@ class _Run:
 
     def _place(self, plan: Plan) -> str | None:
         """Take the workspace and say where buffers lie in it. Returns what has to be freed."""
-        if not plan.slots:
+        if not plan.sizes:
             return None
         lines = self._lines
-        rounded = [self._rounded(size) for size in plan.slots]
-        known = sum(size for size in rounded if isinstance(size, int))
+        ends: dict[str, int | str] = {}
+        starts: dict[str, int | str] = {}
+        for name, size in plan.sizes.items():
+            starts[name] = self._greatest(ends[other] for other in plan.below[name])
+            ends[name] = self._added(starts[name], self._rounded(size))
+        total = self._greatest(ends.values())
         workspace: str | None = None
-        if all(isinstance(size, int) for size in rounded) and known <= _MOST_ON_STACK:
-            base = lines.stack(f"[{max(known, 1)} x i8]", ALIGNMENT, "workspace")
+        if isinstance(total, int) and total <= _MOST_ON_STACK:
+            base = lines.stack(f"[{max(total, 1)} x i8]", ALIGNMENT, "workspace")
         else:
-            total = str(known)
-            for size in rounded:
-                if not isinstance(size, int):
-                    total = lines.let(f"add i64 {total}, {size}")
             # Nothing at all is asked for as one line: a null would look like a failure.
-            total = lines.let(f"call i64 @llvm.smax.i64(i64 {total}, i64 {ALIGNMENT})")
+            wanted = self._greatest([total, ALIGNMENT])
             base = workspace = lines.let(
-                f"call ptr @aligned_alloc(i64 {ALIGNMENT}, i64 {total})", "workspace"
+                f"call ptr @aligned_alloc(i64 {ALIGNMENT}, i64 {wanted})", "workspace"
             )
             missing = lines.let(f"icmp eq ptr {base}, null")
             self._stop_at_once_if(missing, self._why.number("no memory for temporaries"))
-        starts: list[str] = []
-        offset = "0"
-        for size in rounded:
-            starts.append(lines.let(f"getelementptr i8, ptr {base}, i64 {offset}", "w"))
-            offset = lines.let(f"add i64 {offset}, {size}")
-        for name, slot in plan.places.items():
-            self._pointers[name] = starts[slot]
+        places: dict[int | str, str] = {}
+        for name, start in starts.items():
+            if start not in places:
+                places[start] = lines.let(f"getelementptr i8, ptr {base}, i64 {start}", "w")
+            self._pointers[name] = places[start]
+        # In the order of the steps: what is in the place of another may be another's.
+        for name, old in self._in_place.items():
+            self._pointers[name] = self._pointers[old]
         return workspace
+
+    def _added(self, a: int | str, b: int | str) -> int | str:
+        """Sums and maxima are shared: equal layers have equal ones."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a + b
+        if 0 in (a, b):
+            return b if a == 0 else a
+        key = ("add", frozenset((str(a), str(b))) if a != b else str(a))
+        if key not in self._numbers_made:
+            self._numbers_made[key] = self._lines.let(f"add i64 {a}, {b}")
+        return self._numbers_made[key]
+
+    def _greatest(self, numbers: Iterable[int | str]) -> int | str:
+        found = dict.fromkeys(numbers)
+        known = max((each for each in found if isinstance(each, int)), default=0)
+        result: int | str = known
+        # None of them is negative.
+        for each in sorted(each for each in found if isinstance(each, str)):
+            key = ("max", (str(result), each))
+            if result == 0:
+                self._numbers_made[key] = each
+            elif key not in self._numbers_made:
+                self._numbers_made[key] = self._lines.let(
+                    f"call i64 @llvm.smax.i64(i64 {result}, i64 {each})"
+                )
+            result = self._numbers_made[key]
+        return result
 
     def _rounded(self, size: Size) -> int | str:
         """To whole lines. A number, or the operand."""
         if isinstance(size, int):
             return -(-max(size, 0) // ALIGNMENT) * ALIGNMENT
+        if size not in self._lengths:
+            self._lengths[size] = self._rounded_up(size)
+        return self._lengths[size]
+
+    def _rounded_up(self, size: Size) -> str:
         lines = self._lines
         value = self._sizes.of(size)
         natural = lines.let(f"call i64 @llvm.smax.i64(i64 {value}, i64 0)")

@@ -59,10 +59,16 @@ class Emitter(Writer):
         self.masks: tuple[str, ...] = ()
         #: how many they are
         self.counts: tuple[str, ...] = ()
+        #: atoms of sizes that are at hand for each lane, by their number and the vector
+        self.lane_atoms: dict[tuple[int, int], str] = {}
         self.rows: dict[tuple[str, int], Value] = {}
         self.stage = StageScope(0, 0, frozenset())
         #: (function, dtype, lanes) of vector_math
         self.functions: set[tuple[str, str, int]] = set()
+        #: functions that are called for several vectors at once: (name, dtype, arity, vectors)
+        self.together: set[tuple[str, str, int, int]] = set()
+        #: of the kernel
+        self.name = ""
         self.stack: list[str] = []
 
     @property

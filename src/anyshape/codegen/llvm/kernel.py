@@ -11,17 +11,18 @@ check that failed.
 from __future__ import annotations
 
 from anyshape.codegen.llvm.emitter import Emitter, Loop
+from anyshape.codegen.llvm.flat import Points
+from anyshape.codegen.llvm.parameters import PARAMETERS
 from anyshape.codegen.llvm.plan import LIGHT
 from anyshape.codegen.llvm.sizes import narrow_size
 from anyshape.codegen.llvm.stages import StageCode, check_slot, divides, has_one_loop, set_masks
+from anyshape.codegen.llvm.together import together_functions
 from anyshape.codegen.llvm.writer import States
 from anyshape.loops.scalars import Axis
 
-PARAMETERS = "ptr %buffers, ptr %sizes, ptr %numbers, ptr %scratch"
-PARAMETERS += ", i64 %lo, i64 %hi, i64 %thread, i64 %team"
-
 
 def part_function(e: Emitter, name: str, linkage: str = "internal") -> str:
+    e.name = name
     e.enter()
     column = e.plan.column
     around = e.kernel.axes if column is None else e.kernel.axes[:-1]
@@ -40,6 +41,7 @@ def part_function(e: Emitter, name: str, linkage: str = "internal") -> str:
             *e.stack,
             e.text(),
             "}",
+            *together_functions(e),
         ]
     )
 
@@ -116,16 +118,22 @@ def _vectors(e: Emitter, axis: Axis, begin: str, end: str) -> None:
     adds = any(store.mode == "add" for stage in stages for store in stage.stores)
     one_loop = has_one_loop(e, *range(len(stages))) or (has_loops and not adds)
 
+    points = None if e.plan.flat is None else Points(e, e.plan.flat)
+
     def loop(first: str, last: str, by: int, count: int, masked: bool) -> States:
-        def body(variable: str, _: States) -> States:
+        def body(variable: str, states: States) -> States:
             e.loops[axis.symbol] = Loop(len(e.levels) - 1, variable, axis.extent)
             if masked:
                 set_masks(e, variable, last, count)
+            following = [] if points is None else points.show(states, count)
             _stages(e, tuple(count for _ in e.kernel.stages))
             e.masks = ()
-            return []
+            e.lane_atoms.clear()
+            return following
 
-        return e.loop((first, last, str(by)), [], [], body)
+        start = [] if points is None else points.start(first)
+        e.loop((first, last, str(by)), start, [f"<{e.lanes} x i64>"] * len(start), body)
+        return []
 
     if one_loop or divides(step, axis.extent):
         # There is at least one round.

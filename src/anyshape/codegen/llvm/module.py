@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from anyshape.codegen.llvm.emitter import Emitter
-from anyshape.codegen.llvm.kernel import PARAMETERS, part_function
+from anyshape.codegen.llvm.flat import choice
+from anyshape.codegen.llvm.kernel import part_function
 from anyshape.codegen.llvm.machine import Machine
-from anyshape.codegen.llvm.plan import Plan, make_plan
+from anyshape.codegen.llvm.parameters import PARAMETERS
+from anyshape.codegen.llvm.plan import Plan, make_plan, short_plan
 from anyshape.codegen.llvm.scratch import bytes_for_a_thread
 from anyshape.codegen.llvm.threads import (
     LAUNCH_DECLARATION,
@@ -23,6 +25,7 @@ from anyshape.codegen.target import Target
 from anyshape.codegen.texts import Texts
 from anyshape.codegen.vector_math import definitions
 from anyshape.codegen.vector_math.definitions import RARE
+from anyshape.loops.flattened import vectors_extent
 from anyshape.loops.kernels import Kernel
 from anyshape.symbolic import Size
 
@@ -71,9 +74,8 @@ def module_texts(kernels: Mapping[str, Kernel], target: Target) -> Texts:
     apart: dict[str, None] = {}
     for name, kernel in kernels.items():
         plan = make_plan(kernel, target)
-        emitter = _emitter(plan, target)
-        part = part_function(emitter, _NAMELESS, "external")
-        functions, rare = _rare_apart(definitions(sorted(emitter.functions)))
+        part, needed = _part(plan, kernel, _NAMELESS, "external", target)
+        functions, rare = _rare_apart(definitions(sorted(needed)))
         text = "\n\n".join([_triple(target), THREAD_DECLARATIONS, part, functions, _NO_METADATA])
         apart |= dict.fromkeys(f"{_triple(target)}\n\n{each}" for each in rare)
         own = f"as.kernel.{hashlib.blake2b(text.encode(), digest_size=12).hexdigest()}"
@@ -119,6 +121,30 @@ def _emitter(plan: Plan, target: Target) -> Emitter:
 
 def _write(kernel: Kernel, name: str, target: Target) -> tuple[str, frozenset[Function]]:
     plan = make_plan(kernel, target)
-    part = _emitter(plan, target)
-    entry = entry_function(_emitter(plan, target), name, name)
-    return f"{part_function(part, name)}\n\n{entry}", frozenset(part.functions)
+    part, functions = _part(plan, kernel, name, "internal", target)
+    return f"{part}\n\n{entry_function(_emitter(plan, target), name, name)}", functions
+
+
+def _part(
+    plan: Plan, kernel: Kernel, name: str, linkage: str, target: Target
+) -> tuple[str, frozenset[Function]]:
+    """The function of a part, and those of vector_math that it calls. There may be two of it, for a
+    short axis and for a long one."""
+    usual = _emitter(plan, target)
+    extent = vectors_extent(kernel)
+    other = None if extent is None or isinstance(extent, int) else short_plan(kernel, target)
+    if extent is None or other is None or not _fits(other, plan):
+        return part_function(usual, name, linkage), frozenset(usual.functions)
+    short = _emitter(other, target)
+    texts = [
+        part_function(usual, f"{name}.long", "internal"),
+        part_function(short, f"{name}.short", "internal"),
+        choice(_emitter(plan, target), extent, name, linkage),
+    ]
+    return "\n\n".join(texts), frozenset(usual.functions | short.functions)
+
+
+def _fits(short: Plan, plan: Plan) -> bool:
+    """Whether the memory of a thread, which is that of the usual plan, is enough."""
+    needed, given = bytes_for_a_thread(short), bytes_for_a_thread(plan)
+    return isinstance(needed, int) and isinstance(given, int) and needed <= given

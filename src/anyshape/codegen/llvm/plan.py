@@ -8,12 +8,21 @@ accesses: consecutive lanes should touch consecutive elements.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
 from anyshape.codegen.llvm.machine import Machine
 from anyshape.codegen.target import Target
+from anyshape.codegen.vector_math import FUNCTIONS
+from anyshape.loops.flattened import (
+    SHORT,
+    Flattened,
+    can_be_flattened,
+    flattened,
+    vectors_extent,
+)
 from anyshape.loops.kernels import Kernel, Stage
 from anyshape.loops.scalars import WIDTH, Axis, Scalar
 from anyshape.symbolic import Size, Symbol
@@ -44,8 +53,8 @@ _FUNCTION: Final = 12
 LIGHT: Final = 13
 #: Instructions for each element beside which a mask is nothing.
 LONG: Final = 40
-#: Nothing is gained by vectors along an axis that is shorter than this.
-_SHORT: Final = 8
+#: A function that a kernel uses as often is not put in place each time.
+_OFTEN: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +70,42 @@ class Plan:
     copies: tuple[int, ...]
     #: buffers that the kernel writes
     written: frozenset[str]
+    #: functions of vector_math, (name, dtype), that are called for all vectors of a round at once
+    together: frozenset[tuple[str, str]]
+    #: the column stands for two axes of the kernel
+    flat: Flattened | None
     #: whether threads may share one round of the parallel axes, each taking a part of every stage
     splits: bool
 
 
 def make_plan(kernel: Kernel, target: Target) -> Plan:
-    was_ordered = kernel.ordered
-    kernel = _apart(kernel)
-    column = _best_column(kernel)
+    if isinstance(vectors_extent(kernel), int):
+        known_to_be_short = short_plan(kernel, target)
+        if known_to_be_short is not None:
+            return known_to_be_short
+    apart = _apart(kernel)
+    plan = _plan(apart, target, _best_column(apart), scatters=kernel.ordered)
+    return replace(plan, splits=plan.splits and not kernel.ordered)
+
+
+def short_plan(kernel: Kernel, target: Target) -> Plan | None:
+    """The plan of a kernel for the case that the axis of vectors is short, if there is another:
+    vectors along two axes at once, or along a parallel one."""
+    if not kernel.short or kernel.ordered:
+        return None
+    if can_be_flattened(kernel):
+        flat = flattened(kernel)
+        return None if flat is None else _plan(flat.kernel, target, flat.axis, flat)
+    return _plan(kernel, target, _best_of(kernel, kernel.axes)[0])
+
+
+def _plan(
+    kernel: Kernel,
+    target: Target,
+    column: Axis | None,
+    flat: Flattened | None = None,
+    scatters: bool = False,
+) -> Plan:
     if column is not None and not kernel.ordered:
         others = tuple(axis for axis in kernel.axes if axis is not column)
         kernel = replace(kernel, axes=(*others, column))
@@ -78,14 +115,19 @@ def make_plan(kernel: Kernel, target: Target) -> Plan:
     )
     wide = [list(_in_vectors(kernel, stage, column)) for stage in kernel.stages]
     costs = tuple(sum(map(_cost, own)) + 1 for own in wide)
+    masks_freely = Machine.of(target).masks_freely
+    together = _together(kernel, wide) if masks_freely else {}
+    called = sum(together.values())
     return Plan(
         kernel=kernel,
         column=column,
         lanes=_lanes(kernel, wide, target),
         costs=costs,
-        copies=_copies(kernel, column, costs, Machine.of(target).masks_freely),
+        copies=_copies(kernel, column, costs, masks_freely, called, scatters),
         written=written,
-        splits=not was_ordered and any(map(can_be_shared, kernel.stages)),
+        together=frozenset(together),
+        flat=flat,
+        splits=any(map(can_be_shared, kernel.stages)),
     )
 
 
@@ -98,6 +140,9 @@ def can_be_shared(stage: Stage) -> bool:
 def _apart(kernel: Kernel) -> Kernel:
     """An ordered kernel whose rounds only meet at equal places of its last axis: that one is
     parallel, and the others are loops inside it, in their order."""
+    if kernel.ordered and any(stage.axes for stage in kernel.stages):
+        # It says so itself.
+        return replace(kernel, ordered=False)
     if not kernel.ordered or len(kernel.axes) < 2 or len(kernel.stages) != 1:
         return kernel
     *others, last = kernel.axes
@@ -137,13 +182,19 @@ def _best_column(kernel: Kernel) -> Axis | None:
     candidates = kernel.axes[-1:] if kernel.ordered else kernel.axes
     if not candidates:
         return None
-    prices = {axis: _price(kernel, [axis] * len(kernel.stages)) for axis in candidates}
-    # The last one among equals: that is where memory is dense.
-    column = min(reversed(candidates), key=lambda axis: prices[axis])
+    column, price = _best_of(kernel, candidates)
     if not any(stage.axes for stage in kernel.stages):
         return column
     rows = _price(kernel, [stage.axes[-1] if stage.axes else None for stage in kernel.stages])
-    return column if prices[column] < rows else None
+    return column if price < rows else None
+
+
+def _best_of(kernel: Kernel, axes: tuple[Axis, ...]) -> tuple[Axis, float]:
+    """The one of the parallel axes that costs least, and what it costs."""
+    prices = {axis: _price(kernel, [axis] * len(kernel.stages)) for axis in axes}
+    # The last one among equals: that is where memory is dense.
+    column = min(reversed(axes), key=lambda axis: prices[axis])
+    return column, prices[column]
 
 
 def _price(kernel: Kernel, axes: list[Axis | None]) -> float:
@@ -154,8 +205,8 @@ def _price(kernel: Kernel, axes: list[Axis | None]) -> float:
             continue
         # Reductions weigh more than what is done once with their results.
         weight = 16.0 if stage.axes else 1.0
-        if isinstance(axis.extent, int) and axis.extent < _SHORT:
-            weight *= _SHORT / max(1, axis.extent)
+        if isinstance(axis.extent, int) and axis.extent < SHORT:
+            weight *= SHORT / max(1, axis.extent)
         for buffer, address in accesses(kernel, stage):
             if buffer in kernel.private:
                 continue
@@ -233,8 +284,29 @@ def _lanes(kernel: Kernel, wide: list[list[Scalar]], target: Target) -> int:
     return target.lanes
 
 
+def _together(kernel: Kernel, wide: list[list[Scalar]]) -> dict[tuple[str, str], int]:
+    """The functions that a kernel without inner loops uses often, and how often."""
+    if any(stage.axes for stage in kernel.stages):
+        return {}
+    counts = Counter(map(function_of, (scalar for own in wide for scalar in own)))
+    del counts["", ""]
+    return {function: count for function, count in counts.items() if count >= _OFTEN}
+
+
+def function_of(scalar: Scalar) -> tuple[str, str]:
+    """The function of vector_math that computes it; none has no name."""
+    if scalar.op not in FUNCTIONS:
+        return "", ""
+    return scalar.op, "f64" if scalar.dtype == "f64" else "f32"
+
+
 def _copies(
-    kernel: Kernel, column: Axis | None, costs: tuple[int, ...], masks_freely: bool
+    kernel: Kernel,
+    column: Axis | None,
+    costs: tuple[int, ...],
+    masks_freely: bool,
+    called: int,
+    scatters: bool,
 ) -> tuple[int, ...]:
     """Several vectors a round hide the time that one addition takes to finish; long bodies hide it
     by themselves, if they are not so long that the processor does not see the next one."""
@@ -249,8 +321,10 @@ def _copies(
         return tuple(per_stage)
     # Loops across rows of memory: the wider the strip, the fewer lines are touched one by one.
     if masks_freely and not any(stage.axes for stage in kernel.stages):
-        per_stage += [2 for cost in costs if cost >= LONG]
-    per_stage += [4 for stage in kernel.stages if stage.axes and stage.stores and max(costs) <= 8]
+        most_called = called * _FUNCTION * 3 >= sum(costs) * 2
+        per_stage += [4 if most_called else 2 for cost in costs if cost >= LONG]
+    light = scatters or max(costs) <= 8
+    per_stage += [4 for stage in kernel.stages if stage.axes and stage.stores and light]
     return tuple(max(per_stage) for _ in kernel.stages)
 
 

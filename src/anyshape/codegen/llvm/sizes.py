@@ -194,6 +194,9 @@ def _polynomial(terms: dict[Monomial, int]) -> Size:
 
 
 def _wide_atom(e: Emitter, atom: Atom) -> str:
+    found = e.lane_atoms.get((atom.index, e.copy))
+    if found is not None:
+        return found
     level, _ = _atom_traits(e, atom)
     return e.once(level, ("wide atom", atom.index, e.copy), lambda: _wide_function(e, atom))
 
@@ -210,7 +213,7 @@ def _wide_function(e: Emitter, atom: Atom) -> str:
             kind = "div" if isinstance(atom, FloorDiv) else "mod"
             a = wide_size(e, atom.numerator)
             if is_natural(atom.numerator) and is_natural(atom.denominator):
-                return _divide_naturals(e, kind, a, atom.denominator)
+                return divide_naturals(e, kind, a, atom.denominator)
             b = wide_size(e, atom.denominator)
             return _divide_wide(e, kind, a, b)
         case Min() | Max():
@@ -223,7 +226,7 @@ def _wide_function(e: Emitter, atom: Atom) -> str:
             return text
 
 
-def _divide_naturals(e: Emitter, kind: str, a: str, divisor: Size) -> str:
+def divide_naturals(e: Emitter, kind: str, a: str, divisor: Size) -> str:
     """Through f64: processors divide no vectors of integers. For numbers below 2**53, as addresses
     are, the quotient rounds to an integer from below only if it is one: it differs from the next
     integer by at least 1/divisor, which is more than half a unit in the last place."""
@@ -265,6 +268,7 @@ def _atom_traits(e: Emitter, atom: Atom) -> tuple[int, bool]:
 
 
 __all__ = [
+    "divide_naturals",
     "is_natural",
     "lane_numbers",
     "linear_parts",

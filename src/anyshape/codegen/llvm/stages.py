@@ -10,6 +10,7 @@ from anyshape.codegen.llvm.plan import LONG, can_be_shared, scalars_of
 from anyshape.codegen.llvm.scans import Scanning
 from anyshape.codegen.llvm.sizes import narrow_size, wide_size
 from anyshape.codegen.llvm.teams import barrier, leader_only, meet, share
+from anyshape.codegen.llvm.together import compute_together
 from anyshape.codegen.llvm.types import Value, vector
 from anyshape.codegen.llvm.writer import States
 from anyshape.loops.kernels import Stage
@@ -90,19 +91,14 @@ class StageCode:
         return states
 
     def _side_by_side(self) -> None:
-        """Long bodies of several vectors, step by step: the processor sees no further than some
-        hundred instructions, and those of one vector wait for each other."""
+        """Long bodies of several vectors, step by step."""
         e = self.e
         if self.copies == 1 or e.plan.costs[self.number] < LONG:
             return
         needed = sorted(scalars_of(e.kernel, self.stage), key=lambda scalar: scalar.order)
         if any(scalar.op == "load" and scalar.data[0] in e.stage.written for scalar in needed):
             return
-        for scalar in needed:
-            for copy in range(self.copies):
-                e.copy = copy
-                e.value(scalar)
-        e.copy = 0
+        compute_together(e, needed, self.copies)
 
     def _has_effects(self) -> bool:
         return bool(self.stage.stores or self.stage.scans or self.stage.checks)

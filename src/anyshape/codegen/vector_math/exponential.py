@@ -84,20 +84,21 @@ def clamped(x: Value) -> Value:
     return at_least(at_most(x, high), low)
 
 
-#: Below, the result of exp is denormal or 0; and where it is 0.
-EXP_NORMAL = {"f32": -86.0, "f64": -707.0}
+#: Below, the result of exp is denormal or 0, and n so small that the power is made 0; and where
+#: the result is 0.
+EXP_NORMAL = {"f32": -86.98, "f64": -708.0}
+EXP_LOWEST = {"f32": -87.3, "f64": -708.39}
 EXP_ZERO = {"f32": -104.0, "f64": -745.2}
 
 
 def exp(x: Value) -> Value:
     """Denormal results take a way of their own: a processor needs a hundred cycles for one. 0 does
-    not, since softmax of a masked row is full of zeros."""
-    low, high = EXP_NORMAL[x.kind], EXP_RANGE[x.kind][1]
+    not, since softmax of a masked row is full of zeros: it is the power that is 0 there."""
+    low, high = EXP_LOWEST[x.kind], EXP_RANGE[x.kind][1]
     r, half_power = reduced_with_power(at_least(at_most(x, high), low), 1.0, -1)
     # One factor less in the exponent: 2^128 is no float, though the result below it may be one.
     usual = fma(exp_minus_one(r), 2.0, 2.0) * half_power
-    usual = select(x < EXP_ZERO[x.kind], 0.0, usual)
-    tiny = (x < low) & ~(x < EXP_ZERO[x.kind])
+    tiny = (x < EXP_NORMAL[x.kind]) & (x >= EXP_ZERO[x.kind])
     return rarely(tiny, usual, lambda: x.body.call("exp_tiny", x))
 
 

@@ -7,11 +7,14 @@ from anyshape.codegen.vector_math.builder import FORMATS, Value
 from anyshape.codegen.vector_math.coefficients import POLYNOMIALS, SPLIT, TWO_OVER_PI_BY_EXPONENT
 from anyshape.codegen.vector_math.operations import (
     absolute,
+    at_most,
     bits,
+    copysign,
     fast_two_sum,
     flip_sign,
     floor,
     fma,
+    horner,
     narrow,
     narrow_integer,
     nearest_integer,
@@ -64,6 +67,24 @@ def sin_in_quarter(k: Value, r: Value) -> Value:
 
 
 def sin(x: Value) -> Value:
+    return {"f32": sin_f32, "f64": sin_f64}[x.kind](x)
+
+
+def sin_f32(x: Value) -> Value:
+    """By half turns, x = k pi + r, |r| <= pi / 2: one polynomial, where quarters need two.
+
+    Rounding must not take it beyond 1.
+    """
+    first, second, third = SPLIT["pi_from_below", x.kind]
+    k, integer = nearest_integer(x, SPLIT["two_over_pi", x.kind][0] / 2)
+    # As with quarters, the first step is exact. Nothing positive is added to -0.
+    r = fma(k, -third, fma(k, -second, fma(k, -first, x)))
+    z, a = r * r, absolute(r)
+    size = fma(a * z, horner(z, POLYNOMIALS["sin_of_half_turn", x.kind]), a)
+    return unless_huge("sin", x, copysign(at_most(size, 1.0), flip_sign(r, integer << 31)))
+
+
+def sin_f64(x: Value) -> Value:
     usual = sin_in_quarter(*reduced(x))
     # Keeps the sign of zero.
     tiny = absolute(x) < 2.0 ** -(FORMATS[x.kind].mantissa // 2 + 2)

@@ -13,14 +13,16 @@ another version.
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import re
 import time
-from collections.abc import Callable, Mapping, Set
+import tokenize
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass
 from typing import Final, cast
 
-from anyshape.events.kinds import Event
+from anyshape.events.kinds import Event, FrameStart
 from anyshape.events.source_lines import source_lines
 
 FORMAT: Final = "anyshape-events"
@@ -28,6 +30,11 @@ VERSION: Final = 1
 
 #: So many lines are kept before and after a line that is named.
 _AROUND: Final = 4
+#: So many lines are kept of a function that is compiled.
+_MOST_LINES: Final = 200
+
+#: Tells whether the program knows us, or is run unmodified.
+_OUR_IMPORT: Final = re.compile(r"\s*(import|from)\b.*\banyshape\b")
 
 
 @functools.cache
@@ -57,15 +64,32 @@ class OwnEvents:
             held[name] = getattr(event, name)
         for place in sorted(_places(event) - self._shown):
             self._source(place)
+        if isinstance(event, FrameStart) and (event.file, -event.line) not in self._shown:
+            self._shown.add((event.file, -event.line))
+            self._function(event.file, event.line)
         self._line(held)
+
+    def _function(self, file: str, line: int) -> None:
+        """The whole of it: whoever reads may want to know where a parameter is first used."""
+        lines = source_lines(file)
+        self._lines(file, line, _block(lines[line - 1 : line - 1 + _MOST_LINES]))
+        if (file, 0) not in self._shown:
+            self._shown.add((file, 0))
+            for number, text in enumerate(lines, 1):
+                if _OUR_IMPORT.match(text):
+                    self._lines(file, number, [text])
+                    break
 
     def _source(self, place: tuple[str, int]) -> None:
         self._shown.add(place)
         file, line = place
         first = max(line - _AROUND, 1)
-        lines = [text.rstrip("\n") for text in source_lines(file)[first - 1 : line + _AROUND]]
-        if lines:
-            self._line({"event": "source", "file": file, "first_line": first, "lines": lines})
+        self._lines(file, first, source_lines(file)[first - 1 : line + _AROUND])
+
+    def _lines(self, file: str, first: int, lines: Sequence[str]) -> None:
+        kept = [text.rstrip("\n") for text in lines]
+        if kept:
+            self._line({"event": "source", "file": file, "first_line": first, "lines": kept})
 
     def _line(self, held: Mapping[str, object]) -> None:
         self._write(json.dumps(held, default=_plain) + "\n")
@@ -80,6 +104,14 @@ def _plain(value: object) -> object:
     if isinstance(value, Set):
         return sorted(map(str, cast("Set[object]", value)))
     return str(value)
+
+
+def _block(lines: Sequence[str]) -> Sequence[str]:
+    """The function that begins with these lines."""
+    try:
+        return inspect.getblock(lines)
+    except (SyntaxError, tokenize.TokenError):
+        return lines[:1]
 
 
 @functools.cache

@@ -19,7 +19,8 @@ from anyshape.events.trace.background import Background
 from anyshape.events.trace.envelope import Envelopes
 from anyshape.events.trace.files import LazyFile, Rank, file_name
 from anyshape.events.trace.own_events import OwnEvents
-from anyshape.events.trace.tlparse_rows import ROWS, Writing
+from anyshape.events.trace.tlparse_rows import ROWS
+from anyshape.events.trace.writing import Writing
 
 VARIABLE: Final = "ANYSHAPE_TRACE"
 
@@ -60,6 +61,10 @@ class TraceSink:
     def later(self, make: Callable[[], Event]) -> None:
         when = time.time()
         self._background.put(lambda: self._write(when, make()))
+
+    def flush(self) -> None:
+        """Write what waits."""
+        self._background.finish()
 
     def close(self) -> None:
         """Write what waits. What is told after this goes to other files."""

@@ -7,9 +7,8 @@ an artefact, which it shows under the name it is given.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from anyshape.events.kinds import (
     Compiled,
@@ -27,6 +26,7 @@ from anyshape.events.kinds import (
     Measures,
     OutputCode,
     ProfileState,
+    ProgramExported,
     Recompile,
     RecompileLimit,
     RunsEagerly,
@@ -34,46 +34,8 @@ from anyshape.events.kinds import (
     Specialised,
     Stage,
 )
-from anyshape.events.trace.envelope import Envelopes, Json, to_json
-
-
-class Place(NamedTuple):
-    """A place that is not taken from a running program."""
-
-    filename: str
-    line: int
-    function: str
-
-
-class Writing:
-    """The envelopes of one rank, and which attempt at each compile they belong to."""
-
-    def __init__(self, out: Envelopes) -> None:
-        self.out = out
-        self._attempts: Counter[str] = Counter()
-        #: why graphs ended in the compile at hand, for its summary
-        self.breaks: dict[str, list[str]] = {}
-
-    def begin(self, compile_id: str) -> None:
-        self._attempts[compile_id] += 1
-        self.breaks[compile_id] = []
-
-    def attempt(self, compile_id: str) -> int:
-        """An entry that grows, or a call that could not be compiled, is compiled for again under
-        the same number."""
-        return max(self._attempts[compile_id] - 1, 0)
-
-    def write(self, event: Event, key: str, metadata: Json, payload: str | None = None) -> None:
-        attempt = self.attempt(event.compile_id)
-        self.out.envelope(key, metadata, payload, event.compile_id, attempt)
-
-    def artifact(self, event: Event, name: str, payload: Json) -> None:
-        """A text, or anything else as JSON."""
-        is_text = isinstance(payload, str)
-        encoding = "string" if is_text else "json"
-        text = payload if isinstance(payload, str) else to_json(payload)
-        self.write(event, "artifact", {"name": name, "encoding": encoding}, text)
-
+from anyshape.events.trace.envelope import Json, to_json
+from anyshape.events.trace.writing import EXPORT, Place, Writing
 
 # -- rows -------------------------------------------------------------------------------------
 
@@ -111,6 +73,29 @@ def _about_symbols(event: Event, key: str, metadata: Mapping[str, Json], to: Wri
 def _guard_added(event: GuardAdded, to: Writing) -> None:
     held = {"expr": event.expr, "user_stack": to.out.stack([event.user_frame]), "stack": []}
     _about_symbols(event, "guard_added_fast", held, to)
+    if event.compile_id == EXPORT:
+        to.write(event, "guard_added", {**held, **_as_export_shows(event, to)})
+
+
+def _as_export_shows(event: GuardAdded, to: Writing) -> Mapping[str, Json]:
+    """What `tlparse --export` makes a page of for each guard."""
+    frame = event.user_frame
+    return {
+        "prefix": "runtime_assert" if event.at_run_time else "eval",
+        "expr_node_id": to.next_number(),
+        "symbol_to_sources": {},
+        "frame_locals": {
+            "loc": "" if frame is None else f"{frame.filename}:{frame.line}",
+            "locals": {},
+            "symbols": {"in terms of the inputs": event.text} if event.text else {},
+        },
+    }
+
+
+def _exported(event: ProgramExported, to: Writing) -> None:
+    to.write(event, "exported_program", {}, event.code)
+    said = [*event.constraints, *(f"note: {note}" for note in event.notes)]
+    to.artifact(event, "constraints", "\n".join((event.function, *said)))
 
 
 def _specialised(event: Specialised, to: Writing) -> None:
@@ -313,6 +298,7 @@ ROWS: Final[dict[type[Event], Row]] = dict(
         _row(Specialised, _specialised),
         _row(Recompile, _recompile),
         _row(RecompileLimit, _recompile_limit),
+        _row(ProgramExported, _exported),
         _row(GraphCompiled, _graph),
         _row(GraphBreak, _graph_break),
         _row(RunsEagerly, _runs_eagerly),

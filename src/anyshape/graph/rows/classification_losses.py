@@ -11,7 +11,8 @@ from anyshape.graph.rows.reductions import as_dtype, divided_by, exponentials, r
 from anyshape.graph.rows.table import row
 from anyshape.graph.values import Index, NotLowered, Value
 from anyshape.loops import scalars
-from anyshape.loops.scalars import FLOATS, Scalar
+from anyshape.loops.scalars import FLOATS, HALVES, Scalar
+from anyshape.symbolic import ge, product
 
 if TYPE_CHECKING:
     from anyshape.graph.lowering import Lowering
@@ -106,12 +107,21 @@ def cross_entropy(c: Lowering, *args: Any, **kwargs: Any) -> Value:
     input, target, weight = given["input"], given["target"], given.get("weight")
     ignored = given.get("ignore_index", -100)
     smoothing = given.get("label_smoothing", 0.0)
-    if target.dtype in FLOATS:
-        raise NotLowered("probabilities of classes")
-    _checked(input, target, ignored)
-    if not isinstance(smoothing, int | float) or (smoothing and weight is not None):
-        raise NotLowered("weighted classes and smoothed labels")
+    if not isinstance(smoothing, int | float):
+        raise NotLowered("a smoothing that is not known")
     along = 0 if len(input.sizes) == 1 else 1
+    if target.dtype in FLOATS:
+        return _of_chances(c, given, _log_softmax(c, input, along), along, smoothing)
+    _checked(input, target, ignored)
+    scores = _log_softmax(c, input, along)
+    losses, shares = picked(c, scores, target, weight, ignored)
+    how = how_reduced(given, "mean")
+    if smoothing:
+        losses = _smoothed(c, scores, target, weight, losses, along, ignored, smoothing)
+    return reduced_loss(c, losses, shares, how, input.dtype)
+
+
+def _log_softmax(c: Lowering, input: Value, along: int) -> Value:
     away, _, whole = exponentials(c, input, [along])
     logs = elementwise(
         c,
@@ -122,18 +132,51 @@ def cross_entropy(c: Lowering, *args: Any, **kwargs: Any) -> Value:
         gives=away.dtype,
         cost=6,
     )
-    scores = rounded(c, logs, input.dtype)
-    losses, shares = picked(c, scores, target, weight, ignored)
+    return rounded(c, logs, input.dtype)
+
+
+def _of_chances(
+    c: Lowering, given: dict[str, Any], scores: Value, along: int, smoothing: float
+) -> Value:
+    """Each class has its chance: the loss of a row is a sum over all of them."""
+    target, weight = given["target"], given.get("weight")
+    dtype = scores.dtype
+    parts = [each for each in (target, weight) if each is not None]
+    if dtype in HALVES or any(each.dtype != dtype for each in parts):
+        raise NotLowered("chances of two bytes, or of another dtype")
+    if not c.same_sizes(scores.sizes, target.sizes):
+        raise NotLowered("chances of other sizes")
+    classes = scores.sizes[along]
+    # Without classes torch gives nan.
+    c.assume(ge(classes, 1), "there are classes")
+
+    def at(index: Index) -> Scalar:
+        chance = target.at(index)
+        if smoothing:
+            count = cast(scalars.index(classes), dtype)
+            alike = op("div", constant_like(smoothing, chance), count)
+            chance = op("add", op("mul", chance, constant_like(1 - smoothing, chance)), alike)
+        found = op("mul", scores.at(index), chance)
+        return found if weight is None else op("mul", found, weight.at((index[along],)))
+
+    each = c.values.new(scores.sizes, dtype, at, [scores, *parts], cost=4)
+    rows = c.values.reduction("sum", each, [along], dtype, keep=False)
+    losses = elementwise(c, operation("neg"), rows)
     how = how_reduced(given, "mean")
-    if smoothing:
-        losses = _smoothed(c, scores, target, losses, along, ignored, smoothing)
-    return reduced_loss(c, losses, shares, how, input.dtype)
+    if how == "none" or not losses.sizes:
+        return losses
+    # The losses of rows are a kernel of their own; their sum is another.
+    c.realise(losses)
+    dims = list(range(len(losses.sizes)))
+    total = c.values.reduction("sum", losses, dims, dtype, keep=False)
+    return divided_by(c, total, product(losses.sizes)) if how == "mean" else total
 
 
 def _smoothed(
     c: Lowering,
     scores: Value,
     target: Value,
+    weight: Value | None,
     losses: Value,
     along: int,
     ignored: int,
@@ -142,6 +185,14 @@ def _smoothed(
     """Part of the loss is that of all classes alike."""
     source = as_dtype(c, scores, wide(scores.dtype))
     dtype = source.dtype
+    if weight is not None:
+        weights = as_dtype(c, weight, dtype)
+        parents, plain = (source, weights), source
+
+        def weighted(index: Index) -> Scalar:
+            return op("mul", plain.at(index), weights.at((index[along],)))
+
+        source = c.values.new(scores.sizes, dtype, weighted, parents, cost=1)
     every = c.values.reduction("sum", source, [along], dtype, keep=False)
     mean = divided_by(c, every, scores.sizes[along])
 

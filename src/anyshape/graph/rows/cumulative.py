@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from anyshape.graph.elementwise import elementwise
+from anyshape.graph.rows.joining import joined
 from anyshape.graph.rows.pointwise import op, test
 from anyshape.graph.rows.rearranging import mapped
 from anyshape.graph.rows.reductions import as_dtype, total_dtype
 from anyshape.graph.rows.table import row
 from anyshape.graph.rows.views import place, shifted
 from anyshape.graph.values import NotLowered, Value
+from anyshape.symbolic import Size
 
 if TYPE_CHECKING:
     from anyshape.graph.lowering import Lowering
@@ -36,14 +38,30 @@ running_row("cumsum", "sum")
 running_row("cumprod", "prod")
 
 
+#: Each doubles the work.
+_MOST_DIFFERENCES: Final = 2
+
+
 @row("diff")
 def diff(
     c: Lowering, input: Value, n: Any = 1, dim: Any = -1, prepend: Any = None, append: Any = None
 ) -> Value:
-    if n != 1 or type(n) is not int or prepend is not None or append is not None:
-        raise NotLowered("more than the differences of neighbours")
+    if type(n) is not int or not 1 <= n <= _MOST_DIFFERENCES:
+        raise NotLowered("many differences of differences")
     along = place(dim, len(input.sizes))
-    sizes = c.result.shape
+    ends = [each for each in (prepend, append) if each is not None]
+    if any(not isinstance(each, Value) or each.dtype != input.dtype for each in ends):
+        raise NotLowered("ends of another kind")
+    if ends:
+        parts = [each for each in (prepend, input, append) if each is not None]
+        input = joined(c, parts, along, within=True)
+    for left in reversed(range(n)):
+        input = _differences(c, input, along, c.result.shape[along] + left)
+    return input
+
+
+def _differences(c: Lowering, input: Value, along: int, count: Size) -> Value:
+    sizes = (*input.sizes[:along], count, *input.sizes[along + 1 :])
     before = mapped(c, input, sizes, lambda index: index)
     after = mapped(c, input, sizes, shifted(along, 1))
     if input.dtype == "b1":

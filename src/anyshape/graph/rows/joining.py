@@ -27,8 +27,9 @@ def as_dtype(c: Lowering, value: Value, dtype: Dtype) -> Value:
     return c.values.new(value.sizes, dtype, at, (value,), cost=1, factors=value.factors)
 
 
-def joined(c: Lowering, tensors: Sequence[Value], dim: int) -> Value:
-    """Tensors of equal sizes but for one dimension, along it."""
+def joined(c: Lowering, tensors: Sequence[Value], dim: int, *, within: bool = False) -> Value:
+    """Tensors of equal sizes but for one dimension, along it. `within`: it is not the result of the
+    operator at hand, whose sizes are others."""
     dtype = common_dtype(tensors)
     first = tensors[0].sizes
     for other in tensors[1:]:
@@ -40,7 +41,8 @@ def joined(c: Lowering, tensors: Sequence[Value], dim: int) -> Value:
             raise NotLowered("sizes that may differ")
     parts = [as_dtype(c, tensor, dtype) for tensor in tensors]
     size = total([part.sizes[dim] for part in parts])
-    return c.joined(parts, dim, (*first[:dim], size, *first[dim + 1 :]), c.result)
+    sizes = (*first[:dim], size, *first[dim + 1 :])
+    return c.joined(parts, dim, sizes, c.result.like(sizes) if within else c.result)
 
 
 def several(tensors: Any) -> list[Value]:

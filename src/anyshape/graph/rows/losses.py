@@ -15,7 +15,7 @@ from anyshape.graph.rows.pointwise import constant_like, op, test, where
 from anyshape.graph.rows.reductions import as_dtype, mean_of, rounded, sum_
 from anyshape.graph.rows.table import ROWS, row
 from anyshape.graph.values import NotLowered, Value
-from anyshape.loops.scalars import FLOATS, Scalar
+from anyshape.loops.scalars import FLOATS, HALVES, Scalar
 
 if TYPE_CHECKING:
     from anyshape.graph.lowering import Lowering
@@ -162,6 +162,32 @@ def bce_with_logits(c: Lowering, *args: Any, **kwargs: Any) -> Value:
     if weight is not None:
         losses = step(operation("mul"), losses, weight)
     return lessened(c, losses, how_reduced(given, default))
+
+
+@row("binary_cross_entropy")
+def binary_cross_entropy(c: Lowering, *args: Any, **kwargs: Any) -> Value:
+    order = f"{_TWO} weight {_FLAGS}" if c.is_functional else f"{_TWO} weight reduction"
+    given = arguments(order, args, kwargs)
+    input, weight = given["input"], given.get("weight")
+    if input.dtype in HALVES or (weight is not None and weight.dtype != input.dtype):
+        raise NotLowered("a loss of two bytes, or of several dtypes")
+
+    def compute(x: Scalar, target: Scalar) -> Scalar:
+        one, least = constant_like(1, x), constant_like(-100, x)
+        absent = op("maximum", op("log1p", op("neg", x)), least)
+        present = op("maximum", op("log", x), least)
+        return op("sub", op("mul", op("sub", target, one), absent), op("mul", target, present))
+
+    def is_chance(x: Scalar) -> Scalar:
+        return test("and", test("ge", x, constant_like(0, x)), test("le", x, constant_like(1, x)))
+
+    losses = of_two(c, given, compute)
+    if not c.same_sizes(input.sizes, given["target"].sizes):
+        raise NotLowered("a target of other sizes")
+    c.require(input, "is a chance", is_chance, "all elements are between 0 and 1")
+    if weight is not None:
+        losses = elementwise(c, operation("mul"), losses, weight)
+    return lessened(c, losses, how_reduced(given, "mean"))
 
 
 @row("kl_div")

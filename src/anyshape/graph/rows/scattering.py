@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from anyshape.graph.elementwise import (
     wide,
 )
 from anyshape.graph.handles import Handle, IndexMap
-from anyshape.graph.plan import NumberRef
+from anyshape.graph.plan import NumberRef, View
 from anyshape.graph.rows.indexing import Positions, Subscript, subscript
 from anyshape.graph.rows.pointwise import where
 from anyshape.graph.rows.table import row, writes
@@ -97,8 +98,10 @@ def setitem(c: Lowering, target: Handle, key: Any, value: Any) -> None:
         raise NotLowered("a slice by data")
     if not tensors:
         part = _part(c, target, key)
+        c.check_apart(part)
         c.write(part, filled(c, value, part.meta.shape, c.dtype_of(target)))
         return
+    c.check_apart(target)
     if all(item.dtype == "b1" for item in tensors):
         _fill_mask(c, target, items, value)
         return
@@ -122,7 +125,8 @@ def _part(c: Lowering, target: Handle, key: Any) -> Handle:
     seen, _ = first_round(questions, target.meta, key)
     if questions.needs or questions.unbacked:
         raise NotLowered("a part of a tensor by what is not known")
-    return Handle(target.root, seen, target)
+    view = View("call_function", operator.getitem, (key,), {})
+    return Handle(target.root, seen, target, view=view)
 
 
 def _shape_found(

@@ -20,6 +20,7 @@ from anyshape.runtime.native.host_target import HostTarget, llvmlite_version
 from anyshape.runtime.native.image import LoadedImage
 from anyshape.runtime.native.link import CannotLink, link_image
 from anyshape.runtime.native.linked_by_llvm import LoadedByLlvm
+from anyshape.runtime.native.shelf import Shelf, open_shelf
 from anyshape.runtime.native.stored import Built, from_bytes
 from anyshape.runtime.native.symbols import address_of
 
@@ -52,17 +53,49 @@ def disk_cache() -> DiskCache:
 
 
 def found_or_built(
-    key: str, source: Callable[[], Source], target: HostTarget, cache: DiskCache
+    key: str,
+    source: Callable[[], Source],
+    target: HostTarget,
+    cache: DiskCache,
+    key_on_shelves: Callable[[], str] | None = None,
 ) -> Built:
     """The code that goes by `key`, a text that says all that the source depends on. The source is
-    asked for only if the code is not on disk."""
+    asked for only if the code is not on disk, nor on the shelf that is open."""
     name = _name(key, target)
+    shelf = open_shelf()
+    on_shelf = "" if shelf is None else _name((key_on_shelves or (lambda: key))(), target)
     kept = cache.read(name)
-    if kept is not None:
-        return from_bytes(kept)
-    built = build(source(), target, cache)
-    cache.write(name, built.to_bytes())
+    built = None if kept is None else from_bytes(kept)
+    if built is None and shelf is not None:
+        built = _given(shelf, on_shelf)
+    if built is None:
+        built = build(source(), target, cache)
+        cache.write(name, built.to_bytes())
+    if shelf is not None:
+        shelf.used[on_shelf] = built.to_bytes()
     return built
+
+
+def _given(shelf: Shelf, name: str) -> Built | None:
+    found = shelf.given.get(name)
+    if found is None:
+        return None
+    try:
+        return from_bytes(found)
+    except (KeyError, TypeError, ValueError):
+        return None  # damaged: it is built as if it were missing
+
+
+def identity(target: HostTarget) -> dict[str, str]:
+    """What code is made for and by, in words."""
+    return {
+        "machine": f"{target.triple} {platform.machine()}",
+        "processor": f"{target.cpu} {target.features} {target.lanes}",
+        "llvmlite": llvmlite_version(),
+        "torch": str(torch.__version__),
+        "python": str(sys.implementation.cache_tag),
+        "form": _VERSION,
+    }
 
 
 def _name(key: str, target: HostTarget) -> str:

@@ -27,7 +27,7 @@ class CalledWithAddresses:
 
     def __call__(self, *arguments: Any) -> Any:
         segment = self._segment
-        count = (len(segment.inputs), len(segment.symbols), len(segment.numbers))
+        count = (len(segment.inputs), len(segment.given), len(segment.numbers))
         if len(arguments) != sum(count):
             raise NativeFailed(f"the function takes {sum(count)} arguments")
         tensors = arguments[: count[0]]
@@ -38,14 +38,15 @@ class CalledWithAddresses:
                 raise NativeFailed(
                     f"argument {position} ({buffer.name}) is no plain tensor with memory"
                 )
-        values = dict(zip(segment.symbols, integers, strict=True))
+        values = dict(zip(segment.given, integers, strict=True))
+        values |= {symbol: tensors[k].shape[dim] for symbol, k, dim in segment.read}
         outputs = [_made(buffer, values) for buffer in segment.outputs]
         pointers = [tensor.data_ptr() for tensor in (*tensors, *outputs)]
         # Arrays of at least one element: ctypes gives those of none no address.
         failed = self._run(
             (ctypes.c_void_p * max(len(pointers), 1))(*pointers),
             None,
-            (ctypes.c_int64 * max(count[1], 1))(*integers),
+            (ctypes.c_int64 * max(len(values), 1))(*(values[each] for each in segment.symbols)),
             (ctypes.c_double * max(count[2], 1))(*floats),
         )
         if failed:

@@ -38,6 +38,9 @@ class _Failure:
         self._reasons = reasons
         self._keeps = keeps
 
+    def keep(self, more: object) -> None:
+        self._keeps = (*self._keeps, more)
+
     def __call__(self, number: int) -> NativeFailed:
         reason = self._reasons[number - 1]
         if reason.startswith("torch"):
@@ -54,12 +57,21 @@ def python_function(built: Built, segment: Segment, helpers: Loaded) -> Callable
         run = code.address(built.run or "")
         assert run is not None, "code without the function that it was made for"
         return CalledWithAddresses(run, segment, _Failure(built.reasons, code, helpers))
-    entry = code.address(built.entry)
-    assert entry is not None, "code without the function that it was made for"
-    method = _MethodDef(built.entry.encode(), entry, _METH_FASTCALL, None)
+    return _callable(built.entry, code, _Failure(built.reasons, code, helpers))
+
+
+def plain_function(name: str, code: Loaded) -> Callable[..., Any]:
+    """A function of Python that never fails, by its name in the code."""
+    return _callable(name, code, _Failure((), code))
+
+
+def _callable(name: str, code: Loaded, itself: _Failure) -> Callable[..., Any]:
+    address = code.address(name)
+    assert address is not None, "code without the function that it was made for"
+    method = _MethodDef(name.encode(), address, _METH_FASTCALL, None)
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype = ctypes.py_object
     make.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
     # CPython reads the method's definition until the function is gone, and lets `self` go last.
-    failure = _Failure(built.reasons, code, helpers, method)
-    return make(ctypes.addressof(method), failure, None)
+    itself.keep(method)
+    return make(ctypes.addressof(method), itself, None)

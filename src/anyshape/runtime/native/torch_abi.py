@@ -56,6 +56,7 @@ WRAP: Final = "_Z16THPVariable_WrapRKN2at10TensorBaseE"
 _NEEDED: Final = (
     WRAP,
     "aoti_torch_get_data_ptr",
+    "aoti_torch_get_sizes",
     "aoti_torch_empty_strided",
     "aoti_torch_delete_tensor_object",
     "PyObject_CallOneArg",
@@ -105,7 +106,7 @@ def _found() -> TorchAbi:
         address_of(name)
     samples = _samples()
     abi = TorchAbi(_tensor_offset(samples), _type_offset(samples), dtype_codes())
-    _try_data_pointers(abi, samples)
+    _try_data_and_sizes(abi, samples)
     _try_new_tensors(abi)
     return abi
 
@@ -151,14 +152,21 @@ def _type_offset(samples: list[torch.Tensor]) -> int:
     return common.pop() * ctypes.sizeof(ctypes.c_size_t)
 
 
-def _try_data_pointers(abi: TorchAbi, samples: list[torch.Tensor]) -> None:
+def _try_data_and_sizes(abi: TorchAbi, samples: list[torch.Tensor]) -> None:
     get = libtorch_cpu().aoti_torch_get_data_ptr
-    get.argtypes, get.restype = [ctypes.c_void_p, ctypes.c_void_p], ctypes.c_int32
+    sizes = libtorch_cpu().aoti_torch_get_sizes
+    for function in (get, sizes):
+        function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_void_p], ctypes.c_int32
     for sample in samples:
         pointer = ctypes.c_void_p()
         if get(id(sample) + abi.tensor_offset, ctypes.addressof(pointer)):
             raise _NotSo
         if (pointer.value or 0) != sample.data_ptr():
+            raise _NotSo
+        if sizes(id(sample) + abi.tensor_offset, ctypes.addressof(pointer)):
+            raise _NotSo
+        found = (ctypes.c_int64 * sample.dim()).from_address(pointer.value or 0)
+        if tuple(found) != tuple(sample.shape):
             raise _NotSo
 
 

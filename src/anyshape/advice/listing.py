@@ -1,0 +1,114 @@
+"""The lines of the program that a trace has kept."""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+#: So many lines are shown before and after a line that is to blame.
+_AROUND: Final = 2
+
+_IMPORT: Final = re.compile(r"\s*(import|from)\b.*\banyshape\b")
+
+
+class Listing:
+    """Lines by file and number, as far as they are known."""
+
+    def __init__(self, folder: str = "") -> None:
+        self._files: dict[str, dict[int, str]] = {}
+        #: where the program was run
+        self._folder = folder
+
+    def relative(self, file: str) -> str:
+        """As whoever ran the program would name the file."""
+        prefix = self._folder.rstrip("/") + "/"
+        return file.removeprefix(prefix).lstrip("/")
+
+    def add(self, file: str, first: int, lines: Sequence[str]) -> None:
+        known = self._files.setdefault(file, {})
+        for offset, text in enumerate(lines):
+            known[first + offset] = text
+
+    def file(self, file: str) -> Mapping[int, str]:
+        return self._files.get(file, {})
+
+    def line(self, file: str, line: int) -> str:
+        return self.file(file).get(line, "").strip()
+
+    def excerpt(self, file: str, line: int, around: int = _AROUND) -> dict[int, str]:
+        """The line and its neighbours, those that are known without a gap."""
+        known = self.file(file)
+        if line not in known:
+            return {}
+        first = last = line
+        while first > line - around and first - 1 in known:
+            first -= 1
+        while last < line + around and last + 1 in known:
+            last += 1
+        return {number: known[number] for number in range(first, last + 1)}
+
+    def imports_anyshape(self, file: str) -> bool:
+        return any(_IMPORT.match(line) for line in self.file(file).values())
+
+    def fresh(self, file: str, name: str) -> str:
+        """A name that no known line of the file has."""
+        text = "\n".join(self.file(file).values())
+        made = f"{name}_in"
+        while re.search(rf"\b{re.escape(made)}\b", text):
+            made += "_"
+        return made
+
+    def first_use(self, file: str, line: int, names: Collection[str]) -> int | None:
+        """The first line in the body of the function there that has one of the names."""
+        function = self.block(file, line)
+        if not isinstance(function, ast.FunctionDef):
+            return None
+        uses = [
+            node.lineno
+            for statement in function.body
+            for node in ast.walk(statement)
+            if isinstance(node, ast.Name) and node.id in names
+        ]
+        return min(uses, default=None)
+
+    def block(self, file: str, line: int) -> ast.stmt | None:
+        """The statement that begins at the line (decorators among it), with the numbers that its
+        lines have in the file; None if not all of it is known."""
+        known = self.file(file)
+        lines: list[str] = []
+        while line + len(lines) in known:
+            lines.append(known[line + len(lines)])
+        # What follows the statement may be cut off anywhere: try without it.
+        text = textwrap.dedent("\n".join(_one_block(lines)))
+        try:
+            parsed = ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError):
+            return None
+        if not parsed.body:
+            return None
+        return ast.increment_lineno(parsed.body[0], line - 1)
+
+
+def _one_block(lines: Sequence[str]) -> list[str]:
+    """The lines up to the next that is not indented more than the first; decorators and brackets
+    that are closed there belong to it."""
+    if not lines:
+        return []
+    indent = _indent(lines[0])
+    taken = [lines[0]]
+    is_header = lines[0].lstrip().startswith("@")
+    for line in lines[1:]:
+        text = line.lstrip()
+        if text and _indent(line) <= indent and not is_header and not text.startswith((")", "]")):
+            break
+        if is_header and text.startswith(("def ", "class ", "async ")):
+            is_header = False
+        taken.append(line)
+    return taken
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())

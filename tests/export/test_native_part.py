@@ -1,0 +1,249 @@
+"""Native code: made at the first call, stored in packages, used only by those who trust it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import anyshape
+from anyshape import Dim
+from anyshape.errors import BadOption, CannotExport
+from anyshape.export import native_part
+from anyshape.runtime.native import build
+from anyshape.runtime.native.shelf import Shelf, open_shelf, opened
+
+
+class Model(nn.Module):
+    calls: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.linspace(0.5, 2, 4))
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls.add_(1)
+        return ((x * self.scale).sin() + x.cos()).sum(1) * 2
+
+
+@pytest.fixture(name="exported")
+def _exported() -> anyshape.Exported:
+    spec = {"x": (Dim("n", min=1), None)}
+    with torch.no_grad():
+        return anyshape.export(Model(), (torch.ones(2, 4),), dynamic_shapes=spec)
+
+
+@pytest.fixture(name="package")
+def _package(exported: anyshape.Exported, tmp_path: Path) -> Path:
+    file = tmp_path / "model.zip"
+    exported.save(file, native_code=True)
+    return file
+
+
+@pytest.fixture(name="built")
+def _built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What is built from now on; the disk cache is empty, and the process has built nothing."""
+    calls: list[Any] = []
+    original = build.build
+
+    def counted(source: Any, *args: Any) -> Any:
+        calls.append(source.entry or source.run)
+        return original(source, *args)
+
+    monkeypatch.setattr(build, "build", counted)
+    with anyshape.config.patch(cache_dir=str(tmp_path / "cache")):
+        yield calls
+
+
+def segments(calls: list[Any]) -> list[Any]:
+    """Without the helpers, which all programs share."""
+    return [each for each in calls if each is not None]
+
+
+def check(program: anyshape.Exported) -> None:
+    for size in (1, 3, 8):
+        x = torch.randn(size, 4)
+        with torch.no_grad():
+            torch.testing.assert_close(program(x), Model()(x))
+
+
+def test_one_entry_with_native_code_for_all_sizes(exported: anyshape.Exported):
+    assert exported.entries == []
+    check(exported)
+    (entry,) = exported.entries
+    (graph,) = entry.graphs
+    assert graph.meta["report"].native
+    assert entry.hits == 2
+
+
+def test_operator_by_operator(exported: anyshape.Exported, tmp_path: Path):
+    exported.save(tmp_path / "plain.zip")
+    program = anyshape.load(tmp_path / "plain.zip", backend="eager")
+    check(program)
+    assert program.entries == []
+    with pytest.raises(BadOption, match="backend"):
+        anyshape.load(tmp_path / "plain.zip", backend="cuda")
+
+
+def test_saving_makes_the_code_and_changes_nothing(package: Path, exported: anyshape.Exported):
+    assert exported.state_dict()["calls"] == 0
+    with zipfile.ZipFile(package) as archive:
+        names = [name for name in archive.namelist() if name.startswith("native/")]
+        about = json.loads(archive.read("native/about.json"))
+    assert len(names) == len(about["sums"]) + 1 > 1
+    assert about["for"]["torch"] == torch.__version__
+
+
+def test_without_trust_it_is_not_even_read(
+    package: Path, built: list[Any], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(native_part, "read", lambda archive: pytest.fail("it was read"))
+    program = anyshape.load(package)
+    check(program)
+    assert segments(built)
+
+
+def test_with_trust_nothing_is_built(package: Path, built: list[Any]):
+    program = anyshape.load(package, native_code="trusted")
+    assert program.notes == ()
+    check(program)
+    assert program.entries[0].graphs[0].meta["report"].native
+    assert segments(built) == []
+
+
+def test_the_disk_cache_is_used(package: Path, built: list[Any]):
+    check(anyshape.load(package))
+    first = len(segments(built))
+    assert first
+    check(anyshape.load(package))
+    assert len(segments(built)) == first
+
+
+# -- damaged, or for others ------------------------------------------------------------------------
+
+
+def changed(package: Path, change: Callable[[dict[str, bytes]], object]) -> Path:
+    with zipfile.ZipFile(package) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    change(parts)
+    with zipfile.ZipFile(package, "w") as archive:
+        for name, data in parts.items():
+            archive.writestr(name, data)
+    return package
+
+
+def _other(key: str, value: Any) -> Callable[[dict[str, bytes]], None]:
+    def change(parts: dict[str, bytes]) -> None:
+        about = json.loads(parts["native/about.json"])
+        about["for"][key] = value
+        parts["native/about.json"] = json.dumps(about).encode()
+
+    return change
+
+
+def _code(parts: dict[str, bytes]) -> str:
+    return next(name for name in parts if name.startswith("native/") and "about" not in name)
+
+
+def _flipped(parts: dict[str, bytes]) -> None:
+    name = _code(parts)
+    parts[name] = parts[name][:-1] + bytes([parts[name][-1] ^ 1])
+
+
+def _with_sum_of(data: bytes) -> Callable[[dict[str, bytes]], None]:
+    """Other code, and a table that agrees: it is not what it should be, and nobody can tell."""
+
+    def change(parts: dict[str, bytes]) -> None:
+        name = _code(parts)
+        parts[name] = data
+        code = {each.removeprefix("native/"): parts[each] for each in parts if each == name}
+        parts.update(dict(native_part.parts(code)))
+
+    return change
+
+
+BAD: dict[str, tuple[Callable[[dict[str, bytes]], object], str]] = {
+    "processor": (_other("processor", "z80"), "for another processor"),
+    "machine": (_other("machine", "aarch64-linux-gnu"), "for another machine"),
+    "torch": (_other("torch", "1.0"), "for another torch"),
+    "anyshape": (_other("anyshape", "0"), "for another anyshape"),
+    "flipped": (_flipped, "damaged"),
+    "missing": (lambda parts: parts.pop(_code(parts)), "damaged"),
+    "no table": (lambda parts: parts.pop("native/about.json"), "no native code"),
+    "no JSON": (lambda parts: parts.update({"native/about.json": b"{"}), "damaged"),
+    "no object": (lambda parts: parts.update({"native/about.json": b"[]"}), "damaged"),
+    "name": (
+        lambda parts: parts.update(
+            {
+                "native/about.json": json.dumps(
+                    {"for": native_part.native_identity(), "sums": {"../x": ""}}
+                ).encode()
+            }
+        ),
+        "damaged",
+    ),
+    "no code": (_with_sum_of(b"\x90" * 64), ""),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_code_that_cannot_be_used_is_made_anew(package: Path, built: list[Any], case: str):
+    change, says = BAD[case]
+    program = anyshape.load(changed(package, change), native_code="trusted")
+    assert says in "".join(program.notes)
+    if case in ("processor", "flipped", "no code"):  # a second each
+        check(program)
+        assert segments(built)
+
+
+def test_another_process_with_another_copy_of_the_package(package: Path, tmp_path: Path):
+    """Names on shelves do not depend on when or where our sources were installed."""
+    script = f"""
+import torch, anyshape
+from anyshape.runtime.native import build
+anyshape.config.cache_dir = {str(tmp_path / "cache")!r}
+original = build.build
+def refuse(source, *args):
+    assert source.entry is None and source.run is None, "a segment was built"
+    return original(source, *args)
+build.build = refuse
+program = anyshape.load({str(package)!r}, native_code="trusted")
+with torch.no_grad():
+    print(program(torch.ones(3, 4)).sum().item(), len(program.entries), *program.notes)
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=100
+    )
+    assert run.returncode == 0, run.stderr
+    value, entries = run.stdout.split()
+    assert float(value) == pytest.approx(Model()(torch.ones(3, 4)).sum().item(), rel=1e-5)
+    assert entries == "1"
+
+
+def test_an_example_that_fails(tmp_path: Path):
+    def program(x: Tensor) -> Tensor:
+        torch._check(x.sum().item() > 1)
+        return x.sin() * 2
+
+    exported = anyshape.export(program, (torch.ones(3),), dynamic_shapes={"x": ("n",)})
+    with pytest.raises(CannotExport, match="fails on zeros"):
+        exported.save(tmp_path / "x.zip", native_code=True)
+    with torch.no_grad():
+        exported(torch.ones(4))
+    exported.save(tmp_path / "x.zip", native_code=True)
+
+
+def test_a_shelf_is_open_for_a_while():
+    shelf = Shelf()
+    with opened(shelf):
+        assert open_shelf() is shelf
+    assert open_shelf() is None

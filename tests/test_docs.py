@@ -1,0 +1,77 @@
+"""Documentation is true: pages run, generated ones are current, links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts import error_pages, torch_names
+from tests.snippets import Page, check_command
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+RUN = [path for path in PAGES if "<!-- snippets: run -->" in path.read_text(encoding="utf-8")]
+
+
+def name(path: object) -> str:
+    return path.name if isinstance(path, Path) else str(path)
+
+
+def test_there_is_a_guide_that_runs():
+    assert {"guide.md", "coming_from_torch_compile.md"} <= {path.name for path in RUN}
+
+
+@pytest.mark.parametrize("path", RUN, ids=name)
+def test_the_program_of_a_page(path: Path, tmp_path: Path):
+    # In a process of its own: a page may change torch.
+    command = [sys.executable, "-m", "tests.snippets", str(path), str(tmp_path)]
+    ran = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+COMMANDS = [
+    pytest.param(path, number, id=f"{path.name}: {command}")
+    for path in RUN
+    for number, (command, _) in enumerate(Page(path.read_text(encoding="utf-8")).commands)
+]
+
+
+@pytest.mark.parametrize(("path", "number"), COMMANDS)
+def test_a_command_of_a_page(path: Path, number: int, tmp_path: Path):
+    page = Page(path.read_text(encoding="utf-8"))
+    for file, text in page.files.items():
+        (tmp_path / file).write_text(text, encoding="utf-8")
+    check_command(*page.commands[number], tmp_path)
+
+
+def test_pages_of_errors_are_current():
+    """`make docs` writes them."""
+    there = {path.name: path.read_text(encoding="utf-8") for path in error_pages.FOLDER.iterdir()}
+    assert there == error_pages.pages()
+
+
+def test_the_table_of_names_is_current():
+    text = torch_names.PAGE.read_text(encoding="utf-8")
+    assert text == torch_names.page(text)
+
+
+def test_every_mapped_name_is_described():
+    assert set(torch_names.HERE) == set(torch_names.names())
+
+
+#: Written by those whose work it describes.
+EXPECTED = {"docs/export.md"}
+
+
+@pytest.mark.parametrize("path", [ROOT / "README.md", *PAGES], ids=name)
+def test_links_lead_somewhere(path: Path):
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text(encoding="utf-8")):
+        if "://" not in target:
+            found = (path.parent / target).resolve()
+            assert found.exists() or str(found.relative_to(ROOT)) in EXPECTED, target
