@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -109,7 +110,9 @@ def test_short_reductions(fold: str, target: Target) -> None:
     rng = np.random.default_rng(0)
     for rows in (0, 1, 5, 16, 50):
         for width in (1, 2, 3, 7, 8, 40):
-            given = [rng.integers(-3, 4, n).astype(np.float32) for n in (rows * width, rows, width)]
+            given: list[Any] = [
+                rng.integers(-3, 4, n).astype(np.float32) for n in (rows * width, rows, width)
+            ]
             given[1] = given[1].astype(np.int64 if fold == "argmin" else np.float32)
             lists = {f"k{n}": buffer.tolist() for n, buffer in enumerate(given)}
             run_kernel(made, lists, runs(made, (rows, width)))

@@ -143,7 +143,7 @@ def changes_its_input(x: Tensor) -> Tensor:
         (lambda x: x.quantile(0.5), "quantile"),
         (
             lambda x: torch.nn.functional.relu(x * 1, inplace=True).sum() + changes_its_input(x),
-            "add_",
+            "changing x in place",
         ),
     ],
 )

@@ -157,6 +157,8 @@ class Writer:
 
     def _refuse_unknown(self) -> None:
         """Everything that has no row, at once."""
+        if self._program.changes:
+            raise NotMapped(f"changing {', '.join(self._program.changes)} in place")
         unknown = [
             f"`{text_of_target(node)}`"
             for node in self._program.graph_module.graph.nodes
