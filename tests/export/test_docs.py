@@ -9,11 +9,7 @@ from typing import Any
 import pytest
 
 import anyshape
-<<<<<<< HEAD:tests/export/test_docs.py
 from tests.export.doc_snippets import run_snippet, snippets_of
-=======
-from tests.guide_blocks import run_snippet, snippets_of
->>>>>>> exportedge:tests/test_docs_export.py
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "export.md").read_text(encoding="utf-8")
 
