@@ -14,10 +14,10 @@ from anyshape.codegen.target import Target
 from anyshape.loops.flattened import flattened
 from anyshape.loops.interpret import run_kernel
 from anyshape.loops.kernels import Fold, Kernel, Stage, Store
-from anyshape.loops.scalars import Axis, Scalar, constant, fresh_scope, index, load, row
+from anyshape.loops.scalars import Axis, Dtype, Scalar, constant, fresh_scope, index, load, row
 from anyshape.symbolic import Size, as_symbol, symbol
 from tests.codegen.kernel_samples import POINTS, folded, kernel, op
-from tests.codegen.llvm_jit import AVX2, compiled, host, runs
+from tests.codegen.llvm_jit import AVX2, NUMPY, compiled, host, runs
 
 AT, ROW, CHANNEL, N0, N1, N2 = (symbol(name) for name in ("i0", "i1", "i2", "n0", "n1", "n2"))
 
@@ -101,19 +101,17 @@ def test_what_would_not_be_dense_stays_as_it_is() -> None:
 @pytest.mark.parametrize("fold", ["sum", "max", "argmin", "prod"])
 def test_short_reductions(fold: str, target: Target) -> None:
     place = symbol("i0") * N1 + symbol("r0")
-    x = op("mul", load("k0", place, "f32"), load("k2", symbol("r0"), "f32"))
-    dtype = "i64" if fold == "argmin" else "f32"
-    made = replace(folded(fold, x, (POINTS,), dtype), short=True)
+    value = op("mul", load("k0", place, "f32"), load("k2", symbol("r0"), "f32"))
+    dtype: Dtype = "i64" if fold == "argmin" else "f32"
+    made = replace(folded(fold, value, (POINTS,), dtype), short=True)
     text = module({"f": made}, target)
     assert "@f.short.part" in text
     runner = compiled(made, target)
     rng = np.random.default_rng(0)
     for rows in (0, 1, 5, 16, 50):
         for width in (1, 2, 3, 7, 8, 40):
-            given: list[Any] = [
-                rng.integers(-3, 4, n).astype(np.float32) for n in (rows * width, rows, width)
-            ]
-            given[1] = given[1].astype(np.int64 if fold == "argmin" else np.float32)
+            x, y = (rng.integers(-3, 4, n).astype(np.float32) for n in (rows * width, width))
+            given = [x, np.zeros(rows, NUMPY[dtype]), y]
             lists = {f"k{n}": buffer.tolist() for n, buffer in enumerate(given)}
             run_kernel(made, lists, runs(made, (rows, width)))
             assert runner(given, (rows, width)) == 0
