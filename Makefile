@@ -7,7 +7,7 @@ BIN    := .venv/bin
 READY  := .venv/.ready
 
 # Test tensors are tiny: threads inside torch only get in the way of the parallel test processes.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS)
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --durations=25
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-slow browser lint format bench docs clean
