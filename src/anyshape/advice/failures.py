@@ -66,8 +66,8 @@ def failure_of(reason: Reason, entry: Compile) -> Failure:
     """Why this entry did not serve the call."""
     return (
         _tensor_failure(reason)
-        or _guard_failure(reason, entry)
         or _symbol_failure(reason)
+        or _guard_failure(reason, entry)
         or Failure("unknown", "", "", "", reason.place, "", reason.text)
     )
 

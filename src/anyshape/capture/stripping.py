@@ -99,10 +99,11 @@ class Stripping:
                     cell.cell_contents = new
 
     def _empty(self, value: Any) -> None:
-        if isinstance(value, defaultdict):
-            self.plain(value.default_factory)
+        # Not by `isinstance`: a proxy says that it is something else, by code of its own.
+        if issubclass(type(value), defaultdict):
+            self.plain(_default_factory(value))
         for kind, strip in _IN_PLACE:
-            if issubclass(type(value), kind):  # a proxy says that it is something else
+            if issubclass(type(value), kind):
                 strip(value, self.plain)
                 break
         if type(value) not in _PLAIN_CONTAINERS:
@@ -110,6 +111,7 @@ class Stripping:
 
 
 Replace = Callable[[Any], Any]
+_default_factory: Final = vars(defaultdict)["default_factory"].__get__
 
 
 def _is_frozen(kind: type) -> bool:
