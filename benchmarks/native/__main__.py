@@ -8,6 +8,7 @@
                          otherwise their cold starts, which take most of the time
     --side-by-side       each workload in a process with cores of its own, all at once
     --threads N          torch's threads; 1 gives steadier figures on a busy machine
+    --add                to the record of the last run, in place of what it has of these workloads
     --no-docs            leave docs/benchmarks.md alone
 
 A wrong answer ends with exit code 1, and is printed in red. Aims that are missed do not.
@@ -21,6 +22,7 @@ import importlib.util
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -66,17 +68,27 @@ def main(arguments: list[str]) -> int:
         growth=not options.quick,
         known_cold=stored,
     )
+    earlier = store.read(options.record).get("workloads", {}) if options.add else {}
+
+    def record_of(found: Record) -> Record:
+        measured = {**earlier, **found}
+        return {
+            "machine": store.described_machine(options.threads),
+            "settings": {"quick": options.quick, "peers": plan.peers, "only": options.only},
+            "workloads": {name: measured[name] for name in WORKLOADS if name in measured},
+            "peers": {} if plan.peers else {name: stored[name] for name in found if name in stored},
+        }
+
+    def keep(found: Record) -> None:
+        if not options.peers_only:
+            store.write(options.record, record_of(found))
+
     if options.side_by_side:
         flags = [flag for flag in ("--quick", "--no-torch-compile", "--again") if flag in arguments]
         found = side_by_side([workload.name for workload in chosen], options.threads, flags)
     else:
-        found = _all(chosen, plan, Console(stderr=True))
-    record: Record = {
-        "machine": store.described_machine(options.threads),
-        "settings": {"quick": options.quick, "peers": plan.peers, "only": options.only},
-        "workloads": found,
-        "peers": {} if plan.peers else {name: stored[name] for name in found if name in stored},
-    }
+        found = _all(chosen, plan, keep, Console(stderr=True))
+    record = record_of(found)
     figures = Figures(record["workloads"], record["peers"])
     show(figures, Console(width=max(Console().width, 130)))
     if not options.peers_only:
@@ -94,7 +106,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
         "benchmarks.native", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     flags = ("--quick", "--no-torch-compile", "--peers-only", "--again", "--no-docs")
-    for flag in (*flags, "--side-by-side"):
+    for flag in (*flags, "--side-by-side", "--add"):
         parser.add_argument(flag, action="store_true")
     parser.add_argument("--exactly", metavar="NAME", help=argparse.SUPPRESS)
     parser.add_argument("--record", type=Path, default=store.RECORD, help=argparse.SUPPRESS)
@@ -110,7 +122,9 @@ def _wanted(name: str, parts: list[str]) -> bool:
     return not parts or any(part.lower() in name.lower() for part in parts)
 
 
-def _all(chosen: list[Workload], plan: Plan, console: Console) -> Record:
+def _all(
+    chosen: list[Workload], plan: Plan, keep: Callable[[Record], None], console: Console
+) -> Record:
     found: Record = {}
     with console.status("") as status:
         for workload in chosen:
@@ -124,6 +138,8 @@ def _all(chosen: list[Workload], plan: Plan, console: Console) -> Record:
                 # At once: a run of the peers takes long, and goes on where it was stopped.
                 kept = {workload.name: _of_peers(found[workload.name])}
                 store.keep_peers(plan.effort.threads, kept)
+            # A run may be stopped: what has been measured stays.
+            keep(found)
             seconds = time.perf_counter() - started
             console.print(f"{workload.name}: {seconds:.0f} s", style="dim")
             for system, problem in found[workload.name]["problems"].items():
