@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from anyshape import config, mark_static, maybe_mark_dynamic
+import anyshape
+from anyshape import config
 
 Compile = Callable[..., Any]
 SCALE: Any = 1.0
@@ -92,7 +93,7 @@ def marked_static(compile: Compile) -> None:
 
     for n in (4, 7, 9):
         x = torch.ones(n)
-        mark_static(x, 0)
+        anyshape.mark_static(x, 0)
         function(x)
 
 
@@ -187,7 +188,7 @@ def tied(compile: Compile) -> None:
 
     for n in (5, 7):
         x = torch.ones(n)
-        maybe_mark_dynamic(x, 0)
+        anyshape.maybe_mark_dynamic(x, 0)
         function(x, torch.ones(n))
 
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from anyshape.advice.evaluation import evaluated_before, is_run_once
 from anyshape.advice.history import Compile, Function, call_place, is_library
 from anyshape.advice.listing import Listing
 from anyshape.advice.reading import Place
@@ -26,6 +27,8 @@ class Call(NamedTuple):
     text: str
     given: Mapping[str, ast.expr]
     is_one_line: bool
+    #: what Python evaluates before each expression that is given, and may have effects
+    earlier: Mapping[str, Sequence[ast.AST]]
 
     @property
     def indent(self) -> str:
@@ -42,13 +45,14 @@ def call_of(function: Function, compiled: Compile, listing: Listing) -> Call | N
     if parameters[:1] == ["self"]:
         del parameters[0]
     text = listing.file(place.file).get(place.line, "")
-    for count, statement in _statements(listing.file(place.file), place.line):
-        call = _chosen(statement, definition.name, parameters)
-        if call is None:
+    for count, module in _statements(listing.file(place.file), place.line):
+        call = _chosen(module, definition.name, parameters)
+        if call is None or len(module.body) != 1 or not is_run_once(module.body[0], call):
             return None
         given = dict(zip(parameters, call.args, strict=False))
         given |= {each.arg: each.value for each in call.keywords if each.arg}
-        return Call(place, text, given, count == 1)
+        earlier = {name: evaluated_before(module, each) for name, each in given.items()}
+        return Call(place, text, given, count == 1, earlier)
     return None
 
 
@@ -109,11 +113,16 @@ def with_variables(call: Call, parameters: Iterable[str], listing: Listing) -> R
     `f(torch.ones(n))` becomes `x_in = torch.ones(n)` and `f(x_in)`."""
     names, before = dict[str, str](), list[str]()
     text = call.text
-    for passed, parameter in _from_the_right(call, parameters):
+    rightmost_first = _from_the_right(call, parameters)
+    # What gets variables as well keeps its turn.
+    moved = {id(node) for passed, _ in rightmost_first if passed for node in ast.walk(passed)}
+    for passed, parameter in rightmost_first:
         if isinstance(passed, ast.Name):
             names[parameter] = passed.id
             continue
         if not call.is_one_line or passed is None:
+            return None
+        if any(id(each) not in moved for each in call.earlier[parameter]):
             return None
         name = listing.fresh(call.place.file, parameter)
         before.insert(0, f"{name} = {_segment(call, passed)}")

@@ -13,6 +13,10 @@ _AROUND: Final = 2
 
 _IMPORT: Final = re.compile(r"\s*(import|from)\b.*\banyshape\b")
 
+_IMPORT_PACKAGE: Final = re.compile(
+    r"import (?:[\w., ]+, )?anyshape(?: as (\w+))?(?=\s*(?:,|#|;|$))"
+)
+
 
 class Listing:
     """Lines by file and number, as far as they are known."""
@@ -52,6 +56,14 @@ class Listing:
 
     def imports_anyshape(self, file: str) -> bool:
         return any(_IMPORT.match(line) for line in self.file(file).values())
+
+    def name_of_anyshape(self, file: str) -> str:
+        """What the program calls the package; nothing if it only has names out of it."""
+        for line in self.file(file).values():
+            found = _IMPORT_PACKAGE.match(line)
+            if found is not None:
+                return found[1] or "anyshape"
+        return ""
 
     def fresh(self, file: str, name: str) -> str:
         """A name that no known line of the file has."""

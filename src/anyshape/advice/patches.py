@@ -85,20 +85,25 @@ def _mark(case: Case) -> Edit | None:
     call = case.call
     if call is None or not all(map(parameter_of, case.sources)):
         return None
-    ours = case.listing.imports_anyshape(call.place.file)
+    file = call.place.file
+    package = case.listing.name_of_anyshape(file)
+    if not package and case.listing.imports_anyshape(file):
+        return None  # marks would need an import of their own
     sizes = [source for source in case.sources if tensor_and_dim(source)[1] is not None]
     integers = [source for source in case.sources if source not in sizes]
     if integers and sizes:
         return None  # two changes of one line
     fixed = {s for each in case.function.compiles for s in each.specialised}
     if sizes:
-        return _mark_sizes(case, call, sizes, fixed, ours)
+        return _mark_sizes(case, call, sizes, fixed, package or "torch._dynamo")
     # Only anyshape has a mark for integers, and it is an error where the program fixes one.
-    return _mark_integer(call, integers) if ours and not fixed.intersection(integers) else None
+    if not package or fixed.intersection(integers):
+        return None
+    return _mark_integer(call, integers, package)
 
 
 def _mark_sizes(
-    case: Case, call: Call, sizes: Sequence[str], fixed: Collection[str], ours: bool
+    case: Case, call: Call, sizes: Sequence[str], fixed: Collection[str], package: str
 ) -> Edit | None:
     made = with_variables(call, map(parameter_of, sizes), case.listing)
     if made is None:
@@ -108,17 +113,17 @@ def _mark_sizes(
         # One that the program fixes at times would be an error.
         wish = "maybe_mark_dynamic" if source in fixed else "mark_dynamic"
         name, dim = made.names[parameter_of(source)], tensor_and_dim(source)[1]
-        lines.append(f"{'anyshape' if ours else 'torch._dynamo'}.{wish}({name}, {dim})")
+        lines.append(f"{package}.{wish}({name}, {dim})")
     return _before(call, lines, made.text)
 
 
-def _mark_integer(call: Call, integers: Sequence[str]) -> Edit | None:
+def _mark_integer(call: Call, integers: Sequence[str], package: str) -> Edit | None:
     if not call.is_one_line or len(integers) != 1:
         return None
     passed = call.given.get(parameter_of(integers[0]))
     if passed is None:
         return None
-    text = replaced(call, call.text, passed, f"anyshape.DynamicInt({ast.unparse(passed)})")
+    text = replaced(call, call.text, passed, f"{package}.DynamicInt({ast.unparse(passed)})")
     return _before(call, (), text)
 
 

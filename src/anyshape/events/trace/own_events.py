@@ -78,7 +78,6 @@ class OwnEvents:
             for number, text in enumerate(lines, 1):
                 if _OUR_IMPORT.match(text):
                     self._lines(file, number, [text])
-                    break
 
     def _source(self, place: tuple[str, int]) -> None:
         self._shown.add(place)
