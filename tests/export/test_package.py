@@ -311,6 +311,13 @@ class Doubled(torch.autograd.Function):
         return grads[0] * 2
 
 
+def test_a_folder_that_is_missing_is_said_by_the_callers_name(package: Path, tmp_path: Path):
+    target = tmp_path / "missing" / "net.zip"
+    with pytest.raises(FileNotFoundError) as caught:
+        anyshape.load(package).save(target)
+    assert caught.value.filename == str(target)
+
+
 def test_code_of_the_program_cannot_be_saved(tmp_path: Path):
     exported = anyshape.export(lambda x: Doubled.apply(x), (torch.ones(3),))
     torch.testing.assert_close(exported(torch.ones(3)), torch.full((3,), 2.0))

@@ -93,7 +93,7 @@ class Stream:
 
 def warn_of_failure(kind: type[Event], error: Exception) -> None:
     """Telling must never change the answer of the user's program."""
-    text = f"a listener failed on {kind.__name__}: {error!r}"
+    text = f"a listener failed on {kind.__name__}: {type(error).__name__}: {error}"
     warnings.warn(text, RuntimeWarning, stacklevel=3)
 
 

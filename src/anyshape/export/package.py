@@ -96,9 +96,11 @@ def save(
         os.replace(temporary, target)
     except FileExistsError:
         raise
-    except BaseException:
-        with suppress(FileNotFoundError):
+    except BaseException as error:
+        with suppress(OSError):
             os.unlink(temporary)
+        if isinstance(error, OSError) and error.filename == temporary:
+            error.filename = target  # the name that the caller knows
         raise
 
 
