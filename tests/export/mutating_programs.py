@@ -33,6 +33,12 @@ def wrong(seed: int, folder: Path) -> tuple[str, str]:
             exported.save(folder / "package.zip")
         except AnyshapeError as error:
             return "", f"{type(error).__name__}: {error}"
+        except RuntimeError as error:
+            # An export runs the program on dense copies: torch sees there that what is written
+            # overlaps with what is read, which it does not see among gaps.
+            if "single memory location" not in str(error):
+                raise
+            return "", f"{error}"
         plain = anyshape.load(folder / "package.zip", backend="eager")
         for shape in SHAPES:
             for each in (plain, exported):
