@@ -279,6 +279,8 @@ def test_names_of_operators_lead_back_to_them():
         *("torch.load", "torch.save", "torch.hub.load", "torch.compile", "torch.jit.load", "os"),
         *(
             "torch.ops.load_library",
+            "torch.ops.aten.from_file.default",
+            "torch.from_file",
             "builtins.exec",
             "operator.attrgetter",
             "torch.cuda.is_available",

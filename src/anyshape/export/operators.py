@@ -154,8 +154,14 @@ def function_of(name: str) -> Any:
     return found
 
 
+#: Operators of libraries that reach outside of the process.
+_NO_OPERATORS: Final = frozenset({"from_file"})
+
+
 def _of_library(name: str) -> Any:
     parts = name.split(".")[2:]
+    if not _NO_OPERATORS.isdisjoint(parts):
+        raise UnknownName(name)
     if not all(part.isidentifier() and not part.startswith("__") for part in parts):
         raise UnknownName(name)
     found: Any = torch.ops
