@@ -36,7 +36,11 @@ program for all four sizes. `large` is several times the L2 caches, and below 32
 glibc does not yet map fresh pages for each result.
 """
 
-_INTERLEAVED: Final = "All systems were measured in one interleaved run."
+_INTERLEAVED: Final = (
+    "The systems of a workload\ntake turns in one run; workloads may have been measured at other "
+    "times. torch.compile was measured for {known} of {all} workloads; its means are over those."
+)
+_QUICK: Final = " Few rounds (`--quick`)."
 _STORED: Final = (
     "torch.compile was measured in a run of its own on the same machine, and is compared through "
     "eager, which both runs have."
@@ -58,8 +62,13 @@ def write_docs(record: Record) -> None:
 
 def report(record: Record, figures: Figures) -> str:
     """The text of docs/benchmarks.md."""
+    known = sum(
+        bool(figures.faster(name, "medium", OURS, TORCH_TRUE) > 0) for name in figures.names()
+    )
+    measured = _INTERLEAVED.format(known=known, all=len(figures.names()))
     head = _HEAD.format(
-        peers=_INTERLEAVED if record["settings"]["peers"] else _STORED,
+        peers=(measured if record["settings"]["peers"] else _STORED)
+        + (_QUICK if record["settings"]["quick"] else ""),
         machine=", ".join(
             f"{key} {value}" for key, value in record["machine"].items() if key != "when"
         )
