@@ -7,12 +7,18 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
+import anyshape
 from anyshape.errors import ShapeMismatch
 from tests.ops.driver import check, dynamic
 
 SIZES = {"n": 2, "h": 3, "l": 4, "s": 5, "e": 6, "v": 7}
 ATTEND = F.scaled_dot_product_attention
+#: torch itself ends the process there.
+nothing_to_attend = pytest.mark.skipif(
+    torch.__version__.startswith("2.11"), reason="attention to nothing divides by zero"
+)
 
 
 def _used(*specs: str) -> dict[str, int]:
@@ -23,6 +29,7 @@ def heads_inside(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.transpose(-3, -2).contiguous().transpose(-3, -2) if tensor.dim() > 2 else tensor
 
 
+@nothing_to_attend
 @pytest.mark.parametrize(
     ("specs", "kwargs"),
     [
@@ -41,6 +48,7 @@ def test_attention(specs: tuple[str, ...], kwargs: Any) -> None:
     assert dynamic(check(ATTEND, *specs, first=_used(*specs), **kwargs))
 
 
+@nothing_to_attend
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 def test_the_layout_of_heads(dtype: torch.dtype) -> None:
     specs = ("n h l 8", "n h l 8", "n h l 8")
@@ -166,3 +174,25 @@ def test_rejected_masks() -> None:
     for mask in ("1 5", "3 4 5"):
         with pytest.raises(ShapeMismatch):
             check(_multi_head(), "4 2 8", "5 2 8", "5 2 8", mask, first={})
+
+
+@pytest.mark.parametrize("prepare", [lambda x: x, lambda x: x.transpose(0, 1)])
+def test_a_layer_of_an_encoder_in_one_step(prepare: Any) -> None:
+    """torch takes it in evaluation; its result is contiguous, whatever the source is."""
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    compiled = anyshape.compile(layer, dynamic=True)
+    with torch.no_grad():
+        for batch, length in ((3, 5), (2, 7), (1, 1), (4, 1)):
+            source = prepare(torch.randn(batch, length, 8))
+            expected = layer(source)
+            result = compiled(source)
+            torch.testing.assert_close(result, expected)
+            assert result.stride() == expected.stride()
+        assert compiled.stats().captures == 1
+        for shape in ((0, 5, 8), (5, 0, 8)):
+            empty = prepare(torch.randn(shape))
+            assert compiled(empty).stride() == layer(empty).stride()
+        mask = torch.tensor([[False, True, True], [False, False, True]])
+        source = torch.randn(2, 3, 8)
+        masked = compiled(source, src_key_padding_mask=mask)
+        torch.testing.assert_close(masked, layer(source, src_key_padding_mask=mask))

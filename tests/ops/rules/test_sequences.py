@@ -112,7 +112,8 @@ def _ends(start: float, step: float) -> Iterator[float]:
 
 def _count(function: Any, bounds: tuple[Any, ...], dtype: torch.dtype | None) -> int | None:
     """How many numbers torch makes; None if it refuses."""
-    if function is torch.range and dtype in SIZED[1:4] and int(bounds[2]) == 0:
+    divides = function is torch.range or torch.__version__.startswith("2.11")
+    if divides and dtype in SIZED[1:4] and int(bounds[2]) == 0:
         return None  # It divides by zero, which ends the process.
     try:
         return function(*bounds, dtype=dtype).numel()

@@ -218,6 +218,36 @@ def _require_masks(
             require_same(q, size, other, "the sizes of the mask of padded keys")
 
 
+def _encoder_layer(
+    q: Questions,
+    src: Meta,
+    embed_dim: Size,
+    num_heads: int,
+    qkv_weight: Meta,
+    qkv_bias: Meta,
+    proj_weight: Meta,
+    *others: Any,
+    mask: Meta | None = None,
+    mask_type: int | None = None,
+) -> Meta:
+    """`nn.TransformerEncoderLayer` in one step, which it takes where nothing has a gradient."""
+    is_masked = mask is not None or any(other is not None for other in others[_MASK:])
+    if is_masked or src.device.type != "cpu":
+        raise UnknownOperator(op=q.op)
+    require_rank(q, src, 3, "the source")
+    features = src.shape[-1]
+    require_same(q, features, embed_dim, "the source's features and embed_dim")
+    q.require(eq(features % num_heads, 0), "the heads divide the features")
+    _require_projection(q, src, qkv_weight, 3 * features)
+    require_same(q, proj_weight.shape[0], features, "the rows of the last projection")
+    if q.decide(eq(product(src.shape), 0), "of nothing, torch makes a copy"):
+        raise UnknownOperator(op=q.op)
+    return src.like(src.shape)
+
+
+#: Where the mask stands among the arguments after the weights of the projections.
+_MASK = 12
+
 _F = "torch.nn.functional."
 _ATTENTION: tuple[Any, ...] = (
     _F + "scaled_dot_product_attention",
@@ -229,6 +259,12 @@ ROWS: tuple[Op, ...] = (
         "multi_head_attention",
         (_F + "multi_head_attention_forward",),
         _multi_head,
+        Lowering.CALL_OUT,
+    ),
+    Op(
+        "transformer_encoder_layer",
+        ("torch._transformer_encoder_layer_fwd",),
+        _encoder_layer,
         Lowering.CALL_OUT,
     ),
 )
