@@ -31,7 +31,7 @@ LAYERS = (
     ("export",),
     ("pipeline", "report"),
     ("advice",),
-    ("telling",),
+    ("telling", "serving"),
     ("entries", "units", "calls", "contracts"),
     ("growth", "blame", "dynamic_ints", "graph_text", "served_calls"),
     ("backends",),

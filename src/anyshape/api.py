@@ -27,9 +27,10 @@ from anyshape.explanation import Explanation
 from anyshape.export import Exported, ShapesCollection, export, load
 from anyshape.guards.dynamic_int import DynamicInt
 from anyshape.marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
-from anyshape.pipeline import NO_ANSWER, Function, StaleSignature
+from anyshape.pipeline import Function
 from anyshape.profile.session import session
 from anyshape.served_calls import tell_all
+from anyshape.serving import NO_ANSWER, StaleSignature
 from anyshape.shapes import Dim, Shapes
 from anyshape.targets import module_target, target_of
 

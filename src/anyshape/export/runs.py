@@ -18,8 +18,9 @@ from anyshape.errors import BadOption
 from anyshape.export import results
 from anyshape.export.program import share_weights, with_weights_of
 from anyshape.ops.modes import back_to, modes_now
-from anyshape.pipeline import NO_ANSWER, Function
+from anyshape.pipeline import Function
 from anyshape.runtime.native.shelf import Shelf, opened
+from anyshape.serving import NO_ANSWER
 from anyshape.targets import module_target
 
 
