@@ -9,12 +9,15 @@ stands for anything.
 from __future__ import annotations
 
 import ast
+import contextlib
+import io
 import os
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 _BLOCK = re.compile(
     r"^(?:<!-- file: (?P<file>\S+) -->\n)?```(?P<kind>python|console)\n(?P<text>.*?)^```$",
@@ -46,24 +49,30 @@ class Page:
                 self.commands[-1][1].append(line)
 
 
-def check_program(program: str, file: Path) -> int:
-    """Run the program, in a file as users have it: capture reads the source of what it compiles.
-    How many expressions were compared."""
-    file.write_text(program, encoding="utf-8")
-    lines = program.splitlines()
-    scope: dict[str, object] = {}
-    checked = 0
-    for statement in ast.parse(program).body:
-        if not isinstance(statement, ast.Expr):
-            exec(compile(ast.Module([statement], []), str(file), "exec"), scope)
-            continue
-        _, _, comment = lines[(statement.end_lineno or 0) - 1].partition("  # ")
-        value = eval(compile(ast.Expression(statement.value), str(file), "eval"), scope)
-        if comment:
-            said = re.split(", and|: ", comment)[0]
+def run_program(code: str, scope: dict[str, Any], file: Path, prose: str = "") -> tuple[int, str]:
+    """How many expressions were compared with the comment behind them, and what was printed.
+    `prose` splits a comment: what follows is not the value."""
+    # In a file, as users have it: capture reads the source of what it compiles.
+    file.write_text(code, encoding="utf-8")
+    lines = code.splitlines()
+    checked, printed = 0, io.StringIO()
+    for statement in ast.parse(code).body:
+        with contextlib.redirect_stdout(printed):
+            if not isinstance(statement, ast.Expr):
+                exec(compile(ast.Module([statement], []), str(file), "exec"), scope)
+                continue
+            value = eval(compile(ast.Expression(statement.value), str(file), "eval"), scope)
+        _, found, comment = lines[(statement.end_lineno or 0) - 1].partition("  # ")
+        if found:
+            said = re.split(prose, comment)[0] if prose else comment
             assert str(value) == said, f"{ast.unparse(statement)} gives {value}, not {said}"
             checked += 1
-    return checked
+    return checked, printed.getvalue().rstrip()
+
+
+def check_program(program: str, file: Path) -> int:
+    """How many expressions of a page were compared."""
+    return run_program(program, {}, file, prose=", and|: ")[0]
 
 
 def check_command(command: str, shown: list[str], folder: Path) -> None:

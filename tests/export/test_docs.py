@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import anyshape
-from tests.export.doc_snippets import run_snippet, snippets_of
+from tests.export.doc_snippets import snippets_of
+from tests.snippets import run_program
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "export.md").read_text(encoding="utf-8")
 
@@ -25,10 +26,10 @@ def test_every_block_gives_what_it_says(tmp_path: Path, monkeypatch: pytest.Monk
         file = tmp_path / f"block_{index}.py"
         if kind == "error":
             with pytest.raises(anyshape.AnyshapeError) as caught:
-                run_snippet(code, scope, file)
+                run_program(code, scope, file)
             assert str(caught.value).startswith(shown)
             continue
-        count, printed = run_snippet(code, scope, file)
+        count, printed = run_program(code, scope, file)
         checked += count
         if printed:
             assert printed == shown
