@@ -36,6 +36,7 @@ LAYERS = (
     ("growth", "blame", "dynamic_ints", "graph_text", "served_calls"),
     ("backends",),
     ("explanation", "targets", "marks", "native"),
+    ("native_text",),
     ("standing", "stances"),
     ("capture", "graph", "codegen", "runtime", "ranks"),
     ("profile",),
@@ -45,11 +46,13 @@ LAYERS = (
     ("events",),
     ("config",),
     ("errors",),
+    ("records",),
 )
 
 # These must load without torch, also through what they import.
 TORCH_FREE = {
     *("symbolic", "policy", "profile", "shapes", "events", "errors", "config", "report"),
+    "records",
     "advice",
 }
 
@@ -77,6 +80,8 @@ LAZY_IMPORTS = {
     ("anyshape.cli.run", "anyshape.compat"): "it loads torch, which acts on the environment then",
     ("anyshape.compat.children", "anyshape.compat"): "once the process has loaded torch itself",
     ("anyshape.ops", "torch._meta_registrations"): "loading it takes longer than all our own rules",
+    ("anyshape.native", "anyshape.native_text"): "code that is found on disk needs no text",
+    ("anyshape.ops.scaling", "fractions"): "it loads `decimal`; few scale a size by a float",
     ("anyshape.profile.remote", "fsspec"): "only for those who share profiles",
     ("anyshape.cli.export", "anyshape.export"): "it loads torch, and other commands do without",
     ("anyshape.export.torch_bridge", "torch.export"): "a peer: only for those who ask for it",

@@ -10,6 +10,7 @@
 with the first use of `compile`.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from anyshape.config import config
@@ -19,13 +20,9 @@ if TYPE_CHECKING:
     from anyshape.api import (
         Dim,
         DynamicInt,
-        Exported,
         Shapes,
-        ShapesCollection,
         check,
         compile,
-        export,
-        load,
         mark_dynamic,
         mark_static,
         mark_unbacked,
@@ -34,6 +31,7 @@ if TYPE_CHECKING:
         set_logs,
         stats,
     )
+    from anyshape.export import Exported, ShapesCollection, export, load
 
 __all__ = [
     "AnyshapeError",
@@ -59,12 +57,18 @@ __all__ = [
 
 __version__ = "0.1.0"
 
+#: A tenth of the package, which those who compile do not load.
+_OF_EXPORT = frozenset({"Exported", "ShapesCollection", "export", "load"})
+
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'anyshape' has no attribute {name!r}")
-    from anyshape import api
-
+    # By name: `from anyshape import export` would ask this function again. The first is always
+    # needed, since it does what the environment says.
+    home = import_module("anyshape.api")
+    if name in _OF_EXPORT:
+        home = import_module("anyshape.export")
     # Kept, so that the next look finds it without this function.
-    found = globals()[name] = getattr(api, name)
+    found = globals()[name] = getattr(home, name)
     return found

@@ -19,12 +19,11 @@ from anyshape.backends import BACKENDS
 from anyshape.capture.source_use import source_use
 from anyshape.entries import Backend, Counts, Entry, Options, all_counts
 from anyshape.errors import BadOption, NotCallable
+from anyshape.events import trace
 from anyshape.events.kinds import RunCount
 from anyshape.events.settings import set_logs, set_logs_from_environment
 from anyshape.events.stream import stream
-from anyshape.events.trace import start_trace_from_environment
 from anyshape.explanation import Explanation
-from anyshape.export import Exported, ShapesCollection, export, load
 from anyshape.guards.dynamic_int import DynamicInt
 from anyshape.marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 from anyshape.pipeline import Function
@@ -38,14 +37,10 @@ __all__ = [
     "Compiled",
     "Dim",
     "DynamicInt",
-    "Exported",
     "Shapes",
-    "ShapesCollection",
     "Stats",
     "check",
     "compile",
-    "export",
-    "load",
     "mark_dynamic",
     "mark_static",
     "mark_unbacked",
@@ -331,7 +326,9 @@ def tell_as_the_environment_says() -> None:
     """Show the logs, and write the trace, that environment variables ask for. Called again, it
     takes up what has changed."""
     set_logs_from_environment()
-    if not _told_of and start_trace_from_environment(_rank, {"torch": torch.__version__}):
+    folder = os.environ.get(trace.VARIABLE)
+    if folder and not _told_of:
+        trace.start_trace(folder, _rank, {"torch": torch.__version__})
         _told_of.add("trace")
         # Before the trace is closed: what is registered last runs first.
         atexit.register(tell_run_counts)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from anyshape.codegen.llvm import module, scratch_bytes
+from anyshape.codegen.llvm.module import module, scratch_bytes
 from anyshape.codegen.target import Target
 from anyshape.loops.kernels import Kernel
 from anyshape.runtime.native.build import Source, build, load

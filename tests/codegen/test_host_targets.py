@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from anyshape.native import host_abi, source_of
+from anyshape.native_text import source_of
 from anyshape.runtime.native.engine import build_assembly
 from anyshape.runtime.native.host_target import HostTarget
+from anyshape.runtime.native.torch_abi import torch_abi
 from anyshape.symbolic import floordiv
 from tests.runtime.native_samples import S0, S1, added, buffer, called, segment, texts_of
 from tests.runtime.test_native_externs import convolved, whole
@@ -27,6 +28,6 @@ def divided():
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS.keys())
 def test_assembly(target: HostTarget):
     for made in (added(), divided(), convolved((8 * S1 * S1, S1 * S1, S1, 1))):
-        source = source_of(made, texts_of, lambda kernel: 0, target, host_abi())
+        source = source_of(made, texts_of, lambda kernel: 0, target, torch_abi())
         text = build_assembly(source.text, *target[:3])
         assert "anyshape_segment.run" in text

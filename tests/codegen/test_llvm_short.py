@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from anyshape.codegen.llvm import module
+from anyshape.codegen.llvm.module import module
 from anyshape.codegen.target import Target
 from anyshape.loops.flattened import flattened
 from anyshape.loops.interpret import run_kernel

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from anyshape.codegen.llvm import module, module_texts
 from anyshape.codegen.llvm.machine import Machine
+from anyshape.codegen.llvm.module import module, module_texts
 from anyshape.codegen.target import Target
 from anyshape.loops.scalars import fresh_scope
 from tests.codegen.kernel_samples import SAMPLES

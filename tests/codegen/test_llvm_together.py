@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anyshape.codegen.llvm import module
+from anyshape.codegen.llvm.module import module
 from anyshape.loops.scalars import Scalar, fresh_scope, load
 from tests.codegen.kernel_samples import AT, op, pointwise
 from tests.codegen.llvm_jit import AVX2, NEON, NUMPY, compiled

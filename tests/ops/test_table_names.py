@@ -7,7 +7,7 @@ import operator
 import pytest
 import torch
 
-from anyshape.ops.table import ROWS
+from anyshape.ops.table import ROWS, entries, resolve
 
 _METHODS = [
     "add",
@@ -43,3 +43,22 @@ def test_operators_of_one_operand_leave_it_alone(function: object):
         x = torch.arange(size)
         assert torch.equal(compiled(x), function(x) + 0)  # pyright: ignore[reportCallIssue] an operator
         assert torch.equal(x, torch.arange(size))
+
+
+def _walked(name: str) -> object:
+    found: object = torch
+    for part in name.split(".")[1:]:
+        found = getattr(found, part, None)
+        if found is None:
+            return None
+    return found
+
+
+def test_names_are_found_as_python_finds_them():
+    names = [name for op in ROWS for name in (*op.answers_to, *op.in_place)]
+    found = {name: resolve(name) for name in names}
+    assert found == {name: _walked(name) for name in names}
+    # Also those that torch makes when they are first asked for.
+    assert found["torch.ops.aten.upsample_nearest2d"] in entries()
+    assert resolve("torch.nothing.add") is None
+    assert resolve("torch.nn.functional.nothing") is None

@@ -7,7 +7,7 @@ an event that says why. The graph carries a report of it (`REPORT`), which `expl
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from operator import setitem
@@ -19,7 +19,9 @@ from anyshape.backends.eager import run_graph
 from anyshape.backends.python_host import python_host
 from anyshape.backends.report import NativeReport
 from anyshape.backends.reproduction import write_reproduction
-from anyshape.codegen.llvm import module_texts, scratch_bytes
+from anyshape.codegen import llvm
+from anyshape.codegen.target import Target
+from anyshape.codegen.texts import Texts
 from anyshape.config import config
 from anyshape.events import kinds
 from anyshape.events.progress import progress
@@ -30,11 +32,13 @@ from anyshape.graph.schedule import Schedule, schedule
 from anyshape.graph.unlowerable import Unlowerable
 from anyshape.loops import scalars
 from anyshape.loops.canonical import own_names
+from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Segment
 from anyshape.loops.text import segment_text
 from anyshape.native import native_function, segment_source
 from anyshape.ops.node_notes import COMPILE_ID, EXPECTED, FACTS, REPORT
 from anyshape.runtime.native.errors import NativeUnavailable
+from anyshape.symbolic import Size
 
 #: Warned of once in a process: it is the same for every graph.
 _told: Final[set[str]] = set()
@@ -119,7 +123,7 @@ def _functions(texts: dict[str, str]) -> Callable[[Segment], Callable[..., Any]]
         if key not in made:
             progress.kernel()
             keep = partial(setitem, texts, key)
-            made[key] = native_function(segment, module_texts, scratch_bytes, key=key, keep=keep)
+            made[key] = native_function(segment, _kernels_text, _scratch_bytes, key=key, keep=keep)
         return made[key]
 
     return function_of
@@ -132,7 +136,18 @@ def _key(segment: Segment) -> str:
 
 def generated_code(segment: Segment) -> str:
     """The text that a segment's machine code is made of."""
-    return segment_source(segment, module_texts, scratch_bytes)
+    return segment_source(segment, _kernels_text, _scratch_bytes)
+
+
+# `llvm` loads what it has when it is asked for a name: code that is found on disk needs none of it.
+
+
+def _kernels_text(kernels: Mapping[str, Kernel], target: Target) -> Texts:
+    return llvm.module_texts(kernels, target)
+
+
+def _scratch_bytes(kernel: Kernel) -> Size:
+    return llvm.scratch_bytes(kernel)
 
 
 def schedule_text(made: Schedule, plan: Plan) -> str:

@@ -17,10 +17,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from anyshape import api
 from anyshape.compat.stand_in import is_asked_by_torch
 from anyshape.compat.unmapped import note
 from anyshape.errors import BadPackage
+from anyshape.export import Exported
+from anyshape.export import export as export_program
+from anyshape.export import load as load_package
 from anyshape.shapes import Dim, Marker
 
 #: Those of `torch.export` that are ours.
@@ -61,19 +63,19 @@ def functions(real: Any) -> Mapping[str, Callable[..., Any]]:
             note("torch.export.export(preserve_module_call_signature=...)")
         examples = _further_inputs(dynamic_shapes)
         if examples is not None:
-            return api.export(mod, args, kwargs, example_inputs=examples)
+            return export_program(mod, args, kwargs, example_inputs=examples)
         spec = said_in_ours(dynamic_shapes, mod, args, kwargs)
-        return api.export(mod, args, kwargs, dynamic_shapes=spec)
+        return export_program(mod, args, kwargs, dynamic_shapes=spec)
 
     def draft_export(mod: Any, args: Any, kwargs: Any = None, **options: Any) -> Any:
         """`torch.export.draft_export`: an export that never has to guess needs no draft."""
         if is_asked_by_torch():
             return theirs["draft_export"](mod, args, kwargs, **options)
-        return export(mod, args, kwargs, **options)
+        return export_program(mod, args, kwargs, **options)
 
     def save(ep: Any, f: Any, **options: Any) -> None:
         """`torch.export.save`, to a path or a file."""
-        if not isinstance(ep, api.Exported):
+        if not isinstance(ep, Exported):
             theirs["save"](ep, f, **options)
         elif isinstance(f, str | os.PathLike):
             ep.save(f)
@@ -86,14 +88,14 @@ def functions(real: Any) -> Mapping[str, Callable[..., Any]]:
         """`torch.export.load`: of our packages, and of torch's."""
         if isinstance(f, str | os.PathLike):
             try:
-                return api.load(f)
+                return load_package(f)
             except BadPackage:
                 return theirs["load"](f, **options)
         with _folder() as folder:
             with (folder / "package").open("wb") as copy:
                 shutil.copyfileobj(f, copy)
             try:
-                return api.load(folder / "package")
+                return load_package(folder / "package")
             except BadPackage:
                 f.seek(0)
                 return theirs["load"](f, **options)

@@ -3,11 +3,14 @@ an integer."""
 
 from __future__ import annotations
 
-from fractions import Fraction
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from anyshape.ops.questions import Questions
 from anyshape.symbolic import Size
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 
 def scaled(q: Questions, size: Size, factor: float) -> Size:
@@ -30,6 +33,8 @@ def exact_ratio(factor: float) -> Fraction | None:
     round below k: it is at least k if e >= 0, and within half a unit in the last place of k if -e
     <= 2**-54.
     """
+    from fractions import Fraction
+
     ratio = Fraction(factor).limit_denominator(1024)
     if ratio <= 0 or float(ratio) != factor:
         return None

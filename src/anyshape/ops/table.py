@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -34,12 +35,23 @@ class Entry:
 def resolve(name: str) -> Callable[..., Any] | None:
     """The callable of that dotted name in this torch; None if it has none (names come and go
     between versions)."""
+    place, _, last = name.rpartition(".")
+    home, names = _namespace(place)
+    return getattr(home, last, None) if names is None or last in names else None
+
+
+@lru_cache
+def _namespace(name: str) -> tuple[Any, Set[str] | None]:
+    """What is found by that name, and the names in it, as far as they are known. There are
+    thousands of names in a few places, and half of them are missing: an error each, if asked."""
     found: Any = torch
     for part in name.split(".")[1:]:
         found = getattr(found, part, None)
-        if found is None:
-            return None
-    return found
+    if type(found) is types.ModuleType:  # those of `torch.ops` make names as they are asked for
+        return found, vars(found).keys()
+    if isinstance(found, type):
+        return found, {name for kind in found.__mro__ for name in vars(kind)}
+    return found, None
 
 
 @lru_cache(maxsize=1)
@@ -48,10 +60,13 @@ def entries() -> dict[Callable[..., Any], Entry]:
     found: dict[Callable[..., Any], Entry] = {}
     for op in ROWS:
         for names, in_place in ((op.answers_to, False), (op.in_place, True)):
+            if not names:
+                continue
+            entry = Entry(op, in_place)
             for name in names:
                 function = resolve(name)
                 if function is not None:
-                    found.setdefault(function, Entry(op, in_place))
+                    found.setdefault(function, entry)
     return found
 
 

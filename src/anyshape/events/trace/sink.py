@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from anyshape.events.kinds import Event
 from anyshape.events.stream import Stream, stream, warn_of_failure
@@ -21,8 +21,6 @@ from anyshape.events.trace.files import LazyFile, Rank, file_name
 from anyshape.events.trace.own_events import OwnEvents
 from anyshape.events.trace.tlparse_rows import ROWS
 from anyshape.events.trace.writing import Writing
-
-VARIABLE: Final = "ANYSHAPE_TRACE"
 
 
 def _alone() -> int | None:
@@ -143,13 +141,3 @@ def start_trace(
         sink.close()
 
     return stop
-
-
-def start_trace_from_environment(
-    rank: Rank, versions: Mapping[str, str], environment: Mapping[str, str] = os.environ
-) -> bool:
-    """Write a trace if ANYSHAPE_TRACE names a folder."""
-    folder = environment.get(VARIABLE, "")
-    if folder:
-        start_trace(folder, rank, versions)
-    return bool(folder)

@@ -10,7 +10,6 @@ counted so is for the sizes of this run only.
 from __future__ import annotations
 
 from ctypes import c_float
-from fractions import Fraction
 from math import ceil, isfinite, lcm
 from typing import Any
 
@@ -136,6 +135,11 @@ def _in_exact_arithmetic(
     return start, end, step, positive
 
 
+def _scaled(ratio: tuple[int, int], scale: int) -> int:
+    """The product, an integer: the scale is a multiple of the denominator."""
+    return ratio[0] * (scale // ratio[1])
+
+
 def _over_common_denominator(bounds: Bounds) -> tuple[Size, Size, Size] | None:
     """The three times a common denominator; None where their own digits would round."""
     scale = 1
@@ -143,12 +147,12 @@ def _over_common_denominator(bounds: Bounds) -> tuple[Size, Size, Size] | None:
         if isinstance(number, float):
             if not isfinite(number):
                 return None
-            exact = Fraction(number)
-            if max(abs(exact.numerator), exact.denominator) > _SHORT:
+            numerator, denominator = number.as_integer_ratio()
+            if max(abs(numerator), denominator) > _SHORT:
                 return None
-            scale = lcm(scale, exact.denominator)
+            scale = lcm(scale, denominator)
     start, end, step = (
-        (Fraction(b) * scale).numerator if isinstance(b, float) else b * scale for b in bounds
+        _scaled(b.as_integer_ratio(), scale) if isinstance(b, float) else b * scale for b in bounds
     )
     large = any(isinstance(b, int) and abs(b) > _EXACT for b in (start, end, step))
     return None if large else (start, end, step)

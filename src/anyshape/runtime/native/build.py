@@ -32,16 +32,16 @@ FOLDER: Final = "native"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A module's text, the names of its functions, and words for the numbers that it fails with.
-
-    Where most of the work is in modules `apart`, this one only calls them: then less time is spent
-    on making it fast."""
+    """A module's text, the names of its functions, and words for the numbers that it fails with."""
 
     text: str
     entry: str | None = None
     run: str | None = None
     reasons: Sequence[str] = ()
+    #: modules of their own, with most of the work
     apart: Sequence[str] = ()
+    #: little is done by this module itself: less time is spent on making it fast
+    quick: bool = False
 
 
 class Loaded(Protocol):
@@ -110,7 +110,7 @@ def _name(key: str, target: HostTarget) -> str:
 
 
 def build(source: Source, target: HostTarget, cache: DiskCache | None = None) -> Built:
-    objects = [build_object(source.text, *target[:3], quick=bool(source.apart))]
+    objects = [build_object(source.text, *target[:3], quick=source.quick)]
     objects += [_object_of_many(text, target, cache) for text in source.apart]
     reasons = tuple(source.reasons)
     try:
