@@ -9,7 +9,6 @@ import os
 import types
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -28,6 +27,7 @@ from anyshape.guards.dynamic_int import DynamicInt
 from anyshape.marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 from anyshape.pipeline import Function
 from anyshape.profile.session import session
+from anyshape.records import dataclass, replace
 from anyshape.served_calls import tell_all
 from anyshape.serving import NO_ANSWER, StaleSignature
 from anyshape.shapes import Dim, Shapes

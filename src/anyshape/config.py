@@ -18,7 +18,6 @@ import math
 import os
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ContextDecorator
-from dataclasses import MISSING, dataclass, fields
 from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
@@ -26,6 +25,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from anyshape.errors import BadSetting, UnknownSetting
+from anyshape.records import MISSING, dataclass, fields
 
 OnCompileError = Literal["warn", "raise"]
 

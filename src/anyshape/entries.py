@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import torch.fx
@@ -19,6 +18,7 @@ from anyshape.guards.guard import Frame, Guard, SymbolSource
 from anyshape.guards.minimise import minimise
 from anyshape.ops.node_notes import REPORT
 from anyshape.profile.records import FunctionRecord
+from anyshape.records import dataclass, field
 from anyshape.runtime.program import assemble
 from anyshape.served_calls import watched
 from anyshape.shapes import Shapes
@@ -87,7 +87,7 @@ class Entry:
     graphs: list[torch.fx.GraphModule] = field(default_factory=list[torch.fx.GraphModule])
     guards: Sequence[Guard] = ()
     symbols: dict[str, Symbol] = field(default_factory=dict[str, Symbol])
-    plan: EntryPlan = EntryPlan((), (), (), lambda: None)  # noqa: RUF009 frozen, and replaced
+    plan: EntryPlan = EntryPlan((), (), (), lambda: None)
     counter: list[int] = field(default_factory=lambda: [0])
     #: why each symbol's source is dynamic
     reasons: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -12,9 +12,10 @@ stable, because people search for them: AS1xx belong to compiling and marking, A
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from functools import partial
 from typing import ClassVar, cast, dataclass_transform
+
+from anyshape.records import dataclass, fields
 
 _LONGEST_VALUE = 200
 _LONGEST_CONDITION = 500

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from linecache import getline
 from typing import Final
 
 from anyshape.guards.guard import Frame, Guard, Kind
+from anyshape.records import dataclass
 from anyshape.standing import Standing
 
 

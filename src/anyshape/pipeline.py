@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
@@ -44,6 +43,7 @@ from anyshape.events import kinds
 from anyshape.events.progress import progress
 from anyshape.events.stream import stream
 from anyshape.growth import Growing
+from anyshape.records import dataclass
 from anyshape.serving import Serving, StaleSignature
 from anyshape.stances import Stance, stance
 

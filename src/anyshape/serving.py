@@ -6,7 +6,6 @@ import functools
 import itertools
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
 import torch
@@ -30,6 +29,7 @@ from anyshape.guards.tensor_memory import TensorMemory, tensor_memory
 from anyshape.policy.observations import Observations
 from anyshape.profile.session import FunctionProfile
 from anyshape.ranks.agree import AmongRanks
+from anyshape.records import dataclass, field, replace
 from anyshape.runtime.program import GraphFailed
 from anyshape.runtime.tree import Unseen
 from anyshape.shapes import Contract

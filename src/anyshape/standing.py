@@ -4,12 +4,12 @@ word, and what would change it."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
 from anyshape.capture.choices import Ruling
 from anyshape.policy.decide import Choice
 from anyshape.policy.remedies import what_changes
+from anyshape.records import dataclass, replace
 from anyshape.symbolic import Range
 
 

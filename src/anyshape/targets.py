@@ -6,7 +6,6 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from inspect import Signature
 from typing import Any
 
@@ -14,6 +13,7 @@ import torch
 from torch.nn.modules.module import _has_any_global_hook
 
 from anyshape.profile.identity import Identity, identity_of, identity_of_module
+from anyshape.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

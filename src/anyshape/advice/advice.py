@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+
+from anyshape.records import asdict, dataclass, field
 
 Setting = bool | int | str
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from anyshape.advice.listing import Listing
@@ -18,6 +17,7 @@ from anyshape.advice.reading import (
     place_of,
     text_of,
 )
+from anyshape.records import dataclass, field
 
 
 class Guard(NamedTuple):

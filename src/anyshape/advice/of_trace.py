@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from anyshape.advice.advice import Advice
@@ -13,6 +12,7 @@ from anyshape.advice.findings import findings_of
 from anyshape.advice.history import History, history_of
 from anyshape.advice.reading import read_processes
 from anyshape.advice.writing import advice_of, advice_on_breaks, advice_on_limits
+from anyshape.records import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

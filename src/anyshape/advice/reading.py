@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from anyshape.events.trace.own_events import FORMAT, VERSION
+from anyshape.records import dataclass
 
 _FILES: Final = "anyshape_events_*.jsonl"
 

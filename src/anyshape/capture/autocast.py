@@ -9,7 +9,6 @@ Shapes do not depend on which dtype that is, and the real result says what its o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,6 +18,7 @@ from anyshape.capture.call_forms import CallForms
 from anyshape.errors import ShapeMismatch
 from anyshape.ops.infer import Inferred, infer
 from anyshape.ops.meta import Meta
+from anyshape.records import replace
 from anyshape.symbolic import Facts
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -37,6 +36,7 @@ from anyshape.policy.decide import (
 from anyshape.policy.observations import Observations, of_int, of_sizes
 from anyshape.policy.other_ranks import ALONE, OtherRanks
 from anyshape.profile.records import NOTHING, FunctionRecord
+from anyshape.records import replace
 from anyshape.symbolic import Expr, Fact, Facts, Range, Symbol
 
 

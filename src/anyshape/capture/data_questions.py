@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from linecache import getline
 from types import FrameType
 from typing import Final
@@ -13,6 +12,7 @@ from anyshape.capture.concolic import TracedInt
 from anyshape.capture.segments import Decision
 from anyshape.guards.guard import Frame
 from anyshape.guards.text import fact_text
+from anyshape.records import dataclass
 from anyshape.symbolic import Size, Symbol, not_, to_text
 from anyshape.symbolic.expr import single_atom
 

@@ -14,7 +14,6 @@ import inspect
 import threading
 import weakref
 from collections.abc import Iterable
-from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
 from typing import Any, Generic, TypeVar
 
@@ -29,6 +28,7 @@ from anyshape.capture.source import (
     imported_names,
     same_code,
 )
+from anyshape.records import dataclass
 
 ASYNCHRONOUS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 

@@ -7,11 +7,11 @@ guarded; what it reads of the state before is, against the state before.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final
 
 from anyshape.guards.path import Path
+from anyshape.records import dataclass
 
 
 class Change(Enum):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any, Final
 
 import torch
@@ -25,6 +24,7 @@ from anyshape.config import config
 from anyshape.guards.path import Path
 from anyshape.ops.meta import Meta
 from anyshape.ops.node_notes import RESULT, SYMBOL
+from anyshape.records import replace
 from anyshape.symbolic import Expr, Fact, Range, Size, Symbol, as_symbol
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from linecache import getline
 from typing import Any, Final
 
@@ -52,6 +51,7 @@ from anyshape.ops.meta import Dense, Meta, of_tensor
 from anyshape.ops.node_notes import CALL, NUMBER, RESULT, Call
 from anyshape.ops.questions import Kind as NeedKind
 from anyshape.ops.table import lookup
+from anyshape.records import replace
 from anyshape.symbolic import EVERYTHING, Expr, Size, as_symbol, eq
 
 

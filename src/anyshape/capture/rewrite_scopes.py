@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
+
+from anyshape.records import dataclass, field
 
 
 class Kind(Enum):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
@@ -26,6 +25,7 @@ from anyshape.config import config
 from anyshape.guards.guard import Guard, Kind
 from anyshape.guards.path import Path
 from anyshape.ops.node_notes import EXPECTED, FACTS
+from anyshape.records import dataclass
 from anyshape.symbolic import Expr, Symbol
 from anyshape.symbolic.expr import of_atom
 

@@ -7,7 +7,6 @@ its own inputs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ import torch.fx
 from anyshape.capture.size_nodes import SizeNodes
 from anyshape.guards.guard import Frame
 from anyshape.guards.path import Path
+from anyshape.records import dataclass
 from anyshape.symbolic import Expr, Fact, Facts, Symbol
 
 

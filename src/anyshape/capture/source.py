@@ -19,9 +19,10 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import CodeType
 from typing import Any
+
+from anyshape.records import dataclass
 
 FunctionNode = ast.FunctionDef | ast.Lambda
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch.fx
@@ -11,6 +10,7 @@ import torch.fx
 from anyshape.capture.segments import Carried, Decision, Expectation
 from anyshape.guards.guard import Guard, SymbolSource
 from anyshape.guards.path import Path
+from anyshape.records import dataclass, field
 from anyshape.symbolic import Expr, Facts, Symbol
 
 

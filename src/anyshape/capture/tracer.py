@@ -15,7 +15,6 @@ import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 import torch
@@ -27,6 +26,7 @@ from anyshape.capture.roots import Roots
 from anyshape.guards.dynamic_int import DynamicInt, plain_int
 from anyshape.guards.guard import Frame, Guard, Kind, SymbolSource
 from anyshape.guards.path import Access, Path
+from anyshape.records import dataclass
 from anyshape.symbolic import (
     Answer,
     Expr,

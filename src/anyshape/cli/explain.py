@@ -16,7 +16,6 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import IO, Final
@@ -27,6 +26,7 @@ from anyshape.cli import advice_text
 from anyshape.cli.failure import Failure
 from anyshape.compat.environment import translate
 from anyshape.policy.sources import parse_dynamic_sources
+from anyshape.records import dataclass
 
 _SOURCES: Final = "dynamic_sources"
 #: So many lines of a second run that went wrong are shown.

@@ -18,10 +18,10 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, Final, TextIO
 
 from anyshape.config import config
+from anyshape.records import dataclass, field
 
 #: The stage in which the program runs.
 _CAPTURE: Final = "capture"

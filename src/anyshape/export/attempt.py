@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from inspect import BoundArguments, Signature
 from typing import Any
 
@@ -34,6 +33,7 @@ from anyshape.errors import (
 from anyshape.export.spec import Arguments, Spec
 from anyshape.guards.guard import SymbolSource
 from anyshape.policy.observations import Observations
+from anyshape.records import dataclass, replace
 from anyshape.shapes.match import Way
 from anyshape.symbolic import Expr
 from anyshape.targets import Target, is_module_call, module_target, target_of

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import torch
+
+from anyshape.records import dataclass, field
 
 #: A way into the arguments: the parameter, then items (`["item", 0]`) and attributes.
 Way = tuple[Any, ...]

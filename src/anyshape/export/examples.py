@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from inspect import Parameter
 from typing import Any
 
@@ -12,6 +11,7 @@ import torch
 from anyshape.errors import CannotExport
 from anyshape.export.conditions import Condition
 from anyshape.export.program import Program
+from anyshape.records import dataclass, field
 
 
 @dataclass(slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from inspect import Signature
 from typing import Any
 
@@ -22,6 +21,7 @@ from anyshape.export.program import Program
 from anyshape.export.runs import Runs, check_backend, plain_module
 from anyshape.export.show import readable
 from anyshape.export.suggest import Suggestion
+from anyshape.records import dataclass
 from anyshape.runtime.native.shelf import Shelf
 from anyshape.symbolic import Range
 

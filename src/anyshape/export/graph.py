@@ -7,7 +7,6 @@ import operator
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from inspect import Parameter, Signature
 from linecache import getline
 from typing import Any, Final, cast
@@ -25,6 +24,7 @@ from anyshape.export.recipe_nodes import NotData, Outside, RecipeNodes
 from anyshape.guards.guard import Kind
 from anyshape.guards.path import Access, Path
 from anyshape.ops.node_notes import RESULT
+from anyshape.records import dataclass
 from anyshape.symbolic import Expr, Fact, Symbol, to_text
 from anyshape.symbolic.logic import And, Nonnegative, Nonzero, Or, Truth, Zero
 

@@ -7,7 +7,6 @@ that a package has it too.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from inspect import Parameter, Signature
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ from anyshape.errors import AnyshapeError, ExportInputError
 from anyshape.export.conditions import CHECKS, Condition, Way, called, find, text_of
 from anyshape.export.derived import derived_sizes
 from anyshape.guards.path import Access, Path
+from anyshape.records import dataclass, field, replace
 from anyshape.symbolic import (
     Fact,
     Range,

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import torch
@@ -14,6 +13,7 @@ import torch.fx
 from anyshape.export.writes import Instead, Unknown, Write
 from anyshape.ops.modes import back_to, modes_now
 from anyshape.ops.node_notes import CALL
+from anyshape.records import dataclass, field
 
 Node = torch.fx.Node
 

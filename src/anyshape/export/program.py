@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from inspect import Signature
 from typing import Any, cast
 
@@ -11,6 +10,7 @@ import torch
 import torch.fx
 
 from anyshape.export.inputs import Inputs, Way, text_of
+from anyshape.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

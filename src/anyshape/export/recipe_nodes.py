@@ -10,7 +10,6 @@ import ast
 import enum
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import torch
@@ -19,6 +18,7 @@ import torch.fx
 from anyshape.capture.tracer import ATOMS
 from anyshape.export import results
 from anyshape.guards.path import Path
+from anyshape.records import dataclass, field
 
 
 class NotData(Exception):

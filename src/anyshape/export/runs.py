@@ -6,7 +6,6 @@ The checks of its inputs have been made. What cannot be compiled runs operator b
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,6 +18,7 @@ from anyshape.export import results
 from anyshape.export.program import share_weights, with_weights_of
 from anyshape.ops.modes import back_to, modes_now
 from anyshape.pipeline import Function
+from anyshape.records import replace
 from anyshape.runtime.native.shelf import Shelf, opened
 from anyshape.serving import NO_ANSWER
 from anyshape.targets import module_target

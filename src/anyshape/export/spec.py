@@ -12,7 +12,6 @@ Out comes a `Spec`: for each tensor and integer that is spoken of, what is said 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from inspect import Parameter, Signature
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ import torch
 
 from anyshape.errors import BadShapeSpec
 from anyshape.export.leaves import leaves_of
+from anyshape.records import dataclass, replace
 from anyshape.shapes import Dim, Marker, Relation, Shapes
 from anyshape.shapes.match import Leaf, Matcher, StepKind, Way
 from anyshape.shapes.spec import Item, read

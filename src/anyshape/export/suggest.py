@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 from anyshape.errors import AnyshapeError
 from anyshape.export.attempt import Attempt
 from anyshape.export.spec import Arguments, Spec
+from anyshape.records import replace
 from anyshape.shapes import Dim, DimExpr, Marker, Shapes
 from anyshape.shapes.homes import homes_of
 from anyshape.shapes.match import Leaf, Way

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
@@ -16,6 +15,7 @@ from anyshape.capture.operation_kinds import is_mutable, may_draw, writes_statis
 from anyshape.graph.arguments import without_flag
 from anyshape.ops.node_notes import CALL
 from anyshape.ops.table import lookup
+from anyshape.records import dataclass
 
 
 class Unknown(Exception):

@@ -7,13 +7,13 @@ a value now, and another one after it was written to. A view names its root and 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from anyshape.graph.plan import View
 from anyshape.graph.values import Factors, Index, Memory, Value, Values
 from anyshape.loops import scalars
 from anyshape.loops.scalars import Scalar
 from anyshape.ops.meta import Meta
+from anyshape.records import dataclass, field
 
 #: from an index of the view to the index of what it is a view of
 IndexMap = Callable[[Index], Index]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Extern
 from anyshape.loops.scalars import Dtype
+from anyshape.records import dataclass, field
 from anyshape.symbolic import Fact, Size, Symbol
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from anyshape.graph.fused_steps import fused_steps
@@ -24,6 +23,7 @@ from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Area, Buffer, Launch, Role, Segment, SizeRead
 from anyshape.loops.text import kernel_text
 from anyshape.ops.meta import Dense, strided
+from anyshape.records import dataclass
 from anyshape.symbolic import Expr, Fact, Size, Symbol, maximum
 from anyshape.symbolic.expr import single_atom, symbols_of
 

@@ -6,7 +6,6 @@ The state of a lowering is here; writing, calling out and the walk build on it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -30,6 +29,7 @@ from anyshape.loops.program import Extern
 from anyshape.loops.scalars import Axis, Scalar
 from anyshape.loops.stages import MustBeStored, kernel_of
 from anyshape.ops.meta import Dense, Meta, Strided
+from anyshape.records import replace
 from anyshape.symbolic import (
     Answer,
     Fact,

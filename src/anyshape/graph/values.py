@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import torch
 
 from anyshape.loops import scalars
 from anyshape.loops.scalars import Axis, Dtype, Scalar
+from anyshape.records import dataclass
 from anyshape.symbolic import Size, Symbol, as_symbol, symbol, total
 
 Index = tuple[Size, ...]

@@ -4,7 +4,6 @@ so before."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from anyshape.graph.handles import Handle, IndexMap, Root
 from anyshape.graph.overlaps import meets, overlaps_itself
@@ -18,6 +17,7 @@ from anyshape.loops.kernels import Kernel, Mode, Store
 from anyshape.loops.scalars import Dtype
 from anyshape.loops.stages import MustBeStored, all_roots, kernel_of
 from anyshape.ops.meta import Meta
+from anyshape.records import replace
 from anyshape.symbolic.expr import symbols_of
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple, cast
 
 from anyshape.guards.path import Path
+from anyshape.records import dataclass
 from anyshape.symbolic import Fact, Symbol
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from anyshape.guards.guard import Guard, SymbolSource
 from anyshape.guards.path import Path
+from anyshape.records import dataclass, field
 from anyshape.symbolic import Expr
 
 

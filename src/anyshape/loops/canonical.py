@@ -7,7 +7,6 @@ once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 from anyshape.loops import scalars
@@ -19,6 +18,7 @@ from anyshape.loops.scalars import Axis, Dtype, Scalar
 from anyshape.loops.stages import mapped, roots_of
 from anyshape.loops.substitute import Renaming, Rewriting
 from anyshape.loops.tiled import tiled
+from anyshape.records import dataclass, replace
 from anyshape.symbolic import Expr, Size, Symbol, as_symbol, symbol
 from anyshape.symbolic.expr import of_atom, symbols_of
 

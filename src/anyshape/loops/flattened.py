@@ -11,7 +11,6 @@ ones only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Final
 
 from anyshape.loops.kernels import Kernel
@@ -19,6 +18,7 @@ from anyshape.loops.linear import coefficient
 from anyshape.loops.scalars import Axis
 from anyshape.loops.stages import mapped
 from anyshape.loops.substitute import Renaming
+from anyshape.records import dataclass, replace
 from anyshape.symbolic import Size, Symbol, floordiv, modulo
 from anyshape.symbolic.expr import Atom, of_atom, single_atom, symbols_of
 

@@ -8,7 +8,6 @@ handed on; a buffer that nobody else reads becomes private to a row, or goes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Final
 
 from anyshape.loops import scalars
@@ -17,6 +16,7 @@ from anyshape.loops.linear import coefficient
 from anyshape.loops.scalars import Axis, Scalar
 from anyshape.loops.stages import finished, joined, mapped, roots_of
 from anyshape.loops.substitute import Renaming, Rewriting
+from anyshape.records import replace
 from anyshape.symbolic import Expr, Size, Symbol
 from anyshape.symbolic.expr import of_atom
 

@@ -14,10 +14,10 @@ own; softmax has three, each over the row.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from anyshape.loops.scalars import Axis, Dtype, Scalar
+from anyshape.records import dataclass
 from anyshape.symbolic import Size, Symbol
 
 Mode = Literal["set", "add", "mul", "maximum", "minimum"]

@@ -13,7 +13,6 @@ from __future__ import annotations
 from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 from typing import Final
 
@@ -21,6 +20,7 @@ from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Area, Buffer, Extern, Launch, Step
 from anyshape.loops.scalars import WIDTH, reached
 from anyshape.loops.stages import all_roots
+from anyshape.records import dataclass, replace
 from anyshape.symbolic import Size, Symbol, evaluate, maximum, product
 from anyshape.symbolic.expr import symbols_of
 

@@ -6,8 +6,9 @@ Values of f16 and bf16 are computed in f32 and rounded after every operation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from anyshape.records import dataclass
 
 Kind = Literal["float", "int", "any", "bool"]
 

@@ -7,11 +7,11 @@ them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.scalars import Dtype
+from anyshape.records import dataclass
 from anyshape.symbolic import Size, Symbol
 
 Role = Literal["input", "output", "temporary"]

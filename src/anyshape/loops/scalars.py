@@ -12,9 +12,9 @@ import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from anyshape.records import dataclass, field
 from anyshape.symbolic import Expr, Size, Symbol, as_symbol, symbol
 from anyshape.symbolic.expr import of_atom, symbols_of
 

@@ -8,7 +8,6 @@ caller is told which (`MustBeStored`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Final
 
 from anyshape.loops import scalars
@@ -16,6 +15,7 @@ from anyshape.loops.kernels import Check, Fold, Kernel, Scan, Stage, Store
 from anyshape.loops.repeated import is_repeated
 from anyshape.loops.scalars import Axis, Scalar
 from anyshape.loops.substitute import Renaming, Rewriting
+from anyshape.records import replace
 from anyshape.symbolic import Expr, Size, Symbol
 from anyshape.symbolic.expr import of_atom
 

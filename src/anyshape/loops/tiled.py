@@ -15,7 +15,6 @@ each line that is read comes and goes once for each of its elements, if there ar
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Final
 
 from anyshape.loops import scalars
@@ -25,6 +24,7 @@ from anyshape.loops.linear import coefficient
 from anyshape.loops.scalars import WIDTH, Axis, Dtype, Scalar
 from anyshape.loops.stages import mapped, roots_of
 from anyshape.loops.substitute import Renaming, Rewriting
+from anyshape.records import replace
 from anyshape.symbolic import Size, Symbol, as_symbol, floordiv, minimum, symbol
 from anyshape.symbolic.expr import of_atom
 

@@ -5,10 +5,10 @@ check or a default.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from typing import Final
 
 from anyshape.ops.questions import Questions
+from anyshape.records import dataclass
 from anyshape.symbolic import Answer, Fact, Size
 
 

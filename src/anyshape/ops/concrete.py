@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
@@ -21,6 +20,7 @@ from anyshape.ops.twins import (
     rebuilt,
     tensor_of,
 )
+from anyshape.records import dataclass
 from anyshape.symbolic import Size
 
 Number = Callable[[Size], int]

@@ -4,7 +4,6 @@ for these sizes only."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +18,7 @@ from anyshape.ops.op import SYNONYMS, Lowering, Op
 from anyshape.ops.promotion import category
 from anyshape.ops.questions import Need, Questions
 from anyshape.ops.table import Entry, lookup
+from anyshape.records import replace
 from anyshape.symbolic import Expr, Facts, Size, and_, eq
 
 

@@ -10,7 +10,6 @@ a view with the same strides as the copy needs no decision; it is told as `Copy.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
 from typing import Final
@@ -18,6 +17,7 @@ from typing import Final
 from anyshape.errors import Contradiction
 from anyshape.ops.meta import Dense, Meta, contiguous, dense_strides
 from anyshape.ops.questions import Questions
+from anyshape.records import dataclass
 from anyshape.symbolic import (
     Expr,
     Fact,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +18,7 @@ from anyshape.ops.questions import Questions
 from anyshape.ops.specialise import specialised
 from anyshape.ops.torch_meta import RuleOf, Unable, by_torch
 from anyshape.ops.twins import leaves, rebuilt
+from anyshape.records import dataclass, replace
 from anyshape.symbolic import Facts, Size
 
 

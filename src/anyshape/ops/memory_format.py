@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from anyshape.ops.meta import Dense, Layout, Meta, Strided, channels_last, contiguous, dense_strides
 from anyshape.ops.questions import Questions
+from anyshape.records import replace
 from anyshape.symbolic import Size, and_, eq, ge, or_
 
 

@@ -9,12 +9,12 @@ dimensions above 1 of a tensor that has elements.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 import torch
 
+from anyshape.records import dataclass
 from anyshape.symbolic import Fact, Size, product
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final
+
+from anyshape.records import dataclass
 
 #: rule(questions, *args, **kwargs): torch's own signature, with a `Meta` for each tensor and an
 #: `Expr` for each symbolic integer. Returns a `Meta`, or a tuple or list of them (and of sizes),

@@ -13,7 +13,6 @@ this: some do not check what they are given, and end the process.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from anyshape.ops.actual_strides import layout_of
@@ -21,6 +20,7 @@ from anyshape.ops.concrete import Call, at_numbers, first_line
 from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.questions import Questions
 from anyshape.ops.twins import leaves, rebuilt
+from anyshape.records import dataclass, field, replace
 from anyshape.symbolic import Expr, Size, Symbol, eq, evaluate, holds, not_, or_
 from anyshape.symbolic.expr import of_atom
 

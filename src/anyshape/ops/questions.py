@@ -13,10 +13,10 @@ also answer from the run at hand where nothing is known, and then record what th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from anyshape.errors import NeedsDecision, ShapeMismatch
+from anyshape.records import dataclass
 from anyshape.symbolic import (
     NATURAL,
     Answer,

@@ -18,13 +18,13 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
 
 from anyshape.ops.actual_strides import dense_order, is_dense
 from anyshape.ops.answers import Answers, Real
+from anyshape.records import dataclass
 from anyshape.symbolic import (
     FALSE,
     TRUE,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Set
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from pkgutil import iter_modules
@@ -14,6 +13,7 @@ import torch
 
 from anyshape.ops import rules
 from anyshape.ops.op import Op
+from anyshape.records import dataclass
 
 #: One module a family of operators: a new family is a new file in `rules/`. Where two rows answer
 #: to one name, the first family in alphabetical order has it.

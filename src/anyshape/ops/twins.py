@@ -6,7 +6,6 @@ Twins share no storage, also where the tensors they stand for do: shapes do not 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,6 +13,7 @@ from torch._dispatch.python import no_python_dispatcher
 
 from anyshape.ops.actual_strides import actual_strides, layout_of
 from anyshape.ops.meta import Meta
+from anyshape.records import replace
 from anyshape.symbolic import Expr, Size
 
 META = torch.device("meta")

@@ -15,13 +15,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, Protocol
 
 from anyshape.policy.observations import MANY, Observation, Seen, merge, of_int, of_sizes
 from anyshape.policy.other_ranks import ranks_in
 from anyshape.policy.sources import names_source
+from anyshape.records import dataclass, field, replace
 from anyshape.symbolic import EVERYTHING, NATURAL, Range
 
 

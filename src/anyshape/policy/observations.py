@@ -8,9 +8,10 @@ Merging goes upwards only, so that the order in which calls, runs or ranks come 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+from anyshape.records import dataclass
 
 
 class Many(Enum):

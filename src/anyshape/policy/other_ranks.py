@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 from anyshape.policy.observations import Observation
+from anyshape.records import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

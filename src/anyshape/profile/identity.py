@@ -11,9 +11,10 @@ import functools
 import hashlib
 import inspect
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Final, cast
+
+from anyshape.records import dataclass
 
 #: Decorators around decorators: deeper than anybody writes, so that a loop of them ends.
 _DEEPEST: Final = 20

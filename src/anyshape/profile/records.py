@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 from anyshape.policy.observations import MANY, Observation, merge
 from anyshape.profile.histogram import Histogram, most_seen
+from anyshape.records import dataclass, field
 
 #: The place of an integer among the dimensions.
 INTEGER: Final = -1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from anyshape.ranks.arguments import seen_in
 from anyshape.ranks.group import Group, Silent, current, within
 from anyshape.ranks.rounds import Result, Rounds
 from anyshape.ranks.wire import Damaged
+from anyshape.records import dataclass
 
 
 @dataclass(slots=True)

@@ -9,12 +9,12 @@ the second compile on.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import is_dataclass
 from typing import Any, Final
 
 import torch
 
 from anyshape.policy.observations import Observation, of_int, of_sizes
+from anyshape.records import is_dataclass
 
 #: Objects looked at in one call: an argument may be a whole data set.
 _MOST: Final = 10_000

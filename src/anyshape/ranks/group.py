@@ -6,12 +6,12 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 import torch.distributed as dist
 
 from anyshape.ranks.rounds import Patience, Rounds
+from anyshape.records import dataclass, field
 
 #: Changes with the protocol, so that ranks of different versions of ours do not meet.
 _PREFIX: Final = "anyshape/1"

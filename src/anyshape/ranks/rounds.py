@@ -29,12 +29,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from anyshape.policy.observations import Observation, Observations
 from anyshape.policy.other_ranks import OtherRanks
 from anyshape.ranks import wire
+from anyshape.records import dataclass, field, replace
 
 #: In seconds: more than ranks are apart that compile at the same step of a program.
 _MOMENT: Final = 0.5

@@ -10,12 +10,12 @@ never been made: the caller makes it again, watched, and the tree grows by what 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import torch
 
 from anyshape.ops.modes import back_to, modes_now
+from anyshape.records import dataclass, field
 from anyshape.runtime.program import GraphFailed
 
 

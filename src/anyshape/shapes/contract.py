@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from inspect import Parameter, Signature
 from typing import Final, NamedTuple, cast
 
 from anyshape.errors import AnyshapeError, BadShapeSpec, ShapeContractViolation
+from anyshape.records import dataclass, field
 from anyshape.shapes.dims import DimExpr, Marker, Relation
 from anyshape.shapes.homes import Home, homes_of
 from anyshape.shapes.match import IsTensor, Leaf, Matcher, Way

@@ -7,11 +7,11 @@ user's names: `x.shape[0]`, `args[1]['ids'].shape[1]`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from types import MemberDescriptorType
 from typing import NamedTuple, cast
 
+from anyshape.records import dataclass, field, fields, is_dataclass
 from anyshape.shapes.dims import Marker
 from anyshape.shapes.spec import Item, Items, Keyed, Node, One, Words
 

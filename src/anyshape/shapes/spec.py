@@ -10,11 +10,11 @@ list. The tree keeps what was written, and `match` asks the value.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
 from types import EllipsisType
 from typing import Final, cast
 
 from anyshape.errors import AnyshapeError, BadShapeSpec
+from anyshape.records import dataclass, fields, is_dataclass
 from anyshape.shapes.dims import Dim, DimExpr, Marker, Relation
 from anyshape.shapes.words import Word, names_in, words
 from anyshape.symbolic import (

@@ -17,13 +17,13 @@ and an `Expr` has no truth value.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from hashlib import sha256
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Final, NoReturn
 from unicodedata import normalize
 
 from anyshape.errors import ExpressionTooLarge, SymbolicTypeError
+from anyshape.records import dataclass, field
 from anyshape.symbolic.ranges import NATURAL, Range, is_empty
 
 #: Indices of atoms, ascending, repeated for powers. `()` is the constant monomial.

@@ -11,12 +11,12 @@ its reason. A hint is the value of a symbol in the run at hand: it is used to ch
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import count
 from types import MappingProxyType
 from typing import Final
 
 from anyshape.errors import Contradiction, SymbolicTypeError
+from anyshape.records import dataclass
 from anyshape.symbolic.evaluate import evaluate, holds
 from anyshape.symbolic.expr import Expr, Size, Symbol, as_symbol, check_size, symbols_of
 from anyshape.symbolic.knowledge import NOTHING, Knowledge

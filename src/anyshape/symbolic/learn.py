@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Final
 
+from anyshape.records import replace
 from anyshape.symbolic import ranges
 from anyshape.symbolic.bounds import Bounds
 from anyshape.symbolic.division import floordiv, modulo

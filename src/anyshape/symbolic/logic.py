@@ -13,11 +13,11 @@ for anything else.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from math import gcd
 from typing import Final, NoReturn
 
 from anyshape.errors import SymbolicTypeError
+from anyshape.records import dataclass, field
 from anyshape.symbolic.bounds import DECLARED
 from anyshape.symbolic.expr import (
     Expr,

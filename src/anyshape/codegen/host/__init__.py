@@ -8,7 +8,6 @@ process.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from anyshape.codegen.host import entry, helpers, run, sizes
 from anyshape.codegen.host.abi import HostAbi, HostUnsupported
@@ -21,6 +20,7 @@ from anyshape.codegen.host.reasons import Reasons
 from anyshape.codegen.host.run import KernelCode
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Extern, Segment
+from anyshape.records import dataclass
 
 __all__ = [
     "APART",

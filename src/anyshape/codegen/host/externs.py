@@ -12,8 +12,9 @@ with the header that torch is installed with.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from anyshape.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

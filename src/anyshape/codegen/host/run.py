@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from anyshape.codegen.host.abi import HostAbi, HostUnsupported
@@ -34,6 +33,7 @@ from anyshape.loops.memory_plan import (
 )
 from anyshape.loops.program import Area, Extern, Launch, Segment, Step
 from anyshape.loops.scalars import WIDTH
+from anyshape.records import dataclass
 from anyshape.symbolic import Size, Symbol, as_symbol, substitute, symbol
 from anyshape.symbolic.expr import symbols_of
 

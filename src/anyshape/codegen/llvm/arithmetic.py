@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from anyshape.codegen.llvm.emitter import Emitter
 from anyshape.codegen.llvm.types import BITS, REGISTER, UNSIGNED, literal, suffix, vector
 from anyshape.loops.scalars import FLOATS, Dtype
+from anyshape.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

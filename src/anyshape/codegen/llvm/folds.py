@@ -8,14 +8,13 @@ a pairwise sum.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from anyshape.codegen.llvm.arithmetic import ROWS, Call
 from anyshape.codegen.llvm.casts import cast
 from anyshape.codegen.llvm.emitter import Emitter
 from anyshape.codegen.llvm.types import REGISTER, Value, literal, vector
 from anyshape.codegen.llvm.writer import States
 from anyshape.loops.scalars import FLOATS, Dtype
+from anyshape.records import dataclass
 
 #: rounds of the innermost loop after which a first accumulator is flushed
 FLUSH = 256

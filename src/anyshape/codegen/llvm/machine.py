@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from anyshape.codegen.target import Target
+from anyshape.records import dataclass
 
 #: processors whose name stands for AVX-512 though `features` may not say so
 _AVX512 = ("skylake-avx512", "cascadelake", "icelake", "sapphirerapids", "graniterapids", "znver4")

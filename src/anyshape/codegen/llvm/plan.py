@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from typing import Final
 
 from anyshape.codegen.llvm.machine import Machine
@@ -25,6 +24,7 @@ from anyshape.loops.flattened import (
 )
 from anyshape.loops.kernels import Kernel, Stage
 from anyshape.loops.scalars import WIDTH, Axis, Scalar
+from anyshape.records import dataclass, replace
 from anyshape.symbolic import Size, Symbol
 from anyshape.symbolic.expr import (
     Expr,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from anyshape.codegen.llvm.casts import cast
 from anyshape.codegen.llvm.emitter import Emitter
 from anyshape.codegen.llvm.folds import neutral, operate
 from anyshape.codegen.llvm.types import REGISTER, Value, literal, vector
 from anyshape.loops.kernels import Scan
 from anyshape.loops.scalars import Dtype
+from anyshape.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

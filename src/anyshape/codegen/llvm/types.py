@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import struct
-from dataclasses import dataclass
 from typing import Final
 
 from anyshape.loops.scalars import FLOATS, Dtype
+from anyshape.records import dataclass
 
 #: f16 and bf16 are computed in f32.
 REGISTER: Final[dict[str, str]] = {

@@ -7,10 +7,10 @@ it, which is emitted before the loop: what LLVM need not hoist it need not analy
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from anyshape.codegen.llvm.types import vector
+from anyshape.records import dataclass, field
 
 States = list[str]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from anyshape.codegen.vector_math import (
     division,
@@ -16,6 +15,7 @@ from anyshape.codegen.vector_math import (
     trigonometry,
 )
 from anyshape.codegen.vector_math.builder import Value
+from anyshape.records import dataclass
 
 BOTH = ("f32", "f64")
 F32 = ("f32",)

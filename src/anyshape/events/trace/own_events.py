@@ -19,11 +19,11 @@ import re
 import time
 import tokenize
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import fields, is_dataclass
 from typing import Final, cast
 
 from anyshape.events.kinds import Event, FrameStart
 from anyshape.events.source_lines import source_lines
+from anyshape.records import fields, is_dataclass
 
 FORMAT: Final = "anyshape-events"
 VERSION: Final = 1

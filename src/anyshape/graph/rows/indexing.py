@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from anyshape.graph.elementwise import broadcast_index, broadcast_sizes, cast
@@ -15,6 +14,7 @@ from anyshape.graph.values import Index, NotLowered, Value
 from anyshape.loops import scalars
 from anyshape.loops.indices import reshaped
 from anyshape.loops.scalars import Scalar
+from anyshape.records import dataclass, replace
 from anyshape.symbolic import Expr, Size, product
 
 if TYPE_CHECKING:

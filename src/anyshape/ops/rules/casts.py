@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,6 +13,7 @@ from anyshape.ops.op import Lowering, Op, Rule
 from anyshape.ops.promotion import category
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.pointwise import Operand
+from anyshape.records import replace
 from anyshape.symbolic import Fact, eq, or_
 
 _METHOD = "torch.Tensor."

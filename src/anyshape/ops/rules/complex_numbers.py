@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from anyshape.ops.meta import Meta
 from anyshape.ops.op import Lowering, Op
 from anyshape.ops.promotion import complex_of, floating, real
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.pointwise import elementwise, everywhere, fresh, same
+from anyshape.records import replace
 
 
 def _part(input: Meta, which: int) -> Meta:

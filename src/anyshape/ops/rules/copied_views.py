@@ -5,7 +5,6 @@ written.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from anyshape.ops.meta import Meta, Strided
@@ -13,6 +12,7 @@ from anyshape.ops.op import Lowering, Op, Rule, names_of
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules import reshaping, splitting, views
 from anyshape.ops.rules.index_operators import cloned
+from anyshape.records import replace
 from anyshape.symbolic import Size, absolute, eq, le
 
 

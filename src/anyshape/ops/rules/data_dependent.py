@@ -5,7 +5,6 @@ What is true of it by construction is told: no more elements are found than ther
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,6 +13,7 @@ from anyshape.ops.broadcast import broadcast
 from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.op import Lowering, Op, Rule, names_of
 from anyshape.ops.questions import Questions
+from anyshape.records import replace
 from anyshape.symbolic import NATURAL, Expr, Range, Size, eq, ge, gt, le, ne, or_, product
 
 _POSITIONS = (torch.int64, torch.int32)

@@ -9,7 +9,6 @@ tells which operand a dimension came from.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from typing import Any
@@ -24,6 +23,7 @@ from anyshape.ops.promotion import result_type
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.matmul import require_one_dtype, require_same
 from anyshape.ops.rules.pointwise import elementwise, same
+from anyshape.records import dataclass, replace
 from anyshape.symbolic import Expr, Facts, Size, eq, gt, ne, or_
 
 #: How many sizes may be left open; each doubles the cases to compare.

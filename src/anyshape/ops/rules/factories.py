@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,6 +12,7 @@ from anyshape.ops.op import Lowering, Op, Rule
 from anyshape.ops.promotion import category, dtype_of_number, join
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.casts import cast, device_named, layout_in
+from anyshape.records import replace
 from anyshape.symbolic import Expr, Size, ge, gt, maximum
 
 

@@ -9,7 +9,6 @@ strides, padding makes a contiguous copy.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cmp_to_key
 from typing import Any
 
@@ -21,6 +20,7 @@ from anyshape.ops.meta import Dense, Meta, Strided
 from anyshape.ops.op import Lowering, Op, Rule
 from anyshape.ops.promotion import complex_of, floating, real
 from anyshape.ops.questions import Questions
+from anyshape.records import replace
 from anyshape.symbolic import Size, ge, gt
 
 Dims = tuple[int, ...]

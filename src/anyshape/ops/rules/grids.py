@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import factorial
 from typing import Any
 
@@ -16,6 +15,7 @@ from anyshape.ops.promotion import category, result_type
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.joining import tensors_of
 from anyshape.ops.rules.reshaping import viewed_as
+from anyshape.records import replace
 from anyshape.symbolic import Size, ge, gt, ne, product
 
 

@@ -9,7 +9,6 @@ looks up what is left, the index tensors, all at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from types import EllipsisType
 from typing import Any
 
@@ -20,6 +19,7 @@ from anyshape.ops.meta import Meta, contiguous, of_tensor
 from anyshape.ops.op import Lowering, Op
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.views import selected, sliced, unsqueezed, without
+from anyshape.records import dataclass, replace
 from anyshape.symbolic import Expr, Range, Size, and_, as_symbol, eq, ge, le, lt, ne, or_
 
 _MASKS = (torch.bool, torch.uint8)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from anyshape.ops.memory_format import is_channels_last
@@ -12,6 +11,7 @@ from anyshape.ops.op import Lowering, Op, Rule
 from anyshape.ops.promotion import result_type
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.views import unsqueezed
+from anyshape.records import replace
 from anyshape.symbolic import Size, eq, ne, total
 
 

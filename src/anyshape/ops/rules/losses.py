@@ -7,7 +7,6 @@ a reduction are those of torch's formulas, so the order of operands matters.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from anyshape.errors import UnknownOperator
@@ -20,6 +19,7 @@ from anyshape.ops.rules.classification_losses import functional_row, require_siz
 from anyshape.ops.rules.distances import pairwise_distance
 from anyshape.ops.rules.pointwise import DtypeRule, elementwise, same
 from anyshape.ops.rules.reductions import reduced, require_float, whole
+from anyshape.records import replace
 from anyshape.symbolic import Size, and_, eq, or_
 
 

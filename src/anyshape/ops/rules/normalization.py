@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,6 +16,7 @@ from anyshape.ops.questions import Questions
 from anyshape.ops.rules.casts import returns_itself
 from anyshape.ops.rules.reductions import require_elements, require_float
 from anyshape.ops.versions import GROUP_NORM_NEEDS_VALUES
+from anyshape.records import replace
 from anyshape.symbolic import Size, eq, gt, ne, or_, product
 
 Scale = Meta | None

@@ -6,7 +6,6 @@ Torch allocates the result of a reduction contiguous, whatever the layout of its
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ from anyshape.ops.op import Lowering, Op, Rule, names_of
 from anyshape.ops.promotion import Number, category, floating, real
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.pointwise import DtypeRule, elementwise, same
+from anyshape.records import replace
 from anyshape.symbolic import Size, eq, ne
 
 Dims = int | Sequence[int] | None

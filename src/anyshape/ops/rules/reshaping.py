@@ -5,7 +5,6 @@ copies.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 
@@ -14,6 +13,7 @@ from anyshape.ops.memory_format import kept_format
 from anyshape.ops.meta import Meta, channels_last, contiguous
 from anyshape.ops.op import Lowering, Op, in_place_names, names_of
 from anyshape.ops.questions import Questions
+from anyshape.records import replace
 from anyshape.symbolic import Expr, Size, and_, eq, ge, ne, not_, product
 
 

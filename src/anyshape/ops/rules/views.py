@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,6 +12,7 @@ from anyshape.ops.op import Lowering, Op, Rule, in_place_names, names_of
 from anyshape.ops.promotion import complex_of, real
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.reshaping import sizes_of
+from anyshape.records import replace
 from anyshape.symbolic import Expr, Size, and_, eq, ge, le, maximum, minimum, or_, total
 
 _PROPERTY = "torch.Tensor.{}.__get__"

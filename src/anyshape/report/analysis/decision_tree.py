@@ -10,9 +10,9 @@ Entries that are static differ in a number: then the question has an answer for 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from anyshape.records import dataclass, field
 from anyshape.report.analysis.conditions import Condition, conditions_of
 from anyshape.report.reading.fields import Place
 from anyshape.report.reading.model import Entry, Function

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import Final
 
+from anyshape.records import dataclass, field
 from anyshape.report.reading.model import Function
 
 _NATIVE: Final = re.compile(r"native code: ([0-9]{1,9}) operators in ([0-9]{1,9}) foreign calls")

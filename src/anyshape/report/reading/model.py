@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from anyshape.records import dataclass, field
 from anyshape.report.reading.fields import Place
 
 

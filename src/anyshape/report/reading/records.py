@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, cast
 
 from anyshape.events.trace.own_events import FORMAT, VERSION
+from anyshape.records import dataclass, field
 from anyshape.report.reading.fields import Record, int_of
 
 PATTERN: Final = "anyshape_events_*.jsonl"

@@ -6,7 +6,6 @@ import platform
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Final, Protocol
@@ -14,6 +13,7 @@ from typing import Final, Protocol
 import torch
 
 from anyshape.config import config
+from anyshape.records import dataclass
 from anyshape.runtime.native.disk_cache import DiskCache, key_of
 from anyshape.runtime.native.engine import build_object
 from anyshape.runtime.native.host_target import HostTarget, llvmlite_version

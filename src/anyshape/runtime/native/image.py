@@ -6,9 +6,9 @@ import ctypes
 import mmap
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
+from anyshape.records import dataclass
 from anyshape.runtime.native.errors import NativeUnavailable
 
 _READ_AND_EXECUTE: Final = mmap.PROT_READ | mmap.PROT_EXEC

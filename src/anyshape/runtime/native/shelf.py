@@ -11,9 +11,10 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from anyshape.records import dataclass, field
 
 _PACKAGE: Final = Path(__file__).parents[2]
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Literal
 
+from anyshape.records import asdict, dataclass
 from anyshape.runtime.native.image import Image
 
 Kind = Literal["image", "object"]

@@ -15,11 +15,11 @@ import ctypes
 import functools
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import torch
 
+from anyshape.records import dataclass
 from anyshape.runtime.native.errors import NativeUnavailable
 from anyshape.runtime.native.symbols import address_of, libtorch_cpu, libtorch_python
 
