@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
+from anyshape.graph.fitting import must_fit
 from anyshape.graph.plan import NumberRef
 from anyshape.graph.values import DTYPES, Factors, Index, NotLowered, Value
 from anyshape.loops import scalars
@@ -116,13 +117,18 @@ def elementwise(
     takes: Dtype | None = None,
     gives: Dtype | None = None,
     cost: int = 1,
+    wraps: bool = False,
 ) -> Value:
     """`compute` of the operands, all cast to `takes` (their common dtype by default), as a value of
-    dtype `gives` (the common dtype as well)."""
+    dtype `gives` (the common dtype as well). `wraps`: numbers that `takes` does not have are cut to
+    it, as torch does in arithmetic, and are no error."""
     common = common_dtype(operands) if takes is None or gives is None else takes
     takes = common if takes is None else takes
     gives = takes if gives is None else gives
     inner, sizes = wide(takes), broadcast_sizes(lowering, operands)
+    if not wraps:
+        for each in operands:
+            must_fit(lowering, each, takes)
 
     def at(index: Index) -> Scalar:
         return cast(compute(*(scalar_of(each, index, sizes, inner) for each in operands)), gives)

@@ -46,6 +46,9 @@ def relu6(c: Lowering, input: Value) -> Value:
 
 @row("hardtanh")
 def hardtanh(c: Lowering, input: Value, min_val: Operand = -1.0, max_val: Operand = 1.0) -> Value:
+    if not all(isinstance(bound, int | float) for bound in (min_val, max_val)):
+        # A lower bound above the other is an error.
+        raise NotLowered("a bound that is computed")
     return of_float(c, _between, input, min_val, max_val, cost=2)
 
 

@@ -20,6 +20,7 @@ from anyshape.graph.elementwise import (
     scalar_of,
     wide,
 )
+from anyshape.graph.fitting import must_fit
 from anyshape.graph.rows.table import row
 from anyshape.graph.values import NotLowered, Value
 from anyshape.loops import scalars
@@ -204,7 +205,9 @@ def comparison_row(name: str) -> None:
     @row(name)
     def lowered(c: Lowering, input: Operand, other: Operand) -> Value:
         takes = common_dtype((input, other))
-        return elementwise(c, lambda a, b: test(name, a, b), input, other, takes=takes, gives="b1")
+        return elementwise(
+            c, lambda a, b: test(name, a, b), input, other, takes=takes, gives="b1", wraps=True
+        )
 
 
 for _name in ["eq", "ne", "lt", "le", "gt", "ge"]:
@@ -244,14 +247,14 @@ def additive_row(name: str, swapped: bool = False) -> None:
         if dtype == "b1":
             if name != "add" or alpha != 1:
                 raise NotLowered("a difference of booleans")
-            return elementwise(c, operation("or"), input, other)
+            return elementwise(c, operation("or"), input, other, wraps=True)
         if dtype not in FLOATS and isinstance(alpha, float):
             raise NotLowered("a fractional factor of integers")
 
         def compute(a: Scalar, b: Scalar) -> Scalar:
             return op(kind, b, _scaled(alpha, a)) if swapped else op(kind, a, _scaled(alpha, b))
 
-        return elementwise(c, compute, input, other)
+        return elementwise(c, compute, input, other, wraps=True)
 
 
 additive_row("add")
@@ -263,7 +266,7 @@ additive_row("__rsub__", swapped=True)
 @row("mul")
 def mul(c: Lowering, input: Operand, other: Operand) -> Value:
     name = "and" if common_dtype((input, other)) == "b1" else "mul"
-    return elementwise(c, operation(name), input, other)
+    return elementwise(c, operation(name), input, other, wraps=True)
 
 
 def floor_quotient(a: Scalar, b: Scalar) -> Scalar:
@@ -286,7 +289,9 @@ def _quotient(c: Lowering, input: Operand, other: Operand, mode: str | None) -> 
     dtype = common_dtype((input, other))
     if mode is None:
         dtype = float_dtype(dtype)
-        return elementwise(c, operation("div"), input, other, takes=dtype, gives=dtype, cost=2)
+        return elementwise(
+            c, operation("div"), input, other, takes=dtype, gives=dtype, cost=2, wraps=True
+        )
     if dtype not in FLOATS:
         # By zero it is an error, which has to be the one that torch raises.
         raise NotLowered("division of integers")
@@ -294,8 +299,10 @@ def _quotient(c: Lowering, input: Operand, other: Operand, mode: str | None) -> 
         # Torch rounds on the way, though not with a number.
         raise NotLowered("whole quotients of floats of two bytes")
     if mode == "trunc":
-        return elementwise(c, lambda a, b: op("trunc", op("div", a, b)), input, other, cost=3)
-    return elementwise(c, floor_quotient, input, other, cost=8)
+        return elementwise(
+            c, lambda a, b: op("trunc", op("div", a, b)), input, other, cost=3, wraps=True
+        )
+    return elementwise(c, floor_quotient, input, other, cost=8, wraps=True)
 
 
 @row("div")
@@ -341,7 +348,7 @@ def fmod(c: Lowering, input: Operand, other: Operand) -> Value:
 def _float_only(c: Lowering, name: str, input: Operand, other: Operand) -> Value:
     if common_dtype((input, other)) not in FLOATS:
         raise NotLowered("division of integers")
-    return elementwise(c, operation(name), input, other, cost=8)
+    return elementwise(c, operation(name), input, other, cost=8, wraps=True)
 
 
 def extremum_row(name: str, of_bools: str) -> None:
@@ -365,7 +372,7 @@ def bitwise_row(name: str) -> None:
     def lowered(c: Lowering, input: Operand, other: Operand) -> Value:
         if common_dtype((input, other)) in FLOATS:
             raise NotLowered("floats have no bits here")
-        return elementwise(c, operation(name), input, other)
+        return elementwise(c, operation(name), input, other, wraps=True)
 
 
 for _name in ["and", "or", "xor"]:
@@ -396,7 +403,9 @@ def power(c: Lowering, input: Operand, exponent: Operand) -> Value:
             return elementwise(c, found, input, takes=dtype, gives=dtype, cost=2)
     if dtype not in FLOATS:
         raise NotLowered("powers of integers")
-    return elementwise(c, operation("pow"), input, exponent, takes=dtype, gives=dtype, cost=12)
+    wraps = dtype not in HALVES
+    compute = operation("pow")
+    return elementwise(c, compute, input, exponent, takes=dtype, gives=dtype, cost=12, wraps=wraps)
 
 
 #: as eager computes them
@@ -504,6 +513,8 @@ def where_row(c: Lowering, condition: Value, input: Operand, other: Operand) -> 
 def chosen(c: Lowering, condition: Value, then: Operand, other: Operand, dtype: Dtype) -> Value:
     """`then` where the condition holds, else `other`."""
     sizes = broadcast_sizes(c, (condition, then, other))
+    for each in (then, other):
+        must_fit(c, each, dtype)
 
     def at(index: Any) -> Scalar:
         test_now = is_nonzero(scalar_of(condition, index, sizes, condition.dtype))
