@@ -21,7 +21,7 @@ from anyshape.graph.elementwise import (
     wide,
 )
 from anyshape.graph.fitting import must_fit
-from anyshape.graph.rows.table import row
+from anyshape.graph.rows.table import ROWS, row
 from anyshape.graph.values import NotLowered, Value
 from anyshape.loops import scalars
 from anyshape.loops.operations import ONLY_F32
@@ -250,6 +250,8 @@ def additive_row(name: str, swapped: bool = False) -> None:
             return elementwise(c, operation("or"), input, other, wraps=True)
         if dtype not in FLOATS and isinstance(alpha, float):
             raise NotLowered("a fractional factor of integers")
+        if dtype in HALVES and alpha != 1:
+            raise NotLowered("a factor of floats of two bytes, which torch rounds on the way")
 
         def compute(a: Scalar, b: Scalar) -> Scalar:
             return op(kind, b, _scaled(alpha, a)) if swapped else op(kind, a, _scaled(alpha, b))
@@ -266,7 +268,9 @@ additive_row("__rsub__", swapped=True)
 @row("mul")
 def mul(c: Lowering, input: Operand, other: Operand) -> Value:
     name = "and" if common_dtype((input, other)) == "b1" else "mul"
-    return elementwise(c, operation(name), input, other, wraps=True)
+    # A number is the second operand, also where it stands first.
+    exact = (1,) if isinstance(input, Value) else (0,)
+    return elementwise(c, operation(name), input, other, wraps=True, exact=exact)
 
 
 def floor_quotient(a: Scalar, b: Scalar) -> Scalar:
@@ -290,7 +294,12 @@ def _quotient(c: Lowering, input: Operand, other: Operand, mode: str | None) -> 
     if mode is None:
         dtype = float_dtype(dtype)
         return elementwise(
-            c, operation("div"), input, other, takes=dtype, gives=dtype, cost=2, wraps=True
+            *(c, operation("div"), input, other),
+            takes=dtype,
+            gives=dtype,
+            cost=2,
+            wraps=True,
+            exact=(1,),
         )
     if dtype not in FLOATS:
         # By zero it is an error, which has to be the one that torch raises.
@@ -300,9 +309,12 @@ def _quotient(c: Lowering, input: Operand, other: Operand, mode: str | None) -> 
         raise NotLowered("whole quotients of floats of two bytes")
     if mode == "trunc":
         return elementwise(
-            c, lambda a, b: op("trunc", op("div", a, b)), input, other, cost=3, wraps=True
+            *(c, lambda a, b: op("trunc", op("div", a, b)), input, other),
+            cost=3,
+            wraps=True,
+            exact=(1,),
         )
-    return elementwise(c, floor_quotient, input, other, cost=8, wraps=True)
+    return elementwise(c, floor_quotient, input, other, cost=8, wraps=True, exact=(1,))
 
 
 @row("div")
@@ -316,8 +328,11 @@ def true_divide(c: Lowering, input: Operand, other: Operand) -> Value:
 
 
 @row("__rtruediv__")
-def rtruediv(c: Lowering, input: Operand, other: Operand) -> Value:
-    return _quotient(c, other, input, None)
+def rtruediv(c: Lowering, input: Value, other: Operand) -> Value:
+    """Two operations, as torch does it: what is below one part of the largest number has an inverse
+    that is infinite."""
+    inverse = ROWS["reciprocal"](c, input)
+    return mul(c, inverse, other)
 
 
 @row("floor_divide")
@@ -399,6 +414,10 @@ def power(c: Lowering, input: Operand, exponent: Operand) -> Value:
         if dtype == "f16" and exponent in (0.5, -0.5):
             # Only here eager takes no root: -inf to the power of 0.5 is inf.
             found = None
+        if dtype == "bf16" and exponent in (3, -2):
+            # Rounded after each step, unlike those of f16.
+            twice = elementwise(c, _POWERS[2], input, takes=dtype, gives=dtype)
+            return mul(c, twice, input) if exponent == 3 else ROWS["reciprocal"](c, twice)
         if found is not None and (dtype in FLOATS or exponent in (1, 2, 3)) and dtype != "b1":
             return elementwise(c, found, input, takes=dtype, gives=dtype, cost=2)
     if dtype not in FLOATS:
@@ -440,7 +459,11 @@ def lerp(c: Lowering, input: Value, end: Value, weight: Operand) -> Value:
         is_near = test("lt", op("abs", w), constant_like(0.5, w))
         return where(is_near, near, far)
 
-    return elementwise(c, compute, input, end, weight, takes=input.dtype, gives=input.dtype, cost=6)
+    exact = () if isinstance(weight, Value) else (2,)
+    dtype = input.dtype
+    return elementwise(
+        c, compute, input, end, weight, takes=dtype, gives=dtype, cost=6, exact=exact
+    )
 
 
 def fused_row(name: str, inner: str) -> None:
