@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import linecache
 import random
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
 import torch
 
@@ -18,8 +18,11 @@ from tests.native.plans import watched
 
 SHAPES = ((3, 4, 2), (2, 3, 5), (1, 1, 1), (5, 1, 3), (0, 2, 3), (4, 6, 17))
 
+#: makes an input of a shape
+Maker = Callable[[tuple[int, ...], torch.Generator], torch.Tensor]
+
 #: How to make an input of a shape: dense, with dimensions exchanged, with gaps, expanded.
-INPUTS: dict[str, Callable[[tuple[int, ...], torch.Generator], torch.Tensor]] = {
+INPUTS: dict[str, Maker] = {
     "contiguous": lambda s, g: torch.randn(s, generator=g),
     "transposed": lambda s, g: torch.randn((s[2], s[0], s[1]), generator=g).permute(1, 2, 0),
     "with gaps": lambda s, g: torch.randn((s[0], s[1] + 1, s[2] * 2), generator=g)[:, 1:, ::2],
@@ -66,21 +69,35 @@ WRITES = (
 )
 
 
-def program(seed: int, steps: int = 7) -> tuple[str, str]:
+class Vocabulary(NamedTuple):
+    """What programs are made of. `tolerance`: how far results may be from eager's."""
+
+    #: how to make inputs, by kind
+    inputs: Mapping[str, Maker]
+    makes: tuple[str, ...]
+    writes: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...] = SHAPES
+    tolerance: float = 1e-5
+
+
+VIEWS: Final = Vocabulary(INPUTS, MAKES, WRITES)
+
+
+def program(seed: int, steps: int = 7, words: Vocabulary = VIEWS) -> tuple[str, str]:
     """The source of a function `f(x, y, i)`, and the kind of its inputs."""
     chooser = random.Random(seed)
-    kind = chooser.choice(list(INPUTS))
+    kind = chooser.choice(list(words.inputs))
     lines: list[str] = []
     names = ["x", "y"]
     for number in range(steps):
         for _ in range(20):
             writes = chooser.random() < 0.3
             a, b = chooser.choice(names[-4:]), chooser.choice(names)
-            text = chooser.choice(WRITES if writes else MAKES).format(
+            text = chooser.choice(words.writes if writes else words.makes).format(
                 a=a, b=b, d=chooser.choice((0, 1, -1, -2)), e=chooser.choice((0, 1, -1))
             )
             line = text if writes else f"v{number} = {text}"
-            if _runs([*lines, line], kind, seed):
+            if _runs([*lines, line], kind, seed, words):
                 lines.append(line)
                 if not writes:
                     names.append(f"v{number}")
@@ -99,31 +116,35 @@ def function(source: str, name: str) -> Callable[..., Any]:
     return namespace["f"]
 
 
-def inputs(kind: str, shape: tuple[int, ...], seed: int) -> tuple[torch.Tensor, ...]:
+def inputs(
+    kind: str, shape: tuple[int, ...], seed: int, words: Vocabulary = VIEWS
+) -> tuple[torch.Tensor, ...]:
     generator = torch.Generator().manual_seed(seed)
-    x, y = (INPUTS[kind](shape, generator) for _ in range(2))
+    x, y = (words.inputs[kind](shape, generator) for _ in range(2))
     return x, y, torch.tensor([1, 0, 2])
 
 
-def _runs(lines: list[str], kind: str, seed: int) -> bool:
+def _runs(lines: list[str], kind: str, seed: int, words: Vocabulary) -> bool:
     body = "\n".join(f"    {line}" for line in lines)
     namespace: dict[str, Any] = {"torch": torch}
     exec(f"def f(x, y, i):\n{body}\n    return ()", namespace)
     with contextlib.suppress(Exception), torch.no_grad():
-        namespace["f"](*inputs(kind, SHAPES[0], seed))
+        namespace["f"](*inputs(kind, words.shapes[0], seed, words))
         return True
     return False
 
 
-def compared(source: str, kind: str, seed: int, compile_: Callable[..., Any]) -> list[str]:
+def compared(
+    source: str, kind: str, seed: int, compile_: Callable[..., Any], words: Vocabulary = VIEWS
+) -> list[str]:
     """What differs between a compiled program and eager, at all shapes. An error of a native
     program counts, unless it is an error in eager too."""
     eager, compiled = function(source, f"{seed} eager"), compile_(function(source, str(seed)))
     found: list[str] = []
     with watched() as watch, torch.no_grad():
-        for shape in SHAPES:
+        for shape in words.shapes:
             watch.errors.clear()
-            here, there = (inputs(kind, shape, seed) for _ in range(2))
+            here, there = (inputs(kind, shape, seed, words) for _ in range(2))
             wanted, error = _outcome(eager, here)
             if "single memory location" in str(error):
                 # A check of torch that goes by strides, also where they mean nothing.
@@ -133,7 +154,8 @@ def compared(source: str, kind: str, seed: int, compile_: Callable[..., Any]) ->
                 found.append(f"{shape}: {error!r} against {other!r}")
             elif error is None:
                 pairs = zip((*wanted, *here), (*given, *there), strict=True)
-                found += [f"{shape}: {text}" for a, b in pairs for text in _difference(a, b)]
+                far = words.tolerance
+                found += [f"{shape}: {text}" for a, b in pairs for text in _difference(a, b, far)]
                 # Of positions in tensors without elements eager asks nothing.
                 failures = watch.errors if 0 not in shape else ()
                 found += [f"{shape}: failed by {failure!r}" for failure in failures]
@@ -147,7 +169,7 @@ def _outcome(function: Callable[..., Any], args: Any) -> tuple[Any, Exception | 
         return (), error
 
 
-def _difference(a: torch.Tensor, b: torch.Tensor) -> list[str]:
+def _difference(a: torch.Tensor, b: torch.Tensor, far: float) -> list[str]:
     if (a.shape, a.dtype) != (b.shape, b.dtype):
         return [f"{a.shape} {a.dtype} against {b.shape} {b.dtype}"]
     if (
@@ -158,6 +180,6 @@ def _difference(a: torch.Tensor, b: torch.Tensor) -> list[str]:
         and a.numel()
     ):
         return [f"strides {a.stride()} against {b.stride()} of {tuple(a.shape)}"]
-    if not torch.allclose(a, b, rtol=1e-5, atol=1e-5, equal_nan=True):
+    if not torch.allclose(a, b, rtol=far, atol=far, equal_nan=True):
         return [f"values {a.flatten()[:8].tolist()} against {b.flatten()[:8].tolist()}"]
     return []

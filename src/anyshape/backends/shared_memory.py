@@ -33,6 +33,8 @@ def may_write(changed: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -
         if not dense and not _elements_are_apart(tensor):
             return False
         start = tensor.data_ptr()
+        if not start and tensor.numel():
+            return False
         end = start + (tensor.nbytes if dense else _reach(tensor))
         if any(start < there and begin < end for begin, there in spans):
             return False
@@ -41,6 +43,9 @@ def may_write(changed: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -
     first, last = min(start for start, _ in spans), max(end for _, end in spans)
     for tensor in others:
         start = tensor.data_ptr()
+        if not start and tensor.numel():
+            # Zeros that torch has not made yet: native code could not read them.
+            return False
         if start >= last:
             continue
         end = start + _reach(tensor)

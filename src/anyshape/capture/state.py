@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 _C: Any = torch._C
+_forward: Any = forward_ad
 
 
 def read_state() -> tuple[Any, ...]:
@@ -23,6 +25,8 @@ def read_state() -> tuple[Any, ...]:
         _C._is_torch_function_enabled(),
         _saved_tensors_hooks() is None,
         _C._get_tracing_state() is None,
+        # A tensor with a tangent looks like any other.
+        _forward._current_level,
     )
 
 
@@ -47,6 +51,8 @@ def can_capture() -> str | None:
         return "called inside a function transform (vmap, grad)"
     if _C._get_tracing_state() is not None:
         return "called while torch.jit traces"
+    if _forward._current_level >= 0:
+        return "called inside forward-mode differentiation"
     if _saved_tensors_hooks() is not None:
         return "hooks for saved tensors are active"
     if not _C._is_torch_function_enabled():

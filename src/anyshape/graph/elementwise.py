@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
+from anyshape.graph.fitting import must_fit
 from anyshape.graph.plan import NumberRef
 from anyshape.graph.values import DTYPES, Factors, Index, NotLowered, Value
 from anyshape.loops import scalars
@@ -116,20 +117,49 @@ def elementwise(
     takes: Dtype | None = None,
     gives: Dtype | None = None,
     cost: int = 1,
+    wraps: bool = False,
+    exact: Sequence[int] = (),
 ) -> Value:
     """`compute` of the operands, all cast to `takes` (their common dtype by default), as a value of
-    dtype `gives` (the common dtype as well)."""
+    dtype `gives` (the common dtype as well). `wraps`: numbers that `takes` does not have are cut to
+    it, as torch does in arithmetic, and are no error. `exact`: operands that torch does not round
+    to two bytes first, if they are a single number."""
     common = common_dtype(operands) if takes is None or gives is None else takes
     takes = common if takes is None else takes
     gives = takes if gives is None else gives
     inner, sizes = wide(takes), broadcast_sizes(lowering, operands)
+    if not wraps:
+        for each in operands:
+            must_fit(lowering, each, takes)
+
+    rounded = [
+        _is_rounded(each, takes) and not (place in exact and _is_number(each))
+        for place, each in enumerate(operands)
+    ]
+
+    def operand_at(index: Index, place: int) -> Scalar:
+        found = scalar_of(operands[place], index, sizes, inner)
+        return cast(cast(found, takes), inner) if rounded[place] else found
 
     def at(index: Index) -> Scalar:
-        return cast(compute(*(scalar_of(each, index, sizes, inner) for each in operands)), gives)
+        return cast(compute(*(operand_at(index, place) for place in range(len(operands)))), gives)
 
     parents = [each for each in operands if isinstance(each, Value)]
     factors = _factors(lowering, parents, sizes)
     return lowering.values.new(sizes, gives, at, parents, cost=cost, factors=factors)
+
+
+def _is_number(operand: Operand) -> bool:
+    return not isinstance(operand, Value) or not operand.sizes
+
+
+def _is_rounded(operand: Operand, dtype: Dtype) -> bool:
+    """Whether an operand loses bits as one of two bytes, which torch casts it to at first."""
+    if dtype not in HALVES or (isinstance(operand, Value) and operand.dtype in (dtype, "b1")):
+        return False
+    if isinstance(operand, int | float) and abs(operand) < 256:
+        return operand != operand // 1
+    return True
 
 
 def _factors(

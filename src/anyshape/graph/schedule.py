@@ -24,7 +24,7 @@ from anyshape.loops.program import Area, Buffer, Launch, Role, Segment, SizeRead
 from anyshape.loops.text import kernel_text
 from anyshape.ops.meta import Dense, strided
 from anyshape.records import dataclass
-from anyshape.symbolic import Expr, Fact, Size, Symbol, maximum
+from anyshape.symbolic import Expr, Fact, Range, Size, Symbol, maximum
 from anyshape.symbolic.expr import single_atom, symbols_of
 
 
@@ -42,11 +42,15 @@ class Schedule:
     changed: Sequence[str] = ()
 
 
+#: by text, and the ranges of the symbols in it
+Kernels = dict[tuple[str, tuple[Range, ...]], Kernel]
+
+
 def schedule(plan: Plan, same: Same, seen: Seen | None = None) -> Schedule:
     """`same`: whether two sizes are equal for all calls. `seen`: what a size was when the program
     was captured."""
     steps = _numbers_first(_needed(plan))
-    kernels: dict[str, Kernel] = {}
+    kernels: Kernels = {}
     parts: list[Segment | Call] = []
     visible = {name for name in plan.inputs if isinstance(name, str)}
     position = 0
@@ -155,7 +159,7 @@ def _segment(
     held: dict[str, Held],
     visible: set[str],
     after: set[str],
-    kernels: dict[str, Kernel],
+    kernels: Kernels,
     same: Same,
     seen: Seen | None,
 ) -> Segment:
@@ -167,8 +171,9 @@ def _segment(
         assert not isinstance(step, Call)
         if isinstance(step, Compute):
             bound = canonical(step.kernel, same, seen)
-            # Equal layers have equal kernels.
-            kernel = kernels.setdefault(kernel_text(bound.kernel), bound.kernel)
+            # Equal layers have equal kernels. Code relies on the ranges of symbols, too.
+            ranges = tuple(s.declared for size in bound.sizes for s in symbols_of(size))
+            kernel = kernels.setdefault((kernel_text(bound.kernel), ranges), bound.kernel)
             native.append(Launch(kernel, bound.buffers, bound.sizes, bound.numbers))
             touched |= dict.fromkeys(bound.buffers)
             numbers |= dict.fromkeys(bound.numbers)

@@ -312,11 +312,18 @@ def _keeping(stages: Sequence[Stage], private: Private) -> tuple[list[Stage], Pr
             each for each in range(position + 1, len(result)) if result[each].axes == stage.axes
         ]
         mine = _heavy(roots_of(stage))
-        again = [
-            scalar
+        found = {each: frozenset(_heavy(roots_of(result[each]))) for each in later}
+        # What a stage on the way stores to is another value afterwards, though read alike.
+        changed = {each: _written(result[position:each]) for each in later}
+        users = {
+            scalar: [
+                each
+                for each in later
+                if scalar in found[each] and not changed[each] & _buffers_read(scalar)
+            ]
             for scalar in mine
-            if any(scalar in _heavy(roots_of(result[each])) for each in later)
-        ]
+        }
+        again = [scalar for scalar in mine if users[scalar]]
         # The outermost of nested ones is enough.
         inside = {part for scalar in again for part in _parts(scalar) if part is not scalar}
         for scalar in again:
@@ -331,9 +338,21 @@ def _keeping(stages: Sequence[Stage], private: Private) -> tuple[list[Stage], Pr
                 stage, stores=(*stage.stores, Store(name, place, scalar))
             )
             rewrite = Rewriting(kept.get)
-            for each in later:
+            for each in users[scalar]:
                 result[each] = mapped(result[each], rewrite)
     return result, private
+
+
+def _written(stages: Iterable[Stage]) -> frozenset[str]:
+    return frozenset(part.buffer for stage in stages for part in (*stage.stores, *stage.scans))
+
+
+def _buffers_read(scalar: Scalar) -> set[str]:
+    """Also to find positions."""
+    found: dict[Symbol, Scalar] = {}
+    _find_positions(scalar, found)
+    parts = _parts(scalar).union(*map(_parts, found.values()))
+    return {part.data[0] for part in parts if part.op == "load"}
 
 
 def _heavy(roots: Iterable[Scalar]) -> list[Scalar]:

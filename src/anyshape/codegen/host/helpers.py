@@ -14,6 +14,7 @@ from anyshape.codegen.host.apart import apart_module
 
 _HANDLE_DECLARATIONS: Final = """
 declare i32 @aoti_torch_get_data_ptr(ptr, ptr)
+declare i32 @aoti_torch_get_numel(ptr, ptr)
 declare i32 @aoti_torch_empty_strided(i64, ptr, ptr, i32, i32, i32, ptr)
 declare i32 @aoti_torch_delete_tensor_object(ptr)
 """
@@ -29,9 +30,10 @@ declare ptr @$wrap(ptr)
 """
 
 #: The data of a Python tensor. Only plain tensors and parameters: others may have no data, or mean
-#: something else by it.
+#: something else by it. Zeros that torch has not made yet have elements and no data.
 _TAKE: Final = """
 define i32 @anyshape_host_take(ptr %object, ptr %data, ptr %tensor.slot) nounwind {
+  %count.slot = alloca i64
   %place = getelementptr i8, ptr %object, i64 $type_offset
   %type = load ptr, ptr %place
   %tensor = icmp eq ptr %type, @anyshape_type_Tensor
@@ -42,7 +44,21 @@ take:
   %handle = getelementptr i8, ptr %object, i64 $tensor_offset
   store ptr %handle, ptr %tensor.slot
   %failed = call i32 @aoti_torch_get_data_ptr(ptr %handle, ptr %data)
-  ret i32 %failed
+  %known = icmp eq i32 %failed, 0
+  br i1 %known, label %look, label %refuse
+look:
+  %address = load ptr, ptr %data
+  %none = icmp eq ptr %address, null
+  br i1 %none, label %count, label %fine
+count:
+  %uncounted = call i32 @aoti_torch_get_numel(ptr %handle, ptr %count.slot)
+  %elements = load i64, ptr %count.slot
+  %empty = icmp eq i64 %elements, 0
+  %counted = icmp eq i32 %uncounted, 0
+  %nothing = and i1 %empty, %counted
+  br i1 %nothing, label %fine, label %refuse
+fine:
+  ret i32 0
 refuse:
   ret i32 1
 }

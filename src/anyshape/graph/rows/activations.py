@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 def of_float(
     c: Lowering, compute: Compute, input: Value, *parameters: Operand, cost: int = 4
 ) -> Value:
-    """A function of floats with numbers as parameters, rounded once."""
+    """A function of floats with numbers as parameters; only the result is rounded."""
     if input.dtype not in FLOATS:
         raise NotLowered("an activation of integers")
     dtype = input.dtype
-    return elementwise(c, compute, input, *parameters, takes=dtype, gives=dtype, cost=cost)
+    exact = range(1, 1 + len(parameters))
+    return elementwise(
+        c, compute, input, *parameters, takes=dtype, gives=dtype, cost=cost, exact=exact
+    )
 
 
 # -- from a few comparisons ----------------------------------------------------------------------
@@ -46,6 +49,9 @@ def relu6(c: Lowering, input: Value) -> Value:
 
 @row("hardtanh")
 def hardtanh(c: Lowering, input: Value, min_val: Operand = -1.0, max_val: Operand = 1.0) -> Value:
+    if not all(isinstance(bound, int | float) for bound in (min_val, max_val)):
+        # A lower bound above the other is an error.
+        raise NotLowered("a bound that is computed")
     return of_float(c, _between, input, min_val, max_val, cost=2)
 
 
@@ -101,7 +107,10 @@ def hardshrink(c: Lowering, input: Value, lambd: Operand = 0.5) -> Value:
         near = test("and", test("ge", x, op("neg", reach)), test("le", x, reach))
         return where(near, constant_like(0, x), x)
 
-    return of_float(c, compute, input, lambd, cost=2)
+    if input.dtype not in FLOATS:
+        raise NotLowered("an activation of integers")
+    # Here alone the number is rounded before.
+    return elementwise(c, compute, input, lambd, takes=input.dtype, gives=input.dtype, cost=2)
 
 
 @row("softshrink")

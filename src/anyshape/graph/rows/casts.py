@@ -17,6 +17,7 @@ from anyshape.graph.elementwise import (
     scalar_of,
     short,
 )
+from anyshape.graph.fitting import must_fit
 from anyshape.graph.rows.table import row
 from anyshape.graph.values import Index, NotLowered, Value
 from anyshape.loops import scalars
@@ -82,6 +83,7 @@ def filled(c: Lowering, sizes: Any, dtype: torch.dtype, value: Operand) -> Value
         raise NotLowered("a complex number")
     if isinstance(value, float) and gives not in scalars.FLOATS:
         value = _as_integer(value, gives)
+    must_fit(c, value, gives)
 
     def at(index: Index) -> Scalar:
         return scalar_of(value, index, tuple(sizes), gives)

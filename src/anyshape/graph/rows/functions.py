@@ -175,7 +175,7 @@ def _shift_row(name: str, kind: str) -> None:
     def lowered(c: Lowering, input: Operand, other: Operand) -> Value:
         if common_dtype((input, other)) in (*FLOATS, "b1"):
             raise NotLowered("only integers are shifted")
-        return elementwise(c, operation(kind), input, other)
+        return elementwise(c, operation(kind), input, other, wraps=True)
 
 
 _shift_row("bitwise_left_shift", "shl")

@@ -78,12 +78,10 @@ def _number(given: dict[str, Any], name: str, default: float) -> float:
 def mse_loss(c: Lowering, *args: Any, **kwargs: Any) -> Value:
     given = arguments(f"{_TWO} {_FLAGS} weight", args, kwargs)
 
-    def compute(a: Scalar, b: Scalar) -> Scalar:
-        away = op("sub", a, b)
-        return op("mul", away, away)
-
-    losses = _weighted(c, of_two(c, given, compute), given)
-    return lessened(c, losses, how_reduced(given, "mean"))
+    # The difference is rounded, too.
+    away = of_two(c, given, operation("sub"))
+    squares = elementwise(c, lambda x: op("mul", x, x), away)
+    return lessened(c, _weighted(c, squares, given), how_reduced(given, "mean"))
 
 
 def _distance(a: Scalar, b: Scalar) -> Scalar:

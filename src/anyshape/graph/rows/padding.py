@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from anyshape.graph.elementwise import Operand, cast, scalar_of, wide
+from anyshape.graph.fitting import EXACT, must_be_within, must_fit
 from anyshape.graph.guarded import guardable, guarded
 from anyshape.graph.rows.pointwise import constant_like, test, where
 from anyshape.graph.rows.rearranging import mapped
@@ -61,6 +62,12 @@ def constant_pad(c: Lowering, input: Value, pad: Any, value: Operand | None = 0)
     pads, fill = pads_of(input, pad), 0 if value is None else value
     if isinstance(fill, Value) or (isinstance(fill, float) and input.dtype not in FLOATS):
         raise NotLowered("a fill that is no number of the dtype")
+    must_fit(c, fill, input.dtype)
+    # Torch makes a float of it first.
+    if isinstance(fill, Expr):
+        must_be_within(c, fill, -EXACT, EXACT)
+    elif type(fill) is int and abs(fill) > EXACT:
+        raise NotLowered("a fill that is no float")
     guardable(c, input)
 
     def at(index: Index) -> Scalar:

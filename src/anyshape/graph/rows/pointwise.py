@@ -20,7 +20,8 @@ from anyshape.graph.elementwise import (
     scalar_of,
     wide,
 )
-from anyshape.graph.rows.table import row
+from anyshape.graph.fitting import must_fit
+from anyshape.graph.rows.table import ROWS, row
 from anyshape.graph.values import NotLowered, Value
 from anyshape.loops import scalars
 from anyshape.loops.operations import ONLY_F32
@@ -204,7 +205,9 @@ def comparison_row(name: str) -> None:
     @row(name)
     def lowered(c: Lowering, input: Operand, other: Operand) -> Value:
         takes = common_dtype((input, other))
-        return elementwise(c, lambda a, b: test(name, a, b), input, other, takes=takes, gives="b1")
+        return elementwise(
+            c, lambda a, b: test(name, a, b), input, other, takes=takes, gives="b1", wraps=True
+        )
 
 
 for _name in ["eq", "ne", "lt", "le", "gt", "ge"]:
@@ -244,14 +247,16 @@ def additive_row(name: str, swapped: bool = False) -> None:
         if dtype == "b1":
             if name != "add" or alpha != 1:
                 raise NotLowered("a difference of booleans")
-            return elementwise(c, operation("or"), input, other)
+            return elementwise(c, operation("or"), input, other, wraps=True)
         if dtype not in FLOATS and isinstance(alpha, float):
             raise NotLowered("a fractional factor of integers")
+        if dtype in HALVES and alpha != 1:
+            raise NotLowered("a factor of floats of two bytes, which torch rounds on the way")
 
         def compute(a: Scalar, b: Scalar) -> Scalar:
             return op(kind, b, _scaled(alpha, a)) if swapped else op(kind, a, _scaled(alpha, b))
 
-        return elementwise(c, compute, input, other)
+        return elementwise(c, compute, input, other, wraps=True)
 
 
 additive_row("add")
@@ -263,7 +268,9 @@ additive_row("__rsub__", swapped=True)
 @row("mul")
 def mul(c: Lowering, input: Operand, other: Operand) -> Value:
     name = "and" if common_dtype((input, other)) == "b1" else "mul"
-    return elementwise(c, operation(name), input, other)
+    # A number is the second operand, also where it stands first.
+    exact = (1,) if isinstance(input, Value) else (0,)
+    return elementwise(c, operation(name), input, other, wraps=True, exact=exact)
 
 
 def floor_quotient(a: Scalar, b: Scalar) -> Scalar:
@@ -286,7 +293,14 @@ def _quotient(c: Lowering, input: Operand, other: Operand, mode: str | None) -> 
     dtype = common_dtype((input, other))
     if mode is None:
         dtype = float_dtype(dtype)
-        return elementwise(c, operation("div"), input, other, takes=dtype, gives=dtype, cost=2)
+        return elementwise(
+            *(c, operation("div"), input, other),
+            takes=dtype,
+            gives=dtype,
+            cost=2,
+            wraps=True,
+            exact=(1,),
+        )
     if dtype not in FLOATS:
         # By zero it is an error, which has to be the one that torch raises.
         raise NotLowered("division of integers")
@@ -294,8 +308,13 @@ def _quotient(c: Lowering, input: Operand, other: Operand, mode: str | None) -> 
         # Torch rounds on the way, though not with a number.
         raise NotLowered("whole quotients of floats of two bytes")
     if mode == "trunc":
-        return elementwise(c, lambda a, b: op("trunc", op("div", a, b)), input, other, cost=3)
-    return elementwise(c, floor_quotient, input, other, cost=8)
+        return elementwise(
+            *(c, lambda a, b: op("trunc", op("div", a, b)), input, other),
+            cost=3,
+            wraps=True,
+            exact=(1,),
+        )
+    return elementwise(c, floor_quotient, input, other, cost=8, wraps=True, exact=(1,))
 
 
 @row("div")
@@ -309,8 +328,11 @@ def true_divide(c: Lowering, input: Operand, other: Operand) -> Value:
 
 
 @row("__rtruediv__")
-def rtruediv(c: Lowering, input: Operand, other: Operand) -> Value:
-    return _quotient(c, other, input, None)
+def rtruediv(c: Lowering, input: Value, other: Operand) -> Value:
+    """Two operations, as torch does it: what is below one part of the largest number has an inverse
+    that is infinite."""
+    inverse = ROWS["reciprocal"](c, input)
+    return mul(c, inverse, other)
 
 
 @row("floor_divide")
@@ -341,7 +363,7 @@ def fmod(c: Lowering, input: Operand, other: Operand) -> Value:
 def _float_only(c: Lowering, name: str, input: Operand, other: Operand) -> Value:
     if common_dtype((input, other)) not in FLOATS:
         raise NotLowered("division of integers")
-    return elementwise(c, operation(name), input, other, cost=8)
+    return elementwise(c, operation(name), input, other, cost=8, wraps=True)
 
 
 def extremum_row(name: str, of_bools: str) -> None:
@@ -365,7 +387,7 @@ def bitwise_row(name: str) -> None:
     def lowered(c: Lowering, input: Operand, other: Operand) -> Value:
         if common_dtype((input, other)) in FLOATS:
             raise NotLowered("floats have no bits here")
-        return elementwise(c, operation(name), input, other)
+        return elementwise(c, operation(name), input, other, wraps=True)
 
 
 for _name in ["and", "or", "xor"]:
@@ -392,11 +414,17 @@ def power(c: Lowering, input: Operand, exponent: Operand) -> Value:
         if dtype == "f16" and exponent in (0.5, -0.5):
             # Only here eager takes no root: -inf to the power of 0.5 is inf.
             found = None
+        if dtype == "bf16" and exponent in (3, -2):
+            # Rounded after each step, unlike those of f16.
+            twice = elementwise(c, _POWERS[2], input, takes=dtype, gives=dtype)
+            return mul(c, twice, input) if exponent == 3 else ROWS["reciprocal"](c, twice)
         if found is not None and (dtype in FLOATS or exponent in (1, 2, 3)) and dtype != "b1":
             return elementwise(c, found, input, takes=dtype, gives=dtype, cost=2)
     if dtype not in FLOATS:
         raise NotLowered("powers of integers")
-    return elementwise(c, operation("pow"), input, exponent, takes=dtype, gives=dtype, cost=12)
+    wraps = dtype not in HALVES
+    compute = operation("pow")
+    return elementwise(c, compute, input, exponent, takes=dtype, gives=dtype, cost=12, wraps=wraps)
 
 
 #: as eager computes them
@@ -431,7 +459,11 @@ def lerp(c: Lowering, input: Value, end: Value, weight: Operand) -> Value:
         is_near = test("lt", op("abs", w), constant_like(0.5, w))
         return where(is_near, near, far)
 
-    return elementwise(c, compute, input, end, weight, takes=input.dtype, gives=input.dtype, cost=6)
+    exact = () if isinstance(weight, Value) else (2,)
+    dtype = input.dtype
+    return elementwise(
+        c, compute, input, end, weight, takes=dtype, gives=dtype, cost=6, exact=exact
+    )
 
 
 def fused_row(name: str, inner: str) -> None:
@@ -504,6 +536,8 @@ def where_row(c: Lowering, condition: Value, input: Operand, other: Operand) -> 
 def chosen(c: Lowering, condition: Value, then: Operand, other: Operand, dtype: Dtype) -> Value:
     """`then` where the condition holds, else `other`."""
     sizes = broadcast_sizes(c, (condition, then, other))
+    for each in (then, other):
+        must_fit(c, each, dtype)
 
     def at(index: Any) -> Scalar:
         test_now = is_nonzero(scalar_of(condition, index, sizes, condition.dtype))

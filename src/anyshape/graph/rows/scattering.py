@@ -14,6 +14,7 @@ from anyshape.graph.elementwise import (
     scalar_of,
     wide,
 )
+from anyshape.graph.fitting import must_fit
 from anyshape.graph.handles import Handle, IndexMap
 from anyshape.graph.plan import NumberRef, View
 from anyshape.graph.rows.indexing import Positions, Subscript, subscript
@@ -51,6 +52,7 @@ def filled(c: Lowering, value: Any, sizes: Sequence[Size], dtype: Dtype) -> Valu
 
         return c.values.new(sizes, dtype, read, (value,), cost=0, factors=factors)
     number = _fitting(value, dtype)
+    must_fit(c, number, dtype)
 
     def constant(index: Index) -> Scalar:
         return cast(scalar_of(number, index, sizes, wide(dtype)), dtype)

@@ -18,6 +18,7 @@ _STATE: Final = (
     "torch functions enabled",
     "no saved-tensor hooks",
     "not in torch.jit.trace",
+    "forward-mode differentiation",
 )
 _STATES: Final = re.compile(r"global state == (\(.*\)), actual (\(.*\))")
 _INTEGERS: Final = re.compile(r"(?s).+ (==|!=|<=|>=|<|>) -?[0-9]+, actual -?[0-9]+")

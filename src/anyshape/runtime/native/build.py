@@ -25,7 +25,7 @@ from anyshape.runtime.native.stored import Built, from_bytes
 from anyshape.runtime.native.symbols import address_of
 
 #: Change it when the same text becomes other code, or when what is kept looks otherwise.
-_VERSION: Final = "2"
+_VERSION: Final = "3"
 
 FOLDER: Final = "native"
 

@@ -34,7 +34,8 @@ class CalledWithAddresses:
         integers = arguments[count[0] : count[0] + count[1]]
         floats = arguments[count[0] + count[1] :]
         for position, (tensor, buffer) in enumerate(zip(tensors, segment.inputs, strict=True)):
-            if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+            is_plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
+            if not is_plain or not (tensor.data_ptr() or tensor.numel() == 0):
                 raise NativeFailed(
                     f"argument {position} ({buffer.name}) is no plain tensor with memory"
                 )

@@ -56,6 +56,7 @@ WRAP: Final = "_Z16THPVariable_WrapRKN2at10TensorBaseE"
 _NEEDED: Final = (
     WRAP,
     "aoti_torch_get_data_ptr",
+    "aoti_torch_get_numel",
     "aoti_torch_get_sizes",
     "aoti_torch_empty_strided",
     "aoti_torch_delete_tensor_object",

@@ -1,0 +1,73 @@
+"""Tensors that look like those a program was compiled for, and are of another kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.autograd import forward_ad
+
+import anyshape
+
+Function = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+Pair = tuple[Function, Function]
+
+
+_no_memory: Any = vars(torch)["_efficientzerotensor"]
+
+
+def scaled(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return (x * 2 + y).sin()
+
+
+def added(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    x.add_(y)
+    return x * 2
+
+
+@pytest.fixture(params=[scaled, added])
+def pair(request: pytest.FixtureRequest) -> Pair:
+    """A function, and the same compiled, which has native code already."""
+    compiled = anyshape.compile(request.param, dynamic=True)
+    with torch.no_grad():
+        for size in (4, 5):
+            compiled(torch.ones(size, 3), torch.ones(size, 3))
+    return request.param, compiled
+
+
+def test_zeros_that_have_no_memory_yet(pair: Pair) -> None:
+    function, compiled = pair
+    zeros = _no_memory(7, 3)
+    with torch.no_grad():
+        wanted = function(torch.ones(7, 3), zeros)
+        assert torch.equal(compiled(torch.ones(7, 3), zeros), wanted)
+        assert compiled(torch.ones(0, 3), _no_memory(0, 3)).shape == (0, 3)
+
+
+def test_negative_bits(pair: Pair) -> None:
+    function, compiled = pair
+    negative = torch.full((7, 3), 1 + 2j).conj().imag
+    assert negative.is_neg()
+    with torch.no_grad():
+        wanted = function(torch.ones(7, 3), negative)
+        assert torch.equal(compiled(torch.ones(7, 3), negative), wanted)
+
+
+# Torch imports parts of its own that it has deprecated.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("records", [True, False])
+def test_tangents_are_kept(pair: Pair, records: bool) -> None:
+    with torch.set_grad_enabled(records), forward_ad.dual_level():
+        given = [
+            (torch.ones(7, 3), forward_ad.make_dual(torch.ones(7, 3), torch.full((7, 3), 2.0)))
+            for _ in range(2)
+        ]
+        wanted, found = (
+            forward_ad.unpack_dual(f(*args)) for f, args in zip(pair, given, strict=True)
+        )
+        assert torch.allclose(wanted.primal, found.primal)
+        assert wanted.tangent is not None
+        assert found.tangent is not None
+        assert torch.allclose(wanted.tangent, found.tangent)
