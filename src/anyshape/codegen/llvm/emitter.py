@@ -63,6 +63,8 @@ class Emitter(Writer):
         self.lane_atoms: dict[tuple[int, int], str] = {}
         self.rows: dict[tuple[str, int], Value] = {}
         self.stage = StageScope(0, 0, frozenset())
+        #: where loads of stages without axes of their own may stand
+        self.loads_from = 0
         #: (function, dtype, lanes) of vector_math
         self.functions: set[tuple[str, str, int]] = set()
         #: functions that are called for several vectors at once: (name, dtype, arity, vectors)

@@ -78,7 +78,7 @@ class StageCode:
         """A stage without axes of its own: one round."""
         e = self.e
         level = e.enter()
-        e.stage = StageScope(level, 0, written)
+        e.stage = StageScope(level, e.loads_from, written)
         firsts = [s for f in self.foldings for s in f.first_start(self.lanes)] * self.kept
         carries = [s.start for s in self.scannings] * self.kept
         firsts = self._fold_round(firsts)
@@ -105,7 +105,7 @@ class StageCode:
 
     def _effects_once(self, carries: States, written: frozenset[str]) -> None:
         e = self.e
-        e.stage = StageScope(len(e.levels) - 1, 0, written)
+        e.stage = StageScope(len(e.levels) - 1, e.loads_from, written)
         self._side_by_side()
         for copy in range(self.copies):
             e.copy = copy
