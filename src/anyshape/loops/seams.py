@@ -12,7 +12,6 @@ and what is not needed is not computed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,6 +32,8 @@ _BELOW: Final[dict[str, tuple[int, bool]]] = {
     "le": (-1, True),
     "gt": (-1, False),
 }
+#: conditions of conditions
+_COMBINED: Final = frozenset(["and", "or", "not"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +48,23 @@ class Seam:
 def seam_of(kernel: Kernel, stage: Stage, axis: Symbol, flat: Flattened | None) -> Seam | None:
     """A seam that a stage has along an axis of its kernel; those that depend on the axis first.
     `flat`: the axis stands for two."""
-    uniform: Seam | None = None
     for scalar in _comparisons(stage):
         found = _bound(scalar, axis, flat)
         if found is not None:
             return Seam(found[0], scalar)
-        outer = any(each.symbol in scalar.free for each in kernel.axes)
-        if uniform is None and outer and axis not in scalar.free:
-            uniform = Seam(None, scalar)
-    return uniform
+    outer = frozenset(each.symbol for each in kernel.axes) - {axis}
+    # The last one made is made of others: one question instead of several.
+    return next(
+        (
+            Seam(None, scalar)
+            for scalar in sorted(_of_indices(stage), key=lambda scalar: -scalar.order)
+            if scalar.free & outer and axis not in scalar.free
+        ),
+        None,
+    )
 
 
-def piece_of(
-    stage: Stage, seam: Seam, holds: bool, axis: Symbol, flat: Flattened | None
-) -> Stage:
+def piece_of(stage: Stage, seam: Seam, holds: bool, axis: Symbol, flat: Flattened | None) -> Stage:
     """What the stage is on the side of a seam where its condition holds, or does not: before the
     bound and from it on, if it has one."""
     truths = {seam.condition: holds}
@@ -72,17 +76,29 @@ def piece_of(
     return mapped(stage, _Deciding(truths))
 
 
-def _comparisons(stage: Stage) -> Iterator[Scalar]:
+def _comparisons(stage: Stage) -> list[Scalar]:
     """Those of sizes and indices, the first made first."""
-    found = [
-        scalar
-        for scalar in scalars.reached(roots_of(stage))
-        if scalar.op in _BELOW and all(arg.op in ("index", "constant") for arg in scalar.args)
-        # positions read from tensors are no sizes
-        and scalar.args[0].dtype == "i64"
-        and not any(scalars.position_scalar(symbol) is not None for symbol in scalar.free)
-    ]
-    return iter(sorted(found, key=lambda scalar: scalar.order))
+    found = [scalar for scalar in _of_indices(stage) if scalar.op in _BELOW]
+    return sorted(found, key=lambda scalar: scalar.order)
+
+
+def _of_indices(stage: Stage) -> set[Scalar]:
+    """The conditions on sizes and indices alone."""
+    every = sorted(scalars.reached(roots_of(stage)), key=lambda scalar: scalar.order)
+    found: set[Scalar] = set()
+    for scalar in every:
+        compares = scalar.op in _BELOW and all(map(_is_index, scalar.args))
+        combines = scalar.op in _COMBINED and scalar.dtype == "b1" and found.issuperset(scalar.args)
+        if compares or combines:
+            found.add(scalar)
+    return found
+
+
+def _is_index(scalar: Scalar) -> bool:
+    """Positions read from tensors are no indices of loops."""
+    if scalar.op == "index":
+        return all(scalars.position_scalar(symbol) is None for symbol in scalar.free)
+    return scalar.op == "constant" and scalar.dtype == "i64"
 
 
 def _bound(scalar: Scalar, axis: Symbol, flat: Flattened | None) -> tuple[Size, bool] | None:
@@ -147,7 +163,8 @@ class _Deciding(Rewriting):
                     return None
                 if not truth:
                     return self(scalar.args[1])
-                return scalars.load(*scalar.data, scalar.dtype)
+                buffer, address = scalar.data
+                return scalars.load(buffer, address, scalar.dtype)
             case "and" | "or" if scalar.dtype == "b1":
                 return self._either(scalar, scalar.op == "or")
             case "not" if scalar.dtype == "b1":
