@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from anyshape.codegen.llvm.ahead import ask_for_next, loads_to_come
 from anyshape.codegen.llvm.casts import cast
 from anyshape.codegen.llvm.emitter import Emitter, Loop, StageScope
 from anyshape.codegen.llvm.folds import FLUSH, Folding
@@ -36,6 +37,7 @@ class StageCode:
             Folding(f.fold, f.value.dtype if f.fold.startswith("arg") else f.dtype, f.dtype)
             for f in self.stage.folds
         ]
+        self.ahead = loads_to_come(e, number)
         #: of states: a stage without vectors has single numbers
         self.lanes = e.lanes if self.in_columns or self.stage.axes else 0
         carry_lanes = e.lanes if self.in_columns else 0
@@ -253,6 +255,8 @@ class StageCode:
             if masked:
                 set_masks(e, variable, bounds[1], self.copies)
             results = self._round(inside[:count], inside[count:])
+            if not masked:
+                ask_for_next(e, self.number, self.ahead, self.copies)
             if masked:
                 e.masks = ()
             return results
