@@ -107,9 +107,11 @@ def _bound(scalar: Scalar, axis: Symbol, flat: Flattened | None) -> tuple[Size, 
     offset, truth = _BELOW[scalar.op]
     one, other = scalar.args
     below: Size = one.data - other.data + offset
-    found = coefficient(below, axis)
     width: Size = 1
-    if found is None and flat is not None:
+    if flat is None:
+        found = coefficient(below, axis)
+    else:
+        # Whole rows of the second axis: pieces have all of its points, or none.
         found, width = _by_atom(below, flat.quotient), flat.width
         if found is not None and axis in symbols_of(found[1]):
             return None

@@ -180,10 +180,12 @@ def _span(e: Emitter, axis: Axis, begin: str, end: str, exact: bool) -> None:
             _stages(e, tuple(count for _ in e.kernel.stages))
             e.masks = ()
             e.lane_atoms.clear()
+            e.at_hand.clear()
             return following
 
         start = [] if points is None else points.start(first)
-        e.loop((first, last, str(by)), start, [f"<{e.lanes} x i64>"] * len(start), body)
+        types = [] if points is None else points.types
+        e.loop((first, last, str(by)), start, types, body)
         del e.loops[axis.symbol]
         return []
 
