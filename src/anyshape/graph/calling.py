@@ -60,7 +60,8 @@ class Calling(Writing):
             return {key: self._arguments(item, metas[key]) for key, item in nodes.items()}
         if isinstance(nodes, tuple | list):
             items = [self._arguments(a, b) for a, b in zip(nodes, metas, strict=False)]
-            return type(nodes)(items) if type(nodes) in (tuple, list) else tuple(items)
+            # A graph has lists of its own kind; in a subscript they are not tuples.
+            return items if isinstance(nodes, list) else tuple(items)
         if isinstance(nodes, slice):
             parts = zip(
                 (nodes.start, nodes.stop, nodes.step),
@@ -226,6 +227,14 @@ def _entangle(roots: list[Root]) -> None:
         root.entangled |= {other for other in roots if other is not root}
 
 
+#: With a largest norm they change rows of the table.
+_RENORMALISING: Final = frozenset({"embedding", "embedding_bag"})
+
+
 def may_write(entry: Entry, node: torch.fx.Node) -> bool:
-    """Operators that write what is not their first argument: statistics, a given result."""
-    return "batch_norm" in entry.op.name or "instance_norm" in entry.op.name or "out" in node.kwargs
+    """Operators that write what is not their first argument: statistics, tables, given results."""
+    name = entry.op.name
+    if name in _RENORMALISING:
+        given = node.kwargs.get("max_norm", node.args[3] if len(node.args) > 3 else None)
+        return given is not None
+    return "batch_norm" in name or "instance_norm" in name or "out" in node.kwargs
