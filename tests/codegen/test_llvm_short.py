@@ -129,3 +129,48 @@ def test_threads_share_a_short_reduction() -> None:
     result = np.empty(2, np.float32)
     assert runner([x, result], x.shape) == 0
     np.testing.assert_allclose(result, np.exp(x.astype(np.float64)).sum((1, 2)), rtol=1e-5)
+
+
+def periodic(width: Size = N2) -> Kernel:
+    """What depends on the channel alone, or on the channel and on what is around: read, computed,
+    under a condition, and as a number."""
+    place = (AT * N1 + ROW) * width + CHANNEL
+    first = op("lt", index(CHANNEL), index(width - 1), dtype="b1")
+    parts = [
+        load("k0", place, "f32"),
+        op("exp", load("k2", CHANNEL, "f32")),
+        load("k2", AT * width + CHANNEL, "f32"),
+        load("k2", CHANNEL + 1, "f32", first, constant(5.0, "f32")),
+        op("cast", index(CHANNEL), dtype="f32"),
+        op("cast", load("k3", CHANNEL, "u8"), dtype="f32"),
+    ]
+    total = parts[0]
+    for part in parts[1:]:
+        total = op("add", total, part)
+    return short(Store("k1", place, total), width)
+
+
+@pytest.mark.parametrize("target", [host(), AVX2], ids=["host", "avx2"])
+def test_what_repeats_itself(target: Target) -> None:
+    made = periodic()
+    runner = compiled(made, target)
+    for sizes in [*SIZES, (3, 100, 3), (2, 31, 7), (40, 1, 5), (1, 400, 6)]:
+        rng = np.random.default_rng(0)
+        count = sizes[0] * sizes[1] * sizes[2]
+        buffers = [
+            *(rng.normal(0, 1, count).astype(np.float32) for _ in range(2)),
+            rng.normal(0, 1, sizes[0] * sizes[2]).astype(np.float32),
+            rng.integers(0, 256, sizes[2]).astype(np.uint8),
+        ]
+        lists = {f"k{n}": buffer.tolist() for n, buffer in enumerate(buffers)}
+        run_kernel(made, lists, runs(made, sizes))
+        assert runner(buffers, sizes) == 0
+        np.testing.assert_allclose(buffers[1], lists["k1"], rtol=1e-5, atol=1e-5)
+
+
+def test_what_repeats_itself_is_not_gathered() -> None:
+    """Lanes do not have to know where they are, but for the table."""
+    place = (AT * N1 + ROW) * N2 + CHANNEL
+    value = op("mul", load("k0", place, "f32"), load("k2", CHANNEL, "f32"))
+    text = module({"f": short(Store("k1", place, value))}, host()).split("@f.short.part(")[1]
+    assert "phi <16 x i64>" not in text.split("define")[0]

@@ -19,9 +19,13 @@ _DIVISIONS: Final = frozenset(["truncdiv", "truncmod", "floordiv", "floormod"])
 
 def guardable(c: Lowering, value: Value) -> Value:
     """The value; stored if reading it outside of its bounds would do more than read memory."""
-    if value.memory is None and not _is_plain(value.at(c.probe(value))):
+    if not is_guardable(c, value):
         c.realise(value)
     return value
+
+
+def is_guardable(c: Lowering, value: Value) -> bool:
+    return value.memory is not None or _is_plain(value.at(c.probe(value)))
 
 
 def _is_plain(scalar: Scalar) -> bool:

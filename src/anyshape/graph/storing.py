@@ -56,6 +56,8 @@ class Storing:
         self._sizes: dict[Size, Size] = {}
         #: how values that are tensors of the program are laid out once they are stored
         self._laid_out: WeakKeyDictionary[Value, Meta] = WeakKeyDictionary()
+        #: values that are stored part by part: those, and the dimension they follow each other in
+        self._parts: WeakKeyDictionary[Value, tuple[Sequence[Value], int]] = WeakKeyDictionary()
         self._required: set[tuple[Value, object]] = set()
         self._sharing: Sharing | None = None
         self._count = 0
@@ -83,28 +85,28 @@ class Storing:
             strides = contiguous_strides(value.sizes)
         name = self._name("b")
         memory = Memory(name, strides)
-        kernel = self._kernel(value, memory, meta)
+        parts, dim = self._parts.pop(value, ((value,), 0))
+        start: Size = 0
+        for part in parts:
+            place = Memory(name, strides, start * strides[dim] if strides else 0)
+            self._compute(self._kernel(part, place, meta))
+            start = start + part.sizes[dim] if part.sizes else start
         self.held[name] = Held(name, value.dtype, value.sizes, strides, given=False)
-        self._compute(kernel)
         self.values.now_stored(value, memory)
         return memory
+
+    def stored_in_parts(self, value: Value, parts: Sequence[Value], dim: int) -> None:
+        """Should the value be stored, then as these, side by side along a dimension."""
+        self._parts[value] = parts, dim
 
     def joined(
         self, parts: Sequence[Value], dim: int, sizes: Sequence[Size], meta: Meta | None
     ) -> Value:
         """Store values side by side along a dimension of one buffer."""
-        name = self._name("b")
-        strides = contiguous_strides(sizes)
-        if meta is not None and isinstance(meta.layout, Dense):
-            strides = meta.strides
-        self.held[name] = Held(name, parts[0].dtype, tuple(sizes), strides, given=False)
-        start: Size = 0
-        for part in parts:
-            place = Memory(name, strides, start * strides[dim])
-            self._compute(self._kernel(part, place, meta))
-            start = start + part.sizes[dim]
-        memory = Memory(name, strides)
-        return self.values.new(sizes, parts[0].dtype, None, memory=memory)
+        made = self.values.new(sizes, parts[0].dtype, None, parts)
+        self.stored_in_parts(made, parts, dim)
+        self.realise(made, meta)
+        return made
 
     def in_order(self, value: Value, sizes: Sequence[Size]) -> Value:
         """The elements of a value in their order, stored without gaps, in another shape."""

@@ -39,13 +39,15 @@ class Bound:
 def canonical(kernel: Kernel, same: Same | None = None, seen: Seen | None = None) -> Bound:
     """`same`: whether two sizes are equal whenever the kernel runs. `seen`: what a size was when
     the program was captured, if that is known."""
+    if same is not None and seen is not None:
+        kernel = _with_one_name(kernel, same, seen)
     kernel = _fewer_axes(kernel)
     if same is not None and seen is not None:
         extent = vectors_extent(kernel)
         width = None if extent is None else seen(extent)
         points = max((seen(axis.extent) or 0 for axis in kernel.axes), default=0)
         if width is not None and width < SHORT <= points:
-            kernel = replace(_with_one_name(kernel, same), short=True)
+            kernel = replace(kernel, short=True)
         kernel = tiled(kernel, seen)
     kernel, sizes = _own_symbols(kernel)
     return _own_names(kernel, sizes)
@@ -165,20 +167,25 @@ def _symbol(renaming: Renaming, name: Symbol, sizes: Mapping[Symbol, Size]) -> S
     return as_symbol(found) if isinstance(found, Expr) else name
 
 
-def _with_one_name(kernel: Kernel, same: Same) -> Kernel:
-    """Symbols that are always equal are one: then it shows that rows follow each other."""
+def _with_one_name(kernel: Kernel, same: Same, seen: Seen) -> Kernel:
+    """Symbols that are always equal are one: there is less to compute for each row, and it shows
+    where rows follow each other."""
     axes = [*kernel.axes, *(axis for stage in kernel.stages for axis in stage.axes)]
-    bound = {axis.symbol for axis in axes}
+    bound = {axis.symbol for axis in axes} | kernel.positions.keys()
     names: dict[Symbol, Size] = {}
-    kept: list[Symbol] = []
-    sizes = [*(axis.extent for axis in axes), *_sizes(kernel.stages, kernel.positions)]
-    for size in sizes:
-        for each in sorted(symbols_of(size) - bound - names.keys(), key=lambda s: s.key):
-            if each in kept:
+    kept: dict[int, list[Symbol]] = {}
+    done = set(bound)
+    for size in (*(axis.extent for axis in axes), *_sizes(kernel.stages, kernel.positions)):
+        for each in sorted(symbols_of(size) - done, key=lambda s: s.key):
+            done.add(each)
+            value = seen(of_atom(each))
+            if value is None:
                 continue
-            equal = next((s for s in kept if same(of_atom(s), of_atom(each))), None)
+            # Only what was equal once can be equal always, which takes longer to find out.
+            others = kept.setdefault(value, [])
+            equal = next((s for s in others if same(of_atom(s), of_atom(each))), None)
             if equal is None:
-                kept.append(each)
+                others.append(each)
             else:
                 names[each] = of_atom(equal)
     return _renamed(kernel, names) if names else kernel

@@ -61,8 +61,12 @@ class Emitter(Writer):
         self.counts: tuple[str, ...] = ()
         #: atoms of sizes that are at hand for each lane, by their number and the vector
         self.lane_atoms: dict[tuple[int, int], str] = {}
+        #: scalars that are in registers already, by the vector
+        self.at_hand: dict[tuple[Scalar, int], Value] = {}
         self.rows: dict[tuple[str, int], Value] = {}
         self.stage = StageScope(0, 0, frozenset())
+        #: where loads of stages without axes of their own may stand
+        self.loads_from = 0
         #: (function, dtype, lanes) of vector_math
         self.functions: set[tuple[str, str, int]] = set()
         #: functions that are called for several vectors at once: (name, dtype, arity, vectors)
@@ -188,6 +192,9 @@ class Emitter(Writer):
     def value(self, scalar: Scalar) -> Value:
         """The scalar in registers, computed at the level that it belongs to."""
         level, wide = self.traits(scalar)
+        found = self.at_hand.get((scalar, self.copy))
+        if found is not None:
+            return found
         if scalar.op == "row":
             return self.rows[scalar.data, self.copy_if(wide)]
         return self.once(level, (scalar, self.copy_if(wide)), lambda: self._compute(self, scalar))

@@ -10,15 +10,22 @@ check that failed.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Final
+
 from anyshape.codegen.llvm.emitter import Emitter, Loop
 from anyshape.codegen.llvm.flat import Points
 from anyshape.codegen.llvm.parameters import PARAMETERS
-from anyshape.codegen.llvm.plan import LIGHT
+from anyshape.codegen.llvm.plan import LIGHT, LONG
 from anyshape.codegen.llvm.sizes import narrow_size
 from anyshape.codegen.llvm.stages import StageCode, check_slot, divides, has_one_loop, set_masks
 from anyshape.codegen.llvm.together import together_functions
 from anyshape.codegen.llvm.writer import States
 from anyshape.loops.scalars import Axis
+from anyshape.loops.seams import piece_of, seam_of
+
+#: One in another: there is code for each piece that they make.
+MOST_SEAMS: Final = 3
 
 
 def part_function(e: Emitter, name: str, linkage: str = "internal") -> str:
@@ -107,9 +114,53 @@ def _count_up(e: Emitter, digits: States, extents: list[str]) -> States:
 
 def _vectors(e: Emitter, axis: Axis, begin: str, end: str) -> None:
     """Vectors along a parallel axis, each of which goes through all stages."""
+    e.vector_axis = axis.symbol
+    if can_have_pieces(e):
+        _pieces(e, axis, begin, end, MOST_SEAMS, True)
+    else:
+        _span(e, axis, begin, end, True)
+    e.vector_axis = None
+
+
+def _pieces(e: Emitter, axis: Axis, begin: str, end: str, most: int, exact: bool) -> None:
+    """Vectors along the pieces that seams make of an axis. `exact`: pieces are of whole vectors if
+    the axis is."""
+    (stage,) = e.kernel.stages
+    seam = seam_of(e.kernel, stage, axis.symbol, e.plan.flat) if most else None
+    if seam is None:
+        _span(e, axis, begin, end, exact)
+        return
+
+    def piece(condition: str, holds: bool, begin: str, end: str, exact: bool) -> None:
+        def body() -> States:
+            kept, loads_from = e.kernel, e.loads_from
+            # What is not masked any more must not be read for other pieces.
+            e.loads_from = len(e.levels) - 1
+            own = piece_of(stage, seam, holds, axis.symbol, e.plan.flat)
+            e.kernel = replace(kept, stages=(own,))
+            _pieces(e, axis, begin, end, most - 1, exact)
+            e.kernel, e.loads_from = kept, loads_from
+            return []
+
+        e.when(condition, [], [], body)
+
+    if seam.bound is None:
+        holds = e.value(seam.condition).text
+        piece(holds, True, begin, end, exact)
+        piece(e.define(f"xor i1 {holds}, true"), False, begin, end, exact)
+        return
+    bound = narrow_size(e, seam.bound)
+    middle = e.define(f"call i64 @llvm.smax.i64(i64 {bound}, i64 {begin})")
+    middle = e.define(f"call i64 @llvm.smin.i64(i64 {middle}, i64 {end})")
+    exact = exact and divides(e.lanes * max(e.plan.copies), seam.bound)
+    piece(e.define(f"icmp slt i64 {begin}, {middle}"), True, begin, middle, exact)
+    piece(e.define(f"icmp slt i64 {middle}, {end}"), False, middle, end, exact)
+
+
+def _span(e: Emitter, axis: Axis, begin: str, end: str, exact: bool) -> None:
+    """Vectors along a range of a parallel axis that is not empty."""
     copies = max(e.plan.copies)
     step = e.lanes * copies
-    e.vector_axis = axis.symbol
     stages = e.kernel.stages
     # Where there are loops inside that are all memory, lanes that are missing cost nothing.
     has_loops = e.machine.masks_freely and any(stage.axes for stage in stages)
@@ -129,16 +180,18 @@ def _vectors(e: Emitter, axis: Axis, begin: str, end: str) -> None:
             _stages(e, tuple(count for _ in e.kernel.stages))
             e.masks = ()
             e.lane_atoms.clear()
+            e.at_hand.clear()
             return following
 
         start = [] if points is None else points.start(first)
-        e.loop((first, last, str(by)), start, [f"<{e.lanes} x i64>"] * len(start), body)
+        types = [] if points is None else points.types
+        e.loop((first, last, str(by)), start, types, body)
+        del e.loops[axis.symbol]
         return []
 
-    if one_loop or divides(step, axis.extent):
+    if one_loop or (exact and divides(step, axis.extent)):
         # There is at least one round.
-        loop(begin, end, step, copies, not divides(e.lanes, axis.extent))
-        e.vector_axis = None
+        loop(begin, end, step, copies, not (exact and divides(e.lanes, axis.extent)))
         return
     length = e.define(f"sub i64 {end}, {begin}")
     whole = e.define(f"and i64 {length}, {-step}")
@@ -149,7 +202,15 @@ def _vectors(e: Emitter, axis: Axis, begin: str, end: str) -> None:
     # Loops inside are run through as seldom as can be.
     last = copies if has_loops else 1
     e.when(rest, [], [], lambda: loop(full, end, e.lanes * last, last, True))
-    e.vector_axis = None
+
+
+def can_have_pieces(e: Emitter) -> bool:
+    """Points that have nothing to do with each other, and little to compute: it is compiled for
+    each piece."""
+    kernel = e.kernel
+    stage = kernel.stages[0]
+    plain = len(kernel.stages) == 1 and not (stage.axes or stage.folds or stage.scans)
+    return plain and not (kernel.ordered or kernel.positions) and max(e.plan.costs) < LONG
 
 
 def _stages(e: Emitter, copies: tuple[int, ...]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from anyshape.codegen.llvm.ahead import ask_for_next, loads_to_come
 from anyshape.codegen.llvm.casts import cast
 from anyshape.codegen.llvm.emitter import Emitter, Loop, StageScope
 from anyshape.codegen.llvm.folds import FLUSH, Folding
@@ -36,6 +37,7 @@ class StageCode:
             Folding(f.fold, f.value.dtype if f.fold.startswith("arg") else f.dtype, f.dtype)
             for f in self.stage.folds
         ]
+        self.ahead = loads_to_come(e, number)
         #: of states: a stage without vectors has single numbers
         self.lanes = e.lanes if self.in_columns or self.stage.axes else 0
         carry_lanes = e.lanes if self.in_columns else 0
@@ -78,7 +80,7 @@ class StageCode:
         """A stage without axes of its own: one round."""
         e = self.e
         level = e.enter()
-        e.stage = StageScope(level, 0, written)
+        e.stage = StageScope(level, e.loads_from, written)
         firsts = [s for f in self.foldings for s in f.first_start(self.lanes)] * self.kept
         carries = [s.start for s in self.scannings] * self.kept
         firsts = self._fold_round(firsts)
@@ -105,7 +107,7 @@ class StageCode:
 
     def _effects_once(self, carries: States, written: frozenset[str]) -> None:
         e = self.e
-        e.stage = StageScope(len(e.levels) - 1, 0, written)
+        e.stage = StageScope(len(e.levels) - 1, e.loads_from, written)
         self._side_by_side()
         for copy in range(self.copies):
             e.copy = copy
@@ -253,6 +255,8 @@ class StageCode:
             if masked:
                 set_masks(e, variable, bounds[1], self.copies)
             results = self._round(inside[:count], inside[count:])
+            if not masked:
+                ask_for_next(e, self.number, self.ahead, self.copies)
             if masked:
                 e.masks = ()
             return results

@@ -7,6 +7,7 @@ from anyshape.codegen.llvm.casts import cast, round_half
 from anyshape.codegen.llvm.emitter import Emitter
 from anyshape.codegen.llvm.memory import load
 from anyshape.codegen.llvm.sizes import narrow_size, wide_size
+from anyshape.codegen.llvm.small_quotients import factors, quotient
 from anyshape.codegen.llvm.types import REGISTER, Value, literal, vector
 from anyshape.loops.scalars import FLOATS, HALVES, Scalar
 
@@ -42,7 +43,10 @@ def _operation(e: Emitter, scalar: Scalar, wide: bool) -> str:
     if scalar.op == "cast":
         return cast(e, texts[0], dtype, scalar.dtype, wide)
     row = ROWS.get(scalar.op)
-    if row is not None:
+    small = factors(scalar)
+    if small is not None:
+        text = quotient(Call(e, dtype, e.lanes_if(wide), texts), *small)
+    elif row is not None:
         text = row(Call(e, dtype, e.lanes_if(wide), texts))
     else:
         text = _function(e, scalar, texts, wide)

@@ -1,20 +1,32 @@
-"""Tensors side by side in one. Each is stored into its part of the result."""
+"""Tensors side by side in one. Each is stored into its part of the result; or the one operator
+that uses it reads them where they are."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from anyshape.graph.elementwise import cast, common_dtype
+from anyshape.graph.guarded import guarded, is_guardable
+from anyshape.graph.rows.padding import all_of
+from anyshape.graph.rows.pointwise import test, where
 from anyshape.graph.rows.rearranging import mapped
 from anyshape.graph.rows.table import row
 from anyshape.graph.rows.views import place
 from anyshape.graph.values import Index, NotLowered, Value
+from anyshape.loops import scalars
 from anyshape.loops.scalars import Dtype, Scalar
-from anyshape.symbolic import total
+from anyshape.ops.node_notes import CALL
+from anyshape.ops.op import Lowering as Kind
+from anyshape.ops.table import lookup
+from anyshape.symbolic import Size, total
 
 if TYPE_CHECKING:
     from anyshape.graph.lowering import Lowering
+
+#: Of what is not stored but read where it is: parts, and operations to compute an element of each.
+_MOST_PARTS: Final = 3
+_MOST_COST: Final = 8
 
 
 def as_dtype(c: Lowering, value: Value, dtype: Dtype) -> Value:
@@ -42,7 +54,50 @@ def joined(c: Lowering, tensors: Sequence[Value], dim: int, *, within: bool = Fa
     parts = [as_dtype(c, tensor, dtype) for tensor in tensors]
     size = total([part.sizes[dim] for part in parts])
     sizes = (*first[:dim], size, *first[dim + 1 :])
+    if not within and _is_read_in_place(c, parts):
+        cost = 2 * (len(parts) - 1)
+        made = c.values.new(sizes, dtype, lambda index: _at(parts, dim, index), parts, cost=cost)
+        c.stored_in_parts(made, parts, dim)
+        return made
     return c.joined(parts, dim, sizes, c.result.like(sizes) if within else c.result)
+
+
+def _is_read_in_place(c: Lowering, parts: Sequence[Value]) -> bool:
+    """Whether the user of the result is a loop over its elements, which finds out at each of them
+    where to read. (Loops are run in pieces: there are few seams, so there must be few parts.)"""
+    if len(parts) > _MOST_PARTS or sum(part.cost for part in parts) > _MOST_COST:
+        return False
+    users = [lookup(user.meta[CALL].function) for user in c.node.users if CALL in user.meta]
+    if len(users) != 1 or len(c.node.users) != 1:
+        return False
+    (user,) = users
+    pointwise = user is not None and user.op.lowering is Kind.POINTWISE
+    return pointwise and all(is_guardable(c, part) for part in parts)
+
+
+def _at(parts: Sequence[Value], dim: int, index: Index) -> Scalar:
+    """Nothing is read of the parts that the index is not in."""
+    start: Size = 0
+    ends: list[Size] = []
+    found: list[Scalar] = []
+    for number, part in enumerate(parts):
+        here, end = scalars.index(index[dim]), start + part.sizes[dim]
+        inside: list[Scalar] = []
+        if number > 0:
+            inside.append(test("ge", here, scalars.index(start)))
+        if number < len(parts) - 1:
+            inside.append(test("lt", here, scalars.index(end)))
+        there = (*index[:dim], index[dim] - start, *index[dim + 1 :])
+        if inside:
+            found.append(guarded(part, there, all_of(inside)))
+        else:
+            found.append(part.at(there))
+        ends.append(end)
+        start = end
+    result = found[-1]
+    for scalar, end in zip(reversed(found[:-1]), reversed(ends[:-1]), strict=True):
+        result = where(test("lt", scalars.index(index[dim]), scalars.index(end)), scalar, result)
+    return result
 
 
 def several(tensors: Any) -> list[Value]:
