@@ -21,7 +21,7 @@ from anyshape.graph.plan import (
     Plan,
     View,
 )
-from anyshape.graph.rows import ROWS, VIEWS, WRITES
+from anyshape.graph.rows import ROWS, VIEWS, VIEWS_OF_EACH, WRITES
 from anyshape.graph.sharing import Sharing
 from anyshape.graph.trees import handles_in, values_in
 from anyshape.graph.unlowerable import Unlowerable
@@ -134,6 +134,9 @@ class Lowering(Calling):
                 return self._view(view, args, kwargs)
             except NotAView:
                 pass
+        of_each = VIEWS_OF_EACH.get(entry.op.name)
+        if of_each is not None:
+            return self._views_of_each(of_each, args, kwargs)
         if entry.in_place or in_place:
             self.read = handles_in((args, kwargs))[1:]
             if entry.op.name != "setitem":  # which writes to a part only
@@ -203,6 +206,20 @@ class Lowering(Calling):
         if found is None or not self._comes_out(base, found):
             self.keep(base.root)
         return Handle(base.root, self.result, base, found, how)
+
+    def _views_of_each(
+        self, views: Callable[..., Any], args: Any, kwargs: dict[str, Any]
+    ) -> tuple[Handle, ...]:
+        """Several tensors, of each a view."""
+        given = args[0] if len(args) == 1 and isinstance(args[0], tuple | list) else args
+        bases = [base for base in given if isinstance(base, Handle)]
+        if len(bases) != len(given):
+            raise NotLowered("views of what only Python handles")
+        maps = views(self, [base.meta for base in bases], **self._metas(kwargs))
+        return tuple(
+            Handle(base.root, meta, base, index_map)
+            for base, meta, index_map in zip(bases, self.result, maps, strict=True)
+        )
 
     def _how_viewed(self, args: Any, kwargs: dict[str, Any]) -> View | None:
         node = self._node
