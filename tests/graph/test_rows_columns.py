@@ -47,17 +47,29 @@ def test_windows_of_what_is_computed_and_of_one_image() -> None:
             lambda x: functional.unfold(x, (2, 1), dilation=2),
             lambda x, n, m: functional.fold(x, (n, m), (2, 1), dilation=2),
         ),
+        (
+            lambda x: functional.unfold(x, 2, stride=2),
+            lambda x, n, m: functional.fold(x, (n, m), 2, stride=2),
+        ),
+        (
+            lambda x: functional.unfold(x, (3, 2), stride=2, padding=1),
+            lambda x, n, m: functional.fold(x * 2, (n, m), (3, 2), stride=2, padding=1),
+        ),
+        (
+            lambda x: functional.unfold(x, 2, stride=(3, 4)),
+            lambda x, n, m: functional.fold(x, (n, m), 2, stride=(3, 4)),
+        ),
     ],
 )
 def test_images_from_columns(columns: Callable[..., Any], image: Callable[..., Any]) -> None:
     check(image, [(columns(torch.randn(shape)), *shape[2:]) for shape in SIZES[:3]])
 
 
-def test_windows_apart_are_put_together_by_torch() -> None:
+def test_windows_with_gaps_by_steps_are_put_together_by_torch() -> None:
     def image(x: torch.Tensor) -> torch.Tensor:
-        return functional.fold(x, (4, 6), 2, stride=2)
+        return functional.fold(x, (5, 5), 2, dilation=2, stride=2)
 
-    check(image, [(torch.randn(n, 4, 6),) for n in (2, 1, 5)], called=["col2im"])
+    check(image, [(torch.randn(n, 4, 4),) for n in (2, 1, 5)], called=["col2im"])
 
 
 def test_a_window_that_does_not_fit_is_an_error() -> None:

@@ -14,7 +14,7 @@ from anyshape.graph.values import Index, NotLowered, Value
 from anyshape.loops import scalars
 from anyshape.loops.indices import split
 from anyshape.loops.scalars import FLOATS, HALVES, Scalar
-from anyshape.symbolic import Size, floordiv
+from anyshape.symbolic import Size, floordiv, modulo
 
 if TYPE_CHECKING:
     from anyshape.graph.lowering import Lowering
@@ -87,6 +87,14 @@ def im2col(
     return c.values.new(sizes, input.dtype, at, (input,), cost=2, factors=factors)
 
 
+def _window(grid: Grid, dim: int, here: Size, number: int) -> tuple[Size, Size]:
+    """Of those windows over a place that come by steps, where it is within one, and which."""
+    behind, step = here + grid.padding[dim], grid.stride[dim]
+    if step == 1:
+        return number, behind - number * grid.dilation[dim]
+    return modulo(behind, step) + number * step, floordiv(behind, step) - number
+
+
 @row("col2im")
 def col2im(
     c: Lowering,
@@ -104,30 +112,36 @@ def col2im(
         raise NotLowered("sums of integers, or of two bytes")
     if grid.kernel[0] * grid.kernel[1] > _MOST:
         raise NotLowered("large windows")
-    if grid.stride != (1, 1):
-        raise NotLowered("windows that are not side by side")
+    if grid.stride != (1, 1) and grid.dilation != (1, 1):
+        raise NotLowered("windows with gaps, by steps")
     if input.memory is None and input.cost > 1:
         c.realise(input)
     guardable(c, input)
+    counts = [-(-size // step) for size, step in zip(grid.kernel, grid.stride, strict=True)]
+    tall, wide = grid.kernel
 
     def at(index: Index) -> Scalar:
         *outer, channel, y, x = index
         total = scalars.constant(0, input.dtype)
-        for number, offsets in enumerate(points(*map(range, grid.kernel))):
-            corner = [
-                here + pad - offset * spread
-                for here, pad, offset, spread in zip(
-                    (y, x), grid.padding, offsets, grid.dilation, strict=True
-                )
-            ]
-            condition = all_of(
-                [each for dim in range(2) for each in _inside(corner[dim], grid.counts[dim])]
+        for number in points(*map(range, counts)):
+            (row_, top), (column, left) = (
+                _window(grid, dim, here, number[dim]) for dim, here in enumerate((y, x))
             )
-            part = channel * (grid.kernel[0] * grid.kernel[1]) + number
-            place = corner[0] * grid.counts[1] + corner[1]
-            found = guarded(input, (*outer, part, place), condition)
+            inside = [*_inside(top, grid.counts[0]), *_inside(left, grid.counts[1])]
+            inside += [
+                test("lt", scalars.index(within), scalars.constant(size, "i64"))
+                for within, size, step in (
+                    (row_, tall, grid.stride[0]),
+                    (column, wide, grid.stride[1]),
+                )
+                if size % step
+            ]
+            condition = all_of(inside)
+            part = channel * (tall * wide) + row_ * wide + column
+            there = (*outer, part, top * grid.counts[1] + left)
+            found = guarded(input, there, condition)
             total = op("add", total, where(condition, found, constant_like(0, found)))
         return total
 
-    cost = 4 * grid.kernel[0] * grid.kernel[1]
+    cost = 4 * counts[0] * counts[1]
     return c.values.new(c.result.shape, input.dtype, at, (input,), cost=cost)
