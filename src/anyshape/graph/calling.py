@@ -60,7 +60,8 @@ class Calling(Writing):
             return {key: self._arguments(item, metas[key]) for key, item in nodes.items()}
         if isinstance(nodes, tuple | list):
             items = [self._arguments(a, b) for a, b in zip(nodes, metas, strict=False)]
-            return type(nodes)(items) if type(nodes) in (tuple, list) else tuple(items)
+            # A graph has lists of its own kind; in a subscript they are not tuples.
+            return items if isinstance(nodes, list) else tuple(items)
         if isinstance(nodes, slice):
             parts = zip(
                 (nodes.start, nodes.stop, nodes.step),
