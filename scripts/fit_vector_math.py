@@ -182,6 +182,24 @@ FITS = [
         {"f32": 7},
         lambda f: abs(f**2 / mp.log1p(f)),
     ),
+    # log2(1 + f) = f P(f)
+    Fit(
+        "log2_of_normal",
+        lambda f: mp.log1p(f) / f / LN2,
+        SQRT_HALF - 1,
+        SQRT_TWO - 1,
+        {"f32": 9},
+        lambda f: f / mp.log1p(f) * LN2,
+    ),
+    # log10(1 + f) = f P(f)
+    Fit(
+        "log10_of_normal",
+        lambda f: mp.log1p(f) / f / mp.log(10),
+        SQRT_HALF - 1,
+        SQRT_TWO - 1,
+        {"f32": 9},
+        lambda f: f / mp.log1p(f) * mp.log(10),
+    ),
     # log(1 + f) = f - s (f - z P(z)),  s = f / (2 + f),  z = s^2
     Fit(
         "log_by_s",

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+import anyshape
 from anyshape.loops.operations import ONLY_F32
 from tests.native.checks import FLOATS, SPECIAL, check, floats
 
@@ -112,3 +113,51 @@ MIXED: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("name", MIXED)
 def test_of_several(name: str) -> None:
     check(MIXED[name], [floats(shape, shape) for shape in SHAPES[:3]])
+
+
+DIVISIONS: dict[str, Callable[..., Any]] = {
+    "towards zero": lambda i: torch.div(i, 3, rounding_mode="trunc"),
+    "down": lambda i: torch.div(i, -3, rounding_mode="floor"),
+    "by a size": lambda i: (i // i.shape[0], i % i.shape[0]),
+    "by a size towards zero": lambda i: torch.div(i, i.shape[0], rounding_mode="trunc"),
+    "a number by floats": lambda i: (7 // (i * 0.5), 7.5 % (i * 0.5)),
+    "rounded to decimals": lambda i: (i * 0.0123).round(decimals=2),
+    "rounded to tens": lambda i: (i * 3.7).round(decimals=-1),
+}
+
+
+@pytest.mark.parametrize("name", DIVISIONS)
+def test_divisions(name: str) -> None:
+    check(DIVISIONS[name], [[torch.arange(n) * 7 - 20] for n in (3, 5, 1, 50)])
+
+
+def test_by_a_size_of_zero() -> None:
+    given = [[torch.arange(n), torch.zeros(n)] for n in (4, 6, 0)]
+    check(lambda i, x: i // x.shape[0], given)
+    check(lambda i, x: i % (x.shape[0] + 1), given)
+
+
+@pytest.mark.parametrize("divisor", [300, 256])
+def test_a_divisor_that_the_dtype_does_not_have(divisor: int) -> None:
+    """Torch takes it modulo the range of the dtype: 256 is zero for bytes."""
+    names: dict[str, Any] = {}
+    exec(f"def function(x): return x // {divisor}", names)
+    compiled = anyshape.compile(names["function"], dynamic=True)
+    for x in (torch.tensor([7, 200, 255], dtype=torch.uint8), torch.arange(5, dtype=torch.uint8)):
+        try:
+            wanted = x // divisor
+        except RuntimeError as error:
+            with pytest.raises(RuntimeError, match=str(error)):
+                compiled(x)
+        else:
+            assert torch.equal(compiled(x), wanted)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_cross_products(dtype: torch.dtype) -> None:
+    def pair(n: int, *other: int) -> list[torch.Tensor]:
+        return [(torch.randn(n, 3) * 9).to(dtype), (torch.randn(*other, 3) * 9).to(dtype)]
+
+    check(lambda a, b: torch.linalg.cross(a, b), [pair(n, n) for n in (4, 1, 0, 17)])
+    check(lambda a, b: torch.linalg.cross(a, b), [pair(n, 1) for n in (4, 2, 17)])
+    check(lambda a, b: torch.cross(a.t() + 1, b.t(), dim=0) * 2, [pair(n, n) for n in (4, 1, 17)])

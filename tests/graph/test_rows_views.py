@@ -79,6 +79,13 @@ def test_views_and_copies_of_even_sizes(function: Callable[..., Any]) -> None:
     check(function, calls(((4, 8), (2, 6), (2, 2), (6, 34))))
 
 
+def test_centred_and_diagonal() -> None:
+    shapes = ((3, 4), (1, 1), (5, 2), (4, 7), (0, 3))
+    check(lambda x: torch.fft.fftshift(x) * 2, calls(shapes))
+    check(lambda x: (torch.fft.ifftshift(x, dim=1), torch.fft.ifftshift(x + 1)), calls(shapes))
+    check(lambda x: (torch.diagflat(x + 1, 1), torch.diagflat(x.t())), calls(shapes[:4]))
+
+
 def test_channels_and_space() -> None:
     images = [(torch.randn(a, 8, 2 * b, 4),) for a, b in ((1, 2), (2, 3), (1, 1))]
     check(lambda x: functional.pixel_shuffle(x, 2), images)

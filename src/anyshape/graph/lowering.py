@@ -21,7 +21,7 @@ from anyshape.graph.plan import (
     Plan,
     View,
 )
-from anyshape.graph.rows import ROWS, VIEWS, WRITES
+from anyshape.graph.rows import ROWS, VIEWS, VIEWS_OF_EACH, WRITES
 from anyshape.graph.sharing import Sharing
 from anyshape.graph.trees import handles_in, values_in
 from anyshape.graph.unlowerable import Unlowerable
@@ -30,13 +30,16 @@ from anyshape.ops.meta import Meta
 from anyshape.ops.node_notes import CALL, RESULT, SYMBOL
 from anyshape.ops.op import Lowering as Kind
 from anyshape.ops.table import Entry, lookup
-from anyshape.symbolic import Symbol, product
+from anyshape.symbolic import Expr, Symbol, product
 from anyshape.symbolic.expr import of_atom
 
 #: An expression of more operations than this is stored rather than computed twice, or grown on.
 MOST_TWICE: Final = 6
 
 MOST_AT_ALL: Final = 120
+
+#: Parts of an index that make a view.
+_BASIC: Final = frozenset({int, Expr, slice, type(None), type(Ellipsis)})
 
 #: What is used twice and would read so many tensors of its own size each time is stored.
 MOST_READ: Final = 3
@@ -103,8 +106,7 @@ class Lowering(Calling):
         if result is None:
             self._env[node] = self._without_meta(node)
             return
-        if entry is None or entry.op.lowering is not Kind.VIEW:
-            # A view of a parameter says so even where no gradients are recorded.
+        if not self._may_share(node, entry):
             _no_gradient(result)
         kwargs = self._arguments(node.kwargs, call.kwargs)
         if node.target is getattr:
@@ -118,6 +120,16 @@ class Lowering(Calling):
             self._env[node] = self._call_out(node, entry, str(why))
             return
         self._keep_if_worthwhile(node)
+
+    def _may_share(self, node: torch.fx.Node, entry: Entry | None) -> bool:
+        """Whether the result may be a given tensor or a view of one: that of a parameter says that
+        it requires grad even where no gradients are recorded."""
+        if entry is None or entry.in_place:
+            return False
+        handed_on = any(each is node.meta.get(RESULT) for each in node.meta[CALL].args)
+        return (
+            handed_on or entry.op.lowering is Kind.VIEW or _is_basic_index(node.meta[CALL], entry)
+        )
 
     def _by_row(self, function: Any, entry: Entry | None, args: Any, kwargs: dict[str, Any]) -> Any:
         if entry is None:
@@ -134,6 +146,9 @@ class Lowering(Calling):
                 return self._view(view, args, kwargs)
             except NotAView:
                 pass
+        of_each = VIEWS_OF_EACH.get(entry.op.name)
+        if of_each is not None:
+            return self._views_of_each(of_each, args, kwargs)
         if entry.in_place or in_place:
             self.read = handles_in((args, kwargs))[1:]
             if entry.op.name != "setitem":  # which writes to a part only
@@ -203,6 +218,20 @@ class Lowering(Calling):
         if found is None or not self._comes_out(base, found):
             self.keep(base.root)
         return Handle(base.root, self.result, base, found, how)
+
+    def _views_of_each(
+        self, views: Callable[..., Any], args: Any, kwargs: dict[str, Any]
+    ) -> tuple[Handle, ...]:
+        """Several tensors, of each a view."""
+        given = args[0] if len(args) == 1 and isinstance(args[0], tuple | list) else args
+        bases = [base for base in given if isinstance(base, Handle)]
+        if len(bases) != len(given):
+            raise NotLowered("views of what only Python handles")
+        maps = views(self, [base.meta for base in bases], **self._metas(kwargs))
+        return tuple(
+            Handle(base.root, meta, base, index_map)
+            for base, meta, index_map in zip(bases, self.result, maps, strict=True)
+        )
 
     def _how_viewed(self, args: Any, kwargs: dict[str, Any]) -> View | None:
         node = self._node
@@ -276,6 +305,13 @@ class Lowering(Calling):
     def sharing_matters(self) -> bool:
         """Whether anybody could tell if the result at hand is a view or a copy."""
         return self._node is None or self._sharing is None or self._sharing.matters(self._node)
+
+
+def _is_basic_index(call: Any, entry: Entry) -> bool:
+    if entry.op.name != "getitem" or len(call.args) != 2:
+        return False
+    key = call.args[1]
+    return all(type(part) in _BASIC for part in (key if type(key) is tuple else (key,)))
 
 
 def _no_gradient(result: Any) -> None:

@@ -84,22 +84,23 @@ def clamped(x: Value) -> Value:
     return at_least(at_most(x, high), low)
 
 
-#: Below, the result of exp is denormal or 0, and n so small that the power is made 0; and where
-#: the result is 0.
-EXP_NORMAL = {"f32": -86.98, "f64": -708.0}
-EXP_LOWEST = {"f32": -87.3, "f64": -708.39}
+#: Where 2^n and the result are normal floats; and below which the result is 0.
+EXP_NORMAL = {"f32": 86.98, "f64": 708.0}
 EXP_ZERO = {"f32": -104.0, "f64": -745.2}
 
 
 def exp(x: Value) -> Value:
-    """Denormal results take a way of their own: a processor needs a hundred cycles for one. 0 does
-    not, since softmax of a masked row is full of zeros: it is the power that is 0 there."""
-    low, high = EXP_LOWEST[x.kind], EXP_RANGE[x.kind][1]
-    r, half_power = reduced_with_power(at_least(at_most(x, high), low), 1.0, -1)
-    # One factor less in the exponent: 2^128 is no float, though the result below it may be one.
-    usual = fma(exp_minus_one(r), 2.0, 2.0) * half_power
-    tiny = (x < EXP_NORMAL[x.kind]) & (x >= EXP_ZERO[x.kind])
-    return rarely(tiny, usual, lambda: x.body.call("exp_tiny", x))
+    """One comparison says of all lanes that 2^n is a normal float. The rest is seldom: first zeros,
+    since softmax of a masked row is full of them, then what is denormal or nearly infinite."""
+    r, power = reduced_with_power(x, 1.0)
+    usual = fma(exp_minus_one(r), power, power)
+    beyond = absolute(x) > EXP_NORMAL[x.kind]
+
+    def mended() -> Value:
+        zero = x < EXP_ZERO[x.kind]
+        return rarely(beyond & ~zero, select(zero, 0.0, usual), lambda: x.body.call("exp_tiny", x))
+
+    return rarely(beyond, usual, mended)
 
 
 def exp_tiny(x: Value) -> Value:

@@ -68,13 +68,12 @@ def log_rare(x: Value) -> Value:
 
 def log_of_normal(x: Value) -> Value:
     """Without special cases. Of ln(2), one float is enough: its error is far below half an ulp."""
-    n = exponent(x)
-    f = from_bits(bits(x) - (n << FORMATS[x.kind].mantissa)) - 1.0
+    n, f = fraction(x)
     if x.kind == "f32":
         result = fma(f * f, even_and_odd(f, POLYNOMIALS["log_of_normal", x.kind]), f)
     else:
         result = f + log1p_parts(f)
-    return fma(to_float(n), SPLIT["ln2", x.kind][0], result)
+    return fma(n, SPLIT["ln2", x.kind][0], result)
 
 
 def scaled_log(x: Value, base: str, per_octave: tuple[float, ...]) -> Value:
@@ -85,12 +84,37 @@ def scaled_log(x: Value, base: str, per_octave: tuple[float, ...]) -> Value:
     return special_cases(x, fma(n, per_octave[0], fma(f, high, rest)))
 
 
-def log2(x: Value) -> Value:
+def log2_rare(x: Value) -> Value:
     return scaled_log(x, "log2e", (1.0, 0.0))
 
 
-def log10(x: Value) -> Value:
+def log10_rare(x: Value) -> Value:
     return scaled_log(x, "log10e", SPLIT["log10_2_short", x.kind])
+
+
+def fraction(x: Value) -> tuple[Value, Value]:
+    """(n, f) of a positive normal x."""
+    n = exponent(x)
+    return to_float(n), from_bits(bits(x) - (n << FORMATS[x.kind].mantissa)) - 1.0
+
+
+def log2(x: Value) -> Value:
+    if x.kind == "f64":
+        return log2_rare(x)
+    n, f = fraction(x)
+    linear, *higher = POLYNOMIALS["log2_of_normal", x.kind]
+    usual = fma(f, linear, fma(f * f, even_and_odd(f, higher), n))
+    return rarely(~is_usual(x), usual, lambda: x.body.call("log2_rare", x))
+
+
+def log10(x: Value) -> Value:
+    if x.kind == "f64":
+        return log10_rare(x)
+    n, f = fraction(x)
+    linear, *higher = POLYNOMIALS["log10_of_normal", x.kind]
+    rest = fma(f, linear, f * f * even_and_odd(f, higher))
+    usual = fma(n, SPLIT["log10_2", x.kind][0], rest)
+    return rarely(~is_usual(x), usual, lambda: x.body.call("log10_rare", x))
 
 
 def log1p(x: Value) -> Value:

@@ -12,7 +12,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Final
 
-from anyshape.graph.rows.table import ROWS, VIEWS, WRITES
+from anyshape.graph.rows.table import ROWS, VIEWS, VIEWS_OF_EACH, WRITES
 
 #: A new family is a new file beside this one.
 FAMILIES: Final = tuple(
@@ -21,4 +21,4 @@ FAMILIES: Final = tuple(
     if module.name != "table"
 )
 
-__all__ = ["FAMILIES", "ROWS", "VIEWS", "WRITES"]
+__all__ = ["FAMILIES", "ROWS", "VIEWS", "VIEWS_OF_EACH", "WRITES"]

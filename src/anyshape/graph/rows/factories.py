@@ -8,14 +8,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from anyshape.graph.elementwise import Operand, cast, scalar_of, short
+from anyshape.graph.elementwise import Operand, cast, scalar_of, short, wide
 from anyshape.graph.plan import NumberRef
 from anyshape.graph.rows.casts import filled
-from anyshape.graph.rows.pointwise import constant_like, op, test, where
+from anyshape.graph.rows.pointwise import INTEGERS, constant_like, op, test, where
 from anyshape.graph.rows.table import row
 from anyshape.graph.values import Index, NotLowered, Value
 from anyshape.loops import scalars
-from anyshape.loops.scalars import FLOATS, HALVES, Scalar
+from anyshape.loops.scalars import FLOATS, HALVES, Dtype, Scalar
 from anyshape.symbolic import Expr, Size
 
 if TYPE_CHECKING:
@@ -61,9 +61,43 @@ def tensor(c: Lowering, data: Any, **options: Any) -> Value:
         # A copy, as another dtype maybe.
         gives = short(c.result.dtype)
         return c.values.new(data.sizes, gives, lambda i: cast(data.at(i), gives), (data,))
+    if isinstance(data, tuple | list):
+        return _written_out(c, data, options)
     if not isinstance(data, int | float | Expr | NumberRef):
-        raise NotLowered("a tensor of several numbers")
+        raise NotLowered("a tensor of what are no numbers")
     return _everywhere(c, data, options)
+
+
+#: Numbers of a tensor that are chosen from one by one; more of them are better off in memory.
+_FEW = 8
+
+
+def _written_out(c: Lowering, data: Any, options: dict[str, Any]) -> Value:
+    """A few numbers, each where its place in the row is."""
+    if options.get("pin_memory") or not all(type(each) in (int, float, bool) for each in data):
+        raise NotLowered("a tensor of several numbers that are not all plain, or of more rows")
+    if not 0 < len(data) <= _FEW:
+        raise NotLowered("a tensor of many numbers, or of none")
+    gives = short(c.result.dtype)
+    if gives in INTEGERS and not all(_fits(each, gives) for each in data):
+        raise NotLowered("numbers that the dtype does not have")
+    numbers = [cast(scalars.constant(each, wide(gives)), gives) for each in data]
+
+    def at(index: Index) -> Scalar:
+        if type(index[0]) is int:
+            return numbers[index[0]]
+        found = numbers[-1]
+        for place, number in reversed(list(enumerate(numbers[:-1]))):
+            here = test("eq", scalars.index(index[0]), scalars.constant(place, "i64"))
+            found = where(here, number, found)
+        return found
+
+    return c.values.new(c.result.shape, gives, at, cost=len(numbers))
+
+
+def _fits(number: float, dtype: Dtype) -> bool:
+    low, high = INTEGERS[dtype]
+    return isinstance(number, int) and low <= number <= high
 
 
 @row("eye")

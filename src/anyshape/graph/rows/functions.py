@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from anyshape.graph.elementwise import (
     Compute,
     Operand,
+    broadcast_index,
     cast,
     common_dtype,
     elementwise,
@@ -17,9 +20,11 @@ from anyshape.graph.elementwise import (
 from anyshape.graph.rows.pointwise import constant_like, mul, op, power, test, where
 from anyshape.graph.rows.reductions import as_dtype
 from anyshape.graph.rows.table import row
-from anyshape.graph.values import NotLowered, Value
+from anyshape.graph.rows.views import place
+from anyshape.graph.values import Index, NotLowered, Value
 from anyshape.loops import scalars
 from anyshape.loops.scalars import FLOATS, HALVES, Scalar
+from anyshape.ops.node_notes import CALL
 
 if TYPE_CHECKING:
     from anyshape.graph.lowering import Lowering
@@ -208,6 +213,36 @@ def isclose(
         return test("or", close, near)
 
     return elementwise(c, compute, input, other, takes=input.dtype, gives="b1", cost=6)
+
+
+@row("linalg.cross")
+def cross(c: Lowering, input: Value, other: Value, dim: Any = None) -> Value:
+    """Along the last dimension, or in `torch.cross` along the first that has three elements."""
+    rank, dtype = len(c.result.shape), common_dtype((input, other))
+    if dtype in HALVES or dtype == "b1":
+        raise NotLowered("of two bytes, which torch rounds on the way")
+    if dim is None:
+        if c.node.meta[CALL].function is not torch.linalg.cross:
+            raise NotLowered("the dimension depends on the sizes")
+        dim = -1
+    along = place(dim, rank)
+    whole = c.result.shape
+
+    def component(number: int) -> Value:
+        def at(index: Index) -> Scalar:
+            def part(of: Value, ahead: int) -> Scalar:
+                there = (*index[:along], (number + ahead) % 3, *index[along + 1 :])
+                return cast(of.at(broadcast_index(of.sizes, whole, there)), dtype)
+
+            forth = op("mul", part(input, 1), part(other, 2))
+            return op("sub", forth, op("mul", part(input, 2), part(other, 1)))
+
+        sizes = (*whole[:along], 1, *whole[along + 1 :])
+        return c.values.new(sizes, dtype, at, (input, other), cost=3)
+
+    for each in (input, other):
+        c.keep_if_dear(each, 4)
+    return c.joined([component(number) for number in range(3)], along, whole, c.result)
 
 
 # -- each with each -------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from anyshape.graph.elementwise import Operand, cast, scalar_of, wide
 from anyshape.graph.fitting import EXACT, must_be_within, must_fit
 from anyshape.graph.guarded import guardable, guarded
 from anyshape.graph.rows.pointwise import constant_like, test, where
-from anyshape.graph.rows.rearranging import mapped
+from anyshape.graph.rows.rearranging import in_shape, mapped
 from anyshape.graph.rows.table import row
 from anyshape.graph.rows.views import place
 from anyshape.graph.values import Index, NotLowered, Value
@@ -24,6 +24,7 @@ from anyshape.symbolic import (
     maximum,
     minimum,
     modulo,
+    product,
 )
 
 if TYPE_CHECKING:
@@ -165,6 +166,11 @@ def diag_embed(c: Lowering, input: Value, offset: Any = 0, dim1: Any = -2, dim2:
         return where(on, found, constant_like(0, found))
 
     return c.values.new(c.result.shape, input.dtype, at, (input,), cost=2)
+
+
+@row("diagflat")
+def diagflat(c: Lowering, input: Value, offset: Any = 0) -> Value:
+    return diag_embed(c, in_shape(c, input, (product(input.sizes),)), offset)
 
 
 @row("diag")

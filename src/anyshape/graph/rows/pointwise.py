@@ -26,9 +26,14 @@ from anyshape.graph.values import NotLowered, Value
 from anyshape.loops import scalars
 from anyshape.loops.operations import ONLY_F32
 from anyshape.loops.scalars import FLOATS, HALVES, Dtype, Scalar
+from anyshape.symbolic import Expr, ge
 
 if TYPE_CHECKING:
     from anyshape.graph.lowering import Lowering
+
+#: what whole numbers there are
+INTEGERS = {"u8": (0, 255), "i8": (-128, 127), "i16": (-(2**15), 2**15 - 1)}
+INTEGERS |= {"i32": (-(2**31), 2**31 - 1), "i64": (-(2**63), 2**63 - 1)}
 
 
 def constant_like(value: float, like: Scalar) -> Scalar:
@@ -129,15 +134,28 @@ def rounding_row(name: str) -> None:
 
     @row(name)
     def lowered(c: Lowering, input: Value, *, decimals: int = 0) -> Value:
-        if decimals:
-            raise NotLowered("rounding to decimals")
         if input.dtype == "b1":
             raise NotLowered("booleans are not rounded")
+        if decimals:
+            return _to_decimals(c, input, decimals)
         return elementwise(c, operation(name), input) if input.dtype in FLOATS else input
 
 
 for _name in ["floor", "ceil", "trunc", "round"]:
     rounding_row(_name)
+
+
+def _to_decimals(c: Lowering, input: Value, decimals: Any) -> Value:
+    """Scaled by a power of ten that the dtype has, rounded, scaled back."""
+    if input.dtype not in ("f32", "f64") or type(decimals) is not int or abs(decimals) > 10:
+        raise NotLowered("rounding to decimals of this dtype, or to so many")
+    to, back = ("mul", "div") if decimals > 0 else ("div", "mul")
+
+    def compute(x: Scalar) -> Scalar:
+        scale = constant_like(10.0 ** abs(decimals), x)
+        return op(back, op("round", op(to, x, scale)), scale)
+
+    return elementwise(c, compute, input, cost=4)
 
 
 @row("frac")
@@ -319,7 +337,9 @@ def _quotient(c: Lowering, input: Operand, other: Operand, mode: str | None) -> 
 
 @row("div")
 def div(c: Lowering, input: Operand, other: Operand, *, rounding_mode: str | None = None) -> Value:
-    return _quotient(c, input, other, rounding_mode)
+    whole = {"trunc": "truncdiv", "floor": "floordiv"}.get(rounding_mode or "")
+    made = None if whole is None else integer_by_number(c, whole, input, other)
+    return made or _quotient(c, input, other, rounding_mode)
 
 
 @row("true_divide")
@@ -341,11 +361,33 @@ def floor_divide(c: Lowering, input: Operand, other: Operand) -> Value:
 
 
 def integer_by_number(c: Lowering, name: str, input: Operand, other: Operand) -> Value | None:
-    """Integers divided by a number that is not zero."""
+    """Integers divided by a number that is not zero, or by a size where it is not."""
     dtype = common_dtype((input, other))
-    if dtype in FLOATS or dtype == "b1" or type(other) is not int or other in (0, -1):
+    if dtype in FLOATS or dtype == "b1" or isinstance(other, bool):
+        return None
+    if isinstance(other, Expr):
+        if dtype != "i64":
+            return None  # It may be too large for others.
+        c.assume(ge(other, 1), "a divisor may be zero")
+    elif not isinstance(other, int) or not _divides(other, dtype):
         return None
     return elementwise(c, operation(name), input, other, cost=6)
+
+
+def _divides(number: int, dtype: Dtype) -> bool:
+    """Whether the dtype has the number, and nothing divided by it is too large."""
+    low, high = INTEGERS[dtype]
+    return low <= number <= high and number not in (0, -1)
+
+
+@row("__rfloordiv__")
+def reflected_floor_divide(c: Lowering, input: Value, other: Operand) -> Value:
+    return floor_divide(c, other, input)
+
+
+@row("__rmod__")
+def reflected_remainder(c: Lowering, input: Value, other: Operand) -> Value:
+    return remainder(c, other, input)
 
 
 @row("remainder")

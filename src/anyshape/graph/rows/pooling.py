@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _MOST: Final = 25
 
 
-def _each(value: Any, dims: int, what: str) -> tuple[int, ...]:
+def each_dim(value: Any, dims: int, what: str) -> tuple[int, ...]:
     """A number for each dimension."""
     found = tuple(value) if isinstance(value, tuple | list) else (value,) * dims
     if len(found) == 1:
@@ -53,11 +53,11 @@ class Windows:
         ceil: Any = False,
     ) -> None:
         self.c, self.input, self.dims = c, input, dims
-        self.kernel = _each(kernel, dims, "a window")
+        self.kernel = each_dim(kernel, dims, "a window")
         given = kernel if stride is None or stride in ((), []) else stride
-        self.stride = _each(given, dims, "a stride")
-        self.padding = _each(padding, dims, "a padding")
-        self.dilation = _each(dilation, dims, "a dilation")
+        self.stride = each_dim(given, dims, "a stride")
+        self.padding = each_dim(padding, dims, "a padding")
+        self.dilation = each_dim(dilation, dims, "a dilation")
         self.ceil = bool(ceil)
         if input.dtype not in FLOATS:
             raise NotLowered("windows of integers")

@@ -141,6 +141,23 @@ def shifted_around(c: Lowering, input: Value, dim: int, by: Size) -> Value:
     return c.joined(parts, dim, input.sizes, None)
 
 
+def centering_row(name: str, sign: int) -> None:
+    """The half of each dimension that is behind comes to the front, or back."""
+
+    @row(name)
+    def lowered(c: Lowering, input: Value, dim: Any = None) -> Value:
+        rank = len(input.sizes)
+        given = range(rank) if dim is None else integers_of((dim,))
+        for along in [place(each, rank) for each in given]:
+            half = floordiv(input.sizes[along] + (1 if sign < 0 else 0), 2)
+            input = shifted_around(c, input, along, half)
+        return input
+
+
+centering_row("fft.fftshift", 1)
+centering_row("fft.ifftshift", -1)
+
+
 # -- several times ---------------------------------------------------------------------------------
 
 

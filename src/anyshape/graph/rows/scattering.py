@@ -18,7 +18,7 @@ from anyshape.graph.fitting import must_fit
 from anyshape.graph.handles import Handle, IndexMap
 from anyshape.graph.plan import NumberRef, View
 from anyshape.graph.rows.indexing import Positions, Subscript, subscript
-from anyshape.graph.rows.pointwise import where
+from anyshape.graph.rows.pointwise import INTEGERS, where
 from anyshape.graph.rows.table import row, writes
 from anyshape.graph.rows.views import place
 from anyshape.graph.values import Index, NotLowered, Value
@@ -29,10 +29,6 @@ from anyshape.symbolic import Expr, Size, eq
 
 if TYPE_CHECKING:
     from anyshape.graph.lowering import Lowering
-
-#: what whole numbers there are
-_LIMITS = {"u8": (0, 255), "i8": (-128, 127), "i16": (-(2**15), 2**15 - 1)}
-_LIMITS |= {"i32": (-(2**31), 2**31 - 1), "i64": (-(2**63), 2**63 - 1)}
 
 
 def filled(c: Lowering, value: Any, sizes: Sequence[Size], dtype: Dtype) -> Value:
@@ -76,7 +72,7 @@ def _fitting(value: Any, dtype: Dtype) -> Operand:
             raise NotLowered("a number that the dtype does not have")
         if isinstance(value, Expr | NumberRef):
             raise NotLowered("a number that the dtype may not have")
-        low, high = _LIMITS[dtype]
+        low, high = INTEGERS[dtype]
         if low <= value <= high:
             return value
     raise NotLowered("a number that the dtype does not have")

@@ -14,6 +14,10 @@ ROWS: Final[dict[str, Callable[..., Any]]] = {}
 #: one of the base, or None where only the strides tell; a list of them for several results
 VIEWS: Final[dict[str, Callable[..., Any]]] = {}
 
+#: views of several tensors, each result of one: (lowering, metas of the bases, further named
+#: arguments) -> a map for each
+VIEWS_OF_EACH: Final[dict[str, Callable[..., Any]]] = {}
+
 #: in-place forms that write into parts of their first argument:
 #: (lowering, the handle that is written, further arguments)
 WRITES: Final[dict[str, Callable[..., None]]] = {}
@@ -38,6 +42,18 @@ def view(*names: str) -> Callable[[Row], Row]:
         for name in names:
             assert name not in VIEWS, f"two rows for `{name}`"
             VIEWS[name] = function
+        return function
+
+    return add
+
+
+def views_of_each(*names: str) -> Callable[[Row], Row]:
+    """The function gives the index maps of views of several tensors."""
+
+    def add(function: Row) -> Row:
+        for name in names:
+            assert name not in VIEWS_OF_EACH, f"two rows for `{name}`"
+            VIEWS_OF_EACH[name] = function
         return function
 
     return add

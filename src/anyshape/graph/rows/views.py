@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from anyshape.graph.handles import IndexMap, Rearranged
-from anyshape.graph.rows.table import view
+from anyshape.graph.rows.table import view, views_of_each
 from anyshape.graph.values import Index, NotAView, NotLowered
 from anyshape.loops.indices import divided, merged, reshaped
 from anyshape.ops.layouts import Copy, as_view
@@ -142,12 +142,35 @@ def ones(c: Lowering, base: Meta, *_: Any, **__: Any) -> IndexMap:
 
 @view("expand", "expand_as", "broadcast_to")
 def expand(c: Lowering, base: Meta, *_: Any, **__: Any) -> IndexMap:
-    skip = c.result.rank - base.rank
+    return stretched(c, base, c.result)
+
+
+def stretched(c: Lowering, base: Meta, shown: Meta) -> IndexMap:
+    """Dimensions of size 1 count for all of larger ones."""
+    skip = shown.rank - base.rank
     own = base.shape
-    for size, shown in zip(own, c.result.shape[skip:], strict=True):
-        if size != 1 and not c.same(size, shown):
-            raise NotLowered(f"sizes {size} and {shown} may differ")
+    for size, wanted in zip(own, shown.shape[skip:], strict=True):
+        if size != 1 and not c.same(size, wanted):
+            raise NotLowered(f"sizes {size} and {wanted} may differ")
     return lambda index: tuple(0 if size == 1 else index[skip + d] for d, size in enumerate(own))
+
+
+@views_of_each("broadcast_tensors")
+def broadcast_tensors(c: Lowering, bases: Sequence[Meta]) -> list[IndexMap]:
+    return [stretched(c, base, shown) for base, shown in zip(bases, c.result, strict=True)]
+
+
+@views_of_each("meshgrid")
+def meshgrid(c: Lowering, bases: Sequence[Meta], *, indexing: str | None = None) -> list[IndexMap]:
+    """Each vector along a dimension of its own; the first two change places for `xy`."""
+    places = list(range(len(bases)))
+    if indexing == "xy" and len(bases) > 1:
+        places[:2] = [1, 0]
+
+    def along(place: int, base: Meta) -> IndexMap:
+        return (lambda index: (index[place],)) if base.shape else (lambda _: ())
+
+    return [along(place, base) for place, base in zip(places, bases, strict=True)]
 
 
 def shifted(dim: int, start: Size, step: int = 1) -> IndexMap:

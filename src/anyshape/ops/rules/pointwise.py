@@ -265,7 +265,9 @@ _METHODS = {
 #: Methods that take their operands in the other order.
 _REFLECTED: dict[str, Rule] = {
     "__rtruediv__ __rdiv__": _divide,
-    "__rfloordiv__ __rmod__ __rlshift__ __rrshift__": binary(same),
+    "__rfloordiv__": binary(same),
+    "__rmod__": binary(same),
+    "__rlshift__ __rrshift__": binary(same),
     "__rpow__": _power(same),
     "__rsub__": binary(same),
 }
