@@ -12,7 +12,6 @@ and what is not needed is not computed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from anyshape.loops import scalars
@@ -22,6 +21,7 @@ from anyshape.loops.linear import coefficient
 from anyshape.loops.scalars import Scalar
 from anyshape.loops.stages import mapped, roots_of
 from anyshape.loops.substitute import Rewriting, rebuilt
+from anyshape.records import dataclass
 from anyshape.symbolic import Expr, Size, Symbol
 from anyshape.symbolic.expr import Atom, polynomial, symbols_of
 

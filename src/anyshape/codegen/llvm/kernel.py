@@ -10,7 +10,6 @@ check that failed.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from anyshape.codegen.llvm.emitter import Emitter, Loop
@@ -23,6 +22,7 @@ from anyshape.codegen.llvm.together import together_functions
 from anyshape.codegen.llvm.writer import States
 from anyshape.loops.scalars import Axis
 from anyshape.loops.seams import piece_of, seam_of
+from anyshape.records import replace
 
 #: One in another: there is code for each piece that they make.
 MOST_SEAMS: Final = 3
