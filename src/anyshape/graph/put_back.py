@@ -16,7 +16,7 @@ from typing import Any
 
 from anyshape.graph.fused_steps import FAR
 from anyshape.graph.plan import Compute, Held, LeftOut, Native, Plan, Step
-from anyshape.loops.program import Area, Extern, Launch
+from anyshape.loops.program import Area, Extern, Launch, Repeated
 
 Place = tuple[int, int]
 
@@ -32,9 +32,10 @@ def put_back(
     made_of: Sequence[Sequence[int]],
     native: Sequence[Launch | Extern],
     after: set[str],
-) -> list[Launch | Extern]:
-    """All steps. `steps`: those of the plan before kernels were joined; `made_of`: which of them
-    each of the `native` ones is; `after`: the buffers that are used later."""
+) -> tuple[list[Launch | Extern], Repeated]:
+    """All steps, and which of them are the same. `steps`: those of the plan before kernels were
+    joined; `made_of`: which of them each of the `native` ones is; `after`: the buffers that are
+    used later."""
     start, period = _found(plan, left_out, steps)
     names = _Names(plan.held, left_out)
     first, second, third = (_first_from(made_of, start + period * number) for number in range(3))
@@ -50,7 +51,7 @@ def put_back(
     if not all(map(_is_same, template, native[second:third])):
         raise NotRepeated("the part behind is another one")
     result += [_renamed(step, names, left_out.count, behind=True) for step in native[second:]]
-    return result
+    return result, Repeated(first, second - first, left_out.count + 2)
 
 
 def _found(plan: Plan, left_out: LeftOut, steps: Sequence[Step]) -> tuple[int, int]:

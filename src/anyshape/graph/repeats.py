@@ -25,11 +25,11 @@ _MOST_TRIED: Final = 3
 
 
 class Run(NamedTuple):
-    """`count` equal parts of `length` nodes each; the first node of the first is number `start`."""
+    """`parts` equal parts of `length` nodes each; the first node of the first is number `start`."""
 
     start: int
     length: int
-    count: int
+    parts: int
 
 
 def repeated_run(

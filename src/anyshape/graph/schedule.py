@@ -22,7 +22,7 @@ from anyshape.graph.put_back import NotRepeated, put_back
 from anyshape.loops.canonical import Seen, canonical
 from anyshape.loops.fusion import Same
 from anyshape.loops.kernels import Kernel
-from anyshape.loops.program import Area, Buffer, Extern, Launch, Role, Segment, SizeRead
+from anyshape.loops.program import Area, Buffer, Extern, Launch, Repeated, Role, Segment, SizeRead
 from anyshape.loops.text import kernel_text
 from anyshape.ops.meta import Dense, strided
 from anyshape.symbolic import Expr, Fact, Size, Symbol, maximum
@@ -65,13 +65,14 @@ def schedule(plan: Plan, same: Same, seen: Seen | None = None) -> Schedule:
         after = _used(steps[end:], plan.outputs)
         fused, made_of = fused_steps(steps[position:end], plan.held, after, same)
         native = [_bound(step, kernels, same, seen) for step in fused]
+        repeated: Repeated | None = None
         if is_left_out and plan.left_out is not None:
             begin = plan.steps[plan.left_out.steps[0]]
             if any(step is begin for step in steps[position:end]):
                 is_left_out = False
                 run = steps[position:end]
-                native = put_back(plan, plan.left_out, run, made_of, native, after)
-        segment = _segment(native, plan.held, visible, after)
+                native, repeated = put_back(plan, plan.left_out, run, made_of, native, after)
+        segment = _segment(native, plan.held, visible, after, repeated)
         visible |= {buffer.name for buffer in segment.outputs}
         parts.append(segment)
         position = end
@@ -173,7 +174,11 @@ def _bound(
 
 
 def _segment(
-    steps: Sequence[Launch | Extern], held: dict[str, Held], visible: set[str], after: set[str]
+    steps: Sequence[Launch | Extern],
+    held: dict[str, Held],
+    visible: set[str],
+    after: set[str],
+    repeated: Repeated | None,
 ) -> Segment:
     touched: dict[str, None] = {}
     numbers: dict[str, None] = {}
@@ -207,6 +212,7 @@ def _segment(
         tuple(outputs),
         tuple(steps),
         _told(inputs, symbols),
+        repeated,
     )
 
 

@@ -69,7 +69,7 @@ class Skipping:
         run = self._run
         if run is None or position < run.start or (position - run.start) % run.length:
             return position
-        if position > run.start + run.length * run.count:
+        if position > run.start + run.length * run.parts:
             self._run = None
             return position
         self._marks.append(self._mark(position))
@@ -119,7 +119,7 @@ class Skipping:
         first, last = self._marks[-1 - together], self._marks[-1]
         length = run.length * together
         done = (position - run.start) // run.length
-        count = (run.count - done) // together - _BEHIND
+        count = (run.parts - done) // together - _BEHIND
         steps = lowering.steps[first.steps : last.steps]
         if count < 1 or any(isinstance(step, Call) for step in steps):
             return position

@@ -274,4 +274,5 @@ def own_names(segment: Segment) -> Segment:
         named(segment.outputs),
         tuple(steps),
         segment.read,
+        segment.repeated,
     )
