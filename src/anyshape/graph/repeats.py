@@ -78,8 +78,9 @@ def _closely(alike: _Alike, low: int, high: int, length: int) -> Run | None:
             start = number + 1
             if high - start < longest:
                 break
-    count = longest // length + 1
-    return Run(best, length, count) if count >= LEAST else None
+    shift = alike.first_cut(best, length)
+    count = (longest - shift) // length + 1
+    return Run(best + shift, length, count) if count >= LEAST else None
 
 
 class _Alike:
@@ -114,6 +115,23 @@ class _Alike:
         if not (_same_tree(a.args, b.args, alike) and _same_tree(a.kwargs, b.kwargs, alike)):
             return False
         return len(set(given.values())) == len(given) and self._matters(a) == self._matters(b)
+
+    def first_cut(self, start: int, length: int) -> int:
+        """How far behind `start` parts can begin such that the inputs of a part are its own."""
+        crossed: set[int] = set()
+        middle = start + length * (LEAST // 2)
+        inputs = {
+            each: None
+            for node in self._nodes[middle : middle + length]
+            for each in node.all_input_nodes
+            if each.op == "placeholder"
+        }
+        for node in inputs:
+            users = [self._number[user] for user in node.users]
+            first, last = min(users), max(users)
+            if last - first < length:  # others are used by all parts
+                crossed.update((cut - start) % length for cut in range(first + 1, last + 1))
+        return next((cut for cut in range(length) if cut not in crossed), 0)
 
 
 _NONE: Final = object()
