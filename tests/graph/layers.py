@@ -103,22 +103,30 @@ def stacked(layer: Layer) -> Callable[..., Any]:
 # -- one layer is another --------------------------------------------------------------------------
 
 
+def _longer(x: Tensor, w: Sequence[Tensor]) -> Tensor:
+    """A layer of some steps."""
+    hidden = torch.softmax(F.linear(x, w[0], w[1]), -1)
+    hidden = F.linear(F.gelu(F.linear(hidden, w[4])), w[5]) - x
+    hidden = F.layer_norm(F.linear(hidden, w[0]), (WIDTH,), w[2], w[3])
+    return torch.tanh(F.linear(F.relu(F.linear(hidden, w[4])), w[5]))
+
+
 def another_constant(x: Tensor, layers: list[list[Tensor]], at: int) -> Any:
     for number, w in enumerate(layers):
-        x = F.layer_norm(x + F.linear(x, w[0]), (WIDTH,), eps=1e-4 if number == at else 1e-5)
+        x = F.layer_norm(x + _longer(x, w), (WIDTH,), eps=1e-4 if number == at else 1e-5)
     return x
 
 
 def number_or_flag(x: Tensor, layers: list[list[Tensor]], at: int) -> Any:
     for number, w in enumerate(layers):
-        x = torch.tanh(F.linear(x, w[0]) * (1.0 if number == at else 1) + (0.0, -0.0)[number == at])
+        x = torch.tanh(_longer(x, w) * (1.0 if number == at else 1) + (0.0, -0.0)[number == at])
     return x
 
 
 def also_returned(x: Tensor, layers: list[list[Tensor]], at: int) -> Any:
     found = []
     for number, w in enumerate(layers):
-        hidden = F.gelu(F.linear(x, w[0]))
+        hidden = F.gelu(_longer(x, w))
         x = x + F.linear(hidden, w[4])
         if number == at:
             found.append(hidden)
@@ -128,7 +136,7 @@ def also_returned(x: Tensor, layers: list[list[Tensor]], at: int) -> Any:
 def all_returned(x: Tensor, layers: list[list[Tensor]], at: int) -> Any:
     found = []
     for w in layers:
-        x = x + F.gelu(F.linear(x, w[0]))
+        x = x + F.gelu(_longer(x, w))
         found.append(x)
     return found
 
@@ -136,7 +144,7 @@ def all_returned(x: Tensor, layers: list[list[Tensor]], at: int) -> Any:
 def used_much_later(x: Tensor, layers: list[list[Tensor]], at: int) -> Any:
     kept = x
     for number, w in enumerate(layers):
-        x = torch.tanh(F.linear(x, w[0]) + w[1])
+        x = torch.tanh(_longer(x, w) + w[1])
         if number == at:
             kept = x
     return x - kept
@@ -145,7 +153,7 @@ def used_much_later(x: Tensor, layers: list[list[Tensor]], at: int) -> Any:
 def written_to(x: Tensor, layers: list[list[Tensor]], at: int) -> Any:
     x = x * 1
     for number, w in enumerate(layers):
-        x = torch.tanh(F.linear(x, w[0]))
+        x = _longer(x, w)
         if number == at:
             x.add_(w[1])
     return x
@@ -154,7 +162,7 @@ def written_to(x: Tensor, layers: list[list[Tensor]], at: int) -> Any:
 def all_written_to(x: Tensor, layers: list[list[Tensor]], at: int) -> Any:
     total = x * 0
     for w in layers:
-        x = torch.tanh(F.linear(x, w[0]))
+        x = _longer(x, w)
         total += x
     return x, total
 
@@ -162,13 +170,13 @@ def all_written_to(x: Tensor, layers: list[list[Tensor]], at: int) -> Any:
 def two_back(x: Tensor, layers: list[list[Tensor]], at: int) -> Any:
     before = x
     for w in layers:
-        before, x = x, torch.tanh(F.linear(x, w[0])) + before
+        before, x = x, _longer(x, w) + before
     return x
 
 
 def in_turn(x: Tensor, layers: list[list[Tensor]], at: int) -> Any:
     for number, w in enumerate(layers):
-        x = F.gelu(F.linear(x, w[0])) if number % 2 else F.layer_norm(x + w[1], (WIDTH,), w[2])
+        x = _longer(x, w) if number % 2 else F.layer_norm(x + w[1], (WIDTH,), w[2])
     return x
 
 
@@ -176,20 +184,20 @@ def shared_weights(x: Tensor, layers: list[list[Tensor]], at: int) -> Any:
     """All have the same, but for one of them."""
     for number, w in enumerate(layers):
         own = layers[at] if number != at + 1 else w
-        x = x + torch.tanh(F.linear(x, own[0], w[1]))
+        x = x + _longer(x, [own[0], *w[1:]])
     return x
 
 
 def neighbours_weights(x: Tensor, layers: list[list[Tensor]], at: int) -> Any:
     for number, w in enumerate(layers[:-1]):
-        x = torch.tanh(F.linear(x, w[0], layers[number + 1][1]) + w[1])
+        x = _longer(x, w) + layers[number + 1][1]
     return x
 
 
 def tied(x: Tensor, layers: list[list[Tensor]], at: int) -> Any:
     """Within one layer two weights are one."""
     for number, w in enumerate(layers):
-        x = torch.tanh(F.linear(x, w[0]) * w[1] + (w[1] if number == at else w[2]))
+        x = torch.tanh(_longer(x, w) * w[1] + (w[1] if number == at else w[2]))
     return x
 
 
@@ -197,7 +205,7 @@ def growing(x: Tensor, layers: list[list[Tensor]], at: int) -> Any:
     """A sum that each layer adds to, and nobody reads before the end."""
     total = x
     for w in layers:
-        x = torch.tanh(F.linear(x, w[0]))
+        x = _longer(x, w)
         total = total + x * w[1]
     return total
 
@@ -205,13 +213,13 @@ def growing(x: Tensor, layers: list[list[Tensor]], at: int) -> Any:
 def looked_up(x: Tensor, layers: list[list[Tensor]], at: int) -> Any:
     places = (x[..., 0] > 0).long()
     for w in layers:
-        x = torch.tanh(F.linear(x, w[0])) + F.embedding(places, w[4])
+        x = _longer(x, w) + F.embedding(places, w[4])
     return x
 
 
 def by_size(x: Tensor, layers: list[list[Tensor]], at: int) -> Any:
     for w in layers:
-        x = torch.tanh(F.linear(x, w[0])) / x.shape[1] + torch.arange(x.shape[1])[:, None]
+        x = _longer(x, w) / x.shape[1] + torch.arange(x.shape[1])[:, None]
     return x
 
 
@@ -220,14 +228,14 @@ def in_vain(x: Tensor, layers: list[list[Tensor]], at: int) -> Any:
     scores = x
     for w in layers:
         scores = torch.softmax(F.linear(x, w[4]), -1)
-        x = torch.tanh(F.linear(x, w[0]))
+        x = _longer(x, w)
     return x, scores
 
 
 def by_torch(x: Tensor, layers: list[list[Tensor]], at: int) -> Any:
     """Torch is called in each layer."""
     for w in layers:
-        x = torch.tanh(F.linear(x, w[0])).sort(-1)[0]
+        x = _longer(x, w).sort(-1)[0]
     return x
 
 
@@ -265,10 +273,22 @@ class RandomLayers:
 
     def __post_init__(self) -> None:
         maker = random.Random(self.seed)
-        names = ("linear", "norm", "add", "mul", "tanh", "softmax", "sum", "scale", "turn", "keep")
+        names = (
+            "linear",
+            "linear",
+            "norm",
+            "add",
+            "mul",
+            "tanh",
+            "softmax",
+            "sum",
+            "scale",
+            "turn",
+            "keep",
+        )
         self.steps = [
             (maker.choice(names), maker.randrange(6), maker.randrange(3), maker.random())
-            for _ in range(maker.randrange(2, 9))
+            for _ in range(maker.randrange(5, 16))
         ]
         self.odd = None
         if maker.random() < 0.6:

@@ -22,7 +22,11 @@ from anyshape.graph.storing import Storing
 
 #: The state may be the same only every second or third part: the sum that runs through all layers
 #: is stored when it has grown.
-_MOST_TOGETHER: Final = 3
+_MOST_TOGETHER: Final = 6
+
+#: Whether kernels are joined depends on some steps before: parts that are shorter are taken
+#: together.
+_LEAST_STEPS: Final = 8
 
 #: So many are lowered behind those that are left out: what follows the run may reach into the last.
 _BEHIND: Final = 2
@@ -36,6 +40,12 @@ class _Mark(NamedTuple):
     held: int
     state: LiveState | None
     native: dict[str, int]
+
+
+def _are_equal(one: _Mark, other: _Mark) -> bool:
+    if one.state is None or other.state is None:
+        return False
+    return one.state.form == other.state.form
 
 
 class Skipping:
@@ -58,6 +68,7 @@ class Skipping:
         self._marks: list[_Mark] = []
         #: parts that make one, once that is known
         self._together = 0
+        self._since = 0
         self._next = -1
         self._held = 0
         self.left_out: LeftOut | None = None
@@ -75,8 +86,11 @@ class Skipping:
         self._marks.append(self._mark(position))
         if not self._together:
             self._together = self._repeats()
+            self._since = len(self._marks)
             return position
-        if len(self._marks) <= self._together or self._repeats() != self._together:
+        # From the first state that came again on, all come again: the parts before and behind it
+        # are the same.
+        if len(self._marks) < self._since + self._together:
             return position
         return self._skip(run, position)
 
@@ -103,13 +117,12 @@ class Skipping:
             return None
 
     def _repeats(self) -> int:
-        """After how many parts the state is the same again."""
+        """After how many parts, of enough steps together, the state is the same again."""
         last = self._marks[-1]
-        for together in range(1, _MOST_TOGETHER + 1):
-            if together < len(self._marks) and last.state is not None:
-                before = self._marks[-1 - together].state
-                if before is not None and before.form == last.state.form:
-                    return together
+        for together in range(1, min(_MOST_TOGETHER, len(self._marks) - 1) + 1):
+            before = self._marks[-1 - together]
+            if last.steps - before.steps >= _LEAST_STEPS and _are_equal(before, last):
+                return together
         return 0
 
     def _skip(self, run: Run, position: int) -> int:
@@ -124,8 +137,9 @@ class Skipping:
         if count < 1 or any(isinstance(step, Call) for step in steps):
             return position
         inputs = self._inputs(first.position, length, count)
-        if inputs is None or first.state is None or last.state is None:
+        if inputs is None or not _are_equal(first, last):
             return position
+        assert first.state is not None and last.state is not None  # noqa: PT018
         made = tuple(islice(lowering.held, first.held, last.held))
         moved = {
             old: new
