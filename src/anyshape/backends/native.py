@@ -28,6 +28,7 @@ from anyshape.events.progress import progress
 from anyshape.events.stream import stream
 from anyshape.graph.lowering import Lowering
 from anyshape.graph.plan import Call, Plan
+from anyshape.graph.put_back import NotRepeated
 from anyshape.graph.schedule import Schedule, schedule
 from anyshape.graph.unlowerable import Unlowerable
 from anyshape.loops import scalars
@@ -107,9 +108,14 @@ def _output_code(
 
 
 def lowered(graph: torch.fx.GraphModule) -> tuple[Plan, Schedule]:
-    lowering = Lowering(graph.meta[FACTS])
-    plan = lowering.run(graph.graph)
-    return plan, schedule(plan, lowering.same, lowering.facts.hint)
+    for whole in (False, True):
+        lowering = Lowering(graph.meta[FACTS])
+        plan = lowering.run(graph.graph, whole=whole)
+        try:
+            return plan, schedule(plan, lowering.same, lowering.facts.hint)
+        except NotRepeated:
+            assert not whole, "there is nothing to repeat"
+    raise AssertionError
 
 
 def _functions(texts: dict[str, str]) -> Callable[[Segment], Callable[..., Any]]:

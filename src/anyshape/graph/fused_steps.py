@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -11,23 +12,29 @@ from anyshape.loops.fusion import Same, fused, without_buffers
 from anyshape.loops.kernels import Kernel
 
 #: How far back to look for a kernel to join.
-_FAR: Final = 6
+FAR: Final = 6
 
 
 def fused_steps(
     steps: Sequence[Step], held: Mapping[str, Held], after: set[str], same: Same
-) -> list[Step]:
-    """The steps with kernels joined. `after`: the buffers that are used later."""
+) -> tuple[list[Compute | Native], list[list[int]]]:
+    """The steps with kernels joined, and the numbers of those that each was made of. `after`: the
+    buffers that are used later."""
     result: list[Compute | Native] = []
-    for step in steps:
+    made_of: list[list[int]] = []
+    for each, step in enumerate(steps):
         assert isinstance(step, Compute | Native)
         place = _place_to_join(result, step, same)
         if place is None:
             result.append(step)
+            made_of.append([each])
         else:
             number, kernel = place
             result[number] = computing(kernel)
-    return [_lean(step, result, held, after) for step in result]
+            made_of[number].append(each)
+    uses = Counter(name for step in result for name in step.reads | step.writes)
+    uses.update(after)
+    return [_lean(step, uses, held) for step in result], made_of
 
 
 def computing(kernel: Kernel) -> Compute:
@@ -41,7 +48,7 @@ def _place_to_join(
     """A kernel that the step can be part of, and what that makes of it."""
     if not isinstance(step, Compute):
         return None
-    for number in reversed(range(max(0, len(result) - _FAR), len(result))):
+    for number in reversed(range(max(0, len(result) - FAR), len(result))):
         earlier = result[number]
         if isinstance(earlier, Compute):
             made = fused(earlier.kernel, step.kernel, same)
@@ -57,17 +64,16 @@ def _independent(earlier: Compute | Native, later: Compute | Native) -> bool:
 
 
 def _lean(
-    step: Compute | Native,
-    all_steps: Sequence[Compute | Native],
-    held: Mapping[str, Held],
-    after: set[str],
+    step: Compute | Native, uses: Mapping[str, int], held: Mapping[str, Held]
 ) -> Compute | Native:
     """Without buffers that only this kernel uses."""
     if not isinstance(step, Compute):
         return step
-    others: set[str] = set(after)
-    for each in all_steps:
-        if each is not step:
-            others |= each.reads | each.writes
-    own = [name for name in sorted(step.writes) if name not in others and not held[name].given]
+    # In the order of the stores: names say nothing.
+    written = dict.fromkeys(
+        part.buffer for stage in step.kernel.stages for part in (*stage.stores, *stage.scans)
+    )
+    own = [
+        name for name in written if name in step.writes and uses[name] == 1 and not held[name].given
+    ]
     return computing(without_buffers(step.kernel, own)) if own else step

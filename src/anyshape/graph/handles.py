@@ -24,11 +24,11 @@ class Rearranged:
     are made of."""
 
     def __init__(self, index_map: IndexMap, factors: Callable[[Factors], Factors | None]) -> None:
-        self._index_map = index_map
+        self.index_map = index_map
         self.factors = factors
 
     def __call__(self, index: Index) -> Index:
-        return self._index_map(index)
+        return self.index_map(index)
 
 
 @dataclass(slots=True, eq=False)
@@ -68,8 +68,9 @@ class Handle:
         if self.base is None:
             return self.root.value
         whole = self.root.value
-        if self._made_of is whole and self._value is not None and whole.memory is None:
-            return self._value
+        known = self.known_value()
+        if known is not None:
+            return known
         dtype = whole.dtype
         if whole.memory is not None or self.index_map is None:
             memory = self.memory()
@@ -92,6 +93,12 @@ class Handle:
             self._value = values.new(self.meta.shape, dtype, at, (source, whole), factors=factors)
         self._made_of = whole
         return self._value
+
+    def known_value(self) -> Value | None:
+        """What it was when somebody asked last, if that is so still."""
+        whole = self.root.value
+        is_still = self._made_of is whole and whole.memory is None
+        return self._value if is_still else None
 
     def views(self) -> tuple[View, ...] | None:
         """How it is made of its root, step by step; None if that is not known."""

@@ -23,6 +23,7 @@ from anyshape.graph.plan import (
 )
 from anyshape.graph.rows import ROWS, VIEWS, VIEWS_OF_EACH, WRITES
 from anyshape.graph.sharing import Sharing
+from anyshape.graph.skipping import Skipping
 from anyshape.graph.trees import handles_in, values_in
 from anyshape.graph.unlowerable import Unlowerable
 from anyshape.graph.values import DTYPES, NotAView, NotLowered, Value
@@ -48,13 +49,22 @@ MOST_READ: Final = 3
 class Lowering(Calling):
     """One graph on its way to a plan. Rows of operators get it as their first argument."""
 
-    def run(self, graph: torch.fx.Graph) -> Plan:
+    def run(self, graph: torch.fx.Graph, *, whole: bool = False) -> Plan:
+        """`whole`: equal parts are not left out."""
         inputs: list[str | Symbol] = []
         outputs: list[Any] = []
-        self._uses = {node: len(node.users) for node in graph.nodes}
+        nodes = list(graph.nodes)
+        self._uses = {node: len(node.users) for node in nodes}
         self._sharing = Sharing(graph, may_write)
-        for node in graph.nodes:
-            self._node = node
+        skipping: Skipping | None = None
+        if not whole and not self._sharing.is_written:
+            skipping = Skipping(self, nodes, self._env, self._uses, self._sharing.matters)
+        position = -1
+        while position + 1 < len(nodes):
+            position += 1
+            if skipping is not None:
+                position = skipping.go_on(position)
+            node = self._node = nodes[position]
             if node.op == "placeholder":
                 inputs.append(self._placeholder(node))
             elif node.op == "output":
@@ -75,6 +85,7 @@ class Lowering(Calling):
             changed,
             self.native,
             self.called,
+            None if skipping is None else skipping.left_out,
         )
 
     def _placeholder(self, node: torch.fx.Node) -> str | Symbol:
@@ -82,7 +93,7 @@ class Lowering(Calling):
         if symbol is not None:
             self._env[node] = of_atom(symbol)
             return symbol
-        name = self._name("a")
+        name = self.input_names[node] = self._name("a")
         if RESULT not in node.meta:
             self._env[node] = NumberRef(name)
         else:

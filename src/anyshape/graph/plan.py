@@ -102,6 +102,28 @@ Step = Compute | Native | Call
 
 
 @dataclass(slots=True)
+class LeftOut:
+    """Equal parts of a graph that a plan is without. They come behind the steps `steps` of the
+    plan, which are those of one part too."""
+
+    #: from the first on, up to this one
+    steps: tuple[int, int]
+    #: how many parts are left out
+    count: int
+    #: the buffers that these steps make
+    made: tuple[str, ...]
+    #: inputs of the graph that only one part uses: of this part, of each that is left out, of the
+    #: one behind them
+    inputs: list[tuple[str, ...]]
+    #: what the part has of the one before, and what stands for it at its end: one that it makes
+    #: itself, or one of its inputs
+    moved: dict[str, str]
+    #: of the part behind: the end of its steps, and the buffers that it makes
+    end: int = 0
+    made_behind: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
 class Plan:
     """`inputs`: the names of the graph's inputs in order: a buffer, a symbol, or anything else that
     calls use. `outputs`: as the graph gives them."""
@@ -117,6 +139,7 @@ class Plan:
     #: by operator: how often native, how often called out, and why
     native: dict[str, int] = field(default_factory=dict[str, int])
     called: dict[str, str] = field(default_factory=dict[str, str])
+    left_out: LeftOut | None = None
 
 
 def tensors_in(tree: Any) -> list[TensorRef]:

@@ -17,10 +17,11 @@ from anyshape.graph.plan import (
     TensorRef,
     tensors_in,
 )
+from anyshape.graph.put_back import NotRepeated, put_back
 from anyshape.loops.canonical import Seen, canonical
 from anyshape.loops.fusion import Same
 from anyshape.loops.kernels import Kernel
-from anyshape.loops.program import Area, Buffer, Launch, Role, Segment, SizeRead
+from anyshape.loops.program import Area, Buffer, Extern, Launch, Repeated, Role, Segment, SizeRead
 from anyshape.loops.text import kernel_text
 from anyshape.ops.meta import Dense, strided
 from anyshape.records import dataclass
@@ -53,6 +54,7 @@ def schedule(plan: Plan, same: Same, seen: Seen | None = None) -> Schedule:
     kernels: Kernels = {}
     parts: list[Segment | Call] = []
     visible = {name for name in plan.inputs if isinstance(name, str)}
+    is_left_out = plan.left_out is not None
     position = 0
     while position < len(steps):
         step = steps[position]
@@ -65,11 +67,21 @@ def schedule(plan: Plan, same: Same, seen: Seen | None = None) -> Schedule:
         while end < len(steps) and not isinstance(steps[end], Call):
             end += 1
         after = _used(steps[end:], plan.outputs)
-        native = fused_steps(steps[position:end], plan.held, after, same)
-        segment = _segment(native, plan.held, visible, after, kernels, same, seen)
+        fused, made_of = fused_steps(steps[position:end], plan.held, after, same)
+        native = [_bound(step, kernels, same, seen) for step in fused]
+        repeated: Repeated | None = None
+        if is_left_out and plan.left_out is not None:
+            begin = plan.steps[plan.left_out.steps[0]]
+            if any(step is begin for step in steps[position:end]):
+                is_left_out = False
+                run = steps[position:end]
+                native, repeated = put_back(plan, plan.left_out, run, made_of, native, after)
+        segment = _segment(native, plan.held, visible, after, repeated)
         visible |= {buffer.name for buffer in segment.outputs}
         parts.append(segment)
         position = end
+    if is_left_out:
+        raise NotRepeated("the steps of a part are not needed")
     return Schedule(plan.inputs, parts, plan.outputs, plan.held, plan.assumed, plan.changed)
 
 
@@ -154,34 +166,36 @@ def _used(steps: Iterable[Step], outputs: Sequence[Any]) -> set[str]:
     return found
 
 
+def _bound(
+    step: Compute | Native, kernels: Kernels, same: Same, seen: Seen | None
+) -> Launch | Extern:
+    if isinstance(step, Native):
+        return step.extern
+    bound = canonical(step.kernel, same, seen)
+    # Equal layers have equal kernels. Code relies on the ranges of symbols, too.
+    ranges = tuple(s.declared for size in bound.sizes for s in symbols_of(size))
+    kernel = kernels.setdefault((kernel_text(bound.kernel), ranges), bound.kernel)
+    return Launch(kernel, bound.buffers, bound.sizes, bound.numbers)
+
+
 def _segment(
-    steps: Sequence[Step],
+    steps: Sequence[Launch | Extern],
     held: dict[str, Held],
     visible: set[str],
     after: set[str],
-    kernels: Kernels,
-    same: Same,
-    seen: Seen | None,
+    repeated: Repeated | None,
 ) -> Segment:
     touched: dict[str, None] = {}
-    native: list[Any] = []
     numbers: dict[str, None] = {}
-    sizes: list[Size] = []
+    sizes: dict[Size, None] = {}
     for step in steps:
-        assert not isinstance(step, Call)
-        if isinstance(step, Compute):
-            bound = canonical(step.kernel, same, seen)
-            # Equal layers have equal kernels. Code relies on the ranges of symbols, too.
-            ranges = tuple(s.declared for size in bound.sizes for s in symbols_of(size))
-            kernel = kernels.setdefault((kernel_text(bound.kernel), ranges), bound.kernel)
-            native.append(Launch(kernel, bound.buffers, bound.sizes, bound.numbers))
-            touched |= dict.fromkeys(bound.buffers)
-            numbers |= dict.fromkeys(bound.numbers)
-            sizes += bound.sizes
+        if isinstance(step, Launch):
+            touched |= dict.fromkeys(step.buffers)
+            numbers |= dict.fromkeys(step.numbers)
+            sizes |= dict.fromkeys(step.sizes)
         else:
-            native.append(step.extern)
-            for argument in step.extern.arguments:
-                sizes += _sizes_of(argument)
+            for argument in step.arguments:
+                sizes |= dict.fromkeys(_sizes_of(argument))
                 touched |= dict.fromkeys(_buffers_of(argument))
     inputs: list[Buffer] = []
     temporaries: list[Buffer] = []
@@ -191,7 +205,9 @@ def _segment(
         buffer = _buffer(held[name], role)
         {"input": inputs, "output": outputs, "temporary": temporaries}[role].append(buffer)
         # Of inputs too: the host counts the elements that it touches.
-        sizes += [*buffer.sizes, *(buffer.strides if role != "input" else ())]
+        sizes |= dict.fromkeys(buffer.sizes)
+        if role != "input":
+            sizes |= dict.fromkeys(buffer.strides)
     symbols = {symbol for size in sizes for symbol in symbols_of(size)}
     return Segment(
         tuple(inputs),
@@ -199,8 +215,9 @@ def _segment(
         tuple(numbers),
         tuple(temporaries),
         tuple(outputs),
-        tuple(native),
+        tuple(steps),
         _told(inputs, symbols),
+        repeated,
     )
 
 

@@ -46,6 +46,11 @@ class Sharing:
         """The tensor that a node may be a view of, through any number of views."""
         return self._first.get(node, node)
 
+    @property
+    def is_written(self) -> bool:
+        """Whether any tensor is written to, as far as operators tell."""
+        return bool(self._written)
+
     def matters(self, node: torch.fx.Node) -> bool:
         """Whether anybody could tell a copy made here from a view."""
         first = self.first(node)

@@ -58,15 +58,21 @@ class Storing:
         self._laid_out: WeakKeyDictionary[Value, Meta] = WeakKeyDictionary()
         #: values that are stored part by part: those, and the dimension they follow each other in
         self._parts: WeakKeyDictionary[Value, tuple[Sequence[Value], int]] = WeakKeyDictionary()
-        self._required: set[tuple[Value, object]] = set()
+        self.required: set[tuple[Value, object]] = set()
         self._sharing: Sharing | None = None
         self._count = 0
         self._node: torch.fx.Node | None = None
         self.assumed: list[Fact] = []
+        #: of the graph's inputs
+        self.input_names: dict[torch.fx.Node, str] = {}
         #: buffers of tensors that Python has and that are written to
         self.changed: set[str] = set()
         self.native: dict[str, int] = {}
         self.called: dict[str, str] = {}
+
+    def meta_of(self, value: Value) -> Meta | None:
+        """How a value is laid out once it is stored, if it is a tensor of the program."""
+        return self._laid_out.get(value)
 
     def keep(self, root: Root) -> Memory:
         """The memory of a tensor, stored if it was not."""
@@ -218,7 +224,7 @@ class Storing:
     ) -> None:
         """Check all elements of a value here and now, once for each `key`: where the condition does
         not hold the program fails."""
-        if (value, key) in self._required:
+        if (value, key) in self.required:
             return
         while True:
             axes, index = self._loops(value, None)
@@ -229,7 +235,7 @@ class Storing:
             except MustBeStored as needed:
                 for scalar in needed.reductions:
                     self._store_reduction(scalar)
-        self._required.add((value, key))
+        self.required.add((value, key))
 
     def probe(self, value: Value) -> tuple[Size, ...]:
         """Some index of a value, to see what it is made of."""

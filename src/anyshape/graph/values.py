@@ -119,6 +119,11 @@ class Value:
             found = self._memo[index] = self._at(index)
         return found
 
+    @property
+    def made_by(self) -> At | None:
+        """What tells its elements as long as it is not stored."""
+        return self._at
+
     def forget(self) -> None:
         """How it was made does not matter any more."""
         self._memo.clear()

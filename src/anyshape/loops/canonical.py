@@ -281,4 +281,5 @@ def own_names(segment: Segment) -> Segment:
         named(segment.outputs),
         tuple(steps),
         segment.read,
+        segment.repeated,
     )

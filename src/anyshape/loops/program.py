@@ -61,12 +61,34 @@ class Extern:
 Step = Launch | Extern
 
 
+def areas_of(extern: Extern) -> list[Area]:
+    """The tensors among the arguments of a function, in order."""
+    found: list[Area] = []
+    stack: list[Any] = list(reversed(extern.arguments))
+    while stack:
+        argument = stack.pop()
+        if isinstance(argument, Area):
+            found.append(argument)
+        elif isinstance(argument, tuple | list):
+            stack += reversed(argument)
+    return found
+
+
 class SizeRead(NamedTuple):
     """The value of a symbol: a dimension of an input, by its number."""
 
     symbol: Symbol
     tensor: int
     dim: int
+
+
+class Repeated(NamedTuple):
+    """Steps that come again and again with other buffers: from number `first` on, `length` of them
+    in each of so many rounds."""
+
+    first: int
+    length: int
+    rounds: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,6 +104,8 @@ class Segment:
     steps: tuple[Step, ...]
     #: integers that the tensors tell: nobody has to hand them over
     read: tuple[SizeRead, ...] = ()
+    #: which of the steps are the same, if that is known
+    repeated: Repeated | None = None
 
     @property
     def given(self) -> tuple[Symbol, ...]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from anyshape.loops.kernels import Check, Fold, Kernel, Scan, Stage, Store
-from anyshape.loops.program import Extern, Launch, Segment
+from anyshape.loops.program import Extern, Launch, Repeated, Segment, Step, areas_of
 from anyshape.loops.scalars import Axis, Scalar
 from anyshape.symbolic import Size, to_text
 
@@ -51,15 +51,41 @@ def segment_text(segment: Segment) -> str:
     for buffer in (*segment.temporaries, *segment.outputs):
         shape = _shape(buffer.sizes, buffer.strides)
         lines.append(f"  {buffer.role} {buffer.name}: {buffer.dtype}{shape}")
-    for step in segment.steps:
-        match step:
-            case Launch():
-                names = [*step.buffers, *map(to_text, step.sizes), *step.numbers]
-                lines.append(f"  launch ({', '.join(names)})")
-                lines += [f"    {line}" for line in kernel_text(step.kernel).splitlines()]
-            case Extern():
-                lines.append(f"  {step.function}({', '.join(map(str, step.arguments))})")
+    number = 0
+    while number < len(segment.steps):
+        if segment.repeated is not None and number == segment.repeated.first:
+            lines += _rounds(segment.steps, segment.repeated)
+            number += segment.repeated.length * segment.repeated.rounds
+            continue
+        lines += _step(segment.steps[number])
+        number += 1
     return "\n".join(lines)
+
+
+def _step(step: Step) -> list[str]:
+    if isinstance(step, Extern):
+        return [f"  {step.function}({', '.join(map(str, step.arguments))})"]
+    names = [*step.buffers, *map(to_text, step.sizes), *step.numbers]
+    kernel = kernel_text(step.kernel).splitlines()
+    return [f"  launch ({', '.join(names)})", *(f"    {line}" for line in kernel)]
+
+
+def _rounds(steps: Sequence[Step], repeated: Repeated) -> list[str]:
+    """The first round, and which buffers the others have in its place."""
+    first, length, rounds = repeated
+    lines = [line for step in steps[first : first + length] for line in _step(step)]
+    for number in range(1, rounds):
+        start = first + length * number
+        names = [name for step in steps[start : start + length] for name in _names(step)]
+        lines.append(f"  these {length} steps again with {' '.join(names)}")
+    return lines
+
+
+def _names(step: Step) -> list[str]:
+    """The buffers of a step, as often as it has them."""
+    if isinstance(step, Launch):
+        return list(step.buffers)
+    return [area.buffer for area in areas_of(step)]
 
 
 def _shape(sizes: tuple[Size, ...], strides: tuple[Size, ...]) -> str:

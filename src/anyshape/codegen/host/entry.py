@@ -9,6 +9,7 @@ raise.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from anyshape.codegen.host.abi import HostAbi
@@ -84,14 +85,34 @@ class _Entry:
         return self._lines.let(f"load ptr, ptr {place}", "o")
 
     def _take_tensors(self) -> None:
-        lines = self._lines
-        for k, buffer in enumerate(self._segment.inputs):
-            place = lines.element(self._buffers, k, "ptr")
-            tensor = lines.element(self._tensors, k, "ptr")
-            places = f"ptr {place}, ptr {tensor}"
-            failed = lines.let(f"call i32 @anyshape_host_take(ptr {self._argument(k)}, {places})")
-            wrong = lines.let(f"icmp ne i32 {failed}, 0")
-            self._fail_if(wrong, f"argument {k} ({buffer.name}) is no plain tensor with memory")
+        lines, inputs = self._lines, self._segment.inputs
+        if not inputs:
+            return
+        first = self._why.numbers(
+            f"argument {k} ({buffer.name}) is no plain tensor with memory"
+            for k, buffer in enumerate(inputs)
+        )
+        counter = lines.stack("i64", hint="k")
+        head, body, done = lines.new("head"), lines.new("body"), lines.new("done")
+        lines.do(f"store i64 0, ptr {counter}")
+        lines.do(f"br label {head}")
+        lines.label(head)
+        at = lines.let(f"load i64, ptr {counter}")
+        more = lines.let(f"icmp slt i64 {at}, {len(inputs)}")
+        lines.do(f"br i1 {more}, label {body}, label {done}")
+        lines.label(body)
+        argument, place, tensor = (
+            lines.let(f"getelementptr ptr, ptr {array}, i64 {at}", "p")
+            for array in ("%args", self._buffers, self._tensors)
+        )
+        given = lines.let(f"load ptr, ptr {argument}", "o")
+        failed = lines.let(f"call i32 @anyshape_host_take(ptr {given}, ptr {place}, ptr {tensor})")
+        lines.do(f"store i64 {lines.let(f'add i64 {at}, 1')}, ptr {counter}")
+        reason = lines.let(f"add i64 {at}, {first}")
+        lines.do(f"store i64 {reason}, ptr {self._code}")
+        wrong = lines.let(f"icmp ne i32 {failed}, 0")
+        lines.do(f"br i1 {wrong}, label %fail, label {head}")
+        lines.label(done)
 
     def _take_integers(self) -> Sizes:
         lines, segment = self._lines, self._segment
@@ -193,7 +214,9 @@ class _Entry:
         """How much a call touches, roughly."""
         segment = self._segment
         every: tuple[Buffer, ...] = (*segment.inputs, *segment.temporaries, *segment.outputs)
-        return total([product(buffer.sizes) for buffer in every])
+        # Equal layers have buffers of equal sizes.
+        sizes = Counter(buffer.sizes for buffer in every)
+        return total([product(each) * count for each, count in sizes.items()])
 
     def _call(self, sizes: Sizes) -> None:
         lines = self._lines

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from anyshape.codegen.host.abi import HostUnsupported
 from anyshape.codegen.host.externs import EXTERNS, ExternFunction
 from anyshape.codegen.host.lines import Lines
 from anyshape.codegen.host.reasons import Reasons
-from anyshape.codegen.host.sizes import Sizes
 from anyshape.loops.program import Area, Buffer, Extern
 from anyshape.loops.scalars import WIDTH
 from anyshape.symbolic import Expr, Size
@@ -20,16 +19,22 @@ _OPTIONAL: Final = {"t": "T", "j": "i", "g": "f", "c": "b", "d": "dtype"}
 _TYPES: Final = {"T": "ptr", "i": "i64", "f": "double", "b": "i32", "dtype": "i32", "s": "ptr"}
 
 
+class HasSizes(Protocol):
+    """Tells the operand to write for a size."""
+
+    def of(self, size: Size) -> str: ...
+
+
 class ExternCalls:
     def __init__(
         self,
         prefix: str,
         lines: Lines,
-        sizes: Sizes,
+        sizes: HasSizes,
         numbers: Mapping[str, str],
         pointer: Callable[[str], str],
         buffers: Mapping[str, Buffer],
-        given: Mapping[str, int],
+        given: Mapping[str, int | str],
         dtypes: Mapping[str, int],
         stop_if: Callable[[str, int | str], None],
     ) -> None:
@@ -48,10 +53,11 @@ class ExternCalls:
         self._handles: dict[str, str] = {}
         self._slots: list[str] = []
 
-    def adopt(self, buffer: str, data: str) -> None:
-        """The buffer is what a call gives; `data` is where its address is to be kept."""
+    def adopt(self, buffer: str, data: str, handle: str) -> None:
+        """The buffer is what a call gives; `data` and `handle` are where its address and its handle
+        are to be kept. The handle is deleted by whoever has the place, if it is not given up."""
         self._adopted[buffer] = data
-        self._handles[buffer] = self._slot()
+        self._handles[buffer] = handle
 
     def give_up(self, buffer: str) -> None:
         self._delete(self._handles[buffer])

@@ -38,6 +38,16 @@ class Lines:
     def at_start(self, text: str) -> None:
         self._first.append(f"  {text}")
 
+    def let_at_start(self, text: str, hint: str = "v") -> str:
+        """A value that all of the function knows."""
+        name = self.new(hint)
+        self._first.append(f"  {name} = {text}")
+        return name
+
+    def element_at_start(self, array: str, position: str, type_: str = "i64") -> str:
+        """The address of an element, known from the start."""
+        return self.let_at_start(f"getelementptr {type_}, ptr {array}, i64 {position}", "p")
+
     def element(self, array: str, position: int, type_: str = "i64") -> str:
         """The address of an element."""
         if position == 0:

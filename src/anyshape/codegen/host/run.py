@@ -15,11 +15,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from anyshape.codegen.host.abi import HostAbi, HostUnsupported
-from anyshape.codegen.host.extern_calls import ExternCalls, is_whole
+from anyshape.codegen.host.extern_calls import is_whole
 from anyshape.codegen.host.externs import EXTERNS
 from anyshape.codegen.host.lines import Lines
+from anyshape.codegen.host.part import Part
 from anyshape.codegen.host.reasons import Reasons
+from anyshape.codegen.host.rounds import Kind, Rounds, find_rounds
 from anyshape.codegen.host.sizes import Sizes
+from anyshape.codegen.host.steps import KernelCode, Steps
 from anyshape.codegen.host.workspace import offsets
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.memory_plan import (
@@ -53,14 +56,6 @@ DECLARATIONS: Final = "\n".join(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class KernelCode:
-    """The function of a kernel, and how many bytes each of its threads needs to itself."""
-
-    name: str
-    scratch: Size = 0
-
-
 def run_function(
     segment: Segment, name: str, kernels: Mapping[Kernel, KernelCode], abi: HostAbi, why: Reasons
 ) -> str:
@@ -82,17 +77,30 @@ class _Run:
         self._why = why
         self._lines = Lines()
         self._dtypes = abi.dtypes
-        self._status = self._lines.stack("i64", hint="status")
-        self._cleanup = "%cleanup"
         buffers = (*segment.inputs, *segment.temporaries, *segment.outputs)
         self._buffers = {buffer.name: buffer for buffer in buffers}
         if len(self._buffers) != len(buffers):
             raise HostUnsupported("two buffers have one name")
+        self._given = {
+            buffer.name: k for k, buffer in enumerate((*segment.inputs, *segment.outputs))
+        }
+        #: of what is in the workspace, and of inputs and outputs
         self._pointers: dict[str, str] = {}
+        self._loaded: dict[str, str] = {}
         #: buffers that take the place of others
         self._in_place: dict[str, str] = {}
-        #: buffers that are what a C function gave: where the data's address is kept
-        self._adopted = self._find_adopted()
+        #: buffers that are what a C function gave, in the order of their places in two arrays: of
+        #: the addresses of their data, and of their handles
+        self._adopted = {name: k for k, name in enumerate(self._find_adopted())}
+        self._data = self._handles = "null"
+        if self._adopted:
+            array = f"[{len(self._adopted)} x ptr]"
+            self._data = self._lines.stack(array, hint="adopted")
+            self._handles = self._lines.stack(array, hint="handles")
+            size = 8 * len(self._adopted)
+            self._lines.at_start(
+                f"call void @llvm.memset.p0.i64(ptr {self._handles}, i8 0, i64 {size}, i1 false)"
+            )
         self._sizes = self._load_symbols()
         self._numbers = {
             number: self._lines.let(
@@ -104,9 +112,6 @@ class _Run:
     def text(self) -> str:
         lines = self._lines
         segment = self._segment
-        for k, buffer in enumerate((*segment.inputs, *segment.outputs)):
-            pointer = lines.let(f"load ptr, ptr {lines.element('%buffers', k, 'ptr')}", "b")
-            self._pointers[buffer.name] = pointer
         # The values of sizes are needed by all steps, so they are all computed here.
         lives = self._lives()
         widths = {buffer.name: WIDTH[buffer.dtype] for buffer in segment.temporaries}
@@ -117,40 +122,103 @@ class _Run:
         trouble = self._sizes.trouble()
         self._stop_at_once_if(trouble, self._why.number("a size is beyond 64 bits or undefined"))
         workspace = self._place(plan)
-        calls = ExternCalls(
+        steps = Steps(
             self._name,
             lines,
             self._sizes,
             self._numbers,
             self._pointer,
             self._buffers,
-            {buffer.name: k for k, buffer in enumerate((*segment.inputs, *segment.outputs))},
+            self._given,
             self._dtypes,
-            self._stop_if,
+            self._kernels,
+            self._why,
         )
-        for buffer_name, slot in self._adopted.items():
-            calls.adopt(buffer_name, slot)
-        last = self._last_uses()
-        for number, step in enumerate(segment.steps):
+        scratch = {
+            number: name
+            for number in range(len(segment.steps))
+            if (name := _scratch_name(number)) in self._pointers
+        }
+        ends = self._ends()
+        rounds = find_rounds(
+            segment.repeated, segment.steps, self._buffers, self._places(), scratch, ends
+        )
+        part: Part | None = None
+        number = 0
+        while number < len(segment.steps):
+            if rounds is not None and number == rounds.first:
+                part = self._part(rounds, scratch)
+                part.call(lines, self._arrays(part), steps)
+                number += rounds.length * rounds.rounds
+                continue
+            step = segment.steps[number]
             if isinstance(step, Launch):
-                self._launch(number, step, plan)
+                memory = scratch.get(number)
+                steps.launch(step, None if memory is None else self._pointers[memory])
             else:
-                calls.call(step, self._why)
-            for buffer_name in self._adopted:
-                if last.get(buffer_name) == number:
-                    calls.give_up(buffer_name)
+                for area in _results(step):
+                    self._adopt(area.buffer, steps)
+                steps.call(step)
+            for name in ends.get(number, ()):
+                self._adopt(name, steps)
+                steps.calls.give_up(name)
+            number += 1
         assert self._sizes.trouble() == trouble, "a size was computed after the check of all"
-        lines.do(f"store i64 0, ptr {self._status}")
-        lines.do(f"br label {self._cleanup}")
-        lines.label(self._cleanup)
-        calls.clean_up()
+        steps.end()
+        if self._adopted:
+            # What an error has left.
+            count = len(self._adopted)
+            lines.do(f"call void @anyshape_host_delete(ptr {self._handles}, i64 {count})")
         if workspace is not None:
             lines.do(f"call void @free(ptr {workspace})")
-        result = lines.let(f"load i64, ptr {self._status}")
-        lines.do(f"ret i64 {result}")
+        steps.give()
         arguments = "ptr %buffers, ptr %tensors, ptr %symbols, ptr %numbers"
         head = f"define i64 @{self._name}({arguments}) nounwind {{"
-        return "\n".join([*calls.globals(), head, self._lines.text(), "}"])
+        before = [] if part is None else [part.text()]
+        return "\n".join([*before, *steps.calls.globals(), head, lines.text(), "}"])
+
+    # -- rounds ----------------------------------------------------------------------------------
+
+    def _places(self) -> dict[str, tuple[Kind, int]]:
+        """What each buffer is, and its number among those."""
+        found: dict[str, tuple[Kind, int]] = {}
+        found |= {name: ("given", k) for name, k in self._given.items()}
+        found |= {name: ("adopted", k) for name, k in self._adopted.items()}
+        places: dict[str, int] = {}
+        for name, pointer in self._pointers.items():
+            found[name] = "workspace", places.setdefault(pointer, len(places))
+        return found
+
+    def _part(self, rounds: Rounds, scratch: Mapping[int, str]) -> Part:
+        segment = self._segment
+        return Part(
+            f"{self._name}.part",
+            rounds,
+            segment.steps,
+            scratch,
+            self._buffers,
+            segment.numbers,
+            self._dtypes,
+            self._kernels,
+            self._why,
+        )
+
+    def _arrays(self, part: Part) -> dict[str, str]:
+        lines = self._lines
+        places = list(dict.fromkeys(self._pointers.values()))
+        workspace = lines.stack(f"[{max(len(places), 1)} x ptr]", hint="places")
+        lines.fill(workspace, places, "ptr")
+        sizes = lines.stack(f"[{max(len(part.sizes), 1)} x i64]", hint="sizes")
+        lines.fill(sizes, [self._sizes.of(size) for size in part.sizes], "i64")
+        return {
+            "buffers": "%buffers",
+            "tensors": "%tensors",
+            "workspace": workspace,
+            "adopted": self._data,
+            "handles": self._handles,
+            "sizes": sizes,
+            "numbers": "%numbers",
+        }
 
     def _load_symbols(self) -> Sizes:
         lines = self._lines
@@ -166,11 +234,11 @@ class _Run:
 
     # -- memory ----------------------------------------------------------------------------------
 
-    def _find_adopted(self) -> dict[str, str]:
+    def _find_adopted(self) -> list[str]:
         """Temporaries that a C function fills whole, before anybody else touches them."""
         temporaries = {buffer.name for buffer in self._segment.temporaries}
         seen: set[str] = set()
-        found: dict[str, str] = {}
+        found: list[str] = []
         # A buffer that two calls give would have to lose the first tensor at the second: it is
         # copied to instead.
         given = Counter(area.buffer for step in self._segment.steps for area in _results(step))
@@ -183,7 +251,7 @@ class _Run:
                         and area.buffer in temporaries
                         and is_whole(area, self._buffers[area.buffer])
                     ):
-                        found[area.buffer] = self._lines.stack("ptr", hint="adopted")
+                        found.append(area.buffer)
                 seen |= {area.buffer for area in step.arguments if isinstance(area, Area)}
             else:
                 seen |= set(step.buffers)
@@ -209,9 +277,13 @@ class _Run:
         }
         return substitute(per_thread, values) * _THREADS
 
-    def _last_uses(self) -> dict[str, int]:
-        temporaries = self._segment.temporaries
-        return {life.name: life.last for life in lives_of(temporaries, self._segment.steps)}
+    def _ends(self) -> dict[int, list[str]]:
+        """By number of a step, what C functions gave and is not needed after it."""
+        ours = [buffer for buffer in self._segment.temporaries if buffer.name in self._adopted]
+        found: dict[int, list[str]] = {}
+        for life in lives_of(ours, self._segment.steps):
+            found.setdefault(life.last, []).append(life.name)
+        return found
 
     def _all_sizes(self, plan: Plan) -> list[Size]:
         found: list[Size] = [*plan.sizes.values()]
@@ -256,51 +328,30 @@ class _Run:
     # -- steps -----------------------------------------------------------------------------------
 
     def _pointer(self, name: str) -> str:
-        slot = self._adopted.get(name)
-        if slot is not None:
-            return self._lines.let(f"load ptr, ptr {slot}", "b")
+        lines = self._lines
+        place = self._adopted.get(name)
+        if place is not None:
+            data = lines.element(self._data, place, "ptr")
+            return lines.let(f"load ptr, ptr {data}", "b")
         found = self._pointers.get(name)
         if found is None:
-            raise HostUnsupported(f"a step uses {name}, which is no buffer of the segment")
+            place = self._given.get(name)
+            if place is None:
+                raise HostUnsupported(f"a step uses {name}, which is no buffer of the segment")
+            found = self._loaded.get(name)
+            if found is None:
+                at = lines.element_at_start("%buffers", str(place), "ptr")
+                found = self._loaded[name] = lines.let_at_start(f"load ptr, ptr {at}", "b")
         return found
 
-    def _launch(self, number: int, step: Launch, plan: Plan) -> None:
-        lines = self._lines
-        code = self._kernels[step.kernel]
-        arrays = [
-            self._array("ptr", [self._pointer(name) for name in step.buffers]),
-            self._array("i64", [self._sizes.of(size) for size in step.sizes]),
-            self._array("double", [self._numbers[name] for name in step.numbers]),
-            self._pointers.get(_scratch_name(number), "null"),
-        ]
-        arguments = ", ".join(f"ptr {array}" for array in arrays)
-        failed = lines.let(f"call i32 @{code.name}({arguments})")
-        messages = [check.message for stage in step.kernel.stages for check in stage.checks]
-        if not messages:
-            return
-        first = self._why.numbers(messages)
-        bad = lines.let(f"icmp ne i32 {failed}, 0")
-        index = lines.let(f"sext i32 {failed} to i64")
-        reason = lines.let(f"add i64 {index}, {first - 1}")
-        self._stop_if(bad, reason)
-
-    def _array(self, type_: str, values: list[str]) -> str:
-        """On the stack, for one launch."""
-        if not values:
-            return "null"
-        array = self._lines.stack(f"[{len(values)} x {type_}]")
-        self._lines.fill(array, values, type_)
-        return array
-
-    def _stop_if(self, condition: str, reason: int | str) -> None:
-        """Go to the end with this reason."""
-        lines = self._lines
-        stop, on = lines.new("stop"), lines.new("on")
-        lines.do(f"br i1 {condition}, label {stop}, label {on}")
-        lines.label(stop)
-        lines.do(f"store i64 {reason}, ptr {self._status}")
-        lines.do(f"br label {self._cleanup}")
-        lines.label(on)
+    def _adopt(self, name: str, steps: Steps) -> None:
+        """Tell where a tensor of a C function is kept."""
+        place = self._adopted.get(name)
+        if place is not None:
+            data, handle = (
+                self._lines.element(array, place, "ptr") for array in (self._data, self._handles)
+            )
+            steps.calls.adopt(name, data, handle)
 
     def _stop_at_once_if(self, condition: str, reason: int) -> None:
         """Return this reason: there is nothing to clean up yet."""
