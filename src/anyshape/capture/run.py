@@ -16,6 +16,7 @@ from anyshape.capture.journal import Change, Journal
 from anyshape.capture.outside import Outside
 from anyshape.capture.recipe import Recipe
 from anyshape.capture.recorder import Recorder, RecordingMode
+from anyshape.capture.replay.switch import switch
 from anyshape.capture.roots import Roots
 from anyshape.capture.segments import Carried, Segment, Source
 from anyshape.capture.state import read_state
@@ -66,8 +67,9 @@ def capture(
             outside.strip()
 
     tracer = Tracer(chooser, stop, roots, whole)
+    tracer.tape = [] if switch.on else None
     recorder = Recorder(tracer)
-    outside = Outside(tracer, Journal())
+    outside = Outside(tracer, Journal(tracer.cannot_replay))
     hooks = Hooks(tracer, recorder, outside)
     state = read_state()
     random = torch.default_generator.get_state()
