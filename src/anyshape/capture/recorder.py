@@ -42,7 +42,7 @@ from anyshape.capture.operation_kinds import (
 )
 from anyshape.capture.recorded_inputs import Inputs
 from anyshape.capture.recorded_segments import Known
-from anyshape.capture.replay.events import operation
+from anyshape.capture.replay.events import ARGUMENTS, operation
 from anyshape.capture.tensor_reads import CONSTANT_READS, DATA_READS, NOT_RECORDED, SIZE_READS
 from anyshape.capture.tracer import Leave, Tracer, depends_on_data, is_caught
 from anyshape.capture.unbacked import observed, places
@@ -196,6 +196,9 @@ class Recorder(Inputs):
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> CallForms:
         """The forms of a call, with all nodes in the segment at hand: to make them may end it."""
+        tape = self.tracer.tape
+        if tape is not None:
+            tape.append(ARGUMENTS)
         while True:
             segment = self.segment
             forms = CallForms(self, function, args, kwargs)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import torch
 import torch.fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from anyshape.capture.contracts import AssumedContract
 from anyshape.capture.hooks import Hooks
@@ -210,7 +211,9 @@ def _segment(recorder: Recorder, segment: Segment) -> TracedSegment:
         for symbol in symbols
         if not symbol.backed
     }
-    graph = torch.fx.GraphModule(_NO_MODULE, segment.graph)
+    # Its Python code is written when somebody asks for it: native code needs none, and it takes
+    # long.
+    graph = _LazyGraphModule(_NO_MODULE, segment.graph)
     graph.meta[FACTS] = segment.facts or recorder.tracer.facts
     expected = [each.fact for each in segment.expectations if each.fact is not None]
     graph.meta[EXPECTED] = tuple(dict.fromkeys(expected))

@@ -6,7 +6,7 @@ The tape holds no tensor that the program made: it would keep all of them alive.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import torch
 import torch.fx
@@ -24,6 +24,9 @@ from anyshape.capture.operation_kinds import (
 from anyshape.capture.recorded_segments import Known
 from anyshape.capture.tracer import is_caught
 from anyshape.symbolic import Expr
+
+#: On the tape: what follows, to the next operation, is done for its arguments.
+ARGUMENTS: Final = object()
 
 
 class Parts:

@@ -10,7 +10,7 @@ import torch
 from anyshape.capture.recorded_segments import Known
 from anyshape.capture.recorder import Forget
 from anyshape.capture.replay.checks import MISSING
-from anyshape.capture.replay.events import Operation, Parts, face_of
+from anyshape.capture.replay.events import ARGUMENTS, Operation, Parts, face_of
 from anyshape.capture.replay.recording import GUARD, INPUT, OPERATE, READ, Recording
 from anyshape.capture.tracer import Tracer, is_caught
 from anyshape.guards.guard import Guard
@@ -36,6 +36,8 @@ class Player:
         self._objects: list[Any] = [module]
         #: the tensors of this replay, by what was known of those of the recording
         self.tensors: dict[Known, torch.Tensor] = {}
+        #: those that become inputs as arguments of the operation at hand
+        self._inputs: dict[Known, tuple[int, Any]] = {}
 
     @property
     def draws(self) -> bool:
@@ -115,6 +117,8 @@ class Player:
             if kind is GUARD:
                 tape.append(self._guard(action[1], action[2], action[3]))
             elif kind is OPERATE:
+                tape.append(ARGUMENTS)
+                self._inputs = action[2]
                 tape.append(self._operate(action[1]))
             elif kind is READ:
                 tape.append(self._read(action[1], action[2], action[3]))
@@ -206,6 +210,8 @@ class Player:
     def _as_node(self, each: Any) -> Any:
         kind = type(each)
         if kind is Known:
+            if each not in self.tensors:
+                self._input(each, *self._inputs[each])
             return self._recorder.node(self.tensors[each])
         if kind is Expr:
             return self._recorder.sizes.of(each)

@@ -27,7 +27,7 @@ from anyshape.capture.replay.checks import (
     is_that,
     step,
 )
-from anyshape.capture.replay.events import Operation, Parts, face_of
+from anyshape.capture.replay.events import ARGUMENTS, Operation, Parts, face_of
 from anyshape.capture.tracer import ATOMS, CODE, Tracer
 from anyshape.guards.guard import Guard, Kind
 from anyshape.guards.path import Access, Path
@@ -113,6 +113,9 @@ class _Reader:
         self._unsettled: set[Path] = set()
         self._tensors: set[Known] = set(arguments)
         self._nodes: set[torch.fx.Node] = set()
+        #: tensors that became inputs as arguments of the next operation, if it is being made: the
+        #: order of inputs is that of the arguments
+        self._for_arguments: dict[Known, tuple[int, Any]] | None = None
 
     def event(self, event: Any) -> None:
         kind = type(event)
@@ -124,10 +127,14 @@ class _Reader:
             self._operation(event)
         elif kind is Known:
             self._input(event)
+        elif event is ARGUMENTS:
+            self._settle_inputs()
+            self._for_arguments = {}
         else:
             raise NotReplayed(event)
 
     def finish(self, result: Iterable[Known], nodes: list[torch.fx.Node]) -> None:
+        self._settle_inputs()
         for known in result:
             self._tensor(known)
         if self._unsettled:
@@ -266,8 +273,17 @@ class _Reader:
         self._unsettled.discard(path)
         self._tensors.add(known)
         self.made.inputs.append(number)
-        guard = self._tracer.guards[Kind.TENSOR, path]
-        self.made.actions.append((INPUT, known, number, guard.user_frame))
+        frame = self._tracer.guards[Kind.TENSOR, path].user_frame
+        if self._for_arguments is None:
+            self.made.actions.append((INPUT, known, number, frame))
+        else:
+            self._for_arguments[known] = (number, frame)
+
+    def _settle_inputs(self) -> None:
+        """An operation was not made after all: its arguments were looked at."""
+        for known, (number, frame) in (self._for_arguments or {}).items():
+            self.made.actions.append((INPUT, known, number, frame))
+        self._for_arguments = None
 
     def _check_tensor(self, known: Known, path: Path, number: int) -> None:
         if path not in self._reached:
@@ -300,7 +316,8 @@ class _Reader:
         self._tensors.update(operation.results)
         self._nodes.add(operation.node)
         self.made.draws |= operation.draws
-        self.made.actions.append((OPERATE, operation))
+        self.made.actions.append((OPERATE, operation, self._for_arguments or {}))
+        self._for_arguments = None
 
 
 def _tensors_in(argument: Any) -> Iterable[Known]:
