@@ -9,6 +9,7 @@ import torch.fx
 
 from anyshape.capture.opaque import Form, HasForm, is_opaque, meta_of
 from anyshape.capture.recorded_segments import Known, Segments, identifier
+from anyshape.capture.replay.events import Input
 from anyshape.capture.tracer import Leave
 from anyshape.guards.guard import Kind, TensorSpec
 from anyshape.guards.path import Path
@@ -96,7 +97,7 @@ class Inputs(Segments):
             self._size_of(shape[dim], node, dim)
             self._expect_range(shape[dim], declared)
         if tracer.tape is not None:
-            tracer.tape.append(found)
+            tracer.tape.append(Input(found, tensor))
         return found
 
     def _expect_range(self, size: Size, declared: Range) -> None:

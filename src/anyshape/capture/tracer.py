@@ -262,7 +262,8 @@ class Tracer:
     def leave(self, reason: str, *hints: str, question: Question | None = None) -> None:
         """Stop watching: the function runs on as plain Python."""
         if self.active:
-            self.left = Left(reason, self.user_frame(), hints, question, running())
+            frame = self.user_frame() if self.lent_frame is None else self.lent_frame[0]
+            self.left = Left(reason, frame, hints, question, running())
             self.active = False
             self._on_leave()
 

@@ -23,10 +23,22 @@ from anyshape.capture.operation_kinds import (
 )
 from anyshape.capture.recorded_segments import Known
 from anyshape.capture.tracer import is_caught
+from anyshape.guards.guard import Frame
 from anyshape.symbolic import Expr
 
 #: On the tape: what follows, to the next operation, is done for its arguments.
 ARGUMENTS: Final = object()
+
+
+class Input:
+    """A tensor from outside as it is when an operation meets it: it may be changed later."""
+
+    __slots__ = ("face", "known", "meta")
+
+    def __init__(self, known: Known, tensor: torch.Tensor) -> None:
+        self.known = known
+        self.meta = known.meta
+        self.face = face_of(tensor)
 
 
 class Parts:
@@ -47,7 +59,9 @@ class Operation:
         "args",
         "caught",
         "draws",
+        "externals",
         "faces",
+        "frame",
         "function",
         "kind",
         "kwargs",
@@ -68,6 +82,8 @@ class Operation:
         self.target = node.target
         self.args: list[Any] = []
         self.kwargs: dict[str, Any] = {}
+        #: the tensors from outside among them
+        self.externals: dict[Known, Input] = {}
         #: arguments that the node has and the function has not: the name of a property
         self.more: tuple[Any, ...] = ()
         self.meta = dict(node.meta)
@@ -78,12 +94,14 @@ class Operation:
         self.metas: list[Any] = []
         self.faces: list[tuple[Any, ...]] = []
         self.draws = self.raises = self.caught = False
+        #: the line of the program
+        self.frame: Frame | None = None
 
     def again(self, node: torch.fx.Node) -> Operation:
         """The same with another node, and no tensors yet."""
         made = Operation(self.function, node)
         made.more, made.whole = self.more, self.whole
-        made.metas, made.faces = self.metas, self.faces
+        made.metas, made.faces, made.frame = self.metas, self.faces, self.frame
         made.draws, made.raises, made.caught = self.draws, self.raises, self.caught
         return made
 
@@ -125,13 +143,15 @@ def operation(
     if several and (type(result) not in (tuple, list) or not all(map(_is_tensor, result))):
         return f"the result of `{name_of(function)}`"
     made = Operation(function, node)
+    made.frame = recorder.tracer.user_frame()
     made.draws, made.raises = may_draw(function), may_raise(function)
     made.caught = made.raises and is_caught()
     known = recorder._known
+    template = _Template(known, made.externals)
     try:
-        made.args = list(map(_Template(known).of, call.plain_args, call.metas))
+        made.args = list(map(template.of, call.plain_args, call.metas))
         made.kwargs = {
-            name: _Template(known).of(value, call.meta_kwargs[name])
+            name: template.of(value, call.meta_kwargs[name])
             for name, value in call.plain_kwargs.items()
         }
     except _NotSimple as error:
@@ -160,13 +180,17 @@ class _NotSimple(Exception):
 class _Template:
     """Arguments with their tensors and sizes named."""
 
-    def __init__(self, known: dict[int, Known]) -> None:
+    def __init__(self, known: dict[int, Known], externals: dict[Known, Input]) -> None:
         self._known = known
+        self._externals = externals
 
     def of(self, value: Any, meta: Any) -> Any:
         kind = type(value)
         if isinstance(value, torch.Tensor):
-            return self._known[id(value)]
+            known = self._known[id(value)]
+            if known.path is not None:
+                self._externals[known] = Input(known, value)
+            return known
         if type(meta) is Expr:
             return meta
         if kind is tuple or kind is list:

@@ -198,7 +198,9 @@ class Layers:
                 player.play(given)
             result = built(call.result, player.tensors, self._tracer)
         except BaseException as error:
-            self._tracer.leave(f"a layer did not do as an equal one before ({error})")
+            # As the operation would have been left, had it been watched.
+            self._tracer.leave(str(error))
+            self._tracer.lent_frame = None
             expected = isinstance(error, Surprise | Leave)
             if not isinstance(error, Exception):
                 raise

@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 
+from anyshape.capture.call_forms import name_of
 from anyshape.capture.recorded_segments import Known
 from anyshape.capture.recorder import Forget
 from anyshape.capture.replay.checks import MISSING
-from anyshape.capture.replay.events import ARGUMENTS, Operation, Parts, face_of
+from anyshape.capture.replay.events import ARGUMENTS, Input, Operation, Parts, face_of
 from anyshape.capture.replay.recording import GUARD, INPUT, OPERATE, READ, Recording
 from anyshape.capture.tracer import Tracer, is_caught
 from anyshape.guards.guard import Guard
@@ -37,7 +38,7 @@ class Player:
         #: the tensors of this replay, by what was known of those of the recording
         self.tensors: dict[Known, torch.Tensor] = {}
         #: those that become inputs as arguments of the operation at hand
-        self._inputs: dict[Known, tuple[int, Any]] = {}
+        self._inputs: dict[Known, tuple[Input, int, Any]] = {}
 
     @property
     def draws(self) -> bool:
@@ -77,6 +78,7 @@ class Player:
                 for number, guard in recording.kept
             )
             and not any(id(self._objects[number]) in known for number in recording.inputs)
+            and all(event.known.meta == event.meta for event in recording.unchanged)
             and all(
                 _is_alike(known.get(id(self._objects[number])), before, paths[number])
                 for number, before in recording.used
@@ -108,8 +110,8 @@ class Player:
 
     def play(self, arguments: dict[Known, torch.Tensor]) -> None:
         self.tensors = {**self._recording.constants, **arguments}
-        for number, known in self._recording.used:
-            self.tensors[known] = self._objects[number]
+        for number, event in self._recording.used:
+            self.tensors[event.known] = self._objects[number]
         tape = self._tracer.tape
         assert tape is not None, "there is a tape where there is a recording"
         for action in self._recording.actions:
@@ -139,7 +141,7 @@ class Player:
             self._tracer.take(value, path, own)
         return path, value, first
 
-    def _input(self, known: Known, number: int, frame: Any) -> None:
+    def _input(self, event: Input, number: int, frame: Any) -> None:
         tensor = self._objects[number]
         tracer = self._tracer
         tracer.lent_frame = (frame,)
@@ -147,9 +149,9 @@ class Player:
             made = self._recorder.known(tensor)
         finally:
             tracer.lent_frame = None
-        if made.meta != known.meta:
+        if made.meta != event.meta:
             raise Surprise("an input is not what it was")
-        self.tensors[known] = tensor
+        self.tensors[event.known] = tensor
 
     def _operate(self, was: Operation) -> Operation:
         recorder = self._recorder
@@ -160,7 +162,8 @@ class Player:
         try:
             result = was.function(*args, **kwargs)
         except Exception as error:
-            raise Surprise(f"an operation raised {type(error).__name__}") from error
+            self._tracer.lent_frame = (was.frame,)
+            raise Surprise(f"`{name_of(was.function)}` raised an error") from error
         several = was.whole is not None
         results = list(result) if several and type(result) is was.whole else [result]
         if len(results) != len(was.results):
@@ -180,6 +183,10 @@ class Player:
         made = was.again(node)
         made.args = [self._renamed(each) for each in was.args]
         made.kwargs = {name: self._renamed(each) for name, each in was.kwargs.items()}
+        for known in was.externals:
+            tensor = self.tensors[known]
+            named = recorder._known[id(tensor)]
+            made.externals[named] = Input(named, tensor)
         for index, (each, known) in enumerate(zip(results, was.results, strict=True)):
             made.results.append(self._bind(each, known, was, index, node))
         self._note(was)
@@ -211,7 +218,7 @@ class Player:
         kind = type(each)
         if kind is Known:
             if each not in self.tensors:
-                self._input(each, *self._inputs[each])
+                self._input(*self._inputs[each])
             return self._recorder.node(self.tensors[each])
         if kind is Expr:
             return self._recorder.sizes.of(each)
@@ -232,5 +239,5 @@ class Player:
         return Parts(each.make, list(map(self._renamed, each.parts))) if kind is Parts else each
 
 
-def _is_alike(known: Known | None, before: Known, path: Path) -> bool:
+def _is_alike(known: Known | None, before: Input, path: Path) -> bool:
     return known is not None and known.path is path and known.meta == before.meta

@@ -27,7 +27,7 @@ from anyshape.capture.replay.checks import (
     is_that,
     step,
 )
-from anyshape.capture.replay.events import ARGUMENTS, Operation, Parts, face_of
+from anyshape.capture.replay.events import ARGUMENTS, Input, Operation, Parts, face_of
 from anyshape.capture.tracer import ATOMS, CODE, Tracer
 from anyshape.guards.guard import Guard, Kind
 from anyshape.guards.path import Access, Path
@@ -58,13 +58,14 @@ class Recording:
         self.numbers: list[tuple[int, type]] = []
         self.inputs: list[int] = []
         #: tensors that were inputs before
-        self.used: list[tuple[int, Known]] = []
+        self.used: list[tuple[int, Input]] = []
         #: guards that there were before
         self.kept: list[tuple[int, Guard]] = []
         #: what to do, in order
         self.actions: list[tuple[Any, ...]] = []
         #: tensors from elsewhere
         self.constants: dict[Known, torch.Tensor] = {}
+        self.unchanged: list[Input] = []
         self.draws = False
 
 
@@ -115,7 +116,7 @@ class _Reader:
         self._nodes: set[torch.fx.Node] = set()
         #: tensors that became inputs as arguments of the next operation, if it is being made: the
         #: order of inputs is that of the arguments
-        self._for_arguments: dict[Known, tuple[int, Any]] | None = None
+        self._for_arguments: dict[Known, tuple[Input, int, Any]] | None = None
 
     def event(self, event: Any) -> None:
         kind = type(event)
@@ -125,7 +126,7 @@ class _Reader:
             self._read(*event)
         elif kind is Operation:
             self._operation(event)
-        elif kind is Known:
+        elif kind is Input:
             self._input(event)
         elif event is ARGUMENTS:
             self._settle_inputs()
@@ -136,7 +137,7 @@ class _Reader:
     def finish(self, result: Iterable[Known], nodes: list[torch.fx.Node]) -> None:
         self._settle_inputs()
         for known in result:
-            self._tensor(known)
+            self._tensor(known, None)
         if self._unsettled:
             raise NotReplayed("a guard of a tensor that is no input")
         there = set(nodes)
@@ -263,56 +264,57 @@ class _Reader:
 
     # -- tensors ---------------------------------------------------------------------------------
 
-    def _input(self, known: Known) -> None:
+    def _input(self, event: Input) -> None:
+        known = event.known
         path = known.path
         assert path is not None, "inputs come from outside"
         number = self._number(path)
         if number < 0:
             return  # It is an input by now.
-        self._check_tensor(known, path, number)
+        self._check_tensor(event, path, number)
         self._unsettled.discard(path)
         self._tensors.add(known)
         self.made.inputs.append(number)
         frame = self._tracer.guards[Kind.TENSOR, path].user_frame
         if self._for_arguments is None:
-            self.made.actions.append((INPUT, known, number, frame))
+            self.made.actions.append((INPUT, event, number, frame))
         else:
-            self._for_arguments[known] = (number, frame)
+            self._for_arguments[known] = (event, number, frame)
 
     def _settle_inputs(self) -> None:
         """An operation was not made after all: its arguments were looked at."""
-        for known, (number, frame) in (self._for_arguments or {}).items():
-            self.made.actions.append((INPUT, known, number, frame))
+        for event, number, frame in (self._for_arguments or {}).values():
+            self.made.actions.append((INPUT, event, number, frame))
         self._for_arguments = None
 
-    def _check_tensor(self, known: Known, path: Path, number: int) -> None:
+    def _check_tensor(self, event: Input, path: Path, number: int) -> None:
         if path not in self._reached:
             raise NotReplayed(f"{path} was reached from elsewhere")
-        if any(type(size) is not int for size in known.meta.shape):
+        if any(type(size) is not int for size in event.meta.shape):
             raise NotReplayed(f"a size of {path} is dynamic")
-        tensor: Any = known.alive
-        self.made.checks.append(_has_face(number, face_of(tensor)))
+        self.made.checks.append(_has_face(number, event.face))
 
-    def _tensor(self, known: Known) -> None:
+    def _tensor(self, known: Known, event: Input | None) -> None:
         """A tensor that an operation uses, or that is returned."""
         if known in self._tensors:
             return
         path = known.path
-        if path is None:
+        if path is None or event is None:
             raise NotReplayed("a tensor that was neither given nor made")
         number = self._number(path)
         if number < 0:
             tensor: Any = known.alive
             self.made.constants[known] = tensor
+            self.made.unchanged.append(event)
         else:
-            self._check_tensor(known, path, number)
-            self.made.used.append((number, known))
+            self._check_tensor(event, path, number)
+            self.made.used.append((number, event))
         self._tensors.add(known)
 
     def _operation(self, operation: Operation) -> None:
         for argument in (*operation.args, *operation.kwargs.values()):
             for known in _tensors_in(argument):
-                self._tensor(known)
+                self._tensor(known, operation.externals.get(known))
         self._tensors.update(operation.results)
         self._nodes.add(operation.node)
         self.made.draws |= operation.draws
