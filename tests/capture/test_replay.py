@@ -706,3 +706,21 @@ def test_gradients() -> None:
             each(x).sum().backward()
         for one, other in zip(made.parameters(), twin.parameters(), strict=True):
             assert equal(one.grad, other.grad)
+
+
+class _Fails(_Layer):
+    def __init__(self, index: int, shared: Any) -> None:
+        super().__init__(index, shared)
+        self.place = nn.Buffer(torch.tensor([0 if index < 3 else 99]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.plain(x + F.embedding(self.place, self.linear.weight))
+
+
+def test_errors_have_no_context_of_ours() -> None:
+    made, (x,) = _stack_of(_Fails), given()
+    before = switch.replayed
+    with torch.no_grad(), pytest.raises(IndexError) as error:
+        anyshape.compile(made, dynamic=True, backend="eager")(x)
+    assert switch.replayed > before
+    assert error.value.__context__ is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 import torch
@@ -78,20 +79,25 @@ class Layers:
         if tracer.tape is None or path is None or standing is None:
             return watch(module, args, kwargs)
         forms = Forms(tracer, self._recorder._known)
-        try:
-            with torch._C.DisableTorchFunction():
-                form = forms.arguments(args, kwargs)
-        except NoForm:
+        form = self._form(forms, args, kwargs)
+        if form is None:
             return watch(module, args, kwargs)
         call = _Call(path, form, forms, standing, tracer.user_frame())
         earlier = self._calls.get(type(module))
         if earlier is not None:
-            for known in reversed(earlier):
+            for known in tuple(reversed(earlier)):
                 if _is_like(known, call):
                     player = self._ready(known, module, path)
                     if player is not None:
                         return self._replay(player, known, forms, module, args, kwargs)
         return self._watch(call, watch, module, args, kwargs)
+
+    def _form(self, forms: Forms, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        try:
+            with torch._C.DisableTorchFunction():
+                return forms.arguments(args, kwargs)
+        except NoForm:
+            return None
 
     # -- watching --------------------------------------------------------------------------------
 
@@ -116,11 +122,9 @@ class Layers:
         call.end, call.last = len(tape), graph._root.prev
         call.guards = (before, len(tracer.guards))
         if call.end - call.start >= _SHORTEST:
-            try:
+            with suppress(NoForm):
                 call.result = result_form(result, tracer, self._recorder._known, set())
-            except NoForm:
-                return result
-            self._calls.setdefault(type(module), deque(maxlen=_MOST)).append(call)
+                self._calls.setdefault(type(module), deque(maxlen=_MOST)).append(call)
         return result
 
     def _standing(self) -> tuple[Any, ...] | None:
@@ -196,7 +200,8 @@ class Layers:
         try:
             with torch._C.DisableTorchFunction():
                 player.play(given)
-            result = built(call.result, player.tensors, self._tracer)
+            switch.replayed += 1
+            return built(call.result, player.tensors, self._tracer)
         except BaseException as error:
             # As the operation would have been left, had it been watched.
             self._tracer.leave(str(error))
@@ -206,14 +211,12 @@ class Layers:
                 raise
             if not expected and config.on_compile_error == "raise":
                 raise
-            # Nothing has been changed so far, and the program may know what to do.
-            if random is not None:
-                random.restore()
-            return stripped(module)(
-                *map(stripped, args), **{name: stripped(each) for name, each in kwargs.items()}
-            )
-        switch.replayed += 1
-        return result
+        # Nothing has been changed so far, and the program may know what to do.
+        if random is not None:
+            random.restore()
+        return stripped(module)(
+            *map(stripped, args), **{name: stripped(each) for name, each in kwargs.items()}
+        )
 
 
 class _Generators:
