@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from anyshape import stances
-from anyshape.backends import BACKENDS
+from anyshape.backends import BACKENDS, with_code
 from anyshape.capture.source_use import source_use
 from anyshape.entries import Backend, Counts, Entry, Options, all_counts
 from anyshape.errors import BadOption, NotCallable
@@ -186,7 +186,7 @@ def compile(
 
 def _backend(backend: str | Backend) -> Backend:
     if callable(backend):
-        return backend
+        return with_code(backend)
     if backend in BACKENDS:
         return BACKENDS[backend]
     raise BadOption(

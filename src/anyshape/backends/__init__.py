@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from anyshape.backends.background import run_native_or_wait
-from anyshape.backends.eager import run_graph
+from anyshape.backends.eager import run_graph, with_code
 from anyshape.backends.native import run_native
 
 BACKENDS: Final[dict[str, Callable[..., Any]]] = {"native": run_native_or_wait, "eager": run_graph}
 
-__all__ = ["BACKENDS", "run_graph", "run_native"]
+__all__ = ["BACKENDS", "run_graph", "run_native", "with_code"]

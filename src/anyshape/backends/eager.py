@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch.fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 
 def run_graph(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
     """The graph, operator by operator."""
+    _LazyGraphModule.force_recompile(graph)
     return graph.forward
+
+
+def run_graph_later(graph: torch.fx.GraphModule) -> Callable[..., Any]:
+    """The same, where it is hardly ever called: its Python code is written by the first call."""
+    return lambda *args: run_graph(graph, [])(*args)
+
+
+def with_code(backend: Callable[..., Any]) -> Callable[..., Any]:
+    """A backend of the user's, given graphs whose Python code is written."""
+
+    @functools.wraps(backend)
+    def given(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
+        _LazyGraphModule.force_recompile(graph)
+        return backend(graph, examples)
+
+    return given

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import torch.fx
 
-from anyshape.backends.eager import run_graph
+from anyshape.backends.eager import run_graph, run_graph_later
 from anyshape.backends.python_host import python_host
 from anyshape.backends.report import NativeReport
 from anyshape.backends.reproduction import write_reproduction
@@ -77,7 +77,7 @@ def _built(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., An
         return run_graph(graph, examples)
     texts: dict[str, str] = {}
     functions = _functions(texts)
-    host = python_host(made, functions, run_graph(graph, examples), graph.meta.get(EXPECTED, ()))
+    host = python_host(made, functions, run_graph_later(graph), graph.meta.get(EXPECTED, ()))
     if stream.listening(kinds.OutputCode):
         scope = scope or scalars.copied_scope()
         make = partial(_output_code, host.source, segments, id, scope, texts)

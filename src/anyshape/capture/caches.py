@@ -45,6 +45,8 @@ class Caches:
         except Exception as error:
             self._tracer.leave(f"the cached function `{function.__name__}` raises {error!r}")
             raise
+        if type(result) not in ATOMS and not isinstance(result, CODE):
+            self._tracer.cannot_replay("an object comes out of a cache")
         known = self._known.get((id(function), key))
         if known is not None:
             if known[0] is not result:

@@ -73,6 +73,11 @@ class CallForms:
             for value in self._floats:
                 recorder.tracer.fix(value, f"{name_of(function)} may shape its result by it")
 
+    @property
+    def has_floats(self) -> bool:
+        """Whether a float among the arguments is one that the graph computes."""
+        return bool(self._floats)
+
     def others(self) -> list[torch.Tensor]:
         """The tensors among the arguments, but for the first argument."""
         values = (*self.plain_args[1:], *self.plain_kwargs.values())

@@ -26,9 +26,11 @@ from anyshape.capture.concolic import TracedFloat, TracedInt
 from anyshape.capture.contexts import CONTEXT_CLASSES
 from anyshape.capture.instrument import Refused, bind, instrumented_code, is_instrumented
 from anyshape.capture.natives import table as natives
+from anyshape.capture.replay.layers import Layers
 from anyshape.capture.stripping import stripped
 from anyshape.capture.tracer import ATOMS, CODE, Leave
 from anyshape.guards.guard import Kind
+from anyshape.guards.path import Path
 from anyshape.ops.table import lookup
 
 
@@ -55,6 +57,7 @@ class Callables:
         self.cell = types.CellType(hooks)
         self._bound: dict[types.FunctionType, types.FunctionType | None] = {}
         self._caches = Caches(hooks)
+        self._layers = Layers(hooks)
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not self._tracer.active:
@@ -121,14 +124,20 @@ class Callables:
             tracer.guard(Kind.IDENTITY, where, function.__defaults__)
             for index, value in enumerate(function.__defaults__):
                 if type(value) not in ATOMS and not isinstance(value, CODE):
-                    tracer.read(value, where.item(index))
+                    self._default(value, where.item(index))
         if function.__kwdefaults__:
             where = path.attribute("__kwdefaults__")
             for name, value in function.__kwdefaults__.items():
                 if type(value) not in ATOMS:
-                    tracer.read(value, where.item(name))
+                    self._default(value, where.item(name))
                 else:
                     tracer.guard(Kind.EQUALS, where.item(name), value)
+
+    def _default(self, value: Any, path: Path) -> None:
+        self._tracer.read(value, path)
+        if self._tracer.path_of(value) not in (None, path):
+            # It is the default of later calls as well, and the tape does not tell.
+            self._tracer.tape = None
 
     def no_more_defaults(self, function: types.FunctionType) -> None:
         if is_trusted(function.__module__):
@@ -236,7 +245,7 @@ class Callables:
 
     def _object(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if isinstance(function, torch.nn.Module):
-            return self._module(function, args, kwargs)
+            return self._layers.call(self._module, function, args, kwargs)
         wrapped = getattr(type(function), "__anyshape_original__", None)
         if wrapped is not None:
             return self._compiled(function, wrapped(function), args, kwargs)

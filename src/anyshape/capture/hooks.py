@@ -59,7 +59,9 @@ class Hooks(OperatorHooks, ItemHooks):
         except Leave as left:
             self.tracer.leave_for(left)
             return value
-        self._globals_read[id(frame.globals), name] = read
+        if type(read) in ATOMS or isinstance(read, CODE):
+            # Any other object may also be found elsewhere: the tape has to tell how it was reached.
+            self._globals_read[id(frame.globals), name] = read
         return read
 
     def _read_global(self, globals_: dict[str, Any], name: str, value: Any) -> Any:
@@ -97,6 +99,7 @@ class Hooks(OperatorHooks, ItemHooks):
             self.journal.write(globals_, name, value)
             self.journal.add(Effect(Change.SET_ITEM, path, name, (value,)))
             self._globals_read[id(globals_), name] = value
+            self.tracer.tape = None  # It would not tell who reads this.
             return stored
         except Leave as left:
             self.tracer.leave_for(left)

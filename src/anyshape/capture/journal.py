@@ -7,6 +7,7 @@ guarded; what it reads of the state before is, against the state before.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any, Final
 
@@ -57,6 +58,7 @@ class Changed:
     now: Any = None
 
 
+_OWN: Final = "a change of the program's own"
 _BASES: Final = frozenset({OrderedDict, dict, list, tuple, deque, set, frozenset})
 
 
@@ -68,7 +70,9 @@ def base_of(container: Any) -> Any:
 class Journal:
     """The changes of one capture, and what they hide of the state before."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        #: called with a reason whenever the program meets one of its own changes
+        self._tell = tell
         self.effects: list[Effect] = []
         #: (identity of the object, attribute or item key) -> the value as traced, if it is
         self._written: dict[tuple[int, object], Any] = {}
@@ -77,27 +81,44 @@ class Journal:
         self.changed: dict[int, object] = {}
 
     def add(self, effect: Effect) -> None:
+        self._tell(_OWN)
         self.effects.append(effect)
+
+    @property
+    def size(self) -> tuple[int, ...]:
+        """Grows with every change."""
+        return len(self.effects), len(self._written), len(self._containers), len(self.changed)
 
     def write(self, target: object, key: object, value: Any) -> None:
         """Remember that the program itself wrote there."""
+        self._tell(_OWN)
         self._written[id(target), key] = value
         self.changed[id(target)] = target
 
     def is_written(self, target: object, key: object) -> bool:
-        return (id(target), key) in self._written
+        found = (id(target), key) in self._written
+        if found:
+            self._tell(_OWN)
+        return found
 
     def written(self, target: object, key: object) -> Any:
         return self._written[id(target), key]
 
     def wrote_any(self, target: object) -> bool:
-        return id(target) in self.changed
+        found = id(target) in self.changed
+        if found:
+            self._tell(_OWN)
+        return found
 
     def changed_container(self, container: Any) -> Changed | None:
-        return self._containers.get(id(container))
+        found = self._containers.get(id(container))
+        if found is not None:
+            self._tell(_OWN)
+        return found
 
     def changing(self, container: Any) -> Changed:
         """To be called before every change of a container: keeps what was in it at first."""
+        self._tell(_OWN)
         found = self._containers.get(id(container))
         if found is None:
             found = self._containers[id(container)] = _snapshot(container)

@@ -9,6 +9,7 @@ import torch.fx
 
 from anyshape.capture.opaque import Form, HasForm, is_opaque, meta_of
 from anyshape.capture.recorded_segments import Known, Segments, identifier
+from anyshape.capture.replay.events import Input
 from anyshape.capture.tracer import Leave
 from anyshape.guards.guard import Kind, TensorSpec
 from anyshape.guards.path import Path
@@ -25,6 +26,7 @@ class Inputs(Segments):
         path = self.tracer.path_of(value)
         if path is None:
             raise Leave(f"an operation takes a {type(value).__name__} made by the program")
+        self.tracer.cannot_replay("an operation takes an object")
         if isinstance(value, torch.Generator):
             self.segment.generators[path] = None
             self.changes.any = self.changes.draws_apart = True
@@ -94,6 +96,8 @@ class Inputs(Segments):
         for dim, declared in unbacked:
             self._size_of(shape[dim], node, dim)
             self._expect_range(shape[dim], declared)
+        if tracer.tape is not None:
+            tracer.tape.append(Input(found, tensor))
         return found
 
     def _expect_range(self, size: Size, declared: Range) -> None:
@@ -105,6 +109,7 @@ class Inputs(Segments):
 
     def _opaque_input(self, tensor: torch.Tensor, path: Path) -> Known:
         """A sparse or jagged tensor: its form is guarded, its sizes are data."""
+        self.tracer.cannot_replay("a tensor of another form")
         self.tracer.guard(Kind.PREDICATE, path, HasForm(Form.of(tensor)), "the form of a tensor")
         node = self.segment.placeholder(identifier(path.text), path, tensor)
         node.meta[RESULT] = None
@@ -128,6 +133,7 @@ class Inputs(Segments):
     def pin_layouts(self) -> None:
         """Guard strides, offset and flags of every input exactly: what follows from sizes alone
         leaves them open at the sizes 0 and 1."""
+        self.tracer.cannot_replay("all inputs are looked at")
         for path, tensor, _ in self.changes.externals:
             self.tracer.guard(Kind.PREDICATE, path, ExactLayout(tensor))
 

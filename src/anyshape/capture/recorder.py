@@ -41,6 +41,7 @@ from anyshape.capture.operation_kinds import (
 )
 from anyshape.capture.recorded_inputs import Inputs
 from anyshape.capture.recorded_segments import Known
+from anyshape.capture.replay.events import ARGUMENTS, operation
 from anyshape.capture.tensor_reads import CONSTANT_READS, DATA_READS, NOT_RECORDED, SIZE_READS
 from anyshape.capture.tracer import Leave, Tracer, depends_on_data, is_caught
 from anyshape.capture.unbacked import observed, places
@@ -72,6 +73,7 @@ class Recorder(Inputs):
     def number(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """A float computed from sizes: computed now, and again by the graph."""
         sizes = frozenset(size for arg in args for size in _sizes_in(arg))
+        self.tracer.cannot_replay("a number is computed")
         try:
             value = function(*map(plain, args))
         except Exception:
@@ -194,6 +196,9 @@ class Recorder(Inputs):
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> CallForms:
         """The forms of a call, with all nodes in the segment at hand: to make them may end it."""
+        tape = self.tracer.tape
+        if tape is not None:
+            tape.append(ARGUMENTS)
         while True:
             segment = self.segment
             forms = CallForms(self, function, args, kwargs)
@@ -235,6 +240,8 @@ class Recorder(Inputs):
             made = tuple(symbols_of_result(value))
         if made:
             self._name_sizes(made, result, value)
+        if self.tracer.tape is not None:
+            self.tracer.tape.append(operation(self, function, call, result, node))
         if function in STATE_CHANGES:
             self.changes_state = True
             return
@@ -407,6 +414,7 @@ class Recorder(Inputs):
 
     def call(self, function: Callable[..., Any], *args: Any) -> torch.fx.Node:
         """A node for a change of state (a mode entered or left)."""
+        self.tracer.cannot_replay("a mode is changed")
         self.changes_state = True
         return self.graph.call_function(function, args)
 

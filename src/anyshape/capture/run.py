@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import torch
 import torch.fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from anyshape.capture.contracts import AssumedContract
 from anyshape.capture.hooks import Hooks
@@ -15,6 +16,7 @@ from anyshape.capture.journal import Change, Journal
 from anyshape.capture.outside import Outside
 from anyshape.capture.recipe import Recipe
 from anyshape.capture.recorder import Recorder, RecordingMode
+from anyshape.capture.replay.switch import switch
 from anyshape.capture.roots import Roots
 from anyshape.capture.segments import Carried, Segment, Source
 from anyshape.capture.state import read_state
@@ -66,8 +68,9 @@ def capture(
             outside.strip()
 
     tracer = Tracer(chooser, stop, roots, whole)
+    tracer.tape = [] if switch.on else None
     recorder = Recorder(tracer)
-    outside = Outside(tracer, Journal())
+    outside = Outside(tracer, Journal(tracer.cannot_replay))
     hooks = Hooks(tracer, recorder, outside)
     state = read_state()
     random = torch.default_generator.get_state()
@@ -208,7 +211,9 @@ def _segment(recorder: Recorder, segment: Segment) -> TracedSegment:
         for symbol in symbols
         if not symbol.backed
     }
-    graph = torch.fx.GraphModule(_NO_MODULE, segment.graph)
+    # Its Python code is written when somebody asks for it: native code needs none, and it takes
+    # long.
+    graph = _LazyGraphModule(_NO_MODULE, segment.graph)
     graph.meta[FACTS] = segment.facts or recorder.tracer.facts
     expected = [each.fact for each in segment.expectations if each.fact is not None]
     graph.meta[EXPECTED] = tuple(dict.fromkeys(expected))

@@ -251,13 +251,19 @@ class Tracer:
         self._expecting = 0
         #: whether what is asked is asked by a check, which expects it to be so
         self.checking = False
+        #: what the capture did, in order (see `replay`): guards and reads, be they the first of
+        #: their kind or not, inputs, operations, and a text for whatever no replay could do
+        self.tape: list[Any] | None = None
+        #: the frame to give for a line of the program that is not being run
+        self.lent_frame: tuple[Frame | None] | None = None
 
     # -- leaving ---------------------------------------------------------------------------------
 
     def leave(self, reason: str, *hints: str, question: Question | None = None) -> None:
         """Stop watching: the function runs on as plain Python."""
         if self.active:
-            self.left = Left(reason, self.user_frame(), hints, question, running())
+            frame = self.user_frame() if self.lent_frame is None else self.lent_frame[0]
+            self.left = Left(reason, frame, hints, question, running())
             self.active = False
             self._on_leave()
 
@@ -285,17 +291,37 @@ class Tracer:
     def guard(
         self, kind: Kind, path: Path, value: object, reason: str = "read by the program"
     ) -> None:
-        key: object
-        if kind in _SEVERAL_A_PATH:
-            key = (kind, path, id(value) if isinstance(value, Path) else value)
-        else:
-            key = (kind, path)
-        if key not in self.guards:
+        key = _key_of(kind, path, value)
+        found = self.guards.get(key)
+        if found is None:
             # The caller is a hook at least, which was called by the user's program.
-            self.guards[key] = Guard(kind, path, value, reason, self.user_frame(above=3))
+            lent = self.lent_frame
+            frame = self.user_frame(above=3) if lent is None else lent[0]
+            found = self.guards[key] = Guard(kind, path, value, reason, frame)
+        if self.tape is not None:
+            self.tape.append(found)
+
+    def add_guard(
+        self, kind: Kind, path: Path, value: object, reason: str, frame: Frame | None
+    ) -> Guard:
+        """The guard that `guard` would add at a line of the program."""
+        key = _key_of(kind, path, value)
+        found = self.guards.get(key)
+        if found is None:
+            found = self.guards[key] = Guard(kind, path, value, reason, frame)
+        return found
+
+    def has_guard(self, kind: Kind, path: Path, value: object) -> bool:
+        return _key_of(kind, path, value) in self.guards
+
+    def cannot_replay(self, why: str) -> None:
+        """Say on the tape that something was done which a replay could not do."""
+        if self.tape is not None:
+            self.tape.append(why)
 
     def distinct(self, key: object, paths: tuple[Path, ...]) -> None:
         """Guard that the objects at these paths are different ones."""
+        self.cannot_replay("objects are told apart")
         if key not in self.guards:
             self.guards[key] = Guard(
                 Kind.DISTINCT, None, paths, "the program tells them apart", self.user_frame()
@@ -478,9 +504,25 @@ class Tracer:
         """What the program gets for `value`, found outside at `path`; guards what it now knows."""
         found = self._read.get(path, _UNREAD)
         if found is not _UNREAD:
+            if self.tape is not None:
+                self.tape.append((path, value, False))
             return found
         self._read[path] = found = self._first_read(value, path)
+        if self.tape is not None:
+            self.tape.append((path, value, True))
         return found
+
+    def was_read(self, path: Path) -> bool:
+        return path in self._read
+
+    def what_was_read(self, path: Path) -> Any:
+        return self._read[path]
+
+    def take(self, value: Any, path: Path, own: bool) -> None:
+        """What a first read leaves behind; `own`: of an object that no path led to before."""
+        self._read[path] = value
+        if own:
+            self._register(value, path)
 
     def _first_read(self, value: Any, path: Path) -> Any:
         kind = type(value)
@@ -504,13 +546,17 @@ class Tracer:
             elif known is not path:
                 self.guard(Kind.IDENTITY, path, value)
             return value
-        self.register(value, path)
+        self._register(value, path)
         self.guard(Kind.TYPE, path, kind)
         if isinstance(value, torch.Tensor) and not is_plain_tensor(kind):
             raise Leave(f"a tensor subclass: {kind.__name__}")
         return value
 
     def register(self, value: object, path: Path) -> None:
+        self.cannot_replay("an object is made known")
+        self._register(value, path)
+
+    def _register(self, value: object, path: Path) -> None:
         self.paths[id(value)] = path
         self.kept.append(value)
         if isinstance(value, torch.nn.Module):
@@ -547,6 +593,12 @@ _TORCH: Final = os.path.dirname(torch.__file__) + os.sep
 _SEVERAL_A_PATH: Final = frozenset(
     {Kind.CONTAINS, Kind.NO_INSTANCE_ATTRIBUTE, Kind.NO_ATTRIBUTE, Kind.SAME_OBJECT}
 )
+
+
+def _key_of(kind: Kind, path: Path, value: object) -> object:
+    if kind in _SEVERAL_A_PATH:
+        return kind, path, id(value) if isinstance(value, Path) else value
+    return kind, path
 
 
 def _hint(facts: Facts, size: Expr) -> int:

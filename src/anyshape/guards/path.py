@@ -51,6 +51,10 @@ class Path:
     def __repr__(self) -> str:
         return self.text
 
+    def step(self, access: Access, key: object, text: str) -> Path:
+        """The path that goes on like this; `text` is what its own gains."""
+        return self._step(access, key, text)
+
     def _step(self, access: Access, key: object, text: str) -> Path:
         at = (access, type(key), key)
         found = self._steps.get(at)

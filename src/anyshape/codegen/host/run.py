@@ -36,7 +36,6 @@ from anyshape.loops.memory_plan import (
 )
 from anyshape.loops.program import Area, Extern, Launch, Segment, Step
 from anyshape.loops.scalars import WIDTH
-from anyshape.records import dataclass
 from anyshape.symbolic import Size, Symbol, as_symbol, substitute, symbol
 from anyshape.symbolic.expr import symbols_of
 

@@ -1,0 +1,144 @@
+"""Arguments and results of a call without their tensors, to compare two calls.
+
+Nothing that could be changed through one is let in but tensors and objects from outside: whatever
+happens to those is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from anyshape.capture.concolic import TracedInt, plain
+from anyshape.capture.recorded_segments import Known
+from anyshape.capture.replay.events import face_of
+from anyshape.capture.tracer import ATOMS, Tracer
+from anyshape.guards.path import Path
+from anyshape.guards.values import strictly_equal
+from anyshape.symbolic import Expr
+
+
+class NoForm(Exception):
+    """A value that a replay could not stand for."""
+
+
+class Atom:
+    """A constant; compared by type as well as by value."""
+
+    __slots__ = ("value",)
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Atom and strictly_equal(self.value, other.value)
+
+
+class External:
+    """An object, or a tensor, from outside: that very one."""
+
+    __slots__ = ("path", "value")
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def __init__(self, value: Any, path: Path) -> None:
+        self.value = value
+        self.path = path
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is External and self.value is other.value
+
+
+class Forms:
+    """The form of the arguments of one call; tensors by the order in which they are met."""
+
+    def __init__(self, tracer: Tracer, known: dict[int, Known]) -> None:
+        self._tracer = tracer
+        self._known = known
+        #: what is known of the tensors, and the tensors, in order
+        self.tensors: dict[Known, torch.Tensor] = {}
+        #: the number of each
+        self._numbers: dict[Known, int] = {}
+        self.externals: list[External] = []
+
+    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        return (*map(self.of, args), *((name, self.of(value)) for name, value in kwargs.items()))
+
+    def of(self, value: Any) -> Any:
+        kind = type(value)
+        if kind in ATOMS:
+            return Atom(value)
+        if kind is TracedInt:
+            return ("size", value.expr, plain(value))
+        path = self._tracer.path_of(value)
+        if isinstance(value, torch.Tensor):
+            return self._tensor(value, path)
+        if path is not None:
+            self.externals.append(External(value, path))
+            return self.externals[-1]
+        if kind is tuple or kind is torch.Size:
+            return (kind, *map(self.of, value))
+        raise NoForm(kind.__name__)
+
+    def _tensor(self, tensor: torch.Tensor, path: Path | None) -> Any:
+        known = self._known.get(id(tensor))
+        if known is None or known.opaque:
+            raise NoForm("a tensor that nobody has used")
+        number = self._numbers.setdefault(known, len(self._numbers))
+        self.tensors[known] = tensor
+        if path is not None:
+            self.externals.append(External(tensor, path))
+            return (number, self.externals[-1], known.meta)
+        return (number, known.meta, face_of(tensor))
+
+
+class Made:
+    """A container of a result: each replay makes a new one."""
+
+    __slots__ = ("kind", "parts")
+
+    def __init__(self, kind: Any, parts: list[Any]) -> None:
+        self.kind = kind
+        self.parts = parts
+
+
+def result_form(value: Any, tracer: Tracer, known: dict[int, Known], seen: set[int]) -> Any:
+    """A result with each tensor as what is known of it, and each dynamic size as its expression."""
+    kind = type(value)
+    if kind in ATOMS:
+        return value
+    if isinstance(value, torch.Tensor):
+        found = known.get(id(value))
+        if found is None:
+            raise NoForm("a tensor that nobody has used")
+        return found
+    if kind is TracedInt:
+        return value.expr
+    if (kind is tuple or kind is list) and tracer.path_of(value) is None:
+        if id(value) in seen:
+            raise NoForm("a container that is there twice")
+        seen.add(id(value))
+        return Made(kind, [result_form(item, tracer, known, seen) for item in value])
+    raise NoForm(kind.__name__)
+
+
+def tensors_in(form: Any) -> Iterator[Known]:
+    if type(form) is Known:
+        yield form
+    elif type(form) is Made:
+        for part in form.parts:
+            yield from tensors_in(part)
+
+
+def built(form: Any, tensors: dict[Known, torch.Tensor], tracer: Tracer) -> Any:
+    """The result of a replay."""
+    kind = type(form)
+    if kind is Known:
+        return tensors[form]
+    if kind is Expr:
+        return tracer.integer(form)
+    if kind is Made:
+        return form.kind([built(part, tensors, tracer) for part in form.parts])
+    return form

@@ -1,0 +1,259 @@
+"""Calls of modules: watched, unless a call of an equal one was, which is then replayed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+import torch
+import torch.fx
+
+from anyshape.capture.recorded_segments import Known
+from anyshape.capture.replay.forms import Forms, NoForm, built, result_form, tensors_in
+from anyshape.capture.replay.player import Player, Surprise
+from anyshape.capture.replay.recording import NotReplayed, Recording, record
+from anyshape.capture.replay.switch import switch
+from anyshape.capture.state import read_state
+from anyshape.capture.stripping import stripped
+from anyshape.capture.tracer import Leave
+from anyshape.config import config
+from anyshape.guards.guard import Frame
+from anyshape.guards.path import Path
+
+#: So many calls of modules of one class are remembered.
+_MOST: Final = 4
+#: A shorter stretch of the tape takes as long to replay as to watch.
+_SHORTEST: Final = 12
+
+
+class _Call:
+    """A call of a module that was watched: where it is on the tape, and what it began with."""
+
+    def __init__(self, path: Path, form: Any, forms: Forms, standing: Any, frame: Frame | None):
+        self.path = path
+        self.form = form
+        self.arguments: list[Known] = list(forms.tensors)
+        self.externals = [each.path for each in forms.externals]
+        self.standing = standing
+        self.frame = frame
+        self.start = self.end = 0
+        self.guards: tuple[int, int] = (0, 0)
+        self.first: torch.fx.Node
+        self.last: torch.fx.Node
+        self.result: Any = None
+        self.recording: Recording | None = None
+
+    def nodes(self) -> list[torch.fx.Node]:
+        """Those that the call added to the graph, if they are still there."""
+        found: list[torch.fx.Node] = []
+        node = self.first
+        while node is not self.last:
+            node = node.next
+            found.append(node)
+            if node.op == "root":
+                raise NotReplayed("nodes were taken out of the graph")
+        return found
+
+
+class Layers:
+    """The calls of modules of one capture."""
+
+    def __init__(self, hooks: Any) -> None:
+        self._hooks = hooks
+        self._tracer = hooks.tracer
+        self._recorder = hooks.recorder
+        self._calls: dict[type, deque[_Call]] = {}
+
+    def call(
+        self,
+        watch: Callable[..., Any],
+        module: torch.nn.Module,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        tracer = self._tracer
+        path = tracer.path_of(module)
+        standing = self._standing()
+        if tracer.tape is None or path is None or standing is None:
+            return watch(module, args, kwargs)
+        forms = Forms(tracer, self._recorder._known)
+        form = self._form(forms, args, kwargs)
+        if form is None:
+            return watch(module, args, kwargs)
+        call = _Call(path, form, forms, standing, tracer.user_frame())
+        earlier = self._calls.get(type(module))
+        if earlier is not None:
+            for known in tuple(reversed(earlier)):
+                if _is_like(known, call):
+                    player = self._ready(known, module, path)
+                    if player is not None:
+                        return self._replay(player, known, forms, module, args, kwargs)
+        return self._watch(call, watch, module, args, kwargs)
+
+    def _form(self, forms: Forms, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        try:
+            with torch._C.DisableTorchFunction():
+                return forms.arguments(args, kwargs)
+        except NoForm:
+            return None
+
+    # -- watching --------------------------------------------------------------------------------
+
+    def _watch(
+        self,
+        call: _Call,
+        watch: Callable[..., Any],
+        module: torch.nn.Module,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        tracer = self._tracer
+        graph = self._recorder.graph
+        tape = tracer.tape
+        call.start, call.first, before = len(tape), graph._root.prev, len(tracer.guards)
+        result = watch(module, args, kwargs)
+        standing = self._standing()
+        if tracer.tape is not tape or standing is None:
+            return result
+        if not tracer.active or not _is_same(standing, call.standing):
+            return result
+        call.end, call.last = len(tape), graph._root.prev
+        call.guards = (before, len(tracer.guards))
+        if call.end - call.start >= _SHORTEST:
+            with suppress(NoForm):
+                call.result = result_form(result, tracer, self._recorder._known, set())
+                self._calls.setdefault(type(module), deque(maxlen=_MOST)).append(call)
+        return result
+
+    def _standing(self) -> tuple[Any, ...] | None:
+        """All that a call may leave changed besides the tape, and the modes that it runs in; None
+        while something is asked that a check expects."""
+        tracer, recorder, hooks = self._tracer, self._recorder, self._hooks
+        journal, outside, changes = hooks.journal, hooks.outside, recorder.changes
+        if tracer.expects:
+            return None
+        segment = recorder.segment
+        return (
+            tracer.facts,
+            segment,
+            (read_state(), journal.size),
+            len(tracer.symbols),
+            len(segment.expectations),
+            len(segment.numbers),
+            len(segment.outputs),
+            len(segment.generators),
+            len(recorder._of_data),
+            len(recorder._origins),
+            len(recorder.defects),
+            recorder.changes_state,
+            recorder.checks_forms,
+            changes.unseen,
+            changes.draws_apart,
+            len(changes._written),
+            len(outside.owners),
+            len(outside._viewed),
+        )
+
+    # -- replaying -------------------------------------------------------------------------------
+
+    def _ready(self, call: _Call, module: torch.nn.Module, path: Path) -> Player | None:
+        if _is_below(path, call.path) or _is_below(call.path, path):
+            return None
+        if call.recording is None:
+            try:
+                call.recording = self._recording(call)
+            except NotReplayed:
+                self._calls[type(module)].remove(call)
+                return None
+        player = Player(call.recording, self._tracer, self._recorder, module, path)
+        with torch._C.DisableTorchFunction():
+            return player if player.may() else None
+
+    def _recording(self, call: _Call) -> Recording:
+        if any(_is_below(path, call.path) for path in call.externals):
+            raise NotReplayed("an argument is a part of the module")
+        tape = self._tracer.tape
+        with torch._C.DisableTorchFunction():
+            return record(
+                self._tracer,
+                call.path,
+                tape[call.start : call.end],
+                call.arguments,
+                tensors_in(call.result),
+                *call.guards,
+                call.nodes(),
+            )
+
+    def _replay(
+        self,
+        player: Player,
+        call: _Call,
+        forms: Forms,
+        module: torch.nn.Module,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        given = dict(zip(call.arguments, forms.tensors.values(), strict=True))
+        random = _Generators(forms.tensors.values()) if player.draws else None
+        try:
+            with torch._C.DisableTorchFunction():
+                player.play(given)
+            switch.replayed += 1
+            return built(call.result, player.tensors, self._tracer)
+        except BaseException as error:
+            # As the operation would have been left, had it been watched.
+            self._tracer.leave(str(error))
+            self._tracer.lent_frame = None
+            expected = isinstance(error, Surprise | Leave)
+            if not isinstance(error, Exception):
+                raise
+            if not expected and config.on_compile_error == "raise":
+                raise
+        # Nothing has been changed so far, and the program may know what to do.
+        if random is not None:
+            random.restore()
+        return stripped(module)(
+            *map(stripped, args), **{name: stripped(each) for name, each in kwargs.items()}
+        )
+
+
+class _Generators:
+    """The state of the generators that operations on some tensors draw from."""
+
+    def __init__(self, tensors: Any) -> None:
+        self._states: list[tuple[torch.Generator, torch.Tensor]] = []
+        places = {(each.device.type, each.device.index) for each in tensors}
+        with torch._C.DisableTorchFunction():
+            found = [torch.default_generator]
+            found += [torch.cuda.default_generators[at] for kind, at in places if kind == "cuda"]
+            self._states = [(each, each.get_state()) for each in found]
+
+    def restore(self) -> None:
+        with torch._C.DisableTorchFunction():
+            for generator, state in self._states:
+                generator.set_state(state)
+
+
+def _is_like(one: _Call, other: _Call) -> bool:
+    """Whether two calls begin alike."""
+    return (
+        one.standing[0] is other.standing[0]
+        and one.standing[2] == other.standing[2]
+        and one.frame == other.frame
+        and one.form == other.form
+    )
+
+
+def _is_same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    return one[0] is other[0] and one[1] is other[1] and one[2:] == other[2:]
+
+
+def _is_below(path: Path | None, other: Path) -> bool:
+    """Whether a path goes through another, or is it."""
+    while path is not None:
+        if path is other:
+            return True
+        path = path.parent
+    return False
