@@ -158,7 +158,7 @@ def _behaviour(dataclass: Dataclass, make: Any, options: dict[str, Any]) -> list
         # The library refuses to replace a method that is there; ours leaves it.
         if make is not _own_methods or "unsafe_hash" not in options
     ],
-    ids=str,
+    ids=lambda each: getattr(each, "__name__", str(each)),
 )
 def test_behaves_as_the_librarys(make: Any, options: dict[str, Any]):
     ours = _behaviour(records.dataclass, make, options)
