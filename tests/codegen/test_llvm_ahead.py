@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from anyshape.codegen.llvm import module
+from anyshape.codegen.llvm.module import module
 from anyshape.codegen.target import Target
 from anyshape.loops.interpret import run_kernel
 from anyshape.loops.kernels import Fold, Kernel, Stage, Store

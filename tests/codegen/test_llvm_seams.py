@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anyshape.codegen.llvm import module
+from anyshape.codegen.llvm.module import module
 from anyshape.codegen.target import Target
 from anyshape.loops.interpret import run_kernel
 from anyshape.loops.kernels import Kernel, Stage, Store

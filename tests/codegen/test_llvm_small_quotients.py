@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from anyshape.codegen.llvm import module
+from anyshape.codegen.llvm.module import module
 from anyshape.codegen.target import Target
 from anyshape.loops.kernels import Kernel, Stage, Store
 from anyshape.loops.scalars import Axis, Dtype, constant, fresh_scope, load

@@ -276,4 +276,5 @@ STATE: Final = (
     ("torch functions", "Call it with torch functions enabled always, or never."),
     ("hooks for saved tensors", "Call it with the hooks always, or never."),
     ("torch.jit tracing", "Call it while torch.jit traces always, or never."),
+    ("forward-mode differentiation", "Call it inside of dual_level always, or never."),
 )

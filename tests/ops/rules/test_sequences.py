@@ -112,8 +112,9 @@ def _ends(start: float, step: float) -> Iterator[float]:
 
 def _count(function: Any, bounds: tuple[Any, ...], dtype: torch.dtype | None) -> int | None:
     """How many numbers torch makes; None if it refuses."""
-    divides = function is torch.range or torch.__version__.startswith("2.11")
-    if divides and dtype in SIZED[1:4] and int(bounds[2]) == 0:
+    crashes = (torch.int64,) if torch.__version__.startswith("2.11") else ()
+    divides = dtype in (SIZED[1:4] if function is torch.range else crashes)
+    if divides and int(bounds[2]) == 0:
         return None  # It divides by zero, which ends the process.
     try:
         return function(*bounds, dtype=dtype).numel()

@@ -17,6 +17,9 @@ NOW = ", actual ({}, 0, 0, torch.float32, None, False, False, True, True, True, 
 def test_a_state_with_many_fields():
     text = STATE.format("True") + NOW.format("False")
     assert in_words(text) == "grad mode was on, and is off now"
+    later = text.replace("True)", "True, -1)")
+    assert in_words(later) == "grad mode was on, and is off now"
+    assert in_words(text.replace("True)", "True, -1, 2)")).startswith("global state was")
     assert in_words("anything else") == "anything else"
 
 

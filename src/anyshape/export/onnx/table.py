@@ -51,7 +51,7 @@ FUNCTIONS: Final[dict[str, Row]] = {
     ),
     "torch.nn.functional.scaled_dot_product_attention": attention.attention,
     "torch._C._nn.scaled_dot_product_attention": attention.attention,
-    "torch._C._VariableFunctions._transformer_encoder_layer_fwd": attention.encoder_layer,
+    "torch._transformer_encoder_layer_fwd": attention.encoder_layer,
     "torch.nn.functional.multi_head_attention_forward": attention.multi_head,
     "torch.where": pointwise.where,
     "torch.nn.functional.embedding": layers.embedding,
