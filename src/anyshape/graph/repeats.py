@@ -92,29 +92,49 @@ class _Alike:
         self._nodes = nodes
         self._matters = matters
         self._number = {node: number for number, node in enumerate(nodes)}
+        self._flat: dict[torch.fx.Node, _Flat] = {}
 
     def __call__(self, one: int, other: int) -> bool:
-        a, b = self._nodes[one], self._nodes[other]
-        if a.op != b.op or a.target != b.target or len(a.users) != len(b.users):
+        mine, its = self._of(self._nodes[one]), self._of(self._nodes[other])
+        if mine.kinds != its.kinds or mine.leaves != its.leaves:
             return False
-        mine, its = a.meta, b.meta
-        if SYMBOL in mine or SYMBOL in its or (NUMBER in mine) != (NUMBER in its):
-            return False
-        if not same(mine.get(RESULT, _NONE), its.get(RESULT, _NONE)):
-            return False
-        if not same(mine.get(CALL), its.get(CALL)):
-            return False
+        number, gap = self._number, other - one
         # Which input of the graph stands for which.
         given: dict[torch.fx.Node, torch.fx.Node] = {}
-
-        def alike(x: torch.fx.Node, y: torch.fx.Node) -> bool:
+        for x, y in zip(mine.nodes, its.nodes, strict=True):
             if x.op == y.op == "placeholder":
-                return given.setdefault(x, y) is y and _same_input(x, y)
-            return x is y or self._number[y] - self._number[x] == other - one
+                if given.setdefault(x, y) is not y or not self._same_input(x, y):
+                    return False
+            elif x is not y and number[y] - number[x] != gap:
+                return False
+        return len(set(given.values())) == len(given)
 
-        if not (_same_tree(a.args, b.args, alike) and _same_tree(a.kwargs, b.kwargs, alike)):
+    def _of(self, node: torch.fx.Node) -> _Flat:
+        found = self._flat.get(node)
+        if found is None:
+            found = self._flat[node] = _Flat()
+            meta = node.meta
+            call = meta.get(CALL)
+            found.add((node.op, node.target, len(node.users), node.args, node.kwargs))
+            found.add((SYMBOL in meta, NUMBER in meta, RESULT in meta, meta.get(RESULT)))
+            if SYMBOL in meta:
+                found.add(object())  # like no other
+            if call is not None:
+                found.add(call.function)
+                found.without_metas((call.args, call.kwargs))
+            if node.op != "placeholder":
+                found.add(self._matters(node))
+        return found
+
+    def _same_input(self, x: torch.fx.Node, y: torch.fx.Node) -> bool:
+        if x is y:
+            return True
+        if SYMBOL in x.meta or SYMBOL in y.meta or RESULT not in x.meta or RESULT not in y.meta:
             return False
-        return len(set(given.values())) == len(given) and self._matters(a) == self._matters(b)
+        one, other = _Flat(), _Flat()
+        one.add(x.meta[RESULT])
+        other.add(y.meta[RESULT])
+        return one.kinds == other.kinds and one.leaves == other.leaves
 
     def first_cut(self, start: int, length: int) -> int:
         """How far behind `start` parts can begin such that the inputs of a part are its own."""
@@ -134,50 +154,57 @@ class _Alike:
         return next((cut for cut in range(length) if cut not in crossed), 0)
 
 
-_NONE: Final = object()
+class _Flat:
+    """A tree as lists that can be compared: the types of all that is in it, what equals by value,
+    and the nodes. 1 and True are two, and so are 0.0 and -0.0; what we know nothing about is equal
+    to itself."""
+
+    __slots__ = ("kinds", "leaves", "nodes")
+
+    def __init__(self) -> None:
+        self.kinds: list[object] = []
+        self.leaves: list[object] = []
+        self.nodes: list[torch.fx.Node] = []
+
+    def add(self, tree: Any, *, metas: bool = True) -> None:
+        kind = type(tree)
+        self.kinds.append(kind)
+        if kind is torch.fx.Node:
+            self.nodes.append(tree)
+        elif kind in _PLAIN:
+            if metas or kind is not Meta:
+                self.leaves.append(tree)
+        elif isinstance(tree, tuple | list):
+            self.kinds.append(len(tree))
+            for item in tree:
+                self.add(item, metas=metas)
+        elif isinstance(tree, dict):
+            self.kinds.append(tuple(tree))
+            for item in tree.values():
+                self.add(item, metas=metas)
+        elif kind is slice:
+            for item in (tree.start, tree.stop, tree.step):
+                self.add(item, metas=metas)
+        elif kind is float:
+            self.leaves.append(repr(tree))
+        else:
+            self.leaves.append(_Identity(tree))
+
+    def without_metas(self, tree: Any) -> None:
+        """The arguments of a call: their metas are those of the nodes."""
+        self.add(tree, metas=False)
 
 
-def _same_input(x: torch.fx.Node, y: torch.fx.Node) -> bool:
-    if x is y:
-        return True
-    if SYMBOL in x.meta or SYMBOL in y.meta:
-        return False
-    return RESULT in x.meta and RESULT in y.meta and same(x.meta[RESULT], y.meta[RESULT])
+class _Identity:
+    __slots__ = ("_item",)
 
+    def __init__(self, item: object) -> None:
+        self._item = item
 
-def same(x: Any, y: Any) -> bool:
-    """Whether nobody can tell two constants, metas or trees of them apart: 1 and True are two, and
-    so are 0.0 and -0.0."""
-    return _same_tree(x, y, _never)
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and self._item is other._item
 
-
-def _never(x: torch.fx.Node, y: torch.fx.Node) -> bool:
-    return x is y
-
-
-def _same_tree(x: Any, y: Any, alike: Callable[[torch.fx.Node, torch.fx.Node], bool]) -> bool:
-    kind = type(x)
-    if kind is not type(y):
-        return False
-    if kind is torch.fx.Node:
-        return alike(x, y)
-    if x is y and kind in _PLAIN:
-        return True
-    if kind is Meta or kind is Expr:
-        return x == y
-    if isinstance(x, tuple | list):
-        return len(x) == len(y) and all(_same_tree(a, b, alike) for a, b in zip(x, y, strict=True))
-    if isinstance(x, dict):
-        return list(x) == list(y) and all(_same_tree(x[key], y[key], alike) for key in x)
-    if kind is slice:
-        ours, theirs = (x.start, x.stop, x.step), (y.start, y.stop, y.step)
-        return _same_tree(ours, theirs, alike)
-    if kind is float:
-        return repr(x) == repr(y)
-    if kind in _PLAIN:
-        return x == y
-    # Functions, and what we know nothing about.
-    return x is y
+    __hash__ = None  # pyright: ignore[reportAssignmentType] nobody needs one
 
 
 #: Of these, equal ones are the same.

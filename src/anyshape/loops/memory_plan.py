@@ -10,7 +10,6 @@ goes: there the workspace is about as small as can be. For all others it is stil
 
 from __future__ import annotations
 
-from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from graphlib import TopologicalSorter
@@ -56,16 +55,16 @@ def plan_memory(lives: Iterable[Life]) -> Plan:
     symbols = {symbol for life in lives for symbol in symbols_of(life.size)}
     usual = {symbol: _usual(symbol) for symbol in symbols}
     bytes_ = {life.name: max(evaluate(life.size, usual), 0) for life in lives}
-    placed: list[tuple[int, int, Life]] = []
+    placed = _Placed()
     under: dict[str, set[str]] = {}
     for life in sorted(lives, key=lambda life: (-bytes_[life.name], life.first, life.last)):
-        meeting = [(a, b, o) for a, b, o in placed if o.first <= life.last and life.first <= o.last]
+        meeting = placed.meeting(life)
         size, start = bytes_[life.name], 0
         for begin, end, _ in meeting:  # in the order of their begins
             if start + size <= begin:
                 break
             start = max(start, end)
-        insort(placed, (start, start + size, life), key=lambda each: each[:2])
+        placed.add(start, start + size, life)
         under[life.name] = {o.name for a, _, o in meeting if a < start}
         for begin, _, other in meeting:
             if begin >= start:
@@ -74,6 +73,30 @@ def plan_memory(lives: Iterable[Life]) -> Plan:
     below = {name: tuple(_direct(name, under, order)) for name in order}
     sizes = {life.name: life.size for life in lives}
     return Plan({name: sizes[name] for name in order}, below)
+
+
+class _Placed:
+    """Where buffers lie, in the order of their begins."""
+
+    def __init__(self) -> None:
+        #: by step, those that are in use: most are for a few steps
+        self._by_step: dict[int, list[tuple[int, int, int, Life]]] = {}
+        self._count = 0
+
+    def add(self, begin: int, end: int, life: Life) -> None:
+        for step in range(life.first, life.last + 1):
+            self._by_step.setdefault(step, []).append((begin, end, self._count, life))
+        self._count += 1
+
+    def meeting(self, life: Life) -> list[tuple[int, int, Life]]:
+        """Those that are in use while this one is."""
+        found = {
+            each[2]: each
+            for step in range(life.first, life.last + 1)
+            for each in self._by_step.get(step, ())
+        }
+        # Numbers differ, so lives are not compared.
+        return [(begin, end, other) for begin, end, _, other in sorted(found.values())]
 
 
 def _usual(symbol: Symbol) -> int:

@@ -10,13 +10,11 @@ the number of a reason. It needs no Python and holds no lock.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
 from anyshape.codegen.host.abi import HostAbi, HostUnsupported
-from anyshape.codegen.host.extern_calls import is_whole
-from anyshape.codegen.host.externs import EXTERNS
+from anyshape.codegen.host.adopted import adopted_buffers, results_of
 from anyshape.codegen.host.lines import Lines
 from anyshape.codegen.host.part import Part
 from anyshape.codegen.host.reasons import Reasons
@@ -34,7 +32,7 @@ from anyshape.loops.memory_plan import (
     merged,
     plan_memory,
 )
-from anyshape.loops.program import Area, Extern, Launch, Segment, Step
+from anyshape.loops.program import Area, Launch, Segment
 from anyshape.loops.scalars import WIDTH
 from anyshape.symbolic import Size, Symbol, as_symbol, substitute, symbol
 from anyshape.symbolic.expr import symbols_of
@@ -90,7 +88,7 @@ class _Run:
         self._in_place: dict[str, str] = {}
         #: buffers that are what a C function gave, in the order of their places in two arrays: of
         #: the addresses of their data, and of their handles
-        self._adopted = {name: k for k, name in enumerate(self._find_adopted())}
+        self._adopted = {name: k for k, name in enumerate(adopted_buffers(segment))}
         self._data = self._handles = "null"
         if self._adopted:
             array = f"[{len(self._adopted)} x ptr]"
@@ -155,7 +153,7 @@ class _Run:
                 memory = scratch.get(number)
                 steps.launch(step, None if memory is None else self._pointers[memory])
             else:
-                for area in _results(step):
+                for area in results_of(step):
                     self._adopt(area.buffer, steps)
                 steps.call(step)
             for name in ends.get(number, ()):
@@ -232,29 +230,6 @@ class _Run:
         return Sizes(lines, values)
 
     # -- memory ----------------------------------------------------------------------------------
-
-    def _find_adopted(self) -> list[str]:
-        """Temporaries that a C function fills whole, before anybody else touches them."""
-        temporaries = {buffer.name for buffer in self._segment.temporaries}
-        seen: set[str] = set()
-        found: list[str] = []
-        # A buffer that two calls give would have to lose the first tensor at the second: it is
-        # copied to instead.
-        given = Counter(area.buffer for step in self._segment.steps for area in _results(step))
-        for step in self._segment.steps:
-            if isinstance(step, Extern):
-                for area in _results(step):
-                    first = area.buffer not in seen and given[area.buffer] == 1
-                    if (
-                        first
-                        and area.buffer in temporaries
-                        and is_whole(area, self._buffers[area.buffer])
-                    ):
-                        found.append(area.buffer)
-                seen |= {area.buffer for area in step.arguments if isinstance(area, Area)}
-            else:
-                seen |= set(step.buffers)
-        return found
 
     def _lives(self) -> list[Life]:
         """Of all that lies in the workspace: temporaries, and what threads have to themselves."""
@@ -360,16 +335,6 @@ class _Run:
         lines.label(stop)
         lines.do(f"ret i64 {reason}")
         lines.label(on)
-
-
-def _results(step: Step) -> list[Area]:
-    """The areas that a C function gives tensors for."""
-    if not isinstance(step, Extern):
-        return []
-    row = EXTERNS.get(step.function)
-    if row is None:
-        raise HostUnsupported(f"there is no C function {step.function}")
-    return [area for area in step.arguments[: row.results] if isinstance(area, Area)]
 
 
 def _scratch_name(step: int) -> str:
