@@ -47,6 +47,13 @@ def test_short_bodies_have_their_functions_in_place() -> None:
     assert ".v16x" not in module({"f": pointwise(sines(3))}, AVX512)
 
 
+def test_a_function_alone_is_computed_on_two_registers() -> None:
+    assert "@as.sin.f32.v32(" in module({"f": pointwise(sines(1))}, AVX512)
+    assert "@as.sin.f32.v16(" in module({"f": pointwise(sines(1))}, AVX2)
+    assert "@as.sin.f32.v16(" in module({"f": pointwise(sines(10))}, AVX512)
+    assert "@as.sin.f64.v8(" in module({"f": pointwise(sines(1, "f64"))}, AVX512)
+
+
 @pytest.mark.parametrize("target", [AVX2, NEON], ids=["avx2", "neon"])
 def test_other_machines_need_none(target: Any) -> None:
     assert ".v16x" not in module({"f": pointwise(sines(5))}, target)

@@ -21,7 +21,7 @@ PAIRS = ((3, 4), (1, 1), (5, 1), (0, 2), (7, 3))
         lambda x, y: torch.meshgrid([x * 2, y], indexing="xy"),
         lambda x, y: [each * 2 for each in torch.meshgrid(x + 1, y, x, indexing="ij")],
         lambda x, y: torch.stack(torch.meshgrid(x.long(), y.long(), indexing="xy")).flatten(1),
-        lambda x, y: torch.meshgrid(x, y.sum(), indexing="ij"),
+        lambda x, y: torch.meshgrid(x, y.max(), indexing="ij"),
     ],
 )
 def test_grids(function: Callable[..., Any]) -> None:

@@ -116,12 +116,15 @@ def _plan(
     wide = [list(_in_vectors(kernel, stage, column)) for stage in kernel.stages]
     costs = tuple(sum(map(_cost, own)) + 1 for own in wide)
     masks_freely = Machine.of(target).masks_freely
+    lanes = _lanes(kernel, wide, target)
+    if masks_freely and column is not None and flat is None and max(costs) < LONG:
+        lanes *= _registers(kernel, wide)
     together = _together(kernel, wide) if masks_freely else {}
     called = sum(together.values())
     return Plan(
         kernel=kernel,
         column=column,
-        lanes=_lanes(kernel, wide, target),
+        lanes=lanes,
         costs=costs,
         copies=_copies(kernel, column, costs, masks_freely, called, scatters),
         written=written,
@@ -282,6 +285,17 @@ def _lanes(kernel: Kernel, wide: list[list[Scalar]], target: Target) -> int:
     if all(width == 1 for width in widths):
         return target.lanes * 2
     return target.lanes
+
+
+def _registers(kernel: Kernel, wide: list[list[Scalar]]) -> int:
+    """Of a vector. The instructions of a function wait for each other: of a short body, those for
+    two registers side by side keep the processor busy. (Long ones take several vectors a round.)"""
+    if kernel.ordered or kernel.private or any(stage.axes for stage in kernel.stages):
+        return 1
+    scalars = [scalar for own in wide for scalar in own if scalar.dtype != "b1"]
+    if any(WIDTH[scalar.dtype] == 8 for scalar in scalars):
+        return 1
+    return 2 if any(function_of(scalar)[0] for scalar in scalars) else 1
 
 
 def _together(kernel: Kernel, wide: list[list[Scalar]]) -> dict[tuple[str, str], int]:

@@ -76,8 +76,10 @@ def _written_out(c: Lowering, data: Any, options: dict[str, Any]) -> Value:
     """A few numbers, each where its place in the row is."""
     if options.get("pin_memory") or not all(type(each) in (int, float, bool) for each in data):
         raise NotLowered("a tensor of several numbers that are not all plain, or of more rows")
-    if not 0 < len(data) <= _FEW:
-        raise NotLowered("a tensor of many numbers, or of none")
+    if not data:
+        return _everywhere(c, 0, options)
+    if len(data) > _FEW:
+        raise NotLowered("a tensor of many numbers")
     gives = short(c.result.dtype)
     if gives in INTEGERS and not all(_fits(each, gives) for each in data):
         raise NotLowered("numbers that the dtype does not have")

@@ -119,8 +119,16 @@ def with_ones(c: Lowering, value: Value, places: Sequence[int]) -> Value:
 
 @row("cat")
 def cat(c: Lowering, tensors: Any, dim: Any = 0) -> Value:
-    parts = several(tensors)
+    parts = _without_nothing(c, several(tensors))
     return joined(c, parts, place(dim, len(parts[0].sizes)))
+
+
+def _without_nothing(c: Lowering, tensors: list[Value]) -> list[Value]:
+    """A vector of no elements goes with tensors of any number of dimensions: only its dtype
+    counts."""
+    kept = [each for each in tensors if each.sizes != (0,)]
+    dtype = common_dtype(tensors)
+    return [as_dtype(c, each, dtype) for each in kept] if kept else tensors
 
 
 @row("stack")
