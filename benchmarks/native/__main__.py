@@ -1,6 +1,6 @@
 """`python -m benchmarks.native`: measure, print, keep JSON, a picture and docs/benchmarks.md.
 
-    --quick              fewer rounds and starts, nothing about the depth of models
+    --quick              fewer rounds and starts
     --only NAME          workloads whose name contains it (may be repeated)
     --no-torch-compile   without the peers; their stored figures are used where there are any
     --peers-only         eager and the peers alone, into benchmarks/results/peers.json
@@ -65,7 +65,6 @@ def main(arguments: list[str]) -> int:
         starts,
         ours=not options.peers_only,
         peers=not options.no_torch_compile,
-        growth=not options.quick,
         known_cold=stored,
     )
     earlier = store.read(options.record).get("workloads", {}) if options.add else {}

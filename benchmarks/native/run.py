@@ -30,8 +30,6 @@ class Plan:
     starts: int
     ours: bool = True
     peers: bool = True
-    #: how compile time grows with the depth of models
-    growth: bool = True
     #: peers' cold starts that are known, by workload: they take most of the time
     known_cold: Record | None = None
     #: seconds for one steady measurement
@@ -67,7 +65,7 @@ def measured(workload: Workload, plan: Plan, tell: Tell) -> Record:
             record["problems"]["steady"] = str(error)
         if plan.ours:
             record["memory"] = _memory(workload, plan, record["problems"], environment, tell)
-        if plan.ours and plan.growth and workload.with_layers:
+        if plan.ours and workload.with_layers:
             record["growth"] = _growth(workload, plan, caches, record["problems"], tell)
     return record
 

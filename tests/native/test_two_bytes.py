@@ -54,7 +54,8 @@ def test_other_operands_are_rounded_as_in_eager(name: str, dtype: torch.dtype) -
         return [operator(x, other) for other in others]
 
     x = values(dtype)
-    for function, arguments in ((with_numbers, (x,)), (with_tensors, (x, TENSORS))):
+    calls: list[tuple[Any, tuple[Any, ...]]] = [(with_numbers, (x,)), (with_tensors, (x, TENSORS))]
+    for function, arguments in calls:
         compiled = anyshape.compile(function, dynamic=True)
         with torch.no_grad():
             compiled(*arguments)

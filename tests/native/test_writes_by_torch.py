@@ -19,7 +19,7 @@ WRITES: dict[str, Callable[[Tensor, Tensor], object]] = {
     "embedding by position": lambda x, i: functional.embedding(i, x, None, 1.0),
     "embedding of a part": lambda x, i: functional.embedding(i % 5, x[1:], max_norm=1.0),
     "embedding_bag": lambda x, i: functional.embedding_bag(i[None], x, max_norm=1.0),
-    "several": lambda x, i: torch._foreach_add_([x], 1.0),
+    "several": lambda x, i: torch.ops.aten._foreach_add_.Scalar([x], 1.0),
     "renorm_": lambda x, i: x.renorm_(2, 0, 1.0),
     "put_": lambda x, i: x.put_(i, torch.ones(i.shape[0])),
     "masked_scatter_": lambda x, i: x.masked_scatter_(x > 0, x * 2),
