@@ -16,6 +16,7 @@ import torch.fx
 from anyshape.graph.arguments import named_as_torch, without_flag
 from anyshape.graph.calling import Calling, may_write
 from anyshape.graph.handles import Handle, Rearranged, Root
+from anyshape.graph.pixels import BY_PIXELS, Pixels
 from anyshape.graph.plan import (
     NumberRef,
     Plan,
@@ -56,6 +57,7 @@ class Lowering(Calling):
         nodes = list(graph.nodes)
         self._uses = {node: len(node.users) for node in nodes}
         self._sharing = Sharing(graph, may_write)
+        self.pixels = Pixels(nodes, self.facts.hints)
         skipping: Skipping | None = None
         if not whole and not self._sharing.is_written:
             skipping = Skipping(self, nodes, self._env, self._uses, self._sharing.matters)
@@ -197,13 +199,18 @@ class Lowering(Calling):
             return made
         if isinstance(made, Value):
             self._agrees(made, meta)
-            if made.memory is not None and not self.lies_as(made.memory, meta):
+            stored = self.stored_as(meta)
+            if made.memory is not None and not self.lies_as(made.memory, stored):
                 made = self.values.new(made.sizes, made.dtype, made.at, (made,))
-            self._laid_out[made] = meta
+            self._laid_out[made] = stored
             return Handle(Root(meta, made), meta)
         if not isinstance(meta, tuple) or len(meta) != len(made):
             raise NotLowered("another number of results")
         return tuple(self._bound(each, item) for each, item in zip(made, meta, strict=True))
+
+    def stored_as(self, meta: Meta) -> Meta:
+        """How the result of the node at hand is laid out if it is stored."""
+        return meta.like(layout=BY_PIXELS) if self._node in self.pixels.stored else meta
 
     def _agrees(self, made: Value, meta: Meta) -> None:
         if meta.device.type != "cpu" or DTYPES.get(meta.dtype) != made.dtype:
@@ -284,7 +291,7 @@ class Lowering(Calling):
                 value.cost > MOST_TWICE or bool(value.axes) or self._reads_many(value)
             )
             if twice or value.cost > MOST_AT_ALL:
-                self.keep(handle.root)
+                self.realise(value, handle.root.meta)
 
     def keep_if_dear(self, value: Value, times: int) -> None:
         """Store what a row reads so many times, unless it is nothing to compute it as often."""

@@ -75,7 +75,12 @@ class Storing:
         return self._laid_out.get(value)
 
     def keep(self, root: Root) -> Memory:
-        """The memory of a tensor, stored if it was not."""
+        """The memory of a tensor as the program has it, stored if it was not."""
+        stored = self._laid_out.get(root.value)
+        if stored is not None and stored.layout != root.meta.layout:
+            inner = root.value
+            root.value = self.values.new(inner.sizes, inner.dtype, inner.at, (inner,))
+            self._laid_out[root.value] = root.meta
         if root.value.memory is None:
             self.realise(root.value, root.meta)
         assert root.value.memory is not None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from anyshape.graph.elementwise import elementwise
 from anyshape.graph.rows.matmul import stored
 from anyshape.graph.rows.table import row
 from anyshape.graph.values import NotLowered, Value
 from anyshape.loops.program import Area, Extern
 from anyshape.loops.scalars import FLOATS
+from anyshape.ops.meta import channels_last
 from anyshape.symbolic import ge
 
 if TYPE_CHECKING:
@@ -27,6 +29,18 @@ def _numbers(value: Any, rank: int) -> tuple[int, ...]:
 def _area(c: Lowering, value: Value) -> Area:
     memory = stored(c, value)
     return Area(memory.buffer, value.sizes, memory.strides, memory.offset)
+
+
+def _by_pixels(c: Lowering, image: Value) -> Value:
+    """The image with the channels of a pixel side by side."""
+    wanted = c.result.like(image.sizes, layout=channels_last(4))
+    known = c.meta_of(image)
+    if image.memory is None and known is not None and known.layout == wanted.layout:
+        c.realise(image)
+    if image.memory is None or not c.lies_as(image.memory, wanted):
+        image = elementwise(c, lambda x: x, image, takes=image.dtype, gives=image.dtype)
+        c.realise(image, wanted)
+    return image
 
 
 def convolution_row(name: str, rank: int) -> None:
@@ -49,7 +63,9 @@ def convolution_row(name: str, rank: int) -> None:
         for size in (*input.sizes, *c.result.shape):
             c.assume(ge(size, 1), "a convolution of nothing")
         steps = [_numbers(each, rank) for each in (stride, padding, dilation)]
-        made, kept = c.fresh_as(c.result.shape, input.dtype, c.result)
+        if c.node in c.pixels.convolutions:
+            tensors[0] = _by_pixels(c, input)
+        made, kept = c.fresh_as(c.result.shape, input.dtype, c.stored_as(c.result))
         areas = [_area(c, value) for value in tensors]
         whole = Area(kept.buffer, c.result.shape, kept.strides)
         arguments = (

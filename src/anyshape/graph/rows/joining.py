@@ -59,7 +59,7 @@ def joined(c: Lowering, tensors: Sequence[Value], dim: int, *, within: bool = Fa
         made = c.values.new(sizes, dtype, lambda index: _at(parts, dim, index), parts, cost=cost)
         c.stored_in_parts(made, parts, dim)
         return made
-    return c.joined(parts, dim, sizes, c.result.like(sizes) if within else c.result)
+    return c.joined(parts, dim, sizes, c.result.like(sizes) if within else c.stored_as(c.result))
 
 
 def _is_read_in_place(c: Lowering, parts: Sequence[Value]) -> bool:
