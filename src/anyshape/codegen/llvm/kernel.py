@@ -191,7 +191,7 @@ def _span(e: Emitter, axis: Axis, begin: str, end: str, exact: bool) -> None:
 
     if one_loop or (exact and divides(step, axis.extent)):
         # There is at least one round.
-        loop(begin, end, step, copies, not (exact and divides(e.lanes, axis.extent)))
+        loop(begin, end, step, copies, not (exact and divides(step, axis.extent)))
         return
     length = e.define(f"sub i64 {end}, {begin}")
     whole = e.define(f"and i64 {length}, {-step}")
