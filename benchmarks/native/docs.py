@@ -154,8 +154,8 @@ def _starts(figures: Figures) -> Iterable[str]:
 
 
 def _growth(figures: Figures) -> Iterable[str]:
-    yield "The first call of a process less a later one, as above: loading the compiler included, caches"
-    yield "empty."
+    yield "The first call of a process less a later one, as above: loading the compiler included,"
+    yield "caches empty."
     yield ""
     yield from _header("model", "4 layers", "32 layers", "of it capture", "grows by")
     growth = figures.growth()

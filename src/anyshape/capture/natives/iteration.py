@@ -6,7 +6,7 @@ import builtins
 import functools
 import types
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, ItemsView, KeysView, ValuesView
 from typing import Any, Final
 
 import torch
@@ -105,16 +105,19 @@ def through(hooks: Hooks, function: Any) -> Callable[..., Any]:
     return lambda *args, **kwargs: hooks.call(function, *args, **kwargs)
 
 
+_VIEWS_OF_DICTS: Final = (KeysView, ValuesView, ItemsView)
+
+
 def _reversed(hooks: Hooks, value: Any) -> Any:
     own = getattr(type(value), "__reversed__", None)
     if isinstance(own, types.FunctionType):
         return hooks.iterate_over(hooks.call(own, value))
-    path = hooks.tracer.path_of(value)
-    if path is not None:
-        contents = hooks.outside.contents(value, path)
-        return reversed(list(contents))
+    if isinstance(value, _VIEWS_OF_DICTS):
+        return reversed(list(hooks.iterate(value)))
     if isinstance(value, (list, tuple, dict, range, str, deque)):
-        return reversed(value)
+        path = hooks.tracer.path_of(value)
+        return reversed(value if path is None else list(hooks.outside.contents(value, path)))
+    # Whatever else has a length and positions.
     size = hooks.call(len, value)
     return (hooks.item(value, index) for index in range(size - 1, -1, -1))
 
