@@ -83,6 +83,32 @@ fail:
 }
 """
 
+#: Memory for the temporaries of a call, or null. Of much of it, which the system maps anew each
+#: time, pages are asked for by megabytes: one by one they take longer than what is computed.
+_WORKSPACE: Final = """
+declare ptr @aligned_alloc(i64, i64)
+declare i32 @madvise(ptr, i64, i32)
+define ptr @anyshape_host_workspace(i64 %total) nounwind {
+  %made = call ptr @aligned_alloc(i64 64, i64 %total)
+  %much = icmp uge i64 %total, 33554432
+  %some = icmp ne ptr %made, null
+  %both = and i1 %much, %some
+  br i1 %both, label %large, label %done
+large:
+  %start = ptrtoint ptr %made to i64
+  %end = add i64 %start, %total
+  %above = add i64 %start, 2097151
+  %first = and i64 %above, -2097152
+  %last = and i64 %end, -2097152
+  %length = sub i64 %last, %first
+  %from = inttoptr i64 %first to ptr
+  %ignored = call i32 @madvise(ptr %from, i64 %length, i32 14)
+  br label %done
+done:
+  ret ptr %made
+}
+"""
+
 #: Give back the handles in an array; those that are null are gone already.
 _DELETE: Final = """
 define void @anyshape_host_delete(ptr %slots, i64 %count) nounwind {
@@ -309,6 +335,7 @@ DECLARATIONS: Final = "\n".join(
     [
         "declare i32 @anyshape_host_take(ptr, ptr, ptr)",
         "declare i32 @anyshape_host_make(i64, ptr, i32, ptr, ptr)",
+        "declare ptr @anyshape_host_workspace(i64)",
         "declare void @anyshape_host_delete(ptr, i64)",
         "declare ptr @anyshape_host_give(ptr)",
         "declare ptr @anyshape_host_fail(ptr, i64)",
@@ -322,7 +349,7 @@ DECLARATIONS: Final = "\n".join(
 
 def helpers_module(abi: HostAbi) -> str:
     """Their definitions; those that Python's objects go through only where these are known."""
-    parts = [_HANDLE_DECLARATIONS, _MAKE, _DELETE]
+    parts = [_HANDLE_DECLARATIONS, _MAKE, _WORKSPACE, _DELETE]
     parts += [_FROM_BLOB, _EXTERN_DECLARATIONS, _AREA, _TENSOR, _COMPARE, _ADOPT, _COPY]
     if abi.tensor_offset is not None:
         parts += [_ENTRY_DECLARATIONS, _TAKE, _GIVE, _FAIL]

@@ -46,7 +46,6 @@ _THREADS: Final = symbol("anyshape_threads")
 DECLARATIONS: Final = "\n".join(
     [
         "declare i32 @anyshape_num_threads()",
-        "declare noalias ptr @aligned_alloc(i64, i64)",
         "declare void @free(ptr)",
         "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
     ]
@@ -285,7 +284,7 @@ class _Run:
             base = lines.stack(f"[{max(total, 1)} x i8]", ALIGNMENT, "workspace")
         else:
             base = workspace = lines.let(
-                f"call ptr @aligned_alloc(i64 {ALIGNMENT}, i64 {total})", "workspace"
+                f"call ptr @anyshape_host_workspace(i64 {total})", "workspace"
             )
             missing = lines.let(f"icmp eq ptr {base}, null")
             self._stop_at_once_if(missing, self._why.number("no memory for temporaries"))
