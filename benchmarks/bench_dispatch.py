@@ -35,7 +35,9 @@ X, Y = local("x"), local("y")
 def two(x: object, y: object) -> None: ...
 
 
-def nanoseconds(function: Callable[..., object], *arguments: object) -> float:
+def nanoseconds(
+    function: Callable[..., object], *arguments: object, repeats: int = _REPEATS
+) -> float:
     """Of one call, the least of several repeats of about a millisecond."""
     calls = 1
     while True:
@@ -43,7 +45,7 @@ def nanoseconds(function: Callable[..., object], *arguments: object) -> float:
         if taken > 1e-3:
             break
         calls *= 2
-    best = min(_time(function, arguments, calls) for _ in range(_REPEATS))
+    best = min(_time(function, arguments, calls) for _ in range(repeats))
     return best / calls * 1e9
 
 

@@ -14,7 +14,7 @@ from anyshape.guards import memory, tensor_memory
 from anyshape.guards.memory import Unwatchable, Watch
 from tests.guards.cases import Mapping, Plain, Slotted
 
-pytestmark = pytest.mark.skipif(not memory.SUPPORTED, reason="no versions of dictionaries here")
+pytestmark = pytest.mark.skipif(not memory.SUPPORTED, reason="dictionaries cannot be watched here")
 
 
 def test_a_watch_holds_until_a_word_changes():
@@ -60,7 +60,7 @@ def test_every_change_of_a_dictionary_is_seen(kind: Any, number: int):
 def test_an_attribute_stored_many_times_is_seen_each_time():
     """Stores become quicker paths in the interpreter as they are repeated."""
     thing = Plain(a=0)
-    names = thing.__dict__
+    names = memory.dictionary_of_instance(thing)
     for value in range(1000, 1200):
         watch = Watch([memory.address_of_version(names)])
         thing.a = value  # pyright: ignore[reportAttributeAccessIssue] set above

@@ -31,7 +31,7 @@ from tests.guards.recorded import recorded
 from tests.guards.test_random_states import LEAVES, STATES
 from tests.guards.verdicts import X, guard
 
-pytestmark = pytest.mark.skipif(not SUPPORTED, reason="no versions of dictionaries here")
+pytestmark = pytest.mark.skipif(not SUPPORTED, reason="dictionaries cannot be watched here")
 
 MEMORY = tensor_memory(torch.zeros, torch.nn.Parameter)
 

@@ -8,7 +8,8 @@ that reads the word at each address and stops at the first that differs: some 2 
     watch.view == watch.expected        True, until the dictionary is changed
 
 On CPython 3.11 and 3.12 every dictionary has a version, a number that is new with each change and
-never used again. Addresses of words are those of objects that someone keeps alive.
+never used again; on 3.13 and 3.14 changes are counted (`watcher.py`). Other addresses of words are
+those of objects that someone keeps alive.
 """
 
 from __future__ import annotations
@@ -18,19 +19,28 @@ import gc
 import sys
 from array import array
 from collections.abc import Callable, Container, Mapping, Sequence
-from types import FunctionType, MappingProxyType
+from types import FunctionType, MappingProxyType, ModuleType
 from typing import Final, cast
 
-from anyshape.guards.values import instance_dictionary, item_of, length_of
+from anyshape.guards.values import (
+    dictionary_descriptor,
+    instance_dictionary,
+    item_of,
+    length_of,
+)
+from anyshape.guards.watcher import new_watcher
 
 _WORD: Final = 8
 #: as `array` and `memoryview` write it; a view keeps a pointer to it
 _FORMAT: Final = b"Q"
 #: `PyObject.ob_type`, `PyVarObject.ob_size`, `PyListObject.ob_item`, `PyCellObject.ob_ref`,
-#: `PyDictObject.ma_version_tag`; what is read there is checked before it is relied on
-_TYPE, _SIZE, _ITEMS, _CELL, _VERSION = 8, 16, 24, 16, 24
+#: `PyDictObject.ma_version_tag`, `PyDictObject.ma_values`; what is read there is checked before it
+#: is relied on
+_TYPE, _SIZE, _ITEMS, _CELL, _VERSION, _VALUES = 8, 16, 24, 16, 24, 40
 #: `Py_TPFLAGS_MANAGED_DICT`: the pointer to the dictionary lies three words before the object
 _MANAGED_DICTIONARY: Final = 1 << 4
+#: `PyDictValues.embedded`, a byte of its first word
+_EMBEDDED: Final = 0xFF << 16
 
 
 class Unwatchable(Exception):
@@ -73,7 +83,7 @@ class Watch:
     __slots__ = ("_addresses", "expected", "view")
 
     def __init__(self, addresses: Sequence[int]) -> None:
-        assert _view_of is not None, "watching is not supported here: ask `supported` first"
+        assert _view_of is not None, "watching is not supported here: ask `SUPPORTED` first"
         addresses = addresses or (id(None) + _TYPE,)  # A view needs at least one word.
         count = len(addresses)
         #: the view reads it for as long as it lives
@@ -118,9 +128,48 @@ def address_of_type(thing: object) -> int:
     return address
 
 
-def address_of_version(dictionary: object) -> int:
-    """Of a dictionary, or of an instance of a subclass."""
+def _version_in_dictionary(dictionary: object) -> int:
     return id(dictionary) + _VERSION
+
+
+def _versions() -> Callable[[object], int] | None:
+    """How the address of a dictionary's version is found; None where there are no versions."""
+    if sys.implementation.name != "cpython" or sys.maxsize != 2**63 - 1:
+        return None
+    if sys.version_info[:2] in ((3, 11), (3, 12)):
+        return _version_in_dictionary
+    watcher = new_watcher() if sys.version_info[:2] in ((3, 13), (3, 14)) else None
+    return None if watcher is None else watcher.count_of
+
+
+_version_of: Final = _versions()
+
+
+def address_of_version(dictionary: object) -> int:
+    """Of a dictionary, or of an instance of a subclass: a word that is never again what it was
+    before a change. Two dictionaries may have one word in common."""
+    assert _version_of is not None, "watching is not supported here: ask `SUPPORTED` first"
+    if _ATTRIBUTES_UNSEEN and _shows_an_object(dictionary):
+        raise Unwatchable
+    return _version_of(dictionary)
+
+
+def _shows_an_object(dictionary: object) -> bool:
+    """Whether the values are those in an object, whose `__dict__` this is (from 3.13 on)."""
+    values = word_at(id(dictionary) + _VALUES)
+    return values != 0 and word_at(values) & _EMBEDDED != 0
+
+
+def dictionary_of_instance(thing: object) -> dict[object, object]:
+    """The instance dictionary. Where assigning an attribute is not seen if the values are in the
+    object itself, they are moved to the dictionary, for good: assigning `__dict__` to itself does
+    that, in one step, and nothing else."""
+    found = cast("dict[object, object]", instance_dictionary(thing))
+    if _ATTRIBUTES_UNSEEN and _shows_an_object(found):
+        descriptor = dictionary_descriptor(type(thing))
+        assert descriptor is not None, "it has just been read"
+        descriptor.__set__(thing, found)
+    return found
 
 
 def dictionary_of_class(owner: object) -> dict[object, object]:
@@ -253,29 +302,44 @@ def _only_place(things: Sequence[object], name: str) -> int | None:
     return places[0] if len(places) == 1 else None
 
 
+def _attributes_are_unseen() -> bool:
+    """Whether changes of an object with its values in itself are not changes of its `__dict__`: a
+    bug of CPython 3.13.0 alone (gh-125608)."""
+    if _version_of is None or sys.version_info[:2] != (3, 13):
+        return False
+    sample = _Sample()
+    sample.a = 1
+    watch = Watch([_version_of(sample.__dict__)])
+    sample.a = 2
+    return watch.holds()
+
+
+_ATTRIBUTES_UNSEEN: Final = _attributes_are_unseen()
+
+
+def _is_seen(names: object, change: Callable[[], object]) -> bool:
+    watch = Watch([address_of_version(names)])
+    change()
+    return not watch.holds()
+
+
 def _versions_change() -> bool:
     """Every way to change a dictionary gives it a new version, and reading it does not."""
     sample = _Sample()
-    names = sample.__dict__
-    watch = Watch([address_of_version(names), address_of_dictionary(sample, names)])
-
-    def changed() -> bool:
-        nonlocal watch
-        before, watch = watch, Watch([address_of_version(names)])
-        return not before.holds()
+    sample.a = 1
+    names = dictionary_of_instance(sample)
+    if not Watch([address_of_dictionary(sample, names)]).holds():
+        return False
 
     def attribute() -> None:
         sample.a = len(names) + 1000
 
     def replaced() -> None:
         sample.a = [1]
-        changed()
-        sample.a = [1]
 
     changes = [
-        attribute,
-        attribute,
-        replaced,
+        # Often enough for the interpreter to specialise: it stores in quicker ways then.
+        *[attribute, replaced] * 20,
         lambda: names.update(b=[2]),
         lambda: names.update(b=[2]),
         lambda: names.__setitem__("c", 3.5),
@@ -286,10 +350,14 @@ def _versions_change() -> bool:
         lambda: names.__ior__({"e": 5}),
         lambda: names.popitem(),
         lambda: names.clear(),
+        *[attribute, replaced] * 20,
+        lambda: delattr(sample, "a"),
+        lambda: names.update({"f": 6}),
+        lambda: names.__init__({"f": 7}),
     ]
     reads = [lambda: names.get("a"), lambda: len(names), lambda: [*names], lambda: "z" in names]
-    return all((change(), changed())[1] for change in changes) and not any(
-        (read(), changed())[1] for read in reads
+    return all(_is_seen(names, change) for change in changes) and not any(
+        _is_seen(names, read) for read in reads
     )
 
 
@@ -298,34 +366,49 @@ def _versions_of_classes_change() -> bool:
         a: object = 1
 
     names = dictionary_of_class(Sample)
-
-    def change(act: Callable[[], object]) -> bool:
-        watch = Watch([address_of_version(names)])
-        act()
-        return not watch.holds() and dictionary_of_class(Sample) is names
-
-    return all(
-        (
-            change(lambda: setattr(Sample, "a", 2)),
-            change(lambda: setattr(Sample, "b", len)),
-            change(lambda: setattr(Sample, "__call__", len)),
-            change(lambda: delattr(Sample, "a")),
-            not change(lambda: getattr(Sample, "b")),  # noqa: B009
-        )
+    changes = [
+        *[lambda: setattr(Sample, "a", [2])] * 4,
+        lambda: setattr(Sample, "b", len),
+        lambda: setattr(Sample, "__call__", len),
+        lambda: delattr(Sample, "a"),
+    ]
+    return (
+        all(_is_seen(names, change) for change in changes)
+        and not _is_seen(names, lambda: getattr(Sample, "b"))  # noqa: B009
+        and dictionary_of_class(Sample) is names
     )
 
 
+def _versions_of_modules_change() -> bool:
+    module = ModuleType("sample")
+    names = module.__dict__
+    exec(
+        "def store(value):\n    global a\n    a = value\n\ndef drop():\n    global a\n    del a",
+        names,
+    )
+    store, drop = cast("Callable[[object], None]", names["store"]), names["drop"]
+    changes = [
+        *[lambda: store([1])] * 20,
+        *[lambda: setattr(module, "a", [2])] * 20,
+        drop,
+        lambda: setattr(module, "a", 1),
+        lambda: delattr(module, "a"),
+    ]
+    return all(_is_seen(names, change) for change in changes)
+
+
 def _supported() -> bool:
-    known = sys.implementation.name == "cpython" and sys.version_info[:2] in ((3, 11), (3, 12))
-    if not known or sys.maxsize != 2**63 - 1 or _view_of is None:
+    if _version_of is None or _view_of is None:
         return False
     try:
-        return _versions_change() and _versions_of_classes_change()
+        return (
+            _versions_change() and _versions_of_classes_change() and _versions_of_modules_change()
+        )
     except Unwatchable:
         return False
 
 
-#: Later versions of CPython have no versions of dictionaries.
+#: Not on interpreters that nobody has tried, nor on those without a lock.
 SUPPORTED: Final = _supported()
 
 

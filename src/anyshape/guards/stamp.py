@@ -45,18 +45,12 @@ from anyshape.guards.memory import (
     address_of_version,
     addresses_of_item,
     dictionary_of_class,
+    dictionary_of_instance,
     field_owner,
 )
 from anyshape.guards.path import Access, Path
 from anyshape.guards.tensor_memory import TensorMemory
-from anyshape.guards.values import (
-    PRIMITIVES,
-    class_attribute,
-    dictionary_reader,
-    instance_dictionary,
-    item_of,
-    keys_of,
-)
+from anyshape.guards.values import PRIMITIVES, class_attribute, dictionary_reader, item_of, keys_of
 
 #: `Py_TPFLAGS_HEAPTYPE`: of instances of such types, `__class__` can be assigned
 _MADE_BY_CLASS: Final = 1 << 9
@@ -253,8 +247,8 @@ class Stamp(NamedTuple):
     #: None where versions say it all
     entries: Entries | None
     watch: Watch
-    #: dictionaries that are watched by their version, by the address of that
-    dictionaries: dict[int, _Dictionary]
+    #: dictionaries that are watched by their version, by the address of that; seldom more than one
+    dictionaries: dict[int, list[_Dictionary]]
     #: whatever else has an address that is watched, except the root
     kept: list[object]
     #: the root, weakly; a constant needs no holding
@@ -343,8 +337,8 @@ class _Watching:
         self._memory = memory
         #: ordered, each once
         self.addresses: dict[int, None] = {}
-        self.dictionaries: dict[int, _Dictionary] = {}
-        #: what was read of each, by the address of its version; None if all of it was
+        self.dictionaries: dict[int, list[_Dictionary]] = {}
+        #: what was read of each, by its identity; None if all of it was
         self._read: dict[int, dict[object, object] | None] = {}
         #: whatever has an address among these, except the root; and the objects found
         self.kept: list[object] = []
@@ -356,31 +350,35 @@ class _Watching:
         """The value at the key; it stays, as long as the version does."""
         found = cast("_Dictionary", dictionary)
         value = _get(found, key, _ABSENT)
-        read = self._read.setdefault(self._note_version(found), {})
+        self._note_version(found)
+        read = self._read[id(found)]
         if read is not None:
             read[key] = value
         return value
 
     def note_all(self, dictionary: object) -> None:
-        self._read[self._note_version(cast("_Dictionary", dictionary))] = None
+        self._note_version(cast("_Dictionary", dictionary))
+        self._read[id(dictionary)] = None
 
-    def _note_version(self, dictionary: _Dictionary) -> int:
-        address = address_of_version(dictionary)
-        self.note(address)
-        self.dictionaries[address] = dictionary
-        return address
+    def _note_version(self, dictionary: _Dictionary) -> None:
+        if id(dictionary) not in self._read:
+            self._read[id(dictionary)] = {}
+            address = address_of_version(dictionary)
+            self.note(address)
+            self.dictionaries.setdefault(address, []).append(dictionary)
 
     def without_versions(self, restless: set[int]) -> Entries | None:
         """Watch the entries of these dictionaries in place of their versions, where it is known
         which they are."""
         entries = Entries([], [], [])
         for address in restless & self.dictionaries.keys():
-            read = self._read[address]
-            if read is not None:
-                del self.addresses[address]
-                found = self.dictionaries.pop(address)
-                for key, value in read.items():
-                    entries.add(found, key, value)
+            found = [(each, self._read[id(each)]) for each in self.dictionaries[address]]
+            if any(read is None for _, read in found):
+                continue
+            del self.addresses[address], self.dictionaries[address]
+            for dictionary, read in found:
+                for key, value in (read or {}).items():
+                    entries.add(dictionary, key, value)
         return entries if entries.keys else None
 
     def at(self, path: Path) -> object:
@@ -416,7 +414,7 @@ class _Watching:
             owned = dictionary_of_class(thing)
             self.kept.append(owned)
             return owned
-        found = cast("_Dictionary", instance_dictionary(thing))
+        found = dictionary_of_instance(thing)
         if type(thing) is not ModuleType:  # A module keeps its dictionary for life.
             self.note(address_of_type(thing), address_of_dictionary(thing, found))
         self.kept.append(found)

@@ -223,14 +223,20 @@ def class_attribute(kind: type, name: object) -> object:
     return next((held[name] for held in names if name in held), None)  # pyright: ignore[reportArgumentType] any key may be asked for
 
 
-def dictionary_reader(kind: type) -> Callable[[object], object] | None:
-    """How the instance dictionary of an object of this type is read, past any property of that
-    name; None if there is none."""
+def dictionary_descriptor(kind: type) -> GetSetDescriptorType | MemberDescriptorType | None:
+    """What gives objects of this type their instance dictionary, past any property of that name;
+    None if there is none."""
     for base in _bases_of(kind):
         found = _names_in(base).get("__dict__")
         if isinstance(found, GetSetDescriptorType | MemberDescriptorType):
-            return cast("Callable[[object], object]", found.__get__)
+            return found
     return None
+
+
+def dictionary_reader(kind: type) -> Callable[[object], object] | None:
+    """How the instance dictionary of an object of this type is read; None if there is none."""
+    found = dictionary_descriptor(kind)
+    return None if found is None else cast("Callable[[object], object]", found.__get__)
 
 
 def reads_plainly(kind: type) -> bool:
