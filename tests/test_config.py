@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import threading
 from collections.abc import Generator
+from importlib import import_module
 from pathlib import Path
+from pydoc import render_doc
 
 import pytest
 
+import anyshape
 from anyshape.config import Config, config
 from anyshape.errors import AnyshapeError, BadSetting, UnknownSetting
 
@@ -235,3 +239,21 @@ def test_the_settings_of_the_process_are_one_object():
     assert isinstance(config, Config)
     with config.patch(recompile_limit=7):
         assert config.recompile_limit == 7
+
+
+def test_help_shows_nothing_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_TOKEN", "a-secret-of-this-test")
+    for thing in (config, Config, anyshape.config, import_module("anyshape.config")):
+        text = render_doc(thing)
+        assert "a-secret-of-this-test" not in text
+        assert "environ(" not in text
+
+
+def test_no_default_is_the_environment() -> None:
+    files = list(Path(anyshape.__file__).parent.rglob("*.py"))
+    assert files
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.arguments):
+                defaults = [*node.defaults, *filter(None, node.kw_defaults)]
+                assert not any("environ" in ast.unparse(each) for each in defaults), file

@@ -111,8 +111,9 @@ class Config(_Started):
     #: how much compiled code is kept there; what was not used for longest goes first
     cache_size_mb: int = 512
 
-    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
-        object.__setattr__(self, "_environment", environment)
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        # Not as a default, which `help` would print with everything that is in it.
+        object.__setattr__(self, "_environment", os.environ if environment is None else environment)
         object.__setattr__(self, "_chosen", set())
 
     if not TYPE_CHECKING:  # so that a type checker still sees misspelt names

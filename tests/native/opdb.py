@@ -130,7 +130,7 @@ def _try_sample(info: OpInfo, sample: Sample, outcome: Outcome) -> None:
         return
     except Exception:
         return
-    eager = _calling(info.op, made)
+    eager = calling(info.op, made)
     compiled = anyshape.compile(eager, dynamic=True)
     own = made.values
     sizes = [own, own, {k: v * 2 + 1 for k, v in own.items()}]
@@ -148,7 +148,7 @@ def _try_sample(info: OpInfo, sample: Sample, outcome: Outcome) -> None:
     ]
 
 
-def _calling(op: Any, made: Template) -> Any:
+def calling(op: Any, made: Template) -> Any:
     """The operator as a function of tensors, and of the integers that are sizes; other arguments
     are part of the program, written as source."""
     names: dict[str, Any] = {"op": op}
@@ -193,7 +193,7 @@ def _is_given(leaf: Any) -> bool:
     return isinstance(leaf, TensorTemplate | Expr)
 
 
-def _given(made: Template, values: Any, zeroed: bool) -> list[Any]:
+def arguments_at(made: Template, values: Any, zeroed: bool) -> list[Any]:
     leaves = tree_leaves(made.build(values, zeroed), is_leaf=lambda leaf: leaf is None)
     assert len(leaves) == len(made.leaves)
     return [value for value, leaf in zip(leaves, made.leaves, strict=True) if _is_given(leaf)]
@@ -210,11 +210,11 @@ def _compare(
     eager, compiled = functions
     zeroed = made.has_integers and values != made.values
     try:
-        expected = eager(_given(made, values, zeroed))
+        expected = eager(arguments_at(made, values, zeroed))
     except Exception:
         expected = None
     try:
-        found = compiled(_given(made, values, zeroed))
+        found = compiled(arguments_at(made, values, zeroed))
     except (Late, anyshape.errors.InternalError) as error:
         if isinstance(error, Late):
             raise

@@ -9,7 +9,7 @@ def run(a0, s0):
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -56,6 +56,8 @@ class _Writer:
     ) -> None:
         self._expected = list(expected)
         self._schedule = schedule
+        #: versions that are still to be counted
+        self._bumps = dict(schedule.bumps)
         self._function_of = function_of
         self._lines: list[str] = []
         self._namespace: dict[str, Any] = {"laid_out": laid_out, "Unexpected": Unexpected}
@@ -144,12 +146,18 @@ class _Writer:
             *segment.numbers,
         ]
         call = f"{name}({', '.join(arguments)})"
-        changed = [name for name in _written_by(segment) if self._schedule.held[name].given]
-        if changed:
-            # Autograd has to see that a tensor is not what it was.
-            self._lines.append(f"increment_version(({', '.join(changed)},))")
+        # Autograd has to see that a tensor is not what it was, be it that a later part writes to
+        # it: nothing that it records comes between.
+        self._count_writes(name for name in _written_by(segment) if self._schedule.held[name].given)
         targets = ", ".join(buffer.name for buffer in segment.outputs)
         self._lines.append(f"{targets} = {call}" if targets else call)
+        self._count_writes(buffer.name for buffer in segment.outputs)
+
+    def _count_writes(self, names: Iterable[str]) -> None:
+        """The versions of tensors, as eager would have counted them."""
+        moved = [name for name in names for _ in range(self._bumps.pop(name, 0))]
+        if moved:
+            self._lines.append(f"increment_version(({', '.join(moved)},))")
 
     def _call(self, call: Call, native: set[str]) -> None:
         arguments = [self._text(each) for each in call.args]

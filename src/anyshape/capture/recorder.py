@@ -49,7 +49,7 @@ from anyshape.config import config
 from anyshape.errors import AnyshapeError, NeedsDecision, UnknownOperator
 from anyshape.guards.path import Path
 from anyshape.ops.meta import Dense, Meta, of_tensor
-from anyshape.ops.node_notes import CALL, NUMBER, RESULT, Call
+from anyshape.ops.node_notes import CALL, NUMBER, RESULT, UNRECORDED, VERSION, Call
 from anyshape.ops.questions import Kind as NeedKind
 from anyshape.ops.table import lookup
 from anyshape.records import replace
@@ -231,8 +231,12 @@ class Recorder(Inputs):
             value, made = self._infer(function, call, result)
         node = self._call_node(function, call, target)
         node.meta[CALL] = Call(function, call.metas, call.meta_kwargs)
+        if not torch.is_grad_enabled():
+            node.meta[UNRECORDED] = True
         if result is not None:
             node.meta[RESULT] = _as_they_are(value, result)
+            if type(result) is torch.Tensor and not result.is_inference() and result._version:
+                node.meta[VERSION] = result._version
             self._bind(result, value, node, call)
         if made is _OPAQUE:
             self.checks_forms = True

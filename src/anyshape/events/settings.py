@@ -92,9 +92,10 @@ class LogState:
 _STATE: Final = LogState(stream)
 
 
-def set_logs_from_environment(environment: Mapping[str, str] = os.environ) -> None:
+def set_logs_from_environment(environment: Mapping[str, str] | None = None) -> None:
     """Show the logs that ANYSHAPE_LOGS names."""
-    _STATE.force(parse_logs(environment.get(VARIABLE, "")))
+    given = os.environ if environment is None else environment
+    _STATE.force(parse_logs(given.get(VARIABLE, "")))
 
 
 def set_logs(

@@ -129,6 +129,7 @@ class Calling(Writing):
             if not handles:
                 raise Unlowerable("a tensor that only Python handles is written to")
             self._may_change(handles[:1])
+            self._count_write(handles[0], called=True)
         elif unknown:
             self._may_change(handles)
         refs, named = self._references(args), self._references(kwargs)
@@ -148,7 +149,7 @@ class Calling(Writing):
                 or entry.op.lowering in (Kind.VIEW, Kind.NOTHING, Kind.INDEX_MAP)
                 or (isinstance(self.result, Meta) and self.result.shares_if is not None)
             ):
-                _entangle([handle.root for handle in (*handles, *handles_in(bound))])
+                entangle([handle.root for handle in (*handles, *handles_in(bound))])
         self.steps.append(
             Call(
                 node.op,
@@ -222,7 +223,7 @@ class Calling(Writing):
         )
 
 
-def _entangle(roots: list[Root]) -> None:
+def entangle(roots: list[Root]) -> None:
     for root in roots:
         root.entangled |= {other for other in roots if other is not root}
 

@@ -43,6 +43,12 @@ class Root:
     by_strides: bool = False
     #: other roots that may share its memory, as far as we know
     entangled: set[Root] = field(default_factory=set["Root"])
+    #: how often it was written to, for its version counter: natively, and by torch in the memory
+    #: that it has now, which has counted that itself
+    native_writes: int = 0
+    called_writes: int = 0
+    #: whether it was written to through `.data`, which has a counter of its own
+    written_apart: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -93,6 +99,14 @@ class Handle:
             self._value = values.new(self.meta.shape, dtype, at, (source, whole), factors=factors)
         self._made_of = whole
         return self._value
+
+    @property
+    def counts_apart(self) -> bool:
+        """Whether writes to it are not counted by its root: it was made through `.data`."""
+        if self.base is None:
+            return False
+        by_data = self.view is not None and self.view[:2] == ("getattr", "data")
+        return by_data or self.base.counts_apart
 
     def known_value(self) -> Value | None:
         """What it was when somebody asked last, if that is so still."""

@@ -14,7 +14,7 @@ import torch
 import torch.fx
 
 from anyshape.graph.arguments import named_as_torch, without_flag
-from anyshape.graph.calling import Calling, may_write
+from anyshape.graph.calling import may_write
 from anyshape.graph.handles import Handle, Rearranged, Root
 from anyshape.graph.pixels import BY_PIXELS, Pixels
 from anyshape.graph.plan import (
@@ -22,17 +22,18 @@ from anyshape.graph.plan import (
     Plan,
     View,
 )
+from anyshape.graph.recorded import refuse_recorded
 from anyshape.graph.rows import ROWS, VIEWS, VIEWS_OF_EACH, WRITES
+from anyshape.graph.settling import Settling
 from anyshape.graph.sharing import Sharing
 from anyshape.graph.skipping import Skipping
 from anyshape.graph.trees import handles_in, values_in
 from anyshape.graph.unlowerable import Unlowerable
 from anyshape.graph.values import DTYPES, NotAView, NotLowered, Value
 from anyshape.ops.meta import Meta
-from anyshape.ops.node_notes import CALL, RESULT, SYMBOL
-from anyshape.ops.op import Lowering as Kind
+from anyshape.ops.node_notes import CALL, RESULT, SYMBOL, VERSION
 from anyshape.ops.table import Entry, lookup
-from anyshape.symbolic import Expr, Symbol, product
+from anyshape.symbolic import Symbol, product
 from anyshape.symbolic.expr import of_atom
 
 #: An expression of more operations than this is stored rather than computed twice, or grown on.
@@ -40,14 +41,11 @@ MOST_TWICE: Final = 6
 
 MOST_AT_ALL: Final = 120
 
-#: Parts of an index that make a view.
-_BASIC: Final = frozenset({int, Expr, slice, type(None), type(Ellipsis)})
-
 #: What is used twice and would read so many tensors of its own size each time is stored.
 MOST_READ: Final = 3
 
 
-class Lowering(Calling):
+class Lowering(Settling):
     """One graph on its way to a plan. Rows of operators get it as their first argument."""
 
     def run(self, graph: torch.fx.Graph, *, whole: bool = False) -> Plan:
@@ -55,6 +53,7 @@ class Lowering(Calling):
         inputs: list[str | Symbol] = []
         outputs: list[Any] = []
         nodes = list(graph.nodes)
+        refuse_recorded(nodes)
         self._uses = {node: len(node.users) for node in nodes}
         self._sharing = Sharing(graph, may_write)
         self.pixels = Pixels(nodes, self.facts.hints)
@@ -72,6 +71,7 @@ class Lowering(Calling):
             elif node.op == "output":
                 outputs = [self._output(each) for each in node.args[0]]
             else:
+                self._see_modes(node)
                 self._lower(node)
             for each in node.all_input_nodes:
                 self._uses[each] -= 1
@@ -85,6 +85,7 @@ class Lowering(Calling):
             outputs,
             self.assumed,
             changed,
+            self.bumps,
             self.native,
             self.called,
             None if skipping is None else skipping.left_out,
@@ -119,8 +120,6 @@ class Lowering(Calling):
         if result is None:
             self._env[node] = self._without_meta(node)
             return
-        if not self._may_share(node, entry):
-            _no_gradient(result)
         kwargs = self._arguments(node.kwargs, call.kwargs)
         if node.target is getattr:
             args = args[:1]
@@ -133,16 +132,6 @@ class Lowering(Calling):
             self._env[node] = self._call_out(node, entry, str(why))
             return
         self._keep_if_worthwhile(node)
-
-    def _may_share(self, node: torch.fx.Node, entry: Entry | None) -> bool:
-        """Whether the result may be a given tensor or a view of one: that of a parameter says that
-        it requires grad even where no gradients are recorded."""
-        if entry is None or entry.in_place:
-            return False
-        handed_on = any(each is node.meta.get(RESULT) for each in node.meta[CALL].args)
-        return (
-            handed_on or entry.op.lowering is Kind.VIEW or _is_basic_index(node.meta[CALL], entry)
-        )
 
     def _by_row(self, function: Any, entry: Entry | None, args: Any, kwargs: dict[str, Any]) -> Any:
         if entry is None:
@@ -203,10 +192,18 @@ class Lowering(Calling):
             if made.memory is not None and not self.lies_as(made.memory, stored):
                 made = self.values.new(made.sizes, made.dtype, made.at, (made,))
             self._laid_out[made] = stored
-            return Handle(Root(meta, made), meta)
+            return Handle(self._own_root(meta, made), meta)
         if not isinstance(meta, tuple) or len(meta) != len(made):
             raise NotLowered("another number of results")
         return tuple(self._bound(each, item) for each, item in zip(made, meta, strict=True))
+
+    def _own_root(self, meta: Meta, made: Value) -> Root:
+        """A tensor that native code makes: autograd knows nothing of it."""
+        if meta.requires_grad:
+            raise Unlowerable("a result requires grad")
+        assert self._node is not None
+        writes = 0 if meta.shares_if is not None else self._node.meta.get(VERSION, 0)
+        return Root(meta, made, native_writes=writes)
 
     def stored_as(self, meta: Meta) -> Meta:
         """How the result of the node at hand is laid out if it is stored."""
@@ -279,7 +276,15 @@ class Lowering(Calling):
     def _output(self, node: Any) -> Any:
         if not isinstance(node, torch.fx.Node):
             return node
-        return self._references(self._env[node])
+        found = self._env[node]
+        refs = self._references(found)
+        for handle in handles_in(found):
+            root = handle.root
+            if handle.counts_apart and root.written_apart:
+                raise Unlowerable("`.data` is written to and returned")
+            if root.native_writes and not root.outside:
+                self.bumps[self.keep(root).buffer] = root.native_writes
+        return refs
 
     def _keep_if_worthwhile(self, node: torch.fx.Node) -> None:
         """Store what would be computed several times, or has grown long."""
@@ -323,22 +328,6 @@ class Lowering(Calling):
     def sharing_matters(self) -> bool:
         """Whether anybody could tell if the result at hand is a view or a copy."""
         return self._node is None or self._sharing is None or self._sharing.matters(self._node)
-
-
-def _is_basic_index(call: Any, entry: Entry) -> bool:
-    if entry.op.name != "getitem" or len(call.args) != 2:
-        return False
-    key = call.args[1]
-    return all(type(part) in _BASIC for part in (key if type(key) is tuple else (key,)))
-
-
-def _no_gradient(result: Any) -> None:
-    if isinstance(result, Meta):
-        if result.requires_grad:
-            raise Unlowerable("a result requires grad")
-    elif isinstance(result, tuple):
-        for item in result:
-            _no_gradient(item)
 
 
 def _name_of(function: Any) -> str:

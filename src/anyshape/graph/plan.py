@@ -136,6 +136,8 @@ class Plan:
     assumed: list[Fact] = field(default_factory=list["Fact"])
     #: inputs that are written to
     changed: list[str] = field(default_factory=list[str])
+    #: by how much native code moves the version of a tensor on
+    bumps: dict[str, int] = field(default_factory=dict[str, int])
     #: by operator: how often native, how often called out, and why
     native: dict[str, int] = field(default_factory=dict[str, int])
     called: dict[str, str] = field(default_factory=dict[str, str])

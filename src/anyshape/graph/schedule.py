@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from anyshape.graph.fused_steps import fused_steps
@@ -24,7 +24,7 @@ from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Area, Buffer, Extern, Launch, Repeated, Role, Segment, SizeRead
 from anyshape.loops.text import kernel_text
 from anyshape.ops.meta import Dense, strided
-from anyshape.records import dataclass
+from anyshape.records import dataclass, field
 from anyshape.symbolic import Expr, Fact, Range, Size, Symbol, maximum
 from anyshape.symbolic.expr import single_atom, symbols_of
 
@@ -41,6 +41,8 @@ class Schedule:
     assumed: Sequence[Fact] = ()
     #: inputs that are written to
     changed: Sequence[str] = ()
+    #: by how much native code moves the version of a tensor on
+    bumps: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 #: by text, and the ranges of the symbols in it
@@ -82,7 +84,9 @@ def schedule(plan: Plan, same: Same, seen: Seen | None = None) -> Schedule:
         position = end
     if is_left_out:
         raise NotRepeated("the steps of a part are not needed")
-    return Schedule(plan.inputs, parts, plan.outputs, plan.held, plan.assumed, plan.changed)
+    return Schedule(
+        plan.inputs, parts, plan.outputs, plan.held, plan.assumed, plan.changed, plan.bumps
+    )
 
 
 def _needed(plan: Plan) -> list[Step]:

@@ -67,6 +67,8 @@ class Storing:
         self.input_names: dict[torch.fx.Node, str] = {}
         #: buffers of tensors that Python has and that are written to
         self.changed: set[str] = set()
+        #: by how much native code moves the version of a tensor on
+        self.bumps: dict[str, int] = {}
         self.native: dict[str, int] = {}
         self.called: dict[str, str] = {}
 

@@ -28,6 +28,7 @@ class Writing(Storing):
         """The program changes a tensor: from now on it is `value` (cast and broadcast already)."""
         root = target.root
         self._may_be_written(target)
+        self._count_write(target)
         if not target.is_view and not root.outside:
             self._now_is(root, value)
             return
@@ -69,8 +70,28 @@ class Writing(Storing):
             # An error of eager's, or an order of writes that only eager knows.
             raise NotLowered("elements that share memory are written to")
 
+    def _count_write(self, target: Handle, *, called: bool = False) -> None:
+        """An operator writes to a tensor: its version is another one. `called`: torch does it."""
+        root = target.root
+        if self._counted == (self._node, root):
+            return
+        self._counted = self._node, root
+        if target.counts_apart:
+            root.written_apart = True
+        elif called:
+            root.called_writes += 1
+        else:
+            root.native_writes += 1
+            if root.outside and root.value.memory is not None:
+                self.bumps[root.value.memory.buffer] = root.native_writes
+
+    #: the operator and the tensor that were counted last
+    _counted: tuple[object, Root] | None = None
+
     def _now_is(self, root: Root, value: Value) -> None:
         """A tensor that has no other memory yet is this from now on."""
+        root.native_writes += root.called_writes
+        root.called_writes = 0
         if value.memory is not None and not self.lies_as(value.memory, root.meta):
             # Its views go by the strides of the tensor.
             value = self.values.new(value.sizes, value.dtype, value.at, (value,))
@@ -90,6 +111,7 @@ class Writing(Storing):
         """Write a value into a tensor, each element where the map says: to an index of the target
         that may be read from tensors (`reads`). Later elements win, or add up."""
         self._may_be_written(target)
+        self._count_write(target)
         self._before_write(target.root, but=value)
         memory = target.memory()
         assert memory is not None

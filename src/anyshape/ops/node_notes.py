@@ -12,6 +12,12 @@ CALL: Final = "call"
 SYMBOL: Final = "symbol"
 #: set on a node that computes a number of numbers, and does nothing else
 NUMBER: Final = "number"
+#: the version of a result, where it is not 0: of a new one, how often the operator itself has
+#: written to it
+VERSION: Final = "version"
+#: set on a node that ran where autograd records nothing; its result may still say that it requires
+#: grad, as a view of a parameter does
+UNRECORDED: Final = "unrecorded"
 #: and `torch.fx.GraphModule.meta`
 FACTS: Final = "facts"
 #: facts about data that the graph relies on: not known before it runs

@@ -1,0 +1,44 @@
+"""Whether autograd has a part in a graph.
+
+Native code makes plain tensors: nothing records how they came about. So the question is decided
+here, once and for a whole graph, by what the capture saw of every result, and not by operators: a
+graph with a result that autograd recorded runs as it is. What native code makes is asked again
+where it is made (`Lowering`), since a tensor may say that it requires grad where nothing is
+recorded: a parameter, and any view of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch.fx
+
+from anyshape.graph.unlowerable import Unlowerable
+from anyshape.ops.meta import Meta
+from anyshape.ops.node_notes import CALL, RESULT, UNRECORDED
+
+
+def refuse_recorded(nodes: Iterable[torch.fx.Node]) -> None:
+    """Raise `Unlowerable` if autograd records any of these nodes."""
+    for node in nodes:
+        call = node.meta.get(CALL)
+        if call is None or UNRECORDED in node.meta:
+            continue
+        if RESULT not in node.meta:
+            # `x[i] = v` gives nothing: `x` requires grad from then on if `v` does.
+            recorded = requires_grad((call.args, call.kwargs))
+        else:
+            result = node.meta[RESULT]
+            recorded = requires_grad(result) and not any(each is result for each in call.args)
+        if recorded:
+            raise Unlowerable("a result requires grad")
+
+
+def requires_grad(tree: Any) -> bool:
+    """Whether any tensor among results or arguments does."""
+    if isinstance(tree, Meta):
+        return tree.requires_grad
+    if isinstance(tree, dict):
+        return any(map(requires_grad, tree.values()))
+    return isinstance(tree, tuple | list) and any(map(requires_grad, tree))
