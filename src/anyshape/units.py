@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 import torch
 
 from anyshape.capture.callables import FunctionFrame, may_be_watched
+from anyshape.capture.callers import called
 from anyshape.capture.instrument import Refused, bind, instrumented_code, is_instrumented
 from anyshape.capture.plain_hooks import PlainHooks
 from anyshape.capture.tracer import CodePlace
@@ -145,7 +146,7 @@ class _Routing(PlainHooks):
             function, args = function.__func__, (function.__self__, *args)
         unit = self._units.unit_of(function, args, kwargs)
         if unit is None:
-            return function(*args, **kwargs)
+            return called(function, args, kwargs)
         return unit.serve(args if unit.target.call is not _MODULES else (function, *args), kwargs)
 
 

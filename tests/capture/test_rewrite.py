@@ -246,7 +246,7 @@ HOOKS = [
     ("1 if a < b < c else 2", ["compare lt", "truth", "compare lt", "truth"]),
     ("-a", ["unary neg"]),
     ("-1 + 2", []),
-    ("f'{a:{b}}'", ["format", "format"]),
+    ("f'{a:{b}}'", ["format", "text", "format", "text"]),
     ("{a: 1, 'x': 2}", ["key"]),
     ("[x for x, y in a if x]", ["iterate"]),
     ("(x := a)", []),

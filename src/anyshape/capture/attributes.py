@@ -27,6 +27,7 @@ from anyshape.capture.concolic import TracedFloat, TracedInt
 from anyshape.capture.instrument import is_instrumented, original_closure
 from anyshape.capture.journal import Change, Effect
 from anyshape.capture.outside import Outside
+from anyshape.capture.traced_text import TracedText
 from anyshape.capture.tracer import ATOMS, CODE, Leave, Tracer
 from anyshape.guards.guard import Kind
 from anyshape.guards.path import Path
@@ -72,7 +73,11 @@ class Attributes:
         if self._journal.is_written(module.__dict__, name):
             return self._journal.written(module.__dict__, name)
         if name not in module.__dict__:
-            if is_trusted(module.__name__) and isinstance(value, CODE):
+            if is_trusted(module.__name__) and isinstance(value, (*CODE, types.MethodType)):
+                return value
+            if is_trusted(module.__name__) and type(value) in ATOMS:
+                path = self._tracer.constant(module, module.__name__).attribute(name)
+                self._tracer.guard(Kind.EQUALS, path, value, "a setting")
                 return value
             raise Leave(f"the attribute `{name}` that module {module.__name__} makes up")
         path = self._tracer.constant(module.__dict__, f"G[{module.__name__!r}]")
@@ -107,10 +112,10 @@ class Attributes:
 
     def _of_class(self, owner: type, name: str) -> Any:
         metaclass = type(owner)
-        if metaclass.__getattribute__ is not type.__getattribute__:
-            raise Leave(f"a class whose metaclass {metaclass.__name__} looks up attributes")
         if is_trusted(owner.__module__):
             return getattr(owner, name)
+        if metaclass.__getattribute__ is not type.__getattribute__:
+            raise Leave(f"a class whose metaclass {metaclass.__name__} looks up attributes")
         of_metaclass = None
         has_own_metaclass = metaclass is not type and not is_trusted(metaclass.__module__)
         if has_own_metaclass:
@@ -469,6 +474,7 @@ _OPEN_BOOKS: Final = frozenset(
         *ATOMS,
         TracedInt,
         TracedFloat,
+        TracedText,
         torch.Size,
         slice,
         torch.finfo,

@@ -63,12 +63,13 @@ class Caches:
 
     def _argument(self, value: Any) -> Any:
         hooks = self._hooks
-        value = hooks.fixed(hooks.operand(value), "it is an argument of a cached function")
-        if is_key(value):
-            return value
         path = self._tracer.path_of(value)
         kind = type(value)
         by_identity = kind.__eq__ is object.__eq__ and kind.__hash__ is object.__hash__
+        if path is None or not by_identity:
+            value = hooks.fixed(hooks.operand(value), "it is an argument of a cached function")
+        if is_key(value):
+            return value
         if path is None or not by_identity:
             raise Leave(f"a {kind.__name__} is an argument of a cached function")
         self._tracer.guard(Kind.IDENTITY, path, value)

@@ -8,6 +8,7 @@ from typing import Any, Final
 import torch
 
 from anyshape.capture.concolic import TracedFloat, TracedInt, plain
+from anyshape.capture.traced_text import TracedText
 from anyshape.capture.tracer import ATOMS, Leave, is_plain_tensor
 from anyshape.guards.guard import Kind
 from anyshape.ops.meta import Strided
@@ -109,6 +110,8 @@ class CallForms:
         if kind is TracedFloat:
             self._floats.append(value)
             return plain(value), self._recorder.number_node(value.node), plain(value)
+        if kind is TracedText:
+            return (self._recorder.tracer.fix(value, "an operation takes it"),) * 3
         if kind is tuple or kind is list or kind is torch.Size:
             return self._sequence(value, tuple if kind is torch.Size else kind)
         if kind is dict:

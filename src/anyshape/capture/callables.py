@@ -21,13 +21,14 @@ from torch._ops import OpOverload, OpOverloadPacket
 
 from anyshape.capture import classes
 from anyshape.capture.caches import Caches
+from anyshape.capture.callers import called
 from anyshape.capture.class_lookups import is_trusted
-from anyshape.capture.concolic import TracedFloat, TracedInt
 from anyshape.capture.contexts import CONTEXT_CLASSES
 from anyshape.capture.instrument import Refused, bind, instrumented_code, is_instrumented
 from anyshape.capture.natives import table as natives
 from anyshape.capture.replay.layers import Layers
 from anyshape.capture.stripping import stripped
+from anyshape.capture.traced_text import TRACED_VALUES
 from anyshape.capture.tracer import ATOMS, CODE, Leave
 from anyshape.guards.guard import Kind
 from anyshape.guards.path import Path
@@ -69,8 +70,10 @@ class Callables:
             return self._object(function, args, kwargs)
         except Leave as left:
             self._tracer.leave_for(left)
-            return stripped(function)(
-                *map(stripped, args), **{name: stripped(value) for name, value in kwargs.items()}
+            return called(
+                stripped(function),
+                tuple(map(stripped, args)),
+                {name: stripped(value) for name, value in kwargs.items()},
             )
 
     # -- Python functions ------------------------------------------------------------------------
@@ -158,7 +161,7 @@ class Callables:
     ) -> Any:
         path = self._tracer.path_of(method)
         function, instance = method.__func__, method.__self__
-        if type(instance) in (TracedInt, TracedFloat):
+        if type(instance) in TRACED_VALUES:
             return method(*args, **kwargs)  # they watch themselves
         if path is not None:
             self._tracer.read(function, path.attribute("__func__"))

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import torch
 
-from anyshape.capture.concolic import TracedFloat, TracedInt
+from anyshape.capture.traced_text import TRACED_VALUES
 from anyshape.capture.tracer import ATOMS, CODE, Leave
 
 Hooks = Any
@@ -39,7 +39,7 @@ class Memo(dict[int, Any]):
 
 def _copied(hooks: Hooks, value: Any, memo: Memo | None) -> Any:
     kind = type(value)
-    if kind in ATOMS or kind in (TracedInt, TracedFloat) or isinstance(value, CODE):
+    if kind in ATOMS or kind in TRACED_VALUES or isinstance(value, CODE):
         return value
     if memo is not None and id(value) in memo:
         return memo[id(value)]

@@ -15,6 +15,7 @@ import torch
 from anyshape.capture.attributes import Attributes, is_trusted
 from anyshape.capture.callables import Callables
 from anyshape.capture.contexts import entered
+from anyshape.capture.formatting import text_of
 from anyshape.capture.hooks_items import ItemHooks
 from anyshape.capture.hooks_operators import OperatorHooks
 from anyshape.capture.journal import Change, Effect
@@ -25,6 +26,7 @@ from anyshape.capture.outside import Outside
 from anyshape.capture.recorder import Recorder
 from anyshape.capture.stripping import stripped
 from anyshape.capture.tensor_reads import CONSTANT_ATTRIBUTES, shape
+from anyshape.capture.traced_text import joined
 from anyshape.capture.tracer import ATOMS, CODE, Leave, Tracer
 from anyshape.guards.guard import Kind
 
@@ -39,6 +41,8 @@ class Hooks(OperatorHooks, ItemHooks):
         self.journal = outside.journal
         self.attributes = Attributes(tracer, outside, self.call)
         self.callables = Callables(self)
+        #: context managers that were entered by name, with what stands for them, the innermost last
+        self.entered: list[tuple[Any, Any]] = []
         self._globals_read: dict[tuple[int, str], Any] = {}
 
     # -- names -------------------------------------------------------------------------------------
@@ -208,15 +212,13 @@ class Hooks(OperatorHooks, ItemHooks):
 
     def format(self, value: Any, conversion: str | None, spec: str) -> str:
         try:
-            if type(value) not in ATOMS:
-                if isinstance(value, torch.Tensor):
-                    raise Leave("a tensor is formatted")
-                value = self.fixed(self.operand(value), "it is formatted")
-                if not self.prints_itself(value):
-                    raise Leave(f"a {type(value).__name__} is formatted")
+            return text_of(self, value, conversion, spec)
         except Leave as left:
             self.tracer.leave_for(left)
-        return super().format(value, conversion, spec)
+        return super().format(stripped(value), conversion, stripped(spec))
+
+    def text(self, *parts: str) -> str:
+        return joined(parts)
 
     def context(self, manager: Any) -> Any:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from collections import OrderedDict, deque
 from typing import Any, Final
@@ -12,9 +13,13 @@ import torch
 from anyshape.capture.concolic import TracedFloat, TracedInt
 from anyshape.capture.outside import SEQUENCES, SETS, Outside, holds_traced, is_key
 from anyshape.capture.plain_hooks import PlainHooks
+from anyshape.capture.traced_text import TracedText
 from anyshape.capture.tracer import ATOMS, CODE, Leave, Tracer
 
-TRACED: Final = (TracedInt, TracedFloat)
+#: `sys.version_info`, a tuple of plain values that stays.
+_VERSION: Final = type(sys.version_info)
+
+TRACED: Final = (TracedInt, TracedFloat, TracedText)
 NUMBERS: Final = frozenset({int, float, bool, TracedInt, TracedFloat})
 #: Built-in containers that the program made itself, or that were checked to be inside.
 BUILT_IN: Final = frozenset(
@@ -85,7 +90,7 @@ class HooksBase(PlainHooks):
                 self.operand(key)
                 self.operand(item)
             return value
-        if kind in (slice, types.GenericAlias, types.UnionType) or is_key(value):
+        if kind in (slice, types.GenericAlias, types.UnionType, _VERSION) or is_key(value):
             return value
         by_identity = kind.__eq__ is object.__eq__ and kind.__hash__ is object.__hash__
         if by_identity and not _has_python_operators(kind):

@@ -15,6 +15,7 @@ from anyshape.capture.hooks_base import BUILT_IN, ITERATORS, TRACED, HooksBase, 
 from anyshape.capture.outside import SEQUENCES, SETS, holds_traced, is_key
 from anyshape.capture.stripping import stripped
 from anyshape.capture.tracer import ATOMS, Leave
+from anyshape.guards.guard import Kind
 
 
 class ItemHooks(HooksBase):
@@ -42,6 +43,8 @@ class ItemHooks(HooksBase):
                 return self.call(own, obj, key)
             if isinstance(obj, type):
                 own = obj.__dict__.get("__class_getitem__")
+                if isinstance(own, types.ClassMethodDescriptorType):
+                    return operator.getitem(obj, self._type_arguments(key))  # pyright: ignore[reportCallIssue, reportArgumentType] it has one
                 if own is not None and not isinstance(own, classmethod):
                     raise Leave("a class that is indexed")
                 if isinstance(own, classmethod) and isinstance(own.__func__, types.FunctionType):
@@ -59,6 +62,16 @@ class ItemHooks(HooksBase):
         except Leave as left:
             self.tracer.leave_for(left)
             return operator.getitem(obj, key)  # pyright: ignore[reportCallIssue, reportArgumentType] as Python does
+
+    def _type_arguments(self, key: Any) -> Any:
+        """What a built-in class is subscripted with: classes and what `typing` has."""
+        for part in key if type(key) is tuple else (key,):
+            path = self.tracer.path_of(part)
+            if path is not None and type(part).__module__ not in ("typing", "types"):
+                raise Leave(f"a class is indexed by a {type(part).__name__}")
+            if path is not None:
+                self.tracer.guard(Kind.IDENTITY, path, part)
+        return key
 
     def _item_or_missing(self, obj: Any, key: Any) -> Any:
         """An item of a dictionary that makes up missing ones by user code."""

@@ -11,10 +11,12 @@ import torch
 
 from anyshape.capture import concolic
 from anyshape.capture.attributes import is_trusted
+from anyshape.capture.formatting import percent
 from anyshape.capture.hooks_base import BUILT_IN, ITERATORS, NUMBERS, TRACED, HooksBase, defines
 from anyshape.capture.natives.methods import change_in_place
 from anyshape.capture.outside import SETS, holds_traced
 from anyshape.capture.stripping import stripped
+from anyshape.capture.traced_text import TracedText, joined
 from anyshape.capture.tracer import ATOMS, Leave
 from anyshape.guards.guard import Kind
 
@@ -32,7 +34,7 @@ class OperatorHooks(HooksBase):
         if kind_a in NUMBERS and kind_b in NUMBERS:
             return concolic.binary(function, a, b)
         try:
-            if isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor):
+            if isinstance(a, torch.Tensor) or (isinstance(b, torch.Tensor) and kind_a is not str):
                 return self._tensor_binary(name, function, a, b)
             return self._operator(_FORWARD[name], _REFLECTED[name], function, a, b)
         except Leave as left:
@@ -55,6 +57,10 @@ class OperatorHooks(HooksBase):
     ) -> Any:
         """A binary operator on objects, which may define it themselves."""
         kind_a, kind_b = type(a), type(b)
+        if function is operator.mod and kind_a is str:
+            return percent(self, a, b)
+        if function is operator.add and TracedText in (kind_a, kind_b) and _are_texts(a, b):
+            return joined((a, b))
         if kind_a in TRACED or kind_b in TRACED:
             other = kind_b if kind_a in TRACED else kind_a
             if not defines(other, forward, reflected):
@@ -67,8 +73,6 @@ class OperatorHooks(HooksBase):
         python_b = isinstance(own_b, types.FunctionType)
         if not python_a and not python_b:
             a, b = self.operand(a), self.operand(b)
-            if type(a) is str and function is operator.mod and not self.prints_itself(b):
-                raise Leave("an object is formatted")
             for kind, name in ((kind_a, forward), (kind_b, reflected)):
                 self.attributes.class_attribute(kind, name)
             if type(a) is str or not (_is_sequence(a) and _is_sequence(b)):
@@ -303,6 +307,10 @@ def _unsupported(function: Callable[..., Any], a: Any, b: Any) -> Any:
         raise TypeError(f"{text} '{kinds[0]}' and '{kinds[1]}'")
     text = f"unsupported operand type(s) for {_SYMBOLS[function]}:"
     raise TypeError(f"{text} '{kinds[0]}' and '{kinds[1]}'")
+
+
+def _are_texts(a: Any, b: Any) -> bool:
+    return type(a) in (str, TracedText) and type(b) in (str, TracedText)
 
 
 def _is_sequence(value: Any) -> bool:

@@ -77,6 +77,8 @@ class Journal:
         #: (identity of the object, attribute or item key) -> the value as traced, if it is
         self._written: dict[tuple[int, object], Any] = {}
         self._containers: dict[int, Changed] = {}
+        #: filters of warnings that the program has set, the one that is asked first at first
+        self.filters: list[Any] = []
         #: external objects that were changed
         self.changed: dict[int, object] = {}
 

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import torch
 
-from anyshape.capture.concolic import TracedFloat, TracedInt
 from anyshape.capture.journal import Change, Changed, Effect, Journal, Kept, base_of
 from anyshape.capture.stripping import Stripping, detached, stripped
+from anyshape.capture.traced_text import TRACED_VALUES
 from anyshape.capture.tracer import ATOMS, CODE, Leave, Tracer
 from anyshape.capture.views import FOLLOWING
 from anyshape.guards.guard import Kind
@@ -416,7 +416,7 @@ def is_key(key: Any) -> bool:
 def holds_traced(value: Any, depth: int = 0) -> bool:
     """Whether there is a traced number in nested built-in containers."""
     kind: Any = type(value)
-    if kind is TracedInt or kind is TracedFloat:
+    if kind in TRACED_VALUES:
         return True
     parts = _parts(kind, value)
     return depth < _DEEPEST and any(holds_traced(part, depth + 1) for part in parts)

@@ -172,6 +172,10 @@ class PlainHooks:
             value = CONVERSIONS[conversion](value)
         return builtins.format(value, spec)
 
+    def text(self, *parts: str) -> str:
+        """An f-string of its parts, each formatted."""
+        return "".join(parts)
+
     def context(self, manager: Any, /) -> Any:
         return manager
 

@@ -16,10 +16,12 @@ import torch
 import torch.fx
 
 from anyshape.capture.concolic import TracedFloat, TracedInt
+from anyshape.capture.formatting import shown, written
 from anyshape.capture.instrument import is_instrumented
 from anyshape.capture.journal import Change, Effect
 from anyshape.capture.recorder import Recorder
 from anyshape.capture.segments import Carried
+from anyshape.capture.traced_text import Snapshot, TracedText
 from anyshape.capture.tracer import ATOMS, CODE, Leave, Tracer, depends_on_data
 from anyshape.guards.path import Path
 from anyshape.symbolic import Expr
@@ -51,6 +53,8 @@ class Recipe:
             return self._size(value.expr)
         if kind is TracedFloat:
             return self._node(self._recorder.number_node(value.node))
+        if kind is TracedText:
+            return self._text(value)
         if kind in ATOMS:
             return self._constant(value)
         if isinstance(value, torch.Tensor):
@@ -208,6 +212,19 @@ class Recipe:
         self.lines.append(f"{name} = slice({parts})")
         return name
 
+    def _text(self, value: TracedText) -> str:
+        parts = [
+            self._constant(piece)
+            if isinstance(piece, str)
+            else f"({self.value(piece.value)}, {piece.conversion!r}, {piece.spec!r})"
+            for piece in value.pieces
+        ]
+        return f"{self._constant(written)}({', '.join(parts)})"
+
+    def _snapshot(self, value: Snapshot) -> str:
+        parts = f"{value.parameter}, {value.requires_grad}, {value.grad_fn!r}"
+        return f"{self._constant(shown)}({self.value(value.tensor)}, {parts})"
+
     def _method(self, value: types.MethodType) -> str:
         owner = self.value(value.__self__)
         function = self.value(value.__func__)
@@ -295,6 +312,7 @@ _MAKERS: Final[dict[type, Callable[[Recipe, Any], str]]] = {
     deque: Recipe._deque,
     slice: Recipe._slice,
     types.MethodType: Recipe._method,
+    Snapshot: Recipe._snapshot,
 }
 
 

@@ -217,18 +217,14 @@ class ExpressionRewriter(ComprehensionRewriter):
         return node
 
     def joined_string(self, node: ast.JoinedStr) -> ast.expr:
-        node.values = [self.expression(value) for value in node.values]
-        return node
+        return self.hook("text", node, *(self.expression(value) for value in node.values))
 
     def formatted(self, node: ast.FormattedValue) -> ast.expr:
         conversion = None if node.conversion == -1 else chr(node.conversion)
         spec = node.format_spec
         text = self.constant("", node) if spec is None else self.expression(spec)
         value = self.expression(node.value)
-        node.value = self.hook("format", node, value, self.constant(conversion, node), text)
-        node.conversion = -1
-        node.format_spec = None
-        return node
+        return self.hook("format", node, value, self.constant(conversion, node), text)
 
     # Scopes inside expressions.
 

@@ -12,9 +12,10 @@ from typing import Any, Final
 
 import torch
 
-from anyshape.capture.concolic import TracedFloat, TracedInt, plain
+from anyshape.capture.callers import called
 from anyshape.capture.instrument import is_instrumented, original_closure
 from anyshape.capture.plain_hooks import INPLACE, PlainHooks
+from anyshape.capture.traced_text import TRACED_VALUES, bare
 from anyshape.capture.tracer import ATOMS, CODE
 from anyshape.capture.views import own_view
 
@@ -42,8 +43,8 @@ def detached(value: Any) -> Any:
     kind = type(value)
     if kind in ATOMS:
         return value
-    if kind is TracedInt or kind is TracedFloat:
-        return plain(value)
+    if kind in TRACED_VALUES:
+        return bare(value)
     return _rebuilt(value, detached) if _is_frozen(kind) else value
 
 
@@ -71,8 +72,8 @@ class Stripping:
             self._cells(value)
         if kind in ATOMS or issubclass(kind, (torch.Tensor, *CODE)):
             return value
-        if kind is TracedInt or kind is TracedFloat:
-            return plain(value)
+        if kind in TRACED_VALUES:
+            return bare(value)
         if _is_frozen(kind):
             if id(value) not in self._made:
                 self._made[id(value)] = value, _rebuilt(value, self.plain)
@@ -253,8 +254,10 @@ class StrippingHooks(PlainHooks):
     def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         if type(function) is _NATIVE and isinstance(function.__self__, _CONTAINERS):
             return function(*map(_items, args), **{name: stripped(x) for name, x in kwargs.items()})
-        return function(
-            *map(stripped, args), **{name: stripped(value) for name, value in kwargs.items()}
+        return called(
+            function,
+            tuple(map(stripped, args)),
+            {name: stripped(value) for name, value in kwargs.items()},
         )
 
 

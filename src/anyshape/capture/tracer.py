@@ -23,6 +23,7 @@ from anyshape.capture.concolic import TracedFloat, TracedInt, plain
 from anyshape.capture.data_questions import Question
 from anyshape.capture.instrument import instrumented_by_identity
 from anyshape.capture.roots import Roots
+from anyshape.capture.traced_text import TRACED_VALUES, TracedText, bare
 from anyshape.guards.dynamic_int import DynamicInt, plain_int
 from anyshape.guards.guard import Frame, Guard, Kind, SymbolSource
 from anyshape.guards.path import Access, Path
@@ -408,7 +409,7 @@ class Tracer:
         """The plain number behind a traced one, which becomes the only one that the capture is
         for."""
         if not self.active:
-            return plain(value)
+            return bare(value)
         if type(value) is TracedFloat:
             if value.node.of_data:
                 self._fix_number(value, reason)
@@ -416,7 +417,9 @@ class Tracer:
                 self.fix_source(source, reason)
         elif type(value) is TracedInt:
             self.settle(value.expr, reason)
-        return plain(value)
+        elif type(value) is TracedText:
+            value.settle(reason)
+        return bare(value)
 
     def fix_source(self, source: Expr | Path, reason: str) -> None:
         """Fix what a float was made of: a size, or a float from outside."""
@@ -534,7 +537,7 @@ class Tracer:
         if kind in ATOMS:
             self.guard(Kind.EQUALS, path, value)
             return value
-        if kind is TracedInt or kind is TracedFloat:
+        if kind in TRACED_VALUES:
             raise Leave("a traced number was found outside")
         if isinstance(value, (*CODE, enum.Enum)):
             self.guard(Kind.IDENTITY, path, value)

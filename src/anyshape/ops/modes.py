@@ -6,12 +6,29 @@ import threading
 from typing import Any, Final
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+
+class AttentionKernels:
+    """`sdpa_kernel` for these backends, by their numbers."""
+
+    def __init__(self, backends: tuple[int, ...]) -> None:
+        self.backends = backends
+        self._mode = sdpa_kernel([SDPBackend(number) for number in backends])
+
+    def __enter__(self) -> Any:
+        return self._mode.__enter__()
+
+    def __exit__(self, *error: Any) -> Any:
+        return self._mode.__exit__(*error)
+
 
 _MAKERS: Final[dict[str, Any]] = {
     "autocast": lambda device, dtype, enabled, cached: torch.autocast(
         device, dtype, enabled, cached
     ),
     "inference_mode": torch.inference_mode,
+    "sdpa_kernel": AttentionKernels,
 }
 
 

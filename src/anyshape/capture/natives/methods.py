@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import types
 from collections import OrderedDict, defaultdict, deque
@@ -10,19 +11,22 @@ from typing import Any, Final
 
 import torch
 
-from anyshape.capture.concolic import TracedFloat, TracedInt
+from anyshape.capture.formatting import braces, percent
 from anyshape.capture.journal import base_of
 from anyshape.capture.natives.changes import GROWING, change, grow, sort_list, update
+from anyshape.capture.natives.effects import write
 from anyshape.capture.natives.iteration import CONTAINERS
 from anyshape.capture.natives.numbers import prod
 from anyshape.capture.natives.pure import no_own_code, pure
+from anyshape.capture.natives.questions import VERSION
 from anyshape.capture.outside import SETS
 from anyshape.capture.stripping import stripped
+from anyshape.capture.traced_text import TRACED_VALUES, TracedText, joined
 from anyshape.capture.tracer import ATOMS, Leave
 
 Hooks = Any
 
-_TRACED: Final = (TracedInt, TracedFloat)
+_TRACED: Final = TRACED_VALUES
 _MISSING: Final = object()
 
 _CHANGES: Final[dict[type, frozenset[str]]] = {
@@ -157,17 +161,16 @@ def method(
             return found
     if isinstance(owner, type):
         return _class_method(hooks, bound, owner, name, args, kwargs)
+    if name == "join" and type(owner) in (str, TracedText) and len(args) == 1 and not kwargs:
+        return _joined(hooks, owner, args[0])
     if type(owner) in _TRACED:
         method = getattr(hooks.fixed(owner, f"`{name}` of it"), name)
         return pure(hooks, method, args, kwargs)
-    if type(owner) in ATOMS:
-        if type(owner) is str and name == "join":
-            return owner.join([*hooks.iterate(args[0])])
-        if type(owner) is str and name in ("format", "__mod__"):
-            for value in (*args, *kwargs.values()):
-                hooks.format(value, None, "")
-            if not hooks.tracer.active:
-                return bound(*args, **kwargs)
+    if type(owner) in ATOMS or type(owner) is VERSION:
+        if type(owner) is str and name == "format":
+            return braces(hooks, owner, args, kwargs)
+        if type(owner) is str and name == "__mod__" and len(args) == 1:
+            return percent(hooks, owner, *args)
         return pure(hooks, bound, args, kwargs)
     if isinstance(owner, torch.Size):
         if name == "numel":
@@ -182,7 +185,19 @@ def method(
         if hooks.tracer.path_of(owner) is not None:
             raise Leave("a generator from outside is advanced")
         return bound(*args, **kwargs)
+    if isinstance(owner, io.TextIOBase) and not kwargs:
+        return write(hooks, bound, owner, args)
     raise Leave(f"`{name}` of a {type(owner).__name__} is native code without a model")
+
+
+def _joined(hooks: Hooks, between: str, parts: Any) -> str:
+    texts = list(hooks.iterate(parts))
+    if not any(type(text) is TracedText for text in (between, *texts)):
+        return between.join(texts)
+    if not all(type(text) in (str, TracedText) for text in texts):
+        return hooks.fixed(between, "it joins texts").join(hooks.fixed(texts, "they are joined"))
+    spaced = [part for text in texts for part in (between, text)]
+    return joined(tuple(spaced[1:]))
 
 
 def _container_method(

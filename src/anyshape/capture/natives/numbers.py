@@ -42,7 +42,7 @@ def _float(hooks: Hooks, *args: Any) -> Any:
         if isinstance(value, torch.Tensor):
             return hooks.recorder.run(torch.Tensor.__float__, (value,), {})
         no_own_code(value, "__float__", "__index__")
-    return float(*args)
+    return float(*(hooks.fixed(arg, "it becomes a float") for arg in args))
 
 
 def _bool(hooks: Hooks, *args: Any) -> bool:

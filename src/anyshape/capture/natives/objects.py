@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from anyshape.capture import copies
 from anyshape.capture.concolic import TracedFloat, TracedInt
+from anyshape.capture.traced_text import TracedText
 from anyshape.capture.tracer import Leave
 from anyshape.guards.guard import Kind
 
@@ -65,6 +66,7 @@ def _is_plain_check(metaclass: type) -> bool:
 
 
 def _getattr(hooks: Hooks, obj: Any, name: str, default: Any = _MISSING) -> Any:
+    name = hooks.fixed(name, "it names an attribute")
     if default is _MISSING:
         return hooks.attribute(obj, name)
     try:
@@ -75,7 +77,7 @@ def _getattr(hooks: Hooks, obj: Any, name: str, default: Any = _MISSING) -> Any:
 
 def _hasattr(hooks: Hooks, obj: Any, name: str) -> bool:
     try:
-        hooks.attribute(obj, name)
+        hooks.attribute(obj, hooks.fixed(name, "it names an attribute"))
     except AttributeError:
         return False
     return True
@@ -85,7 +87,7 @@ def _type(hooks: Hooks, *args: Any) -> Any:
     if len(args) != 1:
         raise Leave("a class is made inside the function")
     kind = type(args[0])
-    return {TracedInt: int, TracedFloat: float}.get(kind, kind)
+    return {TracedInt: int, TracedFloat: float, TracedText: str}.get(kind, kind)
 
 
 def _vars(hooks: Hooks, *args: Any) -> Any:
@@ -142,14 +144,19 @@ MODELS: Final[dict[Any, Callable[..., Any]]] = {
     callable: lambda hooks, value: callable(value),
     getattr: _getattr,
     hasattr: _hasattr,
-    setattr: lambda hooks, obj, name, value: hooks.set_attribute(obj, name, value),
-    delattr: lambda hooks, obj, name: hooks.delete_attribute(obj, name),
+    setattr: lambda hooks, obj, name, value: hooks.set_attribute(
+        obj, hooks.fixed(name, "it names an attribute"), value
+    ),
+    delattr: lambda hooks, obj, name: hooks.delete_attribute(
+        obj, hooks.fixed(name, "it names an attribute")
+    ),
     type: _type,
     vars: _vars,
     super: _super,
     object: lambda hooks: object(),
     weakref.ref: _make_reference,
     functools.partial: _partial,
+    types.MethodType: lambda hooks, function, owner: types.MethodType(function, owner),
     typing.cast: _cast,
     copy.copy: copies.shallow,
     copy.deepcopy: copies.deep,

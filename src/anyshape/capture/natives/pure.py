@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import torch
 
-from anyshape.capture.concolic import TracedFloat, TracedInt
+from anyshape.capture.traced_text import TRACED_VALUES
 from anyshape.capture.tracer import ATOMS, Leave
 
 Hooks = Any
 
-_TRACED: Final = (TracedInt, TracedFloat)
+_TRACED: Final = TRACED_VALUES
 
 PURE_MODULES: Final = frozenset({"math", "itertools", "_bisect", "unicodedata", "zlib", "binascii"})
 #: Modules of Python's library whose functions are pure: of objects that the program made.

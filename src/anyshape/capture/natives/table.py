@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
+from anyshape.capture.contexts import CONTEXT_CLASSES, enter_or_leave
 from anyshape.capture.natives import (
     autograd_functions,
     control_flow,
@@ -16,8 +17,10 @@ from anyshape.capture.natives import (
     iteration,
     numbers,
     objects,
+    questions,
     scans,
     torch_state,
+    warning_filters,
 )
 from anyshape.capture.natives.methods import method, unbound
 from anyshape.capture.natives.objects import follow_reference
@@ -30,6 +33,7 @@ from anyshape.capture.natives.pure import (
     pure_python,
 )
 from anyshape.capture.tracer import Leave
+from anyshape.guards.guard import Kind
 from anyshape.ops.regions import region_of
 
 Hooks = Any
@@ -75,6 +79,8 @@ MODELS: Final[dict[Any, Callable[..., Any]]] = {
     **numbers.MODELS,
     **effects.MODELS,
     **torch_state.MODELS,
+    **questions.MODELS,
+    **warning_filters.MODELS,
     **autograd_functions.MODELS,
     **control_flow.MODELS,
     **scans.MODELS,
@@ -90,10 +96,13 @@ def call(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
     """Call a native function that is not a torch operation."""
     if not _has_hash(function):
         raise Leave(f"`{_full_name(function)}` is native code without a model")
+    name = getattr(function, "__name__", "")
     held = region_of(function)
     if held is not None:
         return _AGAIN[held[0]](hooks, held[1], *args)
     owner = getattr(function, "__self__", None)
+    if type(owner).__name__.startswith("pybind11_"):
+        owner = None  # It holds how to call the function, and is no object of the program.
     if owner is not None and not isinstance(owner, types.ModuleType):
         return method(hooks, function, owner, function.__name__, args, kwargs)
     home = getattr(function, "__objclass__", None)
@@ -104,15 +113,24 @@ def call(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
     if isinstance(function, type) and function.__module__ == "itertools":
         return _itertool(hooks, function, args, kwargs)
     if isinstance(function, types.FunctionType) and function.__module__ in PLAIN_LIBRARY:
-        if any(hooks.outside.is_outside(arg) for arg in (*args, *kwargs.values())):
-            raise Leave(f"`{_full_name(function)}` of an object from outside")
+        for arg in (*args, *kwargs.values()):
+            _know_type(hooks, function, arg)
         return pure_python(hooks, function, args, kwargs)
     if getattr(function, "__module__", None) == _ASKING and len(args) == 1:
         # The question has been asked, and the answer is at hand.
         hooks.tracer.checking = False
         return hooks.truth(args[0])
+    if name in ("__enter__", "__exit__") and args and type(args[0]) in CONTEXT_CLASSES:
+        return enter_or_leave(hooks, name, args[0], args[1:])
     if function in PURE or getattr(function, "__module__", None) in PURE_MODULES:
         return pure(hooks, function, args, kwargs)
+    if getattr(function, "__module__", None) == "torch.torch_version":
+        return function(*(hooks.fixed(arg, "a version is compared") for arg in args), **kwargs)
+    if questions.is_question(function):
+        return questions.ask(hooks, function, *args, **kwargs)
+    original = vars(function).get("__original_fn") if hasattr(function, "__dict__") else None
+    if original is not None and vars(function).get("__script_if_tracing_wrapper"):
+        return hooks.call(original, *args, **kwargs)
     if isinstance(function, type) and issubclass(function, BaseException):
         return function(*args, **kwargs)
     raise Leave(
@@ -139,6 +157,19 @@ def is_check(function: Any) -> bool:
         return False
     module = getattr(function, "__module__", None)
     return function in torch_state.CHECKS or module in (_ASKING, "anyshape.api")
+
+
+def _know_type(hooks: Hooks, function: Any, value: Any) -> None:
+    """Leave if a value that Python's library looks into is from outside, and no type."""
+    if type(value) is tuple and not hooks.outside.is_outside(value):
+        for item in value:
+            _know_type(hooks, function, item)
+        return
+    path = hooks.tracer.path_of(value)
+    if path is not None and type(value).__module__ != "typing":
+        raise Leave(f"`{_full_name(function)}` of an object from outside")
+    if path is not None:
+        hooks.tracer.guard(Kind.IDENTITY, path, value)
 
 
 def _full_name(function: Any) -> str:

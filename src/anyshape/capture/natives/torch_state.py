@@ -8,6 +8,7 @@ from typing import Any, Final
 import torch
 from torch._jit_internal import is_scripting
 from torch.jit._trace import is_tracing
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import (
     has_torch_function,
     has_torch_function_unary,
@@ -16,9 +17,10 @@ from torch.overrides import (
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from anyshape.capture.concolic import plain
+from anyshape.capture.natives.questions import ask
 from anyshape.capture.tracer import Leave
 from anyshape.guards.guard import Kind
-from anyshape.ops.modes import enter_mode, leave_mode
+from anyshape.ops.modes import AttentionKernels, enter_mode, leave_mode
 
 Hooks = Any
 
@@ -33,13 +35,15 @@ def _false(hooks: Hooks, *args: Any) -> bool:
 
 def _as_is(function: Callable[..., Any]) -> Callable[..., Any]:
     """A read of torch's state that the guard of the state covers, or a pure function."""
-    return lambda hooks, *args, **kwargs: function(*args, **kwargs)
+    return lambda hooks, *args, **kwargs: function(
+        *(hooks.fixed(arg, f"`{function.__name__}` takes it") for arg in args), **kwargs
+    )
 
 
 def _device(hooks: Hooks, *args: Any, **kwargs: Any) -> Any:
     # To make one is a function of torch to modes, and gives no tensor.
     with torch._C.DisableTorchFunction():
-        return torch.device(*args, **kwargs)
+        return torch.device(*(hooks.fixed(arg, "a device has it") for arg in args), **kwargs)
 
 
 class Returns:
@@ -119,6 +123,30 @@ def _leave_mode(hooks: Hooks) -> None:
     leave_mode()
 
 
+def _sdpa_kernel(hooks: Hooks, backends: Any, set_priority: Any = False) -> Any:
+    if hooks.truth(set_priority):
+        raise Leave("`sdpa_kernel` with priorities")
+    if not isinstance(backends, SDPBackend):
+        backends = list(hooks.iterate(backends))
+    given = backends if isinstance(backends, list) else [backends]
+    for backend in given:
+        if not isinstance(backend, SDPBackend):
+            raise Leave(f"`sdpa_kernel` of a {type(backend).__name__}")
+        path = hooks.tracer.path_of(backend)
+        if path is not None:
+            hooks.tracer.guard(Kind.IDENTITY, path, backend)
+    return AttentionKernels(tuple(int(backend) for backend in dict.fromkeys(given)))  # pyright: ignore[reportArgumentType] of C
+
+
+def _detect_anomaly(hooks: Hooks, mode: Any, check_nan: Any = True) -> Any:
+    """Nothing, where it is set as it is already."""
+    mode, check_nan = hooks.truth(mode), hooks.truth(check_nan)
+    now = (ask(hooks, torch.is_anomaly_enabled), ask(hooks, torch.is_anomaly_check_nan_enabled))
+    if now != (mode, check_nan):
+        raise Leave("the detection of anomalies is switched")
+    return torch.autograd.set_detect_anomaly(mode, check_nan)
+
+
 _CHECK_WITH: Any = getattr(torch, "_check_with")  # noqa: B009 no stub has them
 _CHECK_IS_SIZE: Any = getattr(torch, "_check_is_size")  # noqa: B009
 _CHECK_ALL: Any = getattr(torch, "_check_tensor_all")  # noqa: B009
@@ -178,6 +206,8 @@ MODELS: Final[dict[Any, Callable[..., Any]]] = {
     torch.device: _device,
     # The recording mode sees the call.
     torch._C._set_grad_enabled: lambda hooks, mode: torch._C._set_grad_enabled(mode),
+    sdpa_kernel: _sdpa_kernel,
+    torch.autograd.set_detect_anomaly: _detect_anomaly,
     enter_mode: _enter_mode,
     leave_mode: _leave_mode,
     torch.is_tensor: lambda hooks, value: isinstance(value, torch.Tensor),
