@@ -189,10 +189,68 @@ def test_image_may_lie_anywhere():
 
 
 def test_other_machines_are_refused():
-    features = ("aarch64-unknown-linux-gnu", "neoverse-v1", "+neon")
-    data = build_object("define i64 @g() { ret i64 7 }", *features)
-    with pytest.raises(CannotLink):
-        link_image(data)
+    data = bytearray(made())
+    data[18:20] = (243).to_bytes(2, "little")  # e_machine: RISC-V
+    with pytest.raises(CannotLink, match="machine 243"):
+        link_image(bytes(data))
+
+
+#: Loads of every width from constants of its own, over more than one page; a jump that is a call.
+WIDTHS = ("i8", "i16", "i32", "i64", "<2 x i64>")
+
+
+def _all_widths() -> str:
+    lines = [
+        "@far = private constant [5000 x i8] zeroinitializer",
+        "declare i32 @abs(i32)",
+        "define i32 @jump(i32 %x) { %y = tail call i32 @abs(i32 %x)  ret i32 %y }",
+        "define internal i64 @behind(i64 %x) noinline { %y = add i64 %x, 9  ret i64 %y }",
+        "define i64 @within(i64 %x) { %y = tail call i64 @behind(i64 %x)  ret i64 %y }",
+        "define i8 @distant(i64 %i) {",
+        "  %at = getelementptr i8, ptr @far, i64 %i",
+        "  %x = load i8, ptr %at  ret i8 %x }",
+    ]
+    for number, kind in enumerate(WIDTHS):
+        value = "<i64 105, i64 205>" if kind.startswith("<") else str(101 + number)
+        lines += [
+            f"@c{number} = private constant {kind} {value}",
+            f"define void @load{number}(ptr %out) {{",
+            f"  %x = load volatile {kind}, ptr @c{number}",
+            f"  store {kind} %x, ptr %out  ret void }}",
+        ]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_all_widths(quick: bool):
+    data = build_object(_all_widths(), *target()[:3], quick=quick)
+    for loaded in (LoadedImage(link_image(data), resolve), LoadedByLlvm([data], resolve)):
+        assert _called(loaded, "jump", ctypes.c_int32, -7) == 7
+        assert _called(loaded, "within", ctypes.c_int64, 1) == 10
+        assert _called(loaded, "distant", ctypes.c_int64, 4999) % 256 == 0
+        for number in range(len(WIDTHS)):
+            out = (ctypes.c_int64 * 2)()
+            _called(loaded, f"load{number}", ctypes.c_void_p, ctypes.addressof(out))
+            assert list(out) == [101 + number, 205 if number == 4 else 0]
+
+
+def _called(loaded: LoadedImage | LoadedByLlvm, name: str, kind: type, argument: int) -> int:
+    address = loaded.address(name)
+    assert address is not None
+    return ctypes.CFUNCTYPE(kind, kind)(address)(argument)
+
+
+@pytest.mark.parametrize("quick", [False, True])
+@pytest.mark.parametrize(
+    ("triple", "cpu"),
+    [("x86_64-unknown-linux-gnu", "haswell"), ("aarch64-unknown-linux-gnu", "neoverse-n1")],
+)
+def test_links_on_any_host(triple: str, cpu: str, quick: bool):
+    """What is not run is linked all the same: nothing in it is unknown."""
+    for text in (MANY_RELOCATIONS, _all_widths(), *SEVERAL):
+        image = link_image(build_object(text, triple, cpu, "", quick=quick))
+        assert image.code
+        assert image.exports
 
 
 @pytest.mark.parametrize("size", [0, 3, 63, 64, 200, -1])

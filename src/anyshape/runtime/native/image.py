@@ -10,6 +10,7 @@ from typing import Final
 
 from anyshape.records import dataclass
 from anyshape.runtime.native.errors import NativeUnavailable
+from anyshape.runtime.native.symbols import find_symbol
 
 _READ_AND_EXECUTE: Final = mmap.PROT_READ | mmap.PROT_EXEC
 _OURS: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
@@ -44,12 +45,20 @@ class LoadedImage:
         for place in image.rebased:
             (offset,) = struct.unpack_from("<Q", self._memory, place)
             struct.pack_into("<Q", self._memory, place, base + offset)
+        _clear_cache(base, len(self._memory))
         if _mprotect(base, len(self._memory), _READ_AND_EXECUTE):
             raise NativeUnavailable("this system lets no memory become code")
         self._exports = {name: base + place for name, place in image.exports}
 
     def address(self, name: str) -> int | None:
         return self._exports.get(name)
+
+
+def _clear_cache(start: int, size: int) -> None:
+    """Make a processor that keeps instructions apart from data (aarch64) read what was written."""
+    function = find_symbol("__clear_cache")
+    if function is not None:
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(function)(start, start + size)
 
 
 def _mprotect(address: int, size: int, protection: int) -> int:

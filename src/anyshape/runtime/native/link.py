@@ -3,8 +3,8 @@
 Done once, when code is built; the image is what the disk keeps. To load it is to copy it, write the
 addresses of C functions into its table and make it executable: no linker, no LLVM.
 
-Only what LLVM makes of our text for x86-64 is known here, and anything else is refused
-(`CannotLink`): such code is loaded by LLVM's own linker.
+Only what LLVM makes of our text for x86-64 and aarch64 is known here (`relocations.py`), and
+anything else is refused (`CannotLink`): such code is loaded by LLVM's own linker.
 """
 
 from __future__ import annotations
@@ -20,29 +20,13 @@ from anyshape.runtime.native.elf import (
     THREAD_LOCAL,
     UNDEFINED,
     WRITE,
-    X86_64,
-    NotAnObject,
     ObjectFile,
     Relocation,
     joined_objects,
     read_object,
 )
 from anyshape.runtime.native.image import Image
-
-# Relocations of x86-64. S: the symbol, A: addend, P: the place, G: the symbol's slot in the table.
-_ABSOLUTE_64: Final = 1  # S + A, eight bytes
-_RELATIVE_32: Final = 2  # S + A - P
-_CALL_32: Final = 4  # the same, or a stub that jumps to S
-_SLOT_32: Final = (9, 41, 42)  # G + A - P
-_RELATIVE_64: Final = 24  # S + A - P, eight bytes
-
-#: `jmp *slot(%rip)`, and two bytes so that stubs are eight apart.
-_STUB: Final = b"\xff\x25"
-
-
-class CannotLink(NotAnObject):
-    """The object has something that this linker does not know."""
-
+from anyshape.runtime.native.relocations import MACHINES, CannotLink, Refers, Row
 
 #: Sections that code does not read: for debuggers and for unwinding. Nothing unwinds through our
 #: functions: what they call reports errors by its result.
@@ -56,8 +40,10 @@ def link_image(*objects: bytes) -> Image:
 
 class _Linker:
     def __init__(self, source: ObjectFile) -> None:
-        if source.machine != X86_64:
+        machine = MACHINES.get(source.machine)
+        if machine is None:
             raise CannotLink(f"machine {source.machine}")
+        self._machine = machine
         self._object = source
         self._bytes = bytearray()
         self._starts: dict[int, int] = {}
@@ -108,11 +94,12 @@ class _Linker:
         inner: set[int] = set()
         for item in needed:
             symbol = self._object.symbols[item.symbol]
+            refers = self._row(item).refers
             if symbol.section == UNDEFINED:
                 outer.add(symbol.name)
-                if item.kind in (_RELATIVE_32, _CALL_32):
+                if refers is Refers.FUNCTION:
                     called.add(symbol.name)
-            elif item.kind in _SLOT_32:
+            elif refers is Refers.SLOT:
                 inner.add(item.symbol)
         for name in sorted(outer):
             self._slots[name] = self._word(0)
@@ -122,7 +109,7 @@ class _Linker:
             self._rebased.append(place)
         for name in sorted(called):
             place = self._stubs[name] = len(self._bytes)
-            self._bytes += _STUB + struct.pack("<i", self._slots[name] - (place + 6)) + b"\x90\x90"
+            self._bytes += self._machine.stub(place, self._slots[name])
 
     def _word(self, value: int) -> int:
         place = len(self._bytes)
@@ -136,33 +123,33 @@ class _Linker:
             raise CannotLink(f"symbol {symbol.name or number} is in no section that is kept")
         return self._starts[symbol.section] + symbol.value
 
+    def _row(self, item: Relocation) -> Row:
+        found = self._machine.rows.get(item.kind)
+        if found is None:
+            name = self._object.symbols[item.symbol].name
+            raise CannotLink(f"relocation {item.kind} of {name}")
+        return found
+
     def _apply(self, item: Relocation) -> None:
+        row = self._row(item)
         place = self._starts[item.section] + item.offset
+        row.put(self._bytes, place, self._target(item, row.refers) + item.addend)
+        if row.refers is Refers.ADDRESS:
+            self._rebased.append(place)
+
+    def _target(self, item: Relocation, refers: Refers) -> int:
         symbol = self._object.symbols[item.symbol]
         is_outer = symbol.section == UNDEFINED
-        if item.kind in (_RELATIVE_32, _CALL_32):
-            # A relative reference to an outer symbol can only be a call or jump: our text has no
-            # outer variable that is not reached through its slot.
-            if is_outer and item.kind == _RELATIVE_32:
-                raise CannotLink(f"relative reference to {symbol.name}")
-            target = self._stubs[symbol.name] if is_outer else self._address(item.symbol)
-            self._write("<i", place, target + item.addend - place)
-        elif item.kind in _SLOT_32:
-            slot = self._slots[symbol.name] if is_outer else self._inner_slots[item.symbol]
-            self._write("<i", place, slot + item.addend - place)
-        elif item.kind == _RELATIVE_64 and not is_outer:
-            self._write("<q", place, self._address(item.symbol) + item.addend - place)
-        elif item.kind == _ABSOLUTE_64 and not is_outer:
-            self._write("<Q", place, self._address(item.symbol) + item.addend)
-            self._rebased.append(place)
-        else:
-            raise CannotLink(f"relocation {item.kind} of {symbol.name}")
-
-    def _write(self, form: str, place: int, value: int) -> None:
-        try:
-            struct.pack_into(form, self._bytes, place, value)
-        except struct.error as error:
-            raise CannotLink(f"{value} does not fit at {place}") from error
+        if refers is Refers.SLOT:
+            if item.addend > 0:  # a slot for an address that lies within the symbol
+                raise CannotLink(f"relocation {item.kind} of {symbol.name} + {item.addend}")
+            return self._slots[symbol.name] if is_outer else self._inner_slots[item.symbol]
+        if not is_outer:
+            return self._address(item.symbol)
+        if refers is Refers.FUNCTION:
+            return self._stubs[symbol.name]
+        # Our text has no outer variable that is not reached through its slot.
+        raise CannotLink(f"relocation {item.kind} of {symbol.name}, which is outside")
 
     def _exports(self) -> Iterator[tuple[str, int]]:
         for number, symbol in enumerate(self._object.symbols):
