@@ -70,11 +70,12 @@ class Callables:
             return self._object(function, args, kwargs)
         except Leave as left:
             self._tracer.leave_for(left)
-            return called(
-                stripped(function),
-                tuple(map(stripped, args)),
-                {name: stripped(value) for name, value in kwargs.items()},
-            )
+        # Not in the handler: what the callee raises would have `Leave` as its context.
+        return called(
+            stripped(function),
+            tuple(map(stripped, args)),
+            {name: stripped(value) for name, value in kwargs.items()},
+        )
 
     # -- Python functions ------------------------------------------------------------------------
 

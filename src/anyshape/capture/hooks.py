@@ -140,7 +140,7 @@ class Hooks(OperatorHooks, ItemHooks):
             return self.attributes.get(obj, name)
         except Leave as left:
             self.tracer.leave_for(left)
-            return getattr(obj, name)
+        return getattr(obj, name)
 
     def _tensor_attribute(self, tensor: torch.Tensor, name: str) -> Any:
         if name == "shape":
@@ -189,16 +189,18 @@ class Hooks(OperatorHooks, ItemHooks):
             if isinstance(obj, torch.Tensor):
                 raise Leave(f"the attribute `{name}` of a tensor is set")
             self.attributes.set(obj, name, value)
+            return
         except Leave as left:
             self.tracer.leave_for(left)
-            setattr(obj, name, stripped(value))
+        setattr(obj, name, stripped(value))
 
     def delete_attribute(self, obj: Any, name: str) -> None:
         try:
             self.attributes.delete(obj, name)
+            return
         except Leave as left:
             self.tracer.leave_for(left)
-            delattr(obj, name)
+        delattr(obj, name)
 
     def super(self, owner: Any, instance: Any) -> Any:
         return super_of(owner, instance)

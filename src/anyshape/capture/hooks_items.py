@@ -61,7 +61,7 @@ class ItemHooks(HooksBase):
             raise Leave(f"an item of a {kind.__name__}")
         except Leave as left:
             self.tracer.leave_for(left)
-            return operator.getitem(obj, key)  # pyright: ignore[reportCallIssue, reportArgumentType] as Python does
+        return operator.getitem(obj, key)  # pyright: ignore[reportCallIssue, reportArgumentType] as Python does
 
     def _type_arguments(self, key: Any) -> Any:
         """What a built-in class is subscripted with: classes and what `typing` has."""
@@ -128,9 +128,10 @@ class ItemHooks(HooksBase):
             if isinstance(obj, dict) and not is_key(key):
                 self.hashed(key)
             obj[key] = value
+            return
         except Leave as left:
             self.tracer.leave_for(left)
-            obj[stripped(key)] = stripped(value)
+        obj[stripped(key)] = stripped(value)
 
     def delete_item(self, obj: Any, key: Any) -> None:
         try:
@@ -147,9 +148,10 @@ class ItemHooks(HooksBase):
                     return
                 raise Leave(f"an item of a {type(obj).__name__} from outside is deleted")
             del obj[key]
+            return
         except Leave as left:
             self.tracer.leave_for(left)
-            del obj[key]
+        del obj[key]
 
     def key(self, key: Any) -> Any:
         try:

@@ -39,7 +39,7 @@ class OperatorHooks(HooksBase):
             return self._operator(_FORWARD[name], _REFLECTED[name], function, a, b)
         except Leave as left:
             self.tracer.leave_for(left)
-            return function(a, b)
+        return function(a, b)
 
     def _tensor_binary(self, name: str, function: Callable[..., Any], a: Any, b: Any) -> Any:
         if isinstance(a, torch.Tensor):
@@ -129,7 +129,7 @@ class OperatorHooks(HooksBase):
             return function(a, self.operand(b))
         except Leave as left:
             self.tracer.leave_for(left)
-            return function(a, stripped(b))
+        return function(a, stripped(b))
 
     def unary(self, name: str, a: Any) -> Any:
         function = _UNARY[name]
@@ -156,7 +156,7 @@ class OperatorHooks(HooksBase):
             return self._operator(f"__{name}__", f"__{_MIRROR[name]}__", function, a, b)
         except Leave as left:
             self.tracer.leave_for(left)
-            return function(a, b)
+        return function(a, b)
 
     def _tensor_compare(self, name: str, function: Callable[..., Any], a: Any, b: Any) -> Any:
         if isinstance(a, torch.Tensor) and (isinstance(b, torch.Tensor) or type(b) in NUMBERS):
@@ -224,7 +224,7 @@ class OperatorHooks(HooksBase):
             return operator.contains(self.operand(container), self.operand(item))
         except Leave as left:
             self.tracer.leave_for(left)
-            return item in container
+        return item in container
 
     def _in_sequence(self, item: Any, container: Any) -> bool:
         for part in self.iterate(container):
@@ -263,7 +263,7 @@ class OperatorHooks(HooksBase):
             return True
         except Leave as left:
             self.tracer.leave_for(left)
-            return bool(value)
+        return bool(value)
 
     def asserting(self) -> bool:
         self.tracer.checking = True
