@@ -46,6 +46,7 @@ from anyshape.growth import Growing
 from anyshape.records import dataclass
 from anyshape.serving import Serving, StaleSignature
 from anyshape.stances import Stance, stance
+from anyshape.targets import code_of
 
 #: So often a capture may end without an entry before the function runs eagerly for good. Another
 #: call may take a path that can be captured.
@@ -125,8 +126,7 @@ class Function(Serving):
         """Whether it is known from a caller that the function cannot be compiled whole."""
         if self.entries or self._leaves or self.options.fullgraph:
             return False
-        body = self.target.body(tuple(arguments.positional.values()))
-        code = getattr(getattr(body, "__func__", body), "__code__", None)
+        code = code_of(self.target.body(tuple(arguments.positional.values())))
         if code is None or place_of(code) not in self.units.in_parts:
             return False
         self.stop_compiling(Left("a part of it cannot be compiled", None))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
+import types
 from collections.abc import Callable
 from inspect import Signature
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 from torch.nn.modules.module import _has_any_global_hook
 
-from anyshape.profile.identity import Identity, identity_of, identity_of_module
+from anyshape.profile.identity import Identity, call_of, identity_of, identity_of_module
 from anyshape.records import dataclass
 
 
@@ -39,12 +40,26 @@ class Target:
 
 
 def _defaults_of(function: Any) -> tuple[object, ...]:
-    """The default values of a function and the names of the keyword ones: the objects themselves,
-    which are compared by identity."""
-    function = getattr(function, "__func__", function)
-    positional = getattr(function, "__defaults__", None)
-    keyword = getattr(function, "__kwdefaults__", None) or {}
-    return (positional, *keyword, *keyword.values())
+    """All that decides how the arguments of a call are bound: code, default values and the names of
+    the keyword ones, of the function behind an object too. They are compared by identity."""
+    if type(function) is types.MethodType:
+        function = function.__func__
+    if type(function) is types.FunctionType:
+        keyword = function.__kwdefaults__ or {}
+        return (function.__code__, function.__defaults__, *keyword, *keyword.values())
+    if isinstance(function, functools.partial):
+        given = function.keywords
+        return (*function.args, *given, *given.values(), *_defaults_of(function.func))
+    call = call_of(function)
+    return (call, *_defaults_of(call)) if type(call) is types.FunctionType else (call,)
+
+
+def code_of(function: Any) -> types.CodeType | None:
+    """The code of a function or method. An object is not asked: it may answer by code of its own,
+    which has effects."""
+    if type(function) is types.MethodType:
+        function = function.__func__
+    return function.__code__ if type(function) is types.FunctionType else None
 
 
 def target_of(function: Any, name: str | None) -> Target:

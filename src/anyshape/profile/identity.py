@@ -11,7 +11,7 @@ import functools
 import hashlib
 import inspect
 from collections.abc import Iterable, Iterator
-from types import CodeType
+from types import CodeType, FunctionType, MethodType
 from typing import Any, Final, cast
 
 from anyshape.records import dataclass
@@ -60,18 +60,22 @@ def _codes_of(function: Any) -> Iterator[CodeType]:
         if isinstance(function, functools.partial):
             function = cast("functools.partial[Any]", function).func
             continue
-        function = getattr(function, "__func__", function)
-        code = getattr(function, "__code__", None)
-        if code is None:
-            code = getattr(_call_of(function), "__code__", None)
+        if not isinstance(function, FunctionType | MethodType):
+            # Its attributes are not asked for: an object may answer by code that has effects.
+            wrapped = inspect.getattr_static(function, "__wrapped__", None)
+            function = call_of(function)
+        else:
+            wrapped = getattr(function, "__wrapped__", None)
+        code = getattr(getattr(function, "__func__", function), "__code__", None)
         if isinstance(code, CodeType):
             yield code
-        function = getattr(function, "__wrapped__", None)
+        function = wrapped
         if function is None:
             return
 
 
-def _call_of(function: object) -> Any:
+def call_of(function: object) -> Any:
+    """What a call of an object comes to, as its class has it."""
     return inspect.getattr_static(type(function), "__call__", None)
 
 
