@@ -1,0 +1,88 @@
+"""Programs with calls that cannot be traced do as eager does. All of them, with native code, are in
+`tests/slow/test_graph_breaks.py`."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from torch import Tensor
+
+from tests.graph_breaks.coverage import SPLITS, judge
+from tests.graph_breaks.opaque import opaque
+from tests.graph_breaks.programs import PROGRAMS
+from tests.graph_breaks.table import Built
+from tests.graph_breaks.twins import Twin, different, run_twins
+
+_SAMPLE = sorted(PROGRAMS)[::6]
+
+
+def test_there_are_enough() -> None:
+    assert len(PROGRAMS) >= 150
+
+
+@pytest.mark.parametrize("name", _SAMPLE)
+def test_does_as_eager_does(name: str) -> None:
+    run_twins(PROGRAMS[name], backend="eager")
+
+
+@pytest.mark.skipif(not SPLITS, reason="a function with such a call runs eagerly as a whole")
+def test_compiled_around_what_cannot_be_traced() -> None:
+    judged = [judge(PROGRAMS[name]) for name in _SAMPLE[::2]]
+    one_sided = [str(each) for each in judged if not each.on_both_sides]
+    assert len(one_sided) <= 0.05 * len(judged), "\n".join(one_sided)
+    assert not [str(each) for each in judged if not each.is_settled]
+
+
+# -- the judge itself: each of these must be seen ----------------------------------------------
+
+
+def _program(x: Tensor) -> Tensor:
+    y = x * 2 + 1
+    opaque("middle", y)
+    return y.relu()
+
+
+def _late(x: Tensor) -> Tensor:
+    y = x * 2 + 1
+    z = y.relu()
+    opaque("middle", z)
+    return z
+
+
+def _twice(x: Tensor) -> Tensor:
+    y = x * 2 + 1
+    opaque("middle", y)
+    opaque("middle", y)
+    return y.relu()
+
+
+def _writes(x: Tensor) -> Tensor:
+    y = x * 2 + 1
+    opaque("middle", y)
+    x.add_(1)
+    return y.relu()
+
+
+def _detached(x: Tensor) -> Tensor:
+    y = x * 2 + 1
+    opaque("middle", y)
+    return y.relu().t().contiguous().t()
+
+
+@pytest.mark.parametrize(
+    ("other", "what"),
+    [
+        (_late, "log"),
+        (_twice, "log"),
+        (_writes, "arguments"),
+        (_detached, "stride"),
+    ],
+)
+def test_the_judge_sees(other: object, what: str) -> None:
+    row = dataclasses.replace(PROGRAMS["numpy_norm"], build=lambda: Built(_program))
+    expected = Twin(row, None).call(0)
+    found = Twin(row, lambda function: other).call(0)
+    problem = different(expected, found)
+    assert problem is not None
+    assert what in problem
