@@ -46,7 +46,7 @@ LAYERS = (
     ("events",),
     ("config",),
     ("errors",),
-    ("records",),
+    ("records", "requirements"),
 )
 
 # These must load without torch, also through what they import.

@@ -13,6 +13,7 @@ with the first use of `compile`.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from anyshape import requirements  # the first: it refuses a Python that is too old
 from anyshape.config import config
 from anyshape.errors import AnyshapeError
 
@@ -64,6 +65,7 @@ _OF_EXPORT = frozenset({"Exported", "ShapesCollection", "export", "load"})
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'anyshape' has no attribute {name!r}")
+    requirements.require_torch(import_module("torch").__version__)
     # By name: `from anyshape import export` would ask this function again. The first is always
     # needed, since it does what the environment says.
     home = import_module("anyshape.api")

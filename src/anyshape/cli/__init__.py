@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import argparse
 import os
+import platform
 import sys
 from collections.abc import Callable, Sequence
+from importlib import metadata
 from typing import Final, NamedTuple
 
 from anyshape.cli import explain, export, profile, report, run
 from anyshape.cli.failure import Failure
+from anyshape.requirements import TooOld, require_torch
 
 
 class Command(NamedTuple):
@@ -40,6 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="anyshape", description="Compile PyTorch functions once, run them at any shape."
     )
+    parser.add_argument("--version", action="version", version=_versions())
     commands = parser.add_subparsers(metavar="command", required=True)
     for command in COMMANDS:
         made = commands.add_parser(command.name, help=command.help, description=command.help)
@@ -48,12 +52,27 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _versions() -> str:
+    """What a report of a bug has to say."""
+    anyshape, torch = map(_installed, ("anyshape", "torch"))
+    return f"anyshape {anyshape}, Python {platform.python_version()}, torch {torch}"
+
+
+def _installed(name: str) -> str:
+    """Without loading it; a checkout on the path is not installed."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
+        require_torch(_installed("torch"))
         status = options.command(options)
         sys.stdout.flush()
-    except Failure as failure:
+    except (Failure, TooOld) as failure:
         print(f"anyshape: {failure}", file=sys.stderr)
         return 2
     except BrokenPipeError:

@@ -9,7 +9,10 @@ named in one warning when the program ends. Parts of PyTorch's own compiler are 
 script asks for something that is not known here.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from anyshape.requirements import require_torch
 
 if TYPE_CHECKING:
     from anyshape.compat.installing import install
@@ -22,6 +25,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'anyshape.compat' has no attribute {name!r}")
     # Loads torch: whoever sets the environment for it first has to come before.
+    require_torch(import_module("torch").__version__)
     from anyshape.compat import installing, unmapped
 
     return {"install": installing.install, "not_mapped": unmapped.not_mapped}[name]
