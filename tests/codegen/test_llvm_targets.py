@@ -63,8 +63,7 @@ def test_without_masks(kind: str, seed: int, monkeypatch: pytest.MonkeyPatch) ->
     check_kernel(kind, seed, host())
 
 
-@pytest.mark.skipif(not host().triple.startswith("x86_64"), reason="code for x86-64")
 @pytest.mark.parametrize("kind", MAKERS)
 @pytest.mark.parametrize("seed", range(200, 203))
 def test_avx2(kind: str, seed: int) -> None:
-    check_kernel(kind, seed, Target(host().triple, AVX2.cpu, AVX2.features))
+    check_kernel(kind, seed, AVX2)
