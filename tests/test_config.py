@@ -43,6 +43,8 @@ DEFAULTS: dict[str, object] = {
     "cache_size_mb": 512,
     "background_compile": False,
     "progress": True,
+    "verify_calls": 0.0,
+    "on_verify": "raise",
     "on_compile_error": "warn",
 }
 
@@ -137,6 +139,10 @@ BAD_VALUES = [
     ("dynamic_sources", ["L['x']"]),
     ("profile_url", 3),
     ("on_compile_error", "ignore"),
+    ("on_verify", "warn"),
+    ("verify_calls", 1.5),
+    ("verify_calls", -1),
+    ("verify_calls", True),
     ("on_compile_error", []),
 ]
 

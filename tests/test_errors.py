@@ -40,6 +40,12 @@ EXAMPLES: list[AnyshapeError] = [
     errors.ExportInputError(function="f", problems=["x.shape[0] is 7, where batch is in [0, 4]"]),
     errors.ExportCheckFailed(condition="u0 <= 4", reason="torch._check at f.py:3"),
     errors.BadPackage(file="f.zip", found="it ends too early", expected="a zip file"),
+    errors.VerificationError(
+        function="f",
+        entry="0/1",
+        differences=["result: dtype is torch.float64, where eager has torch.float32"],
+        file="graph_5c9a21d464ee.py",
+    ),
     errors.InternalError(stage="backend", detail="KeyError('x')"),
     errors.SymbolicTypeError(detail="`True` is a bool, where an integer is expected"),
     errors.UnknownSymbol(symbol="s7", known=["s0", "s1"]),

@@ -16,6 +16,7 @@ import torch
 from anyshape import stances
 from anyshape.backends import BACKENDS, with_code
 from anyshape.capture.source_use import source_use
+from anyshape.config import config
 from anyshape.entries import Backend, Counts, Entry, Options, all_counts
 from anyshape.errors import BadOption, NotCallable
 from anyshape.events import trace
@@ -360,6 +361,14 @@ def set_stance(stance: stances.Stance) -> stances.Stance:
         for function in list(_compiled):
             function.rebuild()
     return before
+
+
+def _rebuild_all() -> None:
+    for function in list(_compiled):
+        function.rebuild_all()
+
+
+config.watch("verify_calls", _rebuild_all)
 
 
 # -- checks ---------------------------------------------------------------------------------------

@@ -28,6 +28,8 @@ from anyshape.errors import BadSetting, UnknownSetting
 from anyshape.records import MISSING, dataclass, fields
 
 OnCompileError = Literal["warn", "raise"]
+OnVerify = Literal["raise", "event"]
+ShareOrCount = float
 
 _LOCK: Final = RLock()
 _UNSET: Final = object()
@@ -95,6 +97,13 @@ class Config(_Started):
     #: a line on the terminal while a compile takes long
     progress: bool = True
 
+    # -- trust, checked -------------------------------------------------------------------------
+    #: calls that are compared with eager, on copies: a share of them (1.0 for all), or as a whole
+    #: number the first so many of each compiled entry
+    verify_calls: ShareOrCount = 0.0
+    #: when such a call differs from eager: raise, or tell by an event only
+    on_verify: OnVerify = "raise"
+
     # -- several processes ----------------------------------------------------------------------
     #: ranks tell each other the sizes that they have seen
     enable_compiler_collectives: bool = False
@@ -116,6 +125,11 @@ class Config(_Started):
         object.__setattr__(self, "_environment", os.environ if environment is None else environment)
         object.__setattr__(self, "_chosen", set())
 
+    def watch(self, name: str, changed: Callable[[], None]) -> None:
+        """Call a function whenever the setting may have another value."""
+        _setting(name)
+        _WATCHERS.setdefault(name, []).append(changed)
+
     if not TYPE_CHECKING:  # so that a type checker still sees misspelt names
 
         def __getattr__(self, name: str) -> object:
@@ -133,6 +147,7 @@ class Config(_Started):
             with _LOCK:
                 object.__setattr__(self, name, checked)
                 self._chosen.add(name)
+            _changed(self, name)
 
     def __delattr__(self, name: str) -> None:
         """Back to the start value."""
@@ -140,6 +155,7 @@ class Config(_Started):
         self._chosen.discard(name)
         if _current(self, name) is not _UNSET:
             object.__delattr__(self, name)
+            _changed(self, name)
 
     def __dir__(self) -> list[str]:
         return [*_SETTINGS, "patch"]
@@ -216,6 +232,17 @@ class Patch(ContextDecorator):
                 object.__setattr__(config, name, value)
                 if name not in chosen:
                     config._chosen.discard(name)  # pyright: ignore[reportPrivateUsage] its own patch
+                _changed(config, name)
+
+
+#: By setting: who wants to know when it changes.
+_WATCHERS: Final[dict[str, list[Callable[[], None]]]] = {}
+
+
+def _changed(changed: Config, name: str) -> None:
+    if changed is config:
+        for watcher in _WATCHERS.get(name, ()):
+            watcher()
 
 
 def _current(config: Config, name: str) -> object:
@@ -284,6 +311,20 @@ def _says_what_to_do(value: object) -> bool:
     return isinstance(value, str) and value in {"warn", "raise"}
 
 
+def _says_how_to_tell(value: object) -> bool:
+    return isinstance(value, str) and value in {"raise", "event"}
+
+
+def _is_share_or_count(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return value >= 0 if isinstance(value, int) else 0.0 <= value <= 1.0
+
+
+def _parse_share_or_count(text: str) -> object:
+    return int(text) if text.strip().isdecimal() else float(text)
+
+
 def _optional_text(text: str) -> str | None:
     return None if text.strip().lower() in {"", "none"} else text
 
@@ -295,6 +336,12 @@ _KINDS: Final = {
     "str": Kind("a text", _is_text, str),
     "str | None": Kind("a text or None", _is_text_or_none, _optional_text),
     "OnCompileError": Kind("'warn' or 'raise'", _says_what_to_do, str.strip),
+    "OnVerify": Kind("'raise' or 'event'", _says_how_to_tell, str.strip),
+    "ShareOrCount": Kind(
+        "a share of the calls from 0.0 to 1.0, or a whole number: the first so many of each entry",
+        _is_share_or_count,
+        _parse_share_or_count,
+    ),
 }
 
 _SETTINGS: Final = {

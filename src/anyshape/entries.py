@@ -10,7 +10,7 @@ import torch.fx
 from anyshape.blame import expr_of
 from anyshape.capture.choices import Choices
 from anyshape.capture.roots import Roots
-from anyshape.capture.trace import Trace
+from anyshape.capture.trace import Store, Trace
 from anyshape.explanation import DynamicSource, EntryExplanation, conditions_of
 from anyshape.growth import Backend, Growing, named
 from anyshape.guards.emit import EntryPlan
@@ -94,6 +94,13 @@ class Entry:
     #: where the way depends on data: the tree of all the ways seen
     growing: Growing | None = None
     breaks: list[GraphBreak] = field(default_factory=list["GraphBreak"])
+    #: what its programs write outside of themselves
+    stores: list[Store] = field(default_factory=list[Store])
+    #: whether its graphs change nothing but tensors of their own
+    repeatable: bool = True
+    #: how many of its calls were compared with eager, and why none can be (`config.verify_calls`)
+    verified: int = 0
+    not_verified: str = ""
 
     @property
     def hits(self) -> int:
@@ -177,6 +184,9 @@ class Entry:
         run: Callable[..., Any],
     ) -> None:
         self.guards = minimise(guards, symbols)
+        self.stores += trace.stores
+        self.repeatable &= trace.repeatable
+        self.verified, self.not_verified = 0, ""  # what it grew by has not been compared yet
         run = watched(run, name, self.id, inputs, symbols, self.choices.rulings)
         self.plan = EntryPlan(self.guards, symbols, inputs, run, self.counter)
         self.reasons = {source.text: self.choices.reason(source.text) for source in symbols}

@@ -443,6 +443,31 @@ class BadPackage(ExportError, ValueError):
     expected: str
 
 
+class VerificationError(AnyshapeError, RuntimeError):
+    """A compiled call did not do what eager does (`config.verify_calls`)."""
+
+    code = "AS198"
+    what = "a compiled call of {function} differs from eager: {listed}"
+    why = "config.verify_calls runs eager on copies beside entry {entry}, and compares what both do"
+    do = (
+        "report it{shown}: unless the program reads memory that nobody has written, it is a defect"
+        " of anyshape, or of the backend that was given to compile",
+        'set config.on_verify = "event" to be told without an error',
+    )
+
+    function: str
+    #: the id of the compiled entry
+    entry: str
+    #: one sentence for each thing that differs: where, what it is, what eager has
+    differences: Sequence[str]
+    #: a program that shows it, if it could be written
+    file: str = ""
+
+    def _shown(self) -> dict[str, str]:
+        shown = f" with {self.file}, which has the graph and its inputs" if self.file else ""
+        return super()._shown() | {"listed": "; ".join(self.differences), "shown": shown}
+
+
 class InternalError(AnyshapeError, RuntimeError):
     """A defect of anyshape itself."""
 

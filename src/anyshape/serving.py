@@ -16,6 +16,7 @@ from anyshape.capture.run import Arguments
 from anyshape.capture.source_use import source_use
 from anyshape.capture.state import can_capture, read_state
 from anyshape.capture.tracer import Left
+from anyshape.config import config
 from anyshape.contracts import assumed, contract_of
 from anyshape.dynamic_ints import CallMarks, plain_call, unwrapped
 from anyshape.entries import Counts, Entry, Options, all_counts
@@ -37,6 +38,7 @@ from anyshape.stances import Stance, stance
 from anyshape.standing import since_when
 from anyshape.targets import Target
 from anyshape.units import Units
+from anyshape.verification import VerifiedCalls
 
 
 class StaleSignature(Exception):
@@ -128,6 +130,11 @@ class Serving:
     def _dispatcher(
         self, plans: Sequence[EntryPlan], miss: Callable[[dict[str, Any]], Any]
     ) -> Callable[..., Any]:
+        verified: VerifiedCalls | None = None
+        if config.verify_calls:
+            verified = VerifiedCalls(self.target, self._check_signature)
+            served = {entry.plan: entry for entry in self.entries}
+            plans = [verified.plan(served[plan]) for plan in plans]
         made: Any = build_dispatcher(
             self.target.signature,
             plans,
@@ -138,7 +145,11 @@ class Serving:
         )
         # Python names the function in its messages about wrong arguments.
         made.__qualname__ = self.target.called
-        return made
+        return made if verified is None else verified.dispatch(made)
+
+    def _check_signature(self) -> None:
+        if self.is_stale():
+            raise StaleSignature
 
     def reset(self) -> None:
         # Without the lock: a function may reset while it is being captured itself.
@@ -167,6 +178,11 @@ class Serving:
             source_use.unused,
             is_given_up=self.eager is not None,
         )
+
+    def rebuild_all(self) -> None:
+        """New dispatchers for this and its parts."""
+        for each in (self, *self._parts()):
+            each.rebuild()
 
     def _parts(self) -> list[Serving]:
         """What runs compiled while this runs in parts. Parts of parts are among them."""

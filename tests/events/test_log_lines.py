@@ -29,6 +29,7 @@ from anyshape.events import (
     GuardSaid,
     MarkedDynamic,
     MarkIgnored,
+    NotVerified,
     OutputCode,
     ProfileState,
     ProgramExported,
@@ -43,6 +44,7 @@ from anyshape.events import (
     Specialised,
     Stream,
     SymbolShared,
+    VerificationFailed,
 )
 from anyshape.events import kinds as module
 from anyshape.events.log_lines import LOGS, ROWS, LineFormatter, LogLines
@@ -241,6 +243,18 @@ LINES: list[tuple[Event, list[str]]] = [
         ["V~ [__output_code] Output code: /cache/k.ll", "V~ [__output_code] define void @k()"],
     ),
     (Schedule("for i in 0..s0"), ["V~ [__schedule] for i in 0..s0"]),
+    (
+        NotVerified("f", "it calls print"),
+        ["W~ calls of f are not verified: it calls print"],
+    ),
+    (
+        VerificationFailed("f", ["result: dtype"], "/cache/g.py"),
+        [
+            "E~ [__defects] a compiled call of f differs from eager",
+            "E~ [__defects] result: dtype",
+            "E~ [__defects] see /cache/g.py",
+        ],
+    ),
     (Defect("ops", "mm: sizes differ"), ["W~ [__defects] defect in ops: mm: sizes differ"]),
 ]
 
@@ -269,7 +283,11 @@ def test_only_the_chosen_logs_are_shown():
 
 
 def test_the_sink_listens_for_no_more_than_it_shows():
-    assert set(LogLines(["graph_code"]).kinds) == {GraphCompiled, Defect}
+    assert set(LogLines(["graph_code"]).kinds) == {
+        GraphCompiled,
+        Defect,
+        VerificationFailed,
+    }
 
 
 def test_files_below_the_current_folder_are_shown_short(

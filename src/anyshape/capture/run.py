@@ -21,7 +21,7 @@ from anyshape.capture.roots import Roots
 from anyshape.capture.segments import Carried, Segment, Source
 from anyshape.capture.state import read_state
 from anyshape.capture.stripping import StrippingHooks, stripped
-from anyshape.capture.trace import Trace, TracedSegment
+from anyshape.capture.trace import Store, Trace, TracedSegment
 from anyshape.capture.tracer import CODE, Chooser, Leave, Left, Tracer, depends_on_data
 from anyshape.config import config
 from anyshape.guards.guard import Guard, Kind
@@ -183,6 +183,10 @@ def _trace(
         recorder.checks_forms,
         recorder.changes.may_raise_late,
         recorder.changes.needs_undo(),
+        [
+            Store(each.target, each.key, each.change is Change.CALL)
+            for each in outside.journal.effects
+        ],
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch.fx
 
@@ -30,6 +30,17 @@ class TracedSegment:
     values: Mapping[Symbol, Carried]
     #: external tensors that it changes
     changed: Sequence[Path]
+
+
+class Store(NamedTuple):
+    """Something that the program writes outside of itself, without the value."""
+
+    #: the object, if it is one
+    target: Path | None
+    #: the name, the item's key, or the function that is called
+    key: object
+    #: whether a function is called for its effect: `print`, a logger
+    is_call: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,6 +76,8 @@ class Trace:
     may_raise_late: bool = False
     #: whether a run that fails has to be undone, because it has changed tensors by then
     needs_undo: bool = False
+    #: what the program after the last graph writes
+    stores: Sequence[Store] = ()
 
     @property
     def is_flat(self) -> bool:

@@ -27,6 +27,7 @@ from anyshape.events.kinds import (
     MarkedDynamic,
     MarkIgnored,
     Measures,
+    NotVerified,
     OutputCode,
     ProfileState,
     ProgramExported,
@@ -41,6 +42,7 @@ from anyshape.events.kinds import (
     Specialised,
     Stage,
     SymbolShared,
+    VerificationFailed,
 )
 from anyshape.events.settings import set_logs, set_logs_from_environment
 from anyshape.events.stream import Sink, Stream, stream
@@ -63,6 +65,7 @@ __all__ = [
     "MarkIgnored",
     "MarkedDynamic",
     "Measures",
+    "NotVerified",
     "OutputCode",
     "ProfileState",
     "ProgramExported",
@@ -79,6 +82,7 @@ __all__ = [
     "Stage",
     "Stream",
     "SymbolShared",
+    "VerificationFailed",
     "set_logs",
     "set_logs_from_environment",
     "stream",

@@ -341,6 +341,26 @@ class CallsServed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class VerificationFailed(Event):
+    """A compiled call differs from eager (`config.verify_calls`, `config.on_verify = "event"`)."""
+
+    function: str
+    #: one sentence for each thing that differs
+    differences: Sequence[str]
+    #: a program that shows it, if it could be written
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NotVerified(Event):
+    """Calls of an entry cannot be compared with eager: something would be done twice, or cannot be
+    copied."""
+
+    function: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Defect(Event):
     """A mistake of ours that did no harm: the stage noticed it and took the safe way."""
 

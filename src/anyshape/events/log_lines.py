@@ -31,6 +31,7 @@ from anyshape.events.kinds import (
     GuardAdded,
     MarkedDynamic,
     MarkIgnored,
+    NotVerified,
     OutputCode,
     ProfileState,
     ProgramExported,
@@ -42,6 +43,7 @@ from anyshape.events.kinds import (
     Schedule,
     Specialised,
     SymbolShared,
+    VerificationFailed,
 )
 from anyshape.events.source_lines import source_line
 
@@ -152,6 +154,15 @@ def _exported(event: ProgramExported) -> str:
     return "\n".join((*lines, *(f"note: {note}" for note in event.notes)))
 
 
+def _not_verified(event: NotVerified) -> str:
+    return f"calls of {event.function} are not verified: {event.reason}"
+
+
+def _verification_failed(event: VerificationFailed) -> str:
+    lines = [f"a compiled call of {event.function} differs from eager", *event.differences]
+    return "\n".join((*lines, *([f"see {event.file}"] if event.file else [])))
+
+
 def _guards(event: Compiled) -> str:
     return "\n".join(("GUARDS:", *(guard.text for guard in event.guard_lines)))
 
@@ -259,6 +270,8 @@ ROWS: Final = (
     _row(GraphCompiled, "graph_sizes", logging.DEBUG, _graph_sizes),
     _row(OutputCode, "output_code", logging.DEBUG, _output_code),
     _row(Schedule, "schedule", logging.DEBUG, lambda event: event.text),
+    _row(NotVerified, "dynamic", logging.WARNING, _not_verified),
+    _row(VerificationFailed, DEFECTS, logging.ERROR, _verification_failed),
     _row(Defect, DEFECTS, logging.WARNING, lambda e: f"defect in {e.stage}: {e.text}"),
 )
 

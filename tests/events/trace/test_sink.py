@@ -30,6 +30,7 @@ from anyshape.events.kinds import (
     MarkedDynamic,
     MarkIgnored,
     Measures,
+    NotVerified,
     OutputCode,
     ProfileState,
     ProgramExported,
@@ -44,6 +45,7 @@ from anyshape.events.kinds import (
     Specialised,
     Stage,
     SymbolShared,
+    VerificationFailed,
 )
 from anyshape.events.stream import Stream
 from anyshape.events.trace import TraceSink, start_trace
@@ -99,6 +101,8 @@ def every_event(text: str) -> list[Event]:
         CompileFailed(text, text, here, MEASURES, compile_id="2/0"),
         CompileFailed(text, text, None, compile_id="2/0"),
         RecompileLimit(text, text, 1, 64, text, compile_id="0/64"),
+        NotVerified(text, text, **at),
+        VerificationFailed(text, [text], text, **at),
         Defect(text, text),
         Defect(text, text, compile_id=text),
         RunCount(text, 3, **at),

@@ -24,6 +24,7 @@ from anyshape.events.kinds import (
     GuardAdded,
     GuardFailure,
     Measures,
+    NotVerified,
     OutputCode,
     ProfileState,
     ProgramExported,
@@ -33,6 +34,7 @@ from anyshape.events.kinds import (
     Schedule,
     Specialised,
     Stage,
+    VerificationFailed,
 )
 from anyshape.events.trace.envelope import Json, to_json
 from anyshape.events.trace.writing import EXPORT, Place, Writing
@@ -272,6 +274,15 @@ def _schedule(event: Schedule, to: Writing) -> None:
     to.write(event, "graph_dump", {"name": "schedule"}, event.text)
 
 
+def _not_verified(event: NotVerified, to: Writing) -> None:
+    to.artifact(event, "not_verified", f"{event.function}: {event.reason}")
+
+
+def _verification_failed(event: VerificationFailed, to: Writing) -> None:
+    lines = [event.function, *event.differences, event.file]
+    to.artifact(event, "verification_failed", "\n".join(lines))
+
+
 def _defect(event: Defect, to: Writing) -> None:
     to.artifact(event, "defect", f"{event.stage}: {event.text}")
 
@@ -308,6 +319,8 @@ ROWS: Final[dict[type[Event], Row]] = dict(
         _row(CompilerCollective, _collective),
         _row(Compiled, _compiled),
         _row(CompileFailed, _failed),
+        _row(NotVerified, _not_verified),
+        _row(VerificationFailed, _verification_failed),
         _row(Defect, _defect),
     ]
 )
