@@ -1,9 +1,11 @@
-"""Fourier transforms. The layouts are those of torch's CPU build with MKL; others are left to torch
-itself.
+"""Fourier transforms on the CPU, by either library that torch is built with; other devices are left
+to torch itself.
 
-A transform lays its result out with the other dimensions first, by falling strides, and the
-transformed ones last. It changes a dimension to the wanted length before: a slice keeps the
-strides, padding makes a contiguous copy.
+With MKL (x86-64) a transform lays its result out with the other dimensions first, by falling
+strides, and the transformed ones last. It changes a dimension to the wanted length before: a slice
+keeps the strides, padding makes a contiguous copy. An empty batch is an error.
+
+With pocketfft (aarch64) results are contiguous, and a batch may be empty.
 """
 
 from __future__ import annotations
@@ -26,13 +28,22 @@ from anyshape.symbolic import Size, ge, gt
 Dims = tuple[int, ...]
 
 
+def _with_mkl() -> bool:
+    return torch.backends.mkl.is_available()
+
+
 def _prepared(q: Questions, input: Meta, dims: Dims, sizes: Sequence[Size]) -> Meta:
     """The input with the lengths that are transformed."""
-    if input.device.type != "cpu" or not torch.backends.mkl.is_available():
+    if input.device.type != "cpu":
         raise UnknownOperator(op=q.op)
     if input.dtype in (torch.float16, torch.bfloat16, torch.complex32):
         raise q.fail(f"there is no transform of {input.dtype}")
     shape = list(input.shape)
+    if not _with_mkl():
+        for dim, size in zip(dims, sizes, strict=True):
+            q.require(gt(size, 0), "a transform is of at least one element")
+            shape[dim] = size
+        return input.like(tuple(shape))
     padded = False
     for dim, size in zip(dims, sizes, strict=True):
         if size is not shape[dim]:
@@ -66,12 +77,14 @@ def _transformed(
     """One step of a transform; `last` is the new length of the last of the dimensions, which then
     stays last.
     """
-    others = _by_strides(q, input, [dim for dim in range(input.rank) if dim not in dims])
-    kept = list(dims[-1:]) if last is not None else []
-    order = (*others, *_by_strides(q, input, dims[: len(dims) - len(kept)]), *kept)
     shape = list(input.shape)
     if last is not None:
         shape[dims[-1]] = last
+    if not _with_mkl():
+        return input.like(tuple(shape), dtype)
+    others = _by_strides(q, input, [dim for dim in range(input.rank) if dim not in dims])
+    kept = list(dims[-1:]) if last is not None else []
+    order = (*others, *_by_strides(q, input, dims[: len(dims) - len(kept)]), *kept)
     return input.like(tuple(shape), dtype, Dense(order))
 
 
