@@ -26,6 +26,7 @@ from anyshape.capture.class_lookups import is_trusted
 from anyshape.capture.contexts import CONTEXT_CLASSES
 from anyshape.capture.instrument import Refused, bind, instrumented_code, is_instrumented
 from anyshape.capture.natives import table as natives
+from anyshape.capture.natives.tensor_making import METHODS, TENSOR_TYPE, make
 from anyshape.capture.replay.layers import Layers
 from anyshape.capture.stripping import stripped
 from anyshape.capture.traced_text import TRACED_VALUES
@@ -117,6 +118,7 @@ class Callables:
             path = self._tracer.constant(function).attribute("__code__")
             self._tracer.guard(Kind.IDENTITY, path, code)
         self.defaults(function)
+        self._tracer.watched.append((made, function))
         return bind(function, made, self.cell, types.CellType(FunctionFrame(function)))
 
     def defaults(self, function: types.FunctionType) -> None:
@@ -177,7 +179,7 @@ class Callables:
             descriptor = getattr(torch.Tensor, function.__name__, None)
             if descriptor is None:
                 raise Leave(f"`{function.__name__}` of a tensor")
-            return self._hooks.recorder.run(descriptor, (owner, *args), kwargs)
+            return self._tensor_method(descriptor, (owner, *args), kwargs)
         model = natives.MODELS.get(function)
         if model is not None:
             return model(self._hooks, *args, **kwargs)
@@ -191,8 +193,14 @@ class Callables:
         if function is type.__call__ and args and _calls_itself(args[0]):
             return self.instance(args[0], args[1:], kwargs)
         if args and isinstance(args[0], torch.Tensor):
-            return self._hooks.recorder.run(function, args, kwargs)
+            return self._tensor_method(function, args, kwargs)
         return natives.call(self._hooks, function, args, kwargs)
+
+    def _tensor_method(self, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        model = METHODS.get(method)
+        if model is not None:
+            return model(self._hooks, *args, **kwargs)
+        return self._hooks.recorder.run(method, args, kwargs)
 
     # -- other callables -------------------------------------------------------------------------
 
@@ -253,6 +261,8 @@ class Callables:
         wrapped = getattr(type(function), "__anyshape_original__", None)
         if wrapped is not None:
             return self._compiled(function, wrapped(function), args, kwargs)
+        if isinstance(function, TENSOR_TYPE):
+            return make(self._hooks, function, args, kwargs)
         if isinstance(function, type):
             return self._class(function, args, kwargs)
         own = type(function).__call__ if callable(function) else None
@@ -287,6 +297,8 @@ class Callables:
                 *(self._hooks.fixed(arg, "a mode is set to it") for arg in args),
                 **{k: self._hooks.fixed(arg, "a mode is set to it") for k, arg in kwargs.items()},
             )
+        if kind is torch.Tensor:
+            return make(self._hooks, kind, args, kwargs)
         if issubclass(kind, torch.Tensor):
             raise Leave(f"{kind.__name__}(…) inside a compiled function")
         if kind.__module__ == "itertools":
@@ -351,6 +363,7 @@ _TORCH_WATCHED: Final = (
     "utils/_contextlib.py",
     "distributions/",
     "backends/",
+    "random.py",
 )
 
 #: Parts of the standard library that are ordinary programs, too; the rest is native code to us.

@@ -7,6 +7,7 @@ they had. What came from outside is found by its path. Tensors are outputs of th
 from __future__ import annotations
 
 import enum
+import functools
 import types
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from anyshape.capture.concolic import TracedFloat, TracedInt
 from anyshape.capture.formatting import shown, written
 from anyshape.capture.instrument import is_instrumented
 from anyshape.capture.journal import Change, Effect
+from anyshape.capture.made_functions import is_outer_cell, own_cells, own_code
 from anyshape.capture.recorder import Recorder
 from anyshape.capture.segments import Carried
 from anyshape.capture.traced_text import Snapshot, TracedText
@@ -45,6 +47,8 @@ class Recipe:
         self._extra_names: dict[Any, str] = {}
         self._made: dict[int, str] = {}
         self._kept: list[object] = []
+        #: cells of functions whose contents are yet to be made
+        self._unfilled: set[int] = set()
 
     def value(self, value: Any) -> str:
         """An expression for a value."""
@@ -65,9 +69,7 @@ class Recipe:
         path = self._tracer.path_of(value)
         if path is not None:
             return self.path(path)
-        if isinstance(value, (*CODE, enum.Enum)):
-            if isinstance(value, types.FunctionType) and is_instrumented(value.__code__):
-                raise Leave("a function made by the program is returned or stored")
+        if isinstance(value, (*CODE, enum.Enum)) and not _is_made(value):
             return self._constant(value)
         made = self._made.get(id(value))
         return self._make(value) if made is None else made
@@ -212,6 +214,67 @@ class Recipe:
         self.lines.append(f"{name} = slice({parts})")
         return name
 
+    def _partial(self, value: functools.partial[Any]) -> str:
+        parts = [self.value(value.func), *map(self.value, value.args)]
+        named = [f"{key!r}: {self.value(item)}" for key, item in value.keywords.items()]
+        if value.__dict__:
+            raise Leave("a partial with attributes is returned or stored")
+        name = self._new(value)
+        call = f"{self._constant(functools.partial)}({', '.join(parts)}, **{{{', '.join(named)}}})"
+        self.lines.append(f"{name} = {call}")
+        return name
+
+    def _function(self, value: types.FunctionType) -> str:
+        """A function that the program made: the user's code, with cells of its own."""
+        code = own_code(self._tracer.watched, value)
+        cells = own_cells(value)
+        if code is None or set(code.co_freevars) != set(cells):
+            raise Leave("a function made by the program is returned or stored")
+        self._plain_annotations(value)
+        defaults = self.value(value.__defaults__)
+        inner = "".join(f"{self._cell(cells[name])}, " for name in code.co_freevars)
+        name = self._new(value)
+        made = [self._constant(code), self._constant(value.__globals__), repr(value.__name__)]
+        kind = self._constant(types.FunctionType)
+        self.lines.append(f"{name} = {kind}({', '.join(made)}, {defaults}, ({inner}))")
+        for attribute in ("__kwdefaults__", "__qualname__", "__module__", "__doc__"):
+            held = getattr(value, attribute)
+            if held is not None:
+                self.lines.append(f"{name}.{attribute} = {self.value(held)}")
+        if value.__annotations__:
+            self.lines.append(f"{name}.__annotations__ = {self.value(dict(value.__annotations__))}")
+        if value.__dict__:
+            self.lines.append(f"{name}.__dict__.update({self.value(dict(value.__dict__))})")
+        for cell in cells.values():
+            self._fill_cell(cell)
+        return name
+
+    def _plain_annotations(self, value: types.FunctionType) -> None:
+        for held in value.__annotations__.values():
+            if type(held) not in ATOMS and not isinstance(held, CODE):
+                raise Leave("a function with annotations made by the program is returned or stored")
+
+    def _cell(self, cell: types.CellType) -> str:
+        if is_outer_cell(self._tracer.watched, cell):
+            return self._constant(cell)
+        found = self._made.get(id(cell))
+        if found is None:
+            found = self._new(cell)
+            self.lines.append(f"{found} = {self._constant(types.CellType)}()")
+            self._unfilled.add(id(cell))
+        return found
+
+    def _fill_cell(self, cell: types.CellType) -> None:
+        """Once the function is there, which may hold itself."""
+        if id(cell) not in self._unfilled:
+            return
+        self._unfilled.discard(id(cell))
+        try:
+            held = cell.cell_contents
+        except ValueError:
+            return
+        self.lines.append(f"{self._made[id(cell)]}.cell_contents = {self.value(held)}")
+
     def _text(self, value: TracedText) -> str:
         parts = [
             self._constant(piece)
@@ -313,7 +376,14 @@ _MAKERS: Final[dict[type, Callable[[Recipe, Any], str]]] = {
     slice: Recipe._slice,
     types.MethodType: Recipe._method,
     Snapshot: Recipe._snapshot,
+    types.FunctionType: Recipe._function,
+    functools.partial: Recipe._partial,
 }
+
+
+def _is_made(value: Any) -> bool:
+    """Whether it is a function that the program made."""
+    return isinstance(value, types.FunctionType) and is_instrumented(value.__code__)
 
 
 def _rebuilds_itself(kind: type) -> bool:

@@ -23,6 +23,11 @@ class Inputs(Segments):
 
     def object_node(self, value: object) -> torch.fx.Node:
         """A placeholder for an external object that an operation takes as it is."""
+        made = self._objects.get(id(value))
+        if made is not None:
+            if made[2] is not self.segment:
+                raise Leave(f"a {type(value).__name__} is used after a decision on data")
+            return made[1]
         path = self.tracer.path_of(value)
         if path is None:
             raise Leave(f"an operation takes a {type(value).__name__} made by the program")
@@ -35,6 +40,10 @@ class Inputs(Segments):
             found = self.segment.placeholder(identifier(path.text), path, value)
             self.segment.nodes[id(value)] = found
         return found
+
+    def made_object(self, value: object, node: torch.fx.Node) -> None:
+        """The program has made an object that operations take: the graph makes it in `node`."""
+        self._objects[id(value)] = (value, node, self.segment)
 
     def known(self, tensor: torch.Tensor) -> Known:
         """What is known of a tensor; an external one becomes an input of the graph when it is first

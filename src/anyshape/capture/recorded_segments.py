@@ -61,6 +61,8 @@ class Segments:
         self.segments: list[Segment] = []
         self.segment = Segment(0, self._symbol_node)
         self._known: dict[int, Known] = {}
+        #: objects that the program made and operations take, by identity, with their nodes
+        self._objects: dict[int, tuple[object, torch.fx.Node, Segment]] = {}
         #: sizes and integers that depend on data
         self._of_data: dict[Symbol, Computed] = {}
         self._origins: dict[Symbol, Origin] = {}

@@ -239,6 +239,8 @@ class Tracer:
         self.roots = Roots() if roots is None else roots
         #: whether one graph is wanted: a question about data then has no answer
         self.whole = whole
+        #: code with hooks, and the function of the program that it is of
+        self.watched: list[tuple[types.CodeType, types.FunctionType]] = []
         self._read: dict[Path, Any] = {}
         self._owners: dict[Path, type | None] = {}
         #: keeps what `paths` names alive, so that no identity is used twice

@@ -19,6 +19,7 @@ from anyshape.capture.natives.iteration import CONTAINERS
 from anyshape.capture.natives.numbers import prod
 from anyshape.capture.natives.pure import no_own_code, pure
 from anyshape.capture.natives.questions import VERSION
+from anyshape.capture.natives.random_state import generator_method
 from anyshape.capture.outside import SETS
 from anyshape.capture.stripping import stripped
 from anyshape.capture.traced_text import TRACED_VALUES, TracedText, joined
@@ -185,6 +186,8 @@ def method(
         if hooks.tracer.path_of(owner) is not None:
             raise Leave("a generator from outside is advanced")
         return bound(*args, **kwargs)
+    if type(owner) is torch.Generator and not kwargs:
+        return generator_method(hooks, owner, name, args)
     if isinstance(owner, io.TextIOBase) and not kwargs:
         return write(hooks, bound, owner, args)
     raise Leave(f"`{name}` of a {type(owner).__name__} is native code without a model")

@@ -30,7 +30,7 @@ _ASKED_MODULES: Final = re.compile(
     r"torch\.(_C$|(cuda|xpu|mps|mtia|cpu|accelerator|backends|distributed|onnx|jit)(?!.*memory))"
 )
 _ASKING: Final = re.compile(
-    r"_?((mps|xpu|cuda)_)?(is|get|has|can)_(?!or_create)|device_count$|current_device$"
+    r"_?((mps|xpu|cuda)_)?(is|get|has|can)_(?!or_create)|device_count$|current_(device|accelerator)$"
 )
 
 

@@ -18,7 +18,9 @@ from anyshape.capture.natives import (
     numbers,
     objects,
     questions,
+    random_state,
     scans,
+    tensor_making,
     torch_state,
     warning_filters,
 )
@@ -81,6 +83,8 @@ MODELS: Final[dict[Any, Callable[..., Any]]] = {
     **torch_state.MODELS,
     **questions.MODELS,
     **warning_filters.MODELS,
+    **random_state.MODELS,
+    **tensor_making.MODELS,
     **autograd_functions.MODELS,
     **control_flow.MODELS,
     **scans.MODELS,
@@ -128,6 +132,9 @@ def call(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
         return function(*(hooks.fixed(arg, "a version is compared") for arg in args), **kwargs)
     if questions.is_question(function):
         return questions.ask(hooks, function, *args, **kwargs)
+    wrapped = getattr(function, "__wrapped__", None)
+    if _is_of_torch(function) and _has_hash(wrapped) and wrapped in MODELS:
+        return MODELS[wrapped](hooks, *args, **kwargs)  # behind a decorator of torch's own
     original = vars(function).get("__original_fn") if hasattr(function, "__dict__") else None
     if original is not None and vars(function).get("__script_if_tracing_wrapper"):
         return hooks.call(original, *args, **kwargs)
@@ -157,6 +164,10 @@ def is_check(function: Any) -> bool:
         return False
     module = getattr(function, "__module__", None)
     return function in torch_state.CHECKS or module in (_ASKING, "anyshape.api")
+
+
+def _is_of_torch(function: Any) -> bool:
+    return str(getattr(function, "__module__", "")).partition(".")[0] == "torch"
 
 
 def _know_type(hooks: Hooks, function: Any, value: Any) -> None:

@@ -183,6 +183,10 @@ def _requires_grad(q: Questions, input: Meta, requires_grad: bool = True) -> Met
     return replace(input, requires_grad=requires_grad)
 
 
+def _parameter(q: Questions, data: Meta, requires_grad: bool = True) -> Meta:
+    return replace(data, requires_grad=requires_grad)
+
+
 def _copy(q: Questions, input: Meta, src: Meta, non_blocking: bool = False) -> Meta:
     require_expands(q, src.shape, input.shape)
     return input
@@ -237,6 +241,13 @@ ROWS = (
         "requires_grad_",
         (_METHOD + "requires_grad_",),
         _requires_grad,
+        Lowering.NOTHING,
+        differentiable=False,
+    ),
+    Op(
+        "parameter",
+        ("torch.nn.Parameter",),
+        _parameter,
         Lowering.NOTHING,
         differentiable=False,
     ),
