@@ -26,6 +26,7 @@ from anyshape.capture.class_lookups import (
 from anyshape.capture.concolic import TracedFloat, TracedInt
 from anyshape.capture.instrument import is_instrumented, original_closure
 from anyshape.capture.journal import Change, Effect
+from anyshape.capture.native_values import BY_IDENTITY, key_of_type
 from anyshape.capture.outside import Outside
 from anyshape.capture.traced_text import TracedText
 from anyshape.capture.tracer import ATOMS, CODE, Leave, Tracer
@@ -61,14 +62,35 @@ class Attributes:
         if type(obj) is super:
             return self._of_super(obj, name)
         if type(obj) in _OPEN_BOOKS:
-            return getattr(obj, name)
+            return self._of_open_book(obj, name)
         if type(obj) is types.FunctionType:
             return self._of_function(obj, name)
         return self._of_instance(obj, name)
 
+    def _of_open_book(self, obj: Any, name: str) -> Any:
+        """An attribute of a value that is known in full, or a method of one that is not."""
+        kind = type(obj)
+        if kind in (TracedInt, TracedFloat) and name not in _OF_NUMBERS:
+            return getattr(self._tracer.fix(obj, f"`{name}` of it"), name)
+        path = self._tracer.path_of(obj)
+        if path is None or kind in _SAY_NOTHING:
+            return getattr(obj, name)
+        if kind is types.MethodType:
+            if name in ("__func__", "__self__"):
+                return self._tracer.read(getattr(obj, name), path.attribute(name))
+            if name == "__doc__" or not hasattr(kind, name):
+                function = self._tracer.read(obj.__func__, path.attribute("__func__"))
+                return self._call(getattr, function, name)
+        if kind is types.GeneratorType and not callable(getattr(obj, name, None)):
+            raise Leave(f"`{name}` of a generator from outside")
+        return getattr(obj, name)
+
     def _of_module(self, module: types.ModuleType, name: str) -> Any:
         value = getattr(module, name)
-        if name.startswith("__"):
+        if name == "__dict__":
+            self._tracer.read(value, self._tracer.constant(value, f"G[{module.__name__!r}]"))
+            return value
+        if name.startswith("__") and name not in module.__dict__:
             return value
         if self._journal.is_written(module.__dict__, name):
             return self._journal.written(module.__dict__, name)
@@ -123,7 +145,7 @@ class Attributes:
             if of_metaclass is not None and of_metaclass[0] in (type, object):
                 of_metaclass, has_own_metaclass = None, False
             elif of_metaclass is not None and reads_first(of_metaclass[1]):
-                return self._bound(owner, of_metaclass[0], name, of_metaclass[1])
+                return self.bound(owner, of_metaclass[0], name, of_metaclass[1])
         if name in _BASES:
             self.classes.order(owner)
             return getattr(owner, name)
@@ -135,7 +157,7 @@ class Attributes:
         if found is not None:
             return self._through_class(owner, owner, *found, name)
         if of_metaclass is not None:
-            return self._bound(owner, of_metaclass[0], name, of_metaclass[1])
+            return self.bound(owner, of_metaclass[0], name, of_metaclass[1])
         if has_own_metaclass:
             fallback = self.class_attribute(metaclass, "__getattr__")
             if fallback is not None:
@@ -176,7 +198,7 @@ class Attributes:
             return getattr(obj, name)  # raises
         if kind is instance:
             return self._through_class(obj, kind, *found, name)
-        return self._bound(instance, found[0], name, found[1])
+        return self.bound(instance, found[0], name, found[1])
 
     def _of_instance(self, obj: Any, name: str) -> Any:
         kind = type(obj)
@@ -217,7 +239,7 @@ class Attributes:
         """What the class or the instance has of that name."""
         found = self.class_attribute(kind, name)
         if found is not None and reads_first(found[1]):
-            return self._bound(obj, found[0], name, found[1])
+            return self.bound(obj, found[0], name, found[1])
         path = self._path_of(obj)
         held = _instance_dictionary(obj)
         if held is not None and name in held:
@@ -225,7 +247,7 @@ class Attributes:
         if path is not None and held is not None and not self._journal.is_written(obj, name):
             self._tracer.guard(Kind.NO_INSTANCE_ATTRIBUTE, path, name)
         if found is not None:
-            return self._bound(obj, found[0], name, found[1])
+            return self.bound(obj, found[0], name, found[1])
         return _MISSING
 
     def _path_of(self, obj: Any) -> Path | None:
@@ -279,7 +301,7 @@ class Attributes:
             return self._call(fallback, obj, name)
         raise Leave(f"`__getattr__` of {type(obj).__name__} is native code")
 
-    def _bound(self, obj: Any, holder: type, name: str, value: Any) -> Any:
+    def bound(self, obj: Any, holder: type, name: str, value: Any) -> Any:
         """A class attribute as seen through an instance."""
         kind = type(value)
         if kind is types.FunctionType:
@@ -374,6 +396,8 @@ class Attributes:
         if type(value) in ATOMS:
             self._tracer.guard(Kind.EQUALS, path.attribute(name), value)
             return value
+        if key_of_type(type(obj)) is not None and key_of_type(type(value)) is not None:
+            return value  # It follows from the value that has it.
         raise Leave(f"the native property `{name}` of a {type(obj).__name__}")
 
     # -- changing --------------------------------------------------------------------------------
@@ -485,7 +509,7 @@ _OPEN_BOOKS: Final = frozenset(
         types.WrapperDescriptorType,
         types.MethodWrapperType,
         types.GeneratorType,
-        types.CodeType,
+        *BY_IDENTITY,
         list,
         tuple,
         dict,
@@ -493,6 +517,15 @@ _OPEN_BOOKS: Final = frozenset(
         frozenset,
     }
 )
+
+
+#: Attributes that dynamic numbers have, and answer without being fixed.
+_OF_NUMBERS: Final = frozenset(
+    {"real", "imag", "numerator", "denominator", "bit_length", "is_integer", "__class__"}
+)
+
+#: Of those, what has methods and no other attributes.
+_SAY_NOTHING: Final = frozenset({list, tuple, dict, set, frozenset, torch.Size, slice})
 
 
 def _looks_up_plainly(look_up: Any) -> bool:

@@ -10,10 +10,12 @@ is none that we know how to make, the capture ends.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import gc
 from typing import Any, Final
 
+from anyshape.capture.journal import Change, Effect
 from anyshape.capture.outside import is_key
 from anyshape.capture.tracer import ATOMS, CODE, Leave
 from anyshape.guards.guard import Kind
@@ -47,6 +49,9 @@ class Caches:
             raise
         if type(result) not in ATOMS and not isinstance(result, CODE):
             self._tracer.cannot_replay("an object comes out of a cache")
+        if not trusted:
+            # Every call is counted: `cache_info` tells, and the oldest answer is dropped first.
+            self._hooks.journal.add(Effect(Change.CALL, None, function, (args, kwargs)))
         known = self._known.get((id(function), key))
         if known is not None:
             if known[0] is not result:
@@ -91,9 +96,15 @@ class StillCached:
         self.__qualname__ = f"{getattr(function, '__qualname__', 'a function')} is cached"
 
     def __call__(self, _: object) -> bool:
-        if self._key not in self._cache:
+        held = self._cache.get(self._key, _MISSING)
+        if held is _MISSING:
             return False
-        return self._function(*self._args, **self._kwargs) is self._result
+        if type(held) is _LINK:
+            if _OFFSET is not None:
+                held = ctypes.py_object.from_address(id(held) + _OFFSET).value
+            else:  # To ask is counted as a call.
+                held = self._function(*self._args, **self._kwargs)
+        return held is self._result
 
 
 def _key_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -131,3 +142,28 @@ def _mark() -> object:
 
 
 _MARK: Final = _mark()
+
+
+def _link() -> tuple[type | None, int | None]:
+    """The class of the links in a bounded cache, which only it can follow, and where the answer is
+    in one; None where that cannot be found."""
+    answer = object()
+    probe = functools.lru_cache(maxsize=2)(lambda _: answer)
+    probe(1)
+    links = [
+        link
+        for held in gc.get_referents(probe)
+        if type(held) is dict and 1 in held
+        for link in held.values()
+    ]
+    if len(links) != 1:
+        return None, None
+    kind = type(links[0])
+    word = ctypes.sizeof(ctypes.c_void_p)
+    for offset in range(object.__basicsize__, kind.__basicsize__, word):
+        if ctypes.c_void_p.from_address(id(links[0]) + offset).value == id(answer):
+            return kind, offset
+    return kind, None
+
+
+_LINK, _OFFSET = _link()

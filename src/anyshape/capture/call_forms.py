@@ -57,6 +57,8 @@ class CallForms:
         self.opaque = False
         self._sizes: list[Size] = []
         self._floats: list[TracedFloat] = []
+        if function is torch.Tensor.new and len(args) == 2 and type(args[1]) is torch.Size:
+            args = (args[0], *self._sizes_of(args[1]))
         converted = [self._convert(value) for value in args]
         self.plain_args = tuple(item[0] for item in converted)
         self.node_args = tuple(item[1] for item in converted)
@@ -127,12 +129,21 @@ class CallForms:
         raise Leave(f"an operation takes a {kind.__name__}")
 
     def _sequence(self, value: Any, make: Callable[..., Any]) -> tuple[Any, Any, Any]:
-        path = self._recorder.tracer.path_of(value)
-        if path is not None:
-            self._recorder.tracer.guard(Kind.LENGTH, path, len(value))
-            value = [self._recorder.tracer.read(x, path.item(i)) for i, x in enumerate(value)]
-        items = [self._convert(item) for item in value]
+        items = [self._convert(item) for item in self._read(value)]
         return tuple(make([item[form] for item in items]) for form in range(3))
+
+    def _read(self, value: Any) -> Any:
+        path = self._recorder.tracer.path_of(value)
+        if path is None:
+            return value
+        self._recorder.tracer.guard(Kind.LENGTH, path, len(value))
+        return [self._recorder.tracer.read(x, path.item(i)) for i, x in enumerate(value)]
+
+    def _sizes_of(self, size: torch.Size) -> Any:
+        """A shape where a tuple would be taken for data: its sizes, one by one."""
+        if not size:
+            raise Leave("`new` takes a shape without sizes")
+        return self._read(size)
 
     def _items(self, value: dict[Any, Any]) -> Iterable[tuple[Any, Any]]:
         path = self._recorder.tracer.path_of(value)

@@ -25,6 +25,7 @@ from anyshape.capture.callers import called
 from anyshape.capture.class_lookups import is_trusted
 from anyshape.capture.contexts import CONTEXT_CLASSES
 from anyshape.capture.instrument import Refused, bind, instrumented_code, is_instrumented
+from anyshape.capture.native_values import BOUND
 from anyshape.capture.natives import table as natives
 from anyshape.capture.natives.tensor_making import METHODS, TENSOR_TYPE, make
 from anyshape.capture.replay.layers import Layers
@@ -129,15 +130,16 @@ class Callables:
             where = path.attribute("__defaults__")
             tracer.guard(Kind.IDENTITY, where, function.__defaults__)
             for index, value in enumerate(function.__defaults__):
-                if type(value) not in ATOMS and not isinstance(value, CODE):
+                # The tuple is known, and so is what never changes in it.
+                if not _is_constant(value):
                     self._default(value, where.item(index))
         if function.__kwdefaults__:
             where = path.attribute("__kwdefaults__")
             for name, value in function.__kwdefaults__.items():
-                if type(value) not in ATOMS:
-                    self._default(value, where.item(name))
-                else:
+                if type(value) in ATOMS or (type(value) is slice and _is_constant(value)):
                     tracer.guard(Kind.EQUALS, where.item(name), value)
+                else:
+                    self._default(value, where.item(name))
 
     def _default(self, value: Any, path: Path) -> None:
         self._tracer.read(value, path)
@@ -340,6 +342,13 @@ class Callables:
         elif init is not object.__init__ and not classes.is_immutable(kind):
             natives.call(hooks, init, (made, *args), kwargs)
         return made
+
+
+def _is_constant(value: Any) -> bool:
+    """Whether it is the same in every call as long as it is the same object."""
+    if type(value) is slice:
+        return all(type(part) in ATOMS for part in (value.start, value.stop, value.step))
+    return type(value) in ATOMS or (isinstance(value, CODE) and not isinstance(value, BOUND))
 
 
 # -- what may be watched ---------------------------------------------------------------------------

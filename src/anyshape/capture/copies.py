@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copyreg
+import enum
 import types
 from collections import OrderedDict
 from typing import Any, Final
@@ -10,7 +11,7 @@ from typing import Any, Final
 import torch
 
 from anyshape.capture.traced_text import TRACED_VALUES
-from anyshape.capture.tracer import ATOMS, CODE, Leave
+from anyshape.capture.tracer import ATOMS, Leave
 
 Hooks = Any
 
@@ -39,7 +40,7 @@ class Memo(dict[int, Any]):
 
 def _copied(hooks: Hooks, value: Any, memo: Memo | None) -> Any:
     kind = type(value)
-    if kind in ATOMS or kind in TRACED_VALUES or isinstance(value, CODE):
+    if kind in ATOMS or kind in TRACED_VALUES or isinstance(value, _ATOMIC):
         return value
     if memo is not None and id(value) in memo:
         return memo[id(value)]
@@ -57,6 +58,13 @@ def _copied(hooks: Hooks, value: Any, memo: Memo | None) -> Any:
 
 
 _CONTAINERS: Final = frozenset({list, tuple, dict, set, frozenset, OrderedDict})
+
+
+#: Code that copying leaves as it is; it refuses modules and descriptors.
+_ATOMIC: Final = (
+    *(type, types.FunctionType, types.BuiltinFunctionType, types.MethodWrapperType),
+    *(property, types.MethodDescriptorType, types.WrapperDescriptorType, enum.Enum),
+)
 
 
 def _container(hooks: Hooks, value: Any, memo: Memo | None) -> Any:

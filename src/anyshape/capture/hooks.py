@@ -7,6 +7,8 @@ followed raises `Leave`; the hook then stops the capture and does the operation 
 from __future__ import annotations
 
 import builtins
+import importlib.util
+import sys
 import types
 from typing import Any, Final
 
@@ -43,6 +45,7 @@ class Hooks(OperatorHooks, ItemHooks):
         self.callables = Callables(self)
         #: context managers that were entered by name, with what stands for them, the innermost last
         self.entered: list[tuple[Any, Any]] = []
+        self.identities = {}
         self._globals_read: dict[tuple[int, str], Any] = {}
 
     # -- names -------------------------------------------------------------------------------------
@@ -124,10 +127,27 @@ class Hooks(OperatorHooks, ItemHooks):
     def delete_global(self, frame: Any, name: str) -> None:
         self.tracer.leave(f"the global `{name}` is deleted")
 
-    def imported(self, value: Any, module: str, name: str | None, *rest: Any) -> Any:
-        if not isinstance(value, CODE):
-            self.tracer.leave(f"`{name}` is imported inside the function")
-        return value
+    def imported(
+        self, value: Any, module: str, name: str | None, level: int = 0, frame: Any = None
+    ) -> Any:
+        try:
+            if level:
+                package = frame.globals.get("__package__") or ""
+                module = importlib.util.resolve_name("." * level + module, package)
+            return self._imported(value, module, name)
+        except Leave as left:
+            self.tracer.leave_for(left)
+            return value
+
+    def _imported(self, value: Any, module: str, name: str | None) -> Any:
+        """What an import statement binds: it looks into `sys.modules` in every run."""
+        held = sys.modules.get(module)
+        if held is None or (name is None and held is not value):
+            raise Leave(f"`{module}` is imported inside the function, and not found afterwards")
+        if not is_trusted(module):
+            path = self.tracer.constant(sys.modules, "sys.modules").item(module)
+            self.tracer.guard(Kind.IDENTITY, path, held)
+        return value if name is None else self.attributes.get(held, name)
 
     # -- attributes --------------------------------------------------------------------------------
 

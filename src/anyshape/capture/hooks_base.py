@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import enum
 import sys
 import types
 from collections import OrderedDict, deque
@@ -11,10 +11,12 @@ from typing import Any, Final
 import torch
 
 from anyshape.capture.concolic import TracedFloat, TracedInt
+from anyshape.capture.native_values import BY_IDENTITY, has_native_state, key_of_type
 from anyshape.capture.outside import SEQUENCES, SETS, Outside, holds_traced, is_key
 from anyshape.capture.plain_hooks import PlainHooks
 from anyshape.capture.traced_text import TracedText
 from anyshape.capture.tracer import ATOMS, CODE, Leave, Tracer
+from anyshape.guards.path import Path
 
 #: `sys.version_info`, a tuple of plain values that stays.
 _VERSION: Final = type(sys.version_info)
@@ -62,6 +64,54 @@ class HooksBase(PlainHooks):
     outside: Outside
     attributes: Any
     callables: Any
+    #: paths of objects from outside that are found by their identity in sets and dictionaries
+    identities: dict[Path, None]
+
+    # -- the gate: what native code may read ------------------------------------------------------
+
+    def observe(self, value: Any, protocol: str) -> Any:
+        """The value, if native code may read it in this way: `protocol` is a row of `PROTOCOLS`.
+
+        It may if the value is known in full, or if its class has nothing for native code to call:
+        Python then raises an error, or goes by identity. Whatever else comes from outside ends the
+        capture, and so does Python code that nobody would watch.
+        """
+        kind = type(value)
+        if kind in ATOMS or kind in TRACED or isinstance(value, torch.Tensor):
+            return value
+        for name in PROTOCOLS[protocol]:
+            if not hasattr(kind, name):
+                self.attributes.class_attribute(kind, name)
+                continue
+            found = self.attributes.class_attribute(kind, name)
+            if found is None or found[0] is object:
+                continue  # of the metaclass, or what every object has
+            holder, own = found
+            if not isinstance(own, _NATIVE_CODE) and not self._is_member_code(value, holder):
+                raise Leave(f"`{name}` of a {kind.__name__}")
+            if self._is_opaque(value):
+                raise Leave(f"`{name}` of a {kind.__name__} from outside")
+            return self._known_contents(value)
+        if self._is_opaque(value) and has_native_state(kind):
+            # It may have a buffer, which no method tells of.
+            raise Leave(f"native code looks into a {kind.__name__} from outside")
+        return value
+
+    def _is_member_code(self, value: Any, holder: type) -> bool:
+        """Whether it is code of Python's own enumerations, which reads the member and no more."""
+        return isinstance(value, enum.Enum) and holder.__module__ == "enum"
+
+    def _is_opaque(self, value: Any) -> bool:
+        """Whether it came from outside, and what native code would read of it is not guarded."""
+        if isinstance(value, _KNOWN_IN_FULL) or key_of_type(type(value)) is not None:
+            return False
+        return self.tracer.path_of(value) is not None and not self._has_contents(value)
+
+    def _has_contents(self, value: Any) -> bool:
+        return type(value) in BUILT_IN and isinstance(value, (*SEQUENCES, *SETS, dict, slice))
+
+    def _known_contents(self, value: Any) -> Any:
+        return self.operand(value) if type(value) in BUILT_IN else value
 
     def operand(self, value: Any) -> Any:
         """A value that native code may look into: known through and through."""
@@ -70,10 +120,15 @@ class HooksBase(PlainHooks):
             return value
         path = self.tracer.path_of(value)
         if path is not None and isinstance(value, (*SEQUENCES, *SETS, dict)) and kind in BUILT_IN:
-            made = self.outside.contents(value, path)
-            made = made if isinstance(value, (dict, *SETS)) else kind(made)
-            return self._checked(made)
+            return self._checked(self._copy(value, path))
         return self._checked(value)
+
+    def _copy(self, value: Any, path: Path) -> Any:
+        """A container from outside with everything in it guarded, of the same class."""
+        made = self.outside.contents(value, path)
+        if isinstance(value, deque):
+            return deque(made, self.outside.bound(value, path))
+        return made if isinstance(value, SETS) else type(value)(made)
 
     def _checked(self, value: Any) -> Any:
         kind = type(value)
@@ -83,39 +138,78 @@ class HooksBase(PlainHooks):
             return value
         if kind in (list, tuple, set, frozenset, torch.Size, deque):
             for item in value:
-                self.operand(item)
+                self._checked_item(item)
             return value
         if kind is dict or kind is OrderedDict:
             for key, item in value.items():
-                self.operand(key)
-                self.operand(item)
+                self._checked_item(key)
+                self._checked_item(item)
             return value
-        if kind in (slice, types.GenericAlias, types.UnionType, _VERSION) or is_key(value):
+        if kind is slice:
+            for part in (value.start, value.stop, value.step):
+                self.operand(part)
+            return value
+        if _has_python_operators(kind) and not isinstance(value, enum.Enum):
+            raise Leave(f"native code looks into a {kind.__name__}")
+        if isinstance(value, _KNOWN_IN_FULL) and not _is_enum_with_code(kind):
+            return value
+        if kind is _VERSION or key_of_type(kind) is not None:
             return value
         by_identity = kind.__eq__ is object.__eq__ and kind.__hash__ is object.__hash__
-        if by_identity and not _has_python_operators(kind):
+        if by_identity and (self.tracer.path_of(value) is None or not reads_natively(kind)):
             self.attributes.class_attribute(kind, "__eq__")
             return value
         raise Leave(f"native code looks into a {kind.__name__}")
 
+    def _checked_item(self, item: Any) -> None:
+        if type(item) is float and item != item and self.tracer.active:
+            # Containers take an object for equal to itself, and this one is not.
+            raise Leave("native code compares a container with NaN in it")
+        self.operand(item)
+
     def hashed(self, key: Any) -> None:
-        if is_key(key):
+        if is_key(key) and not _is_enum_with_code(type(key)):
+            if type(key) is float and key != key:
+                raise Leave("NaN is a key: it is hashed by its identity")
             return
-        if isinstance(key, torch.Tensor):
-            return  # by identity
         own = type(key)
-        if own.__hash__ is object.__hash__ and own.__eq__ is object.__eq__:
+        if isinstance(key, torch.Tensor) or (
+            own.__hash__ is object.__hash__ and own.__eq__ is object.__eq__
+        ):
+            self._told_apart(key)
             return
         if isinstance(key, torch.Size):
+            self.operand(key)
             return
         if own in (tuple, frozenset):
-            for part in key:
+            for part in self.operand(key):
                 self.hashed(part)
+            return
+        if own.__hash__ is None or (key_of_type(own) is not None and not _hashes_itself(own)):
             return
         raise Leave(f"a {own.__name__} is a key: its own code hashes and compares it")
 
-    def fixed(self, value: Any, reason: str) -> Any:
-        """A value with every traced number in it made plain, and guarded."""
+    def _told_apart(self, key: Any) -> None:
+        """An object is found by its identity among others: those from outside stay different."""
+        path = self.tracer.path_of(key)
+        if path is not None and path not in self.identities:
+            self.identities[path] = None
+            if len(self.identities) > 1:
+                self.tracer.guards.pop(_HASHED, None)
+                self.tracer.distinct(_HASHED, tuple(self.identities))
+
+    def fixed(self, value: Any, reason: str, protocol: str = "anything") -> Any:
+        """A value as native code may take it: one that may be observed in this way, with every
+        traced number in it made plain, and guarded."""
+        kind = type(value)
+        if kind in TRACED:
+            return self.tracer.fix(value, reason)
+        if kind in ATOMS:
+            return value
+        value = self.operand(value) if protocol == "anything" else self.observe(value, protocol)
+        return self._plain(value, reason)
+
+    def _plain(self, value: Any, reason: str) -> Any:
         kind = type(value)
         if kind in TRACED:
             return self.tracer.fix(value, reason)
@@ -123,26 +217,34 @@ class HooksBase(PlainHooks):
             return value
         if kind is slice:
             return slice(
-                *(self.fixed(part, reason) for part in (value.start, value.stop, value.step))
+                *(self._plain(part, reason) for part in (value.start, value.stop, value.step))
             )
         if isinstance(value, dict):
             return kind(
-                (self.fixed(key, reason), self.fixed(item, reason)) for key, item in value.items()
+                (self._plain(key, reason), self._plain(item, reason)) for key, item in value.items()
             )
-        items = [self.fixed(item, reason) for item in value]
+        items = [self._plain(item, reason) for item in value]
+        if kind is deque:
+            return deque(items, value.maxlen)
         return kind(*items) if hasattr(kind, "_fields") else kind(items)
 
     def prints_itself(self, value: Any) -> bool:
         kind = type(value)
         if kind in ATOMS or isinstance(value, CODE):
             return not isinstance(value, types.FunctionType)
-        if kind in (list, tuple, set, frozenset, torch.Size):
-            return all(map(self.prints_itself, value))
-        if kind is dict:
+        if kind in (list, tuple, set, frozenset, torch.Size, slice):
+            parts = (value.start, value.stop, value.step) if kind is slice else value
+            return all(map(self.prints_itself, parts))
+        if kind is dict or kind is OrderedDict:
             return all(
                 self.prints_itself(key) and self.prints_itself(item) for key, item in value.items()
             )
         return False
+
+
+def special_method(kind: type, name: str) -> Any:
+    """What Python calls for an operator on an instance: its class has it, not the metaclass."""
+    return next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
 
 
 def defines(kind: type, *names: str) -> bool:
@@ -150,9 +252,30 @@ def defines(kind: type, *names: str) -> bool:
     return any(isinstance(getattr(kind, name, None), types.FunctionType) for name in names)
 
 
-@functools.lru_cache(maxsize=1024)
 def _has_python_operators(kind: type) -> bool:
     return defines(kind, *_OPERATOR_NAMES)
+
+
+def reads_natively(kind: type) -> bool:
+    """Whether native code of the class reads its instances: what they hold, or what it computes."""
+    return has_native_state(kind) or any(
+        getattr(kind, name, None) is not getattr(object, name, None) for name in _OPERATOR_NAMES
+    )
+
+
+def _hashes_itself(kind: type) -> bool:
+    return defines(kind, "__hash__", "__eq__")
+
+
+def _is_enum_with_code(kind: type) -> bool:
+    """Whether members of an enumeration are compared, hashed or printed by the program's code."""
+    if not issubclass(kind, enum.Enum):
+        return False
+    holders = (
+        next((base for base in kind.__mro__ if name in vars(base)), object)
+        for name in ("__eq__", "__hash__", *_OPERATOR_NAMES)
+    )
+    return any(base.__module__ not in ("enum", "builtins") for base in holders)
 
 
 _BINARY_NAMES: Final = (
@@ -166,3 +289,36 @@ _OPERATOR_NAMES: Final = (
     *("__str__", "__repr__", "__format__", "__index__", "__int__", "__float__", "__bool__"),
     *("__len__", "__iter__", "__next__", "__contains__", "__getitem__"),
 )
+
+#: How native code reads a value: the special methods that it calls, the first that is there.
+PROTOCOLS: Final[dict[str, tuple[str, ...]]] = {
+    "truth": ("__bool__", "__len__"),
+    "int": ("__int__", "__index__", "__trunc__"),
+    "float": ("__float__", "__index__"),
+    "index": ("__index__",),
+    "round": ("__round__",),
+    "abs": ("__abs__",),
+    "neg": ("__neg__",),
+    "pos": ("__pos__",),
+    "invert": ("__invert__",),
+    "length": ("__len__",),
+    "item": ("__getitem__",),
+    "contains": ("__contains__", "__iter__", "__getitem__"),
+    "reversed": ("__reversed__", "__len__", "__getitem__"),
+    "divmod": ("__divmod__", "__rdivmod__"),
+    "pow": ("__pow__", "__rpow__"),
+    "hash": ("__hash__", "__eq__"),
+}
+
+_NATIVE_CODE: Final = (
+    types.WrapperDescriptorType,
+    types.MethodDescriptorType,
+    types.BuiltinFunctionType,
+    type(None),
+)
+
+#: The guard that what is hashed by its identity is not the same object twice.
+_HASHED: Final = "hashed by identity"
+
+#: Known by identity, and never another.
+_KNOWN_IN_FULL: Final = (*CODE, *BY_IDENTITY, enum.Enum)

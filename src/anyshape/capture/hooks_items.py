@@ -12,7 +12,7 @@ import torch
 
 from anyshape.capture.attributes import is_trusted
 from anyshape.capture.hooks_base import BUILT_IN, ITERATORS, TRACED, HooksBase, defines
-from anyshape.capture.outside import SEQUENCES, SETS, holds_traced, is_key
+from anyshape.capture.outside import SEQUENCES, SETS, holds_traced
 from anyshape.capture.stripping import stripped
 from anyshape.capture.tracer import ATOMS, Leave
 from anyshape.guards.guard import Kind
@@ -30,11 +30,9 @@ class ItemHooks(HooksBase):
                 )
             if type(key) in TRACED or holds_traced(key):
                 key = self.fixed(key, "a container is indexed by it")
-            if type(key) not in ATOMS:
-                self._no_own_index(key)
             path = self.tracer.path_of(obj)
             if path is None and kind in BUILT_IN:
-                return obj[key]
+                return obj[self._position(obj, key)]
             if path is None and isinstance(obj, dict) and hasattr(kind, "__missing__"):
                 return self._item_or_missing(obj, key)
             own = getattr(kind, "__getitem__", None)
@@ -52,12 +50,13 @@ class ItemHooks(HooksBase):
                 return operator.getitem(obj, key)  # pyright: ignore[reportCallIssue, reportArgumentType] of the metaclass
             if path is not None:
                 if isinstance(obj, (list, tuple, dict, deque)):
-                    return self.outside.item(obj, path, key)
-                raise Leave(f"an item of a {kind.__name__} from outside")
+                    return self.outside.item(obj, path, self._position(obj, key))
+                self.observe(obj, "item")
+                return obj[self._position(obj, key)]
             if isinstance(obj, (list, tuple, dict, deque, str, bytes)) or is_trusted(
                 kind.__module__
             ):
-                return obj[key]
+                return obj[self._position(obj, key)]
             raise Leave(f"an item of a {kind.__name__}")
         except Leave as left:
             self.tracer.leave_for(left)
@@ -91,12 +90,22 @@ class ItemHooks(HooksBase):
             return made
         return obj[key]  # raises
 
-    def _no_own_index(self, key: Any) -> None:
-        """Native code asks an index for its number: not if that is user code."""
-        parts = (key.start, key.stop, key.step) if type(key) is slice else (key,)
-        for part in parts:
-            if defines(type(part), "__index__"):
-                raise Leave(f"a {type(part).__name__} is used as an index")
+    def _position(self, obj: Any, key: Any) -> Any:
+        """A key as native code may use it: it hashes one, and asks an index for its number."""
+        if type(key) in ATOMS:
+            if type(key) is float and key != key:
+                self.hashed(key)
+            return key
+        if isinstance(obj, dict):
+            self.hashed(key)
+            return key
+        if type(key) is slice:
+            for part in (key.start, key.stop, key.step):
+                self.observe(part, "index")
+            return key
+        if isinstance(key, torch.Tensor):
+            return key  # Python asks it for its number, which the function mode sees.
+        return self.observe(key, "index")
 
     def index(self, key: Any) -> Any:
         """A key into a tensor, with what comes from outside read."""
@@ -125,9 +134,9 @@ class ItemHooks(HooksBase):
                     self.outside.set_item(obj, path, key, value)
                     return
                 raise Leave(f"an item of a {type(obj).__name__} from outside is set")
-            if isinstance(obj, dict) and not is_key(key):
-                self.hashed(key)
-            obj[key] = value
+            if type(key) is slice:
+                value = self.iterate(value)
+            obj[self._position(obj, key)] = value
             return
         except Leave as left:
             self.tracer.leave_for(left)
@@ -147,7 +156,7 @@ class ItemHooks(HooksBase):
                     self.outside.delete_item(obj, path, key)
                     return
                 raise Leave(f"an item of a {type(obj).__name__} from outside is deleted")
-            del obj[key]
+            del obj[self._position(obj, key)]
             return
         except Leave as left:
             self.tracer.leave_for(left)
@@ -178,6 +187,8 @@ class ItemHooks(HooksBase):
             elif isinstance(value, (str, bytes)):
                 return value
             if isinstance(value, torch.Tensor):
+                if torch.Tensor.dim(value) == 0:
+                    raise TypeError("iteration over a 0-d tensor")
                 return self.recorder.run(torch.Tensor.unbind, (value, 0), {})
             own = getattr(kind, "__iter__", None)
             if isinstance(own, types.FunctionType):

@@ -21,6 +21,7 @@ from anyshape.capture.formatting import shown, written
 from anyshape.capture.instrument import is_instrumented
 from anyshape.capture.journal import Change, Effect
 from anyshape.capture.made_functions import is_outer_cell, own_cells, own_code
+from anyshape.capture.native_values import is_numpy_scalar
 from anyshape.capture.recorder import Recorder
 from anyshape.capture.segments import Carried
 from anyshape.capture.traced_text import Snapshot, TracedText
@@ -129,6 +130,8 @@ class Recipe:
         if maker is not None:
             return maker(self, value)
         kind = type(value)
+        if is_numpy_scalar(kind):
+            return self._constant(value)  # computed of what is guarded, and never changed
         if isinstance(value, tuple) and hasattr(kind, "_fields"):
             return self._named_tuple(value)
         if isinstance(value, tuple) and kind.__module__ == "torch.return_types":
@@ -289,6 +292,8 @@ class Recipe:
         return f"{self._constant(shown)}({self.value(value.tensor)}, {parts})"
 
     def _method(self, value: types.MethodType) -> str:
+        if type(value.__self__) in (TracedInt, TracedFloat):
+            raise Leave("a method of a dynamic number is returned or stored")
         owner = self.value(value.__self__)
         function = self.value(value.__func__)
         return f"{self._constant(types.MethodType)}({function}, {owner})"

@@ -74,6 +74,8 @@ class Stripping:
             return value
         if kind in TRACED_VALUES:
             return bare(value)
+        if kind is types.MethodType and type(value.__self__) in TRACED_VALUES:
+            return getattr(bare(value.__self__), value.__name__)
         if _is_frozen(kind):
             if id(value) not in self._made:
                 self._made[id(value)] = value, _rebuilt(value, self.plain)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dis
 import enum
 import functools
+import operator
 import os
 import sys
 import types
@@ -22,6 +23,7 @@ import torch
 from anyshape.capture.concolic import TracedFloat, TracedInt, plain
 from anyshape.capture.data_questions import Question
 from anyshape.capture.instrument import instrumented_by_identity
+from anyshape.capture.native_values import BOUND, BY_IDENTITY, HasValue, key_of_type
 from anyshape.capture.roots import Roots
 from anyshape.capture.traced_text import TRACED_VALUES, TracedText, bare
 from anyshape.guards.dynamic_int import DynamicInt, plain_int
@@ -242,6 +244,8 @@ class Tracer:
         #: code with hooks, and the function of the program that it is of
         self.watched: list[tuple[types.CodeType, types.FunctionType]] = []
         self._read: dict[Path, Any] = {}
+        #: slices from outside by identity: what the program gets for each
+        self._slices: dict[int, Any] = {}
         self._owners: dict[Path, type | None] = {}
         #: keeps what `paths` names alive, so that no identity is used twice
         self.kept: list[object] = []
@@ -541,9 +545,13 @@ class Tracer:
             return value
         if kind in TRACED_VALUES:
             raise Leave("a traced number was found outside")
-        if isinstance(value, (*CODE, enum.Enum)):
+        if isinstance(value, _KNOWN_BY_IDENTITY):
             self.guard(Kind.IDENTITY, path, value)
+            if isinstance(value, BOUND):
+                self._read_owner(value)
             return value
+        if kind is slice:
+            return self._read_slice(value, path)
         known = self.paths.get(id(value))
         if known is not None:
             if known is not path and known.access is not Access.CONSTANT:
@@ -553,9 +561,42 @@ class Tracer:
             return value
         self._register(value, path)
         self.guard(Kind.TYPE, path, kind)
-        if isinstance(value, torch.Tensor) and not is_plain_tensor(kind):
-            raise Leave(f"a tensor subclass: {kind.__name__}")
+        if isinstance(value, torch.Tensor):
+            if not is_plain_tensor(kind):
+                raise Leave(f"a tensor subclass: {kind.__name__}")
+            return value
+        key_of = key_of_type(kind)
+        if key_of is not None:
+            self.guard(Kind.PREDICATE, path, HasValue(value, key_of))
         return value
+
+    def _read_owner(self, function: Any) -> None:
+        """What a native method from outside is bound to was outside as well, and may change."""
+        owner = function.__self__
+        if type(owner) not in ATOMS and not isinstance(owner, _WITHOUT_STATE):
+            self.read(owner, self.constant(function).attribute("__self__"))
+
+    def _read_slice(self, value: Any, path: Path) -> Any:
+        """A slice, with its parts read: one of our own where they are traced."""
+        known = self._slices.get(id(value))
+        if known is not None:
+            where = self.paths[id(value)]
+            if where.access is Access.CONSTANT:
+                self.guard(Kind.IDENTITY, path, value)
+            else:
+                self.guard(Kind.SAME_OBJECT, path, where, "the same object at two places")
+            return known
+        self.cannot_replay("a slice is taken apart")
+        self.guard(Kind.TYPE, path, slice)
+        names = ("start", "stop", "step")
+        old = [getattr(value, name) for name in names]
+        new = [self.read(part, path.attribute(name)) for name, part in zip(names, old, strict=True)]
+        made = value if all(map(operator.is_, old, new)) else slice(*new)
+        self._slices[id(value)] = made
+        self._register(value, path)
+        if made is not value:
+            self._register(made, path)
+        return made
 
     def register(self, value: object, path: Path) -> None:
         self.cannot_replay("an object is made known")
@@ -593,6 +634,9 @@ class Tracer:
 
 
 _UNREAD: Final = object()
+_KNOWN_BY_IDENTITY: Final = (*CODE, *BY_IDENTITY, enum.Enum)
+#: What a native function may be bound to and still be nothing but code.
+_WITHOUT_STATE: Final = (types.ModuleType, type, type(None))
 _TORCH: Final = os.path.dirname(torch.__file__) + os.sep
 
 _SEVERAL_A_PATH: Final = frozenset(

@@ -106,11 +106,27 @@ def _each_pair(hooks: Hooks, base: Any, given: Any) -> Iterator[tuple[Any, Any]]
 
 
 def sort_list(hooks: Hooks, owner: Any, path: Any, kwargs: dict[str, Any]) -> None:
+    if path is None:
+        _sort_own(hooks, owner, kwargs)
+        return
     ordered = sort(hooks, owner, **kwargs)
-    if path is not None and hooks.tracer.active:
+    if hooks.tracer.active:
         hooks.outside.set_item(owner, path, slice(None), ordered)
     else:
-        owner[:] = ordered if path is None else stripped(ordered)
+        owner[:] = stripped(ordered)
+
+
+def _sort_own(hooks: Hooks, owner: list[Any], kwargs: dict[str, Any]) -> None:
+    """Sort a list of the program's: it is empty meanwhile, and must stay so."""
+    ordered = list.copy(owner)
+    list.clear(owner)
+    try:
+        ordered = sort(hooks, ordered, **kwargs)
+    finally:
+        was_changed = list.__len__(owner) > 0
+        owner[:] = ordered
+    if was_changed:
+        raise ValueError("list modified during sort")
 
 
 def change(

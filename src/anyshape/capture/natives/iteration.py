@@ -12,7 +12,7 @@ from typing import Any, Final
 import torch
 
 from anyshape.capture.concolic import TracedFloat, TracedInt, maximum, minimum
-from anyshape.capture.natives.pure import no_own_code
+from anyshape.capture.natives.pure import as_length
 from anyshape.capture.traced_numbers import is_of_data
 from anyshape.capture.tracer import Leave
 
@@ -30,15 +30,11 @@ def _len(hooks: Hooks, value: Any) -> Any:
     own = getattr(kind, "__len__", None)
     if isinstance(own, types.FunctionType):
         hooks.attributes.class_attribute(kind, "__len__")
-        return hooks.call(own, value)
+        return as_length(hooks.call(own, value))
     path = hooks.tracer.path_of(value)
-    if path is not None:
-        if isinstance(value, (str, bytes)):
-            return len(value)
-        if isinstance(value, CONTAINERS):
-            return hooks.outside.length(value, path)
-        raise Leave(f"the length of a {kind.__name__} from outside")
-    return len(value)
+    if path is not None and isinstance(value, CONTAINERS):
+        return hooks.outside.length(value, path)
+    return len(hooks.observe(value, "length"))
 
 
 def _listed(kind: Callable[..., Any]) -> Callable[..., Any]:
@@ -56,12 +52,13 @@ def _listed(kind: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _deque(hooks: Hooks, iterable: Any = (), maxlen: Any = None) -> deque[Any]:
-    return deque(hooks.iterate(iterable), hooks.fixed(maxlen, "a container is that long at most"))
+    most = hooks.fixed(maxlen, "a container is that long at most", "index")
+    return deque(hooks.iterate(iterable), most)
 
 
 def make_dict(hooks: Hooks, *args: Any, **named: Any) -> dict[Any, Any]:
-    if not args:
-        return dict(**named)
+    if len(args) != 1:
+        return dict(*args, **named)  # of nothing, or it raises
     (given,) = args
     if isinstance(given, dict) or hasattr(given, "keys"):
         return dict(hooks.mapping(given), **named)
@@ -78,15 +75,11 @@ def _zip(hooks: Hooks, *args: Any, strict: bool = False) -> Any:
 
 
 def _enumerate(hooks: Hooks, iterable: Any, start: Any = 0) -> Any:
-    if type(start) in _TRACED:
-        start = hooks.fixed(start, "counting starts at it")
-    return enumerate(hooks.iterate(iterable), start)
+    return enumerate(hooks.iterate(iterable), hooks.fixed(start, "counting starts at it", "index"))
 
 
 def _range(hooks: Hooks, *args: Any) -> range:
-    for arg in args:
-        no_own_code(arg, "__index__")
-    return range(*(hooks.fixed(arg, "the loop runs this often") for arg in args))
+    return range(*(hooks.fixed(arg, "the loop runs this often", "index") for arg in args))
 
 
 def _map(hooks: Hooks, function: Any, *iterables: Any) -> Any:
@@ -117,6 +110,8 @@ def _reversed(hooks: Hooks, value: Any) -> Any:
     if isinstance(value, (list, tuple, dict, range, str, deque)):
         path = hooks.tracer.path_of(value)
         return reversed(value if path is None else list(hooks.outside.contents(value, path)))
+    if not isinstance(getattr(type(value), "__getitem__", None), types.FunctionType):
+        return reversed(hooks.observe(value, "reversed"))
     # Whatever else has a length and positions.
     size = hooks.call(len, value)
     return (hooks.item(value, index) for index in range(size - 1, -1, -1))
@@ -124,7 +119,9 @@ def _reversed(hooks: Hooks, value: Any) -> Any:
 
 def _iter(hooks: Hooks, *args: Any) -> Any:
     if len(args) != 1:
-        return iter(through(hooks, args[0]), *args[1:])
+        if len(args) != 2 or not callable(args[0]):
+            return iter(*args)  # raises
+        return iter(through(hooks, args[0]), args[1])
     own = getattr(type(args[0]), "__iter__", None)
     if isinstance(own, types.FunctionType):
         hooks.attributes.class_attribute(type(args[0]), "__iter__")
@@ -170,6 +167,8 @@ def _extremum(name: str, better: str) -> Callable[..., Any]:
 
     def model(hooks: Hooks, *args: Any, key: Any = None, default: Any = _MISSING) -> Any:
         items = list(hooks.iterate(args[0])) if len(args) == 1 else list(args)
+        if not args:
+            return native()  # raises
         if not items:
             if default is not _MISSING:
                 return default
@@ -193,16 +192,23 @@ def sort(hooks: Hooks, iterable: Any, *, key: Any = None, reverse: Any = False) 
     keys = items if key is None else [hooks.call(key, item) for item in items]
     ordered = sorted(
         range(len(items)),
-        key=functools.cmp_to_key(
-            lambda a, b: (
-                -1
-                if hooks.truth(hooks.compare("lt", keys[a], keys[b]))
-                else int(hooks.truth(hooks.compare("lt", keys[b], keys[a])))
-            )
-        ),
-        reverse=hooks.truth(reverse),
+        key=lambda index: Sorted(hooks, keys[index]),
+        reverse=hooks.truth(hooks.fixed(reverse, "it says which way to sort", "int")),
     )
     return [items[index] for index in ordered]
+
+
+class Sorted:
+    """A value as Python's own sorting compares it: by `<` alone, as often and in the same order."""
+
+    __slots__ = ("_hooks", "_value")
+
+    def __init__(self, hooks: Hooks, value: Any) -> None:
+        self._hooks = hooks
+        self._value = value
+
+    def __lt__(self, other: Sorted) -> bool:
+        return self._hooks.truth(self._hooks.compare("lt", self._value, other._value))
 
 
 def _reduce(hooks: Hooks, function: Any, iterable: Any, *start: Any) -> Any:

@@ -17,7 +17,7 @@ from anyshape.capture.natives.changes import GROWING, change, grow, sort_list, u
 from anyshape.capture.natives.effects import write
 from anyshape.capture.natives.iteration import CONTAINERS
 from anyshape.capture.natives.numbers import prod
-from anyshape.capture.natives.pure import no_own_code, pure
+from anyshape.capture.natives.pure import pure
 from anyshape.capture.natives.questions import VERSION
 from anyshape.capture.natives.random_state import generator_method
 from anyshape.capture.outside import SETS
@@ -136,6 +136,8 @@ _COMPARING: Final = frozenset(
 def unbound(
     hooks: Hooks, function: Any, home: type, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
+    if args[0] is None:
+        raise Leave(f"`{function.__name__}` of None")
     return method(
         hooks,
         types.MethodType(function, args[0]),
@@ -182,6 +184,9 @@ def method(
     for kind in (list, dict, set, deque, tuple, frozenset):
         if isinstance(owner, kind):
             return _container_method(hooks, kind, bound, owner, name, args, kwargs)
+    if type(owner) is slice:
+        plain = hooks.fixed(owner, f"`{name}` of a slice")
+        return pure(hooks, getattr(plain, name), args, kwargs)
     if isinstance(owner, types.GeneratorType):
         if hooks.tracer.path_of(owner) is not None:
             raise Leave("a generator from outside is advanced")
@@ -215,7 +220,7 @@ def _container_method(
     path = hooks.tracer.path_of(owner)
     if name == "__init__":
         return _init_container(hooks, kind, bound, owner, path, args, kwargs)
-    if kind is dict and name in ("update", "__ior__") and len(args) < 2:
+    if kind is dict and (name == "update" or (name == "__ior__" and args)) and len(args) < 2:
         update(hooks, bound, owner, path, args, kwargs)
         return owner if name == "__ior__" else None
     if name == "sort" and not args and kwargs.keys() <= {"key", "reverse"}:
@@ -251,18 +256,25 @@ def _checked(
         args = (hooks.key(args[0]), *args[1:])
     elif kind in (set, frozenset) and name in _BY_MEMBER:
         args = tuple(map(hooks.key, args))
-    elif name in _COMPARING and name != "update":
-        for arg in args:
-            hooks.operand(arg)
+    elif name in _COMPARING and name not in ("update", "__setitem__", "__delitem__", "pop"):
         args = tuple(hooks.fixed(arg, f"`{name}` compares it") for arg in args)
         if kind in (list, tuple, deque) and name in ("index", "count", "remove"):
-            hooks.operand(list(owner))
-            if path is None:
-                hooks.fixed(list(owner), f"`{name}` compares it")
+            hooks.one_object(hooks.fixed(_items(hooks, owner, path), f"`{name}` compares it"))
+            hooks.one_object([*args[:1]])
     if name in _BY_POSITION and args:
-        no_own_code(args[0], "__index__")
-        args = (hooks.fixed(args[0], "a position in a container"), *args[1:])
+        args = (_position(hooks, args[0]), *args[1:])
     return args
+
+
+def _items(hooks: Hooks, owner: Any, path: Any) -> list[Any]:
+    return list(owner) if path is None else hooks.outside.contents(owner, path)
+
+
+def _position(hooks: Hooks, value: Any) -> Any:
+    """A position in a container, or a slice of it."""
+    if type(value) is slice:
+        return hooks.fixed(value, "a position in a container")
+    return hooks.fixed(value, "a position in a container", "index")
 
 
 _BY_KEY: Final = frozenset(
@@ -439,6 +451,9 @@ def _set_attribute(hooks: Hooks, bound: Any, owner: Any, args: Any, kwargs: Any)
 def _init(hooks: Hooks, bound: Any, owner: Any, args: Any, kwargs: Any) -> Any:
     if isinstance(owner, CONTAINERS):
         return _MISSING
+    holder = getattr(getattr(bound, "__func__", bound), "__objclass__", None)
+    if holder is not object and hooks.outside.is_outside(owner):
+        raise Leave(f"a {type(owner).__name__} from outside is initialised again")
     return None if not args and not kwargs else bound(*args, **kwargs)
 
 

@@ -10,13 +10,14 @@ from typing import Any, Final
 import torch
 
 from anyshape.capture.concolic import TracedFloat, TracedInt, maximum, minimum, plain
-from anyshape.capture.natives.pure import no_own_code, pure
+from anyshape.capture.natives.pure import pure
 from anyshape.capture.traced_numbers import is_of_data
 from anyshape.capture.tracer import Leave
 
 Hooks = Any
 
 _TRACED: Final = (TracedInt, TracedFloat)
+_NUMBERS: Final = frozenset({int, float, bool, TracedInt, TracedFloat})
 
 
 def _int(hooks: Hooks, *args: Any) -> Any:
@@ -28,7 +29,7 @@ def _int(hooks: Hooks, *args: Any) -> Any:
             return hooks.recorder.run(torch.Tensor.__int__, (value,), {})
         if is_of_data(value):
             return hooks.recorder.number(int, (value,))
-        no_own_code(value, "__int__", "__index__", "__trunc__")
+        return int(hooks.fixed(value, "it becomes an integer", "int"))
     return int(*(hooks.fixed(arg, "it becomes an integer") for arg in args))
 
 
@@ -41,18 +42,18 @@ def _float(hooks: Hooks, *args: Any) -> Any:
             return hooks.recorder.number(float, (value,))
         if isinstance(value, torch.Tensor):
             return hooks.recorder.run(torch.Tensor.__float__, (value,), {})
-        no_own_code(value, "__float__", "__index__")
-    return float(*(hooks.fixed(arg, "it becomes a float") for arg in args))
+        return float(hooks.fixed(value, "it becomes a float", "float"))
+    return float(*args)
 
 
 def _bool(hooks: Hooks, *args: Any) -> bool:
-    return hooks.truth(args[0]) if args else False
+    return hooks.truth(args[0]) if len(args) == 1 else bool(*args)  # raises
 
 
 def _str(hooks: Hooks, *args: Any) -> str:
     if len(args) == 1:
         return hooks.format(args[0], "s", "")
-    return str(*args)
+    return str(*(hooks.fixed(arg, "it becomes text") for arg in args))
 
 
 def _repr(hooks: Hooks, value: Any) -> str:
@@ -62,26 +63,30 @@ def _repr(hooks: Hooks, value: Any) -> str:
 def _abs(hooks: Hooks, value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return hooks.recorder.run(torch.Tensor.__abs__, (value,), {}, abs)
-    no_own_code(value, "__abs__")
-    return abs(value)
+    if type(value) in _TRACED:
+        return abs(value)
+    return hooks.natively(abs, hooks.fixed(value, "abs() of it", "abs"))
 
 
 def _round(hooks: Hooks, value: Any, *digits: Any) -> Any:
     if isinstance(value, torch.Tensor):
         raise Leave("round() of a tensor")
-    no_own_code(value, "__round__")
-    return round(value, *digits)
+    digits = tuple(hooks.fixed(each, "it is rounded to that many", "index") for each in digits)
+    if type(value) in _TRACED:
+        return round(value, *digits)
+    return hooks.natively(round, hooks.fixed(value, "round() of it", "round"), *digits)
 
 
 def _divmod(hooks: Hooks, a: Any, b: Any) -> Any:
-    no_own_code(a, "__divmod__")
-    no_own_code(b, "__rdivmod__")
+    if type(a) not in _NUMBERS or type(b) not in _NUMBERS:
+        a, b = (hooks.fixed(each, "divmod() of it", "divmod") for each in (a, b))
+        return hooks.natively(divmod, a, b)
     return hooks.binary("floordiv", a, b), hooks.binary("mod", a, b)
 
 
 def _pow(hooks: Hooks, a: Any, b: Any, *modulus: Any) -> Any:
     if modulus:
-        return pow(*(hooks.fixed(x, "a power with a modulus") for x in (a, b, *modulus)))
+        return pow(*(hooks.fixed(x, "a power with a modulus", "pow") for x in (a, b, *modulus)))
     return hooks.binary("pow", a, b)
 
 
@@ -130,15 +135,18 @@ def _index(hooks: Hooks, value: Any) -> Any:
         return value
     if isinstance(value, torch.Tensor):
         return hooks.recorder.run(torch.Tensor.__index__, (value,), {})
-    no_own_code(value, "__index__")
-    return operator.index(value)
+    return operator.index(hooks.fixed(value, "it is an index", "index"))
 
 
 def _broadcast_shapes(hooks: Hooks, *shapes: Any) -> torch.Size:
     """`torch.broadcast_shapes`: a size of 1 gives way to the others, which must be equal."""
+    if not all(isinstance(shape, (int, list, tuple)) for shape in shapes):
+        raise Leave("torch.broadcast_shapes of what is no shape")
     shapes = tuple(
         (shape,) if isinstance(shape, int) else tuple(hooks.iterate(shape)) for shape in shapes
     )
+    if not all(type(size) in (int, TracedInt) for shape in shapes for size in shape):
+        raise Leave("torch.broadcast_shapes of what is no shape")
     result: list[Any] = [1] * max(map(len, shapes), default=0)
     for shape in shapes:
         for position in range(-1, -1 - len(shape), -1):
@@ -158,7 +166,10 @@ def _plain_shape(shape: Any) -> tuple[int, ...]:
 
 
 def _size(hooks: Hooks, *args: Any) -> torch.Size:
-    return torch.Size(list(hooks.iterate(args[0]))) if args else torch.Size()
+    sizes = list(hooks.iterate(args[0])) if args else []
+    return torch.Size(
+        [size if type(size) in _TRACED else hooks.fixed(size, "a size", "index") for size in sizes]
+    )
 
 
 MODELS: Final[dict[Any, Callable[..., Any]]] = {

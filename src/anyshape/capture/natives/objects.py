@@ -11,6 +11,8 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+import torch
+
 from anyshape.capture import copies
 from anyshape.capture.concolic import TracedFloat, TracedInt
 from anyshape.capture.traced_text import TracedText
@@ -18,6 +20,8 @@ from anyshape.capture.tracer import Leave
 from anyshape.guards.guard import Kind
 
 Hooks = Any
+
+_BY_IDENTITY: Final = (object.__hash__, torch.Tensor.__hash__)
 
 _MISSING: Final = object()
 
@@ -93,11 +97,31 @@ def _type(hooks: Hooks, *args: Any) -> Any:
 def _vars(hooks: Hooks, *args: Any) -> Any:
     if len(args) != 1:
         raise Leave("vars()")
-    return hooks.attribute(args[0], "__dict__")
+    try:
+        return hooks.attribute(args[0], "__dict__")
+    except AttributeError:
+        return vars(args[0])  # raises, in its own words
 
 
-def _super(hooks: Hooks, owner: Any, instance: Any) -> Any:
+def _super(hooks: Hooks, *args: Any) -> Any:
+    if len(args) != 2:
+        raise Leave("super() without its class and instance")
+    owner, instance = args
     return super(owner, instance)
+
+
+def _hash(hooks: Hooks, value: Any) -> int:
+    plain = hooks.fixed(value, "its hash", "hash")
+    hooks.hashed(plain)
+    if _is_hashed_by_identity(hooks, plain):
+        raise Leave("the hash of an object from outside: it is its identity")
+    return hash(plain)
+
+
+def _is_hashed_by_identity(hooks: Hooks, value: Any) -> bool:
+    if type(value) in (tuple, frozenset):
+        return any(_is_hashed_by_identity(hooks, part) for part in value)
+    return hooks.outside.is_outside(value) and type(value).__hash__ in _BY_IDENTITY
 
 
 def _cast(hooks: Hooks, kind: Any, value: Any) -> Any:
@@ -157,6 +181,7 @@ MODELS: Final[dict[Any, Callable[..., Any]]] = {
     weakref.ref: _make_reference,
     functools.partial: _partial,
     types.MethodType: lambda hooks, function, owner: types.MethodType(function, owner),
+    hash: _hash,
     typing.cast: _cast,
     copy.copy: copies.shallow,
     copy.deepcopy: copies.deep,

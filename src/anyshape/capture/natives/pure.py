@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import types
+import operator
 from typing import Any, Final
 
 import torch
@@ -17,7 +17,7 @@ _TRACED: Final = TRACED_VALUES
 PURE_MODULES: Final = frozenset({"math", "itertools", "_bisect", "unicodedata", "zlib", "binascii"})
 #: Modules of Python's library whose functions are pure: of objects that the program made.
 PLAIN_LIBRARY: Final = frozenset({"inspect", "typing", "re", "string", "textwrap", "keyword"})
-PURE: Final = frozenset({chr, ord, hex, oct, bin, ascii, complex, bytes, bytearray, format, hash})
+PURE: Final = frozenset({chr, ord, hex, oct, bin, ascii, complex, bytes, bytearray, format})
 
 
 def pure(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -53,10 +53,11 @@ def _is_data(value: Any) -> bool:
     return kind is dict and all(_is_data(key) and _is_data(x) for key, x in value.items())
 
 
-def no_own_code(value: Any, *names: str) -> None:
-    """Native code is about to call these methods of a value: not if they are user code."""
+def as_length(value: Any) -> Any:
+    """What `__len__` returned, as Python takes it."""
     if type(value) in _TRACED:
-        return
-    for name in names:
-        if isinstance(getattr(type(value), name, None), types.FunctionType):
-            raise Leave(f"`{name}` of a {type(value).__name__}")
+        return value
+    number = operator.index(value)
+    if number < 0:
+        raise ValueError("__len__() should return >= 0")
+    return number

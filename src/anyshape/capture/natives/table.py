@@ -30,7 +30,6 @@ from anyshape.capture.natives.pure import (
     PLAIN_LIBRARY,
     PURE,
     PURE_MODULES,
-    no_own_code,
     pure,
     pure_python,
 )
@@ -43,6 +42,10 @@ Hooks = Any
 
 def _binary(name: str) -> Callable[..., Any]:
     return lambda hooks, a, b: hooks.binary(name, a, b)
+
+
+def _unary(name: str) -> Callable[..., Any]:
+    return lambda hooks, a: hooks.unary(name, a)
 
 
 def _compare(name: str) -> Callable[..., Any]:
@@ -61,7 +64,7 @@ _OPERATORS: Final[dict[Any, Callable[..., Any]]] = {
     operator.and_: _binary("and"),
     operator.or_: _binary("or"),
     **{getattr(operator, name): _compare(name) for name in ("lt", "le", "gt", "ge", "eq", "ne")},
-    operator.neg: lambda hooks, a: hooks.unary("neg", a),
+    **{getattr(operator, name): _unary(name) for name in ("neg", "pos", "invert")},
     operator.getitem: lambda hooks, a, b: hooks.item(a, b),
     operator.setitem: lambda hooks, a, b, c: hooks.set_item(a, b, c),
     operator.contains: lambda hooks, a, b: hooks.contains(b, a),
@@ -98,7 +101,7 @@ _AGAIN: Final = {**control_flow.AGAIN, **scans.AGAIN}
 
 def call(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a native function that is not a torch operation."""
-    if not _has_hash(function):
+    if not _has_hash(function) or not callable(function):
         raise Leave(f"`{_full_name(function)}` is native code without a model")
     name = getattr(function, "__name__", "")
     held = region_of(function)
@@ -195,8 +198,7 @@ def _itertool(hooks: Hooks, kind: Any, args: tuple[Any, ...], kwargs: dict[str, 
         raise Leave(f"itertools.{kind.__name__}")
 
     def number(value: Any) -> Any:
-        no_own_code(value, "__index__")
-        return hooks.fixed(value, f"itertools.{kind.__name__} counts by it")
+        return hooks.fixed(value, f"itertools.{kind.__name__} counts by it", "index")
 
     count = len(args) if walked == _ALL else walked
     given = [hooks.iterate(arg) for arg in args[:count]]
