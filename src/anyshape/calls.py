@@ -10,6 +10,8 @@ from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Any, Final
 
+from anyshape.capture.callers import is_ours
+from anyshape.capture.outline.sites import is_region_of
 from anyshape.capture.run import Arguments
 
 
@@ -59,7 +61,10 @@ def show_user_frames(error: Exception) -> None:
     entries: list[types.TracebackType] = []
     entry = error.__traceback__
     while entry is not None:
-        if not entry.tb_frame.f_code.co_filename.startswith(OURSELVES):
+        code = entry.tb_frame.f_code
+        if not is_ours(code):
+            if entries and is_region_of(code, entries[-1].tb_frame.f_code):
+                entries.pop()  # The line is the region's.
             entries.append(entry)
         entry = entry.tb_next
     kept: types.TracebackType | None = None

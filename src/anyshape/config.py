@@ -86,7 +86,7 @@ class Config(_Started):
     #: so many graphs an entry may have before it counts as growing without end
     max_graphs_per_entry: int = 32
     #: so often an entry may grow at one line before it counts as growing without end
-    max_growths_per_line: int = 16
+    max_growths_per_line: int = 8
     #: a second compile of a function is an error
     error_on_recompile: bool = False
     #: when a compile fails: warn and go on eagerly, or raise

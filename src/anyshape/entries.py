@@ -9,6 +9,7 @@ import torch.fx
 
 from anyshape.blame import expr_of
 from anyshape.capture.choices import Choices
+from anyshape.capture.outline.sites import Site
 from anyshape.capture.roots import Roots
 from anyshape.capture.trace import Store, Trace
 from anyshape.explanation import DynamicSource, EntryExplanation, conditions_of
@@ -73,8 +74,8 @@ class GraphBreak:
 
     reason: str
     where: Frame | None
-    #: the functions that were running, by place
-    stack: tuple[Any, ...] = ()
+    #: what the functions that were running did
+    sites: tuple[Site, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -195,7 +196,7 @@ class Entry:
     def _new_breaks(self, trace: Trace) -> list[GraphBreak]:
         decisions = [segment.decision for segment in trace.segments]
         found = [
-            GraphBreak(decision.reason, decision.frame, decision.stack)
+            GraphBreak(decision.reason, decision.frame, decision.sites)
             for decision in decisions
             if decision is not None
         ]

@@ -24,11 +24,12 @@ from anyshape.blame import check_marks
 from anyshape.calls import by_parameter, no_collection, show_user_frames
 from anyshape.capture.choices import Choices
 from anyshape.capture.contracts import AssumedContract
+from anyshape.capture.outline.sites import place_of
 from anyshape.capture.roots import Roots
 from anyshape.capture.run import Arguments, Captured, capture
 from anyshape.capture.state import can_capture
 from anyshape.capture.trace import Trace
-from anyshape.capture.tracer import Left, place_of
+from anyshape.capture.tracer import Left
 from anyshape.config import config
 from anyshape.contracts import assumed, broken_contract
 from anyshape.dynamic_ints import unwrapped
@@ -47,6 +48,7 @@ from anyshape.records import dataclass
 from anyshape.serving import Serving, StaleSignature
 from anyshape.stances import Stance, stance
 from anyshape.targets import code_of
+from anyshape.units import NOTHING_TO_COMPILE
 
 #: So often a capture may end without an entry before the function runs eagerly for good. Another
 #: call may take a path that can be captured.
@@ -127,7 +129,7 @@ class Function(Serving):
         if self.entries or self._leaves or self.options.fullgraph:
             return False
         code = code_of(self.target.body(tuple(arguments.positional.values())))
-        if code is None or place_of(code) not in self.units.in_parts:
+        if code is None or place_of(code) not in self.units.boundaries:
             return False
         self.stop_compiling(Left("a part of it cannot be compiled", None))
         return True
@@ -219,7 +221,7 @@ class Function(Serving):
             )
         self._last_left = left
         self._leaves += 1
-        if self._leaves >= _MOST_LEAVES:
+        if self._leaves >= _MOST_LEAVES or self.slot is not None:
             self.stop_compiling(left)
 
     # -- from a trace to an entry ------------------------------------------------------------------
@@ -233,6 +235,13 @@ class Function(Serving):
         check_marks(trace, choices.rulings)
         for defect in trace.defects:
             stream.emit(kinds.Defect("ops", defect, compile_id=entry_id))
+        if self.slot is not None and not trace.has_operations:
+            # Numbers and strings: nothing is gained, and each value would be a compile. Another
+            # call may go another way.
+            self._leaves += 1
+            if self._leaves >= _MOST_LEAVES:
+                self.stop_compiling(Left(NOTHING_TO_COMPILE, None))
+            return
         entry = Entry(entry_id, choices, roots)
         if not self._take(entry, trace, clock):
             return
@@ -351,6 +360,6 @@ class Function(Serving):
         )
         # It would be tried, undone, and run in parts after all.
         self.entries.remove(entry)
-        stack = last.stack if last else ()
+        sites = last.sites if last else ()
         why = f"too many ways that depend on data: {reason}"
-        self.stop_compiling(Left(why, where, stack=stack))
+        self.stop_compiling(Left(why, where, sites=sites))

@@ -14,7 +14,7 @@ import torch.fx
 from anyshape.calls import as_given, by_parameter, show_user_frames
 from anyshape.capture.run import Arguments
 from anyshape.capture.source_use import source_use
-from anyshape.capture.state import can_capture, read_state
+from anyshape.capture.state import read_state
 from anyshape.capture.tracer import Left
 from anyshape.config import config
 from anyshape.contracts import assumed, contract_of
@@ -37,7 +37,7 @@ from anyshape.shapes import Contract
 from anyshape.stances import Stance, stance
 from anyshape.standing import since_when
 from anyshape.targets import Target
-from anyshape.units import Units
+from anyshape.units import Slot, Units
 from anyshape.verification import VerifiedCalls
 
 
@@ -90,6 +90,8 @@ class Serving:
     _work: int = 0
     #: what runs in parts, if this does: shared with those who run in parts of it
     units: Units = field(default=None)  # pyright: ignore[reportAssignmentType] made below
+    #: of a region, where it stands
+    slot: Slot | None = None
     _defaults: tuple[object, ...] = ()
     #: why calls were compiled again
     recompiled: list[str] = field(default_factory=list[str])
@@ -110,13 +112,13 @@ class Serving:
             self.units = Units(self._unit)
         self.rebuild()
 
-    def _unit(self, target: Target) -> Self:
+    def _unit(self, target: Target, slot: Slot | None) -> Self:
         """A part of this function, with the sizes of what it is given dynamic at once: they come
         from data more often than not."""
         options = self.options
         if options.dynamic is None:
             options = replace(options, dynamic=True)
-        return type(self)(target, replace(options, shapes=None), units=self.units)
+        return type(self)(target, replace(options, shapes=None), units=self.units, slot=slot)
 
     def rebuild(self) -> None:
         """A new dispatcher for the entries there are."""
@@ -124,8 +126,21 @@ class Serving:
         plans = [entry.plan for entry in list(self.entries)]
         if stance() is Stance.EAGER:
             plans = []
+        if self.eager is not None and stance() is not Stance.EAGER:
+            self._dispatch_in_parts()
+            return
         is_compiled = self.eager is None and stance() is not Stance.EAGER
         self.dispatch = self._dispatcher(plans, self._miss if is_compiled else self._miss_eagerly)
+
+    def _dispatch_in_parts(self) -> None:
+        """What no entry serves runs in parts; a region that cannot be compiled, as it is."""
+        if self.slot is not None:
+            self.dispatch = self.target.call
+        elif self.entries or self.contract is not None:
+            plans = [entry.plan for entry in self.entries]
+            self.dispatch = self._dispatcher(plans, self._miss_eagerly)
+        else:
+            self.dispatch = self._call_in_parts
 
     def _dispatcher(
         self, plans: Sequence[EntryPlan], miss: Callable[[dict[str, Any]], Any]
@@ -224,20 +239,23 @@ class Serving:
             return self.dispatch(*args, **kwargs)
 
     def _call(self, arguments: Arguments) -> Any:
-        self.counts.eager_calls += 1
         args, kwargs = as_given(arguments)
-        is_in_parts = self.eager is not None and stance() is not Stance.EAGER
-        if is_in_parts and can_capture() is None:
-            in_parts = self.units.in_parts_of(self.target.body(args))
-            if in_parts is not None:
-                return self._call_in_parts(in_parts, args, kwargs)
+        if self.eager is not None and stance() is not Stance.EAGER:
+            return self._call_in_parts(*args, **kwargs)
+        self.counts.eager_calls += 1
         return self.target.call(*args, **kwargs)
 
-    def _call_in_parts(
-        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def _call_in_parts(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function as plain Python with its regions compiled, if it could be split."""
+        assert self.eager is not None, "a function that is compiled whole is not called so"
+        args, kwargs = plain_call(args, kwargs)
+        in_parts = self.units.parts_of(self.target, args)
+        if in_parts is None or not self.eager.sites:
+            self.counts.eager_calls += 1
+        if in_parts is None:
+            return self.target.call(*args, **kwargs)
         try:
-            return function(*args, **kwargs)
+            return in_parts(*args, **kwargs)
         except Exception as error:
             show_user_frames(error)
             raise
@@ -254,8 +272,11 @@ class Serving:
     def stop_compiling(self, why: Left) -> None:
         """Run eagerly what no entry serves: in parts, if its code can be watched."""
         self.eager = why
-        self.units.in_parts.update(why.stack)
-        self.dispatch = self._dispatcher([entry.plan for entry in self.entries], self._miss_eagerly)
+        if self.slot is not None:
+            self.units.refine(self.slot, why)
+        else:
+            self.units.add_boundaries(why.sites)
+        self._dispatch_in_parts()
 
     @property
     def is_worth_it(self) -> bool:

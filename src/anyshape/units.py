@@ -1,8 +1,9 @@
-"""A function that cannot be compiled whole, in parts: plain Python, with what it calls compiled.
+"""A function that cannot be compiled whole, in parts: plain Python, with the rest compiled.
 
-Its code runs with hooks that do what Python does, except that a call of a module, or of a Python
-function with tensors among its arguments, goes to a compiled unit. All calls of one class of
-modules, or of one function, share a unit.
+Its code is split where captures had to leave (`capture.outline`): the regions between are compiled,
+each by itself; a call that leads to where a capture left goes to the parts of what it calls; other
+modules, and Python functions with tensors among their arguments, are compiled whole. All calls of
+one class of modules, or of one function, share a unit.
 """
 
 from __future__ import annotations
@@ -17,14 +18,20 @@ from typing import Any, Final, Protocol
 
 import torch
 
-from anyshape.capture.callables import FunctionFrame, may_be_watched
+from anyshape.capture.callables import may_be_watched
 from anyshape.capture.callers import called
-from anyshape.capture.instrument import Refused, bind, instrumented_code, is_instrumented
-from anyshape.capture.plain_hooks import PlainHooks
-from anyshape.capture.tracer import CodePlace
+from anyshape.capture.instrument import CodePlace, Refused, is_instrumented
+from anyshape.capture.outline.boundaries import Boundaries
+from anyshape.capture.outline.linearize import ROUTE
+from anyshape.capture.outline.regions import REGIONS
+from anyshape.capture.outline.sites import Site, place_of
+from anyshape.capture.outline.split import RegionCode, SplitCode, split_code
+from anyshape.capture.tracer import Left
+from anyshape.records import dataclass
 from anyshape.targets import (
     Target,
     has_other_hooks,
+    is_module_call,
     module_target,
     sees_how_it_is_called,
     target_of,
@@ -44,47 +51,94 @@ class Unit(Protocol):
         ...
 
 
+#: Of a region without an operation on tensors.
+NOTHING_TO_COMPILE: Final = "nothing to compile"
+
 #: Units are for the functions of programs, which are far fewer than this.
 _MOST_UNITS: Final = 1024
 #: A code with more functions than this is that of a function made anew for every call.
 _MOST_OF_ONE_CODE: Final = 4
+#: So often a function is split anew before it stays as it is.
+_MOST_SPLITS: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Where a region stands: the function that it is of, and its lines."""
+
+    owner: CodePlace
+    lines: tuple[int, int]
 
 
 class Units:
     """The parts of one compiled function."""
 
-    def __init__(self, make: Callable[[Target], Unit]) -> None:
+    def __init__(self, make: Callable[[Target, Slot | None], Unit]) -> None:
         self._make = make
         self._units: dict[Any, Unit] = {}
-        #: functions known not to be compiled whole: they run in parts from the start
-        self.in_parts: set[CodePlace] = set()
-        self._hooks = _Routing(self)
-        self._bound: dict[types.FunctionType, types.FunctionType | None] = {}
+        #: where captures had to leave, by function. These functions run in parts
+        self.boundaries: dict[CodePlace, Boundaries] = {}
+        self._splits: dict[types.CodeType, tuple[int, _Split | None]] = {}
+        #: by code, which compares by content: a function that is split anew keeps its regions
+        self._regions: dict[tuple[types.CodeType, int], Callable[..., Any]] = {}
+        self._bound: dict[types.FunctionType, tuple[Any, ...]] = {}
         #: functions seen of each code, by identity
         self._functions: dict[types.CodeType, set[int]] = {}
 
     def clear(self) -> None:
         self._units.clear()
-        self.in_parts.clear()
+        self.boundaries.clear()
+        for kept in (self._splits, self._regions, self._bound):
+            kept.clear()
 
     def __iter__(self) -> Iterator[Unit]:
         return iter(list(self._units.values()))
 
+    # -- boundaries --------------------------------------------------------------------------------
+
+    def add_boundaries(self, sites: tuple[Site, ...]) -> None:
+        """Split functions where operations could not be followed, the innermost first."""
+        for depth, site in enumerate(sites):
+            found = self.boundaries.setdefault(site.place, Boundaries())
+            if found.version < _MOST_SPLITS:
+                found.add(site, leads_inside=depth > 0)
+
+    def refine(self, slot: Slot, left: Left) -> None:
+        """Split a function once more, since one of its regions could not be compiled."""
+        if left.reason == NOTHING_TO_COMPILE:
+            return
+        if any(site.place == slot.owner for site in left.sites):
+            self.add_boundaries(left.sites)
+        elif self.boundaries[slot.owner].version < _MOST_SPLITS:
+            self.boundaries[slot.owner].add_span(*slot.lines)
+
     # -- running a function in parts ---------------------------------------------------------------
 
+    def parts_of(self, target: Target, args: tuple[Any, ...]) -> Callable[..., Any] | None:
+        """What to call in place of a target; None if it cannot be split."""
+        if is_module_call(target):
+            return self._module_in_parts(args[0]) or self.in_parts_of(target.body(args))
+        return self.in_parts_of(target.body(args))
+
     def in_parts_of(self, function: Any) -> Callable[..., Any] | None:
-        """A function that does the same with its calls routed to units; None if its code cannot be
-        watched."""
-        if isinstance(function, types.MethodType):
+        """A function that does the same in parts; None if its code cannot be split."""
+        if type(function) is types.MethodType:
             inner = self.in_parts_of(function.__func__)
             return None if inner is None else types.MethodType(inner, function.__self__)
         if type(function) is not types.FunctionType:
             return None
-        if function not in self._bound:
-            if not self._is_lasting(function):
-                return None
-            self._bound[function] = self._bind(function)
-        return self._bound[function]
+        code = function.__code__
+        boundaries = self.boundaries.get(place_of(code))
+        version = 0 if boundaries is None else boundaries.version
+        known = self._bound.get(function)
+        state = (code, version, function.__defaults__, function.__kwdefaults__)
+        if known is not None and known[0] == state:
+            return known[1]
+        split = self._split(function, version, boundaries)
+        bound = None if split is None else split.bind(function)
+        if self._is_lasting(function):
+            self._bound[function] = (state, bound)
+        return bound
 
     def _is_lasting(self, function: types.FunctionType) -> bool:
         """Whether it is a function that is there for good, and not made anew for every call."""
@@ -92,17 +146,87 @@ class Units:
         seen.add(id(function))
         return len(seen) <= _MOST_OF_ONE_CODE
 
-    def _bind(self, function: types.FunctionType) -> types.FunctionType | None:
+    def _split(
+        self, function: types.FunctionType, version: int, boundaries: Boundaries | None
+    ) -> _Split | None:
+        code = function.__code__
+        known = self._splits.get(code)
+        if known is None or known[0] != version or (known[1] and not known[1].is_for(function)):
+            if boundaries is None:
+                boundaries = _nothing_known(code)
+            made = self._make_split(function, boundaries)
+            known = self._splits[code] = (version, made)
+        return known[1]
+
+    def _make_split(self, function: types.FunctionType, boundaries: Boundaries) -> _Split | None:
         code = function.__code__
         if is_instrumented(code) or not may_be_watched(code.co_filename):
             return None
-        made = instrumented_code(code, function.__globals__)
+        made = split_code(code, function.__globals__, boundaries)
         if isinstance(made, Refused):
             return None
-        frame = types.CellType(FunctionFrame(function))
-        return bind(function, made, types.CellType(self._hooks), frame)
+        regions: list[Callable[..., Any]] = []
+        for region in made.regions:
+            regions.append(self._region(region, function, regions))
+        return _Split(made, function.__globals__, regions, self.route)
+
+    def _region(
+        self, region: RegionCode, function: types.FunctionType, regions: list[Callable[..., Any]]
+    ) -> Callable[..., Any]:
+        key = (region.code, id(function.__globals__))
+        known = self._regions.get(key)
+        if known is None:
+            plain = types.FunctionType(region.code, function.__globals__, function.__name__)
+            slot = Slot(place_of(function.__code__), (region.first_line, region.last_line))
+            name = f"{function.__qualname__} (lines {region.first_line}-{region.last_line})"
+            unit = self._make(target_of(plain, name), slot)
+            self._units[key] = unit
+            known = self._regions[key] = _called(unit)
+        return known
 
     # -- routing a call ----------------------------------------------------------------------------
+
+    def route(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Call what leads to where a capture left, or what may be compiled by itself."""
+        kind = type(function)
+        if kind is types.MethodType and type(function.__func__) is types.FunctionType:
+            function, args = function.__func__, (function.__self__, *args)
+            kind = types.FunctionType
+        if kind is types.FunctionType:
+            if self._is_split(function, args):
+                in_parts = self.in_parts_of(function)
+                if in_parts is not None:
+                    return in_parts(*args, **kwargs)
+        elif isinstance(function, torch.nn.Module):
+            in_parts = self._module_in_parts(function)
+            if in_parts is not None:
+                return in_parts(function, *args, **kwargs)
+        unit = self.unit_of(function, args, kwargs)
+        if unit is None:
+            return called(function, args, kwargs)
+        return unit.serve(args if unit.target.call is not _MODULES else (function, *args), kwargs)
+
+    def _is_split(self, function: types.FunctionType, args: tuple[Any, ...]) -> bool:
+        """Whether a function runs in parts. One that is made anew for every call does, even if it
+        is a single part: its regions are those of its code."""
+        place = place_of(function.__code__)
+        if place in self.boundaries:
+            return True
+        if function.__closure__ is None or not _is_work(function.__code__):
+            return False
+        if self._is_lasting(function) or not any(isinstance(x, torch.Tensor) for x in args):
+            return False
+        self.boundaries[place] = Boundaries()
+        return True
+
+    def _module_in_parts(self, module: torch.nn.Module) -> Callable[..., Any] | None:
+        called: Any = type(module).forward
+        if sees_how_it_is_called(module) or has_other_hooks(module) or "forward" in vars(module):
+            called = type(module).__call__
+        code = getattr(called, "__code__", None)
+        if code is None or place_of(code) not in self.boundaries:
+            return None
+        return self.in_parts_of(called)
 
     def unit_of(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Unit | None:
         """The unit that a call goes to; None to make it as it is."""
@@ -131,23 +255,62 @@ class Units:
         if found is None:
             if len(self._units) >= _MOST_UNITS:
                 return None
-            found = self._units[key] = self._make(target())
+            found = self._units[key] = self._make(target(), None)
         return found if found.is_worth_it else None
 
 
-class _Routing(PlainHooks):
-    """The hooks of code that runs in parts."""
+class _Split:
+    """A function in parts, as far as it is the same for all functions of its code."""
 
-    def __init__(self, units: Units) -> None:
-        self._units = units
+    def __init__(
+        self,
+        split: SplitCode,
+        globals_: dict[str, Any],
+        regions: list[Callable[..., Any]],
+        route: Callable[..., Any],
+    ) -> None:
+        self._code = split.code
+        self._globals = globals_
+        self._cells = {REGIONS: types.CellType(regions), ROUTE: types.CellType(route)}
 
-    def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        if type(function) is types.MethodType and type(function.__func__) is types.FunctionType:
-            function, args = function.__func__, (function.__self__, *args)
-        unit = self._units.unit_of(function, args, kwargs)
-        if unit is None:
-            return called(function, args, kwargs)
-        return unit.serve(args if unit.target.call is not _MODULES else (function, *args), kwargs)
+    def is_for(self, function: types.FunctionType) -> bool:
+        return function.__globals__ is self._globals
+
+    def bind(self, function: types.FunctionType) -> types.FunctionType:
+        """The function in parts: with its globals, cells and default values."""
+        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+        cells |= self._cells
+        bound = types.FunctionType(
+            self._code,
+            self._globals,
+            function.__name__,
+            function.__defaults__,
+            tuple(cells[name] for name in self._code.co_freevars),
+        )
+        bound.__kwdefaults__ = function.__kwdefaults__
+        bound.__qualname__ = function.__qualname__
+        return bound
+
+
+def _nothing_known(code: types.CodeType) -> Boundaries:
+    """Of a function that cannot be compiled for a reason that has no place in it: all statements
+    are Python, and only what they call is compiled."""
+    made = Boundaries()
+    last = max((line for *_, line in code.co_lines() if line is not None), default=0)
+    for _ in range(2):
+        made.add_span(code.co_firstlineno, last)
+    return made
+
+
+def _called(unit: Unit) -> Callable[..., Any]:
+    """A unit as the code of a split function calls it."""
+
+    serve = unit.serve
+
+    def region_call(*args: Any) -> Any:  # `callers` knows it by name
+        return serve(args, {})
+
+    return region_call
 
 
 _MODULES: Final = module_target(torch.nn.Identity(), None).call

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import functools
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
@@ -497,10 +498,27 @@ OTHERS: dict[str, Callable[[], World]] = {
         lambda x, s: x + 1 if "b" in s.keys() else x - 1,  # noqa: SIM118
         lambda step: {"a": 1, **({"b": 2} if step % 2 else {})},
     ),
+    "tensors reversed, then stacked": lambda: _in_state(_stack_of_changed, _three_tensors),
+    "tensors popped, then joined": lambda: _in_state(
+        lambda x, s: torch.cat([*s.pop(0)[None], torch.cat(s)]) + x.sum(), _three_tensors
+    ),
+    "tensors appended, then joined": lambda: _in_state(
+        lambda x, s: (s.append(x.sum()[None]), torch.cat(s))[1], _three_tensors
+    ),
     "a bound that changes": lambda: _in_state(
         lambda x, s: (s.append(1), x + len(s))[1], lambda step: deque([1, 2], 2 + step % 2)
     ),
 }
+
+
+def _three_tensors(step: int) -> list[torch.Tensor]:
+    return [torch.full((2,), float(step + i)) for i in range(3)]
+
+
+def _stack_of_changed(x: torch.Tensor, tensors: list[torch.Tensor]) -> torch.Tensor:
+    tensors[0] = tensors[0] * 2
+    tensors.reverse()
+    return torch.stack(tensors).sum(0) + x.sum()
 
 
 def _in_state(function: Callable[..., Any], make: Callable[[int], Any]) -> World:
@@ -517,3 +535,18 @@ def _in_state(function: Callable[..., Any], make: Callable[[int], Any]) -> World
 def test_state_that_changes(name: str, dynamic: bool | None) -> None:
     with anyshape.config.patch(on_compile_error="raise"):
         check(OTHERS[name], dynamic)
+
+
+@pytest.mark.parametrize("insort", [bisect.insort, bisect.insort_left, bisect.insort_right])
+@pytest.mark.parametrize("outside", [True, False])
+def test_insort_changes_its_list(insort: Callable[..., None], outside: bool) -> None:
+    def function(x: torch.Tensor, numbers: list[int]) -> torch.Tensor:
+        held = numbers if outside else [1, 5]
+        insort(held, 3)
+        return x * sum(held) + len(held)
+
+    compiled, expected, found = anyshape.compile(function), [1, 9], [1, 9]
+    for size in (2, 3, 3, 4):
+        x = torch.ones(size)
+        torch.testing.assert_close(compiled(x, found), function(x, expected))
+        assert found == expected

@@ -543,7 +543,7 @@ def build_views() -> Built:
 
 
 def methods_of_numbers(x: Tensor) -> tuple[Any, ...]:
-    value: Any = x.sum().item()
+    value: Any = (x.max() * 4).item()  # to the last bit, whoever computes it
     count = int((x > 0).sum())
     return value.is_integer(), count.bit_length(), value.hex() if value > 3 else ""
 

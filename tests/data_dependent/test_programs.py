@@ -13,15 +13,9 @@ from tests.data_dependent.programs import (
 )
 
 #: Why a program is right, but with more graphs than it should need.
-_SHAPES = "a run is undone in values, not in the shape, strides and memory of a tensor"
 TOO_MANY: dict[str, str] = {
     "router with skipped experts": "integers in a list on a module are static: its counters",
-    "undone: t_": _SHAPES,
-    "undone: unsqueeze_": _SHAPES,
-    "undone: resize_": _SHAPES,
     "methods of numbers": "the digits of a float are asked for",
-    "beam search, lists": "the ways that sorting by data can go",
-    "jagged to padded": "the shape of a jagged tensor is asked for",
     "COO values": "a sparse result whose parts are not dense: the function runs in parts",
 }
 

@@ -257,7 +257,7 @@ def test_what_grows_without_end_runs_in_parts() -> None:
     assert compiled.stats().graphs < 80
     explained = str(compiled.explain())
     assert "in parts" in explained
-    assert "Part: 1 compiled" in explained
+    assert "Looping.forward (lines" in explained
 
 
 def test_a_function_with_foreign_calls_runs_in_parts() -> None:
@@ -279,5 +279,5 @@ def test_a_function_with_foreign_calls_runs_in_parts() -> None:
         x = torch.randn(2 + call, 4)
         torch.testing.assert_close(compiled(x), module(x))
     stats = compiled.stats()
-    assert stats.graphs == 1
-    assert stats.hits >= 10
+    assert stats.graphs == 2  # what stands before the call, and after it
+    assert stats.hits >= 8

@@ -10,7 +10,6 @@ import torch
 from anyshape.capture.concolic import TracedFloat, TracedInt, plain
 from anyshape.capture.traced_text import TracedText
 from anyshape.capture.tracer import ATOMS, Leave, is_plain_tensor
-from anyshape.guards.guard import Kind
 from anyshape.ops.meta import Strided
 from anyshape.ops.op import Lowering
 from anyshape.ops.table import lookup
@@ -136,8 +135,8 @@ class CallForms:
         path = self._recorder.tracer.path_of(value)
         if path is None:
             return value
-        self._recorder.tracer.guard(Kind.LENGTH, path, len(value))
-        return [self._recorder.tracer.read(x, path.item(i)) for i, x in enumerate(value)]
+        # As it is now: the program may have changed it.
+        return self._recorder.contents_of(value, path)
 
     def _sizes_of(self, size: torch.Size) -> Any:
         """A shape where a tuple would be taken for data: its sizes, one by one."""

@@ -63,15 +63,15 @@ class Callables:
         self._layers = Layers(hooks)
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not self._tracer.active:
-            return function(*args, **kwargs)
-        try:
-            handler = _BY_TYPE.get(type(function))
-            if handler is not None:
-                return handler(self, function, args, kwargs)
-            return self._object(function, args, kwargs)
-        except Leave as left:
-            self._tracer.leave_for(left)
+        if self._tracer.active:
+            try:
+                handler = _BY_TYPE.get(type(function))
+                if handler is not None:
+                    return handler(self, function, args, kwargs)
+                return self._object(function, args, kwargs)
+            except Leave as left:
+                self._tracer.leave_for(left)
+        # One of the arguments may have left: those before it may hold traced numbers.
         # Not in the handler: what the callee raises would have `Leave` as its context.
         return called(
             stripped(function),

@@ -21,6 +21,7 @@ import torch
 
 _OURSELVES: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _CAPTURE: Final = (os.path.join(_OURSELVES, "capture", "run.py"), "capture")
+_REGION: Final = (os.path.join(_OURSELVES, "units.py"), "region_call")
 _MODULE: Final = (os.path.join(_OURSELVES, "capture", "callables.py"), "_module")
 
 
@@ -43,6 +44,15 @@ def is_ours(code: types.CodeType) -> bool:
     return code.co_filename.startswith((_OURSELVES, "<anyshape"))
 
 
+def _outer(frame: types.FrameType) -> types.FrameType | None:
+    """The frame that called. A function in parts has none where one of its regions runs: the
+    region stands for it."""
+    code = frame.f_code
+    above = frame.f_back
+    is_region = (code.co_filename, code.co_name) == _REGION
+    return above.f_back if is_region and above is not None else above
+
+
 def _walk(frame: types.FrameType | None) -> Iterator[Place]:
     while frame is not None:
         code = frame.f_code
@@ -52,7 +62,7 @@ def _walk(frame: types.FrameType | None) -> Iterator[Place]:
             yield _BOUNDARY
         elif (code.co_filename, code.co_name) == _MODULE:
             yield from _calls_of_a_module()
-        frame = frame.f_back
+        frame = _outer(frame)
 
 
 @functools.cache
@@ -132,5 +142,7 @@ def _with_ours(level: Any) -> Any:
     while frame is not None and seen < max(level, 1):
         seen += not is_ours(frame.f_code)
         count += 1
-        frame = frame.f_back
+        outer = _outer(frame)
+        count += outer is not frame.f_back
+        frame = outer
     return count

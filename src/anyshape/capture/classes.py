@@ -38,7 +38,7 @@ def value(hooks: Any, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 def is_named_tuple(kind: type) -> bool:
     if not issubclass(kind, tuple):
         return False
-    generated = getattr(kind.__new__, "__module__", "").startswith("namedtuple_")
+    generated = str(getattr(kind.__new__, "__module__", "")).startswith("namedtuple_")
     return (
         generated and hasattr(kind, "_fields") and kind.__init__ is object.__init__
     ) or kind.__module__ == "torch.return_types"

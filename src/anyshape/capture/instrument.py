@@ -10,6 +10,7 @@ rewritten faithfully is refused with a reason, and then has to be called as it i
 
 from __future__ import annotations
 
+import ast
 import inspect
 import threading
 import weakref
@@ -61,8 +62,14 @@ class ByIdentity(Generic[V]):
         entries[key] = (weakref.ref(code, lambda _: entries.pop(key, None)), value)
 
 
+#: A function by its place: file, first line, name.
+CodePlace = tuple[str, int, str]
+
 _instrumented: ByIdentity[CodeType | Refused] = ByIdentity()
-_ours: ByIdentity[None] = ByIdentity()
+#: what was made here; of a region, with the function that it was outlined from
+_ours: ByIdentity[CodePlace | None] = ByIdentity()
+#: the trees of code that was generated, and what it was outlined from
+_generated: ByIdentity[tuple[Located, CodePlace]] = ByIdentity()
 _lock = threading.RLock()
 
 
@@ -113,9 +120,31 @@ def bind(
     return bound
 
 
+def register_generated(code: CodeType, located: Located, owner: CodePlace) -> None:
+    """Make known the tree of code that is in no file: a region of the function `owner`."""
+    _generated.set(code, (located, owner))
+
+
 def make(code: CodeType, globals_: dict[str, Any]) -> CodeType | Refused:
     if code in _ours:
         return Refused("it is instrumented already")
+    generated = _generated.get(code)
+    located, owner = generated or (located_source(code, globals_), None)
+    if isinstance(located, Refused):
+        return located
+    try:
+        made = compile_rewritten(located, code, globals_)
+    except CannotRewrite as why:
+        return Refused(str(why))
+    except RecursionError:
+        return Refused("its expressions are nested too deeply")
+    for each in all_code(made):
+        _ours.set(each, owner)
+    return made
+
+
+def located_source(code: CodeType, globals_: dict[str, Any]) -> Located | Refused:
+    """The stripped tree of a function, which compiles to its code; a new one every time."""
     if code.co_flags & ASYNCHRONOUS:
         return Refused("it is asynchronous")
     if code.co_name.startswith("<") and code.co_name != "<lambda>":
@@ -124,17 +153,8 @@ def make(code: CodeType, globals_: dict[str, Any]) -> CodeType | Refused:
     for located in candidates(code, globals_):
         seen = True
         strip(located.node)
-        if not matches(located, code):
-            continue
-        try:
-            made = compile_rewritten(located, code, globals_)
-        except CannotRewrite as why:
-            return Refused(str(why))
-        except RecursionError:
-            return Refused("its expressions are nested too deeply")
-        for each in all_code(made):
-            _ours.set(each, None)
-        return made
+        if matches(located, code):
+            return located
     return Refused("its source has changed" if seen else "its source is not available")
 
 
@@ -148,18 +168,30 @@ def matches(located: Located, code: CodeType) -> bool:
     return same_code(code, compiled, prefix, code.co_qualname)
 
 
-def compile_wrapped(located: Located, code: CodeType, imports: Iterable[str] = ()) -> CodeType:
-    module = wrapped(located.node, code.co_freevars, located.class_name, imports)
+def compile_wrapped(
+    located: Located,
+    code: CodeType,
+    imports: Iterable[str] = (),
+    free: tuple[str, ...] | None = None,
+) -> CodeType:
+    module = wrapped(
+        located.node, code.co_freevars if free is None else free, located.class_name, imports
+    )
     flags = code.co_flags & FUTURE_FLAGS
     compiled = compile_quietly(module, located.text, code.co_filename, flags)
-    name = "<lambda>" if code.co_name == "<lambda>" else FUNCTION
+    name = FUNCTION if isinstance(located.node, ast.FunctionDef) else "<lambda>"
     return next(each for each in all_code(compiled) if each.co_name == name)
+
+
+def compile_in_place(located: Located, code: CodeType, free: tuple[str, ...]) -> CodeType:
+    """The code of a tree that is made of the tree of `code`, in its file."""
+    prefix = name_prefix(located.node, located.class_name)
+    return in_place(compile_wrapped(located, code, (), free), code, prefix, located.line_offset)
 
 
 def compile_rewritten(located: Located, code: CodeType, globals_: dict[str, Any]) -> CodeType:
     rewrite(located.node, code, located.text, located.class_name, globals_)
-    prefix = name_prefix(located.node, located.class_name)
-    return in_place(compile_wrapped(located, code), code, prefix, located.line_offset)
+    return compile_in_place(located, code, code.co_freevars)
 
 
 def in_place(each: CodeType, code: CodeType, prefix: str, line_offset: int) -> CodeType:

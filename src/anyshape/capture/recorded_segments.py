@@ -17,9 +17,10 @@ import torch.fx
 from anyshape.capture.changes import Changes
 from anyshape.capture.concolic import TracedFloat
 from anyshape.capture.data_questions import Origin, Question, names_in, origin_of, question_of
+from anyshape.capture.outline.sites import sites_on_stack
 from anyshape.capture.segments import Carried, Computed, Decision, Expectation, Segment
 from anyshape.capture.size_nodes import SizeNodes
-from anyshape.capture.tracer import Leave, Tracer, asking_frame, running
+from anyshape.capture.tracer import Leave, Tracer, asking_frame
 from anyshape.config import config
 from anyshape.guards.path import Path
 from anyshape.ops.meta import Meta
@@ -118,7 +119,7 @@ class Segments:
         for number in segment.numbers:
             number.output = segment.add_output(number.node)
         segment.facts = self.tracer.facts
-        segment.decision = replace(decision, reason=question.reason, stack=running())
+        segment.decision = replace(decision, reason=question.reason, sites=sites_on_stack())
         self.segments.append(segment)
         self.segment = Segment(len(self.segments), self._symbol_node)
 

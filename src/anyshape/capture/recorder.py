@@ -67,6 +67,8 @@ class Recorder(Inputs):
         #: whether the graph checks what no guard can
         self.checks_forms = False
         self.defects: list[str] = []
+        #: what is in a container from outside, as the program sees it
+        self.contents_of: Callable[[Any, Path], Any] = lambda container, path: container
 
     # -- numbers ---------------------------------------------------------------------------------
 

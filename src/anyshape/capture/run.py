@@ -71,6 +71,7 @@ def capture(
     tracer.tape = [] if switch.on else None
     recorder = Recorder(tracer)
     outside = Outside(tracer, Journal(tracer.cannot_replay))
+    recorder.contents_of = outside.contents
     hooks = Hooks(tracer, recorder, outside)
     state = read_state()
     random = torch.default_generator.get_state()

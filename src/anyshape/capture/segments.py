@@ -73,8 +73,8 @@ class Decision:
     fact: Fact | None = None
     size: Expr | None = None
     output: int | None = None
-    #: the functions that were running, by place
-    stack: tuple[Any, ...] = ()
+    #: what the functions that were running did
+    sites: tuple[Any, ...] = ()
 
 
 class Segment:

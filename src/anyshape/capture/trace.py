@@ -80,6 +80,12 @@ class Trace:
     stores: Sequence[Store] = ()
 
     @property
+    def has_operations(self) -> bool:
+        """Whether a graph computes anything."""
+        calls = ("call_function", "call_method", "call_module")
+        return any(node.op in calls for each in self.segments for node in each.graph.graph.nodes)
+
+    @property
     def is_flat(self) -> bool:
         """Whether it is one graph, and nothing about it depends on data."""
         alone = len(self.segments) == 1 and not self.segments[0].expectations

@@ -24,6 +24,7 @@ from anyshape.capture.concolic import TracedFloat, TracedInt, plain
 from anyshape.capture.data_questions import Question
 from anyshape.capture.instrument import instrumented_by_identity
 from anyshape.capture.native_values import BOUND, BY_IDENTITY, HasValue, key_of_type
+from anyshape.capture.outline.sites import Site, sites_on_stack
 from anyshape.capture.roots import Roots
 from anyshape.capture.traced_text import TRACED_VALUES, TracedText, bare
 from anyshape.guards.dynamic_int import DynamicInt, plain_int
@@ -97,14 +98,6 @@ def is_plain_tensor(kind: type) -> bool:
     )
 
 
-#: A function by its place: file, first line, name.
-CodePlace = tuple[str, int, str]
-
-
-def place_of(code: types.CodeType) -> CodePlace:
-    return code.co_filename, code.co_firstlineno, code.co_qualname
-
-
 def asking_frame() -> types.FrameType | None:
     """The innermost watched function that is running, as Python has it."""
     frame: types.FrameType | None = sys._getframe(1)
@@ -128,17 +121,6 @@ def _has_handler(code: types.CodeType) -> bool:
     return any(each.opname in ("CHECK_EXC_MATCH", "CHECK_EG_MATCH") for each in dis.Bytecode(code))
 
 
-def running() -> tuple[CodePlace, ...]:
-    """The watched functions that are running, the innermost first."""
-    found: list[CodePlace] = []
-    frame: types.FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if id(frame.f_code) in instrumented_by_identity:
-            found.append(place_of(frame.f_code))
-        frame = frame.f_back
-    return tuple(found)
-
-
 class Leave(Exception):
     """Raised inside a hook, before it has done anything: this cannot be followed."""
 
@@ -158,8 +140,9 @@ class Left:
     hints: tuple[str, ...] = ()
     #: about data, that would have to be answered
     question: Question | None = None
-    #: the functions that were running, the innermost first
-    stack: tuple[CodePlace, ...] = ()
+    #: what the functions that were running did; nothing where it was no operation of the
+    #: program's
+    sites: tuple[Site, ...] = ()
 
 
 class Unbacked(NamedTuple):
@@ -270,7 +253,7 @@ class Tracer:
         """Stop watching: the function runs on as plain Python."""
         if self.active:
             frame = self.user_frame() if self.lent_frame is None else self.lent_frame[0]
-            self.left = Left(reason, frame, hints, question, running())
+            self.left = Left(reason, frame, hints, question, sites_on_stack())
             self.active = False
             self._on_leave()
 

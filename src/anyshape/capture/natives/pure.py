@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import operator
 from typing import Any, Final
 
@@ -14,10 +15,16 @@ Hooks = Any
 
 _TRACED: Final = TRACED_VALUES
 
-PURE_MODULES: Final = frozenset({"math", "itertools", "_bisect", "unicodedata", "zlib", "binascii"})
+PURE_MODULES: Final = frozenset({"math", "itertools", "unicodedata", "zlib", "binascii"})
 #: Modules of Python's library whose functions are pure: of objects that the program made.
 PLAIN_LIBRARY: Final = frozenset({"inspect", "typing", "re", "string", "textwrap", "keyword"})
-PURE: Final = frozenset({chr, ord, hex, oct, bin, ascii, complex, bytes, bytearray, format})
+PURE: Final = frozenset(
+    {
+        *(chr, ord, hex, oct, bin, ascii, complex, bytes, bytearray, format),
+        # `insort` changes what it is given.
+        *(bisect.bisect_left, bisect.bisect_right),
+    }
+)
 
 
 def pure(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

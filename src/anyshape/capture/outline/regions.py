@@ -1,0 +1,340 @@
+"""Regions: statements between boundaries, as functions of the variables they read and assign.
+
+A region is taken as long as it can be: consecutive statements with nothing in them that must run as
+plain Python. It has to be a faithful function. Its parameters are surely bound before it, what it
+gives back is surely bound after it, it jumps nowhere, and a handler around it sees no variable that
+an exception in the middle of it would have left half-way. Where that does not hold, a shorter run
+of statements is tried; in the end a statement stays Python, with the calls in it routed.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from anyshape.capture.outline.dataflow import Binding, Liveness, Names, uses
+from anyshape.capture.outline.linearize import FRAME_READERS, ROUTE, has_jump, routed
+from anyshape.capture.rewrite import FUNCTION
+from anyshape.capture.rewrite_nodes import LOAD, STORE, arguments_at, name_at, node_at
+from anyshape.records import dataclass
+
+#: The variable that holds the regions of a function, in order.
+REGIONS: Final = "__anyshape_regions__"
+_RESULT: Final = "__anyshape_result__"
+
+#: What makes a statement worth tracing: it may be an operation on tensors.
+_WORK: Final = (ast.Call, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Subscript, ast.AugAssign)
+_SUSPENDED: Final = (ast.Yield, ast.YieldFrom, ast.Await)
+_DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_NOT_IN_REGIONS: Final = (
+    *_DEFINITIONS,
+    *(ast.Delete, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal),
+    *(ast.AsyncFor, ast.AsyncWith),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What the names in a function are."""
+
+    #: variables of the function, its parameters among them
+    local: Names
+    #: variables of functions around it
+    free: Names
+    #: names that it declares global
+    declared_global: Names
+    #: variables that a call may rebind (`nonlocal` somewhere)
+    volatile: Names
+    #: variables that nested functions and lambdas see
+    captured: Names
+    #: those of them that may be bound again: a lambda would need more than a copy
+    moving: Names
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A function made of statements."""
+
+    node: ast.FunctionDef
+    first_line: int
+    last_line: int
+
+
+class Regions:
+    """The regions of one function, whose statements have been linearized."""
+
+    def __init__(
+        self, body: list[ast.stmt], kept: set[ast.stmt], scope: Scope, parameters: Sequence[str]
+    ) -> None:
+        self._kept = kept
+        self._scope = scope
+        self._liveness = Liveness()
+        self._liveness.before(body, frozenset())
+        self._binding = Binding(body, parameters)
+        self.regions: list[Region] = []
+        self._with_kept: dict[ast.AST, bool] = {}
+        self.body = self._block(body)
+
+    # -- runs of statements ------------------------------------------------------------------------
+
+    def _block(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        out: list[ast.stmt] = []
+        run: list[ast.stmt] = []
+        for statement in body:
+            if self._is_eligible(statement):
+                run.append(statement)
+                continue
+            out += self._run(run)
+            run = []
+            out.append(self._python(statement))
+        return out + self._run(run)
+
+    def _run(self, run: list[ast.stmt]) -> list[ast.stmt]:
+        """The longest faithful regions that statements make, from the first on."""
+        out: list[ast.stmt] = []
+        while run:
+            for length in _lengths(len(run)):
+                made = self._region(run[:length])
+                if made is not None:
+                    break
+            else:
+                length, made = 1, [self._descend(run[0])]
+            out += made
+            run = run[length:]
+        return out
+
+    def _is_eligible(self, statement: ast.stmt) -> bool:
+        # What only raises would be captured anew every time.
+        is_known = statement in self._binding.before and not isinstance(statement, ast.Raise)
+        return is_known and not self._has_kept(statement)
+
+    def _has_kept(self, node: ast.AST) -> bool:
+        """Whether something in it must run as plain Python."""
+        known = self._with_kept.get(node)
+        if known is None:
+            known = (
+                node in self._kept
+                or isinstance(node, (*_NOT_IN_REGIONS, *_SUSPENDED))
+                or (isinstance(node, ast.Name) and node.id in self._scope.volatile)
+                or _reads_frame(node)
+                or (isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda))
+                or (isinstance(node, ast.Lambda) and bool(uses(node).loads & self._scope.moving))
+                or any(
+                    self._has_kept(child)
+                    for child in ast.iter_child_nodes(node)
+                    if not isinstance(node, ast.Lambda)
+                )
+            )
+            self._with_kept[node] = known
+        return known
+
+    def _python(self, statement: ast.stmt) -> ast.stmt:
+        """A statement that stays, with regions in its bodies."""
+        for name in ("body", "orelse", "finalbody"):
+            if not isinstance(statement, _DEFINITIONS) and getattr(statement, name, None):
+                setattr(statement, name, self._block(getattr(statement, name)))
+        for inner in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
+            inner.body = self._block(inner.body)
+        return statement
+
+    def _descend(self, statement: ast.stmt) -> ast.stmt:
+        """A statement that makes no region: Python, as far as its bodies do not."""
+        for name, value in ast.iter_fields(statement):
+            if isinstance(value, ast.expr):
+                setattr(statement, name, routed(value))
+        for item in getattr(statement, "items", ()):
+            routed(item)
+        return self._python(statement)
+
+    # -- one region --------------------------------------------------------------------------------
+
+    def _region(self, run: list[ast.stmt]) -> list[ast.stmt] | None:
+        """A call of the region that statements make; the statements if they do too little, None
+        if they would make no faithful one."""
+        if not any(isinstance(node, _WORK) for each in run for node in ast.walk(each)):
+            return run
+        if has_jump(run):
+            return None
+        bound = self._binding.before[run[0]]
+        variables = self._scope.local | self._scope.free
+        found = uses(*run)
+        after = self._liveness.after[run[-1]]
+        assigned = found.stores & self._scope.local
+        if assigned & self._scope.captured or not self._may_raise_in(run):
+            return None
+        results = sorted(assigned & after)
+        binding = Binding(run, bound)
+        ends = binding.end
+        if ends is not None and not set(results) <= ends:
+            return None
+        if ends is None:
+            results = []
+        # What it assigns only on some ways and gives back, it has to be given.
+        needed = Liveness().before(run, frozenset(results))
+        parameters = sorted(needed & variables)
+        if not set(parameters) <= bound | self._scope.free:
+            return None
+        return self._call(run, parameters, results, ends is None)
+
+    def _may_raise_in(self, run: list[ast.stmt]) -> bool:
+        """Whether a handler sees no variable that is assigned in the middle."""
+        watched = self._liveness.raising[run[0]]
+        if not watched:
+            return True
+        last = run[-1]
+        # A variable is assigned last; an unpacking may fail half-way through its targets.
+        is_whole = isinstance(last, ast.Assign | ast.AnnAssign | ast.AugAssign)
+        early = run[:-1] if is_whole and len(uses(last).stores) == 1 else run
+        return not uses(*early).stores & watched
+
+    def _call(
+        self, run: list[ast.stmt], parameters: list[str], results: list[str], never_ends: bool
+    ) -> list[ast.stmt]:
+        first, last = run[0], run[-1]
+        is_tail = isinstance(last, ast.Return) and not _returns(run[:-1])
+        tagged = bool(_returns(run)) and not is_tail
+        index = len(self.regions)
+        body = [_Tagging().visit(each) for each in run] if tagged else list(run)
+        if not never_ends:
+            given = _tuple([name_at(name, last) for name in results], last)
+            if tagged:
+                given = _tuple([_constant(False, last), *given.elts], last)
+            elif len(results) == 1:
+                given = given.elts[0]
+            body.append(node_at(ast.Return, last, value=given))
+        self.regions.append(
+            Region(
+                self._function(body, parameters, first),
+                first.lineno,
+                max(each.end_lineno or each.lineno for each in run),
+            )
+        )
+        call = _region_call(index, parameters, first)
+        if is_tail:
+            return [node_at(ast.Return, last, value=call)]
+        if not tagged:
+            return [_stored(results, call, first) if results else _statement(call)]
+        return _unpacked(call, results, first, never_ends)
+
+    def _function(
+        self, body: list[ast.stmt], parameters: list[str], at: ast.stmt
+    ) -> ast.FunctionDef:
+        names = uses(*body)
+        shared = sorted((names.loads | names.stores) & self._scope.declared_global)
+        if shared:
+            body = [node_at(ast.Global, at, names=shared), *body]
+        start = _Start(at)
+        return node_at(
+            ast.FunctionDef,
+            start,
+            name=FUNCTION,
+            args=arguments_at(start, parameters),
+            body=body,
+            decorator_list=[],
+            returns=None,
+            type_comment=None,
+            type_params=[],
+        )
+
+
+def _lengths(most: int) -> Iterator[int]:
+    """Fewer and fewer: in large steps first, since each is looked at as a whole."""
+    while most > 0:
+        yield most
+        most = most * 3 // 4 if most > 8 else most - 1
+
+
+# -- nodes -----------------------------------------------------------------------------------------
+
+
+class _Start:
+    """The first character of a node."""
+
+    def __init__(self, node: ast.stmt) -> None:
+        self.lineno = self.end_lineno = node.lineno
+        self.col_offset = self.end_col_offset = node.col_offset
+
+
+def _tuple(elements: list[Any], at: Any) -> ast.Tuple:
+    return node_at(ast.Tuple, at, elts=elements, ctx=LOAD)
+
+
+def _constant(value: object, at: Any) -> ast.Constant:
+    return node_at(ast.Constant, at, value=value, kind=None)
+
+
+def _statement(value: ast.expr) -> ast.stmt:
+    return node_at(ast.Expr, value, value=value)
+
+
+def _region_call(index: int, parameters: list[str], at: ast.stmt) -> ast.Call:
+    start = _Start(at)
+    function = node_at(
+        ast.Subscript,
+        start,
+        value=name_at(REGIONS, start),
+        slice=_constant(index, start),
+        ctx=LOAD,
+    )
+    arguments = [name_at(name, start) for name in parameters]
+    return node_at(ast.Call, start, func=function, args=arguments, keywords=[])
+
+
+def _stored(names: list[str], value: ast.expr, at: Any) -> ast.stmt:
+    target: ast.expr = name_at(names[0], at, STORE)
+    if len(names) > 1:
+        elements = [name_at(name, at, STORE) for name in names]
+        target = node_at(ast.Tuple, at, elts=elements, ctx=STORE)
+    return node_at(ast.Assign, at, targets=[target], value=value, type_comment=None)
+
+
+def _unpacked(call: ast.expr, results: list[str], at: ast.stmt, never_ends: bool) -> list[ast.stmt]:
+    """`r = region(…); if r[0]: return r[1]`, else the results are the rest."""
+    start = _Start(at)
+
+    def part(index: int) -> ast.expr:
+        held = name_at(_RESULT, start)
+        return node_at(ast.Subscript, start, value=held, slice=_constant(index, start), ctx=LOAD)
+
+    returning = node_at(ast.Return, start, value=part(1))
+    out: list[ast.stmt] = [_stored([_RESULT], call, start)]
+    if never_ends:
+        return [*out, returning]
+    out.append(node_at(ast.If, start, test=part(0), body=[returning], orelse=[]))
+    if results:
+        out.append(_stored([_RESULT, *results], name_at(_RESULT, start), start))
+    return out
+
+
+class _Own(ast.NodeTransformer):
+    """A change to a function's own scope."""
+
+    def visit_FunctionDef(self, node: Any) -> Any:
+        return node
+
+    visit_AsyncFunctionDef = visit_ClassDef = visit_Lambda = visit_FunctionDef
+
+
+class _Tagging(_Own):
+    """`return value` becomes `return True, value`."""
+
+    def visit_Return(self, node: ast.Return) -> ast.AST:
+        value = node.value if node.value is not None else _constant(None, node)
+        return node_at(ast.Return, node, value=_tuple([_constant(True, node), value], node))
+
+
+def _returns(body: Sequence[ast.stmt]) -> list[ast.Return]:
+    found: list[ast.Return] = []
+    todo: list[ast.AST] = list(body)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Return):
+            found.append(node)
+        elif not isinstance(node, (*_DEFINITIONS, ast.expr)):
+            todo += ast.iter_child_nodes(node)
+    return found
+
+
+def _reads_frame(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id in FRAME_READERS | {ROUTE} and node.id != "super"
