@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import torch
 
+from anyshape.capture.class_lookups import is_trusted
 from anyshape.capture.concolic import TracedFloat, TracedInt
 from anyshape.capture.native_values import BY_IDENTITY, has_native_state, key_of_type
 from anyshape.capture.outside import SEQUENCES, SETS, Outside, holds_traced, is_key
@@ -149,11 +150,15 @@ class HooksBase(PlainHooks):
             for part in (value.start, value.stop, value.step):
                 self.operand(part)
             return value
+        if isinstance(value, BY_IDENTITY) or kind is _VERSION:
+            return value
+        if key_of_type(kind) is not None and is_trusted(kind.__module__):
+            return value  # Its code, if it has any, is a function of the value.
         if _has_python_operators(kind) and not isinstance(value, enum.Enum):
             raise Leave(f"native code looks into a {kind.__name__}")
         if isinstance(value, _KNOWN_IN_FULL) and not _is_enum_with_code(kind):
             return value
-        if kind is _VERSION or key_of_type(kind) is not None:
+        if key_of_type(kind) is not None:
             return value
         by_identity = kind.__eq__ is object.__eq__ and kind.__hash__ is object.__hash__
         if by_identity and (self.tracer.path_of(value) is None or not reads_natively(kind)):

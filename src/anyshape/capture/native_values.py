@@ -11,13 +11,18 @@ from __future__ import annotations
 
 import functools
 import types
+import typing
 from collections.abc import Callable
 from typing import Any, Final
 
 import torch
 
 #: Values that never change and are few: guarded by identity where they are read.
-BY_IDENTITY: Final = (types.CodeType, types.GenericAlias, types.UnionType, torch.qscheme)
+BY_IDENTITY: Final = (
+    *(types.CodeType, types.GenericAlias, types.UnionType, torch.qscheme),
+    # What stands for types in annotations: `typing.List`, `Optional[int]`.
+    typing._Final,  # pyright: ignore[reportAttributeAccessIssue] no public name
+)
 
 #: Methods of native objects, which are bound to an object with a state of its own.
 BOUND: Final = (types.BuiltinFunctionType, types.MethodWrapperType)

@@ -226,7 +226,8 @@ def _container_method(
     if name == "sort" and not args and kwargs.keys() <= {"key", "reverse"}:
         return sort_list(hooks, owner, path, kwargs)
     if path is not None and name in GROWING.get(kind, ()):
-        if kwargs or (len(args) != 1 and kind is not set):
+        takes_any = kind is set and name != "symmetric_difference_update"
+        if kwargs or (len(args) != 1 and not takes_any):
             return bound(*args, **kwargs)  # raises
         return grow(hooks, kind, owner, path, name, args)
     if kind in (set, frozenset) and name in _SET_ALGEBRA:
@@ -367,9 +368,9 @@ def _read_outside(
         return outside.item(owner, path, *args)
     if name == "__contains__" and kind is dict:
         return outside.has_key(owner, path, *args)
-    if name == "__len__":
+    if name == "__len__" and not args:
         return outside.length(owner, path)
-    if name == "__iter__":
+    if name == "__iter__" and not args:
         return outside.each(owner, path)
     if name in _VIEWS and not args:
         return outside.view(owner, path, name)

@@ -154,10 +154,10 @@ _ASKING: Final = "torch.fx.experimental.symbolic_shapes"
 
 
 def _has_hash(function: Any) -> bool:
-    """Functions of ctypes have none."""
+    """Functions of ctypes have none, nor have views of memory that changes."""
     try:
         hash(function)
-    except TypeError:
+    except (TypeError, ValueError):
         return False
     return True
 
