@@ -104,6 +104,7 @@ HOOKS = {
     "mapping": "{**v}",
     "key": "{v: 1}",
     "format": 'f"{v}"',
+    "text": 'f"{v}"',  # joins what `format` has made
     "context": "with v as w: return w",
     "raising": "raise v",
     "match": next(text for text in STATEMENTS if text.startswith("match")),

@@ -15,7 +15,6 @@ from tests.data_dependent.programs import (
 #: Why a program is right, but with more graphs than it should need.
 TOO_MANY: dict[str, str] = {
     "router with skipped experts": "integers in a list on a module are static: its counters",
-    "methods of numbers": "the digits of a float are asked for",
     "COO values": "a sparse result whose parts are not dense: the function runs in parts",
 }
 
