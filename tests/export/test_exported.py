@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -168,13 +170,60 @@ def test_the_graph_module_is_a_plain_one():
     torch.testing.assert_close(again(x), exported(x))
 
 
-def test_another_layout_of_the_input_is_fine():
-    def program(x: Tensor) -> Tensor:
-        return x.t() if x.is_contiguous() else x * 2
+_LAID_OUT: dict[str, Callable[[Tensor], Tensor]] = {
+    "view": lambda x: x.view(-1) * 2,
+    "view of a result": lambda x: (x * 2).view(-1),
+    "transposed view": lambda x: x.t().view(-1),
+    "reshape": lambda x: x.reshape(-1) * 2,
+    "as_strided": lambda x: x.as_strided((2, 2), (1, 2)) * 2,
+    "any": lambda x: x * 2 + x.sum(0),
+    "asked": lambda x: x.t() if x.is_contiguous() else x * 2,
+    "strides": lambda x: x * x.stride(0),
+    "written": lambda x: (x * 2).add_(1),
+    "written as a view": lambda x: x.t().reshape(-1).add_(1),
+    "written as a copy": lambda x: x.clone().reshape(-1).mul_(2),
+}
 
-    exported = anyshape.export(program, (torch.randn(3, 4),), dynamic_shapes={"x": ("a", "b")})
-    x = torch.randn(5, 6).t()
-    torch.testing.assert_close(exported(x), program(x.contiguous()))
+
+def _twin(tensor: Tensor) -> Tensor:
+    """The same elements in the same places of other memory."""
+    whole = tensor.as_strided((tensor.untyped_storage().nbytes() // tensor.element_size(),), (1,))
+    return whole.clone().as_strided(tensor.shape, tensor.stride())
+
+
+@pytest.mark.parametrize("name", _LAID_OUT)
+def test_another_layout_of_the_input(name: str):
+    program = _LAID_OUT[name]
+    for example, others in (
+        (torch.randn(4, 6), [torch.randn(6, 4).t(), torch.randn(4, 12)[:, ::2]]),
+        (torch.randn(6, 4).t(), [torch.randn(4, 6), torch.randn(4, 12)[:, ::2]]),
+    ):
+        try:
+            exported = anyshape.export(program, (example,))
+        except RuntimeError:
+            continue  # the program's own error
+        for other in others:
+            found = theirs = None
+            given, given_too = other, _twin(other)
+            with suppress(RuntimeError):
+                theirs = program(given_too)
+            try:
+                found = exported(given)
+            except ExportInputError as error:
+                assert "memory" in str(error) or "strides" in str(error)  # noqa: PT017
+                continue
+            except RuntimeError:
+                pass
+            assert (found is None) == (theirs is None)
+            if theirs is not None:
+                torch.testing.assert_close(found, theirs, check_stride=True)
+            torch.testing.assert_close(given, given_too)
+
+
+def test_a_layout_that_the_program_does_not_ask_for_is_fine():
+    exported = anyshape.export(_LAID_OUT["any"], (torch.randn(3, 4),))
+    x = torch.randn(4, 3).t()
+    torch.testing.assert_close(exported(x), _LAID_OUT["any"](x), check_stride=True)
 
 
 def test_another_layout_of_an_input_that_is_changed_is_not():

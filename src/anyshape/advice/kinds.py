@@ -277,4 +277,5 @@ STATE: Final = (
     ("hooks for saved tensors", "Call it with the hooks always, or never."),
     ("torch.jit tracing", "Call it while torch.jit traces always, or never."),
     ("forward-mode differentiation", "Call it inside of dual_level always, or never."),
+    ("functions and methods of torch", "Replace them before the first call."),
 )

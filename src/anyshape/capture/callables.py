@@ -34,6 +34,7 @@ from anyshape.capture.traced_text import TRACED_VALUES
 from anyshape.capture.tracer import ATOMS, CODE, Leave
 from anyshape.guards.guard import Kind
 from anyshape.guards.path import Path
+from anyshape.guards.replaced import replaced
 from anyshape.ops.table import lookup
 
 
@@ -238,7 +239,8 @@ class Callables:
         path = self._tracer.path_of(module)
         own = kind.__call__
         self._hooks.attributes.class_attribute(kind, "__call__")
-        if own is not torch.nn.Module.__call__ and not hasattr(kind, "__anyshape_original__"):
+        replaced.note_class(torch.nn.Module, _WAY_TO_FORWARD)
+        if not hasattr(kind, "__anyshape_original__") and not _is_called_as_usual(kind):
             return self.call(own, (module, *args), kwargs)
         plain = torch.nn.Module.__dict__.get(_COMPILED) is None
         if plain and not _has_hooks(module) and not _global_hooks():
@@ -475,6 +477,16 @@ _HOOKS: Final = (
     "_backward_hooks",
     "_backward_pre_hooks",
 )
+
+
+#: What torch runs between a call of a module and its `forward`.
+_WAY_TO_FORWARD: Final = ("__call__", "_wrapped_call_impl", "_call_impl")
+
+
+def _is_called_as_usual(kind: type) -> bool:
+    """Whether all of that is torch's own code."""
+    codes = (getattr(getattr(kind, name), "__code__", None) for name in _WAY_TO_FORWARD)
+    return all(code is not None and code.co_filename == _MODULES.__file__ for code in codes)
 
 
 def _has_hooks(module: torch.nn.Module) -> bool:

@@ -14,11 +14,15 @@ from typing import Any, Final
 from anyshape.capture.journal import Journal
 from anyshape.capture.tracer import CODE, Leave, Tracer
 from anyshape.guards.guard import Kind
+from anyshape.guards.replaced import replaced
 
 _MISSING: Final = object()
+#: `Py_TPFLAGS_HEAPTYPE`
+_MADE_BY_CLASS: Final = 1 << 9
 
-#: Modules and classes whose own attributes are taken for constant: replacing a function of torch or
-#: of Python's library while a program runs is not something that guards look for.
+#: Modules and classes whose own attributes are taken for constant: replacing a function of Python's
+#: library while a program runs is not something that guards look for. What is found in those of
+#: torch is noted once for the process (`guards/replaced.py`).
 _TRUSTED_ROOTS: Final = frozenset(
     {
         "torch",
@@ -86,6 +90,8 @@ class ClassLookups:
         tracer = self._tracer
         for holder in order:
             trusted = is_trusted(holder.__module__)
+            if trusted and holder.__module__.startswith("torch") and _can_change(holder):
+                replaced.note_class(holder, (name,))
             if name in holder.__dict__:
                 value = holder.__dict__[name]
                 if not trusted and not self._journal.is_written(holder, name):
@@ -111,6 +117,11 @@ class ClassLookups:
             self._compared.add((kind, base))
             check = StillSubclass(kind, base)
             self._tracer.guard(Kind.PREDICATE, self._tracer.constant(check), check)
+
+
+def _can_change(owner: type) -> bool:
+    """Whether attributes of a class can be set: not of those that are written in C."""
+    return bool(owner.__flags__ & _MADE_BY_CLASS)
 
 
 class StillSubclass:

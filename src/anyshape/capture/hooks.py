@@ -31,6 +31,7 @@ from anyshape.capture.tensor_reads import CONSTANT_ATTRIBUTES, shape
 from anyshape.capture.traced_text import joined
 from anyshape.capture.tracer import ATOMS, CODE, Leave, Tracer
 from anyshape.guards.guard import Kind
+from anyshape.guards.replaced import replaced
 
 
 class Hooks(OperatorHooks, ItemHooks):
@@ -82,6 +83,8 @@ class Hooks(OperatorHooks, ItemHooks):
                 self.tracer.guard(Kind.IDENTITY, path.item(name), value)
             return value
         if is_trusted(module) and (isinstance(value, CODE) or callable(value)):
+            if str(module).startswith("torch"):
+                replaced.note(globals_, (name,))
             return value
         return self.tracer.read(value, self.tracer.constant(globals_, "G").item(name))
 

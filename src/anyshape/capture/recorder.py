@@ -66,6 +66,8 @@ class Recorder(Inputs):
         self.may_draw = False
         #: whether the graph checks what no guard can
         self.checks_forms = False
+        #: whether the program asks how tensors lie in memory
+        self.asks_for_layout = False
         self.defects: list[str] = []
         #: what is in a container from outside, as the program sees it
         self.contents_of: Callable[[Any, Path], Any] = lambda container, path: container

@@ -188,6 +188,7 @@ def _trace(
             Store(each.target, each.key, each.change is Change.CALL)
             for each in outside.journal.effects
         ],
+        recorder.asks_for_layout,
     )
 
 

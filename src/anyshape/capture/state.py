@@ -7,8 +7,14 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
+from anyshape.guards.replaced import replaced
+
 _C: Any = torch._C
 _forward: Any = forward_ad
+
+for _class in (torch.Tensor, torch.nn.Parameter):
+    # All of it: operators call methods by names that no code has.
+    replaced.note_class(_class, dir(_class))
 
 
 def read_state() -> tuple[Any, ...]:
@@ -27,6 +33,8 @@ def read_state() -> tuple[Any, ...]:
         _C._get_tracing_state() is None,
         # A tensor with a tangent looks like any other.
         _forward._current_level,
+        # Nor does a method that is not torch's own any more.
+        replaced.now(),
     )
 
 

@@ -19,6 +19,8 @@ class Reader(Protocol):
     """The part of the recorder that reading needs."""
 
     tracer: Tracer
+    #: whether the program asks how tensors lie in memory
+    asks_for_layout: bool
 
     def meta(self, tensor: torch.Tensor) -> Meta: ...
 
@@ -88,6 +90,7 @@ def _is_contiguous(
     tensor: torch.Tensor,
     memory_format: torch.memory_format = torch.contiguous_format,
 ) -> bool:
+    reader.asks_for_layout = True
     real = tensor.is_contiguous(memory_format=memory_format)
     meta = reader.meta(tensor)
     layout = contiguous(meta.rank)

@@ -78,6 +78,8 @@ class Trace:
     needs_undo: bool = False
     #: what the program after the last graph writes
     stores: Sequence[Store] = ()
+    #: whether the program asks how tensors lie in memory
+    asks_for_layout: bool = False
 
     @property
     def has_operations(self) -> bool:

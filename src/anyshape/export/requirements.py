@@ -10,6 +10,7 @@ import torch
 
 from anyshape.capture.contracts import HasSizes
 from anyshape.capture.recorded_inputs import ExactLayout
+from anyshape.capture.trace import Trace
 from anyshape.errors import CannotExport
 from anyshape.export.attempt import Attempt, Subject
 from anyshape.export.conditions import Condition, Way, named, type_name
@@ -18,6 +19,8 @@ from anyshape.export.suggest import is_dynamic
 from anyshape.guards.guard import Guard, Kind, SymbolSource, TensorSpec
 from anyshape.guards.minimise import minimise
 from anyshape.guards.path import Access, Path
+from anyshape.ops.node_notes import CALL
+from anyshape.ops.table import lookup
 from anyshape.shapes.match import Leaf
 from anyshape.shapes.match import Way as LeafWay
 from anyshape.symbolic import (
@@ -52,7 +55,13 @@ def inputs_of(subject: Subject, attempt: Attempt) -> Inputs:
     sizes = {
         (each.path, each.dim): names[each.symbol] for each in trace.symbols if each.dim is not None
     }
-    made = FromGuards(subject.name, is_given, sizes, frozenset(map(_steps, attempt.changed)))
+    made = FromGuards(
+        subject.name,
+        is_given,
+        sizes,
+        frozenset(map(_steps, attempt.changed)),
+        not trace.asks_for_layout and not _depends_on_layout(trace),
+    )
     conditions = list(made.conditions(trace.guards))
     conditions += _unread(_spoken_of(subject, attempt), conditions, trace.symbols, names)
     conditions += _fixed_integers(trace.symbols, names, is_given)
@@ -62,6 +71,25 @@ def inputs_of(subject: Subject, attempt: Attempt) -> Inputs:
     left = [substitute_fact(fact, _narrowed(fact, ranges)) for fact in facts]
     texts = dict.fromkeys(to_text(fact) for fact in left if not isinstance(fact, Truth))
     return Inputs(conditions, sources, ranges, tuple(texts), starred_in(subject.signature))
+
+
+#: They give views of tensors that lie in one way, and copies of others.
+_MAY_COPY: Final = frozenset(
+    {"reshape", "reshape_as", "flatten", "ravel", "contiguous", "to", "cpu", "type", "type_as"}
+)
+
+
+def _depends_on_layout(trace: Trace) -> bool:
+    """Whether the graph writes to what may be a view of something for other layouts."""
+    calls = [
+        node.meta[CALL]
+        for segment in trace.segments
+        for node in segment.graph.graph.nodes
+        if CALL in node.meta
+    ]
+    entries = [lookup(call.function) for call in calls]
+    writes = any(entry is None or entry.in_place for entry in entries)
+    return writes and any(entry is None or entry.op.name in _MAY_COPY for entry in entries)
 
 
 def _facts(attempt: Attempt, names: Mapping[Symbol, str | int]) -> Iterator[Fact]:
@@ -176,7 +204,8 @@ def symbol_names(attempt: Attempt) -> dict[Symbol, str | int]:
 
 
 class FromGuards:
-    """Makes conditions of guards. `sizes` says what each dynamic dimension is called."""
+    """Makes conditions of guards. `sizes` says what each dynamic dimension is called.
+    `any_layout`: the program does the same with tensors that lie otherwise, or raises itself."""
 
     def __init__(
         self,
@@ -184,7 +213,9 @@ class FromGuards:
         is_given: Callable[[Path], bool],
         sizes: Mapping[tuple[Path, int], str | int],
         changed: frozenset[Way],
+        any_layout: bool,
     ) -> None:
+        self._any_layout = any_layout
         self._function = function
         self._is_given = is_given
         self._sizes = sizes
@@ -244,6 +275,7 @@ class FromGuards:
         }
         if spec.order is not None:
             made["order"] = spec.order
+            made["any_order"] = self._any_layout
         if spec.strides is not None:
             made["strides"] = spec.strides
         if way_of(path) in self._changed:

@@ -176,7 +176,8 @@ def _with_grad(op: Op, target: Meta | None, args: Any, value: Any) -> Any:
     if type(value) is Meta:
         # An operator that had nothing to do returns its tensor, which stays as it was.
         return value if args[0] and value is args[0][0] else _requiring(value, tracked)
-    return map_metas(lambda meta: _requiring(meta, tracked), value)
+    given = {id(meta) for meta in metas_in(args)}
+    return map_metas(lambda m: m if id(m) in given else _requiring(m, tracked), value)
 
 
 def _requires_grad(value: Any) -> bool:

@@ -8,7 +8,7 @@ from anyshape.graph.elementwise import elementwise
 from anyshape.graph.rows.joining import joined
 from anyshape.graph.rows.pointwise import op, test, where
 from anyshape.graph.rows.rearranging import mapped
-from anyshape.graph.rows.reductions import as_dtype, total_dtype
+from anyshape.graph.rows.reductions import as_dtype, from_zero, total_dtype
 from anyshape.graph.rows.table import row
 from anyshape.graph.rows.views import place, shifted
 from anyshape.graph.values import Index, NotLowered, Value
@@ -28,7 +28,7 @@ def running_row(name: str, fold: str) -> None:
             return source
         along = place(dim, len(input.sizes))
         if input.sizes[along] == 1:
-            return source
+            return from_zero(c, source) if fold == "sum" else source
         if source.factors is not None and len(source.factors[along]) != 1:
             # Merged dimensions are run through one by one elsewhere; here they are one.
             memory = c.realise(source)

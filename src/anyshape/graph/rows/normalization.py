@@ -12,7 +12,7 @@ import torch
 
 from anyshape.graph.elementwise import TORCH_DTYPES, elementwise, short, wide
 from anyshape.graph.rows.pointwise import constant_like, op
-from anyshape.graph.rows.reductions import as_dtype, deviations, divided_by, rounded
+from anyshape.graph.rows.reductions import as_dtype, deviations, divided_by, from_zero, rounded
 from anyshape.graph.rows.reductions import count as count_of
 from anyshape.graph.rows.table import row
 from anyshape.graph.values import Index, NotLowered, Value
@@ -77,6 +77,8 @@ def _layer_norm(
     source = as_dtype(c, input, wide(input.dtype))
     middle, inverse = moments(c, source, dims, number(eps))
     made = scaled(c, source, middle, inverse, weight, bias)
+    if bias is None:
+        made = from_zero(c, made)  # as torch adds a bias of 0
     return rounded(c, made, input.dtype), middle, inverse
 
 

@@ -38,8 +38,18 @@ def folded(
     """A fold, accumulated in `dtype`; the value itself where there is nothing to fold."""
     source = as_dtype(c, input, dtype)
     if not dims:
-        return source
+        return from_zero(c, source) if fold == "sum" else source
     return c.values.reduction(fold, source, dims, dtype, keep=keep)
+
+
+def from_zero(c: Lowering, input: Value) -> Value:
+    """The sum of one element: it starts at 0, which takes the sign off a negative zero."""
+    if input.dtype not in FLOATS:
+        return input
+    dtype = input.dtype
+    return elementwise(
+        c, lambda x: op("add", x, constant_like(0.0, x)), input, takes=dtype, gives=dtype
+    )
 
 
 def as_dtype(c: Lowering, input: Value, dtype: Dtype) -> Value:

@@ -14,7 +14,7 @@ from anyshape.ops.promotion import category
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.pointwise import Operand
 from anyshape.records import replace
-from anyshape.symbolic import Fact, eq, or_
+from anyshape.symbolic import Fact, Size, and_, eq, or_
 
 _METHOD = "torch.Tensor."
 
@@ -205,7 +205,18 @@ def _zero(q: Questions, input: Meta) -> Meta:
 def _broadcast_tensors(q: Questions, *tensors: Any) -> tuple[Meta, ...]:
     listed = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else tensors
     shape = broadcast(q, [tensor.shape for tensor in listed])
-    return tuple(expanded(q, tensor, shape) for tensor in listed)
+    return tuple(_broadcast_to(q, tensor, shape) for tensor in listed)
+
+
+def _broadcast_to(q: Questions, tensor: Meta, shape: tuple[Size, ...]) -> Meta:
+    """A tensor that has the common shape already is given back itself."""
+    if q.same_all(tensor.shape, shape):
+        return tensor
+    if tensor.rank == len(shape):
+        fits = and_(*map(eq, tensor.shape, shape))
+        if returns_itself(q, fits, "a tensor of the common shape is not expanded"):
+            return tensor
+    return expanded(q, tensor, shape)
 
 
 ROWS = (

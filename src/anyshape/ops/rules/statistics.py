@@ -96,7 +96,11 @@ def histogramdd(
         raise q.fail(f"{len(each)} dimensions of bins for points of {coordinates} coordinates")
     _require_weights(q, input.shape[:-1], weight)
     found = [_bins(q, input, one) for one in each]  # pyright: ignore[reportArgumentType] one of the sequence
-    return input.like(tuple(count for count, _ in found)), tuple(edges for _, edges in found)
+    # Edges that are given come back themselves.
+    edges = (
+        one if isinstance(one, Meta) else made for one, (_, made) in zip(each, found, strict=True)
+    )
+    return input.like(tuple(count for count, _ in found)), tuple(edges)
 
 
 def _bins(q: Questions, input: Meta, bins: Size | Meta) -> tuple[Size, Meta]:

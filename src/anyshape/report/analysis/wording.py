@@ -19,6 +19,7 @@ _STATE: Final = (
     "no saved-tensor hooks",
     "not in torch.jit.trace",
     "forward-mode differentiation",
+    "replaced functions of torch",
 )
 #: Traces of the first version have so many.
 _FIRST_STATE: Final = 11
