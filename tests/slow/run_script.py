@@ -1,4 +1,4 @@
-"""`python run_script.py SCRIPT ARGS…`: as `anyshape run` would; what was compiled goes to stderr."""
+"""`python run_script.py SCRIPT ARGS…`: as `anyshape run` would; counts of graphs go to stderr."""
 
 from __future__ import annotations
 

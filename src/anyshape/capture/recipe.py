@@ -26,8 +26,14 @@ from anyshape.capture.recorder import Recorder
 from anyshape.capture.segments import Carried
 from anyshape.capture.traced_text import Snapshot, TracedText
 from anyshape.capture.tracer import ATOMS, CODE, Leave, Tracer, depends_on_data
+from anyshape.guards.guard import Kind
 from anyshape.guards.path import Path
 from anyshape.symbolic import Expr
+
+#: Py_TPFLAGS_HEAPTYPE: a class statement made it.
+_HEAP_TYPE: Final = 1 << 9
+#: Methods of native objects, with the object.
+_BOUND: Final = (types.BuiltinFunctionType, types.MethodWrapperType)
 
 
 class Recipe:
@@ -70,6 +76,8 @@ class Recipe:
         path = self._tracer.path_of(value)
         if path is not None:
             return self.path(path)
+        if isinstance(value, _BOUND) and self._is_bound_inside(value):
+            return self._bound(value)
         if isinstance(value, (*CODE, enum.Enum)) and not _is_made(value):
             return self._constant(value)
         made = self._made.get(id(value))
@@ -298,6 +306,23 @@ class Recipe:
         function = self.value(value.__func__)
         return f"{self._constant(types.MethodType)}({function}, {owner})"
 
+    def _is_bound_inside(self, value: Any) -> bool:
+        """Whether a native method was taken from an object during the call: the object is another
+        one in the next call. A method from outside is guarded to be the same one."""
+        owner = value.__self__
+        if owner is None or type(owner) in ATOMS or isinstance(owner, CODE):
+            return False
+        guards = self._tracer.guards.values()
+        return not any(each.kind is Kind.IDENTITY and each.value is value for each in guards)
+
+    def _bound(self, value: Any) -> str:
+        """`iter(numbers).__next__`, `found.append`."""
+        owner, name = value.__self__, value.__name__
+        if type(owner).__flags__ & _HEAP_TYPE:
+            # It may have another method of this name.
+            raise Leave(f"`{name}` of a {type(owner).__name__} is returned or stored")
+        return f"{self._constant(getattr)}({self.value(owner)}, {name!r})"
+
     def _dictionary_object(self, value: OrderedDict[Any, Any]) -> str:
         """A subclass of OrderedDict with attributes, such as a model's output."""
         name = self._new(value)
@@ -396,6 +421,6 @@ def _rebuilds_itself(kind: type) -> bool:
     for base in kind.__mro__:
         if base in (object, OrderedDict, dict):
             continue
-        if not base.__flags__ & (1 << 9):  # Py_TPFLAGS_HEAPTYPE: a class statement made it
+        if not base.__flags__ & _HEAP_TYPE:
             return True
     return False
