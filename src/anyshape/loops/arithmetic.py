@@ -60,8 +60,9 @@ def cast(value: Number, source: Dtype, target: Dtype) -> Number:
         return round_to(float(value) if source in FLOATS else _float_of(int(value), target), target)
     if source not in FLOATS:
         return wrap(int(value), target)
-    # Narrow integers by way of i32; what does not fit is the lowest, as on x86.
-    bits = 64 if target == "i64" else 32
+    # Narrow integers by way of i32, bytes without a sign by way of i64; what does not fit is the
+    # lowest, as on x86 (on aarch64 it is the lowest or the highest).
+    bits = 64 if target in ("i64", "u8") else 32
     lowest = -(1 << (bits - 1))
     whole = math.trunc(value) if math.isfinite(value) else lowest
     return wrap(whole if lowest <= whole < -lowest else lowest, target)

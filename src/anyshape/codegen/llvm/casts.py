@@ -39,9 +39,12 @@ def cast(e: Emitter, text: str, source: Dtype, target: Dtype, wide: bool) -> str
 
 
 def _to_integer(e: Emitter, text: str, source: Dtype, target: Dtype, lanes: int) -> str:
-    """Narrow integers by way of i32, of which they are the low bits."""
+    """Narrow integers by way of i32, of which they are the low bits; bytes without a sign by way of
+    i64, as torch defines them. A float32 beyond i32 has no bits that low, and none are in the
+    lowest i32 either: there i32 will do."""
     have = vector(REGISTER[source], lanes)
-    middle = vector("i64" if target == "i64" else "i32", lanes)
+    by_64 = target == "i64" or (target == "u8" and (source == "f64" or e.machine.saturates))
+    middle = vector("i64" if by_64 else "i32", lanes)
     text = e.define(f"fptosi {have} {text} to {middle}")
     want = vector(REGISTER[target], lanes)
     return text if want == middle else e.define(f"trunc {middle} {text} to {want}")

@@ -120,8 +120,15 @@ class Emitter(Writer):
 
     def traits(self, scalar: Scalar) -> Traits:
         known = self.stage.traits
-        if scalar not in known:
-            known[scalar] = self._traits(scalar)
+        # Not by recursion: chains are long, and the stack of Python is the program's.
+        waiting = [scalar]
+        while scalar not in known:
+            last = waiting[-1]
+            missing = next((arg for arg in last.args if arg not in known), None)
+            if missing is None:
+                known[last] = self._traits(waiting.pop())
+            else:
+                waiting.append(missing)
         return known[scalar]
 
     def _traits(self, scalar: Scalar) -> Traits:
@@ -191,12 +198,33 @@ class Emitter(Writer):
 
     def value(self, scalar: Scalar) -> Value:
         """The scalar in registers, computed at the level that it belongs to."""
-        level, wide = self.traits(scalar)
+        # Not by recursion, as in `traits`. A load has its say about what it needs.
+        waiting = [scalar]
+        while True:
+            last = waiting[-1]
+            args = () if last.op == "load" or self._at_hand(last) else last.args
+            missing = next((arg for arg in args if not self._at_hand(arg)), None)
+            if missing is not None:
+                waiting.append(missing)
+                continue
+            found = self._value(waiting.pop())
+            if not waiting:
+                return found
+
+    def _at_hand(self, scalar: Scalar) -> Value | None:
         found = self.at_hand.get((scalar, self.copy))
         if found is not None:
             return found
+        level, wide = self.traits(scalar)
         if scalar.op == "row":
             return self.rows[scalar.data, self.copy_if(wide)]
+        return self.levels[level].known.get((scalar, self.copy_if(wide)))
+
+    def _value(self, scalar: Scalar) -> Value:
+        found = self._at_hand(scalar)
+        if found is not None:
+            return found
+        level, wide = self.traits(scalar)
         return self.once(level, (scalar, self.copy_if(wide)), lambda: self._compute(self, scalar))
 
 

@@ -1,4 +1,4 @@
-"""What the instructions of a target can do with memory."""
+"""What the instructions of a target can do with memory, and where their results differ."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ class Machine:
     gathered: frozenset[int]
     #: whether a masked access takes no longer than another, for all widths
     masks_freely: bool = False
+    #: whether a float too large for an integer becomes the largest one; the lowest otherwise
+    saturates: bool = False
 
     @staticmethod
     def of(target: Target) -> Machine:
         features = target.features.split(",")
         if not target.triple.startswith("x86_64"):
-            return Machine(frozenset(), frozenset())
+            return Machine(frozenset(), frozenset(), saturates=True)
         named = target.cpu.startswith(_AVX512)
         if "+avx512bw" in features or (named and "-avx512bw" not in features):
             return Machine(frozenset({1, 2, 4, 8}), frozenset({4, 8}), True)
