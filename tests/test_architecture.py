@@ -47,7 +47,7 @@ LAYERS = (
     ("events",),
     ("config",),
     ("errors",),
-    ("records", "requirements"),
+    ("records", "requirements", "disabling"),
 )
 
 # These must load without torch, also through what they import.

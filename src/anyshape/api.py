@@ -17,6 +17,7 @@ from anyshape import stances
 from anyshape.backends import BACKENDS, with_code
 from anyshape.capture.source_use import source_use
 from anyshape.config import config
+from anyshape.disabling import disable, graph_break
 from anyshape.entries import Backend, Counts, Entry, Options, all_counts
 from anyshape.errors import BadOption, NotCallable
 from anyshape.events import trace
@@ -42,6 +43,8 @@ __all__ = [
     "Stats",
     "check",
     "compile",
+    "disable",
+    "graph_break",
     "mark_dynamic",
     "mark_static",
     "mark_unbacked",
@@ -66,9 +69,14 @@ class Stats:
     guards: int = 0
     eager_calls: int = 0
     compile_seconds: float = 0.0
+    #: operations around which functions are split
+    boundaries: int = 0
+    #: whether the function is split
+    in_parts: bool = False
 
     def __add__(self, other: Stats) -> Stats:
-        return Stats(*(a + b for a, b in zip(_values(self), _values(other), strict=True)))
+        summed = Stats(*(a + b for a, b in zip(_values(self), _values(other), strict=True)))
+        return replace(summed, in_parts=bool(summed.in_parts))
 
 
 def _values(stats: Stats) -> tuple[Any, ...]:
@@ -91,7 +99,12 @@ def _stats_of(counts: Counts) -> Stats:
 def _total(function: Function) -> Stats:
     """Of a function and its parts; calls of the function itself that no graph served are eager."""
     own, *parts = map(_stats_of, function.total())
-    return replace(sum(parts, own), eager_calls=own.eager_calls)
+    return replace(
+        sum(parts, own),
+        eager_calls=own.eager_calls,
+        boundaries=sum(map(len, function.units.boundaries.values())),
+        in_parts=function.is_in_parts,
+    )
 
 
 class Compiled:

@@ -247,10 +247,9 @@ class Serving:
 
     def _call_in_parts(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function as plain Python with its regions compiled, if it could be split."""
-        assert self.eager is not None, "a function that is compiled whole is not called so"
         args, kwargs = plain_call(args, kwargs)
         in_parts = self.units.parts_of(self.target, args)
-        if in_parts is None or not self.eager.sites:
+        if in_parts is None or not self.is_in_parts:
             self.counts.eager_calls += 1
         if in_parts is None:
             return self.target.call(*args, **kwargs)
@@ -277,6 +276,11 @@ class Serving:
         else:
             self.units.add_boundaries(why.sites)
         self._dispatch_in_parts()
+
+    @property
+    def is_in_parts(self) -> bool:
+        """Whether calls that no entry serves run as plain Python around compiled regions."""
+        return self.eager is not None and bool(self.eager.sites)
 
     @property
     def is_worth_it(self) -> bool:

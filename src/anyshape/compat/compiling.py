@@ -203,7 +203,7 @@ def as_it_is(function: Any = None, *args: Any, **kwargs: Any) -> Any:
 
 
 def nothing(*args: Any, **kwargs: Any) -> None:
-    """A call without effect: there is no graph to break, and no step of CUDA graphs to mark."""
+    """A call without effect: there is no step of CUDA graphs to mark."""
 
 
 def as_the_original(original: Any, **options: Any) -> Any:
@@ -264,13 +264,13 @@ DYNAMO: Final[Mapping[str, Any]] = {
     "mark_unbacked": mark_unbacked,
     "mark_static": mark_static,
     "mark_static_address": mark_static_address,
-    "disable": as_it_is,
+    "disable": api.disable,
     "allow_in_graph": as_it_is,
     "disallow_in_graph": as_it_is,
     "forbid_in_graph": as_it_is,
     "assume_constant_result": as_it_is,
     "nonstrict_trace": as_it_is,
-    "graph_break": nothing,
+    "graph_break": api.graph_break,
     "is_compiling": torch.compiler.is_compiling,
     "is_dynamo_supported": lambda: True,
     "list_backends": list_backends,
@@ -294,7 +294,7 @@ COMPILER: Final[Mapping[str, Callable[..., Any]]] = {
     "reset": api.reset,
     "allow_in_graph": as_it_is,
     "assume_constant_result": as_it_is,
-    "disable": as_it_is,
+    "disable": api.disable,
     "nested_compile_region": as_it_is,
     "substitute_in_graph": as_the_original,
     "set_stance": set_stance,

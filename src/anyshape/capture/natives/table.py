@@ -34,6 +34,7 @@ from anyshape.capture.natives.pure import (
     pure_python,
 )
 from anyshape.capture.tracer import Leave
+from anyshape.disabling import why_disabled
 from anyshape.guards.guard import Kind
 from anyshape.ops.regions import region_of
 
@@ -103,6 +104,9 @@ def call(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
     """Call a native function that is not a torch operation."""
     if not _has_hash(function) or not callable(function):
         raise Leave(f"`{_full_name(function)}` is native code without a model")
+    disabled = why_disabled(function)
+    if disabled is not None:
+        raise Leave(f"`{_full_name(function)}` is not to be traced: {disabled}")
     name = getattr(function, "__name__", "")
     held = region_of(function)
     if held is not None:

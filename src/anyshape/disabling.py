@@ -1,0 +1,60 @@
+"""Boundaries that a program asks for: functions that are never compiled, and breaks of the graph.
+
+A compiled function that calls one of these is split there: what stands before and after is
+compiled. Nothing here is watched by a capture, which is how it finds the boundary.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+
+#: Says of a function, ours or torch's, that it is not to be traced.
+MARKS: Final = ("__anyshape_disabled__", "_torchdynamo_disable")
+
+
+def disable(function: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+    """Never compile a function or a module; also a decorator, bare or with arguments.
+
+    Compiled code that calls it is split around the call. With `recursive=False` only its own code
+    is left as it is, which is all that can be asked of a function that is not traced.
+
+        @anyshape.disable
+        def save(x):
+            numpy.save("x.npy", x.numpy())
+    """
+    if function is None:
+        return functools.partial(disable, recursive=recursive, reason=reason)
+    if isinstance(function, torch.nn.Module):
+        function.forward = disable(function.forward, recursive, reason=reason)
+        return function
+    return _disabled(function, reason)
+
+
+def _disabled(function: Callable[..., Any], reason: str | None) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def disabled(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    setattr(disabled, MARKS[0], reason or "it is disabled")
+    return disabled
+
+
+def graph_break(msg: str = "") -> None:
+    """End the graph here and begin another one; nothing outside of compiled code."""
+
+
+setattr(graph_break, MARKS[0], "a graph break is asked for")
+
+
+def why_disabled(function: Any) -> str | None:
+    """Why a function is not to be traced, if so."""
+    held = getattr(function, "__dict__", None) or {}
+    for mark in MARKS:
+        found = held.get(mark)
+        if found:
+            return found if isinstance(found, str) else "it is disabled"
+    return None
