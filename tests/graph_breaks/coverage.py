@@ -18,8 +18,6 @@ import anyshape
 from tests.graph_breaks.table import NEW_CALLS, Program
 from tests.graph_breaks.twins import Twin
 
-#: Whether functions are compiled around calls that cannot be traced.
-SPLITS: Final = False
 _GRAPH: Final = "anyshape graph"
 _BOUNDARY: Final = "boundary"
 #: Operations that reading data brings along, and those that only look at a tensor.

@@ -91,8 +91,14 @@ class Regions:
         return out + self._run(run)
 
     def _run(self, run: list[ast.stmt]) -> list[ast.stmt]:
-        """The longest faithful regions that statements make, from the first on."""
+        """The longest faithful regions that statements make, from the first on. Copies of what a
+        boundary has given are no work: a region would be compiled for each value."""
         out: list[ast.stmt] = []
+        while run and not _has_work(run[0]):
+            out.append(run.pop(0))
+        trailing: list[ast.stmt] = []
+        while run and not _has_work(run[-1]):
+            trailing.insert(0, run.pop())
         while run:
             for length in _lengths(len(run)):
                 made = self._region(run[:length])
@@ -102,7 +108,7 @@ class Regions:
                 length, made = 1, [self._descend(run[0])]
             out += made
             run = run[length:]
-        return out
+        return out + trailing
 
     def _is_eligible(self, statement: ast.stmt) -> bool:
         # What only raises would be captured anew every time.
@@ -152,7 +158,7 @@ class Regions:
     def _region(self, run: list[ast.stmt]) -> list[ast.stmt] | None:
         """A call of the region that statements make; the statements if they do too little, None
         if they would make no faithful one."""
-        if not any(isinstance(node, _WORK) for each in run for node in ast.walk(each)):
+        if not any(map(_has_work, run)):
             return run
         if has_jump(run):
             return None
@@ -236,6 +242,10 @@ class Regions:
             type_comment=None,
             type_params=[],
         )
+
+
+def _has_work(statement: ast.stmt) -> bool:
+    return any(isinstance(node, _WORK) for node in ast.walk(statement))
 
 
 def _lengths(most: int) -> Iterator[int]:
