@@ -79,6 +79,8 @@ def kernel_of(
     roots = [part.value for part in (*stores, *scans)]
     roots += [store.mask for store in stores if store.mask is not None]
     roots += [check.condition for check in checks]
+    for part in (*stores, *scans):
+        _stored_positions(part.address)
     found = _reductions(roots)
     outer = _outer_axes(axes, found)
     if scans:
@@ -186,12 +188,8 @@ def _reductions(roots: Iterable[Scalar]) -> list[Scalar]:
         seen.add(scalar)
         for arg in scalar.args:
             visit(arg)
-        for symbol in _position_symbols(scalar):
-            position = scalars.position_scalar(symbol)
-            if position is not None:
-                inside = _reductions([position])
-                if inside:
-                    raise MustBeStored(inside)
+        for size in _sizes_read(scalar):
+            _stored_positions(size)
         if scalar.op == "reduce":
             found.append(scalar)
 
@@ -200,9 +198,25 @@ def _reductions(roots: Iterable[Scalar]) -> list[Scalar]:
     return found
 
 
+def _stored_positions(size: Size) -> None:
+    """Positions that are computed from reductions need buffers of these."""
+    for symbol in size.symbols if isinstance(size, Expr) else ():
+        position = scalars.position_scalar(symbol)
+        inside = [] if position is None else _reductions([position])
+        if inside:
+            raise MustBeStored(inside)
+
+
+def _sizes_read(scalar: Scalar) -> Iterable[Size]:
+    if scalar.op == "load":
+        return (scalar.data[1],)
+    return (scalar.data,) if scalar.op == "index" else ()
+
+
 def _position_symbols(scalar: Scalar) -> Iterable[Symbol]:
-    size = scalar.data[1] if scalar.op == "load" else scalar.data if scalar.op == "index" else 0
-    return size.symbols if isinstance(size, Expr) else ()
+    for size in _sizes_read(scalar):
+        if isinstance(size, Expr):
+            yield from size.symbols
 
 
 def _outer_axes(axes: Sequence[Axis], reductions: Sequence[Scalar]) -> list[Axis]:

@@ -165,11 +165,13 @@ class Questions:
             raise self.fail(f"dimension {dim} is out of range for a tensor of {rank} dimensions")
         return dim % most
 
-    def dims(self, dims: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
+    def dims(self, dims: Size | Sequence[int] | None, rank: int) -> tuple[int, ...]:
         """Dimensions counted from the front, each once; all of them for None."""
         if dims is None:
             return tuple(range(rank))
-        found = tuple(self.dim(d, rank) for d in ((dims,) if isinstance(dims, int) else dims))
+        found = tuple(
+            self.dim(d, rank) for d in ((dims,) if isinstance(dims, int | Expr) else dims)
+        )
         if len(set(found)) != len(found):
             raise self.fail(f"a dimension appears twice in {dims}")
         return found

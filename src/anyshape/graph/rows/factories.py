@@ -138,16 +138,17 @@ def arange(c: Lowering, *args: Any, **options: Any) -> Value:
         # Torch rounds the start of each vector of floats of two bytes.
         raise NotLowered("rounded bounds")
     inner: scalars.Dtype = "i64" if whole else "f64"
+    shape = c.result.shape
 
     def at(index: Index) -> Scalar:
         place: Scalar = cast(scalars.index(index[0]), inner)
         if step != 1:
-            place = op("mul", place, scalar_of(step, index, c.result.shape, inner))
+            place = op("mul", place, scalar_of(step, index, shape, inner))
         if start != 0:
-            place = op("add", scalar_of(start, index, c.result.shape, inner), place)
+            place = op("add", scalar_of(start, index, shape, inner), place)
         return cast(place, gives)
 
-    return c.values.new(c.result.shape, gives, at, cost=2)
+    return c.values.new(shape, gives, at, cost=2)
 
 
 @row("linspace")

@@ -20,7 +20,7 @@ from anyshape.ops.rules.reductions import (
     require_elements,
     require_float,
 )
-from anyshape.symbolic import Size, eq
+from anyshape.symbolic import Expr, Size, eq
 
 Order = Number | str | None
 
@@ -67,9 +67,9 @@ def linalg_norm(
     *,
     dtype: torch.dtype | None = None,
 ) -> Meta:
-    two = dim is not None and not isinstance(dim, int) and len(dim) == 2
+    two = dim is not None and not isinstance(dim, int | Expr) and len(dim) == 2
     if isinstance(ord, str) or (ord is not None and (two or (dim is None and A.rank == 2))):
-        over = (-2, -1) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+        over = (-2, -1) if dim is None else (dim,) if isinstance(dim, int | Expr) else tuple(dim)
         return matrix_norm(q, A, ord, over, keepdim, dtype=dtype)
     if ord is not None and dim is None and A.rank != 1:
         raise q.fail("an order without dimensions is for a vector or a matrix")
@@ -85,7 +85,7 @@ def norm(
     dtype: torch.dtype | None = None,
 ) -> Meta:
     if p == "nuc":
-        over = (-2, -1) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+        over = (-2, -1) if dim is None else (dim,) if isinstance(dim, int | Expr) else tuple(dim)
         return matrix_norm(q, input, p, over, keepdim, dtype=dtype)
     order = 2 if p is None or isinstance(p, str) else p
     return vector_norm(q, input, order, dim, keepdim, dtype=dtype)

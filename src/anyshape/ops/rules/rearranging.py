@@ -13,7 +13,7 @@ from anyshape.ops.questions import Questions
 from anyshape.ops.rules.index_operators import cloned
 from anyshape.ops.rules.reshaping import sizes_of
 from anyshape.ops.rules.views import transposed
-from anyshape.symbolic import Size, and_, eq, ge, gt, maximum, ne, or_
+from anyshape.symbolic import Expr, Size, and_, eq, ge, gt, maximum, ne, or_
 
 
 def flip(q: Questions, input: Meta, *dims: int | Sequence[int], **named: Sequence[int]) -> Meta:
@@ -52,7 +52,7 @@ def roll(
     q: Questions, input: Meta, shifts: Size | Sequence[Size], dims: int | Sequence[int] = ()
 ) -> Meta:
     moves = sizes_of((shifts,))
-    along = [q.dim(dim, input.rank) for dim in ((dims,) if isinstance(dims, int) else dims)]
+    along = [q.dim(dim, input.rank) for dim in ((dims,) if isinstance(dims, int | Expr) else dims)]
     if not along and len(moves) == 1:
         return input.like()
     if not moves or len(along) != len(moves):

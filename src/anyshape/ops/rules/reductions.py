@@ -16,7 +16,7 @@ from anyshape.ops.promotion import Number, category, floating, real
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.pointwise import DtypeRule, elementwise, same
 from anyshape.records import replace
-from anyshape.symbolic import Size, eq, ne
+from anyshape.symbolic import Expr, Size, eq, ne
 
 Dims = int | Sequence[int] | None
 
@@ -137,8 +137,8 @@ def extremum(
     if dim is None:
         require_elements(q, input, range(input.rank))
         return input.like(())
-    assert isinstance(dim, int), "the other meanings are dealt with"
-    return along(q, input, dim, keepdim)
+    assert isinstance(dim, int | Expr), "the other meanings are dealt with"
+    return along(q, input, q.dim(dim, input.rank), keepdim)
 
 
 def along(q: Questions, input: Meta, dim: int, keepdim: bool) -> tuple[Meta, Meta]:
