@@ -191,7 +191,7 @@ def test_an_import_follows_the_table_of_modules(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setitem(sys.modules, "a_module", module)
         assert compiled(torch.ones(1)).item() == 2 * k
         assert compiled(torch.ones(1)).item() == 2 * k
-    module.k = 5  # pyright: ignore[reportAttributeAccessIssue, reportPossiblyUnbound] of this module
+    module.k = 5  # pyright: ignore[reportAttributeAccessIssue] of this module
     assert compiled(torch.ones(1)).item() == 10
 
 

@@ -148,7 +148,8 @@ class Hooks(OperatorHooks, ItemHooks):
         if held is None or (name is None and held is not value):
             raise Leave(f"`{module}` is imported inside the function, and not found afterwards")
         if not is_trusted(module):
-            path = self.tracer.constant(sys.modules, "sys.modules").item(module)
+            modules: Any = sys.modules
+            path = self.tracer.constant(modules, "sys.modules").item(module)
             self.tracer.guard(Kind.IDENTITY, path, held)
         return value if name is None else self.attributes.get(held, name)
 

@@ -21,7 +21,7 @@ import torch
 BY_IDENTITY: Final = (
     *(types.CodeType, types.GenericAlias, types.UnionType, torch.qscheme),
     # What stands for types in annotations: `typing.List`, `Optional[int]`.
-    typing._Final,  # pyright: ignore[reportAttributeAccessIssue] no public name
+    typing._Final,
 )
 
 #: Methods of native objects, which are bound to an object with a state of its own.
