@@ -20,6 +20,7 @@ from anyshape.capture.autocast import inferred
 from anyshape.capture.call_forms import CallForms, name_of
 from anyshape.capture.concolic import TracedFloat, TracedInt, plain
 from anyshape.capture.data_reads import DATA_READERS, TRUTHS, number_read
+from anyshape.capture.number_arguments import reads_a_tensor
 from anyshape.capture.opaque import (
     check_form,
     check_same,
@@ -158,6 +159,8 @@ class Recorder(Inputs):
                         "keep the value in a tensor (torch.where instead of `if`)",
                     )
                 return reader(self, *args, **kwargs)
+            if reads_a_tensor(function, args, kwargs):
+                raise Leave(f"`{name_of(function)}` takes the value of a tensor for an integer")
             converted = self._converted(function, args, kwargs)
         except Leave as left:
             tracer.leave_for(left)
