@@ -82,11 +82,10 @@ def _print(
     for value in (sep, end):
         if value is not None and type(value) not in (str, TracedText):
             raise Leave(f"`print` with a separator that is a {type(value).__name__}")
-    named = {
-        name: value
-        for name, value in (("sep", sep), ("end", end), ("flush", hooks.truth(flush)))
-        if value
-    }
+    # An empty text is not the default.
+    named = {name: value for name, value in (("sep", sep), ("end", end)) if value is not None}
+    if hooks.truth(flush):
+        named["flush"] = True
     if file is not None:
         named["file"] = _stream(hooks, file)
     perform(hooks, print, *(text_of(hooks, value, "s", "") for value in args), **named)
