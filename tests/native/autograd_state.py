@@ -53,10 +53,20 @@ def _bases(tree: Any) -> list[int]:
     """Of each tensor the first one that it is, or that it is a view of."""
     tensors = [each for each in tree_leaves(tree) if isinstance(each, torch.Tensor)]
     places: dict[int, int] = {}
+    memories: dict[int, int] = {}
     for place, each in enumerate(tensors):
         places.setdefault(id(each), place)
-    # Some operators return views of tensors that nobody else has.
-    return [places.get(id(each._base), places[id(each)]) for each in tensors]
+        if each.layout is torch.strided:
+            memories.setdefault(each.untyped_storage()._cdata, place)
+
+    def base(each: torch.Tensor) -> int:
+        own = places[id(each)]
+        if each._base is None or id(each._base) in places:
+            return places.get(id(each._base), own)
+        # Some operators return views of tensors that nobody else has: who shows the same memory.
+        return memories.get(each.untyped_storage()._cdata, own)
+
+    return [base(each) for each in tensors]
 
 
 def differences(
