@@ -337,3 +337,16 @@ def type_of_a_value(x: Tensor, n: int) -> tuple[str, Tensor]:
     kind = type(opaque("value", y if n % 2 else n))
     z = y.relu() if kind is int else y.abs()
     return kind.__name__, z * 2 - 1
+
+
+@program(rows_and_flag)
+def walrus_that_is_not_evaluated(x: Tensor, flag: bool) -> Tensor:
+    y, k, n = x * 2 + 1, 5, 6
+    try:
+        z = 3 if opaque_true(y) else (k := 4)
+        y = y - opaque("k", k)
+        w = flag and (n := z)
+        y = y.relu() * opaque("n", n) - int(w)
+    except ValueError:
+        y = y * 100
+    return y + k

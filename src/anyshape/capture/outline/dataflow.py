@@ -67,6 +67,14 @@ def uses(*nodes: ast.AST | None) -> Uses:
     return found
 
 
+def sure_stores(*nodes: ast.AST | None) -> set[str]:
+    """The names that are bound whenever nodes are run to their end. An assignment expression may be
+    in an operand that is not evaluated."""
+    walked = (each for node in nodes if node is not None for each in ast.walk(node))
+    perhaps = {each.target.id for each in walked if isinstance(each, ast.NamedExpr)}
+    return uses(*nodes).stores - perhaps
+
+
 def _comprehension(node: Any, found: Uses, todo: list[Any]) -> None:
     first, *_ = node.generators
     todo.append(first.iter)  # evaluated in the scope around
@@ -159,7 +167,7 @@ class Liveness:
                 return frozenset(uses(node).loads)
             case _:
                 found = uses(node)
-                return (after - found.stores) | found.loads | found.deletes
+                return (after - sure_stores(node)) | found.loads | found.deletes
 
     def _loop(self, node: Any, after: Names, jumps: Jumps) -> Names:
         leaving = self.before(node.orelse, after, jumps)
@@ -209,31 +217,31 @@ class Binding:
     def _statement(self, node: ast.stmt, bound: Names) -> Names | None:
         match node:
             case ast.If():
-                bound |= uses(node.test).stores
+                bound |= sure_stores(node.test)
                 return _both(self._block(node.body, bound), self._block(node.orelse, bound))
             case ast.While():
-                self._block(node.body, bound | uses(node.test).stores)
+                self._block(node.body, bound | sure_stores(node.test))
                 self._block(node.orelse, bound)
                 return bound
             case ast.For() | ast.AsyncFor():
-                self._block(node.body, bound | uses(node.target).stores)
+                self._block(node.body, bound | sure_stores(node.target))
                 self._block(node.orelse, bound)
                 return bound
             case ast.Try() | ast.TryStar():
                 return self._try(node, bound)
             case ast.With() | ast.AsyncWith():
-                return self._block(node.body, bound | uses(*node.items).stores)
+                return self._block(node.body, bound | sure_stores(*node.items))
             case ast.Match():
-                ends = [bound | uses(node.subject).stores]
+                ends = [bound | sure_stores(node.subject)]
                 for case in node.cases:
-                    end = self._block(case.body, bound | uses(case.pattern, case.guard).stores)
+                    end = self._block(case.body, bound | sure_stores(case.pattern, case.guard))
                     ends += [end] if end is not None else []
                 return frozenset.intersection(*ends)
             case ast.Return() | ast.Raise() | ast.Break() | ast.Continue():
                 return None
             case _:
                 found = uses(node)
-                return (bound | found.stores) - found.deletes
+                return (bound | sure_stores(node)) - found.deletes
 
     def _try(self, node: Any, bound: Names) -> Names | None:
         end = self._block(node.orelse, self._block(node.body, bound))
