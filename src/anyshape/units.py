@@ -81,7 +81,7 @@ class Units:
         self._splits: dict[types.CodeType, tuple[int, _Split | None]] = {}
         #: by code, which compares by content: a function that is split anew keeps its regions
         self._regions: dict[tuple[types.CodeType, int], Callable[..., Any]] = {}
-        self._bound: dict[types.FunctionType, tuple[Any, ...]] = {}
+        self._bound: dict[types.FunctionType, _Bound] = {}
         #: functions seen of each code, by identity
         self._functions: dict[types.CodeType, set[int]] = {}
 
@@ -131,13 +131,20 @@ class Units:
         boundaries = self.boundaries.get(place_of(code))
         version = 0 if boundaries is None else boundaries.version
         known = self._bound.get(function)
-        state = (code, version, function.__defaults__, function.__kwdefaults__)
-        if known is not None and known[0] == state:
-            return known[1]
+        defaults, named = function.__defaults__, function.__kwdefaults__
+        if (
+            known is not None
+            and known.version == version
+            # By identity: values may have an `==` of their own.
+            and known.code is code
+            and known.defaults is defaults
+            and known.named_defaults is named
+        ):
+            return known.bound
         split = self._split(function, version, boundaries)
         bound = None if split is None else split.bind(function)
         if self._is_lasting(function):
-            self._bound[function] = (state, bound)
+            self._bound[function] = _Bound(code, version, defaults, named, bound)
         return bound
 
     def _is_lasting(self, function: types.FunctionType) -> bool:
@@ -257,6 +264,17 @@ class Units:
                 return None
             found = self._units[key] = self._make(target(), None)
         return found if found.is_worth_it else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Bound:
+    """A function in parts, and what it was made of."""
+
+    code: types.CodeType
+    version: int
+    defaults: tuple[Any, ...] | None
+    named_defaults: dict[str, Any] | None
+    bound: types.FunctionType | None
 
 
 class _Split:

@@ -180,10 +180,12 @@ def test_answers_that_change_are_asked_again() -> None:
         return x + 100 * torch.get_num_threads() + 7 * torch.is_anomaly_enabled()
 
     before = torch.get_num_threads()
+    # torch's table of operator samples, which other tests load, forbids it by assignment.
+    enable_cudnn = torch._C._set_cudnn_enabled
 
     def change(step: int) -> None:
         torch.backends.cuda.enable_flash_sdp(step % 2 == 0)
-        torch.backends.cudnn.enabled = step < 3
+        enable_cudnn(step < 3)
         torch.set_num_threads(2 if step == 4 else before)
         torch.autograd.set_detect_anomaly(step == 5)
 
@@ -191,7 +193,7 @@ def test_answers_that_change_are_asked_again() -> None:
         check(f, before=change, graphs=None)
     finally:
         torch.backends.cuda.enable_flash_sdp(True)
-        torch.backends.cudnn.enabled = True
+        enable_cudnn(True)
         torch.set_num_threads(before)
         torch.autograd.set_detect_anomaly(False)
 

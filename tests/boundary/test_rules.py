@@ -6,7 +6,7 @@ import functools
 import sys
 import types
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -21,6 +21,11 @@ def fresh() -> Iterator[None]:
     with anyshape.config.patch(profile=False, on_compile_error="raise"):
         yield
     anyshape.reset()
+
+
+class Spot(NamedTuple):
+    a: Any
+    b: Any
 
 
 class Less:
@@ -199,3 +204,17 @@ def test_a_shape_is_no_data_for_new() -> None:
     compiled = anyshape.compile(lambda x, size: x.new(size).shape, backend="eager")
     for size in (torch.Size([2, 3]), torch.Size([2, 3]), torch.Size([4]), torch.Size([])):
         assert compiled(torch.ones(1), size) == size
+
+
+def test_a_named_tuple_is_an_index() -> None:
+    places = [Spot(1, 2), Spot(0, 2), Spot(1, slice(0, 2)), Spot(0, 2.5)]
+    compiled = anyshape.compile(lambda x, spot: x[spot], backend="eager")
+    x = torch.arange(9.0).reshape(3, 3)
+    for spot in (each for each in places for _ in range(2)):
+        try:
+            expected = x[spot]
+        except IndexError:
+            with pytest.raises(IndexError):
+                compiled(x, spot)
+        else:
+            assert torch.equal(compiled(x, spot), expected)

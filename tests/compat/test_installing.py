@@ -153,9 +153,10 @@ def f(x):
     if torch.compiler.is_compiling() and torch._dynamo.is_compiling():
         x = x + 1
     return g(x)
-print(f(torch.zeros(2)), f.stats().graphs, f.stats().eager_calls)
+for _ in range(4): found = f(torch.zeros(2))
+print(found, f.stats().graphs, f.stats().boundaries, f.stats().eager_calls)
 """,
-        "tensor([2., 2.]) 1 0",
+        "tensor([2., 2.]) 1 2 2",
     ),
     "modules of torch below a stand-in": (
         """

@@ -14,6 +14,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
+#: All of them take half an hour on two cores.
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("ANYSHAPE_SCRIPTS"), reason="takes long: ANYSHAPE_SCRIPTS=1 runs it"
+)
+
 _ROOT = Path(__file__).parents[2]
 _SCRIPTS = _ROOT / "examples" / "scripts"
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")

@@ -111,7 +111,9 @@ class ItemHooks(HooksBase):
         """A key into a tensor, with what comes from outside read."""
         path = self.tracer.path_of(key)
         if path is not None and isinstance(key, (list, tuple)):
-            return type(key)(self.outside.contents(key, path))
+            # A named tuple is an index like any other tuple.
+            kind = list if isinstance(key, list) else tuple
+            return kind(self.outside.contents(key, path))
         return key
 
     def set_item(self, obj: Any, key: Any, value: Any) -> None:

@@ -204,6 +204,9 @@ class OperatorHooks(HooksBase):
             )
             if own is None or is_asked:
                 return self.binary(name, a, b)
+            if isinstance(a, list) and special_method(type(b), _REFLECTED[name]) is not None:
+                # Python asks the other operand first, and extends the list only then.
+                raise Leave(f"a list {name} a {type(b).__name__}, in place")
             path = self.tracer.path_of(a)
             if path is not None:
                 return change_in_place(self, name, a, path, b)

@@ -202,6 +202,20 @@ def as_it_is(function: Any = None, *args: Any, **kwargs: Any) -> Any:
     return function if callable(function) else as_it_is
 
 
+def disable(
+    function: Any = None,
+    recursive: bool = True,
+    *,
+    reason: str | None = None,
+    wrapping: bool = True,
+) -> Any:
+    """`torch.compiler.disable`. torch asks for its own functions without a wrapper: they are no
+    boundaries of the program's."""
+    if not wrapping:
+        return as_it_is(function)
+    return api.disable(function, recursive, reason=reason)
+
+
 def nothing(*args: Any, **kwargs: Any) -> None:
     """A call without effect: there is no step of CUDA graphs to mark."""
 
@@ -264,7 +278,7 @@ DYNAMO: Final[Mapping[str, Any]] = {
     "mark_unbacked": mark_unbacked,
     "mark_static": mark_static,
     "mark_static_address": mark_static_address,
-    "disable": api.disable,
+    "disable": disable,
     "allow_in_graph": as_it_is,
     "disallow_in_graph": as_it_is,
     "forbid_in_graph": as_it_is,
@@ -294,7 +308,7 @@ COMPILER: Final[Mapping[str, Callable[..., Any]]] = {
     "reset": api.reset,
     "allow_in_graph": as_it_is,
     "assume_constant_result": as_it_is,
-    "disable": api.disable,
+    "disable": disable,
     "nested_compile_region": as_it_is,
     "substitute_in_graph": as_the_original,
     "set_stance": set_stance,
