@@ -92,7 +92,7 @@ class HooksBase(PlainHooks):
                 raise Leave(f"`{name}` of a {kind.__name__}")
             if self._is_opaque(value):
                 raise Leave(f"`{name}` of a {kind.__name__} from outside")
-            return self._known_contents(value)
+            return self._known_contents(value, protocol)
         if self._is_opaque(value) and has_native_state(kind):
             # It may have a buffer, which no method tells of.
             raise Leave(f"native code looks into a {kind.__name__} from outside")
@@ -111,8 +111,13 @@ class HooksBase(PlainHooks):
     def _has_contents(self, value: Any) -> bool:
         return type(value) in BUILT_IN and isinstance(value, (*SEQUENCES, *SETS, dict, slice))
 
-    def _known_contents(self, value: Any) -> Any:
-        return self.operand(value) if type(value) in BUILT_IN else value
+    def _known_contents(self, value: Any, protocol: str) -> Any:
+        is_own = self.tracer.path_of(value) is None
+        if type(value) not in BUILT_IN or (is_own and protocol in _OF_THE_CONTAINER):
+            return value
+        if is_own and protocol == "contains" and all(map(_is_told_by_identity, value)):
+            return value
+        return self.operand(value)
 
     def operand(self, value: Any) -> Any:
         """A value that native code may look into: known through and through."""
@@ -212,9 +217,10 @@ class HooksBase(PlainHooks):
         if kind in ATOMS:
             return value
         value = self.operand(value) if protocol == "anything" else self.observe(value, protocol)
-        return self._plain(value, reason)
+        return self.with_plain_numbers(value, reason)
 
-    def _plain(self, value: Any, reason: str) -> Any:
+    def with_plain_numbers(self, value: Any, reason: str) -> Any:
+        """A value with every traced number in it made plain, and guarded."""
         kind = type(value)
         if kind in TRACED:
             return self.tracer.fix(value, reason)
@@ -222,13 +228,17 @@ class HooksBase(PlainHooks):
             return value
         if kind is slice:
             return slice(
-                *(self._plain(part, reason) for part in (value.start, value.stop, value.step))
+                *(
+                    self.with_plain_numbers(part, reason)
+                    for part in (value.start, value.stop, value.step)
+                )
             )
         if isinstance(value, dict):
             return kind(
-                (self._plain(key, reason), self._plain(item, reason)) for key, item in value.items()
+                (self.with_plain_numbers(key, reason), self.with_plain_numbers(item, reason))
+                for key, item in value.items()
             )
-        items = [self._plain(item, reason) for item in value]
+        items = [self.with_plain_numbers(item, reason) for item in value]
         if kind is deque:
             return deque(items, value.maxlen)
         return kind(*items) if hasattr(kind, "_fields") else kind(items)
@@ -259,6 +269,13 @@ def defines(kind: type, *names: str) -> bool:
 
 def _has_python_operators(kind: type) -> bool:
     return defines(kind, *_OPERATOR_NAMES)
+
+
+def _is_told_by_identity(value: Any) -> bool:
+    """Whether an object is equal to itself and to nothing else, whatever other methods it has."""
+    kind = type(value)
+    plain = kind.__eq__ is object.__eq__ and kind.__hash__ is object.__hash__
+    return plain and not isinstance(value, torch.Tensor)
 
 
 def reads_natively(kind: type) -> bool:
@@ -314,6 +331,9 @@ PROTOCOLS: Final[dict[str, tuple[str, ...]]] = {
     "pow": ("__pow__", "__rpow__"),
     "hash": ("__hash__", "__eq__"),
 }
+
+#: Those that look at a container and at none of its elements.
+_OF_THE_CONTAINER: Final = frozenset({"truth", "length", "item", "reversed"})
 
 _NATIVE_CODE: Final = (
     types.WrapperDescriptorType,

@@ -46,8 +46,8 @@ def pure_python(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict
     """Call a function of Python's library that looks at nothing but its arguments."""
     name = function.__name__
     return function(
-        *(hooks.fixed(arg, f"`{name}` takes it") for arg in args),
-        **{key: hooks.fixed(arg, f"`{name}` takes it") for key, arg in kwargs.items()},
+        *(hooks.with_plain_numbers(arg, f"`{name}` takes it") for arg in args),
+        **{key: hooks.with_plain_numbers(arg, f"`{name}` takes it") for key, arg in kwargs.items()},
     )
 
 
