@@ -53,3 +53,16 @@ def test_is_captured_whole(name: str) -> None:
     for size in (2, 3, 4):
         x = torch.randn(size, 3)
         torch.testing.assert_close(compiled(x), function(x))
+
+
+def test_sizes_that_are_compared_together_stay_dynamic() -> None:
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        if x.shape == (y.shape[0], 3) and [x.shape[0], 1] != [0, 1] and x.size() == x.size():
+            return x * 2
+        return x
+
+    compiled = anyshape.compile(function, dynamic=True, fullgraph=True)
+    for size in (2, 3, 4, 5):
+        x = torch.randn(size, 3)
+        torch.testing.assert_close(compiled(x, x + 1), x * 2)
+    assert compiled.stats().graphs == 1

@@ -256,7 +256,7 @@ class OperatorHooks(HooksBase):
             if not defines(other, forward, mirrored, "__eq__"):
                 return concolic.compare(function, self.operand(a), self.operand(b))
         if self._is_compared_natively(a) and self._is_compared_natively(b):
-            a, b = self.fixed(a, "it is compared"), self.fixed(b, "it is compared")
+            a, b = self._as_compared(a), self._as_compared(b)
             return self.natively(function, self.one_object(a), self.one_object(b))
         special = kind_a is not kind_b and kind_a in kind_b.__mro__
         attempts = [(a, b, forward), (b, a, mirrored)]
@@ -266,6 +266,13 @@ class OperatorHooks(HooksBase):
         if function is operator.eq or function is operator.ne:
             return self.same(a, b) is (function is operator.eq)
         return _unsupported(function, a, b)
+
+    def _as_compared(self, value: Any) -> Any:
+        """A value for native code to compare. Traced numbers in a sequence are compared one by one,
+        and watch themselves: `x.shape == (n, 3)` is no reason to fix a size."""
+        if type(value) in (list, tuple, torch.Size):
+            return self.operand(value)
+        return self.fixed(value, "it is compared")
 
     def _is_compared_natively(self, value: Any) -> bool:
         """Whether native code compares it by more than its identity."""

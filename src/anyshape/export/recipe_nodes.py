@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import enum
+import functools
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -114,6 +115,10 @@ class RecipeNodes:
                 self._set_item(self._target(target), self._value(key), self._value(value))
             case ast.Expr(value=ast.Call(func=ast.Attribute() as function, args=args)):
                 self._method(ast.unparse(function), args, text)
+            case ast.Expr(value=ast.Call(func=ast.Name(id=name))) if isinstance(
+                self._namespace.get(name), functools._lru_cache_wrapper
+            ):
+                pass  # It keeps the counts of a cache, which an exported program has no part in.
             case _:
                 raise NotData(text)
 

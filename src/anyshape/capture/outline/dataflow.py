@@ -230,7 +230,10 @@ class Binding:
             case ast.Try() | ast.TryStar():
                 return self._try(node, bound)
             case ast.With() | ast.AsyncWith():
-                return self._block(node.body, bound | sure_stores(*node.items))
+                end = self._block(node.body, bound | sure_stores(*node.items))
+                # Others may end an exception that a statement inside has raised.
+                lets_through = all(map(_lets_through, node.items))
+                return end if lets_through else bound | sure_stores(*node.items)
             case ast.Match():
                 ends = [bound | sure_stores(node.subject)]
                 for case in node.cases:
@@ -253,6 +256,23 @@ class Binding:
         if node.finalbody and final is None:
             return None
         return end if end is None or final is None else end | final
+
+
+#: Context managers that are known to end no exception, by name.
+_TRANSPARENT = frozenset(
+    {
+        *("no_grad", "enable_grad", "inference_mode", "set_grad_enabled", "autocast", "device"),
+        *("record_function", "nullcontext", "sdpa_kernel", "profile", "open", "patch", "Lock"),
+        *("set_detect_anomaly", "detect_anomaly", "fork_rng", "catch_warnings", "sdp_kernel"),
+    }
+)
+
+
+def _lets_through(item: ast.withitem) -> bool:
+    made = item.context_expr
+    function = made.func if isinstance(made, ast.Call) else made
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return name in _TRANSPARENT
 
 
 def _both(one: Names | None, other: Names | None) -> Names | None:
