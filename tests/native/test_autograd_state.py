@@ -3,6 +3,8 @@ are in tests/slow/test_autograd_state.py."""
 
 from __future__ import annotations
 
+import operator
+
 import pytest
 import torch
 
@@ -53,3 +55,30 @@ def test_some_operators() -> None:
     by_name = {info.full_name: info for info in infos()}
     wrong = [each for name in _SOME.split() for each in try_gradients(by_name[name], most=1)]
     assert wrong == []
+
+
+_IN_PLACE = {
+    "a method": lambda b: b.add_(2).clamp_(-1, 1),
+    "nothing returned": lambda b: (b.add_(2).clamp_(-1, 1), 3)[1],
+    "an operator": lambda b: operator.iadd(b, 2).clamp_(-1, 1),
+    "a flag": lambda b: torch.nn.functional.relu(b, inplace=True),
+    "an item": lambda b: b.__setitem__(0, 7.0),
+    "a view": lambda b: b[1:].mul_(3).relu_(),
+    "out": lambda b: torch.add(b.detach(), 1, out=b.detach()),
+    "the argument itself": lambda b: b.contiguous() * 2,
+}
+
+
+@pytest.mark.parametrize("name", _IN_PLACE)
+def test_gradients_through_what_is_changed_in_place(name: str) -> None:
+    function = _IN_PLACE[name]
+    compiled = anyshape.compile(function, dynamic=True)
+    for _ in range(3):
+        seen = []
+        for each in (function, compiled):
+            x = torch.tensor([-5.0, -2.5, 0.0, 3.0], requires_grad=True)
+            b = x * 1
+            each(b)
+            b.sum().backward()
+            seen.append((x.grad.tolist(), type(b.grad_fn).__name__, b._version, b.tolist()))
+        assert seen[0] == seen[1]

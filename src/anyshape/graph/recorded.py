@@ -14,9 +14,11 @@ from typing import Any
 
 import torch.fx
 
+from anyshape.graph.arguments import without_flag
 from anyshape.graph.unlowerable import Unlowerable
 from anyshape.ops.meta import Meta
-from anyshape.ops.node_notes import CALL, RESULT, UNRECORDED
+from anyshape.ops.node_notes import CALL, RESULT, UNRECORDED, Call
+from anyshape.ops.table import lookup
 
 
 def refuse_recorded(nodes: Iterable[torch.fx.Node]) -> None:
@@ -30,9 +32,17 @@ def refuse_recorded(nodes: Iterable[torch.fx.Node]) -> None:
             recorded = requires_grad((call.args, call.kwargs))
         else:
             result = node.meta[RESULT]
-            recorded = requires_grad(result) and not any(each is result for each in call.args)
+            recorded = requires_grad(result) and not _returns_its_argument(call, result)
         if recorded:
             raise Unlowerable("a result requires grad")
+
+
+def _returns_its_argument(call: Call, result: Any) -> bool:
+    """Whether a call gives back what it was given, and has done nothing to it."""
+    entry = lookup(call.function)
+    if entry is None or entry.in_place or without_flag(call.function, call.args, call.kwargs)[0]:
+        return False
+    return any(each is result for each in call.args)
 
 
 def requires_grad(tree: Any) -> bool:

@@ -22,7 +22,7 @@ from anyshape.capture.outline.linearize import ROUTE, Linearizer
 from anyshape.capture.outline.regions import REGIONS, Region, Regions, Scope
 from anyshape.capture.outline.sites import place_of, region_name
 from anyshape.capture.rewrite import FUNCTION
-from anyshape.capture.rewrite_nodes import name_at, node_at
+from anyshape.capture.rewrite_nodes import assign_at, name_at, node_at
 from anyshape.capture.rewrite_scopes import all_arguments, bindings
 from anyshape.capture.source import Located, file_of
 from anyshape.records import dataclass
@@ -72,9 +72,9 @@ def split_code(
     linear = Linearizer(marks, lambda name: name in scope.local and name not in unstable)
     body = linear.block(node.body)
     # Temporaries are variables of the function from here on.
-    scope = _scope(node, code, globals_, parameters, body)
+    scope = _scope(node, code, globals_, parameters, body, frozenset(found.bound))
     regions = Regions(body, linear.kept, scope, parameters)
-    node.body = regions.body or [node_at(ast.Pass, node)]
+    node.body = [*_declared_local(found.bound - uses(*regions.body).stores, node), *regions.body]
     located = Located(node, located.text, located.line_offset, located.class_name)
     free = (*code.co_freevars, REGIONS, ROUTE)
     return SplitCode(
@@ -108,6 +108,18 @@ def _region_code(region: Region, located: Located, code: CodeType) -> RegionCode
     return RegionCode(made, first, last)
 
 
+def _declared_local(names: set[str], at: ast.FunctionDef) -> list[ast.stmt]:
+    """What makes variables of names that no statement binds any more: regions do, or nothing
+    can."""
+    never = node_at(ast.Constant, at, value=False, kind=None)
+    nothing = node_at(ast.Constant, at, value=None, kind=None)
+    bound: list[ast.stmt] = [
+        *(assign_at(name, nothing, at) for name in sorted(names)),
+        node_at(ast.Pass, at),
+    ]
+    return [node_at(ast.If, at, test=never, body=bound, orelse=[])]
+
+
 # -- names -----------------------------------------------------------------------------------------
 
 
@@ -117,10 +129,11 @@ def _scope(
     globals_: dict[str, Any],
     parameters: list[str],
     body: list[ast.stmt] | None = None,
+    known: Names = frozenset(),
 ) -> Scope:
     body = node.body if body is None else body
     found = bindings(body, None, parameters)
-    local = frozenset(found.bound)
+    local = frozenset(found.bound | known)
     nested = list(_nested_scopes(body))
     captured = frozenset(name for each in nested for name in free_names(each)) & local
     shared = {name for each in nested for name in _nonlocal_names(each)}
