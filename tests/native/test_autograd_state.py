@@ -80,5 +80,6 @@ def test_gradients_through_what_is_changed_in_place(name: str) -> None:
             b = x * 1
             each(b)
             b.sum().backward()
+            assert x.grad is not None
             seen.append((x.grad.tolist(), type(b.grad_fn).__name__, b._version, b.tolist()))
         assert seen[0] == seen[1]
