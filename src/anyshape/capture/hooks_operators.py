@@ -204,7 +204,9 @@ class OperatorHooks(HooksBase):
             )
             if own is None or is_asked:
                 return self.binary(name, a, b)
-            if isinstance(a, list) and special_method(type(b), _REFLECTED[name]) is not None:
+            is_number = type(b) in ATOMS or type(b) in TRACED
+            asked = not is_number and special_method(type(b), _REFLECTED[name]) is not None
+            if isinstance(a, list) and asked:
                 # Python asks the other operand first, and extends the list only then.
                 raise Leave(f"a list {name} a {type(b).__name__}, in place")
             path = self.tracer.path_of(a)
