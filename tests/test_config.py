@@ -33,7 +33,7 @@ DEFAULTS: dict[str, object] = {
     "recompile_limit": 64,
     "max_data_decisions": 64,
     "max_graphs_per_entry": 32,
-    "max_growths_per_line": 16,
+    "max_growths_per_line": 8,
     "error_on_recompile": False,
     "enable_compiler_collectives": False,
     "collective_timeout_seconds": 30,

@@ -349,17 +349,23 @@ class Function(Serving):
         return captured.result
 
     def _stop_growing(self, entry: Entry) -> None:
+        """Split a function that would need graph after graph; eager where there is no place to."""
         last = entry.breaks[-1] if entry.breaks else None
         reason = last.reason if last else "what it expects of data keeps changing"
         where = last.where if last else None
-        warnings.warn(
-            f"anyshape: {self.target.name} goes too many ways that depend on data"
-            f" ({len(entry.graphs)} graphs, config.max_graphs_per_entry); it runs eagerly where no"
-            f" graph fits. Last reason: {reason}" + (f" at {where}" if where else ""),
-            stacklevel=5,
+        why = Left(
+            f"too many ways that depend on data ({len(entry.graphs)} graphs): {reason}",
+            where,
+            sites=last.sites if last else (),
         )
+        if why.sites:
+            stream.emit(kinds.GraphBreak(why.reason, where, compile_id=entry.id))
+        else:
+            warnings.warn(
+                f"anyshape: {self.target.name} runs eagerly where no graph fits."
+                f" It goes {why.reason}" + (f" at {where}" if where else ""),
+                stacklevel=5,
+            )
         # It would be tried, undone, and run in parts after all.
         self.entries.remove(entry)
-        sites = last.sites if last else ()
-        why = f"too many ways that depend on data: {reason}"
-        self.stop_compiling(Left(why, where, sites=sites))
+        self.stop_compiling(why)

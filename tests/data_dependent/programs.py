@@ -714,7 +714,7 @@ def plain(function: Callable[..., Any]) -> Callable[[], Built]:
 
 
 PROGRAMS: tuple[Program, ...] = (
-    Program("Mixtral, eager experts", build_mixtral, text, most_graphs=80),
+    Program("Mixtral, eager experts", build_mixtral, text, most_graphs=100),
     Program("Qwen2-MoE, eager experts", build_qwen_moe, text, most_graphs=80),
     Program("router with skipped experts", build_router, lambda rng: (matrix(rng, 0),)),
     Program("detection", plain(suppress), detections, most_graphs=40),

@@ -42,7 +42,6 @@ def test_is_right(program: Program, dynamic: bool | None) -> None:
     run_twins(program, dynamic)
 
 
-@pytest.mark.filterwarnings("ignore:.*goes too many ways:UserWarning")
 @pytest.mark.parametrize("program", _cases(TOO_MANY))
 def test_graphs_are_bounded(program: Program) -> None:
     compiled = run_twins(program, True, first_seed=1000)

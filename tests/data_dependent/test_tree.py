@@ -108,7 +108,6 @@ def test_python_effects_are_made_once() -> None:
         assert (other.calls, other.large, other.seen) == (plain.calls, plain.large, plain.seen)
 
 
-@pytest.mark.filterwarnings("ignore:.*goes too many ways:UserWarning")
 def test_decisions_in_loops_handlers_comprehensions_and_callees() -> None:
     def step(x: Tensor) -> Tensor:
         return x - 1 if x.max() > 1 else x
@@ -245,17 +244,15 @@ def test_what_grows_without_end_runs_in_parts() -> None:
 
     module = Looping()
     compiled = anyshape.compile(module)
-    with warnings.catch_warnings(record=True) as caught, torch.no_grad():
-        warnings.simplefilter("always")
+    with torch.no_grad():
         for call in range(60):
             torch.manual_seed(call)
             x, bits = torch.randn(3, 4), torch.rand(6) > 0.5
             torch.testing.assert_close(compiled(x, bits), module(x, bits))
-    told = [each for each in caught if "goes too many ways" in str(each.message)]
-    assert len(told) == 1
-    assert "test_tree.py" in str(told[0].message)
     assert compiled.stats().graphs < 80
     explained = str(compiled.explain())
+    assert "too many ways that depend on data" in explained
+    assert "test_tree.py" in explained
     assert "in parts" in explained
     assert "Looping.forward (lines" in explained
 

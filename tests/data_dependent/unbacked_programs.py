@@ -1234,7 +1234,7 @@ def list_of_that_length(t: Any) -> Any:
     return [0] * n
 
 
-@program(number, NEEDS_CHECK, graphs=24)
+@program(number)
 def text_of_number(t: Any) -> Any:
     n = t.item()
     return f"n={n}", torch.zeros(n)
@@ -1299,12 +1299,7 @@ def early_exit(t: Any, x: Tensor) -> Any:
     return x.sum(0)
 
 
-@program(
-    real_and_matrix,
-    BRANCHES,
-    graphs=24,
-    leaves="a float is formatted",
-)
+@program(real_and_matrix)
 def float_as_text(t: Any, x: Tensor) -> Any:
     return f"{t.item():.1f}", x
 

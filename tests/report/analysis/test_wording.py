@@ -19,7 +19,7 @@ def test_a_state_with_many_fields():
     assert in_words(text) == "grad mode was on, and is off now"
     later = text.replace("True)", "True, -1)")
     assert in_words(later) == "grad mode was on, and is off now"
-    assert in_words(text.replace("True)", "True, -1, 2)")).startswith("global state was")
+    assert in_words(text.replace("True)", "True, -1, 2, 3)")).startswith("global state was")
     assert in_words("anything else") == "anything else"
 
 
