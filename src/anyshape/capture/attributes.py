@@ -24,7 +24,7 @@ from anyshape.capture.class_lookups import (
     reads_first,
 )
 from anyshape.capture.concolic import TracedFloat, TracedInt
-from anyshape.capture.instrument import is_instrumented, original_closure
+from anyshape.capture.function_attributes import FunctionAttributes, is_made_inside
 from anyshape.capture.journal import Change, Effect
 from anyshape.capture.native_values import BY_IDENTITY, key_of_type
 from anyshape.capture.outside import Outside
@@ -51,6 +51,7 @@ class Attributes:
         self._call = call
         self.classes = ClassLookups(tracer, outside.journal)
         self.class_attribute = self.classes.attribute
+        self.functions = FunctionAttributes(tracer, outside)
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -61,10 +62,12 @@ class Attributes:
             return self._of_class(obj, name)
         if type(obj) is super:
             return self._of_super(obj, name)
+        if type(obj) is types.FunctionType:
+            return self.functions.get(obj, name)
+        if type(obj) is types.MethodType and name not in _OF_METHODS and self._path_of(obj) is None:
+            return self.get(obj.__func__, name)
         if type(obj) in _OPEN_BOOKS:
             return self._of_open_book(obj, name)
-        if type(obj) is types.FunctionType:
-            return self._of_function(obj, name)
         return self._of_instance(obj, name)
 
     def _of_open_book(self, obj: Any, name: str) -> Any:
@@ -105,33 +108,6 @@ class Attributes:
         path = self._tracer.constant(module.__dict__, f"G[{module.__name__!r}]")
         return self._tracer.read(value, path.item(name))
 
-    def _of_function(self, function: types.FunctionType, name: str) -> Any:
-        if name in function.__dict__:
-            if self._journal.is_written(function, name):
-                return self._journal.written(function, name)
-            return self._tracer.read(
-                function.__dict__[name], self._tracer.constant(function).instance(name)
-            )
-        if name in _FUNCTION_FACTS:
-            return self._fact(function, function.__module__, name)
-        if name == "__code__":
-            code = function.__code__
-            self._tracer.guard(Kind.IDENTITY, self._tracer.constant(function).attribute(name), code)
-            return code
-        if name == "__closure__" and is_instrumented(function.__code__):
-            return original_closure(function)
-        if hasattr(function, name):
-            raise Leave(f"`{name}` of a function")
-        self._tracer.guard(Kind.NO_INSTANCE_ATTRIBUTE, self._tracer.constant(function), name)
-        return getattr(function, name)  # raises
-
-    def _fact(self, thing: Any, module: object, name: str) -> Any:
-        """What a class or a function says of itself: mostly its names."""
-        value = getattr(thing, name)
-        if not is_trusted(module) and type(value) in ATOMS:
-            self._tracer.guard(Kind.EQUALS, self._tracer.constant(thing).attribute(name), value)
-        return value
-
     def _of_class(self, owner: type, name: str) -> Any:
         metaclass = type(owner)
         if is_trusted(owner.__module__):
@@ -150,7 +126,7 @@ class Attributes:
             self.classes.order(owner)
             return getattr(owner, name)
         if name in _CLASS_FACTS:
-            return self._fact(owner, owner.__module__, name)
+            return self.functions.fact(owner, owner.__module__, name)
         if name in _CLASS_SECRETS:
             raise Leave(f"`{name}` of a class")
         found = self.class_attribute(owner, name)
@@ -419,10 +395,16 @@ class Attributes:
 
     def set_plain(self, obj: Any, name: str, value: Any) -> None:
         """`object.__setattr__(obj, name, value)`."""
+        if type(obj) is types.FunctionType and is_made_inside(obj):
+            if not self.functions.set(obj, name, value):
+                if self.class_attribute(types.FunctionType, name) is not None:
+                    raise Leave(f"`{name}` of a function is set")
+                object.__setattr__(obj, name, value)
+            return
         if self._through_descriptor("fset", "__set__", name, (obj, value)):
             return
         path = self._path_of(obj)
-        if isinstance(obj, types.FunctionType) and not is_instrumented(obj.__code__):
+        if isinstance(obj, types.FunctionType):
             path = self._tracer.constant(obj)
         if path is None:
             object.__setattr__(obj, name, value)
@@ -486,8 +468,9 @@ _BASES: Final = frozenset({"__mro__", "__bases__", "__base__", "mro"})
 #: What no guard looks at.
 _CLASS_SECRETS: Final = frozenset({"__dict__", "__subclasses__"})
 
-_FUNCTION_FACTS: Final = frozenset(
-    {"__name__", "__qualname__", "__module__", "__doc__", "__call__", "__get__"}
+#: What a bound method says of itself; the rest it says of its function.
+_OF_METHODS: Final = frozenset(
+    {*("__func__", "__self__", "__call__", "__get__", "__class__"), *dir(object)} - {"__doc__"}
 )
 
 _HARMLESS_PROPERTIES: Final = frozenset({"__class__", "__doc__", "__weakref__"})

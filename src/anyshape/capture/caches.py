@@ -13,10 +13,16 @@ from __future__ import annotations
 import ctypes
 import functools
 import gc
+import types
 from typing import Any, Final
 
+import torch
+
 from anyshape.capture.journal import Change, Effect
-from anyshape.capture.outside import is_key
+from anyshape.capture.natives.pure import is_data
+from anyshape.capture.outside import holds_traced, is_key
+from anyshape.capture.source import all_code
+from anyshape.capture.stripping import stripped
 from anyshape.capture.tracer import ATOMS, CODE, Leave
 from anyshape.guards.guard import Kind
 
@@ -39,11 +45,17 @@ class Caches:
         path = self._tracer.path_of(function)
         if path is not None:
             self._tracer.guard(Kind.IDENTITY, path, function)
+        if any(map(holds_traced, (*args, *kwargs.values()))) and _gives_data(
+            function, args, kwargs
+        ):
+            return self._inlined(function, args, kwargs)
         args = tuple(map(self._argument, args))
         kwargs = {name: self._argument(arg) for name, arg in kwargs.items()}
         key = _key_of(function, args, kwargs)
         try:
-            result = function(*args, **kwargs)
+            # It runs once for all runs: what it does is no part of the graph.
+            with torch._C.DisableTorchFunction():
+                result = function(*args, **kwargs)
         except Exception as error:
             self._tracer.leave(f"the cached function `{function.__name__}` raises {error!r}")
             raise
@@ -66,6 +78,16 @@ class Caches:
         self._known[id(function), key] = (result, seen)
         return seen
 
+    def _inlined(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What a function of numbers gives for dynamic ones, which have no place in a cache."""
+        effects = self._hooks.journal.effects
+        before = len(effects)
+        result = self._hooks.call(function.__wrapped__, *args, **kwargs)
+        if len(effects) > before:
+            self._tracer.leave(f"the cached function `{function.__name__}` does more than compute")
+            return stripped(result)
+        return result
+
     def _argument(self, value: Any) -> Any:
         hooks = self._hooks
         path = self._tracer.path_of(value)
@@ -73,12 +95,35 @@ class Caches:
         by_identity = kind.__eq__ is object.__eq__ and kind.__hash__ is object.__hash__
         if path is None or not by_identity:
             value = hooks.fixed(hooks.operand(value), "it is an argument of a cached function")
-        if is_key(value):
+        if is_key(value) or type(value) is torch.Size:
             return value
         if path is None or not by_identity:
             raise Leave(f"a {kind.__name__} is an argument of a cached function")
         self._tracer.guard(Kind.IDENTITY, path, value)
         return value
+
+
+def _gives_data(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a cached function makes numbers, texts and containers of its arguments alone: then
+    another run of it gives the same, and nobody can tell."""
+    inner = function.__wrapped__
+    if not isinstance(inner, types.FunctionType) or not _reads_code_only(inner):
+        return False
+    named = {name: stripped(arg) for name, arg in kwargs.items()}
+    try:
+        with torch._C.DisableTorchFunction():
+            return is_data(function(*map(stripped, args), **named))
+    except Exception:
+        return False
+
+
+def _reads_code_only(function: types.FunctionType) -> bool:
+    """Whether a function reads no variable from outside but functions, classes and modules."""
+    if function.__closure__:
+        return False
+    names = {name for code in all_code(function.__code__) for name in code.co_names}
+    held = (function.__globals__[name] for name in names if name in function.__globals__)
+    return all(isinstance(value, CODE) for value in held)
 
 
 class StillCached:

@@ -372,6 +372,7 @@ _TORCH_WATCHED: Final = (
     "nn/functional.py",
     "nn/utils/",
     "utils/_contextlib.py",
+    "utils/_pytree.py",
     "distributions/",
     "backends/",
     "random.py",

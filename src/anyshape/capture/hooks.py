@@ -7,13 +7,12 @@ followed raises `Leave`; the hook then stops the capture and does the operation 
 from __future__ import annotations
 
 import builtins
-import importlib.util
-import sys
 import types
 from typing import Any, Final, cast
 
 import torch
 
+from anyshape.capture import imports
 from anyshape.capture.attributes import Attributes, is_trusted
 from anyshape.capture.callables import Callables
 from anyshape.capture.contexts import entered
@@ -134,24 +133,10 @@ class Hooks(OperatorHooks, ItemHooks):
         self, value: Any, module: str, name: str | None, level: int = 0, frame: Any = None
     ) -> Any:
         try:
-            if level:
-                package = frame.globals.get("__package__") or ""
-                module = importlib.util.resolve_name("." * level + module, package)
-            return self._imported(value, module, name)
+            return imports.imported(self, value, module, name, level, frame)
         except Leave as left:
             self.tracer.leave_for(left)
             return value
-
-    def _imported(self, value: Any, module: str, name: str | None) -> Any:
-        """What an import statement binds: it looks into `sys.modules` in every run."""
-        held = sys.modules.get(module)
-        if held is None or (name is None and held is not value):
-            raise Leave(f"`{module}` is imported inside the function, and not found afterwards")
-        if not is_trusted(module):
-            modules: Any = sys.modules
-            path = self.tracer.constant(modules, "sys.modules").item(module)
-            self.tracer.guard(Kind.IDENTITY, path, held)
-        return value if name is None else self.attributes.get(held, name)
 
     # -- attributes --------------------------------------------------------------------------------
 

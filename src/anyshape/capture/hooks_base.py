@@ -13,6 +13,7 @@ import torch
 from anyshape.capture.class_lookups import is_trusted
 from anyshape.capture.concolic import TracedFloat, TracedInt
 from anyshape.capture.native_values import BY_IDENTITY, has_native_state, key_of_type
+from anyshape.capture.natives.pure import is_constant
 from anyshape.capture.outside import SEQUENCES, SETS, Outside, holds_traced, is_key
 from anyshape.capture.plain_hooks import PlainHooks
 from anyshape.capture.traced_text import TracedText
@@ -28,8 +29,15 @@ NUMBERS: Final = frozenset({int, float, bool, TracedInt, TracedFloat})
 BUILT_IN: Final = frozenset(
     {list, tuple, dict, set, frozenset, str, bytes, range, torch.Size, OrderedDict, deque, slice}
 )
+#: Views of dictionaries: what the program has looked at of one from outside is guarded.
+VIEWS: Final = frozenset(
+    type(getattr(kind(), name)())
+    for kind in (dict, OrderedDict)
+    for name in ("keys", "values", "items")
+)
 ITERATORS: Final = frozenset(
     {
+        *VIEWS,
         types.GeneratorType,
         enumerate,
         zip,
@@ -45,12 +53,6 @@ ITERATORS: Final = frozenset(
         type(iter(range(0))),
         type(iter("")),
         type(reversed([])),
-        type({}.keys()),
-        type({}.values()),
-        type({}.items()),
-        type(OrderedDict().keys()),
-        type(OrderedDict().values()),
-        type(OrderedDict().items()),
         type(iter(OrderedDict())),
         type(iter(OrderedDict().items())),
     }
@@ -146,7 +148,8 @@ class HooksBase(PlainHooks):
             for item in value:
                 self._checked_item(item)
             return value
-        if kind is dict or kind is OrderedDict:
+        inside = self.tracer.path_of(value) is None
+        if kind is dict or kind is OrderedDict or (kind is types.MappingProxyType and inside):
             for key, item in value.items():
                 self._checked_item(key)
                 self._checked_item(item)
@@ -155,7 +158,11 @@ class HooksBase(PlainHooks):
             for part in (value.start, value.stop, value.step):
                 self.operand(part)
             return value
-        if isinstance(value, BY_IDENTITY) or kind is _VERSION:
+        if kind in VIEWS and inside:
+            for item in value:
+                self._checked_item(item)
+            return value
+        if isinstance(value, BY_IDENTITY) or kind is _VERSION or is_constant(self, value):
             return value
         if key_of_type(kind) is not None and is_trusted(kind.__module__):
             return value  # Its code, if it has any, is a function of the value.

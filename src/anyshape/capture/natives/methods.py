@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import re
 import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from anyshape.capture.natives.changes import GROWING, change, grow, sort_list, u
 from anyshape.capture.natives.effects import write
 from anyshape.capture.natives.iteration import CONTAINERS
 from anyshape.capture.natives.numbers import prod
-from anyshape.capture.natives.pure import pure
+from anyshape.capture.natives.pure import is_constant, pure
 from anyshape.capture.natives.questions import VERSION
 from anyshape.capture.natives.random_state import generator_method
 from anyshape.capture.outside import SETS
@@ -29,6 +30,7 @@ Hooks = Any
 
 _TRACED: Final = TRACED_VALUES
 _MISSING: Final = object()
+_VIEWS: Final = frozenset(["keys", "values", "items"])
 
 _CHANGES: Final[dict[type, frozenset[str]]] = {
     list: frozenset(
@@ -195,7 +197,40 @@ def method(
         return generator_method(hooks, owner, name, args)
     if isinstance(owner, io.TextIOBase) and not kwargs:
         return write(hooks, bound, owner, args)
+    if type(owner) in _READ_ONLY and hooks.tracer.path_of(owner) is None:
+        return _read_only(hooks, bound, name, args, kwargs)
+    if isinstance(owner, (re.Pattern, re.Match)):
+        if hooks.outside.is_outside(owner) and not is_constant(hooks, owner):
+            raise Leave(f"`{name}` of a {type(owner).__name__} from outside")
+        return pure(hooks, bound, args, kwargs)
     raise Leave(f"`{name}` of a {type(owner).__name__} is native code without a model")
+
+
+#: Containers that show another one, which is guarded where it came from outside.
+_READ_ONLY: Final = frozenset(
+    {
+        types.MappingProxyType,
+        *(type(getattr(kind(), name)()) for kind in (dict, OrderedDict) for name in _VIEWS),
+    }
+)
+
+
+def _read_only(
+    hooks: Hooks, bound: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    if kwargs or name not in _READS_ONLY:
+        raise Leave(f"`{name}` of a {type(bound.__self__).__name__} is native code without a model")
+    if name == "isdisjoint":
+        return bound(*([hooks.key(item) for item in hooks.iterate(arg)] for arg in args))
+    return bound(*(hooks.key(arg) for arg in args[:1]), *args[1:])
+
+
+_READS_ONLY: Final = frozenset(
+    [
+        *(*_VIEWS, "get", "copy", "isdisjoint", "__contains__", "__getitem__"),
+        *("__len__", "__iter__", "__reversed__"),
+    ]
+)
 
 
 def _joined(hooks: Hooks, between: str, parts: Any) -> str:
@@ -393,7 +428,6 @@ def _copy(hooks: Hooks, kind: type, owner: Any, path: Any) -> Any:
     return base_of(owner)(contents)
 
 
-_VIEWS: Final = frozenset(["keys", "values", "items"])
 _OPERATORS: Final = frozenset(
     f"__{name}__"
     for name in (

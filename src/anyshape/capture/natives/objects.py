@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import inspect
 import types
 import typing
 import weakref
@@ -132,12 +131,6 @@ def _partial(hooks: Hooks, *args: Any, **kwargs: Any) -> Any:
     return functools.partial(*args, **kwargs)
 
 
-def _signature(hooks: Hooks, function: Any, **kwargs: Any) -> Any:
-    if isinstance(function, (types.FunctionType, types.MethodType)):
-        return inspect.signature(function, **kwargs)
-    raise Leave("inspect.signature")
-
-
 def _make_reference(hooks: Hooks, value: Any, *callback: Any) -> Any:
     raise Leave("a weak reference is made")
 
@@ -185,5 +178,4 @@ MODELS: Final[dict[Any, Callable[..., Any]]] = {
     typing.cast: _cast,
     copy.copy: copies.shallow,
     copy.deepcopy: copies.deep,
-    inspect.signature: _signature,
 }

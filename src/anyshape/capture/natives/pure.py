@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import bisect
+import inspect
 import operator
+import re
+import types
 from typing import Any, Final
 
 import torch
 
 from anyshape.capture.traced_text import TRACED_VALUES
 from anyshape.capture.tracer import ATOMS, Leave
+from anyshape.guards.guard import Kind
 
 Hooks = Any
 
@@ -35,7 +39,7 @@ def pure(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
         if isinstance(value, torch.Tensor):
             raise Leave(f"`{name}` of a tensor")
         checked = hooks.operand(value)
-        if not _is_data(checked):
+        if not is_data(checked):
             raise Leave(f"`{name}` of a {type(value).__name__}")
         return hooks.fixed(checked, f"`{name}` takes it")
 
@@ -51,13 +55,35 @@ def pure_python(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict
     )
 
 
-def _is_data(value: Any) -> bool:
+def is_constant(hooks: Hooks, value: Any) -> bool:
+    """Whether an object never changes and holds nothing that does; guarded if it is from
+    outside."""
+    if type(value).__module__ != "typing" and not isinstance(value, _CONSTANTS):
+        return False
+    path = hooks.tracer.path_of(value)
+    if path is not None:
+        hooks.tracer.guard(Kind.IDENTITY, path, value)
+    return True
+
+
+#: Objects that are made once and stay as they are. So do those of `typing`.
+_CONSTANTS: Final = (
+    re.Pattern,
+    inspect.Signature,
+    inspect.Parameter,
+    types.GenericAlias,
+    types.UnionType,
+)
+
+
+def is_data(value: Any) -> bool:
+    """Whether it is a number, a text or a built-in container of such."""
     kind = type(value)
     if kind in ATOMS or kind in _TRACED:
         return True
     if kind in (list, tuple, set, frozenset, torch.Size):
-        return all(map(_is_data, value))
-    return kind is dict and all(_is_data(key) and _is_data(x) for key, x in value.items())
+        return all(map(is_data, value))
+    return kind is dict and all(is_data(key) and is_data(x) for key, x in value.items())
 
 
 def as_length(value: Any) -> Any:

@@ -20,6 +20,7 @@ from anyshape.capture.natives import (
     questions,
     random_state,
     scans,
+    signatures,
     tensor_making,
     torch_state,
     warning_filters,
@@ -30,12 +31,12 @@ from anyshape.capture.natives.pure import (
     PLAIN_LIBRARY,
     PURE,
     PURE_MODULES,
+    is_constant,
     pure,
     pure_python,
 )
 from anyshape.capture.tracer import Leave
 from anyshape.disabling import why_disabled
-from anyshape.guards.guard import Kind
 from anyshape.ops.regions import region_of
 
 Hooks = Any
@@ -92,6 +93,7 @@ MODELS: Final[dict[Any, Callable[..., Any]]] = {
     **autograd_functions.MODELS,
     **control_flow.MODELS,
     **scans.MODELS,
+    **signatures.MODELS,
     **_OPERATORS,
 }
 
@@ -183,11 +185,8 @@ def _know_type(hooks: Hooks, function: Any, value: Any) -> None:
         for item in value:
             _know_type(hooks, function, item)
         return
-    path = hooks.tracer.path_of(value)
-    if path is not None and type(value).__module__ != "typing":
+    if hooks.outside.is_outside(value) and not is_constant(hooks, value):
         raise Leave(f"`{_full_name(function)}` of an object from outside")
-    if path is not None:
-        hooks.tracer.guard(Kind.IDENTITY, path, value)
 
 
 def _full_name(function: Any) -> str:

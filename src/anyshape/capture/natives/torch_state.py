@@ -84,6 +84,17 @@ def _check(function: Callable[..., Any]) -> Callable[..., Any]:
     return model
 
 
+def _assert(hooks: Hooks, condition: Any, message: Any) -> None:
+    """`torch._assert`, which is an `assert` statement: of numbers and of tensors."""
+    hooks.tracer.checking = True
+    try:
+        good = hooks.truth(condition)
+    finally:
+        hooks.tracer.checking = False
+    if not good:
+        _ASSERT(False, hooks.fixed(message, "it is shown"))
+
+
 def _check_with(hooks: Hooks, error_type: Any, cond: Any, message: Any) -> None:
     hooks.tracer.checking = False
     if not hooks.truth(cond):
@@ -147,6 +158,7 @@ def _detect_anomaly(hooks: Hooks, mode: Any, check_nan: Any = True) -> Any:
     return torch.autograd.set_detect_anomaly(mode, check_nan)
 
 
+_ASSERT: Any = getattr(torch, "_assert")  # noqa: B009 no stub has it
 _CHECK_WITH: Any = getattr(torch, "_check_with")  # noqa: B009 no stub has them
 _CHECK_IS_SIZE: Any = getattr(torch, "_check_is_size")  # noqa: B009
 _CHECK_ALL: Any = getattr(torch, "_check_tensor_all")  # noqa: B009
@@ -155,7 +167,15 @@ _CHECKS: Final = ("_check", "_check_index", "_check_value", "_check_type", "_che
 
 #: Names under which checks are loaded: what is asked from there to the call is asked by a check.
 CHECK_NAMES: Final = frozenset(
-    (*_CHECKS, "_check_with", "check", "guard_or_false", "guard_or_true", "guard_size_oblivious")
+    (
+        *_CHECKS,
+        "_assert",
+        "_check_with",
+        "check",
+        "guard_or_false",
+        "guard_or_true",
+        "guard_size_oblivious",
+    )
 )
 
 
@@ -181,6 +201,7 @@ _SETTINGS: Final = (
     torch.get_num_threads,
     torch.get_num_interop_threads,
     torch.get_float32_matmul_precision,
+    torch.onnx.is_in_onnx_export,
 )
 
 _FALSE: Final = (
@@ -194,6 +215,7 @@ _FALSE: Final = (
 
 MODELS: Final[dict[Any, Callable[..., Any]]] = {
     **{getattr(torch, name): _check(getattr(torch, name)) for name in _CHECKS},
+    _ASSERT: _assert,
     _CHECK_WITH: _check_with,
     _CHECK_IS_SIZE: _check_is_size,
     _CHECK_ALL: _check_all,
@@ -222,5 +244,5 @@ MODELS: Final[dict[Any, Callable[..., Any]]] = {
 
 #: Functions that expect what they ask.
 CHECKS: Final = frozenset(
-    {getattr(torch, name) for name in _CHECKS} | {_CHECK_WITH, _CHECK_IS_SIZE, _CHECK_ALL}
+    {getattr(torch, name) for name in _CHECKS} | {_ASSERT, _CHECK_WITH, _CHECK_IS_SIZE, _CHECK_ALL}
 )
