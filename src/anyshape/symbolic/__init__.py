@@ -10,7 +10,7 @@ UNKNOWN), text. No torch, no hidden state: a question never changes anything.
 It must not know what a tensor, an operator or a guard is.
 """
 
-from anyshape.symbolic.division import ceildiv, floordiv, modulo
+from anyshape.symbolic.division import by_multiples, ceildiv, floordiv, modulo
 from anyshape.symbolic.evaluate import evaluate, holds, substitute, substitute_fact
 from anyshape.symbolic.expr import Expr, Size, Symbol, as_symbol, power, product, symbol, total
 from anyshape.symbolic.extrema import absolute, maximum, minimum
@@ -36,6 +36,7 @@ __all__ = [
     "absolute",
     "and_",
     "as_symbol",
+    "by_multiples",
     "ceildiv",
     "eq",
     "evaluate",

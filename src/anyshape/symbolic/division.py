@@ -4,6 +4,7 @@
     (-s0) // 2          gives  -((s0 + 1) // 2)
     (s0 * s1) // s1     gives  s0                 (s1 is a divisor, so it is not 0)
     (s0 // 4) // 2      gives  s0 // 8
+    (s0 + -s0 % 4) // 4 gives  (s0 + 3) // 4      (padded to a multiple, then cut into pieces)
 
 Each step below is an identity of Python's `//` and `%` over the integers, with its reason beside
 it; q is the divisor.
@@ -82,6 +83,9 @@ def _quotient_by_int(p: Size, q: int) -> Size:
         return floordiv(negate(p), -q)
     if q == 1:
         return p
+    p = by_multiples(p)
+    if type(p) is int:
+        return p // q
     # (q*k + r) // q == k + r // q. A coefficient keeps its sign, so that differences stay readable;
     # the constant of r lies in 0..q-1.
     whole: dict[Monomial, int] = {}
@@ -106,6 +110,28 @@ def _quotient_by_int(p: Size, q: int) -> Size:
         flipped = floordiv(add(negate(remainder), q - 1), q)
         return subtract(polynomial(whole), flipped)
     return add(polynomial(whole), _irreducible_quotient(remainder, q))
+
+
+def by_multiples(p: Size) -> Size:
+    """`p` with x + -x % c, which is x rounded up, as c*((x + c - 1) // c), and x - x % c likewise:
+    x % c == x - c*(x // c)."""
+    for monomial, coefficient in terms_of(p):
+        atom = atom_at(monomial[0]) if len(monomial) == 1 else None
+        if not isinstance(atom, Mod) or type(atom.denominator) is not int:
+            continue
+        others = subtract(p, polynomial({monomial: coefficient}))
+        # x and -x have the same remainder by 2.
+        signs = (1, -1) if atom.denominator == 2 else (1,)
+        for numerator in (multiply(atom.numerator, sign) for sign in signs):
+            rest = add(others, multiply(numerator, coefficient))
+            if _variable_terms(rest) < _variable_terms(others):
+                multiple = multiply(floordiv(numerator, atom.denominator), atom.denominator)
+                return by_multiples(subtract(rest, multiply(multiple, coefficient)))
+    return p
+
+
+def _variable_terms(size: Size) -> int:
+    return sum(monomial != () for monomial, _ in terms_of(size))
 
 
 def _quotient(p: Size, q: Expr) -> Size:

@@ -11,7 +11,7 @@ from anyshape.ops.op import Lowering, Op
 from anyshape.ops.questions import Questions
 from anyshape.ops.rules.views import part
 from anyshape.ops.versions import REPLICATION_LEAVES_ALL_SIZES
-from anyshape.symbolic import Size, and_, eq, ge, gt, le, lt, ne, or_
+from anyshape.symbolic import Size, and_, by_multiples, eq, ge, gt, le, lt, ne, or_
 
 #: (dimension, in front, behind)
 Pads = list[tuple[int, Size, Size]]
@@ -28,7 +28,8 @@ def _pads(q: Questions, input: Meta, pad: Sequence[Size]) -> Pads:
 def _grown(input: Meta, pads: Pads) -> tuple[Size, ...]:
     shape = list(input.shape)
     for dim, front, behind in pads:
-        shape[dim] = shape[dim] + front + behind
+        # Programs pad to multiples most of all, and cut into pieces of that size afterwards.
+        shape[dim] = by_multiples(shape[dim] + front + behind)
     return tuple(shape)
 
 
