@@ -226,6 +226,27 @@ def _reader(function: Any, read: Any) -> Callable[[Tensor], Tensor]:
     return program
 
 
+def test_a_function_that_an_earlier_capture_made_is_outside() -> None:
+    def make(x: Tensor) -> Any:
+        @functools.wraps(helper)
+        def inner(y: Tensor) -> Tensor:
+            return y + x
+
+        inner.factor = 2.0  # pyright: ignore[reportAttributeAccessIssue] as decorators do
+        return inner
+
+    def use(x: Tensor, function: Any) -> Tensor:
+        return x * function.factor
+
+    inner = anyshape.compile(make)(torch.ones(3))
+    compiled = anyshape.compile(use)
+    x = torch.ones(2)
+    for factor in (2.0, 5.0):
+        inner.factor = factor
+        for _ in range(2):
+            assert torch.equal(compiled(x, inner), x * factor)
+
+
 def test_modules_replaced_in_sys_modules() -> None:
     def program(x: Tensor) -> Tensor:
         import replaced_module  # pyright: ignore[reportMissingImports] made below

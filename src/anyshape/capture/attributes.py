@@ -24,7 +24,7 @@ from anyshape.capture.class_lookups import (
     reads_first,
 )
 from anyshape.capture.concolic import TracedFloat, TracedInt
-from anyshape.capture.function_attributes import FunctionAttributes, is_made_inside
+from anyshape.capture.function_attributes import FunctionAttributes
 from anyshape.capture.journal import Change, Effect
 from anyshape.capture.native_values import BY_IDENTITY, key_of_type
 from anyshape.capture.outside import Outside
@@ -395,7 +395,7 @@ class Attributes:
 
     def set_plain(self, obj: Any, name: str, value: Any) -> None:
         """`object.__setattr__(obj, name, value)`."""
-        if type(obj) is types.FunctionType and is_made_inside(obj):
+        if type(obj) is types.FunctionType and self.functions.is_own(obj):
             if not self.functions.set(obj, name, value):
                 if self.class_attribute(types.FunctionType, name) is not None:
                     raise Leave(f"`{name}` of a function is set")

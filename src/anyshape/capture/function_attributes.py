@@ -8,6 +8,7 @@ from typing import Any, Final
 from anyshape.capture.class_lookups import is_trusted
 from anyshape.capture.instrument import is_instrumented, original_closure
 from anyshape.capture.outside import Outside
+from anyshape.capture.rewrite_nodes import HOOKS
 from anyshape.capture.tracer import ATOMS, Leave, Tracer
 from anyshape.guards.guard import Kind
 
@@ -37,7 +38,7 @@ class FunctionAttributes:
         journal = self._outside.journal
         if journal.is_written(function, name):
             return journal.written(function, name)
-        if is_made_inside(function):
+        if self.is_own(function):
             return self._of_own(function, name)
         path = self._tracer.constant(function)
         if name in function.__dict__:
@@ -57,6 +58,17 @@ class FunctionAttributes:
             raise Leave(f"`{name}` of a function")
         self._tracer.guard(Kind.NO_INSTANCE_ATTRIBUTE, path, name)
         return getattr(function, name)  # raises
+
+    def is_own(self, function: types.FunctionType) -> bool:
+        """Whether the program made the function while it was watched: in this capture, since what
+        an earlier one made is outside by now."""
+        if not is_instrumented(function.__code__):
+            return False
+        names = function.__code__.co_freevars
+        if HOOKS not in names or function.__closure__ is None:
+            raise Leave("an attribute of a function that nothing says the maker of")
+        hooks = function.__closure__[names.index(HOOKS)].cell_contents
+        return getattr(hooks, "tracer", None) is self._tracer
 
     def _of_own(self, function: types.FunctionType, name: str) -> Any:
         if name == "__closure__":
@@ -89,8 +101,3 @@ class FunctionAttributes:
             return False
         setattr(function, name, value)
         return True
-
-
-def is_made_inside(function: types.FunctionType) -> bool:
-    """Whether the program made the function while it was watched."""
-    return is_instrumented(function.__code__)

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from anyshape.capture.class_lookups import is_trusted
-from anyshape.capture.function_attributes import is_made_inside
 from anyshape.capture.natives.pure import is_constant
 from anyshape.capture.tracer import Leave
 from anyshape.guards.guard import Kind
@@ -55,7 +54,7 @@ def _guard_function(hooks: Hooks, function: types.FunctionType) -> None:
         hooks.attribute(function, "__wrapped__")
         _guard(hooks, function.__wrapped__)  # pyright: ignore[reportFunctionMemberAccess] it has it
         return
-    if is_made_inside(function) or is_trusted(function.__module__):
+    if hooks.attributes.functions.is_own(function) or is_trusted(function.__module__):
         return
     tracer = hooks.tracer
     path = tracer.constant(function)
