@@ -32,8 +32,9 @@ def _len(hooks: Hooks, value: Any) -> Any:
         hooks.attributes.class_attribute(kind, "__len__")
         return as_length(hooks.call(own, value))
     path = hooks.tracer.path_of(value)
-    if path is not None and isinstance(value, CONTAINERS):
-        return hooks.outside.length(value, path)
+    if isinstance(value, CONTAINERS):
+        # The length of a container that the program made says nothing of what is in it.
+        return len(value) if path is None else hooks.outside.length(value, path)
     return len(hooks.observe(value, "length"))
 
 
