@@ -22,7 +22,7 @@ from anyshape.capture.journal import Change, Effect
 from anyshape.capture.natives.pure import is_data
 from anyshape.capture.outside import holds_traced, is_key
 from anyshape.capture.source import all_code
-from anyshape.capture.stripping import stripped
+from anyshape.capture.stripping import detached, stripped
 from anyshape.capture.tracer import ATOMS, CODE, Leave
 from anyshape.guards.guard import Kind
 
@@ -45,20 +45,18 @@ class Caches:
         path = self._tracer.path_of(function)
         if path is not None:
             self._tracer.guard(Kind.IDENTITY, path, function)
-        if any(map(holds_traced, (*args, *kwargs.values()))) and _gives_data(
-            function, args, kwargs
-        ):
-            return self._inlined(function, args, kwargs)
-        args = tuple(map(self._argument, args))
-        kwargs = {name: self._argument(arg) for name, arg in kwargs.items()}
+        given = (*args, *kwargs.values())
+        keys = [detached(arg) for arg in given] if any(map(holds_traced, given)) else []
+        if keys and all(map(is_key, keys)) and _reads_code_only(function):
+            named = dict(zip(kwargs, keys[len(args) :], strict=True))
+            result = self._answer(function, tuple(keys[: len(args)]), named)
+            if is_data(result):
+                return self._inlined(function, trusted, args, kwargs)
+            args, kwargs = self._arguments(args, kwargs)
+        else:
+            args, kwargs = self._arguments(args, kwargs)
+            result = self._answer(function, args, kwargs)
         key = _key_of(function, args, kwargs)
-        try:
-            # It runs once for all runs: what it does is no part of the graph.
-            with torch._C.DisableTorchFunction():
-                result = function(*args, **kwargs)
-        except Exception as error:
-            self._tracer.leave(f"the cached function `{function.__name__}` raises {error!r}")
-            raise
         if type(result) not in ATOMS and not isinstance(result, CODE):
             self._tracer.cannot_replay("an object comes out of a cache")
         if not trusted:
@@ -78,15 +76,34 @@ class Caches:
         self._known[id(function), key] = (result, seen)
         return seen
 
-    def _inlined(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What a function of numbers gives for dynamic ones, which have no place in a cache."""
+    def _answer(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        try:
+            # It runs once for all runs: what it does is no part of the graph.
+            with torch._C.DisableTorchFunction():
+                return function(*args, **kwargs)
+        except Exception as error:
+            self._tracer.leave(f"the cached function `{function.__name__}` raises {error!r}")
+            raise
+
+    def _inlined(
+        self, function: Any, trusted: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """What a function of numbers gives for dynamic ones: each run has its own key."""
         effects = self._hooks.journal.effects
+        if not trusted:
+            self._hooks.journal.add(Effect(Change.CALL, None, function, (args, kwargs)))
         before = len(effects)
         result = self._hooks.call(function.__wrapped__, *args, **kwargs)
         if len(effects) > before:
             self._tracer.leave(f"the cached function `{function.__name__}` does more than compute")
             return stripped(result)
         return result
+
+    def _arguments(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        named = {name: self._argument(arg) for name, arg in kwargs.items()}
+        return tuple(map(self._argument, args)), named
 
     def _argument(self, value: Any) -> Any:
         hooks = self._hooks
@@ -103,26 +120,14 @@ class Caches:
         return value
 
 
-def _gives_data(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a cached function makes numbers, texts and containers of its arguments alone: then
-    another run of it gives the same, and nobody can tell."""
+def _reads_code_only(function: Any) -> bool:
+    """Whether a cached function reads no variable from outside but functions, classes and modules:
+    then another run of it gives the same, and nobody can tell."""
     inner = function.__wrapped__
-    if not isinstance(inner, types.FunctionType) or not _reads_code_only(inner):
+    if not isinstance(inner, types.FunctionType) or inner.__closure__:
         return False
-    named = {name: stripped(arg) for name, arg in kwargs.items()}
-    try:
-        with torch._C.DisableTorchFunction():
-            return is_data(function(*map(stripped, args), **named))
-    except Exception:
-        return False
-
-
-def _reads_code_only(function: types.FunctionType) -> bool:
-    """Whether a function reads no variable from outside but functions, classes and modules."""
-    if function.__closure__:
-        return False
-    names = {name for code in all_code(function.__code__) for name in code.co_names}
-    held = (function.__globals__[name] for name in names if name in function.__globals__)
+    names = {name for code in all_code(inner.__code__) for name in code.co_names}
+    held = (inner.__globals__[name] for name in names if name in inner.__globals__)
     return all(isinstance(value, CODE) for value in held)
 
 
