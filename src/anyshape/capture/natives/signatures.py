@@ -88,8 +88,8 @@ MODELS: Final[dict[Any, Callable[..., Any]]] = {
             inspect.Signature.bind,
             inspect.Signature.bind_partial,
             inspect.BoundArguments.apply_defaults,
-            inspect.BoundArguments.args.fget,  # pyright: ignore[reportAttributeAccessIssue] a property
-            inspect.BoundArguments.kwargs.fget,  # pyright: ignore[reportAttributeAccessIssue] a property
+            vars(inspect.BoundArguments)["args"].fget,
+            vars(inspect.BoundArguments)["kwargs"].fget,
         )
     },
 }
