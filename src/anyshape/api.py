@@ -123,7 +123,7 @@ class Compiled:
         except NO_ANSWER as error:
             if not function.is_no_answer(error):
                 raise
-            reason = error
+            reason = error.with_traceback(None)  # else this frame and the error hold each other
         try:
             return function.recover(reason, args, kwargs)
         except StaleSignature:
@@ -245,7 +245,7 @@ class CompiledModule(torch.nn.Module):
         except NO_ANSWER as error:
             if not function.is_no_answer(error):
                 raise
-            reason = error
+            reason = error.with_traceback(None)  # else this frame and the error hold each other
         try:
             return function.recover(reason, (module, *args), kwargs)
         except StaleSignature:

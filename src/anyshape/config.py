@@ -29,6 +29,7 @@ from anyshape.records import MISSING, dataclass, fields
 
 OnCompileError = Literal["warn", "raise"]
 OnVerify = Literal["raise", "event"]
+AutomaticDynamic = Literal[True, False, "all"]
 ShareOrCount = float
 
 _LOCK: Final = RLock()
@@ -50,8 +51,9 @@ class Config(_Started):
     """The settings, with their defaults. A slot stays empty until its setting is first used."""
 
     # -- what is dynamic ------------------------------------------------------------------------
-    #: what was seen to change is dynamic in the next compile
-    automatic_dynamic: bool = True
+    #: what was seen to change is dynamic in the next compile; "all": so is every size of the inputs
+    #: from the second compile on, unless the program fixes it
+    automatic_dynamic: AutomaticDynamic = True
     #: what nothing is known of is static; False: dynamic, as with `compile(dynamic=True)`
     assume_static_by_default: bool = True
     #: sizes 0 and 1 are always static, and dynamic sizes are at least 2
@@ -315,6 +317,14 @@ def _says_how_to_tell(value: object) -> bool:
     return isinstance(value, str) and value in {"raise", "event"}
 
 
+def _is_switch_or_all(value: object) -> bool:
+    return _is_switch(value) or (isinstance(value, str) and value == "all")
+
+
+def _parse_switch_or_all(text: str) -> object:
+    return "all" if text.strip().lower() == "all" else _parse_switch(text)
+
+
 def _is_share_or_count(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
@@ -331,6 +341,9 @@ def _optional_text(text: str) -> str | None:
 
 _KINDS: Final = {
     "bool": Kind("True or False (1/0, yes/no, on/off)", _is_switch, _parse_switch),
+    "AutomaticDynamic": Kind(
+        "True, False or 'all' (1/0, yes/no, on/off, all)", _is_switch_or_all, _parse_switch_or_all
+    ),
     "int": Kind("a whole number of at least 1", _is_count, int),
     "float": Kind("a number of seconds above 0", _is_duration, float),
     "str": Kind("a text", _is_text, str),

@@ -294,7 +294,7 @@ class Serving:
         except NO_ANSWER as error:
             if not self.is_no_answer(error):
                 raise
-            reason = error
+            reason = error.with_traceback(None)  # else this frame and the error hold each other
         try:
             return self.recover(reason, args, kwargs)
         except StaleSignature:

@@ -88,6 +88,37 @@ def test_automatic_dynamic_of_integers() -> None:
     assert stands(compiled, "L['n']") == ("dynamic", "automatic dynamic", "1")
 
 
+def test_automatic_dynamic_of_all_sizes() -> None:
+    """One size at a time is a compile for each; all at once are one, whatever changes next."""
+
+    def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (x * 2).sum(0) + y.sum()
+
+    shapes = ((2, 3, 4), (5, 3, 4), (5, 6, 4), (5, 6, 7), (8, 1, 9))
+    calls = [(torch.rand(a, b), torch.rand(c)) for a, b, c in shapes]
+    graphs = {}
+    for setting in (True, "all"):
+        with config.patch(automatic_dynamic=setting):
+            compiled = anyshape.compile(program)
+            for x, y in calls:
+                torch.testing.assert_close(compiled(x, y), program(x, y))
+            graphs[setting] = compiled.stats().graphs
+    assert graphs == {True: 4, "all": 2}
+    assert stands(compiled, "L['x'].size()[0]") == ("dynamic", "automatic dynamic", "1")
+    assert stands(compiled, "L['y'].size()[0]") == ("dynamic", "automatic_dynamic='all'", "1")
+    assert "by automatic_dynamic='all', since" in str(compiled.explain())
+
+
+def test_automatic_dynamic_of_all_sizes_but_those_that_the_program_fixes() -> None:
+    with config.patch(automatic_dynamic="all"):
+        linear = torch.nn.Linear(4, 3)
+        compiled = anyshape.compile(lambda x: linear(x))
+        for n in (2, 3, 5):
+            compiled(torch.rand(n, 4))
+        assert compiled.stats().graphs == 2
+        assert stands(compiled, "L['x'].size()[1]")[:2] == ("fixed", "the program")
+
+
 def test_automatic_dynamic_can_be_switched_off() -> None:
     with config.patch(automatic_dynamic=False):
         compiled = anyshape.compile(times_its_size)

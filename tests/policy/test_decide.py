@@ -50,10 +50,11 @@ def size(
     profile: Observation | None = None,
     ranks: Observation | None = None,
     dynamic: bool | None = None,
+    is_again: bool = False,
     **changes: object,
 ) -> Decision:
     """The decision for `L['x']`, a vector."""
-    evidence = Evidence(seen, profile, ranks)
+    evidence = Evidence(seen, profile, ranks, is_again=is_again)
     made = decide_sizes(
         "L['x']", (value,), source or Source(), evidence, settings(**changes), dynamic
     )
@@ -100,6 +101,28 @@ ALONE = [
         size(20, seen=of_sizes((10,)), automatic_dynamic=False),
         STATIC,
         "nothing says that it changes",
+    ),
+    (size(20, automatic_dynamic="all"), STATIC, "nothing says that it changes"),
+    (size(20, is_again=True), STATIC, "nothing says that it changes"),
+    (
+        size(20, is_again=True, automatic_dynamic="all"),
+        DYNAMIC,
+        "the function is compiled again, and config.automatic_dynamic is 'all'",
+    ),
+    (
+        size(20, is_again=True, seen=of_sizes((10,)), automatic_dynamic="all"),
+        DYNAMIC,
+        "it was seen as 10, and it is 20 now",
+    ),
+    (
+        size(20, marked(MarkKind.STATIC), is_again=True, automatic_dynamic="all"),
+        STATIC,
+        "the program says mark_static",
+    ),
+    (
+        size(20, PARAMETER, is_again=True, automatic_dynamic="all"),
+        STATIC,
+        "it is a parameter, and config.force_parameter_static_shapes is on",
     ),
     (size(20, dynamic=True), DYNAMIC, "the function is compiled with dynamic=True"),
     (size(20, dynamic=False), STATIC, "the function is compiled with dynamic=False"),

@@ -63,6 +63,11 @@ class Callables:
         self._caches = Caches(hooks)
         self._layers = Layers(hooks)
 
+    def forget(self) -> None:
+        """Let go of what is known of calls: to be called when nobody watches any more."""
+        self._caches.forget()
+        self._layers.forget()
+
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._tracer.active:
             try:

@@ -207,6 +207,7 @@ class Choices:
             profile=self.profile.seen(name),
             ranks=ranks.seen.get(name),
             told=ranks.told.get(name, ""),
+            is_again=len(self._seen) > 0,
         )
 
     def _settled(self, source: str, value: float, decision: Decision) -> Range | None:

@@ -48,6 +48,12 @@ class Hooks(OperatorHooks, ItemHooks):
         self.identities = {}
         self._globals_read: dict[tuple[int, str], Any] = {}
 
+    def forget(self) -> None:
+        """Let go of the program's objects: to be called when nobody watches any more."""
+        self.entered.clear()
+        self._globals_read.clear()
+        self.callables.forget()
+
     # -- names -------------------------------------------------------------------------------------
 
     def _may_check(self, function: Any) -> None:

@@ -86,6 +86,11 @@ class Journal:
         self._tell(_OWN)
         self.effects.append(effect)
 
+    def forget(self) -> None:
+        """Let go of the program's objects: to be called when nobody watches any more."""
+        for held in (self.effects, self._written, self._containers, self.changed):
+            held.clear()
+
     @property
     def size(self) -> tuple[int, ...]:
         """Grows with every change."""

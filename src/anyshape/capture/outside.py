@@ -54,6 +54,12 @@ class Outside:
             for value in effect.values:
                 walk.strip(value)
 
+    def forget(self) -> None:
+        """Let go of the program's objects: to be called when nobody watches any more."""
+        self.owners.clear()
+        self._viewed.clear()
+        self.journal.forget()
+
     # -- reading -----------------------------------------------------------------------------------
 
     def item(self, container: Any, path: Path, key: Any) -> Any:

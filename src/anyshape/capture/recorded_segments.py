@@ -68,6 +68,14 @@ class Segments:
         self._of_data: dict[Symbol, Computed] = {}
         self._origins: dict[Symbol, Origin] = {}
 
+    def forget(self) -> None:
+        """Let go of the program's tensors: to be called when nobody watches any more."""
+        self._known.clear()
+        self.changes = Changes()
+        for segment in (*self.segments, self.segment):
+            segment.inputs.clear()
+            segment.nodes.clear()
+
     @property
     def graph(self) -> torch.fx.Graph:
         return self.segment.graph

@@ -85,29 +85,42 @@ def capture(
         args, kwargs = _plain_arguments(arguments)
     _register_callee(tracer, function)
     try:
-        with RecordingMode(recorder):
-            result = call.call(function, args, kwargs)
-    except BaseException as error:
-        tracer.leave(f"the function raised {type(error).__name__}")
-        stripped(error)
-        raise
-    if tracer.active:
         try:
-            if contract is not None:
-                contract.guard_unread(tracer)
-            trace = _trace(tracer, recorder, outside, state, result, random)
-        except Leave as left:
-            tracer.leave_for(left)
-        except Exception as error:
-            if config.on_compile_error == "raise":
-                raise
-            tracer.leave(f"what was captured could not be put together: {error!r}")
-        else:
-            tracer.active = False
-            stop()
-            return Captured(stripped(result), trace)
-    assert tracer.left is not None
-    return Captured(stripped(result), tracer.left)
+            with RecordingMode(recorder):
+                result = call.call(function, args, kwargs)
+        except BaseException as error:
+            tracer.leave(f"the function raised {type(error).__name__}")
+            stripped(error)
+            raise
+        if tracer.active:
+            try:
+                if contract is not None:
+                    contract.guard_unread(tracer)
+                trace = _trace(tracer, recorder, outside, state, result, random)
+            except Leave as left:
+                tracer.leave_for(left)
+            except Exception as error:
+                if config.on_compile_error == "raise":
+                    raise
+                tracer.leave(f"what was captured could not be put together: {error!r}")
+            else:
+                tracer.active = False
+                stop()
+                return Captured(stripped(result), trace)
+        assert tracer.left is not None
+        return Captured(stripped(result), tracer.left)
+    finally:
+        _forget(hooks)
+
+
+def _forget(hooks: Hooks) -> None:
+    """Let go of the program's objects. What watched a capture refers to itself in many ways, so
+    that it lives until the next garbage collection, and tensors must not."""
+    hooks.tracer.leave("the capture has ended")
+    hooks.tracer.forget()
+    hooks.recorder.forget()
+    hooks.outside.forget()
+    hooks.forget()
 
 
 def _register_callee(tracer: Tracer, function: Any) -> None:

@@ -257,6 +257,13 @@ class Tracer:
             self.active = False
             self._on_leave()
 
+    def forget(self) -> None:
+        """Let go of the program's objects: to be called when nobody watches any more."""
+        # With what they are named by: an identity may be used again from now on.
+        for held in (self.paths, self._read, self._owners, self.kept, self.given_sizes):
+            held.clear()
+        self.tape = None
+
     def leave_for(self, left: Leave) -> None:
         self.leave(left.reason, *left.hints, question=left.question)
 

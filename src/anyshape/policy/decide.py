@@ -7,6 +7,7 @@
     the profile of earlier runs
     the other ranks
     what this process has seen
+    config.automatic_dynamic = "all"            every size, from the second compile on
     config.assume_static_by_default
 
 `config.specialize_zero_one` then takes the sizes 0 and 1 out of what came out dynamic.
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 from anyshape.policy.observations import MANY, Observation, Seen, merge, of_int, of_sizes
 from anyshape.policy.other_ranks import ranks_in
@@ -48,6 +49,7 @@ class By(Enum):
     PROFILE = "the profile"
     RANKS = "the other ranks"
     SEEN = "automatic dynamic"
+    ALL = "automatic_dynamic='all'"
     DEFAULT = "the default"
 
 
@@ -112,13 +114,15 @@ class Evidence:
     ranks: Observation | None = None
     #: which ranks have seen what, in words
     told: str = ""
+    #: whether the function was compiled before
+    is_again: bool = False
 
 
 class Settings(Protocol):
     """The part of `anyshape.config` that decisions depend on."""
 
     @property
-    def automatic_dynamic(self) -> bool: ...
+    def automatic_dynamic(self) -> bool | Literal["all"]: ...
     @property
     def assume_static_by_default(self) -> bool: ...
     @property
@@ -258,6 +262,14 @@ def _observed(
     return rule
 
 
+def _all_sizes(question: _Question) -> Decision | None:
+    """Nobody has to wait until each size was seen to change in its turn."""
+    if question.settings.automatic_dynamic == "all" and question.evidence.is_again:
+        reason = "the function is compiled again, and config.automatic_dynamic is 'all'"
+        return _dynamic(question, reason)
+    return None
+
+
 def _by_default(question: _Question) -> Decision:
     if question.settings.assume_static_by_default:
         return _static("nothing says that it changes")
@@ -269,7 +281,10 @@ _EVIDENCE: Final = (
     _observed("the other ranks have it", lambda e: e.ranks, lambda e: e.told),
     _observed("it was seen", lambda evidence: evidence.seen),
 )
-SIZE_RULES: Final[tuple[_Rule, ...]] = (_listed, _forced_tensor, _marked, _argument, *_EVIDENCE)
+SIZE_RULES: Final[tuple[_Rule, ...]] = (
+    *(_listed, _forced_tensor, _marked, _argument),
+    *(*_EVIDENCE, _all_sizes),
+)
 INT_RULES: Final[tuple[_Rule, ...]] = (_listed, _forced_int, _marked, _argument, *_EVIDENCE)
 
 
@@ -278,6 +293,7 @@ _BY: Final[dict[_Rule, By]] = {
     _forced_tensor: By.FLAG,
     _forced_int: By.FLAG,
     _argument: By.ARGUMENT,
+    _all_sizes: By.ALL,
     **dict(zip(_EVIDENCE, (By.PROFILE, By.RANKS, By.SEEN), strict=True)),
 }
 

@@ -38,6 +38,7 @@ _TO_STATIC: Final = {
     By.PROFILE: "{keep}, or `anyshape profile clear`",
     By.RANKS: "{keep}, or config.enable_compiler_collectives = False",
     By.SEEN: "{keep}, or config.automatic_dynamic = False",
+    By.ALL: "{keep}, or config.automatic_dynamic = True",
     By.DEFAULT: "{keep}, or config.assume_static_by_default = True",
 }
 

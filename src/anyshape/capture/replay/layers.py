@@ -66,6 +66,10 @@ class Layers:
         self._recorder = hooks.recorder
         self._calls: dict[type, deque[_Call]] = {}
 
+    def forget(self) -> None:
+        """Let go of what was recorded: to be called when nobody watches any more."""
+        self._calls.clear()
+
     def call(
         self,
         watch: Callable[..., Any],
