@@ -31,7 +31,7 @@ from anyshape.pipeline import Function
 from anyshape.profile.session import session
 from anyshape.records import dataclass, replace
 from anyshape.served_calls import tell_all
-from anyshape.serving import NO_ANSWER, StaleSignature
+from anyshape.serving import NO_ANSWER, StaleSignature, without_frames
 from anyshape.shapes import Dim, Shapes
 from anyshape.targets import module_target, target_of
 
@@ -123,7 +123,7 @@ class Compiled:
         except NO_ANSWER as error:
             if not function.is_no_answer(error):
                 raise
-            reason = error.with_traceback(None)  # else this frame and the error hold each other
+            reason = without_frames(error)
         try:
             return function.recover(reason, args, kwargs)
         except StaleSignature:
@@ -245,7 +245,7 @@ class CompiledModule(torch.nn.Module):
         except NO_ANSWER as error:
             if not function.is_no_answer(error):
                 raise
-            reason = error.with_traceback(None)  # else this frame and the error hold each other
+            reason = without_frames(error)
         try:
             return function.recover(reason, (module, *args), kwargs)
         except StaleSignature:

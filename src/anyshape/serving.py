@@ -49,6 +49,15 @@ class StaleSignature(Exception):
 NO_ANSWER: Final = (GraphFailed, Unseen, StaleSignature, TypeError)
 
 
+def without_frames(error: Exception) -> Exception:
+    """The error alone. The frames in its traceback hold the arguments of the call, and the frame
+    that keeps the error would hold itself."""
+    error.__context__ = error.__cause__ = None
+    if isinstance(error, GraphFailed) and error.repeatable:
+        without_frames(error.error)
+    return error.with_traceback(None)
+
+
 _frame_ids: Final = itertools.count()
 
 #: A graph of fewer nodes than this, inputs and output among them, is not worth a call of its own.
@@ -294,7 +303,7 @@ class Serving:
         except NO_ANSWER as error:
             if not self.is_no_answer(error):
                 raise
-            reason = error.with_traceback(None)  # else this frame and the error hold each other
+            reason = without_frames(error)
         try:
             return self.recover(reason, args, kwargs)
         except StaleSignature:
