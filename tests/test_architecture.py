@@ -32,6 +32,7 @@ LAYERS = (
     ("pipeline", "report"),
     ("advice",),
     ("telling", "serving"),
+    ("eager_summary",),
     ("verification",),
     ("entries", "units", "calls", "contracts"),
     ("growth", "blame", "dynamic_ints", "graph_text", "served_calls"),

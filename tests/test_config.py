@@ -43,6 +43,7 @@ DEFAULTS: dict[str, object] = {
     "cache_size_mb": 512,
     "background_compile": False,
     "progress": True,
+    "report_eager": True,
     "verify_calls": 0.0,
     "on_verify": "raise",
     "on_compile_error": "warn",

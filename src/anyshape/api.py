@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from anyshape import stances
+from anyshape import eager_summary, stances
 from anyshape.backends import BACKENDS, with_code
 from anyshape.capture.source_use import source_use
 from anyshape.config import config
@@ -362,6 +362,7 @@ def reset() -> None:
     session.start_again()
     all_counts.clear()
     source_use.forget()
+    eager_summary.summary.forget()
     for function in list(_compiled):
         function.reset()
         all_counts.append(function.counts)

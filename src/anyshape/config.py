@@ -98,6 +98,8 @@ class Config(_Started):
 
     #: a line on the terminal while a compile takes long
     progress: bool = True
+    #: a line on stderr at the end of the process if compiled functions ran eagerly
+    report_eager: bool = True
 
     # -- trust, checked -------------------------------------------------------------------------
     #: calls that are compared with eager, on copies: a share of them (1.0 for all), or as a whole

@@ -54,6 +54,9 @@ from anyshape.units import NOTHING_TO_COMPILE
 #: call may take a path that can be captured.
 _MOST_LEAVES: Final = 2
 
+#: A region with so many entries in a row that served no call is split where they differ.
+_MOST_IN_VAIN: Final = 3
+
 
 @dataclass(slots=True, eq=False)
 class Function(Serving):
@@ -117,6 +120,7 @@ class Function(Serving):
             shapes,
             self._marked.names,
             self._floats,
+            in_region=self.slot is not None,
         )
         try:
             return self._compile_for(arguments, choices, clock, entry_id)
@@ -141,6 +145,8 @@ class Function(Serving):
             raise RecompileError(
                 function=self.target.name, reasons=tuple(reason.text for reason in reasons)
             )
+        if self._is_asked_in_vain(reasons):
+            return True
         limit = 1000 if self.options.dynamic is False else config.recompile_limit
         last = reasons[-1].text if reasons else ""
         if len(self.entries) >= limit:
@@ -171,6 +177,26 @@ class Function(Serving):
             )
         )
         return False
+
+    def _is_asked_in_vain(self, reasons: list[kinds.GuardFailure]) -> bool:
+        """Split a region at a line that reads another value each time, as the length of a list that
+        grows: its last entries served no call, all for that line's sake."""
+        late, failed = self.entries[-_MOST_IN_VAIN:], reasons[-_MOST_IN_VAIN:]
+        if self.slot is None or len(late) < _MOST_IN_VAIN or any(entry.hits for entry in late):
+            return False
+        frames = {
+            (each.user_frame.filename, each.user_frame.line) for each in failed if each.user_frame
+        }
+        if len(frames) != 1 or not all(each.user_frame for each in failed):
+            return False
+        file, line = frames.pop()
+        first, last = self.slot.lines
+        if file != self.slot.owner[0] or not first <= line <= last:
+            return False
+        why = f"what is read here is never the same: {failed[-1].text}"
+        self.entries.clear()
+        self.stop_compiling(Left(why, failed[-1].user_frame), line)
+        return True
 
     def _compile_for(
         self, arguments: Arguments, choices: Choices, clock: telling.Clock, entry_id: str
@@ -220,6 +246,7 @@ class Function(Serving):
                 where=str(left.frame) if left.frame else None,
             )
         self._last_left = left
+        self._note_eager(left)
         self._leaves += 1
         if self._leaves >= _MOST_LEAVES or self.slot is not None:
             self.stop_compiling(left)

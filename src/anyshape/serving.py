@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 import torch
 import torch.fx
 
+from anyshape import eager_summary
 from anyshape.calls import as_given, by_parameter, show_user_frames
 from anyshape.capture.run import Arguments
 from anyshape.capture.source_use import source_use
@@ -101,6 +102,8 @@ class Serving:
     units: Units = field(default=None)  # pyright: ignore[reportAssignmentType] made below
     #: of a region, where it stands
     slot: Slot | None = None
+    #: of each of its parts that ever was
+    _part_counts: list[Counts] = field(default_factory=list[Counts])
     _defaults: tuple[object, ...] = ()
     #: why calls were compiled again
     recompiled: list[str] = field(default_factory=list[str])
@@ -127,7 +130,9 @@ class Serving:
         options = self.options
         if options.dynamic is None:
             options = replace(options, dynamic=True)
-        return type(self)(target, replace(options, shapes=None), units=self.units, slot=slot)
+        made = type(self)(target, replace(options, shapes=None), units=self.units, slot=slot)
+        self._part_counts.append(made.counts)
+        return made
 
     def rebuild(self) -> None:
         """A new dispatcher for the entries there are."""
@@ -277,14 +282,29 @@ class Serving:
                 reasons.append(kinds.GuardFailure(entry.id, failure.sentence, frame))
         return reasons
 
-    def stop_compiling(self, why: Left) -> None:
-        """Run eagerly what no entry serves: in parts, if its code can be watched."""
+    def stop_compiling(self, why: Left, line: int | None = None) -> None:
+        """Run eagerly what no entry serves: in parts, if its code can be watched. A region is
+        split at the line, if that is known."""
         self.eager = why
+        self._note_eager(why)
         if self.slot is not None:
-            self.units.refine(self.slot, why)
+            self.units.refine(self.slot, why, line)
         else:
             self.units.add_boundaries(why.sites)
         self._dispatch_in_parts()
+
+    def _note_eager(self, why: Left) -> None:
+        """Remember for the end of the process why calls had no graph."""
+        if not self.is_outermost:
+            return
+        target = self.target
+        eager_summary.summary.note(
+            eager_summary.RanEagerly(
+                *(target.name, target.file, target.line, why.reason, str(why.frame or "")),
+                *(self.counts, self._part_counts),
+                stopped_whole=self.eager is not None and not why.sites,
+            )
+        )
 
     @property
     def is_in_parts(self) -> bool:

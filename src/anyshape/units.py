@@ -70,6 +70,19 @@ class Slot:
     lines: tuple[int, int]
 
 
+def call_of_object(function: Any) -> types.FunctionType | None:
+    """The `__call__` in Python of an object that is no module; None of functions, classes and
+    objects that native code calls."""
+    kind = type(function)
+    if isinstance(function, type | torch.nn.Module) or hasattr(kind, "__anyshape_original__"):
+        return None
+    for base in kind.__mro__:
+        call = base.__dict__.get("__call__")
+        if call is not None:
+            return call if type(call) is types.FunctionType else None
+    return None
+
+
 class Units:
     """The parts of one compiled function."""
 
@@ -103,9 +116,13 @@ class Units:
             if found.version < _MOST_SPLITS:
                 found.add(site, leads_inside=depth > 0)
 
-    def refine(self, slot: Slot, left: Left) -> None:
-        """Split a function once more, since one of its regions could not be compiled."""
+    def refine(self, slot: Slot, left: Left, line: int | None = None) -> None:
+        """Split a function once more, since one of its regions could not be compiled: where the
+        capture left, at a line, or else with all of the region as plain Python."""
         if left.reason == NOTHING_TO_COMPILE:
+            return
+        if line is not None:
+            self.boundaries[slot.owner].add_span(line, line, whole=True)
             return
         if any(site.place == slot.owner for site in left.sites):
             self.add_boundaries(left.sites)
@@ -126,7 +143,7 @@ class Units:
             inner = self.in_parts_of(function.__func__)
             return None if inner is None else types.MethodType(inner, function.__self__)
         if type(function) is not types.FunctionType:
-            return None
+            return self._object_in_parts(function)
         code = function.__code__
         boundaries = self.boundaries.get(place_of(code))
         version = 0 if boundaries is None else boundaries.version
@@ -146,6 +163,19 @@ class Units:
         if self._is_lasting(function):
             self._bound[function] = _Bound(code, version, defaults, named, bound)
         return bound
+
+    def _object_in_parts(self, function: Any) -> Callable[..., Any] | None:
+        """Of a partial or an object with a `__call__` in Python; None of all else."""
+        if type(function) is functools.partial:
+            inner = self.in_parts_of(function.func)
+            if inner is None:
+                return None
+            # Its state can be replaced: it is read when it is called.
+            return lambda *args, **kwargs: inner(
+                *function.args, *args, **{**function.keywords, **kwargs}
+            )
+        call = call_of_object(function)
+        return None if call is None else self.in_parts_of(types.MethodType(call, function))
 
     def _is_lasting(self, function: types.FunctionType) -> bool:
         """Whether it is a function that is there for good, and not made anew for every call."""
@@ -199,6 +229,10 @@ class Units:
         if kind is types.MethodType and type(function.__func__) is types.FunctionType:
             function, args = function.__func__, (function.__self__, *args)
             kind = types.FunctionType
+        elif (call := call_of_object(function)) is not None:
+            in_parts = self.in_parts_of(call) if self._is_split(call, (function, *args)) else None
+            if in_parts is not None:
+                return in_parts(function, *args, **kwargs)
         if kind is types.FunctionType:
             if self._is_split(function, args):
                 in_parts = self.in_parts_of(function)

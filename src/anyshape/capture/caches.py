@@ -51,7 +51,7 @@ class Caches:
             self._tracer.guard(Kind.IDENTITY, path, function)
         given = (*args, *kwargs.values())
         keys = [detached(arg) for arg in given] if any(map(holds_traced, given)) else []
-        if keys and all(map(is_key, keys)) and _reads_code_only(function):
+        if keys and all(map(_is_key, keys)) and _reads_code_only(function):
             named = dict(zip(kwargs, keys[len(args) :], strict=True))
             result = self._answer(function, tuple(keys[: len(args)]), named)
             if is_data(result):
@@ -116,12 +116,16 @@ class Caches:
         by_identity = kind.__eq__ is object.__eq__ and kind.__hash__ is object.__hash__
         if path is None or not by_identity:
             value = hooks.fixed(hooks.operand(value), "it is an argument of a cached function")
-        if is_key(value) or type(value) is torch.Size:
+        if _is_key(value):
             return value
         if path is None or not by_identity:
             raise Leave(f"a {kind.__name__} is an argument of a cached function")
         self._tracer.guard(Kind.IDENTITY, path, value)
         return value
+
+
+def _is_key(value: Any) -> bool:
+    return is_key(value) or type(value) is torch.Size
 
 
 def _reads_code_only(function: Any) -> bool:

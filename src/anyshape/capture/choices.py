@@ -65,6 +65,7 @@ class Choices:
         contract: AssumedContract | None = None,
         marked: Collection[str] = (),
         floats: dict[str, float | None] | None = None,
+        in_region: bool = False,
     ) -> None:
         self.contract = contract
         #: sizes of the contract that a setting keeps static, and which
@@ -88,6 +89,9 @@ class Choices:
         self.profile = profile
         #: integers that are given as a `DynamicInt`
         self._marked: Collection[str] = marked
+        #: whether a region of a split function is compiled: what stands between regions gives it
+        #: another float each time
+        self.in_region = in_region
         #: floats as they were seen, None for more than one value; kept by the function
         self._floats: dict[str, float | None] = {} if floats is None else floats
         #: the decision for each size and integer that was met, or is in the contract, by source
@@ -114,6 +118,7 @@ class Choices:
             contract,
             self._marked,
             self._floats,
+            self.in_region,
         )
         made.rulings = self.rulings
         made._answers = self._answers
@@ -186,7 +191,9 @@ class Choices:
         return answer
 
     def is_dynamic_float(self, path: Path, value: float, owner: type | None) -> bool:
-        if config.specialize_float:
+        # Who sets the flag wants that.
+        in_region = self.in_region and owner is None and not config.is_chosen("specialize_float")
+        if config.specialize_float and not in_region:
             return False  # there are many of them, and nobody has asked
         name = path.text
         known = self._answers.get(name)
@@ -196,7 +203,9 @@ class Choices:
             if changed:
                 self._floats[name] = None
             source = Source(is_module_property=owner is not None)
-            decision = decide_float(name, source, changed, config, self._dynamic)
+            decision = decide_float(
+                name, source, changed, config, self._dynamic, in_region=in_region
+            )
             self._answers[name] = known = (self._settled(name, value, decision),)
         return known[0] is not None
 

@@ -154,6 +154,11 @@ class Unbacked(NamedTuple):
 class Chooser(Protocol):
     """Who says which sizes and integers are dynamic (the policy, for one call)."""
 
+    @property
+    def in_region(self) -> bool:
+        """Whether a region of a split function is compiled: it can be split once more."""
+        ...
+
     def sizes(
         self, path: Path, tensor: torch.Tensor, owner: type | None
     ) -> Sequence[Range | Unbacked | None]:
@@ -420,6 +425,10 @@ class Tracer:
     def fix_source(self, source: Expr | Path, reason: str) -> None:
         """Fix what a float was made of: a size, or a float from outside."""
         if isinstance(source, Path):
+            if self.chooser.in_region:
+                # It was seen to change. The question is asked between two regions from now on.
+                self.leave(f"the value of a float that changes is needed ({reason})")
+                return
             self.guard(Kind.EQUALS, source, plain(self._read[source]), reason)
         else:
             self.settle(source, reason)

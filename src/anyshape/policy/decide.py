@@ -361,12 +361,21 @@ def decide_int(
 
 
 def decide_float(
-    name: str, source: Source, changed: bool, settings: Settings, dynamic: bool | None
+    name: str,
+    source: Source,
+    changed: bool,
+    settings: Settings,
+    dynamic: bool | None,
+    in_region: bool = False,
 ) -> Decision:
-    """The decision for a float input; `changed`: it was seen with another value.
+    """The decision for a float input; `changed`: it was seen with another value. `in_region`: it
+    comes from the code around a region of a split function.
 
     The list of sources is about sizes and integers: it does not stand above the flag.
     """
+    if in_region and changed and settings.automatic_dynamic:
+        reason = "it was seen to change between the parts of a split function"
+        return Decision(Choice.DYNAMIC, reason, EVERYTHING, by=By.SEEN)
     if settings.specialize_float:
         return replace(_static("it is a float, and config.specialize_float is on"), by=By.FLAG)
     if names_source(settings.dynamic_sources, name):

@@ -49,10 +49,11 @@ class Boundaries:
             known.met += 1
             known.leads_inside |= leads_inside
 
-    def add_span(self, first: int, last: int) -> None:
-        """Statements on these lines run as plain Python, with what they call compiled."""
+    def add_span(self, first: int, last: int, *, whole: bool = False) -> None:
+        """Statements on these lines run as plain Python, with what they call compiled; `whole`:
+        with all of their operations, and not the last one only."""
         self.version += 1
-        self.spans[first, last] = self.spans.get((first, last), 0) + 1
+        self.spans[first, last] = self.spans.get((first, last), 0) + 1 + whole
 
     def items(self) -> Iterable[tuple[Position, Boundary]]:
         return self._met.items()
