@@ -44,6 +44,7 @@ from anyshape.events import kinds
 from anyshape.events.progress import progress
 from anyshape.events.stream import stream
 from anyshape.growth import Growing
+from anyshape.guards.guard import Frame
 from anyshape.records import dataclass
 from anyshape.serving import Serving, StaleSignature
 from anyshape.stances import Stance, stance
@@ -195,7 +196,7 @@ class Function(Serving):
             return False
         why = f"what is read here is never the same: {failed[-1].text}"
         self.entries.clear()
-        self.stop_compiling(Left(why, failed[-1].user_frame), line)
+        self.stop_compiling(Left(why, Frame(file, line, self.target.name)), line)
         return True
 
     def _compile_for(

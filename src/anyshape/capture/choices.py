@@ -66,7 +66,10 @@ class Choices:
         marked: Collection[str] = (),
         floats: dict[str, float | None] | None = None,
         in_region: bool = False,
+        exact_strides: bool = False,
     ) -> None:
+        #: whether strides of a tensor with gaps are numbers, also where its sizes are symbols
+        self.exact_strides = exact_strides
         self.contract = contract
         #: sizes of the contract that a setting keeps static, and which
         self.overruled: list[str] = []
@@ -119,6 +122,7 @@ class Choices:
             self._marked,
             self._floats,
             self.in_region,
+            self.exact_strides,
         )
         made.rulings = self.rulings
         made._answers = self._answers

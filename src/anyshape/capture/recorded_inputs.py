@@ -13,9 +13,10 @@ from anyshape.capture.replay.events import Input
 from anyshape.capture.tracer import Leave
 from anyshape.guards.guard import Kind, TensorSpec
 from anyshape.guards.path import Path
-from anyshape.ops.meta import Dense, Meta, of_tensor
+from anyshape.ops.meta import Dense, Meta, Strided, of_tensor
 from anyshape.ops.node_notes import RESULT
-from anyshape.symbolic import NATURAL, Expr, Range, Size, as_symbol, ge, le
+from anyshape.records import replace
+from anyshape.symbolic import NATURAL, Expr, Range, Size, as_symbol, eq, ge, gt, le
 
 
 class Inputs(Segments):
@@ -87,19 +88,22 @@ class Inputs(Segments):
         meta = of_tensor(tensor, tuple(shape))
         layout = meta.layout
         dense = isinstance(layout, Dense)
+        if not dense and not unbacked and tracer.owner(path) is None:
+            meta = replace(meta, layout=Strided(self._strides_with_gaps(tensor, path, meta)))
         spec = TensorSpec(
             type(tensor),
             tensor.dtype,
             tensor.device,
             tensor.requires_grad,
             tuple(None if isinstance(size, Expr) else size for size in shape),
-            strides=None if dense else tuple(tensor.stride()),
+            strides=None if dense else tuple(map(_number, meta.strides)),
             order=layout.order if dense else None,
             layout=tensor.layout,
         )
         tracer.guard(Kind.TENSOR, path, spec)
         node = self.segment.placeholder(identifier(path.text), path, tensor)
         node.meta[RESULT] = meta
+        self.need_strides(meta)
         found = self._known[id(tensor)] = Known(node, meta, tensor, self.segment, path)
         self.changes.add(path, tensor)
         for dim, declared in unbacked:
@@ -108,6 +112,37 @@ class Inputs(Segments):
         if tracer.tape is not None:
             tracer.tape.append(Input(found, tensor))
         return found
+
+    def _strides_with_gaps(self, tensor: torch.Tensor, path: Path, meta: Meta) -> tuple[Size, ...]:
+        """The strides of a tensor that is a part of a larger one, `tokens[:, :-1]`: the larger one
+        has other sizes where this one has. A stride that skips elements is a symbol of its own, as
+        long as it does skip some; one that does not is what the sizes inside it make of it."""
+        tracer, sizes, strides = self.tracer, tuple(tensor.shape), tuple(tensor.stride())
+        by_stride = sorted(range(len(sizes)), key=strides.__getitem__)
+        steps = [strides[dim] * sizes[dim] for dim in by_stride]
+        is_part = min(sizes) > 1 and all(
+            strides[inner] > 0 and step <= strides[outer]
+            for inner, outer, step in zip(by_stride, by_stride[1:], steps, strict=False)
+        )
+        if tracer.chooser.exact_strides or not is_part or not any(map(_is_symbolic, meta.shape)):
+            return strides
+        tracer.cannot_replay("a tensor with gaps")
+        reason = "a tensor with gaps between its elements"
+        for size in filter(_is_symbolic, meta.shape):
+            # One with a size of 1 may be dense, and then shares memory where this one is copied.
+            tracer.decide(ge(size, 2), reason)
+        found: list[Size] = list(strides)
+        for inner, outer, step in zip(by_stride, by_stride[1:], steps, strict=False):
+            inside = found[inner] * meta.shape[inner]
+            if step == strides[outer] and not isinstance(inside, Expr):
+                continue
+            found[outer] = tracer.own_symbol(path.stride(outer), None, strides[outer], NATURAL)
+            if step == strides[outer]:
+                tracer.decide(eq(found[outer], inside), reason)
+                found[outer] = inside
+            else:
+                tracer.decide(gt(found[outer], inside), reason)
+        return tuple(found)
 
     def _expect_range(self, size: Size, declared: Range) -> None:
         with self.tracer.expecting():
@@ -145,6 +180,14 @@ class Inputs(Segments):
         self.tracer.cannot_replay("all inputs are looked at")
         for path, tensor, _ in self.changes.externals:
             self.tracer.guard(Kind.PREDICATE, path, ExactLayout(tensor))
+
+
+def _is_symbolic(size: Size) -> bool:
+    return isinstance(size, Expr)
+
+
+def _number(size: Size) -> int | None:
+    return None if isinstance(size, Expr) else size
 
 
 class ExactLayout:

@@ -23,7 +23,7 @@ from anyshape.capture.size_nodes import SizeNodes
 from anyshape.capture.tracer import Leave, Tracer, asking_frame
 from anyshape.config import config
 from anyshape.guards.path import Path
-from anyshape.ops.meta import Meta
+from anyshape.ops.meta import Meta, Strided
 from anyshape.ops.node_notes import RESULT, SYMBOL
 from anyshape.records import replace
 from anyshape.symbolic import Expr, Fact, Range, Size, Symbol, as_symbol
@@ -252,7 +252,17 @@ class Segments:
             found = self.segment.placeholder(identifier(known.path.text), known.path, known.alive)
             found.meta[RESULT] = None if known.opaque else known.meta
             self.segment.nodes[known] = found
+            if not known.opaque:
+                self.need_strides(known.meta)
         return found
+
+    def need_strides(self, meta: Meta) -> None:
+        """Hand the graph the strides of an input that do not follow from its sizes: operators find
+        them in the tensor, native code has to be told."""
+        if isinstance(meta.layout, Strided):
+            for stride in meta.layout.strides:
+                for symbol in stride.symbols if isinstance(stride, Expr) else ():
+                    self._symbol_node(symbol)
 
 
 def identifier(text: str) -> str:

@@ -159,6 +159,11 @@ class Chooser(Protocol):
         """Whether a region of a split function is compiled: it can be split once more."""
         ...
 
+    @property
+    def exact_strides(self) -> bool:
+        """Whether the strides of tensors with gaps are numbers."""
+        ...
+
     def sizes(
         self, path: Path, tensor: torch.Tensor, owner: type | None
     ) -> Sequence[Range | Unbacked | None]:

@@ -115,7 +115,7 @@ class Subject:
                 violations=tuple(f"in the example, {each}" for each in error.problems),
             ) from None
         assert shapes is not None, "there is a contract"
-        choices = Choices(Observations(), False, "export", contract=shapes)
+        choices = Choices(Observations(), False, "export", contract=shapes, exact_strides=True)
         leaves = replace(self.arguments, bound=copied).leaves()
         versions = [(leaf, _version(leaf.value)) for leaf in leaves if leaf.is_tensor]
         with undisturbed(self.module), no_collection():

@@ -173,9 +173,18 @@ def _tensor(walk: Walk, guard: Guard) -> None:
     if spec.layout is not None:
         walk.refuse_if(f"{found}.layout is not {walk.name(spec.layout)}")
     if spec.strides is not None:
-        walk.refuse_if(f"{found}.stride() != {walk.name(spec.strides)}")
+        _strides_of_tensor(walk, found, spec.strides)
     if spec.order is not None:
         _order_of_tensor(walk, _path(guard), spec.sizes, spec.order)
+
+
+def _strides_of_tensor(walk: Walk, found: str, strides: tuple[int | None, ...]) -> None:
+    if None not in strides:
+        walk.refuse_if(f"{found}.stride() != {walk.name(strides)}")
+        return
+    for dim, stride in enumerate(strides):
+        if stride is not None:
+            walk.refuse_if(f"{found}.stride({dim}) != {stride}")
 
 
 def _sizes_of_tensor(walk: Walk, path: Path, spec: TensorSpec) -> None:

@@ -279,7 +279,7 @@ def _differences(spec: TensorSpec, tensor: object) -> Iterator[str]:
     strides = cast("tuple[int, ...]", getattr(tensor, "stride")())  # noqa: B009
     if spec.strides is not None:
         for index, (expected, actual) in enumerate(zip(spec.strides, strides, strict=True)):
-            if expected != actual:
+            if expected is not None and expected != actual:
                 yield f"stride mismatch at index {index}. expected {expected}, actual {actual}"
     if spec.order is not None and not is_dense(sizes, strides, spec.order):
         yield f"layout mismatch. expected {order_text(spec.order)}, actual stride {list(strides)}"

@@ -72,9 +72,10 @@ class TensorSpec:
     device: object
     requires_grad: bool
     sizes: tuple[int | None, ...]
-    #: exact strides; or the order of the dimensions in memory of a dense tensor, from the outermost
-    #: (dimensions of size 1 fit anywhere, and a tensor without elements always fits)
-    strides: tuple[int, ...] | None = None
+    #: exact strides, None for one that is a symbol; or the order of the dimensions in memory of a
+    #: dense tensor, from the outermost (dimensions of size 1 fit anywhere, and a tensor without
+    #: elements always fits)
+    strides: tuple[int | None, ...] | None = None
     order: tuple[int, ...] | None = None
     #: `tensor.layout`; None compares nothing. An opaque tensor (mkldnn) claims to be contiguous, so
     #: sizes and strides do not say that there is memory to read

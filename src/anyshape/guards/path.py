@@ -32,6 +32,8 @@ class Access(Enum):
     CELL = "cell"
     #: `list(parent)[key]` of a dictionary: a key, by its position
     KEY = "key"
+    #: `parent.stride()[key]` of a tensor
+    STRIDE = "stride"
 
 
 class Path:
@@ -73,6 +75,9 @@ class Path:
 
     def cell(self) -> Path:
         return self._step(Access.CELL, None, "")
+
+    def stride(self, dim: int) -> Path:
+        return self._step(Access.STRIDE, dim, f".stride()[{dim}]")
 
     def nth_key(self, index: int) -> Path:
         return self._step(Access.KEY, index, f".keys()[{index}]")

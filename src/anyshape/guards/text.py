@@ -122,7 +122,8 @@ def tensor_text(spec: TensorSpec) -> str:
         f"size=[{sizes}]",
     ]
     if spec.strides is not None:
-        parts.append(f"stride={list(spec.strides)}")
+        strides = ", ".join("?" if stride is None else str(stride) for stride in spec.strides)
+        parts.append(f"stride=[{strides}]")
     if spec.order is not None:
         parts.append(order_text(spec.order))
     if spec.layout is not None:

@@ -238,6 +238,9 @@ class Walk:
     def key(self, path: Path) -> str:
         return self.assign(f"{self.keys(_parent(path))}[{path.key}]")
 
+    def stride(self, path: Path) -> str:
+        return self.assign(f"{self._names[_parent(path)]}.stride({path.key})")
+
 
 #: A user's parameter may be named `min`; names of symbols are ours and contain no bracket.
 _EXTREMA: Final = re.compile(r"\b(min|max)\(")
@@ -257,6 +260,7 @@ _STEPS: Final[dict[Access, Callable[[Walk, Path], str]]] = {
     Access.ITEM: Walk.item,
     Access.CELL: Walk.cell,
     Access.KEY: Walk.key,
+    Access.STRIDE: Walk.stride,
 }
 
 
