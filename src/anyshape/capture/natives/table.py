@@ -16,6 +16,7 @@ from anyshape.capture.natives import (
     effects,
     iteration,
     numbers,
+    numpy_functions,
     objects,
     questions,
     random_state,
@@ -90,6 +91,7 @@ MODELS: Final[dict[Any, Callable[..., Any]]] = {
     **warning_filters.MODELS,
     **random_state.MODELS,
     **tensor_making.MODELS,
+    **numpy_functions.MODELS,
     **autograd_functions.MODELS,
     **control_flow.MODELS,
     **scans.MODELS,
@@ -139,6 +141,8 @@ def call(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
         return pure(hooks, function, args, kwargs)
     if getattr(function, "__module__", None) == "torch.torch_version":
         return function(*(hooks.fixed(arg, "a version is compared") for arg in args), **kwargs)
+    if numpy_functions.is_pure(function):
+        return numpy_functions.call(hooks, function, args, kwargs)
     if questions.is_question(function):
         return questions.ask(hooks, function, *args, **kwargs)
     wrapped = getattr(function, "__wrapped__", None)
