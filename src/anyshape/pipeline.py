@@ -27,7 +27,7 @@ from anyshape.capture.contracts import AssumedContract
 from anyshape.capture.outline.sites import place_of
 from anyshape.capture.roots import Roots
 from anyshape.capture.run import Arguments, Captured, capture
-from anyshape.capture.state import can_capture
+from anyshape.capture.state import can_capture, read_state
 from anyshape.capture.trace import Trace
 from anyshape.capture.tracer import Left
 from anyshape.config import config
@@ -44,7 +44,7 @@ from anyshape.events import kinds
 from anyshape.events.progress import progress
 from anyshape.events.stream import stream
 from anyshape.growth import Growing
-from anyshape.guards.guard import Frame
+from anyshape.guards.explain import first_failure
 from anyshape.records import dataclass
 from anyshape.serving import Serving, StaleSignature
 from anyshape.stances import Stance, stance
@@ -122,6 +122,7 @@ class Function(Serving):
             self._marked.names,
             self._floats,
             in_region=self.slot is not None,
+            unlike=self._unlike,
         )
         try:
             return self._compile_for(arguments, choices, clock, entry_id)
@@ -146,7 +147,7 @@ class Function(Serving):
             raise RecompileError(
                 function=self.target.name, reasons=tuple(reason.text for reason in reasons)
             )
-        if self._is_asked_in_vain(reasons):
+        if self._is_asked_in_vain(bound):
             return True
         limit = 1000 if self.options.dynamic is False else config.recompile_limit
         last = reasons[-1].text if reasons else ""
@@ -179,24 +180,32 @@ class Function(Serving):
         )
         return False
 
-    def _is_asked_in_vain(self, reasons: list[kinds.GuardFailure]) -> bool:
-        """Split a region at a line that reads another value each time, as the length of a list that
-        grows: its last entries served no call, all for that line's sake."""
-        late, failed = self.entries[-_MOST_IN_VAIN:], reasons[-_MOST_IN_VAIN:]
+    def _is_asked_in_vain(self, bound: dict[str, Any]) -> bool:
+        """Find what a region reads that is never the same, as the length of a list that grows: its
+        last entries served no call, for the sake of one guard. The next capture leaves there, and
+        so the region is split. A guard that has no path of its own splits it at its line."""
+        late = self.entries[-_MOST_IN_VAIN:]
         if self.slot is None or len(late) < _MOST_IN_VAIN or any(entry.hits for entry in late):
             return False
-        frames = {
-            (each.user_frame.filename, each.user_frame.line) for each in failed if each.user_frame
-        }
-        if len(frames) != 1 or not all(each.user_frame for each in failed):
+        failures = [first_failure(entry.plan, bound, read_state) for entry in late]
+        guards = [each.guard for each in failures if each is not None and each.guard is not None]
+        if len(guards) < len(late):
             return False
-        file, line = frames.pop()
-        first, last = self.slot.lines
-        if file != self.slot.owner[0] or not first <= line <= last:
+        first, *others = guards
+        if first.path is not None and first.user_frame is not None:
+            key = (first.kind, first.path.text)
+            if all(each.path is not None and (each.kind, each.path.text) == key for each in others):
+                self._unlike.add(key)
             return False
-        why = f"what is read here is never the same: {failed[-1].text}"
+        frame = first.user_frame
+        lines = range(self.slot.lines[0], self.slot.lines[1] + 1)
+        if frame is None or frame.filename != self.slot.owner[0] or frame.line not in lines:
+            return False
+        if any(each.user_frame != frame for each in others):
+            return False
         self.entries.clear()
-        self.stop_compiling(Left(why, Frame(file, line, self.target.name)), line)
+        why = f"what is read here is never the same: {first.text}"
+        self.stop_compiling(Left(why, frame), frame.line)
         return True
 
     def _compile_for(

@@ -27,6 +27,7 @@ from anyshape.events.stream import stream
 from anyshape.explanation import Explanation
 from anyshape.guards.emit import EntryPlan, build_dispatcher
 from anyshape.guards.explain import first_failure
+from anyshape.guards.guard import Kind
 from anyshape.guards.tensor_memory import TensorMemory, tensor_memory
 from anyshape.policy.observations import Observations
 from anyshape.profile.session import FunctionProfile
@@ -102,6 +103,8 @@ class Serving:
     units: Units = field(default=None)  # pyright: ignore[reportAssignmentType] made below
     #: of a region, where it stands
     slot: Slot | None = None
+    #: of a region: guards that failed in every call
+    _unlike: set[tuple[Kind, str]] = field(default_factory=set[tuple[Kind, str]])
     #: of each of its parts that ever was
     _part_counts: list[Counts] = field(default_factory=list[Counts])
     _defaults: tuple[object, ...] = ()
@@ -291,6 +294,7 @@ class Serving:
             self.units.refine(self.slot, why, line)
         else:
             self.units.add_boundaries(why.sites)
+            self.units.add_later(why)
         self._dispatch_in_parts()
 
     def _note_eager(self, why: Left) -> None:

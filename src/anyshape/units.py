@@ -109,12 +109,17 @@ class Units:
 
     # -- boundaries --------------------------------------------------------------------------------
 
-    def add_boundaries(self, sites: tuple[Site, ...]) -> None:
+    def add_boundaries(self, sites: tuple[Site, ...], *, seen_only: bool = False) -> None:
         """Split functions where operations could not be followed, the innermost first."""
         for depth, site in enumerate(sites):
             found = self.boundaries.setdefault(site.place, Boundaries())
             if found.version < _MOST_SPLITS:
-                found.add(site, leads_inside=depth > 0)
+                found.add(site, leads_inside=depth > 0, seen_only=seen_only)
+
+    def add_later(self, left: Left) -> None:
+        """Split functions, too, at calls that were seen after the capture had left."""
+        for sites in left.later:
+            self.add_boundaries(sites, seen_only=True)
 
     def refine(self, slot: Slot, left: Left, line: int | None = None) -> None:
         """Split a function once more, since one of its regions could not be compiled: where the
@@ -126,6 +131,7 @@ class Units:
             return
         if any(site.place == slot.owner for site in left.sites):
             self.add_boundaries(left.sites)
+            self.add_later(left)
         elif self.boundaries[slot.owner].version < _MOST_SPLITS:
             self.boundaries[slot.owner].add_span(*slot.lines)
 

@@ -17,7 +17,7 @@ from anyshape.config import config
 from anyshape.events import kinds
 from anyshape.events.stream import stream
 from anyshape.guards.dynamic_int import DynamicInt, plain_int
-from anyshape.guards.guard import Frame, SymbolSource
+from anyshape.guards.guard import Frame, Kind, SymbolSource
 from anyshape.guards.path import Path
 from anyshape.guards.text import fact_text, in_logs, names_of
 from anyshape.guards.values import strictly_equal
@@ -67,7 +67,10 @@ class Choices:
         floats: dict[str, float | None] | None = None,
         in_region: bool = False,
         exact_strides: bool = False,
+        unlike: Collection[tuple[Kind, str]] = (),
     ) -> None:
+        #: guards that failed in every call of a region: it is to be split there
+        self.unlike = unlike
         #: whether strides of a tensor with gaps are numbers, also where its sizes are symbols
         self.exact_strides = exact_strides
         self.contract = contract
@@ -123,6 +126,7 @@ class Choices:
             self._floats,
             self.in_region,
             self.exact_strides,
+            self.unlike,
         )
         made.rulings = self.rulings
         made._answers = self._answers

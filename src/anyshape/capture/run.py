@@ -18,6 +18,7 @@ from anyshape.capture.recipe import Recipe
 from anyshape.capture.recorder import Recorder, RecordingMode
 from anyshape.capture.replay.switch import switch
 from anyshape.capture.roots import Roots
+from anyshape.capture.scouting import ScoutingHooks
 from anyshape.capture.segments import Carried, Segment, Source
 from anyshape.capture.state import read_state
 from anyshape.capture.stripping import StrippingHooks, stripped
@@ -27,7 +28,7 @@ from anyshape.config import config
 from anyshape.guards.guard import Guard, Kind
 from anyshape.guards.path import Path
 from anyshape.ops.node_notes import EXPECTED, FACTS
-from anyshape.records import dataclass
+from anyshape.records import dataclass, replace
 from anyshape.symbolic import Expr, Symbol
 from anyshape.symbolic.expr import of_atom
 
@@ -60,11 +61,12 @@ def capture(
 ) -> Captured:
     """Call `function` and record it. Exceptions of the function pass through."""
     hooks: Hooks | None = None
+    scout = ScoutingHooks()
 
     def stop() -> None:
         # Watched code looks into this cell before every operation.
         if hooks is not None:
-            hooks.callables.cell.cell_contents = StrippingHooks()
+            hooks.callables.cell.cell_contents = StrippingHooks() if whole else scout
             outside.strip()
 
     tracer = Tracer(chooser, stop, roots, whole)
@@ -108,7 +110,7 @@ def capture(
                 stop()
                 return Captured(stripped(result), trace)
         assert tracer.left is not None
-        return Captured(stripped(result), tracer.left)
+        return Captured(stripped(result), replace(tracer.left, later=tuple(scout.found)))
     finally:
         _forget(hooks)
 

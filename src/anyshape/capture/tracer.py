@@ -14,7 +14,7 @@ import operator
 import os
 import sys
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -143,6 +143,8 @@ class Left:
     #: what the functions that were running did; nothing where it was no operation of the
     #: program's
     sites: tuple[Site, ...] = ()
+    #: of each call after it that cannot be followed either, the same
+    later: tuple[tuple[Site, ...], ...] = ()
 
 
 class Unbacked(NamedTuple):
@@ -157,6 +159,12 @@ class Chooser(Protocol):
     @property
     def in_region(self) -> bool:
         """Whether a region of a split function is compiled: it can be split once more."""
+        ...
+
+    @property
+    def unlike(self) -> Collection[tuple[Kind, str]]:
+        """What a region must not be compiled for: guards of these kinds on these paths have failed
+        in every call so far."""
         ...
 
     @property
@@ -305,6 +313,8 @@ class Tracer:
             lent = self.lent_frame
             frame = self.user_frame(above=3) if lent is None else lent[0]
             found = self.guards[key] = Guard(kind, path, value, reason, frame)
+            if (kind, path.text) in self.chooser.unlike:
+                self.leave(f"{path.text} is never the same ({reason})")
         if self.tape is not None:
             self.tape.append(found)
 

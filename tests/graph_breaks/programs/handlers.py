@@ -182,7 +182,7 @@ def tensor_code_raises(x: Tensor) -> Tensor:
     return y.sum(0) * 2
 
 
-@program()
+@program(one_side="every call raises before the other side")
 def tensor_code_raises_through(x: Tensor) -> Tensor:
     y = x * 2 + 1
     opaque("before", y)
@@ -314,7 +314,7 @@ def unbound_after_del(x: Tensor, flag: bool) -> Tensor:
     return y * z  # pyright: ignore[reportPossiblyUnboundVariable] what is tested
 
 
-@program()
+@program(one_side="every call raises before the other side")
 def name_error_of_a_global(x: Tensor) -> Tensor:
     y = x * 2 + 1
     opaque("before", y)

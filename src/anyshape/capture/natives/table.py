@@ -125,38 +125,98 @@ def call(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
         return unbound(hooks, function, home, args, kwargs)
     if isinstance(function, weakref.ref) and not args and not kwargs:
         return follow_reference(hooks, function)
-    if isinstance(function, type) and function.__module__ == "itertools":
-        return _itertool(hooks, function, args, kwargs)
-    if isinstance(function, types.FunctionType) and function.__module__ in PLAIN_LIBRARY:
-        for arg in (*args, *kwargs.values()):
-            _know_type(hooks, function, arg)
-        return pure_python(hooks, function, args, kwargs)
-    if getattr(function, "__module__", None) == _ASKING and len(args) == 1:
-        # The question has been asked, and the answer is at hand.
-        hooks.tracer.checking = False
-        return hooks.truth(args[0])
     if name in ("__enter__", "__exit__") and args and type(args[0]) in CONTEXT_CLASSES:
         return enter_or_leave(hooks, name, args[0], args[1:])
-    if function in PURE or getattr(function, "__module__", None) in PURE_MODULES:
-        return pure(hooks, function, args, kwargs)
-    if getattr(function, "__module__", None) == "torch.torch_version":
-        return function(*(hooks.fixed(arg, "a version is compared") for arg in args), **kwargs)
-    if numpy_functions.is_pure(function):
-        return numpy_functions.call(hooks, function, args, kwargs)
-    if questions.is_question(function):
-        return questions.ask(hooks, function, *args, **kwargs)
-    wrapped = getattr(function, "__wrapped__", None)
-    if _is_of_torch(function) and _has_hash(wrapped) and wrapped in MODELS:
-        return MODELS[wrapped](hooks, *args, **kwargs)  # behind a decorator of torch's own
-    original = vars(function).get("__original_fn") if hasattr(function, "__dict__") else None
-    if original is not None and vars(function).get("__script_if_tracing_wrapper"):
-        return hooks.call(original, *args, **kwargs)
-    if isinstance(function, type) and issubclass(function, BaseException):
-        return function(*args, **kwargs)
+    handler = handler_of(function)
+    if handler is not None:
+        return handler(hooks, function, args, kwargs)
     raise Leave(
         f"`{_full_name(function)}` is native code without a model",
         "call it outside the compiled function",
     )
+
+
+#: Calls a native function: hooks, function, arguments.
+Handler = Callable[[Hooks, Any, tuple[Any, ...], dict[str, Any]], Any]
+
+
+def handler_of(function: Any) -> Handler | None:
+    """How a native function is called that is known by itself, whatever it is given; None of one
+    without a model."""
+    module = getattr(function, "__module__", None)
+    if isinstance(function, type) and module == "itertools":
+        return _itertool
+    if isinstance(function, types.FunctionType) and module in PLAIN_LIBRARY:
+        return _of_the_library
+    if module == _ASKING:
+        return _asked
+    if function in PURE or module in PURE_MODULES:
+        return pure
+    if module == "torch.torch_version":
+        return _of_versions
+    if numpy_functions.is_pure(function):
+        return numpy_functions.call
+    if questions.is_question(function):
+        return _question
+    wrapped = getattr(function, "__wrapped__", None)
+    if _is_of_torch(function) and _has_hash(wrapped) and wrapped in MODELS:
+        return _behind_a_decorator
+    original = vars(function).get("__original_fn") if hasattr(function, "__dict__") else None
+    if original is not None and vars(function).get("__script_if_tracing_wrapper"):
+        return _scripted_if_tracing
+    if isinstance(function, type) and issubclass(function, BaseException):
+        return _as_it_is
+    return None
+
+
+def _of_the_library(
+    hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    for arg in (*args, *kwargs.values()):
+        _know_type(hooks, function, arg)
+    return pure_python(hooks, function, args, kwargs)
+
+
+def _asked(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if len(args) != 1:
+        raise Leave(f"`{_full_name(function)}` is native code without a model")
+    # The question has been asked, and the answer is at hand.
+    hooks.tracer.checking = False
+    return hooks.truth(args[0])
+
+
+def _of_versions(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return function(*(hooks.fixed(arg, "a version is compared") for arg in args), **kwargs)
+
+
+def _question(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return questions.ask(hooks, function, *args, **kwargs)
+
+
+def _behind_a_decorator(
+    hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    return MODELS[function.__wrapped__](hooks, *args, **kwargs)
+
+
+def _scripted_if_tracing(
+    hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    return hooks.call(vars(function)["__original_fn"], *args, **kwargs)
+
+
+def _as_it_is(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return function(*args, **kwargs)
+
+
+def is_opaque(function: Any) -> bool:
+    """Whether no capture can follow a call of a native function, whatever it is given."""
+    if not _has_hash(function) or why_disabled(function) is not None:
+        return True
+    owner = getattr(function, "__self__", None)
+    if owner is not None and not isinstance(owner, types.ModuleType):
+        return False  # That is for the owner to say.
+    return function not in MODELS and region_of(function) is None and handler_of(function) is None
 
 
 #: Functions of torch that ask about sizes, known by name because we do not import their module.

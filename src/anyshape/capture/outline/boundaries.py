@@ -40,13 +40,14 @@ class Boundaries:
     def __len__(self) -> int:
         return len(self._met) + len(self.spans)
 
-    def add(self, site: Site, leads_inside: bool) -> None:
+    def add(self, site: Site, leads_inside: bool, *, seen_only: bool = False) -> None:
+        """Add a boundary; `seen_only`: no capture was left there, it would have been."""
         self.version += 1
         known = self._met.get(site.position)
         if known is None:
             self._met[site.position] = Boundary(site.hook, leads_inside)
         else:
-            known.met += 1
+            known.met += not seen_only
             known.leads_inside |= leads_inside
 
     def add_span(self, first: int, last: int, *, whole: bool = False) -> None:

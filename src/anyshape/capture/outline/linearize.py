@@ -44,13 +44,23 @@ class Linearizer:
         outer, self._out = self._out, []
         for statement in body:
             if statement not in self._marks.touched:
-                self._out.append(statement)
+                self._untouched(statement)
             elif statement in self._marks.verbatim:
                 self._verbatim(statement)
             else:
                 _STATEMENTS.get(type(statement), Linearizer._verbatim)(self, statement)
         out, self._out = self._out, outer
         return out
+
+    def _untouched(self, statement: ast.stmt) -> None:
+        """A statement without a boundary. Several results are put together outside of a region:
+        a text that only passes through would be a guard there."""
+        value = statement.value if isinstance(statement, ast.Return) else None
+        if isinstance(value, ast.Tuple) and not any(isinstance(x, ast.Starred) for x in value.elts):
+            value.elts = [
+                each if self._is_atom(each) else self._assigned(each) for each in value.elts
+            ]
+        self._out.append(statement)
 
     # -- what is emitted ---------------------------------------------------------------------------
 
@@ -280,7 +290,7 @@ class Linearizer:
 
     def _return(self, statement: ast.Return) -> None:
         self._value(statement)
-        self._emit(statement)
+        self._untouched(statement)
 
     def _raise(self, statement: ast.Raise) -> None:
         if statement.cause is not None and statement.exc is not None:

@@ -1,0 +1,105 @@
+"""How soon a split function is through with compiling, and that it gets there at all."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import anyshape
+from tests.graph_breaks.opaque import opaque, opaque_number
+
+
+def _compiled(function: Callable[..., Any]) -> Any:
+    return anyshape.compile(function, backend="eager")
+
+
+def test_one_call_finds_all_boundaries_on_its_way() -> None:
+    def function(x: Tensor) -> Tensor:
+        y = x * 2 + 1
+        opaque("first", y)
+        y = y.relu() - 1
+        opaque_number(y)
+        y = y * 3 + 2
+        time.perf_counter()
+        y = y.abs() - 4
+        opaque("last", y)
+        return y * 5 + 6
+
+    compiled = _compiled(function)
+    for size in (3, 4, 5):
+        assert torch.equal(compiled(torch.ones(size)), function(torch.ones(size)))
+    captures = compiled.stats().captures
+    assert compiled.stats().boundaries == 4
+    for size in (3, 6, 7):
+        assert torch.equal(compiled(torch.ones(size)), function(torch.ones(size)))
+    assert compiled.stats().captures == captures
+    assert compiled.stats().graphs == 5
+
+
+def test_what_is_never_the_same_is_read_between_regions() -> None:
+    kept: list[Any] = []
+
+    def function(x: Tensor) -> Tensor:
+        y = x * 2 + 1
+        kept.append(opaque_number(y))
+        z = y.relu() - len(kept)
+        return z * 2 + 1
+
+    compiled = _compiled(function)
+    for call in range(30):
+        expected = (torch.ones(3 + call % 4) * 3 - call - 1) * 2 + 1
+        assert torch.equal(compiled(torch.ones(3 + call % 4)), expected)
+    settled = compiled.stats()
+    assert settled.graphs <= 8
+    for _ in range(10):
+        compiled(torch.ones(3))
+    assert compiled.stats().captures == settled.captures
+
+
+def test_floats_and_texts_of_plain_code_do_not_compile_anew() -> None:
+    def function(x: Tensor) -> tuple[Tensor, bool, str]:
+        start = time.perf_counter()
+        y = (x * 2 + 1).relu()
+        took = time.perf_counter() - start
+        y = y * took - took
+        text = opaque("text", f"{took}")
+        return y * 2 + 1, took < 100, text
+
+    compiled = _compiled(function)
+    for call in range(12):
+        y, quick, text = compiled(torch.ones(3 + call % 3))
+        assert quick is True
+        assert torch.equal(y, (torch.full_like(y, 3) * float(text) - float(text)) * 2 + 1)
+    captures = compiled.stats().captures
+    for call in range(10):
+        compiled(torch.ones(3 + call % 3))
+    assert compiled.stats().captures == captures
+    assert compiled.stats().graphs <= 8
+
+
+class Scaled:
+    """An object that is called."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, x: Tensor, scale: float = 2.0) -> Tensor:
+        y = x * scale + 1
+        self.calls += 1
+        opaque("called", self.calls)
+        return y.relu() - 1
+
+
+def test_objects_and_partials_run_in_parts() -> None:
+    for made in (Scaled(), functools.partial(Scaled(), scale=3.0)):
+        compiled = _compiled(made)
+        scale = 3.0 if isinstance(made, functools.partial) else 2.0
+        for size in (3, 4, 5, 6):
+            assert torch.equal(compiled(torch.ones(size)), torch.full((size,), scale))
+        assert compiled.stats().graphs == 2
+        assert (made.func if isinstance(made, functools.partial) else made).calls == 4
