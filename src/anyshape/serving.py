@@ -33,6 +33,7 @@ from anyshape.policy.observations import Observations
 from anyshape.profile.session import FunctionProfile
 from anyshape.ranks.agree import AmongRanks
 from anyshape.records import dataclass, field, replace
+from anyshape.runtime.native.errors import as_torch_raises
 from anyshape.runtime.program import GraphFailed
 from anyshape.runtime.tree import Unseen
 from anyshape.shapes import Contract
@@ -351,7 +352,7 @@ class Serving:
         if not isinstance(error, GraphFailed):
             raise StaleSignature
         if not error.repeatable:
-            raise error.error
+            raise as_torch_raises(error.error)
         args, kwargs = plain_call(args, kwargs)
         result = self.target.call(*args, **kwargs)
         self.counts.eager_calls += 1

@@ -6,7 +6,7 @@ A version tells that a tensor was changed in place. Some changes do not show in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import torch
@@ -41,6 +41,22 @@ class Changes:
         self.may_raise_late = False
         #: whether the program has a handler around such an operation
         self.may_be_caught = False
+        #: whether it has one around an operation that may fail before anything is changed: native
+        #: code may have changed something by then
+        self.may_be_caught_early = False
+
+    @property
+    def may_fail(self) -> bool:
+        """Whether a run may fail and then has to be made again."""
+        return self.may_raise_late or self.may_be_caught_early
+
+    def note_raising(self, is_caught: Callable[[], bool]) -> None:
+        """An operation may fail by its data; `is_caught`: whether there is a handler around it."""
+        if self.any:
+            self.may_raise_late = True
+            self.may_be_caught |= is_caught()
+        elif not self.may_be_caught_early:
+            self.may_be_caught_early = is_caught()
 
     def add(self, path: Path, tensor: torch.Tensor) -> None:
         self.externals.append((path, tensor, _version(tensor)))
@@ -93,7 +109,7 @@ class Changes:
     def needs_undo(self) -> bool:
         """Whether a failed run has to be made undone, and can be, to be made again: what it may
         have changed by then is known, and not large."""
-        if not self.may_raise_late or self.unseen or self.repeatable():
+        if not self.may_fail or self.unseen or self.repeatable():
             return False
         written = self._written | self._written_before
         changed = [
@@ -101,10 +117,11 @@ class Changes:
             for _, tensor, first in self.externals
             if _version(tensor) != first or _memory_of(tensor) in written
         ]
+        is_caught = self.may_be_caught or self.may_be_caught_early
         return (
             all(not tensor.requires_grad or tensor.is_leaf for tensor in changed)
             and not any(version is None for _, _, version in self.externals)
-            and (self.may_be_caught or sum(tensor.nbytes for tensor in changed) <= _MOST_KEPT)
+            and (is_caught or sum(tensor.nbytes for tensor in changed) <= _MOST_KEPT)
             and all(_geometry_of(tensor) == self._geometries[id(tensor)] for tensor in changed)
         )
 

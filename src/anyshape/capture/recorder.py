@@ -263,9 +263,8 @@ class Recorder(Inputs):
 
     def _note_changes(self, function: Callable[..., Any], call: CallForms) -> None:
         changes = self.changes
-        if changes.any and may_raise(function):
-            changes.may_raise_late = True
-            changes.may_be_caught |= is_caught()
+        if may_raise(function):
+            changes.note_raising(is_caught)
         # Code of the program may change what it is given, and then draw, or fail.
         changes.any |= call.in_place or runs_python(function)
         if function in ALIASES_UNSEEN:

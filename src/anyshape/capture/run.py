@@ -199,7 +199,7 @@ def _trace(
         _written(outside),
         recorder.may_draw,
         recorder.checks_forms,
-        recorder.changes.may_raise_late,
+        recorder.changes.may_fail,
         recorder.changes.needs_undo(),
         [
             Store(each.target, each.key, each.change is Change.CALL)

@@ -107,7 +107,8 @@ def asking_frame() -> types.FrameType | None:
 
 
 def is_caught() -> bool:
-    """Whether a watched function that is running has a handler of errors."""
+    """Whether a watched function that is running has a handler of errors that torch's operators
+    raise because of data."""
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None:
         if id(frame.f_code) in instrumented_by_identity and _has_handler(frame.f_code):
@@ -118,7 +119,21 @@ def is_caught() -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _has_handler(code: types.CodeType) -> bool:
-    return any(each.opname in ("CHECK_EXC_MATCH", "CHECK_EG_MATCH") for each in dis.Bytecode(code))
+    caught: object = None
+    for each in dis.Bytecode(code):
+        if each.opname in ("CHECK_EXC_MATCH", "CHECK_EG_MATCH") and caught not in _OTHER_ERRORS:
+            return True
+        caught = each.argval if each.opname == "LOAD_GLOBAL" else None
+    return False
+
+
+#: No operator raises them because of what is in a tensor.
+_OTHER_ERRORS: Final = frozenset(
+    {
+        *("TypeError", "KeyError", "AttributeError", "NameError", "StopIteration", "OSError"),
+        *("ImportError", "ModuleNotFoundError", "AssertionError", "NotImplementedError"),
+    }
+)
 
 
 class Leave(Exception):

@@ -208,9 +208,8 @@ class Player:
         recorder = self._recorder
         recorder.may_draw |= was.draws
         changes = recorder.changes
-        if changes.any and was.raises:
-            changes.may_raise_late = True
-            changes.may_be_caught |= was.caught or is_caught()
+        if was.raises:
+            changes.note_raising(lambda: was.caught or is_caught())
 
     # -- arguments -------------------------------------------------------------------------------
 

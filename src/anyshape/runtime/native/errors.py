@@ -17,3 +17,10 @@ class NativeFailed(RuntimeError):
 
 class OutOfRange(NativeFailed, IndexError):
     """A position read from a tensor was none. Torch raises either error, by operator."""
+
+
+def as_torch_raises(error: Exception) -> Exception:
+    """The error for users: of the classes that torch has."""
+    if isinstance(error, OutOfRange):
+        return IndexError(error.reason)
+    return RuntimeError(error.reason) if isinstance(error, NativeFailed) else error
