@@ -8,7 +8,6 @@ from typing import Any, Final
 import torch
 
 from anyshape.capture.concolic import TracedFloat, TracedInt, plain
-from anyshape.capture.natives.numpy_functions import is_scalar, number_of
 from anyshape.capture.traced_text import TracedText
 from anyshape.capture.tracer import ATOMS, Leave, is_plain_tensor
 from anyshape.ops.meta import Strided
@@ -124,9 +123,6 @@ class CallForms:
             return tuple(slice(*(part[form] for part in parts)) for form in range(3))  # pyright: ignore[reportReturnType] three forms
         if isinstance(value, tuple) and hasattr(kind, "_fields"):
             return self._sequence(value, lambda items: kind(*items))
-        if is_scalar(value):
-            number = number_of(self._recorder, value)
-            return number, number, number
         if kind is torch.Generator:
             return value, self._recorder.object_node(value), value
         raise Leave(f"an operation takes a {kind.__name__}")

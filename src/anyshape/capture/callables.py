@@ -27,7 +27,6 @@ from anyshape.capture.contexts import CONTEXT_CLASSES
 from anyshape.capture.instrument import Refused, bind, instrumented_code, is_instrumented
 from anyshape.capture.native_values import BOUND
 from anyshape.capture.natives import table as natives
-from anyshape.capture.natives.numpy_functions import is_pure
 from anyshape.capture.natives.tensor_making import METHODS, TENSOR_TYPE, make
 from anyshape.capture.replay.layers import Layers
 from anyshape.capture.stripping import stripped
@@ -311,7 +310,7 @@ class Callables:
             return make(self._hooks, kind, args, kwargs)
         if issubclass(kind, torch.Tensor):
             raise Leave(f"{kind.__name__}(…) inside a compiled function")
-        if kind.__module__ == "itertools" or is_pure(kind):
+        if kind.__module__ == "itertools":
             return natives.call(self._hooks, kind, args, kwargs)
         metaclass = type(kind)
         meta = metaclass.__call__

@@ -24,7 +24,6 @@ from anyshape.capture.hooks_base import (
 )
 from anyshape.capture.native_values import is_numpy_scalar
 from anyshape.capture.natives.methods import change_in_place
-from anyshape.capture.natives.numpy_functions import number_of
 from anyshape.capture.natives.pure import as_length
 from anyshape.capture.outside import SETS, holds_traced
 from anyshape.capture.stripping import stripped
@@ -77,7 +76,6 @@ class OperatorHooks(HooksBase):
         return function(a, b)
 
     def _tensor_binary(self, name: str, function: Callable[..., Any], a: Any, b: Any) -> Any:
-        a, b = number_of(self, a), number_of(self, b)
         if isinstance(a, torch.Tensor):
             if not isinstance(b, torch.Tensor) and type(b) not in (*NUMBERS, complex):
                 raise Leave(f"a tensor {name} a {type(b).__name__}")

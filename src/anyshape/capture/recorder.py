@@ -72,8 +72,6 @@ class Recorder(Inputs):
         self.defects: list[str] = []
         #: what is in a container from outside, as the program sees it
         self.contents_of: Callable[[Any, Path], Any] = lambda container, path: container
-        #: tensors that share memory with what is no tensor
-        self.shared: list[Any] = []
 
     # -- numbers ---------------------------------------------------------------------------------
 

@@ -168,8 +168,6 @@ def _trace(
     result: Any,
     random: torch.Tensor,
 ) -> Trace:
-    for each in recorder.shared:
-        each.check()
     recipe = Recipe(tracer, recorder)
     for effect in outside.journal.effects:
         recipe.effect(effect)

@@ -16,7 +16,6 @@ from anyshape.capture.natives import (
     effects,
     iteration,
     numbers,
-    numpy_functions,
     objects,
     questions,
     random_state,
@@ -91,7 +90,6 @@ MODELS: Final[dict[Any, Callable[..., Any]]] = {
     **warning_filters.MODELS,
     **random_state.MODELS,
     **tensor_making.MODELS,
-    **numpy_functions.MODELS,
     **autograd_functions.MODELS,
     **control_flow.MODELS,
     **scans.MODELS,
@@ -154,8 +152,6 @@ def handler_of(function: Any) -> Handler | None:
         return pure
     if module == "torch.torch_version":
         return _of_versions
-    if numpy_functions.is_pure(function):
-        return numpy_functions.call
     if questions.is_question(function):
         return _question
     wrapped = getattr(function, "__wrapped__", None)
