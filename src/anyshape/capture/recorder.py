@@ -44,7 +44,7 @@ from anyshape.capture.recorded_inputs import Inputs
 from anyshape.capture.recorded_segments import Known
 from anyshape.capture.replay.events import ARGUMENTS, operation
 from anyshape.capture.tensor_reads import CONSTANT_READS, DATA_READS, NOT_RECORDED, SIZE_READS
-from anyshape.capture.tracer import Leave, Tracer, depends_on_data, is_caught
+from anyshape.capture.tracer import Leave, Tracer, depends_on_data
 from anyshape.capture.unbacked import observed, places
 from anyshape.config import config
 from anyshape.errors import AnyshapeError, NeedsDecision, UnknownOperator
@@ -262,7 +262,7 @@ class Recorder(Inputs):
     def _note_changes(self, function: Callable[..., Any], call: CallForms) -> None:
         changes = self.changes
         if may_raise(function):
-            changes.note_raising(is_caught)
+            changes.note_raising(self.tracer.is_caught)
         # Code of the program may change what it is given, and then draw, or fail.
         changes.any |= call.in_place or runs_python(function)
         if function in ALIASES_UNSEEN:

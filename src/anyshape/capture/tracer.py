@@ -106,9 +106,7 @@ def asking_frame() -> types.FrameType | None:
     return frame
 
 
-def is_caught() -> bool:
-    """Whether a watched function that is running has a handler of errors that torch's operators
-    raise because of data."""
+def _is_caught() -> bool:
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None:
         if id(frame.f_code) in instrumented_by_identity and _has_handler(frame.f_code):
@@ -259,6 +257,9 @@ class Tracer:
         self.whole = whole
         #: code with hooks, and the function of the program that it is of
         self.watched: list[tuple[types.CodeType, types.FunctionType]] = []
+        #: of so many of them it is known whether any has a handler of errors
+        self._looked_for_handlers = 0
+        self._has_handlers = False
         self._read: dict[Path, Any] = {}
         #: slices from outside by identity: what the program gets for each
         self._slices: dict[int, Any] = {}
@@ -279,6 +280,14 @@ class Tracer:
         self.tape: list[Any] | None = None
         #: the frame to give for a line of the program that is not being run
         self.lent_frame: tuple[Frame | None] | None = None
+
+    def is_caught(self) -> bool:
+        """Whether a watched function that is running has a handler of errors that torch's operators
+        raise because of data."""
+        while self._looked_for_handlers < len(self.watched):
+            self._has_handlers |= _has_handler(self.watched[self._looked_for_handlers][0])
+            self._looked_for_handlers += 1
+        return self._has_handlers and _is_caught()
 
     # -- leaving ---------------------------------------------------------------------------------
 

@@ -22,7 +22,6 @@ from anyshape.capture.operation_kinds import (
     writes_statistics,
 )
 from anyshape.capture.recorded_segments import Known
-from anyshape.capture.tracer import is_caught
 from anyshape.guards.guard import Frame
 from anyshape.symbolic import Expr
 
@@ -145,7 +144,7 @@ def operation(
     made = Operation(function, node)
     made.frame = recorder.tracer.user_frame()
     made.draws, made.raises = may_draw(function), may_raise(function)
-    made.caught = made.raises and is_caught()
+    made.caught = made.raises and recorder.tracer.is_caught()
     known = recorder._known
     template = _Template(known, made.externals)
     try:

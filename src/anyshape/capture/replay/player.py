@@ -13,7 +13,7 @@ from anyshape.capture.recorder import Forget
 from anyshape.capture.replay.checks import MISSING
 from anyshape.capture.replay.events import ARGUMENTS, Input, Operation, Parts, face_of
 from anyshape.capture.replay.recording import GUARD, INPUT, OPERATE, READ, Recording
-from anyshape.capture.tracer import Tracer, is_caught
+from anyshape.capture.tracer import Tracer
 from anyshape.guards.guard import Guard
 from anyshape.guards.path import Path
 from anyshape.symbolic import Expr
@@ -209,7 +209,7 @@ class Player:
         recorder.may_draw |= was.draws
         changes = recorder.changes
         if was.raises:
-            changes.note_raising(lambda: was.caught or is_caught())
+            changes.note_raising(lambda: was.caught or recorder.tracer.is_caught())
 
     # -- arguments -------------------------------------------------------------------------------
 
