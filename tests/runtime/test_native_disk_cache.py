@@ -146,3 +146,17 @@ def test_processes_share_it(folder: Path):
         assert process.returncode == 0, errors.decode()
     assert not [file.name for file in folder.iterdir() if file.name.startswith(".")]
     assert sum(file.stat().st_size for file in folder.iterdir()) <= 30_000
+
+
+def test_the_folder_is_looked_through_now_and_then(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    """It may have many files: not at every write, and never too late."""
+    looks: list[object] = []
+    scan = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda *args: looks.append(args) or scan(*args))
+    held = cache(folder, 1 << 20)
+    for index in range(32):
+        assert held.write(key_of("small", str(index)), b"x" * 1000)
+    assert len(looks) == 1
+    for index in range(40):
+        assert held.write(key_of("large", str(index)), b"x" * 60_000)
+        assert sum(file.stat().st_size for file in folder.iterdir()) <= 1 << 20

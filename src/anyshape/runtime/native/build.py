@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import platform
 import sys
 from collections.abc import Callable, Sequence
@@ -49,7 +50,13 @@ class Loaded(Protocol):
 
 
 def disk_cache() -> DiskCache:
-    return DiskCache(Path(config.cache_dir) / FOLDER, config.cache_size_mb << 20)
+    return _disk_cache(str(config.cache_dir), config.cache_size_mb)
+
+
+@functools.lru_cache(maxsize=8)
+def _disk_cache(folder: str, most_mb: int) -> DiskCache:
+    """One for all that is built: it knows how much it has written."""
+    return DiskCache(Path(folder) / FOLDER, most_mb << 20)
 
 
 def found_or_built(

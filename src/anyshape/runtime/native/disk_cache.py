@@ -23,6 +23,8 @@ _MAGIC: Final = b"anyshape native 1\n"
 _CHECKSUM: Final = 32
 #: what a trim leaves, so that not every write trims
 _LEFT_BY_TRIM: Final = 0.8
+#: the part of all room that a process fills before it looks what others have written
+_LOOKS: Final = 16
 _FORGOTTEN_SECONDS: Final = 3600
 
 
@@ -39,6 +41,8 @@ class DiskCache:
     def __init__(self, folder: Path, most_bytes: int) -> None:
         self._folder = folder
         self._most_bytes = most_bytes
+        #: what may be written before the folder is looked through: it may have many files
+        self._room = 0
 
     def read(self, key: str) -> bytes | None:
         """What was kept under the key; it counts as used now."""
@@ -52,8 +56,9 @@ class DiskCache:
         """Keep it, and remove what has not been used for longest if there is too much."""
         try:
             with self._opened(make=True) as folder:
-                _write(folder, key, payload)
-                self._trim(folder)
+                self._room -= _write(folder, key, payload)
+                if self._room < 0:
+                    self._trim(folder)
         except OSError:
             return False
         return True
@@ -92,13 +97,13 @@ class DiskCache:
                 _remove(folder, name)
         kept = sorted(file for file in files if not file[2].startswith("."))
         total = sum(size for _, size, _ in kept)
-        if total <= self._most_bytes:
-            return
-        for _, size, name in kept:
-            if total <= self._most_bytes * _LEFT_BY_TRIM:
-                break
-            _remove(folder, name)
-            total -= size
+        if total > self._most_bytes:
+            for _, size, name in kept:
+                if total <= self._most_bytes * _LEFT_BY_TRIM:
+                    break
+                _remove(folder, name)
+                total -= size
+        self._room = min(self._most_bytes - total, self._most_bytes // _LOOKS)
 
 
 def _read(folder: int, key: str) -> bytes | None:
@@ -117,14 +122,16 @@ def _read(folder: int, key: str) -> bytes | None:
     return payload
 
 
-def _write(folder: int, key: str, payload: bytes) -> None:
+def _write(folder: int, key: str, payload: bytes) -> int:
+    """Write a file under its name; how many bytes it has."""
     beside = f".{key[:16]}.{os.getpid()}.{secrets.token_hex(4)}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(beside, flags, 0o600, dir_fd=folder)
     try:
         with open(descriptor, "wb") as file:
-            file.write(_MAGIC + _checksum(key, payload) + payload)
+            written = file.write(_MAGIC + _checksum(key, payload) + payload)
         os.replace(beside, key, src_dir_fd=folder, dst_dir_fd=folder)
+        return written
     except BaseException:
         _remove(folder, beside)
         raise
