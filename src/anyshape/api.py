@@ -277,7 +277,8 @@ class CompiledModule(torch.nn.Module):
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         if args or kwargs:
             self(*args, **kwargs)
-        return _STATE[self][1].explain()
+        found = _STATE[self][1].explain()
+        return found.and_also(_WITH_HOOKS[self].explain()) if self in _WITH_HOOKS else found
 
     @property
     def entries(self) -> list[Entry]:

@@ -7,7 +7,7 @@ from linecache import getline
 from typing import Final
 
 from anyshape.guards.guard import Frame, Guard, Kind
-from anyshape.records import dataclass
+from anyshape.records import dataclass, replace
 from anyshape.standing import Standing
 
 
@@ -97,6 +97,19 @@ class Explanation:
     unused_sources: Sequence[str] = ()
     #: no further call is compiled for
     is_given_up: bool = True
+
+    def and_also(self, other: Explanation) -> Explanation:
+        """Of one function that is compiled twice over, such as a module with hooks and without."""
+        told = self if self.eager else other
+        return replace(
+            self,
+            entries=[*self.entries, *other.entries],
+            eager=told.eager,
+            eager_frame=told.eager_frame,
+            recompiles=[*self.recompiles, *other.recompiles],
+            parts=[*self.parts, *other.parts],
+            is_given_up=told.is_given_up,
+        )
 
     def __str__(self) -> str:
         lines = [f"{self.function}: {len(self.entries)} compiled"]
