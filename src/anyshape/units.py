@@ -224,7 +224,8 @@ class Units:
             name = f"{function.__qualname__} (lines {region.first_line}-{region.last_line})"
             unit = self._make(target_of(plain, name), slot)
             self._units[key] = unit
-            known = self._regions[key] = _called(unit)
+            is_of_torch = function.__code__.co_filename.startswith(_TORCH)
+            known = self._regions[key] = _called_if_worth_it(unit) if is_of_torch else _called(unit)
         return known
 
     # -- routing a call ----------------------------------------------------------------------------
@@ -279,7 +280,9 @@ class Units:
         """The unit that a call goes to; None to make it as it is."""
         if isinstance(function, torch.nn.Module):
             return self._of_module(function)
-        if type(function) is types.FunctionType and _is_work(function.__code__):
+        if type(function) is types.FunctionType and (
+            _is_work(function.__code__) or _is_forward(function, args)
+        ):
             if not any(isinstance(x, torch.Tensor) for x in (*args, *kwargs.values())):
                 return None
             if function not in self._units and not self._is_lasting(function):
@@ -371,6 +374,17 @@ def _called(unit: Unit) -> Callable[..., Any]:
     return region_call
 
 
+def _called_if_worth_it(unit: Unit) -> Callable[..., Any]:
+    """The same of torch's own code, most of which sets modes and calls hooks: a graph of an
+    operation or two costs more than it saves."""
+    serve, plain = unit.serve, unit.target.call
+
+    def region_call(*args: Any) -> Any:
+        return serve(args, {}) if unit.is_worth_it else plain(*args)
+
+    return region_call
+
+
 _MODULES: Final = module_target(torch.nn.Identity(), None).call
 _TORCH: Final = os.path.dirname(torch.__file__) + os.sep
 #: They lie below the standard library.
@@ -389,6 +403,15 @@ def _is_work(code: types.CodeType) -> bool:
 
 
 _LIBRARY: Final = sysconfig.get_paths()["stdlib"] + os.sep
+
+
+def _is_forward(function: types.FunctionType, args: tuple[Any, ...]) -> bool:
+    """Whether it is called as the `forward` of a module that is more than an operation or two: what
+    runs around it, such as hooks, is called on its own."""
+    kind: Any = type(args[0]) if args else None
+    if not isinstance(kind, type) or not issubclass(kind, torch.nn.Module) or _is_leaf(kind):
+        return False
+    return kind.forward is function and not function.__code__.co_flags & _LAZY
 
 
 @functools.lru_cache(maxsize=4096)

@@ -371,13 +371,23 @@ _OURS_WATCHED: Final = frozenset(
     for name in ("api.py", "export/results.py", "export/on_copies.py")
 )
 
-#: Parts of torch written as ordinary programs on top of its operations.
+#: Parts of torch written as ordinary programs on top of its operations. What they call that cannot
+#: be followed, such as a collective, splits them.
 _TORCH_WATCHED: Final = (
     "nn/modules/",
     "nn/functional.py",
+    "nn/parallel/",
     "nn/utils/",
+    "optim/",
+    "amp/",
+    "distributed/algorithms/",
+    "distributed/fsdp/",
+    "distributed/optim/",
+    "_functorch/functional_call.py",
     "utils/_contextlib.py",
+    "utils/_foreach_utils.py",
     "utils/_pytree.py",
+    "utils/hooks.py",
     "distributions/",
     "backends/",
     "random.py",

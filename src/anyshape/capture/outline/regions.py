@@ -27,6 +27,7 @@ _RESULT: Final = "__anyshape_result__"
 _WORK: Final = (ast.Call, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Subscript, ast.AugAssign)
 _SUSPENDED: Final = (ast.Yield, ast.YieldFrom, ast.Await)
 _DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_SIMPLE: Final = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
 _NOT_IN_REGIONS: Final = (
     *_DEFINITIONS,
     *(ast.Delete, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal),
@@ -87,7 +88,10 @@ class Regions:
                 continue
             out += self._run(run)
             run = []
-            out.append(self._python(statement))
+            # What the linearizer has not kept has a variable in it that is shared: nobody has
+            # routed its calls yet.
+            is_new = isinstance(statement, _SIMPLE) and statement not in self._kept
+            out.append(self._descend(statement) if is_new else self._python(statement))
         return out + self._run(run)
 
     def _run(self, run: list[ast.stmt]) -> list[ast.stmt]:
