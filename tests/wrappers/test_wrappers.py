@@ -34,7 +34,7 @@ FAST = (
 #: Seven steps with five sizes need a few graphs a part, whatever is wrapped around.
 MOST_GRAPHS = 24
 #: Those that branch on data, once for each parameter, or on numbers that no two steps share.
-MANY_GRAPHS = {"optimizer_asgd": 80, "step_with_closure": 100}
+MANY_GRAPHS = {"optimizer_asgd": 80, "optimizer_radam": 60, "step_with_closure": 100}
 
 
 def check(name: str) -> None:

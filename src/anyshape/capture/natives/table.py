@@ -14,6 +14,7 @@ from anyshape.capture.natives import (
     autograd_functions,
     control_flow,
     effects,
+    foreach,
     iteration,
     numbers,
     objects,
@@ -93,6 +94,7 @@ MODELS: Final[dict[Any, Callable[..., Any]]] = {
     **autograd_functions.MODELS,
     **control_flow.MODELS,
     **scans.MODELS,
+    **foreach.MODELS,
     **signatures.MODELS,
     **_OPERATORS,
 }

@@ -1,0 +1,83 @@
+"""`torch._foreach_*` on a CPU: the operator on one tensor after the other, as torch does it there.
+
+One call on lists is one operator that nothing can be fused with. Elsewhere, and where gradients are
+recorded, it stays that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import torch
+
+Hooks = Any
+
+#: A list of more tensors stays one call: each would be several operators of a graph.
+_MOST: Final = 128
+
+#: With lists, numbers or a tensor as second argument.
+_BINARY: Final = ("add", "sub", "mul", "div")
+_UNARY: Final = ("abs", "exp", "log", "neg", "reciprocal", "sign", "sqrt", "zero", "copy", "lerp")
+#: With factors behind two lists: one for all, one each, or a tensor of them.
+_SCALED: Final = ("addcdiv", "addcmul")
+
+
+def _foreach(name: str, scaled: bool) -> Callable[..., Any]:
+    function = getattr(torch, f"_foreach_{name}")
+    method = getattr(torch.Tensor, name)
+
+    def model(hooks: Hooks, *args: Any, **kwargs: Any) -> Any:
+        rows = _rows(hooks, args)
+        if rows is None or (scaled and not _has_factors(args, len(rows))):
+            return hooks.recorder.run(function, args, kwargs)
+        made: list[Any] = []
+        for index, own in enumerate(rows):
+            if not scaled or len(own) < 4:
+                made.append(hooks.call(method, *own, **kwargs))
+                continue
+            if isinstance(own[3], torch.Tensor):
+                own[3] = hooks.call(torch.Tensor.item, hooks.item(own[3], index))
+            made.append(hooks.call(method, *own[:3], value=own[3], **kwargs))
+        return made if name.endswith("_") else tuple(made)
+
+    return model
+
+
+def _has_factors(args: Sequence[Any], count: int) -> bool:
+    """Whether factors that stand in one tensor are one for each."""
+    if len(args) < 4 or not isinstance(args[3], torch.Tensor):
+        return True
+    with torch._C.DisableTorchFunction():
+        return args[3].shape == (count,)
+
+
+def _rows(hooks: Hooks, args: Sequence[Any]) -> list[list[Any]] | None:
+    """The arguments for one tensor after the other; None if torch is to take them together."""
+    lists = [arg for arg in args if isinstance(arg, list | tuple)]
+    if not lists or lists[0] is not args[0]:
+        return None
+    counts = {int(hooks.call(len, each)) for each in lists}
+    if len(counts) != 1 or not 0 < min(counts) <= _MOST:
+        return None
+    rows = [
+        [hooks.item(arg, index) if isinstance(arg, list | tuple) else arg for arg in args]
+        for index in range(min(counts))
+    ]
+    recorded = torch.is_grad_enabled()
+    with torch._C.DisableTorchFunction():
+        for each in (each for row in rows for each in row):
+            if isinstance(each, torch.Tensor):
+                if each.device.type != "cpu" or (recorded and each.requires_grad):
+                    return None
+            elif not isinstance(each, int | float):
+                return None
+    return rows
+
+
+MODELS: Final[dict[Any, Callable[..., Any]]] = {
+    getattr(torch, f"_foreach_{name}{end}"): _foreach(name + end, name in _SCALED)
+    for name in (*_BINARY, *_UNARY, *_SCALED)
+    for end in ("", "_")
+    if hasattr(torch, f"_foreach_{name}{end}") and hasattr(torch.Tensor, name + end)
+}
