@@ -12,9 +12,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import anyshape
 from anyshape.errors import ShapeMismatch
 from anyshape.ops.layouts import Copy, as_view, contiguity, must_view
-from anyshape.ops.meta import Meta, contiguous
+from anyshape.ops.meta import Meta, contiguous, strided
 from anyshape.ops.questions import Kind, Questions
 from anyshape.ops.rules.indexing import getitem
 from anyshape.ops.rules.views import expand, permute
@@ -188,3 +189,48 @@ def _as_two_dimensional(x: torch.Tensor) -> torch.Tensor:
 def test_a_dimension_made_of_size_1_keeps_its_place(function: Any) -> None:
     """Torch reads its stride when it asks whether a tensor is channels-last."""
     assert check(function, "b s 4", first={"b": 2, "s": 5}).served
+
+
+def test_strides_of_sizes_of_1_are_torchs() -> None:
+    """Torch reads them when it looks for channels-last tensors."""
+    base = torch.empty(3, 17, 6)
+    tensors = [base, base[:1, 1:], base[:1, 1:].mT, base[:, :1], base[:, 1:].mT, base[:1].mT]
+    tried = 0
+    for tensor in tensors:
+        batch, rows, columns = tensor.shape
+        for cut in (tensor.shape, (batch, 2, rows // 2, columns), (batch, rows, 2, columns // 2)):
+            for place in range(len(cut) + 1):
+                shape = (*cut[:place], 1, *cut[place:])
+                try:
+                    expected = tensor.view(shape).stride()
+                except RuntimeError:
+                    continue
+                meta = Meta(
+                    tuple(tensor.shape),
+                    tensor.dtype,
+                    strided(tuple(tensor.shape), tensor.stride()),
+                    CPU,
+                )
+                q = Questions(Facts(), "view")
+                assert must_view(q, meta, shape) == expected, (tensor.stride(), shape)
+                assert as_view(q, meta, shape) == expected, (tensor.stride(), shape)
+                tried += 1
+    assert tried > 40
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_what_attention_gives_to_convolutions(dynamic: bool | None) -> None:
+    """A batch of 1 is not channels-last where others are."""
+
+    def program(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        batch, channels, height, width = x.shape
+        rows = x.flatten(2).mT.contiguous() * 2
+        return F.conv2d(rows.mT.reshape(batch, channels, height, width), weight)
+
+    compiled = anyshape.compile(program, dynamic=dynamic)
+    weight = torch.rand(5, 4, 1, 1)
+    for batch, side in ((2, 3), (3, 5), (1, 4), (4, 3), (1, 6)):
+        x = torch.rand(batch, 4, side, side)
+        found, expected = compiled(x, weight), program(x, weight)
+        assert found.stride() == expected.stride()
+        assert torch.allclose(found, expected)

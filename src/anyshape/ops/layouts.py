@@ -15,7 +15,7 @@ from math import gcd
 from typing import Final
 
 from anyshape.errors import Contradiction
-from anyshape.ops.meta import Dense, Meta, contiguous, dense_strides
+from anyshape.ops.meta import Dense, Meta, channels_last, contiguous, dense_strides
 from anyshape.ops.questions import Questions
 from anyshape.records import dataclass
 from anyshape.symbolic import (
@@ -69,6 +69,11 @@ def as_view(q: Questions, meta: Meta, shape: tuple[Size, ...]) -> tuple[Size, ..
     """The strides that show a tensor in another shape of as many elements, or that it has to be
     copied.
     """
+    found = _viewed_or_copied(q, meta, shape)
+    return found if isinstance(found, Copy) else _with_batch(q, meta, shape, found)
+
+
+def _viewed_or_copied(q: Questions, meta: Meta, shape: tuple[Size, ...]) -> tuple[Size, ...] | Copy:
     found = _at_once(meta, shape)
     if found is None:
         found = _for_all_sizes(Steps(meta.shape, meta.strides), shape)
@@ -97,7 +102,22 @@ def must_view(q: Questions, meta: Meta, shape: tuple[Size, ...]) -> tuple[Size, 
         raise q.fail(
             f"strides {meta.strides} of shape {meta.shape} do not allow a view of shape {shape}"
         )
-    return found
+    return _with_batch(q, meta, shape, found)
+
+
+def _with_batch(
+    q: Questions, meta: Meta, shape: tuple[Size, ...], strides: tuple[Size, ...]
+) -> tuple[Size, ...]:
+    """The strides where the batch may be 1: its stride is then that of what lies inside of it, by
+    which torch does not take the view for channels-last any more."""
+    batch = shape[0] if len(shape) in (4, 5) else 1
+    if type(batch) is int or meta.shape == shape:
+        return strides
+    if strides != dense_strides(shape, channels_last(len(shape)).order):
+        return strides
+    if q.decide(ne(batch, 1), "a batch of 1 leaves open whether a view is channels-last"):
+        return strides
+    return _laid_on(q, _joined(q, Steps(meta.shape, meta.strides)), shape) or strides
 
 
 @lru_cache(maxsize=4096)
@@ -141,15 +161,23 @@ def _laid_on(q: Questions, steps: Steps, shape: tuple[Size, ...]) -> tuple[Size,
     """Strides of a view with that shape that are right for all sizes, if they are to be found."""
     strides: list[Size] = [1] * len(shape)
     dim = len(shape)
+    taken: Size = 1
+    stride: Size = 1
     for numel, stride in zip(reversed(steps.sizes), reversed(steps.strides), strict=True):
-        taken: Size = 1
+        taken = 1
         while not q.same(taken, numel):
             dim -= 1
             if dim < 0:
                 return None
             strides[dim] = taken * stride
             taken = taken * shape[dim]
-    return tuple(strides) if all(size == 1 for size in shape[:dim]) else None
+        while dim and shape[dim - 1] == 1:  # what lies inside says their strides, as in torch
+            dim -= 1
+            strides[dim] = taken * stride
+    if not all(size == 1 or q.same(size, 1) for size in shape[:dim]):
+        return None
+    strides[:dim] = [taken * stride] * dim
+    return tuple(strides)
 
 
 def _general(q: Questions, steps: Steps, shape: tuple[Size, ...]) -> Mapping[Symbol, int]:
@@ -304,11 +332,12 @@ def _fitting_strides(
             q.decide_or(eq(taken, run), True, _A_VIEW)
             run, taken, base = 1, 1, stride
         run, done = run * size, done * now
-        while evaluate(taken, values) < evaluate(run, values):
+        while evaluate(taken, values) < evaluate(run, values) or (dim and shape[dim - 1] == 1):
             dim -= 1
             strides[dim] = taken * base
             taken = taken * shape[dim]
     q.decide_or(eq(taken, run), True, _A_VIEW)
     for size in shape[:dim]:
         q.decide_or(eq(size, 1), True, _A_VIEW)
+    strides[:dim] = [taken * base] * dim
     return tuple(strides)
