@@ -118,6 +118,28 @@ def calls_a_cache_with_a_shape(x: Tensor) -> Tensor:
     return x[: sizes[0]] * count + sizes[0]
 
 
+class Plan:
+    """How to cut, as a cached function makes it of a text: compared by identity."""
+
+    def __init__(self, text: str) -> None:
+        self.parts = text.split()
+
+
+@functools.lru_cache
+def plan_of(text: str) -> Plan:
+    return Plan(text)
+
+
+@functools.lru_cache
+def cut(plan: Plan, shape: tuple[int, ...]) -> tuple[list[int], dict[int, int]]:
+    return [shape[0] // len(plan.parts), len(plan.parts)], {0: shape[0]}
+
+
+def calls_a_cache_with_what_another_made(x: Tensor) -> Tensor:
+    sizes, more = cut(plan_of("a b"), x.shape)
+    return x.reshape(*sizes, 3).sum(1) * more[0]
+
+
 PROGRAMS: tuple[Callable[[Tensor], Tensor], ...] = (
     checks_a_size,
     decorates,
@@ -130,6 +152,7 @@ PROGRAMS: tuple[Callable[[Tensor], Tensor], ...] = (
     maps_a_tree,
     imports_inside,
     calls_a_cache_with_a_shape,
+    calls_a_cache_with_what_another_made,
 )
 
 
@@ -315,6 +338,56 @@ def test_a_cache_that_reads_a_variable_keeps_what_it_knew() -> None:
     _scale = 5
     assert torch.equal(compiled(torch.ones(3)), torch.full((3,), 6.0))
     assert torch.equal(compiled(torch.ones(4)), torch.full((4,), 20.0))
+
+
+@functools.lru_cache
+def _listed(rows: int) -> tuple[list[int], dict[str, list[int]]]:
+    return [rows, rows + 1], {"a": [rows]}
+
+
+def _appends(x: Tensor) -> Any:
+    sizes, _ = _listed(x.shape[0])
+    sizes.append(3)
+    return x.sum() + len(sizes)
+
+
+def _changes_what_is_inside(x: Tensor) -> Any:
+    _listed(x.shape[0])[1]["a"] += [x.shape[0] * 2]
+    return x.sum() + len(_listed(x.shape[0])[1]["a"])
+
+
+def _changes_and_raises(x: Tensor) -> Any:
+    sizes, _ = _listed(x.shape[0])
+    sizes.append(3)
+    if len(sizes) > 3:
+        raise ValueError(str(len(sizes)))
+    return x.sum() + len(sizes)
+
+
+def _returns(x: Tensor) -> Any:
+    return x.sum(), [_listed(x.shape[0])[0]]
+
+
+@pytest.mark.parametrize(
+    "program", [_appends, _changes_what_is_inside, _changes_and_raises, _returns]
+)
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_containers_of_a_cache_are_shared(program: Any, dynamic: bool | None) -> None:
+    def results(function: Any) -> list[Any]:
+        _listed.cache_clear()
+        found: list[Any] = []
+        for rows in (2, 3, 4, 4, 4, 5, 5, 2, 2):
+            try:
+                answer = function(torch.zeros(rows))
+            except ValueError as error:
+                answer = str(error)
+            if isinstance(answer, tuple):
+                assert answer[1][0] is _listed(rows)[0]
+                answer[1][0].append(1)
+            found.append(str(answer))
+        return [*found, *map(_listed, (2, 3, 4, 5))]
+
+    assert results(anyshape.compile(program, dynamic=dynamic)) == results(program)
 
 
 _scale = 2

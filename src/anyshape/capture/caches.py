@@ -18,11 +18,13 @@ from typing import Any, Final
 
 import torch
 
+from anyshape.capture.concolic import TracedInt
 from anyshape.capture.journal import Change, Effect
 from anyshape.capture.natives.pure import is_data
 from anyshape.capture.outside import holds_traced, is_key
 from anyshape.capture.source import all_code
-from anyshape.capture.stripping import detached, stripped
+from anyshape.capture.stripping import detached
+from anyshape.capture.traced_text import TRACED_VALUES, bare
 from anyshape.capture.tracer import ATOMS, CODE, Leave
 from anyshape.guards.guard import Kind
 
@@ -37,10 +39,13 @@ class Caches:
         self._tracer = hooks.tracer
         #: by function and key: the answer, and what the program gets for it
         self._known: dict[tuple[int, Any], tuple[Any, Any]] = {}
+        #: of functions that were followed, by function and arguments: what they gave
+        self._followed: dict[Any, tuple[Any, Any]] = {}
 
     def forget(self) -> None:
         """Let go of the answers: to be called when nobody watches any more."""
         self._known.clear()
+        self._followed.clear()
 
     def call(
         self, function: Any, trusted: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -51,11 +56,11 @@ class Caches:
             self._tracer.guard(Kind.IDENTITY, path, function)
         given = (*args, *kwargs.values())
         keys = [detached(arg) for arg in given] if any(map(holds_traced, given)) else []
-        if keys and all(map(_is_key, keys)) and _reads_code_only(function):
+        if keys and all(map(self._is_value, keys)) and _reads_code_only(function):
             named = dict(zip(kwargs, keys[len(args) :], strict=True))
             result = self._answer(function, tuple(keys[: len(args)]), named)
             if is_data(result):
-                return self._inlined(function, trusted, args, kwargs)
+                return self._inlined(function, trusted, args, kwargs, result)
             args, kwargs = self._arguments(args, kwargs)
         else:
             args, kwargs = self._arguments(args, kwargs)
@@ -80,6 +85,14 @@ class Caches:
         self._known[id(function), key] = (result, seen)
         return seen
 
+    def _is_value(self, arg: Any) -> bool:
+        """Whether all that a cached function can read of an argument is in its key; of what another
+        cached function made, nothing but data, for all who share it."""
+        if _is_key(arg):
+            return True
+        held = any(arg is made for made, _ in self._known.values())
+        return held and _is_record(arg)
+
     def _answer(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
             # It runs once for all runs: what it does is no part of the graph.
@@ -90,17 +103,30 @@ class Caches:
             raise
 
     def _inlined(
-        self, function: Any, trusted: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        function: Any,
+        trusted: bool,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        answer: Any,
     ) -> Any:
         """What a function of numbers gives for dynamic ones: each run has its own key."""
         effects = self._hooks.journal.effects
         if not trusted:
             self._hooks.journal.add(Effect(Change.CALL, None, function, (args, kwargs)))
+        key = (id(function), _symbolic(args), _symbolic(tuple(kwargs.items())))
+        if key in self._followed:
+            return self._followed[key][1]
         before = len(effects)
         result = self._hooks.call(function.__wrapped__, *args, **kwargs)
         if len(effects) > before:
             self._tracer.leave(f"the cached function `{function.__name__}` does more than compute")
-            return stripped(result)
+        elif not _is_same_data(result, answer):
+            self._tracer.leave(f"what `{function.__name__}` has in its cache was changed")
+        if not self._tracer.active:
+            return answer
+        self._tracer.shared.add(result, answer)
+        self._followed[key] = ((function, args, kwargs), result)
         return result
 
     def _arguments(
@@ -137,6 +163,40 @@ def _reads_code_only(function: Any) -> bool:
     names = {name for code in all_code(inner.__code__) for name in code.co_names}
     held = (inner.__globals__[name] for name in names if name in inner.__globals__)
     return all(isinstance(value, CODE) for value in held)
+
+
+def _symbolic(value: Any) -> Any:
+    """A key that is equal for arguments that are the same in every run."""
+    if type(value) is TracedInt:
+        return TracedInt, value.expr
+    if type(value) in (tuple, torch.Size):
+        return type(value), tuple(map(_symbolic, value))
+    return type(value), value if type(value) in ATOMS else id(value)
+
+
+def _is_same_data(left: Any, right: Any) -> bool:
+    """Whether data that may hold traced numbers is the same as plain data now."""
+    if type(left) in TRACED_VALUES:
+        left = bare(left)
+    if type(left) is not type(right):
+        return False
+    if type(left) is dict:
+        left, right = list(left.items()), list(right.items())
+    if isinstance(left, list | tuple):
+        return len(left) == len(right) and all(map(_is_same_data, left, right))
+    if isinstance(left, set | frozenset):
+        left = set(map(bare, left))
+    return left == right or (left != left and right != right)
+
+
+def _is_record(value: Any) -> bool:
+    """Whether an object is compared by identity and has nothing but attributes that are data."""
+    kind = type(value)
+    plain = all(
+        getattr(kind, name) is getattr(object, name)
+        for name in ("__eq__", "__hash__", "__getattribute__", "__setattr__")
+    )
+    return plain and type(getattr(value, "__dict__", None)) is dict and is_data(value.__dict__)
 
 
 class StillCached:

@@ -134,6 +134,8 @@ class Recipe:
         return name
 
     def _make(self, value: Any) -> str:
+        if value in self._tracer.shared:
+            raise Leave("a container that a cached function holds is returned or stored")
         maker = _MAKERS.get(type(value))
         if maker is not None:
             return maker(self, value)

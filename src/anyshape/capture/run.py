@@ -93,6 +93,7 @@ def capture(
         except BaseException as error:
             tracer.leave(f"the function raised {type(error).__name__}")
             stripped(error)
+            tracer.shared.settle(stripped)
             raise
         if tracer.active:
             try:
@@ -110,7 +111,9 @@ def capture(
                 stop()
                 return Captured(stripped(result), trace)
         assert tracer.left is not None
-        return Captured(stripped(result), replace(tracer.left, later=tuple(scout.found)))
+        tracer.shared.settle(stripped)
+        left = replace(tracer.left, later=tuple(scout.found))
+        return Captured(tracer.shared.own(stripped(result)), left)
     finally:
         _forget(hooks)
 
@@ -168,6 +171,8 @@ def _trace(
     result: Any,
     random: torch.Tensor,
 ) -> Trace:
+    if tracer.shared.is_changed():
+        raise Leave("a container that a cached function holds is changed")
     recipe = Recipe(tracer, recorder)
     for effect in outside.journal.effects:
         recipe.effect(effect)

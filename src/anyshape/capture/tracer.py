@@ -26,6 +26,7 @@ from anyshape.capture.instrument import instrumented_by_identity
 from anyshape.capture.native_values import BOUND, BY_IDENTITY, HasValue, key_of_type
 from anyshape.capture.outline.sites import Site, sites_on_stack
 from anyshape.capture.roots import Roots
+from anyshape.capture.shared_containers import SharedContainers
 from anyshape.capture.traced_text import TRACED_VALUES, TracedText, bare
 from anyshape.guards.dynamic_int import DynamicInt, plain_int
 from anyshape.guards.guard import Frame, Guard, Kind, SymbolSource
@@ -266,6 +267,7 @@ class Tracer:
         self._owners: dict[Path, type | None] = {}
         #: keeps what `paths` names alive, so that no identity is used twice
         self.kept: list[object] = []
+        self.shared = SharedContainers()
         self._values: dict[Expr, int] = {}
         #: sizes that the shape contract gives: of tensors by identity and dimension, of integers
         self.given_sizes: dict[int, dict[int, Size]] = {}
@@ -304,6 +306,7 @@ class Tracer:
         # With what they are named by: an identity may be used again from now on.
         for held in (self.paths, self._read, self._owners, self.kept, self.given_sizes):
             held.clear()
+        self.shared = SharedContainers()
         self.tape = None
 
     def leave_for(self, left: Leave) -> None:
