@@ -5,6 +5,8 @@ JOBS   ?= 2
 TESTS  ?= tests
 BIN    := .venv/bin
 READY  := .venv/.ready
+# With the libraries whose models the slow tests try.
+ALL    := .venv/.libraries
 
 # Test tensors are tiny: threads inside torch only get in the way of the parallel test processes.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --durations=25
@@ -28,7 +30,7 @@ demo: $(READY)
 test: $(READY)
 	$(PYTEST) $(TESTS)
 
-test-slow: $(READY) browser
+test-slow: $(ALL) browser
 	$(PYTEST) tests/slow
 
 # The report is tested in a real browser. Where it cannot be brought, those tests are skipped.
@@ -53,7 +55,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.native $(BENCH)
 
-docs: $(READY)
+docs: $(ALL)
 	$(BIN)/python -m scripts.operators_report
 	$(BIN)/python -m scripts.models_report
 	$(BIN)/python -m scripts.vector_math_report
@@ -74,4 +76,11 @@ $(READY): pyproject.toml constraints.txt
 	    $(PYTHON) -m venv --clear --without-pip .venv && \
 	    $(PYTHON) -m pip --python $(BIN)/python install pip; }
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	@touch $@
+
+# timm and segmentation_models_pytorch ask for torchvision, which their models do not need, and whose
+# wheels want CUDA's libraries: these two come alone, after what they need besides.
+$(ALL): $(READY)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,libraries]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps timm segmentation_models_pytorch
 	@touch $@

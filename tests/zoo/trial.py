@@ -37,16 +37,23 @@ class Trial:
     graph_breaks: int = 0
     guards: int = 0
     compile_seconds: float = 0.0
+    in_parts: bool = False
+    """Whether something could not be traced, and the model was split around it."""
     asked_for: list[str] = field(default_factory=list)
     """For each graph beyond the first: the guard that failed, and the user's line of it."""
     ran_eagerly: list[str] = field(default_factory=list)
     """Why calls ran eagerly, if any did."""
+    broke: list[str] = field(default_factory=list)
+    """Why graphs ended before their function did, if any did."""
     defects: list[str] = field(default_factory=list)
     """Operators whose shape rule disagreed with what torch did."""
 
 
-def tried(row: Row, dynamic: bool | None, gradients: bool = False) -> Trial:
-    """Run all pairs of a row, then the first pair again: that one must be a hit."""
+def tried(
+    row: Row, dynamic: bool | None, gradients: bool = False, learning_rate: float = 0.0
+) -> Trial:
+    """Run all pairs of a row, then the first pair again: that one must be a hit. With a learning
+    rate, both twins take a step of gradient descent after each pair."""
     trial = Trial(row.name, dynamic)
     eager, twin = row.module(), row.module()
     compiled = anyshape.compile(twin, dynamic=dynamic)
@@ -56,9 +63,13 @@ def tried(row: Row, dynamic: bool | None, gradients: bool = False) -> Trial:
             if problem:
                 trial.problems.append(f"{pair}: {problem}")
                 break
+            if learning_rate:
+                for module in (eager, twin):
+                    torch.optim.SGD(module.parameters(), learning_rate).step()
     stats = compiled.stats()
     trial.graphs, trial.hits, trial.guards = stats.graphs, stats.hits, stats.guards
     trial.eager_calls, trial.graph_breaks = stats.eager_calls, stats.graph_breaks
+    trial.in_parts = stats.in_parts
     trial.compile_seconds, trial.entries = stats.compile_seconds, len(compiled.entries)
     return trial
 
@@ -116,12 +127,15 @@ def _listening(trial: Trial) -> Iterator[None]:
                 trial.asked_for.append(f"{last.text} at {place(last.user_frame)}")
             case kinds.RunsEagerly(reason=reason, user_frame=frame):
                 trial.ran_eagerly.append(f"{reason} at {place(frame)}")
+            case kinds.GraphBreak(reason=reason, user_frame=frame):
+                trial.broke.append(f"{reason} at {place(frame)}")
             case kinds.Defect(text=text):
                 trial.defects.append(text)
             case _:
                 pass
 
-    stop = stream.subscribe(hear, (kinds.Recompile, kinds.RunsEagerly, kinds.Defect))
+    heard = (kinds.Recompile, kinds.RunsEagerly, kinds.GraphBreak, kinds.Defect)
+    stop = stream.subscribe(hear, heard)
     try:
         yield
     finally:
