@@ -379,7 +379,7 @@ _TORCH_WATCHED: Final = (
     "nn/parallel/",
     "nn/utils/",
     "optim/",
-    "amp/",
+    "amp/grad_scaler.py",
     "distributed/algorithms/",
     "distributed/fsdp/",
     "distributed/optim/",
