@@ -12,6 +12,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 
 from anyshape.capture.call_forms import CallForms, name_of
 from anyshape.capture.opaque import is_jagged_method
+from anyshape.ops.meta import Meta
 from anyshape.ops.op import Lowering
 from anyshape.ops.table import lookup
 
@@ -53,13 +54,32 @@ def runs_python(function: Callable[..., Any]) -> bool:
     return getattr(function, RUNS_PYTHON, False)
 
 
-@functools.lru_cache(maxsize=4096)
-def may_raise(function: Callable[..., Any]) -> bool:
+def may_raise(function: Callable[..., Any], call: CallForms) -> bool:
     """Whether it may fail because of what is in a tensor."""
+    always, on_integers = _raises(function)
+    return always or (on_integers and _has_integers((call.metas, call.meta_kwargs)))
+
+
+@functools.lru_cache(maxsize=4096)
+def _raises(function: Callable[..., Any]) -> tuple[bool, bool]:
+    """Whether it may fail on any tensors; on positions and divisors that are whole numbers."""
     entry = lookup(function)
-    if entry is None or entry.op.lowering not in _NEVER_RAISES:
-        return True
-    return _DIVISIONS.search(name_of(function)) is not None
+    if entry is None:
+        return True, True
+    kind = entry.op.lowering
+    is_division = _DIVISIONS.search(name_of(function)) is not None
+    return kind not in (*_NEVER_RAISES, Lowering.INDEX_MAP), (
+        is_division or kind is Lowering.INDEX_MAP
+    )
+
+
+def _has_integers(tree: Any) -> bool:
+    """Whether a tensor among arguments is neither of floats nor of complex numbers."""
+    if isinstance(tree, Meta):
+        return not (tree.dtype.is_floating_point or tree.dtype.is_complex)
+    if isinstance(tree, dict):
+        return any(map(_has_integers, tree.values()))
+    return isinstance(tree, tuple | list) and any(map(_has_integers, tree))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -261,7 +261,7 @@ class Recorder(Inputs):
 
     def _note_changes(self, function: Callable[..., Any], call: CallForms) -> None:
         changes = self.changes
-        if may_raise(function):
+        if may_raise(function, call):
             changes.note_raising(self.tracer.is_caught)
         # Code of the program may change what it is given, and then draw, or fail.
         changes.any |= call.in_place or runs_python(function)

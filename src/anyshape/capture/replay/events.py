@@ -143,7 +143,7 @@ def operation(
         return f"the result of `{name_of(function)}`"
     made = Operation(function, node)
     made.frame = recorder.tracer.user_frame()
-    made.draws, made.raises = may_draw(function), may_raise(function)
+    made.draws, made.raises = may_draw(function), may_raise(function, call)
     made.caught = made.raises and recorder.tracer.is_caught()
     known = recorder._known
     template = _Template(known, made.externals)
