@@ -514,7 +514,7 @@ def test_specialize_int() -> None:
 
 def test_config_patch_is_a_decorator_and_a_context() -> None:
     @config.patch(specialize_int=True, automatic_dynamic=False)
-    def inside() -> tuple[bool, bool]:
+    def inside() -> tuple[bool, bool | str]:
         return config.specialize_int, config.automatic_dynamic
 
     assert inside() == (True, False)
