@@ -184,6 +184,8 @@ class Function(Serving):
         """Find what a region reads that is never the same, as the length of a list that grows: its
         last entries served no call, for the sake of one guard. The next capture leaves there, and
         so the region is split. A guard that has no path of its own splits it at its line."""
+        if self.slot is not None and self._changes_what_it_asks(bound):
+            return False
         late = self.entries[-_MOST_IN_VAIN:]
         if self.slot is None or len(late) < _MOST_IN_VAIN or any(entry.hits for entry in late):
             return False
@@ -206,6 +208,20 @@ class Function(Serving):
         self.entries.clear()
         why = f"what is read here is never the same: {first.text}"
         self.stop_compiling(Left(why, frame), frame.line)
+        return True
+
+    def _changes_what_it_asks(self, bound: dict[str, Any]) -> bool:
+        """Whether the last entry of a region was for something that it changes itself, as a list
+        that it appends to: no call will find that as it was."""
+        last = self.entries[-1]
+        failure = first_failure(last.plan, bound, read_state)
+        guard = failure.guard if failure is not None else None
+        if guard is None or guard.path is None or guard.user_frame is None or last.hits:
+            return False
+        changed = {store.target.text for store in last.stores if store.target is not None}
+        if guard.path.text not in changed:
+            return False
+        self._unlike.add((guard.kind, guard.path.text))
         return True
 
     def _compile_for(

@@ -29,6 +29,10 @@ FRAME_READERS: Final = frozenset(
 )
 
 
+#: They run through their arguments.
+_ITERATORS: Final = frozenset({"enumerate", "zip", "reversed", "list", "tuple"})
+
+
 class Linearizer:
     """One function's statements. `is_stable` says of a name that no call can rebind it."""
 
@@ -390,7 +394,7 @@ class Linearizer:
         self._emit(statement)
 
     def _for(self, statement: ast.For) -> None:
-        ready = self._in_python if self._is_header(statement) else self.final
+        ready = self._in_python if self._is_header(statement) else self._iterated
         statement.iter = ready(statement.iter)
         if statement.target in self._marks.touched:
             self._verbatim(statement)
@@ -398,6 +402,15 @@ class Linearizer:
         statement.body = self.block(statement.body)
         statement.orelse = self.block(statement.orelse)
         self._emit(statement, kept=self._is_header(statement))
+
+    def _iterated(self, node: ast.expr) -> ast.expr:
+        """What a loop runs through: an operation is done before it, where it can be compiled."""
+        node = self.final(node)
+        called = node.func if isinstance(node, ast.Call) else None
+        if isinstance(called, ast.Name) and called.id in _ITERATORS:
+            assert isinstance(node, ast.Call)
+            node.args = [self._iterated(each) for each in node.args]
+        return self._assigned(node) if isinstance(node, ast.BinOp | ast.UnaryOp) else node
 
     def _with(self, statement: ast.With) -> None:
         first, *rest = statement.items

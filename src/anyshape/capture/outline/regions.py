@@ -10,6 +10,7 @@ of statements is tried; in the end a statement stays Python, with the calls in i
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from anyshape.records import dataclass
 #: The variable that holds the regions of a function, in order.
 REGIONS: Final = "__anyshape_regions__"
 _RESULT: Final = "__anyshape_result__"
+_BOUND: Final = "__anyshape_bound__"
 
 #: What makes a statement worth tracing: it may be an operation on tensors.
 _WORK: Final = (ast.Call, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Subscript, ast.AugAssign)
@@ -104,15 +106,19 @@ class Regions:
         while run and not _has_work(run[-1]):
             trailing.insert(0, run.pop())
         while run:
-            for length in _lengths(len(run)):
-                made = self._region(run[:length])
-                if made is not None:
-                    break
-            else:
-                length, made = 1, [self._descend(run[0])]
+            length, made = self._longest(run)
             out += made
             run = run[length:]
         return out + trailing
+
+    def _longest(self, run: list[ast.stmt]) -> tuple[int, list[ast.stmt]]:
+        """How many statements make the longest region, and what stands for them."""
+        for probed in (False, True):
+            for length in _lengths(len(run)):
+                made = self._region(run[:length], probed)
+                if made is not None:
+                    return length, made
+        return 1, [self._descend(run[0])]
 
     def _is_eligible(self, statement: ast.stmt) -> bool:
         # What only raises would be captured anew every time.
@@ -159,9 +165,10 @@ class Regions:
 
     # -- one region --------------------------------------------------------------------------------
 
-    def _region(self, run: list[ast.stmt]) -> list[ast.stmt] | None:
+    def _region(self, run: list[ast.stmt], probed: bool) -> list[ast.stmt] | None:
         """A call of the region that statements make; the statements if they do too little, None
-        if they would make no faithful one."""
+        if they would make no faithful one. `probed`: variables that it reads may be unbound, and
+        are looked at before it is called."""
         if not any(map(_has_work, run)):
             return run
         if has_jump(run):
@@ -183,9 +190,13 @@ class Regions:
         # What it assigns only on some ways and gives back, it has to be given.
         needed = Liveness().before(run, frozenset(results))
         parameters = sorted(needed & variables)
-        if not set(parameters) <= bound | self._scope.free:
-            return None
-        return self._call(run, parameters, results, ends is None)
+        unsure = [name for name in parameters if name not in bound | self._scope.free]
+        if not unsure:
+            return self._call(run, parameters, results, ends is None)
+        if not probed or found.stores.intersection(unsure):
+            return None  # What it may assign first is bound by it more often than before it.
+        plain = [self._descend(copy.deepcopy(each)) for each in run]
+        return _if_bound(unsure, self._call(run, parameters, results, ends is None), plain)
 
     def _may_raise_in(self, run: list[ast.stmt]) -> bool:
         """Whether a handler sees no variable that is assigned in the middle."""
@@ -246,6 +257,25 @@ class Regions:
             type_comment=None,
             type_params=[],
         )
+
+
+def _if_bound(names: list[str], then: list[ast.stmt], other: list[ast.stmt]) -> list[ast.stmt]:
+    """Statements for the case that variables are bound, and those for the other. The error of a
+    variable that is not must be raised by the statement that reads it."""
+    start = _Start(then[0])
+    probe = _statement(_tuple([name_at(name, start) for name in names], start))
+    unbound = node_at(
+        ast.ExceptHandler,
+        start,
+        type=name_at("NameError", start),
+        name=None,
+        body=[_stored([_BOUND], _constant(False, start), start)],
+    )
+    return [
+        _stored([_BOUND], _constant(True, start), start),
+        node_at(ast.Try, start, body=[probe], handlers=[unbound], orelse=[], finalbody=[]),
+        node_at(ast.If, start, test=name_at(_BOUND, start), body=then, orelse=other),
+    ]
 
 
 def _has_work(statement: ast.stmt) -> bool:
