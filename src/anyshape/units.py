@@ -177,9 +177,9 @@ class Units:
             if inner is None:
                 return None
             # Its state can be replaced: it is read when it is called.
-            return lambda *args, **kwargs: inner(
-                *function.args, *args, **{**function.keywords, **kwargs}
-            )
+            return lambda *args, **kwargs: functools.partial(
+                inner, *function.args, **function.keywords
+            )(*args, **kwargs)
         call = call_of_object(function)
         return None if call is None else self.in_parts_of(types.MethodType(call, function))
 

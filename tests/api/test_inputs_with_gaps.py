@@ -134,3 +134,21 @@ def test_a_gap_that_closes_is_another_entry() -> None:
     assert compiled(dense)._base is not None
     assert compiled(whole[:, :4])._base is None
     assert compiled.stats().graphs == 2
+
+
+@pytest.mark.parametrize("backend", ["eager", "native"])
+def test_parts_of_one_tensor_that_overlap(backend: str) -> None:
+    def writes_to_one(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        z = y * 2
+        x.add_(1)
+        return z + y, x * 2
+
+    compiled = anyshape.compile(writes_to_one, dynamic=True, backend=backend)
+    for step in range(6):
+        torch.manual_seed(step)
+        whole = torch.randn(3 + step, 8 + step)
+        results = []
+        for function in (compiled, writes_to_one):
+            own = whole.clone()
+            results.append([function(own[:, :3], own[:, 3 - step % 3 : 6 - step % 3]), own])
+        assert_same(results[0], results[1], f"step {step}")

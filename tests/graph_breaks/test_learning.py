@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -104,3 +105,13 @@ def test_objects_and_partials_run_in_parts() -> None:
             assert torch.equal(compiled(torch.ones(size)), expected)
         assert compiled.stats().graphs == 2
         assert made.calls == 4
+
+
+@pytest.mark.skipif(not hasattr(functools, "Placeholder"), reason="of Python 3.14")
+def test_placeholders_of_partials() -> None:
+    place = getattr(functools, "Placeholder")  # noqa: B009 older versions have none
+    made = Scaled()
+    compiled = _compiled(functools.partial(made, place, 3.0))
+    for size in (3, 4, 5, 6):
+        assert torch.equal(compiled(torch.ones(size)), torch.full((size,), 3.0))
+    assert made.calls == 4

@@ -293,6 +293,36 @@ def unbound_after_a_branch(x: Tensor, flag: bool) -> Tensor:
     return y + z  # pyright: ignore[reportPossiblyUnboundVariable] this is what is tested
 
 
+def _last(*given: Any) -> Any:
+    return given[-1]
+
+
+@program(rows_and_flag)
+def unbound_before_an_effect(x: Tensor, flag: bool) -> Any:
+    y = x * 2 + 1
+    opaque("before", y)
+    if flag:
+        z = y.relu() - 1
+    y = y + 1
+    return _last(z, opaque("only if bound"), y * 2)  # pyright: ignore[reportPossiblyUnboundVariable] what is tested
+
+
+@program(rows_and_flag)
+def unbound_in_results(x: Tensor, flag: bool) -> Any:
+    y = x * 2 + 1
+    opaque("before", y)
+    if flag:
+        z = y.relu() - 1
+    return z, x.add_(1), note("only if bound"), y * 2  # pyright: ignore[reportPossiblyUnboundVariable] what is tested
+
+
+@program()
+def results_bind_a_variable(x: Tensor) -> Any:
+    y = x * 2 + 1
+    opaque("before", y)
+    return y, (y := y + 1), y * 2, y.add_(1).sum(0)
+
+
 @program(rows_and_flag)
 def unbound_after_a_raise(x: Tensor, flag: bool) -> Tensor:
     y = x * 2 + 1

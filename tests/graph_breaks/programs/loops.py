@@ -350,3 +350,23 @@ def unrolled_while_with_data(x: Tensor) -> tuple[Tensor, int]:
         y = y - 0.125
         steps += 1
     return y.relu(), steps
+
+
+def _raised(x: Tensor) -> Tensor:
+    x.add_(1)
+    return x
+
+
+@program()
+def headers_are_evaluated_in_order(x: Tensor) -> list[Any]:
+    found: list[Any] = []
+    for one, other in zip(_raised(x), x * 2, strict=True):
+        opaque("first", one)
+        found.append(one + other)
+    for one, other in zip(x * 2, _raised(x), strict=True):
+        opaque("second", one)
+        found.append(one - other)
+    for index, (one, other) in enumerate(zip(-x, _raised(x), strict=True)):
+        opaque("third", index)
+        found.append(one * 2 + other)
+    return found

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from anyshape.capture.outline.boundaries import Boundary, Marks
+from anyshape.capture.outline.dataflow import Binding, Names
 from anyshape.capture.rewrite_nodes import LOAD, STORE, TEMPORARY, assign_at, name_at, node_at
 
 #: The function through which calls are made that lead to functions in parts.
@@ -34,11 +35,15 @@ _ITERATORS: Final = frozenset({"enumerate", "zip", "reversed", "list", "tuple"})
 
 
 class Linearizer:
-    """One function's statements. `is_stable` says of a name that no call can rebind it."""
+    """One function's statements. `is_stable` says of a name that no call can rebind it, `binding`
+    which variables are surely bound before a statement."""
 
-    def __init__(self, marks: Marks, is_stable: Callable[[str], bool]) -> None:
+    def __init__(self, marks: Marks, is_stable: Callable[[str], bool], binding: Binding) -> None:
         self._marks = marks
         self._is_stable = is_stable
+        self._binding = binding
+        #: the variables that are bound before the statement at hand
+        self._surely: Names = frozenset()
         self._temporaries = 0
         self._out: list[ast.stmt] = []
         #: statements that run as plain Python; of compound ones, all but their bodies
@@ -46,13 +51,16 @@ class Linearizer:
 
     def block(self, body: list[ast.stmt]) -> list[ast.stmt]:
         outer, self._out = self._out, []
+        outer_surely = self._surely
         for statement in body:
+            self._surely = self._binding.before.get(statement, frozenset())
             if statement not in self._marks.touched:
                 self._untouched(statement)
             elif statement in self._marks.verbatim:
                 self._verbatim(statement)
             else:
                 _STATEMENTS.get(type(statement), Linearizer._verbatim)(self, statement)
+        self._surely = outer_surely
         out, self._out = self._out, outer
         return out
 
@@ -119,7 +127,9 @@ class Linearizer:
 
     def _is_atom(self, node: ast.expr) -> bool:
         if isinstance(node, ast.Name):
-            return self._is_stable(node.id) or node.id.startswith("__anyshape_")
+            # Where it may be unbound, it has to raise before what comes next is done.
+            is_same = self._is_stable(node.id) and node.id in self._surely
+            return is_same or node.id.startswith("__anyshape_")
         return isinstance(node, ast.Constant)
 
     def _expression(self, node: ast.expr) -> ast.expr:
@@ -409,7 +419,10 @@ class Linearizer:
         called = node.func if isinstance(node, ast.Call) else None
         if isinstance(called, ast.Name) and called.id in _ITERATORS:
             assert isinstance(node, ast.Call)
-            node.args = [self._iterated(each) for each in node.args]
+            for position, each in enumerate(node.args):
+                node.args[position] = self._iterated(each)
+                if not self._is_atom(node.args[position]):
+                    break  # What comes next must not be done before it.
         return self._assigned(node) if isinstance(node, ast.BinOp | ast.UnaryOp) else node
 
     def _with(self, statement: ast.With) -> None:

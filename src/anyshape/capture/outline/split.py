@@ -17,7 +17,7 @@ from anyshape.capture.instrument import (
     register_generated,
 )
 from anyshape.capture.outline.boundaries import Boundaries, marks_of
-from anyshape.capture.outline.dataflow import Names, free_names, uses
+from anyshape.capture.outline.dataflow import Binding, Names, free_names, uses
 from anyshape.capture.outline.linearize import ROUTE, Linearizer
 from anyshape.capture.outline.regions import REGIONS, Region, Regions, Scope
 from anyshape.capture.outline.sites import place_of, region_name
@@ -69,7 +69,11 @@ def split_code(
         _stores_of(node.body, scope.captured),
         _defined(node.body),
     )
-    linear = Linearizer(marks, lambda name: name in scope.local and name not in unstable)
+    linear = Linearizer(
+        marks,
+        lambda name: name in scope.local and name not in unstable,
+        Binding(node.body, parameters),
+    )
     body = linear.block(node.body)
     # Temporaries are variables of the function from here on.
     scope = _scope(node, code, globals_, parameters, body, frozenset(found.bound))
