@@ -13,7 +13,7 @@ event that says why.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import torch
@@ -230,7 +230,9 @@ class Function(Serving):
         telling.read_profile(self.target, choices.profile, entry_id)
         roots = Roots()
         with clock.stage("capture"):
-            captured = self._captured(arguments, choices, roots)
+            captured = self._captured(
+                arguments, choices, roots, lambda left: self._left(left, entry_id, clock)
+            )
         self.counts.captures += 1
         outcome = captured.outcome
         self.seen.add_all(choices.observed)
@@ -244,10 +246,20 @@ class Function(Serving):
             self._add(outcome, choices, entry_id, clock, roots)
         return captured.result
 
-    def _captured(self, arguments: Arguments, choices: Choices, roots: Roots) -> Captured:
+    def _captured(
+        self,
+        arguments: Arguments,
+        choices: Choices,
+        roots: Roots,
+        left_and_raised: Callable[[Left], None],
+    ) -> Captured:
+        whole = self.options.fullgraph
+        # Who wants one graph gets the error of the program first.
+        told = (lambda left: None) if whole else left_and_raised
         try:
-            whole = self.options.fullgraph
-            return capture(self.target.call, arguments, choices, roots, whole, choices.contract)
+            return capture(
+                self.target.call, arguments, choices, roots, whole, choices.contract, told
+            )
         except Exception as error:
             show_user_frames(error)
             raise
@@ -386,7 +398,9 @@ class Function(Serving):
         clock = telling.Clock()
         choices = entry.choices.again(shapes)
         with clock.stage("capture"):
-            captured = self._captured(arguments, choices, entry.roots)
+            captured = self._captured(
+                arguments, choices, entry.roots, lambda left: self._left(left, entry.id, clock)
+            )
         self.counts.captures += 1
         trace = captured.outcome
         if isinstance(trace, Left):

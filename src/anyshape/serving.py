@@ -152,8 +152,11 @@ class Serving:
 
     def _dispatch_in_parts(self) -> None:
         """What no entry serves runs in parts; a region that cannot be compiled, as it is."""
-        if self.slot is not None:
+        if self.slot is not None and not self.entries:
             self.dispatch = self.target.call
+        elif self.slot is not None:
+            plans = [entry.plan for entry in self.entries]
+            self.dispatch = self._dispatcher(plans, self._miss_in_region)
         elif self.entries or self.contract is not None:
             plans = [entry.plan for entry in self.entries]
             self.dispatch = self._dispatcher(plans, self._miss_eagerly)
@@ -249,6 +252,10 @@ class Serving:
             return self._dispatch_plain(*plain)
         assumed(self.contract, bound)
         return self._call(by_parameter(self.target.signature, bound))
+
+    def _miss_in_region(self, bound: dict[str, Any]) -> Any:
+        args, kwargs = as_given(by_parameter(self.target.signature, bound))
+        return self.target.call(*args, **kwargs)
 
     def _dispatch_plain(self, bound: dict[str, Any], marked: Sequence[str]) -> Any:
         """Another look at the entries, with the numbers behind each `DynamicInt`."""

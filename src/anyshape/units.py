@@ -13,8 +13,9 @@ import inspect
 import os
 import sysconfig
 import types
-from collections.abc import Callable, Iterator
-from typing import Any, Final, Protocol
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Protocol, TypeGuard
 
 import torch
 
@@ -24,10 +25,11 @@ from anyshape.capture.instrument import CodePlace, Refused, is_instrumented
 from anyshape.capture.outline.boundaries import Boundaries
 from anyshape.capture.outline.linearize import ROUTE
 from anyshape.capture.outline.regions import REGIONS
+from anyshape.capture.outline.sequences import stretch
 from anyshape.capture.outline.sites import Site, place_of
 from anyshape.capture.outline.split import RegionCode, SplitCode, split_code
 from anyshape.capture.tracer import Left
-from anyshape.records import dataclass
+from anyshape.records import dataclass, replace
 from anyshape.targets import (
     Target,
     has_other_hooks,
@@ -50,6 +52,10 @@ class Unit(Protocol):
         """Whether compiled runs do enough to pay for finding them."""
         ...
 
+
+_Ends = weakref.WeakKeyDictionary[
+    torch.nn.Sequential, tuple[int, tuple[torch.nn.Module, ...], tuple[int, ...]]
+]
 
 #: Of a region without an operation on tensors.
 NOTHING_TO_COMPILE: Final = "nothing to compile"
@@ -95,13 +101,15 @@ class Units:
         #: by code, which compares by content: a function that is split anew keeps its regions
         self._regions: dict[tuple[types.CodeType, int], Callable[..., Any]] = {}
         self._bound: dict[types.FunctionType, _Bound] = {}
+        #: of sequences: for which boundaries and modules, where their stretches end
+        self._ends: _Ends = weakref.WeakKeyDictionary()
         #: functions seen of each code, by identity
         self._functions: dict[types.CodeType, set[int]] = {}
 
     def clear(self) -> None:
         self._units.clear()
         self.boundaries.clear()
-        for kept in (self._splits, self._regions, self._bound):
+        for kept in (self._splits, self._regions, self._bound, self._ends):
             kept.clear()
 
     def __iter__(self) -> Iterator[Unit]:
@@ -274,7 +282,48 @@ class Units:
         code = getattr(called, "__code__", None)
         if code is None or place_of(code) not in self.boundaries:
             return None
-        return self.in_parts_of(called)
+        return self._in_stretches if _is_sequence(module) else self.in_parts_of(called)
+
+    def _in_stretches(self, sequence: torch.nn.Sequential, given: Any) -> Any:
+        """Call the modules of a sequence: those that lead to where a capture left by themselves,
+        the stretches between them compiled. All sequences share one code, so that most of them
+        lead nowhere."""
+        first = 0
+        for last in self._stretches(sequence):
+            if first < last:
+                given = self._stretch(sequence, first, last, given)
+            if last < len(sequence):
+                given = self.route(sequence[last], given)
+            first = last + 1
+        return given
+
+    def _stretches(self, sequence: torch.nn.Sequential) -> Sequence[int]:
+        """Where the stretches of a sequence end, the last with the sequence."""
+        modules = tuple(sequence)
+        version = sum(found.version for found in self.boundaries.values())
+        known = self._ends.get(sequence)
+        if known is None or known[0] != version or known[1] != modules:
+            ends = [number for number, each in enumerate(modules) if self._stands_alone(each)]
+            known = self._ends[sequence] = (version, modules, (*ends, len(modules)))
+        return known[2]
+
+    def _stretch(self, sequence: torch.nn.Sequential, first: int, last: int, given: Any) -> Any:
+        modules = list(sequence)[first:last]
+        key = (stretch, first, *map(type, modules))
+        unit = self._found(key, functools.partial(_stretch_target, modules))
+        if unit is None:
+            return stretch(sequence, first, last, given)
+        return unit.serve((sequence, first, last, given), {})
+
+    def _stands_alone(self, module: torch.nn.Module) -> bool:
+        if _is_sequence(module):
+            return any(map(self._stands_alone, module))
+        if hasattr(type(module), "__anyshape_original__") or "forward" in vars(module):
+            return True
+        if sees_how_it_is_called(module) or has_other_hooks(module):
+            return True
+        code = getattr(type(module).forward, "__code__", None)
+        return code is None or place_of(code) in self.boundaries
 
     def unit_of(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Unit | None:
         """The unit that a call goes to; None to make it as it is."""
@@ -361,6 +410,28 @@ def _nothing_known(code: types.CodeType) -> Boundaries:
     for _ in range(2):
         made.add_span(code.co_firstlineno, last)
     return made
+
+
+def _is_sequence(module: torch.nn.Module) -> TypeGuard[torch.nn.Sequential]:
+    """Whether its call does nothing but call its modules, one after the other."""
+    kind = type(module)
+    if not isinstance(module, torch.nn.Sequential) or "forward" in vars(module):
+        return False
+    if any(getattr(kind, name) is not method for name, method in _OF_SEQUENCES.items()):
+        return False
+    return not sees_how_it_is_called(module) and not has_other_hooks(module)
+
+
+_OF_SEQUENCES: Final = {
+    name: getattr(torch.nn.Sequential, name)
+    for name in ("forward", "__iter__", "__len__", "__getitem__")
+}
+
+
+def _stretch_target(modules: Sequence[torch.nn.Module]) -> Target:
+    name = f"Sequential ({', '.join(type(module).__name__ for module in modules)})"
+    # Where it cannot be compiled, one of its modules will stand alone from then on.
+    return replace(target_of(stretch, name), body=lambda args: None, identity=lambda: None)
 
 
 def _called(unit: Unit) -> Callable[..., Any]:

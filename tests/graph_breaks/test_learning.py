@@ -83,6 +83,79 @@ def test_floats_and_texts_of_plain_code_do_not_compile_anew() -> None:
     assert compiled.stats().graphs <= 8
 
 
+def test_calls_that_raise_teach_as_others_do() -> None:
+    def function(x: Tensor, fails: bool) -> Tensor:
+        y = x * 2 + 1
+        opaque("between", y)
+        if fails:
+            raise ValueError(len(y))
+        return y.relu() - 1
+
+    compiled = _compiled(function)
+    for size in (3, 4, 5):
+        with pytest.raises(ValueError, match=str(size)):
+            compiled(torch.ones(size), True)
+    assert compiled.stats().in_parts
+    assert compiled.stats().graphs == 1
+
+
+def test_operations_with_wrong_sizes_are_no_boundaries() -> None:
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        z = x * 2 + 1
+        return (z @ y).relu() - 1
+
+    compiled = _compiled(function)
+    for size in (3, 4, 5):
+        with pytest.raises(RuntimeError):
+            compiled(torch.ones(2, size), torch.ones(size + 1, 2))
+    for size in (3, 4, 5):
+        compiled(torch.ones(2, size), torch.ones(size, 2))
+    assert not compiled.stats().in_parts
+    assert compiled.stats().graphs == 2
+
+
+def test_a_region_with_nothing_to_do_in_one_branch_keeps_its_graphs() -> None:
+    def function(x: Tensor, early: bool) -> Tensor:
+        y = x * 2 + 1
+        opaque("before", y)
+        if early:
+            return y.relu() * 2
+        opaque("after", y)
+        return y - 1
+
+    compiled = _compiled(function)
+    for call in range(8):
+        x, early = torch.ones(3 + call % 3), call % 2 == 0
+        assert torch.equal(compiled(x, early), function(x, early))
+    captures, hits = compiled.stats().captures, compiled.stats().hits
+    for call in range(6):
+        compiled(torch.ones(3 + call), call % 2 == 0)
+    assert compiled.stats().captures == captures
+    assert compiled.stats().hits == hits + 12
+
+
+def test_stretches_of_sequences_are_compiled() -> None:
+    class Waits(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            opaque("waits", len(x))
+            return x
+
+    def block(width: int, *more: torch.nn.Module) -> torch.nn.Module:
+        return torch.nn.Sequential(torch.nn.Linear(width, 4), torch.nn.GELU(), *more)
+
+    model = torch.nn.Sequential(block(4), block(4, Waits()), block(4), block(4), Waits())
+    compiled = _compiled(model)
+    for size in (3, 4, 5, 6):
+        x = torch.ones(size, 4)
+        torch.testing.assert_close(compiled(x), model(x))
+    before = compiled.stats()
+    compiled(torch.ones(7, 4))
+    after = compiled.stats()
+    assert after.captures == before.captures
+    # The first block; the second up to where it waits; the third with the fourth.
+    assert after.hits == before.hits + 3
+
+
 class Scaled:
     """An object that is called."""
 

@@ -99,7 +99,9 @@ class Caches:
             with torch._C.DisableTorchFunction():
                 return function(*args, **kwargs)
         except Exception as error:
-            self._tracer.leave(f"the cached function `{function.__name__}` raises {error!r}")
+            self._tracer.leave(
+                f"the cached function `{function.__name__}` raises {error!r}", is_error=True
+            )
             raise
 
     def _inlined(

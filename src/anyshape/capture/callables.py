@@ -368,7 +368,10 @@ _OURSELVES: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) 
 #: Of our own code, what users call (`check`), and the operators of exported graphs.
 _OURS_WATCHED: Final = frozenset(
     os.path.join(_OURSELVES, name)
-    for name in ("api.py", "export/results.py", "export/on_copies.py")
+    for name in (
+        *("api.py", "export/results.py", "export/on_copies.py"),
+        "capture/outline/sequences.py",
+    )
 )
 
 #: Parts of torch written as ordinary programs on top of its operations. What they call that cannot

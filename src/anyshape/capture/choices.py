@@ -51,6 +51,11 @@ def _as_asked(decision: Decision, found: Range | None) -> Range | Unbacked | Non
     return found if found is None or decision.choice is not Choice.UNBACKED else Unbacked(found)
 
 
+def any_item(source: str) -> str:
+    """The source of whatever stands in a list."""
+    return f"{source}[...]"
+
+
 class Choices:
     """The decisions of one compile, and what was observed on the way."""
 
@@ -184,7 +189,8 @@ class Choices:
         source_use.meet(config.dynamic_sources, name, None)
         self.observed.add(name, of_int(value))
         # A counter would be compiled for anew with each step; who sets the flag wants that.
-        is_counter = name in self._written and not config.is_chosen("allow_unspec_int_on_nn_module")
+        is_written = name in self._written or any_item(name.rpartition("[")[0]) in self._written
+        is_counter = is_written and not config.is_chosen("allow_unspec_int_on_nn_module")
         marks = marks_of_int(is_marked, owner)
         if self.contract is not None:
             marks = {**self.contract.integer_marks(name), **marks}

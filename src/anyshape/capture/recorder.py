@@ -84,7 +84,9 @@ class Recorder(Inputs):
         except Exception:
             # The program may catch it: it is an error for these numbers only.
             if any(map(_is_of_data, args)):
-                self.tracer.leave(f"`{name_of(function)}` of a number raised an error")
+                self.tracer.leave(
+                    f"`{name_of(function)}` of a number raised an error", is_error=True
+                )
             for source in sizes:
                 self.tracer.fix_source(source, f"`{name_of(function)}` of it raises an error")
             raise
@@ -167,7 +169,7 @@ class Recorder(Inputs):
             return _NOT_RUN
         except Exception:
             # The program may catch it. What it depends on is not guarded.
-            tracer.leave(f"`{name_of(function)}` raised an error")
+            tracer.leave(f"`{name_of(function)}` raised an error", is_error=True)
             raise
         try:
             if converted.opaque:
@@ -176,7 +178,7 @@ class Recorder(Inputs):
             else:
                 result = function(*converted.plain_args, **converted.plain_kwargs)
         except BaseException:
-            tracer.leave(f"`{name_of(function)}` raised an error")
+            tracer.leave(f"`{name_of(function)}` raised an error", is_error=True)
             raise
         try:
             if converted.opaque and type(result) in (int, float, bool):

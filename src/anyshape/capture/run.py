@@ -10,6 +10,7 @@ import torch
 import torch.fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
+from anyshape.capture.choices import any_item
 from anyshape.capture.contracts import AssumedContract
 from anyshape.capture.hooks import Hooks
 from anyshape.capture.journal import Change, Journal
@@ -58,8 +59,10 @@ def capture(
     roots: Roots | None = None,
     whole: bool = False,
     contract: AssumedContract | None = None,
+    left_and_raised: Callable[[Left], None] = lambda left: None,
 ) -> Captured:
-    """Call `function` and record it. Exceptions of the function pass through."""
+    """Call `function` and record it. Exceptions of the function pass through; where they come
+    after the capture had to leave, `left_and_raised` is told why it had to."""
     hooks: Hooks | None = None
     scout = ScoutingHooks()
 
@@ -91,9 +94,12 @@ def capture(
             with RecordingMode(recorder):
                 result = call.call(function, args, kwargs)
         except BaseException as error:
+            left = tracer.left
             tracer.leave(f"the function raised {type(error).__name__}")
             stripped(error)
             tracer.shared.settle(stripped)
+            if left is not None and not left.is_error:
+                left_and_raised(replace(left, later=tuple(scout.found)))
             raise
         if tracer.active:
             try:
@@ -213,11 +219,18 @@ def _trace(
 
 
 def _written(outside: Outside) -> frozenset[str]:
-    return frozenset(
-        f"{effect.target.text}.{effect.key}"
-        for effect in outside.journal.effects
-        if effect.change is Change.SET_ATTRIBUTE and effect.target is not None
-    )
+    """The sources of attributes and items that the program sets: of a list, all its items."""
+    found: set[str] = set()
+    for effect in outside.journal.effects:
+        if effect.target is None:
+            continue
+        if effect.change is Change.SET_ATTRIBUTE:
+            found.add(f"{effect.target.text}.{effect.key}")
+        elif effect.change is Change.SET_ITEM and type(effect.key) is str:
+            found.add(effect.target.item(effect.key).text)
+        elif effect.change is Change.SET_ITEM and type(effect.key) is int:
+            found.add(any_item(effect.target.text))
+    return frozenset(found)
 
 
 def _segment(recorder: Recorder, segment: Segment) -> TracedSegment:

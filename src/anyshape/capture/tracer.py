@@ -159,6 +159,8 @@ class Left:
     sites: tuple[Site, ...] = ()
     #: of each call after it that cannot be followed either, the same
     later: tuple[tuple[Site, ...], ...] = ()
+    #: whether it is for an error of the program, as that of an operation with wrong sizes
+    is_error: bool = False
 
 
 class Unbacked(NamedTuple):
@@ -293,11 +295,18 @@ class Tracer:
 
     # -- leaving ---------------------------------------------------------------------------------
 
-    def leave(self, reason: str, *hints: str, question: Question | None = None) -> None:
+    def leave(
+        self,
+        reason: str,
+        *hints: str,
+        question: Question | None = None,
+        is_error: bool = False,
+    ) -> None:
         """Stop watching: the function runs on as plain Python."""
         if self.active:
             frame = self.user_frame() if self.lent_frame is None else self.lent_frame[0]
-            self.left = Left(reason, frame, hints, question, sites_on_stack())
+            sites = sites_on_stack()
+            self.left = Left(reason, frame, hints, question, sites, is_error=is_error)
             self.active = False
             self._on_leave()
 

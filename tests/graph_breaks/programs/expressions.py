@@ -62,7 +62,7 @@ def and_or_short_circuit(x: Tensor, flag: bool) -> Tensor:
     y = x * 2 + 1
     a = flag and opaque("and", 2)
     b = flag or opaque("or", 3)
-    y = y * (1 + a) - b
+    y = y * (1 + a) - (1 + b)
     c = (opaque_true(y) and opaque("both", 5)) or opaque("neither", 7)
     return y.relu() + c
 

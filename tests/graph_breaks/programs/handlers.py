@@ -308,6 +308,16 @@ def unbound_before_an_effect(x: Tensor, flag: bool) -> Any:
 
 
 @program(rows_and_flag)
+def unbound_and_augmented(x: Tensor, flag: bool) -> Any:
+    y = x * 2 + 1
+    opaque("before", y)
+    if flag:
+        z = y.relu() - 1
+    z -= opaque("only if bound", 2)  # pyright: ignore[reportPossiblyUnboundVariable] what is tested
+    return z * 2 + y
+
+
+@program(rows_and_flag)
 def unbound_in_results(x: Tensor, flag: bool) -> Any:
     y = x * 2 + 1
     opaque("before", y)

@@ -76,6 +76,56 @@ def sequential_of_such() -> Built:
     return Built(made, lambda: made)
 
 
+class Replacing(nn.Module):
+    """Has its neighbour replaced while the sequence runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of: list[nn.Sequential] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        sequence = self.of[0]
+        opaque("replacing", len(sequence))
+        sequence[2] = nn.ReLU() if isinstance(sequence[2], nn.Tanh) else nn.Tanh()
+        return x * 2 - 1
+
+
+@built()
+def sequences_in_sequences() -> Built:
+    torch.default_generator.manual_seed(0)
+    plain = [nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), nn.GELU()) for _ in range(3)]
+    made = nn.Sequential(
+        nn.Sequential(nn.Linear(4, 4), nn.ReLU()),
+        nn.Sequential(*plain[:2], nn.Sequential(nn.Linear(4, 4), Inner()), nn.Tanh()),
+        plain[2],
+    )
+    return Built(made, lambda: made)
+
+
+@built()
+def sequence_changes_while_it_runs() -> Built:
+    torch.default_generator.manual_seed(0)
+    replacing = Replacing()
+    made = nn.Sequential(nn.Linear(4, 4), replacing, nn.Tanh(), nn.Linear(4, 4))
+    replacing.of.append(made)
+    return Built(made, lambda: [type(each).__name__ for each in made])
+
+
+@built()
+def hooks_in_a_sequence_come_later() -> Built:
+    torch.default_generator.manual_seed(0)
+    made = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), Inner(), nn.Linear(4, 4), nn.ReLU())
+    calls: list[int] = []
+
+    def function(x: Tensor) -> Tensor:
+        calls.append(opaque("call", len(x)))
+        if len(calls) == 4:
+            made[1].register_forward_hook(lambda part, args, output: output * 2)
+        return made(x) + 1
+
+    return Built(function, lambda: (made, calls))
+
+
 @module()
 class BufferOnBothSides(nn.Module):
     running: Tensor

@@ -347,7 +347,7 @@ class Linearizer:
     def _augmented(self, statement: ast.AugAssign) -> None:
         target, header = statement.target, self._is_header(statement)
         if isinstance(target, ast.Name):
-            if not self._is_stable(target.id):
+            if not self._is_atom(target):  # it is read before the value is computed
                 self._verbatim(statement)
                 return
             self._value(statement)
