@@ -45,11 +45,15 @@ class ConditionRewriter(Rewriter):
         """An operand that `op` tests, and whose value is the result if it decides.
 
         `(a and b) or c`: where `a` is false, its value is of no interest, and Python tests it once.
+        `(a and (b or c)) or d`: where `b` is true, it is the result.
         """
         if isinstance(node, ast.BoolOp):
-            operands = flattened(node)
-            node.values = [self.condition(operand) for operand in operands[:-1]]
-            node.values.append(self.tested(operands[-1], op))
+            *operands, last = flattened(node)
+            if type(node.op) is type(op):
+                node.values = [self.tested(operand, op) for operand in operands]
+            else:
+                node.values = [self.condition(operand) for operand in operands]
+            node.values.append(self.tested(last, op))
             return node
         if isinstance(node, ast.Constant) or gives_bool(node):
             return self.expression(node)
