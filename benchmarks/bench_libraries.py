@@ -1,5 +1,6 @@
 """Models of other libraries: graphs and compile seconds of six calls at six shapes, and how much
-faster than eager a call is after that. Prints a table.
+faster than eager a call, and a step of training without its optimizer, is after that. Prints a
+table.
 
 Not among `python -m benchmarks`, since the libraries come with the slow tests only:
 `python -m benchmarks.bench_libraries [PART OF PARTS]`, a few minutes for all.
@@ -18,6 +19,7 @@ import torch
 import anyshape
 from tests.zoo.libraries import LIBRARIES, rows
 from tests.zoo.models import Row
+from tests.zoo.trial import loss
 
 _REPEATS = 7
 
@@ -28,35 +30,51 @@ def _seconds(call: Callable[[], Any]) -> float:
     return time.process_time() - started
 
 
+def _times_eager(eager: Callable[[], Any], ours: Callable[[], Any]) -> float:
+    ours()
+    times = [(_seconds(eager), _seconds(ours)) for _ in range(_REPEATS)]
+    slow, quick = (min(each) for each in zip(*times, strict=True))
+    return slow / quick
+
+
 def measured(row: Row) -> str:
     """A line of the table."""
     module = row.module()
     compiled = anyshape.compile(module)
+    args, kwargs = row.inputs(*row.pairs[0])
     with torch.no_grad():
         for pair in row.pairs[:6]:
-            args, kwargs = row.inputs(*pair)
-            compiled(*args, **kwargs)
-        args, kwargs = row.inputs(*row.pairs[0])
-        compiled(*args, **kwargs)
-        times = [
-            (
-                _seconds(lambda: module(*args, **kwargs)),
-                _seconds(lambda: compiled(*args, **kwargs)),
-            )
-            for _ in range(_REPEATS)
-        ]
-    eager, ours = (min(each) for each in zip(*times, strict=True))
-    stats = compiled.stats()
+            other, named = row.inputs(*pair)
+            compiled(*other, **named)
+        stats = compiled.stats()
+        called = _times_eager(lambda: module(*args, **kwargs), lambda: compiled(*args, **kwargs))
     whole = "no" if stats.in_parts or stats.eager_calls else "yes"
     return (
         f"| {row.name} | {whole} | {stats.graphs} | {stats.compile_seconds:.1f} |"
-        f" {eager / ours:.2f} |"
+        f" {called:.2f} | {_training(row):.2f} |"
     )
+
+
+def _training(row: Row) -> float:
+    """How much faster than eager forward and backward are."""
+    module = row.module().train()
+    compiled = anyshape.compile(module)
+
+    def step(function: Any, pair: tuple[int, int]) -> None:
+        module.zero_grad()
+        args, kwargs = row.inputs(*pair)
+        loss(function(*args, **kwargs)).backward()
+
+    first, second, *_ = row.pairs
+    step(compiled, first)
+    step(compiled, second)
+    return _times_eager(lambda: step(module, first), lambda: step(compiled, first))
 
 
 def main(part: int = 0, parts: int = 1) -> None:
     warnings.simplefilter("ignore")
-    print("| model | whole | graphs | compile s | times eager |\n|---|---|---|---|---|")
+    print("| model | whole | graphs | compile s | times eager | training |")
+    print("|---|---|---|---|---|---|")
     every = [row for library in LIBRARIES for row in rows(library)]
     for row in every[part::parts]:
         print(measured(row), flush=True)

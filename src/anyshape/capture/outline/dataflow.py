@@ -204,13 +204,15 @@ class Binding:
 
     def __init__(self, body: list[ast.stmt], parameters: Iterable[str]) -> None:
         self.before: dict[ast.stmt, Names] = {}
+        #: whenever a function inside is called
+        self._unbound_inside = unbinds(*_functions_inside(body))
         self.end = self._block(body, frozenset(parameters))
 
     def _block(self, body: list[ast.stmt], bound: Names | None) -> Names | None:
         for statement in body:
             if bound is None:
                 return None
-            self.before[statement] = bound
+            self.before[statement] = bound - self._unbound_inside
             bound = self._statement(statement, bound)
         return bound
 
@@ -220,20 +222,23 @@ class Binding:
                 bound |= sure_stores(node.test)
                 return _both(self._block(node.body, bound), self._block(node.orelse, bound))
             case ast.While():
+                bound -= unbinds(node)  # the last time round may have
                 self._block(node.body, bound | sure_stores(node.test))
                 self._block(node.orelse, bound)
                 return bound
             case ast.For() | ast.AsyncFor():
+                bound -= unbinds(node)
                 self._block(node.body, bound | sure_stores(node.target))
                 self._block(node.orelse, bound)
                 return bound
             case ast.Try() | ast.TryStar():
                 return self._try(node, bound)
             case ast.With() | ast.AsyncWith():
-                end = self._block(node.body, bound | sure_stores(*node.items))
+                bound |= sure_stores(*node.items)
+                end = self._block(node.body, bound)
                 # Others may end an exception that a statement inside has raised.
                 lets_through = all(map(_lets_through, node.items))
-                return end if lets_through else bound | sure_stores(*node.items)
+                return end if lets_through else bound - unbinds(*node.body)
             case ast.Match():
                 ends = [bound | sure_stores(node.subject)]
                 for case in node.cases:
@@ -243,19 +248,40 @@ class Binding:
             case ast.Return() | ast.Raise() | ast.Break() | ast.Continue():
                 return None
             case _:
-                found = uses(node)
-                return (bound | sure_stores(node)) - found.deletes
+                return (bound | sure_stores(node)) - unbinds(node)
 
     def _try(self, node: Any, bound: Names) -> Names | None:
         end = self._block(node.orelse, self._block(node.body, bound))
+        # Wherever the body was left.
+        bound -= unbinds(*node.body)
         for handler in node.handlers:
             named = {handler.name} if handler.name else set[str]()
             handled = self._block(handler.body, bound | named)
             end = _both(end, None if handled is None else handled - named)
-        final = self._block(node.finalbody, bound)
+        final = self._block(node.finalbody, bound - unbinds(*node.handlers, *node.orelse))
         if node.finalbody and final is None:
             return None
-        return end if end is None or final is None else end | final
+        if end is None or final is None:
+            return end
+        return (end | final) - (unbinds(*node.finalbody) - final)
+
+
+def _functions_inside(body: list[ast.stmt]) -> Iterator[ast.AST]:
+    for statement in body:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+                yield node
+
+
+def unbinds(*nodes: ast.AST) -> Names:
+    """The variables that statements unbind, somewhere in them."""
+    found: set[str] = set()
+    for node in (inner for each in nodes for inner in ast.walk(each)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Del):
+            found.add(node.id)
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            found.add(node.name)
+    return frozenset(found)
 
 
 #: Context managers that are known to end no exception, by name.
