@@ -28,6 +28,7 @@ from anyshape.capture.instrument import Refused, bind, instrumented_code, is_ins
 from anyshape.capture.native_values import BOUND
 from anyshape.capture.natives import table as natives
 from anyshape.capture.natives.tensor_making import METHODS, TENSOR_TYPE, make
+from anyshape.capture.partials import filled
 from anyshape.capture.replay.layers import Layers
 from anyshape.capture.stripping import stripped
 from anyshape.capture.traced_text import TRACED_VALUES
@@ -226,7 +227,7 @@ class Callables:
             where = path.attribute("keywords")
             self._tracer.guard(Kind.KEYS, where, tuple(named))
             named = {name: self._tracer.read(x, where.item(name)) for name, x in named.items()}
-        return self.call(function.func, (*given, *args), {**named, **kwargs})
+        return self.call(function.func, filled(given, args), {**named, **kwargs})
 
     def _cached(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A function behind `lru_cache` promises to be a function of its arguments."""
