@@ -3,7 +3,11 @@ return."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -137,3 +141,24 @@ def test_what_is_added_replaces_nothing() -> None:
         assert compiled.stats().recompiles == 0
     finally:
         del torch.Tensor.of_this_test  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.parametrize("when", ["import", "compile", "calls"])
+def test_replaced_by_what_calls_the_original(when: str) -> None:
+    """Libraries do so: before anyshape is imported, before a compile, between two calls."""
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-W",
+            "error::UserWarning",
+            str(root / "tests/capture/replaced_program.py"),
+            when,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": f"{root / 'src'}", "ANYSHAPE_PROFILE": "0"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == "65 functions, 0 wrong", done.stdout

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from anyshape.capture.bound_names import BoundGraph
 from anyshape.capture.size_nodes import SizeNodes
 from anyshape.guards.guard import Frame
 from anyshape.guards.path import Path
@@ -82,7 +83,7 @@ class Segment:
 
     def __init__(self, index: int, symbol_node: Callable[[Symbol], torch.fx.Node]) -> None:
         self.index = index
-        self.graph = torch.fx.Graph()
+        self.graph = BoundGraph()
         #: placeholders in the order in which they were made
         self.inputs: list[tuple[torch.fx.Node, Source, Any]] = []
         self.sizes = SizeNodes(self.graph, symbol_node)

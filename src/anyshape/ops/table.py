@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import types
 from collections.abc import Callable, Set
 from functools import lru_cache
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any
+from typing import Any, Final
 
 import torch
+import typing_extensions
 
 from anyshape.ops import rules
 from anyshape.ops.op import Op
@@ -34,10 +36,35 @@ class Entry:
 
 def resolve(name: str) -> Callable[..., Any] | None:
     """The callable of that dotted name in this torch; None if it has none (names come and go
-    between versions)."""
+    between versions). What a library has put in its place is a function like any other."""
     place, _, last = name.rpartition(".")
     home, names = _namespace(place)
-    return getattr(home, last, None) if names is None or last in names else None
+    found = getattr(home, last, None) if names is None or last in names else None
+    if found is None or is_of_torch(found):
+        return found
+    return getattr(_BEHIND.get(place), last, None)
+
+
+#: Where torch itself has the functions of a namespace from.
+_BEHIND: Final[dict[str, Any]] = {
+    "torch": getattr(torch._C, "_VariableFunctions"),  # noqa: B009 no stub has it
+    "torch.Tensor": torch._C.TensorBase,
+}
+#: Functions that are going to be removed have a wrapper around them.
+_FILES: Final = (os.path.dirname(torch.__file__) + os.sep, typing_extensions.__file__)
+
+
+def is_of_torch(function: object) -> bool:
+    """Whether it is torch's own: native, or with code in one of its files. A function may have its
+    name from one that it wraps, and its code from a decorator of torch: it is not torch's."""
+    if isinstance(function, types.FunctionType):
+        return _is_named_torch(function) and function.__code__.co_filename.startswith(_FILES)
+    kind = type(function)
+    return kind.__module__ == "builtins" or _is_named_torch(kind)
+
+
+def _is_named_torch(thing: types.FunctionType | type) -> bool:
+    return str(thing.__module__).partition(".")[0] == "torch"
 
 
 @lru_cache

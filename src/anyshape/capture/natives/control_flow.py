@@ -17,6 +17,7 @@ from typing import Any, Final, cast
 import torch
 import torch.fx
 
+from anyshape.capture.bound_names import BoundGraph
 from anyshape.capture.recorded_segments import Known
 from anyshape.capture.recorder import Forget
 from anyshape.capture.tracer import Leave
@@ -91,7 +92,7 @@ class Branch:
             if node.op != "placeholder" and node not in shared and node.args is not None:
                 inside.append(node)
             node = node.next
-        made = torch.fx.Graph()
+        made = BoundGraph()
         copies: dict[torch.fx.Node, torch.fx.Node] = {}
         for node in carried:
             copies[node] = made.placeholder(f"carried_{len(copies)}")
@@ -190,7 +191,7 @@ def walking(
             raise Leave(f"{what} over different numbers of items")
     nodes = [recorder.node(each) for each in walked]
     first = [
-        recorder.run(torch.clone, (recorder.run(torch.select, (each, 0, 0), {}),), {})
+        recorder.run(torch.clone, (recorder.run(torch.Tensor.select, (each, 0, 0), {}),), {})
         for each in walked
     ]
     return length, nodes, first

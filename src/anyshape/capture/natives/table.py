@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import operator
+import os
+import sysconfig
 import types
 import weakref
 from collections.abc import Callable
@@ -39,6 +41,7 @@ from anyshape.capture.natives.pure import (
 from anyshape.capture.tracer import Leave
 from anyshape.disabling import why_disabled
 from anyshape.ops.regions import region_of
+from anyshape.ops.table import is_of_torch
 
 Hooks = Any
 
@@ -80,23 +83,31 @@ _OPERATORS: Final[dict[Any, Callable[..., Any]]] = {
     ),
 }
 
-#: A model answers as the function does, through hooks, so that what it looks at is seen.
+
+def _is_original(function: object) -> bool:
+    """Whether it is a function of torch or Python, and not what somebody has put in its place."""
+    if not isinstance(function, types.FunctionType):
+        return True
+    return is_of_torch(function) or function.__code__.co_filename.startswith(_LIBRARY)
+
+
+_LIBRARY: Final = (
+    *("<frozen ", sysconfig.get_paths()["stdlib"] + os.sep),
+    os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep,  # or of ours
+)
+
+#: A model answers as the function does, through hooks, so that what it looks at is seen. Not of
+#: what a library has put in a function's place.
 MODELS: Final[dict[Any, Callable[..., Any]]] = {
-    **objects.MODELS,
-    **iteration.MODELS,
-    **numbers.MODELS,
-    **effects.MODELS,
-    **torch_state.MODELS,
-    **questions.MODELS,
-    **warning_filters.MODELS,
-    **random_state.MODELS,
-    **tensor_making.MODELS,
-    **autograd_functions.MODELS,
-    **control_flow.MODELS,
-    **scans.MODELS,
-    **foreach.MODELS,
-    **signatures.MODELS,
-    **_OPERATORS,
+    function: model
+    for models in (
+        *(objects.MODELS, iteration.MODELS, numbers.MODELS, effects.MODELS, torch_state.MODELS),
+        *(questions.MODELS, warning_filters.MODELS, random_state.MODELS, tensor_making.MODELS),
+        *(autograd_functions.MODELS, control_flow.MODELS, scans.MODELS, foreach.MODELS),
+        *(signatures.MODELS, _OPERATORS),
+    )
+    for function, model in models.items()
+    if _is_original(function)
 }
 
 

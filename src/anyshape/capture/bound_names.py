@@ -1,0 +1,85 @@
+"""Graphs whose code calls the functions that were captured.
+
+The code of a graph names torch's functions (`torch.relu(x)`), and so would call whatever a library
+or a program has put in their place since.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.fx
+from torch.fx.graph import PythonCode, _is_from_torch
+from torch.fx.node import _get_qualified_name
+
+
+class BoundGraph(torch.fx.Graph):
+    """A graph that is called by its nodes' targets, whatever has their names by then."""
+
+    def python_code(self, root_module: str, **settings: Any) -> PythonCode:
+        with self._with_names():
+            code = super().python_code(root_module, **settings)
+            if "torch" in code.globals:
+                code.globals["torch"] = self._targets()
+        return code
+
+    @contextmanager
+    def _with_names(self) -> Iterator[None]:
+        """Methods of tensors that have been replaced have no name by which they could be called."""
+        nameless = [node for node in self.nodes if _is_nameless(node.target)]
+        targets = [node.target for node in nameless]
+        try:
+            for node, target in zip(nameless, targets, strict=True):
+                node.target = _named(target)
+            yield
+        finally:
+            for node, target in zip(nameless, targets, strict=True):
+                node.target = target
+
+    def _targets(self) -> Any:
+        names = _Names(torch)
+        for node in self.nodes:
+            # By name are called those that torch's code generator takes for torch's own.
+            if node.op == "call_function" and _is_from_torch(node.target):
+                root, *path = _get_qualified_name(node.target).split(".")
+                if root == "torch":
+                    names.bind(path, node.target)
+        return names
+
+
+def _is_nameless(target: Any) -> bool:
+    if not isinstance(target, types.MethodDescriptorType | types.WrapperDescriptorType):
+        return False
+    return getattr(torch.Tensor, target.__name__, None) is not target
+
+
+def _named(method: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return method(*args, **kwargs)
+
+    call.__name__ = method.__name__
+    return call
+
+
+class _Names:
+    """A module, with some of its functions as they were."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+
+    def bind(self, path: list[str], function: Any) -> None:
+        *places, last = path
+        holder = self
+        for place in places:
+            inner = vars(holder).get(place)
+            if not isinstance(inner, _Names):
+                inner = vars(holder)[place] = _Names(getattr(holder._module, place))
+            holder = inner
+        vars(holder)[last] = function
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
