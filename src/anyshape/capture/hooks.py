@@ -15,6 +15,7 @@ import torch
 from anyshape.capture import imports
 from anyshape.capture.attributes import Attributes, is_trusted
 from anyshape.capture.callables import Callables
+from anyshape.capture.concolic import TracedInt
 from anyshape.capture.contexts import entered
 from anyshape.capture.formatting import text_of
 from anyshape.capture.hooks_items import ItemHooks
@@ -251,7 +252,10 @@ class Hooks(OperatorHooks, ItemHooks):
 
     def match(self, subject: Any) -> Any:
         try:
-            subject = self.fixed(self.operand(subject), "it is matched")
+            subject = self.operand(subject)
+            if _is_matched_by_parts(subject):
+                return subject
+            subject = self.with_plain_numbers(subject, "it is matched")
             if not self.prints_itself(subject):
                 # Patterns look at attributes, which may be user code.
                 raise Leave(f"a {type(subject).__name__} is matched")
@@ -272,6 +276,13 @@ class Hooks(OperatorHooks, ItemHooks):
 
     def making_class(self, name: str) -> None:
         self.tracer.leave(f"the class `{name}` is defined inside the function")
+
+
+def _is_matched_by_parts(subject: Any) -> bool:
+    """Whether patterns compare an integer, or those in a tuple: each comparison is seen."""
+    if type(subject) in (tuple, torch.Size):
+        return all(type(part) in ATOMS or type(part) is TracedInt for part in subject)
+    return type(subject) is TracedInt
 
 
 _UNREAD: Final = object()
