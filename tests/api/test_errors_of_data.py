@@ -68,3 +68,28 @@ def test_they_are_of_a_class_of_torchs(name: str, backend: str) -> None:
         with pytest.raises((IndexError, RuntimeError)) as raised:
             compiled(x, i)
         assert type(raised.value) in (IndexError, RuntimeError)
+
+
+@pytest.mark.parametrize("backend", ["eager", "native"])
+@pytest.mark.parametrize("whole", [True, False])
+def test_autograd_forbids_a_leaf_what_others_may(backend: str, whole: bool) -> None:
+    log: list[int] = []
+
+    def function(x: Tensor) -> Tensor:
+        log.append(len(x))
+        (x if whole else x[0]).sub_(1)
+        return x * 2
+
+    compiled = anyshape.compile(function, backend=backend, dynamic=True)
+
+    def done(call: Any, size: int, is_leaf: bool) -> Any:
+        log.clear()
+        leaf = torch.ones(size, 2, requires_grad=True)
+        try:
+            return call(leaf if is_leaf else leaf * 2).tolist(), list(log)
+        except RuntimeError as error:
+            return str(error), list(log)
+
+    for size, is_leaf in ((3, False), (4, True), (5, False), (6, True), (3, True)):
+        assert done(compiled, size, is_leaf) == done(function, size, is_leaf)
+    assert compiled.stats().graphs == 1

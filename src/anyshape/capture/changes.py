@@ -26,6 +26,8 @@ class Changes:
         self.externals: list[tuple[Path, torch.Tensor, int | None]] = []
         #: how they lie in memory, which is not undone
         self._geometries: dict[int, tuple[Any, ...]] = {}
+        #: those with a history when they came in
+        self._made: set[int] = set()
         #: versions at the end of the last segment
         self._versions: dict[int, int | None] = {}
         #: memory that was written without a new version: in this segment, and before
@@ -61,6 +63,15 @@ class Changes:
     def add(self, path: Path, tensor: torch.Tensor) -> None:
         self.externals.append((path, tensor, _version(tensor)))
         self._geometries[id(tensor)] = _geometry_of(tensor)
+        if tensor.requires_grad and not tensor.is_leaf:
+            self._made.add(id(tensor))
+
+    def with_history(self) -> Iterator[Path]:
+        """Which tensors were changed that operations have made: of a leaf, autograd would not have
+        allowed it."""
+        for path, tensor, first in self.externals:
+            if id(tensor) in self._made and _version(tensor) != first:
+                yield path
 
     def wrote(self, tensors: Iterable[torch.Tensor]) -> None:
         """The memory of these tensors was written without a new version."""

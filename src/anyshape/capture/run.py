@@ -189,6 +189,7 @@ def _trace(
         *tracer.guards.values(),
         *_facts(tracer),
         *_changed_are_distinct(tracer, outside),
+        *_changed_are_no_leaves(recorder),
         Guard(Kind.STATE, None, state, "torch's modes when it was captured"),
     ]
     return Trace(
@@ -281,6 +282,13 @@ def _facts(tracer: Tracer) -> Iterable[Guard]:
             continue  # checked where the data is known
         reason, frame = tracer.origins.get(assumption.fact, (assumption.reason, None))
         yield Guard(Kind.SIZES, None, assumption.fact, reason, frame)
+
+
+def _changed_are_no_leaves(recorder: Recorder) -> Iterable[Guard]:
+    with torch._C.DisableTorchFunction():
+        for path in recorder.changes.with_history():
+            leaf = path.attribute("is_leaf")
+            yield Guard(Kind.EQUALS, leaf, False, "it is changed in place")
 
 
 def _changed_are_distinct(tracer: Tracer, outside: Outside) -> Iterable[Guard]:
