@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 
 _ROOT = Path(__file__).parents[2]
 _SCRIPTS = _ROOT / "examples" / "scripts"
-_STATS: Final = re.compile(r"stats: (\{.*?\})")
+_STATS = re.compile(r"stats: (\{.*?\})")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
