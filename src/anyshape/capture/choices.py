@@ -94,7 +94,7 @@ class Choices:
         self._reasons: dict[str, str] = {}
         if contract is not None:
             self._reasons |= contract.reasons()
-        #: integers that the program was seen to change itself: counters
+        #: what the program was seen to set itself: counters, caches
         self._written: frozenset[str] = written | profile.written
         #: what earlier runs have seen
         self.profile = profile
@@ -151,7 +151,10 @@ class Choices:
         marks = marks_of(tensor, owner)
         if self.contract is not None:
             marks = {**self.contract.marks(tensor), **marks}
-        source = Source(isinstance(tensor, torch.nn.Parameter), owner is not None, marks)
+        # A cache that grows would be compiled for anew with each step.
+        is_cache = self._is_written(name, "force_nn_module_property_static_shapes")
+        is_property = owner is not None and not is_cache
+        source = Source(isinstance(tensor, torch.nn.Parameter), is_property, marks)
         if source.is_parameter or source.is_module_property:
             self.of_modules.add(name)
         decisions = decide_sizes(name, sizes, source, self._evidence(name), config, self._dynamic)
@@ -189,8 +192,7 @@ class Choices:
         source_use.meet(config.dynamic_sources, name, None)
         self.observed.add(name, of_int(value))
         # A counter would be compiled for anew with each step; who sets the flag wants that.
-        is_written = name in self._written or any_item(name.rpartition("[")[0]) in self._written
-        is_counter = is_written and not config.is_chosen("allow_unspec_int_on_nn_module")
+        is_counter = self._is_written(name, "allow_unspec_int_on_nn_module")
         marks = marks_of_int(is_marked, owner)
         if self.contract is not None:
             marks = {**self.contract.integer_marks(name), **marks}
@@ -203,6 +205,11 @@ class Choices:
         if self.contract is not None:
             self._by_contract(name, self.contract.spoken_integer(name), marks.get(0), decision)
         return answer
+
+    def _is_written(self, name: str, setting: str) -> bool:
+        """Whether the program sets what it reads, unless a setting is chosen for such sources."""
+        is_written = name in self._written or any_item(name.rpartition("[")[0]) in self._written
+        return is_written and not config.is_chosen(setting)
 
     def is_dynamic_float(self, path: Path, value: float, owner: type | None) -> bool:
         # Who sets the flag wants that.
