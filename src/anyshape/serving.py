@@ -324,8 +324,14 @@ class Serving:
         return self.eager is not None and bool(self.eager.sites)
 
     @property
+    def has_given_up(self) -> bool:
+        return self.eager is not None and not self.entries
+
+    @property
     def is_worth_it(self) -> bool:
         """Whether compiled runs do more than it costs to find them."""
+        if self.has_given_up:
+            return self.is_in_parts
         return self.eager is not None or not self.entries or self._work >= _LEAST_WORK
 
     def serve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

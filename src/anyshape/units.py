@@ -48,6 +48,11 @@ class Unit(Protocol):
     def serve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
 
     @property
+    def has_given_up(self) -> bool:
+        """Whether nothing of it is compiled whole."""
+        ...
+
+    @property
     def is_worth_it(self) -> bool:
         """Whether compiled runs do enough to pay for finding them."""
         ...
@@ -101,6 +106,8 @@ class Units:
         #: by code, which compares by content: a function that is split anew keeps its regions
         self._regions: dict[tuple[types.CodeType, int], Callable[..., Any]] = {}
         self._bound: dict[types.FunctionType, _Bound] = {}
+        #: classes of modules that are called as they are, for the boundaries there are
+        self._plain: set[type] = set()
         #: of sequences: for which boundaries and modules, where their stretches end
         self._ends: _Ends = weakref.WeakKeyDictionary()
         #: functions seen of each code, by identity
@@ -109,7 +116,7 @@ class Units:
     def clear(self) -> None:
         self._units.clear()
         self.boundaries.clear()
-        for kept in (self._splits, self._regions, self._bound, self._ends):
+        for kept in (self._splits, self._regions, self._bound, self._ends, self._plain):
             kept.clear()
 
     def __iter__(self) -> Iterator[Unit]:
@@ -119,6 +126,7 @@ class Units:
 
     def add_boundaries(self, sites: tuple[Site, ...], *, seen_only: bool = False) -> None:
         """Split functions where operations could not be followed, the innermost first."""
+        self._plain.clear()
         for depth, site in enumerate(sites):
             found = self.boundaries.setdefault(site.place, Boundaries())
             if found.version < _MOST_SPLITS:
@@ -241,6 +249,8 @@ class Units:
     def route(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call what leads to where a capture left, or what may be compiled by itself."""
         kind = type(function)
+        if kind in self._plain:
+            return function(*args, **kwargs)
         if kind is types.MethodType and type(function.__func__) is types.FunctionType:
             function, args = function.__func__, (function.__self__, *args)
             kind = types.FunctionType
@@ -257,10 +267,17 @@ class Units:
             in_parts = self._module_in_parts(function)
             if in_parts is not None:
                 return in_parts(function, *args, **kwargs)
+            if self._stays_plain(type(function)):
+                self._plain.add(kind)
         unit = self.unit_of(function, args, kwargs)
         if unit is None:
             return called(function, args, kwargs)
         return unit.serve(args if unit.target.call is not _MODULES else (function, *args), kwargs)
+
+    def _stays_plain(self, kind: type[torch.nn.Module]) -> bool:
+        """Whether nothing of a class of modules is compiled, as far as is known."""
+        unit = self._units.get((kind, kind.forward))
+        return _is_leaf(kind) or (unit is not None and not unit.is_worth_it)
 
     def _is_split(self, function: types.FunctionType, args: tuple[Any, ...]) -> bool:
         """Whether a function runs in parts. One that is made anew for every call does, even if it
@@ -311,7 +328,7 @@ class Units:
         modules = list(sequence)[first:last]
         key = (stretch, first, *map(type, modules))
         unit = self._found(key, functools.partial(_stretch_target, modules))
-        if unit is None:
+        if unit is None or unit.has_given_up:
             return stretch(sequence, first, last, given)
         return unit.serve((sequence, first, last, given), {})
 
