@@ -400,7 +400,7 @@ n + True; x + n; -x
 """
 ONE_FACT = "n < 4; n == 4; bool(n); 7 // n; 7 / n; n < 4.5; n ** -1; n ** 0.5; x / n"
 ONE_FIX = """
-n | 1; hash(n); str(n); f'{n}'; [0] * n; int(n); float(n); 2 ** n; 1 << n; n.bit_length()
+n | 1; hash(n); str(n); f'{n}'; [0] * n; int(n); float(n); 2 ** n; 1 << n
 copy.copy(n); round(n, -1); n + 1j; x < 2; int(x); hash(x); x ** 0.5; round(x, 1)
 """
 

@@ -23,10 +23,12 @@ import operator
 from types import NoneType
 from typing import Any, Final
 
+from anyshape.capture.float_questions import ask, whole
 from anyshape.capture.number_rules import (
     COMPARISONS,
     RULES,
     SYMBOLS,
+    asked,
     compared,
     made,
     recorded,
@@ -269,14 +271,28 @@ def _unary(function: Function, build: Function) -> Function:
     return method
 
 
-def _recording(base: type, name: str, reason: str, function: Function) -> Function:
-    """Of a number that depends on data, the graph computes it; else as `_fixing` does."""
+def _asking(base: type, name: str, reason: str, function: Function) -> Function:
+    """Of a number that depends on data the graph computes it; of a float that was made of sizes it
+    may be a size again."""
     fixing = _fixing(base, name, reason)
 
     def method(self: Any, *args: Any) -> Any:
-        if is_of_data(self) and self.tracer.active and not any(map(is_traced, args)):
+        if not self.tracer.active or any(map(is_traced, args)):
+            return fixing(self, *args)
+        if is_of_data(self):
             return self.tracer.record(function, (self, *args))
-        return fixing(self, *args)
+        return ask(function, self, args, reason)
+
+    return method
+
+
+def _counting_bits(name: str) -> Function:
+    native = getattr(int, name)
+
+    def method(self: Any) -> int:
+        if not self.tracer.active:
+            return native(plain(self))
+        return asked(self.tracer, native, (self,), _TELLING[name])
 
     return method
 
@@ -320,19 +336,14 @@ _TELLING_OF_FLOATS: Final = {
 }
 
 
-def is_whole(number: float) -> bool:
-    """A node of the graph: the method itself has no module to be named by."""
-    return number.is_integer()
-
-
-#: What the graph can compute of a number that depends on data.
-_RECORDED: Final[dict[str, Function]] = {
+#: What is asked of a float: a node of the graph, if it depends on data.
+_ASKED: Final[dict[str, Function]] = {
     "__bool__": bool,
     "__round__": round,
     "__floor__": math.floor,
     "__ceil__": math.ceil,
     "__trunc__": math.trunc,
-    "is_integer": is_whole,
+    "is_integer": whole,
 }
 
 
@@ -361,10 +372,11 @@ def _install(kind: type, base: type) -> None:
     methods |= {
         name: _fixing(base, name, reason) for name, reason in telling.items() if hasattr(base, name)
     }
+    if base is int:
+        methods["bit_length"] = _counting_bits("bit_length")
     if base is float:
         methods |= {
-            name: _recording(base, name, telling[name], function)
-            for name, function in _RECORDED.items()
+            name: _asking(base, name, telling[name], function) for name, function in _ASKED.items()
         }
     for name, function in _BINARY_METHODS.items():
         methods[f"__{name}__"] = _forward(function)

@@ -11,6 +11,8 @@ import operator
 from collections.abc import Callable
 from typing import Any, Final
 
+from anyshape.capture.formulas import answered, formula_of
+from anyshape.capture.quotients import Quotient, combined, crossed, needs, quotient_of
 from anyshape.capture.traced_numbers import (
     Function,
     TracedFloat,
@@ -55,7 +57,11 @@ def made(tracer: Tracer, size: Size, value: int) -> int:
 def recorded(tracer: Tracer, function: Function, *args: Any) -> Any:
     if not tracer.active:  # see `made`
         return function(*map(plain, args))
-    return tracer.record(function, args)
+    result = tracer.record(function, args)
+    if type(result) is TracedFloat and not is_of_data(result):
+        result.formula = formula_of(function, args)
+        result.quotient = combined(function, args)
+    return result
 
 
 def _native(function: Function, a: Any, b: Any, reason: str) -> Any:
@@ -231,7 +237,7 @@ def compared(tracer: Tracer, function: Function, a: Any, b: Any) -> bool:
     if type(a) is TracedFloat or type(b) is TracedFloat:
         if is_of_data(a) or is_of_data(b):
             return recorded(tracer, function, a, b)
-        return _native(function, a, b, reason)
+        return _compared_floats(tracer, function, a, b, reason)
     if type(b) is float:
         if not math.isfinite(b):
             return function(0, b)  # all integers compare alike
@@ -243,6 +249,35 @@ def compared(tracer: Tracer, function: Function, a: Any, b: Any) -> bool:
     except ExpressionTooLarge:
         return _native(function, a, b, reason)
     return decided(tracer, fact, reason)
+
+
+def _compared_floats(tracer: Tracer, function: Function, a: Any, b: Any, reason: str) -> bool:
+    left, right = quotient_of(a), quotient_of(b)
+    try:
+        sizes = None if left is None or right is None else crossed(left, right)
+        fact = None if sizes is None else COMPARISONS[function](sizes[0], sizes[1])
+    except ExpressionTooLarge:
+        sizes = fact = None
+    if sizes is not None and fact is not None and all_hold(tracer, sizes[2]):
+        return decided(tracer, fact, reason) if tracer.active else function(plain(a), plain(b))
+    return asked(tracer, function, (a, b), reason)
+
+
+def asked(tracer: Tracer, function: Function, args: tuple[Any, ...], reason: str) -> Any:
+    """The plain result, with guards of the sizes that it is the same for."""
+    if not tracer.active:  # see `made`
+        return function(*map(plain, args))
+    answer = answered(tracer, function, args, reason)
+    if answer is NotImplemented:
+        return function(*(settled(arg, reason) for arg in args))
+    return answer
+
+
+def all_hold(tracer: Tracer, quotient: Quotient) -> bool:
+    """Whether what is said of a quotient is right, here and wherever the guards made for the answer
+    hold."""
+    reason = "a float was made of it, which is exact enough up to there"
+    return all(not tracer.active or decided(tracer, fact, reason) for fact in needs(quotient))
 
 
 def _compared_with_fraction(

@@ -81,15 +81,19 @@ class TracedInt(int):
 class TracedFloat(float):
     """A float beside a recipe, which belongs to the tracer, that computes it anew at run time."""
 
-    __slots__ = ("node", "tracer")
+    __slots__ = ("formula", "node", "quotient", "tracer")
 
     node: Any
     tracer: Tracer
+    #: what it is of sizes, where that is known: see `formulas.py` and `quotients.py`
+    formula: Any
+    quotient: Any
 
     def __new__(cls, value: float, node: Any, tracer: Tracer) -> TracedFloat:
         made = float.__new__(cls, value)
         made.node = node
         made.tracer = tracer
+        made.formula = made.quotient = None
         return made
 
     __class__ = property(lambda self: float)  # pyright: ignore[reportIncompatibleMethodOverride] ours

@@ -18,6 +18,10 @@ from anyshape.symbolic import Fact, Size, Symbol, evaluate, holds, to_text
 
 _MOST_TRIED: Final = 20_000
 _SMALL: Final = (0, 1, 2, 3, 4, 5, 7, 8, 9, 16, 24, 64, 100, 128, 1000)
+#: No tensor has as many elements: a dim without a maximum is not taken to be beyond it. A program
+#: that is right up to there (floats of sizes are exact) is not said to break its contract, and a
+#: call beyond it is refused by what is checked of every call.
+_LARGEST: Final = 2**48
 _Values = dict[Symbol, int]
 
 
@@ -73,7 +77,10 @@ def _candidates(dim: Symbol, numbers: set[int], now: int | None) -> list[int]:
         tried += [number - 1, number, number + 1, 2 * number, 3 * number]
     if high is not None:
         tried += [high, high - 1, high // 2]
-    return [value for value in dict.fromkeys(tried) if dim.declared.contains(value)]
+    most = _LARGEST if high is None else high
+    return [
+        value for value in dict.fromkeys(tried) if value <= most and dim.declared.contains(value)
+    ]
 
 
 def _combinations(candidates: Mapping[Symbol, Sequence[int]]) -> Iterator[_Values]:

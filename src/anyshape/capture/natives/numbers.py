@@ -11,6 +11,7 @@ import torch
 
 from anyshape.capture.concolic import TracedFloat, TracedInt, maximum, minimum, plain
 from anyshape.capture.natives.pure import pure
+from anyshape.capture.number_rules import asked, recorded
 from anyshape.capture.traced_numbers import is_of_data
 from anyshape.capture.tracer import Leave
 
@@ -29,6 +30,8 @@ def _int(hooks: Hooks, *args: Any) -> Any:
             return hooks.recorder.run(torch.Tensor.__int__, (value,), {})
         if is_of_data(value):
             return hooks.recorder.number(int, (value,))
+        if type(value) is TracedFloat:
+            return math.trunc(value)
         return int(hooks.fixed(value, "it becomes an integer", "int"))
     return int(*(hooks.fixed(arg, "it becomes an integer") for arg in args))
 
@@ -39,7 +42,7 @@ def _float(hooks: Hooks, *args: Any) -> Any:
         if type(value) is TracedFloat:
             return value
         if type(value) is TracedInt:
-            return hooks.recorder.number(float, (value,))
+            return recorded(hooks.tracer, float, value)
         if isinstance(value, torch.Tensor):
             return hooks.recorder.run(torch.Tensor.__float__, (value,), {})
         return float(hooks.fixed(value, "it becomes a float", "float"))
@@ -95,7 +98,7 @@ def _float_function(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def model(hooks: Hooks, *args: Any) -> Any:
         if any(type(arg) in _TRACED for arg in args):
-            return hooks.recorder.number(function, args)
+            return recorded(hooks.tracer, function, *args)
         return pure(hooks, function, args, {})
 
     return model
@@ -107,9 +110,17 @@ def _to_integer(function: Callable[..., Any]) -> Callable[..., Any]:
             return value
         if is_of_data(value):
             return hooks.recorder.number(function, (value,))
+        if type(value) is TracedFloat:
+            return function(value)
         return pure(hooks, function, (value,), {})
 
     return model
+
+
+def _isqrt(hooks: Hooks, value: Any) -> Any:
+    if type(value) is TracedInt:
+        return asked(hooks.tracer, math.isqrt, (value,), "its square root was taken")
+    return pure(hooks, math.isqrt, (value,), {})
 
 
 def _of_data(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -185,6 +196,7 @@ MODELS: Final[dict[Any, Callable[..., Any]]] = {
     math.floor: _to_integer(math.floor),
     math.ceil: _to_integer(math.ceil),
     math.trunc: _to_integer(math.trunc),
+    math.isqrt: _isqrt,
     math.prod: prod,
     operator.index: _index,
     torch.sym_max: lambda hooks, a, b: maximum(a, b),
