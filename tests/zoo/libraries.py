@@ -392,9 +392,7 @@ IN_PARTS: Final[dict[str, str]] = {
 }
 
 #: Shape rules that are known to disagree with torch, and why; what torch did counts then.
-DEFECTS: Final[dict[str, str]] = {
-    "group_norm: strides": "a batch of 1 behind attention: strides tie in a sum of two layouts",
-}
+DEFECTS: Final[dict[str, str]] = {}
 
 LIBRARIES: Final[dict[str, Callable[[], Iterator[Row]]]] = {
     "timm": _timm,

@@ -28,6 +28,8 @@ def is_channels_last(q: Questions, tensor: Meta) -> bool:
 
 def _strides_ascend(q: Questions, shape: tuple[Size, ...], strides: tuple[Size, ...]) -> bool:
     """Whether the strides do not fall from channels over the spatial dimensions to the batch."""
+    if q.decide(eq(strides[1], 0), "a tensor with expanded channels is not channels-last"):
+        return False
     least: Size = 0
     for dim in (1, *range(len(shape) - 1, 1, -1), 0):
         stride = strides[dim]

@@ -9,6 +9,7 @@ dimensions above 1 of a tensor that has elements.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -199,4 +200,24 @@ def _layout_of(tensor: torch.Tensor) -> Layout:
         return contiguous(tensor.dim())
     # Its strides are numbers, where its sizes may become symbols: dense if it can be read that way.
     order = _order_inside_out(shape, strides, loosely=True)
-    return Strided(strides) if order is None else Dense(order)
+    if order is None:
+        return Strided(strides)
+    read = dense_strides(shape, order)
+    alike = suggests_channels_last(shape, strides) == suggests_channels_last(shape, read)
+    return Dense(order) if alike else Strided(strides)
+
+
+def suggests_channels_last(shape: Sequence[Size], strides: Sequence[Size]) -> bool:
+    """Whether torch takes these strides, of a tensor with elements, for those of a channels-last
+    one: it reads the strides of sizes of 1, too."""
+    if len(shape) not in (4, 5):
+        return False
+    least = 0
+    for dim in (1, *range(len(shape) - 1, 1, -1), 0):
+        size, stride = shape[dim], strides[dim]
+        assert isinstance(size, int), "asked of numbers"
+        assert isinstance(stride, int), "asked of numbers"
+        if stride < least or (dim == 0 and least == strides[1]):
+            return False
+        least = stride * size
+    return True

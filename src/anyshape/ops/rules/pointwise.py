@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from anyshape.ops.broadcast import broadcast, pointwise_layout
+from anyshape.ops.broadcast import broadcast
+from anyshape.ops.iteration import iterated_layout
 from anyshape.ops.meta import Meta
 from anyshape.ops.op import Lowering, Op, Rule
 from anyshape.ops.promotion import Number, category, floating, real, result_type
@@ -48,18 +49,19 @@ def elementwise(q: Questions, operands: tuple[Operand, ...], dtype: DtypeRule) -
             found = result_type(operands)
         except RuntimeError as error:  # unsigned integers wider than a byte join with nothing
             raise q.fail(str(error)) from None
-    return fresh(q, tensors, dtype(found))
+    return fresh(q, tensors, dtype(found), numbers=len(tensors) < len(operands))
 
 
-def fresh(q: Questions, tensors: list[Meta], dtype: torch.dtype) -> Meta:
-    """A result of the shape and the layout that these tensors give it."""
+def fresh(q: Questions, tensors: list[Meta], dtype: torch.dtype, *, numbers: bool = False) -> Meta:
+    """A result of the shape and the layout that these tensors give it; `numbers` if there were
+    numbers among the operands, too."""
     shape, device = tensors[0].shape, tensors[0].device
     if len(tensors) > 1:
         shape = broadcast(q, [tensor.shape for tensor in tensors])
         for tensor in tensors:
             if tensor.device != device and device.type == "cpu":
                 device = tensor.device  # A tensor without dimensions may stay behind on the CPU.
-    return Meta(shape, dtype, pointwise_layout(q, shape, tensors), device)
+    return Meta(shape, dtype, iterated_layout(q, shape, tensors, numbers=numbers), device)
 
 
 def everywhere(*names: str) -> tuple[str, ...]:
@@ -97,7 +99,7 @@ def unary(dtype: DtypeRule) -> Rule:
         return Meta(
             input.shape,
             dtype(input.dtype),
-            pointwise_layout(q, input.shape, (input,)),
+            iterated_layout(q, input.shape, (input,)),
             input.device,
         )
 
