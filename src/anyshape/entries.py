@@ -189,7 +189,8 @@ class Entry:
         self.repeatable &= trace.repeatable
         self.verified, self.not_verified = 0, ""  # what it grew by has not been compared yet
         run = watched(run, name, self.id, inputs, symbols, self.choices.rulings)
-        self.plan = EntryPlan(self.guards, symbols, inputs, run, self.counter)
+        writes = tuple({each.target: None for each in self.stores if each.target is not None})
+        self.plan = EntryPlan(self.guards, symbols, inputs, run, self.counter, writes)
         self.reasons = {source.text: self.choices.reason(source.text) for source in symbols}
         self.symbols |= _symbols(trace, self.choices.profile)
 

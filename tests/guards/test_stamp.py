@@ -50,9 +50,14 @@ class Stamped:
     """A dispatcher with one entry, and how often its full check ran."""
 
     def __init__(
-        self, guards: list[Guard], inputs: list[Path], memory: Any = MEMORY, root: Any = None
+        self,
+        guards: list[Guard],
+        inputs: list[Path],
+        memory: Any = MEMORY,
+        root: Any = None,
+        writes: list[Path] | None = None,
     ) -> None:
-        self.entry = EntryPlan(guards, (), inputs, lambda *values: values)
+        self.entry = EntryPlan(guards, (), inputs, lambda *values: values, writes=writes or [])
         signature = inspect.signature(function)
         self.dispatcher = build_dispatcher(signature, [self.entry], lambda a: None, memory=memory)
         [self.part] = self.entry.built.values()
@@ -153,11 +158,11 @@ def module_guards(path: Path, module: torch.nn.Module) -> Iterator[Guard]:
         yield guard(Kind.EQUALS, options.item("mode"), "fast")
 
 
-def stamped_model(memory: Any = MEMORY) -> tuple[Any, Stamped]:
+def stamped_model(memory: Any = MEMORY, writes: list[Path] | None = None) -> tuple[Any, Stamped]:
     made = model()
     guards = [*module_guards(X, made)]
     inputs = [g.path for g in guards if g.kind is Kind.TENSOR and g.path is not None]
-    stamped = Stamped(guards, inputs, memory)
+    stamped = Stamped(guards, inputs, memory, writes=writes)
     assert stamped.agree(made)
     assert stamped.stamps.by_root, "no stamp was taken"
     return made, stamped
@@ -265,6 +270,29 @@ def test_an_unchanged_model_is_not_looked_at_again():
     made.blocks[0].scale = float("0.5")
     assert stamped.full_checks(made) == 1
     assert stamped.full_checks(made) == 0
+
+
+def test_what_the_entry_writes_itself_is_looked_at_by_its_entries():
+    blocks = X.instance("_modules").item("blocks").instance("_modules")
+    writes = [blocks.item("0"), blocks.item("0").instance("options"), X.instance("nothing")]
+    made, stamped = stamped_model(writes=writes)
+    block = made.blocks[0]
+    for calls in range(3):
+        block.calls = calls + 1000
+        block.options["calls"] = calls
+        assert stamped.full_checks(made) == 0, "known from the start"
+    made.blocks[1].calls = 1
+    assert stamped.full_checks(made) == 1, "others are watched as before"
+    for change, back in (
+        (lambda: setattr(block, "scale", 3), lambda: setattr(block, "scale", 0.5)),
+        (lambda: block.options.update(slow=1), lambda: block.options.pop("slow")),
+        (lambda: block.options.update(mode="slow"), lambda: block.options.update(mode="fast")),
+        (lambda: setattr(block, "forward", len), lambda: delattr(block, "forward")),
+    ):
+        change()
+        assert not stamped.agree(made)
+        back()
+        assert stamped.agree(made)
 
 
 def test_a_dictionary_that_changes_all_the_time():

@@ -279,7 +279,7 @@ class _Stamped:
         self.below = {
             path for path in looked_at if path.root is root or _last_within(scope, path) is not None
         }
-        self.stamps = Stamps(tuple(self.guards), self.wanted, root, memory)
+        self.stamps = Stamps(tuple(self.guards), self.wanted, root, memory, entry.writes)
         self._full_check: Callable[[object], object] | None = None
 
     @staticmethod

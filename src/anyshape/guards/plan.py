@@ -23,5 +23,7 @@ class EntryPlan:
     run: Callable[..., object]
     #: if given, its first item counts the calls that took this entry
     counter: list[int] | None = None
+    #: the objects that `run` itself writes attributes or items of
+    writes: Sequence[Path] = ()
     #: what generated code made of this plan; the next dispatcher with this entry takes it over
     built: dict[str, object] = field(default_factory=dict[str, object], repr=False)

@@ -50,7 +50,14 @@ from anyshape.guards.memory import (
 )
 from anyshape.guards.path import Access, Path
 from anyshape.guards.tensor_memory import TensorMemory
-from anyshape.guards.values import PRIMITIVES, class_attribute, dictionary_reader, item_of, keys_of
+from anyshape.guards.values import (
+    PRIMITIVES,
+    class_attribute,
+    dictionary_reader,
+    instance_dictionary,
+    item_of,
+    keys_of,
+)
 
 #: `Py_TPFLAGS_HEAPTYPE`: of instances of such types, `__class__` can be assigned
 _MADE_BY_CLASS: Final = 1 << 9
@@ -273,8 +280,11 @@ class Stamps:
         wanted: Sequence[Path],
         root: Path | None,
         memory: TensorMemory | None,
+        writes: Sequence[Path] = (),
     ) -> None:
         self._guards: Final = guards
+        #: what the entry writes itself: the versions of these dictionaries change with every call
+        self._writes: Final = writes
         self._wanted: Final = wanted
         self._root: Final = root
         self._memory: Final = memory
@@ -305,7 +315,7 @@ class Stamps:
         for guard in self._guards:
             walk.cover(guard)
         objects = tuple(map(walk.at, self._wanted))
-        entries = walk.without_versions(restless)
+        entries = walk.without_versions(restless | walk.versions_of(self._writes))
         watch = Watch(tuple(walk.addresses))
         # Another thread may have changed something since the guards passed: they are checked once
         # more, between two looks at the versions.
@@ -366,6 +376,18 @@ class _Watching:
             address = address_of_version(dictionary)
             self.note(address)
             self.dictionaries.setdefault(address, []).append(dictionary)
+
+    def versions_of(self, paths: Sequence[Path]) -> set[int]:
+        """Where the versions of the dictionaries lie that the objects at these paths are, or have,
+        of those that are watched."""
+        found: set[int] = set()
+        for path in paths:
+            thing = self._found.get(path)
+            with suppress(AttributeError, TypeError):  # nothing that has a dictionary
+                own = thing if issubclass(type(thing), dict) else instance_dictionary(thing)
+                if id(own) in self._read:
+                    found.add(address_of_version(own))
+        return found
 
     def without_versions(self, restless: set[int]) -> Entries | None:
         """Watch the entries of these dictionaries in place of their versions, where it is known
