@@ -101,6 +101,7 @@ HOOKS = {
     "plain": "0 < v < 2",
     "iterate": "[i for i in v]",
     "unpack": "a, *b = v; return a, b",
+    "members": "{*v}",
     "mapping": "{**v}",
     "key": "{v: 1}",
     "format": 'f"{v}"',

@@ -44,7 +44,18 @@ WITH_A_NAME_SECOND = {
 }
 # After these, Python itself works on the value that the hook has seen.
 ANNOUNCE = {
-    *("iterate", "unpack", "mapping", "key", "context", "raising", "match", "test", "plain"),
+    *(
+        "iterate",
+        "unpack",
+        "members",
+        "mapping",
+        "key",
+        "context",
+        "raising",
+        "match",
+        "test",
+        "plain",
+    ),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import enum
 import sys
 import types
@@ -12,12 +13,14 @@ import torch
 
 from anyshape.capture.class_lookups import is_trusted
 from anyshape.capture.concolic import TracedFloat, TracedInt
+from anyshape.capture.identity_methods import builtins_in, told_by_identity
 from anyshape.capture.native_values import BY_IDENTITY, has_native_state, key_of_type
 from anyshape.capture.natives.pure import is_constant
 from anyshape.capture.outside import SEQUENCES, SETS, Outside, holds_traced, is_key
 from anyshape.capture.plain_hooks import PlainHooks
 from anyshape.capture.traced_text import TracedText
 from anyshape.capture.tracer import ATOMS, CODE, Leave, Tracer
+from anyshape.guards.guard import Kind
 from anyshape.guards.path import Path
 
 #: `sys.version_info`, a tuple of plain values that stays.
@@ -172,9 +175,8 @@ class HooksBase(PlainHooks):
             return value
         if key_of_type(kind) is not None:
             return value
-        by_identity = kind.__eq__ is object.__eq__ and kind.__hash__ is object.__hash__
-        if by_identity and (self.tracer.path_of(value) is None or not reads_natively(kind)):
-            self.attributes.class_attribute(kind, "__eq__")
+        known = self.tracer.path_of(value) is None or not reads_natively(kind)
+        if known and self.is_told_by_identity(value):
             return value
         raise Leave(f"native code looks into a {kind.__name__}")
 
@@ -184,15 +186,32 @@ class HooksBase(PlainHooks):
             raise Leave("native code compares a container with NaN in it")
         self.operand(item)
 
+    def is_told_by_identity(self, value: Any) -> bool:
+        """Whether an object is equal to itself and to nothing else, by the code of its class, which
+        is guarded."""
+        kind = type(value)
+        own = told_by_identity(kind)
+        if own is None:
+            return False
+        self.attributes.class_attribute(kind, "__eq__")
+        self.attributes.class_attribute(kind, "__hash__")
+        for function in own:
+            path = self.tracer.constant(function).attribute("__code__")
+            self.tracer.guard(Kind.IDENTITY, path, function.__code__)
+            for name, meant in builtins_in(function):
+                path = self.tracer.constant(function.__globals__, "G")
+                self.tracer.guard(Kind.CONTAINS, path, (name, False))
+                path = self.tracer.constant(vars(builtins), "builtins")
+                self.tracer.guard(Kind.IDENTITY, path.item(name), meant)
+        return True
+
     def hashed(self, key: Any) -> None:
         if is_key(key) and not _is_enum_with_code(type(key)):
             if type(key) is float and key != key:
                 raise Leave("NaN is a key: it is hashed by its identity")
             return
         own = type(key)
-        if isinstance(key, torch.Tensor) or (
-            own.__hash__ is object.__hash__ and own.__eq__ is object.__eq__
-        ):
+        if isinstance(key, torch.Tensor) or self.is_told_by_identity(key):
             self._told_apart(key)
             return
         if isinstance(key, torch.Size):

@@ -12,6 +12,7 @@ import torch
 
 from anyshape.capture.attributes import is_trusted
 from anyshape.capture.hooks_base import BUILT_IN, ITERATORS, TRACED, HooksBase, defines
+from anyshape.capture.identity_methods import told_by_identity
 from anyshape.capture.outside import SEQUENCES, SETS, holds_traced
 from anyshape.capture.stripping import stripped
 from anyshape.capture.tracer import ATOMS, Leave
@@ -182,6 +183,8 @@ class ItemHooks(HooksBase):
         try:
             path = self.tracer.path_of(value)
             if path is None:
+                if isinstance(value, SETS):
+                    self.in_this_order(value)
                 if kind in BUILT_IN or kind in ITERATORS:
                     return value
             elif isinstance(value, (*SEQUENCES, dict, *SETS)) and not defines(kind, "__iter__"):
@@ -211,6 +214,24 @@ class ItemHooks(HooksBase):
             self.tracer.leave_for(left)
             return value
 
+    def in_this_order(self, members: Any) -> None:
+        """Guard what the order of a set depends on: where the objects lie that are hashed by their
+        identity. Those that the program has made lie elsewhere in each call, eagerly too."""
+        if len(members) < 2:
+            return
+        for member in members:
+            if isinstance(member, (tuple, frozenset)):
+                self.in_this_order((*member, *member))
+            elif isinstance(member, torch.Tensor):
+                raise Leave(
+                    "iteration over a set of tensors, whose order is that of their addresses"
+                )
+            elif type(member) not in ATOMS and told_by_identity(type(member)) is not None:
+                path = self.tracer.path_of(member)
+                if path is not None:
+                    reason = "the order of a set is that of its members' addresses"
+                    self.tracer.guard(Kind.IDENTITY, path, member, reason)
+
     def iterate_over(self, iterator: Any) -> Iterable[Any]:
         """An iterator whose steps may be user code."""
         own = getattr(type(iterator), "__next__", None)
@@ -238,6 +259,10 @@ class ItemHooks(HooksBase):
 
     def unpack(self, value: Any) -> Any:
         return self.iterate(value)
+
+    def members(self, value: Any) -> Any:
+        """What becomes members of a set: hashed, and compared with each other."""
+        return list(map(self.key, self.iterate(value)))
 
     def mapping(self, value: Any) -> Any:
         try:

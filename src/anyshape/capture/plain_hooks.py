@@ -161,6 +161,9 @@ class PlainHooks:
     def unpack(self, iterable: Any, /) -> Any:
         return iterable
 
+    def members(self, iterable: Any, /) -> Any:
+        return iterable
+
     def mapping(self, mapping: Any, /) -> Any:
         return mapping
 

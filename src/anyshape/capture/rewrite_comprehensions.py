@@ -108,6 +108,9 @@ class ComprehensionRewriter(ConditionRewriter):
         clear(name, target)
 
     def key(self, node: ast.expr) -> ast.expr:
-        if isinstance(node, ast.Constant | ast.Starred):
+        if isinstance(node, ast.Constant):
             return self.expression(node)
+        if isinstance(node, ast.Starred):
+            node.value = self.hook("members", node.value, self.expression(node.value))
+            return node
         return self.hook("key", node, self.expression(node))

@@ -265,6 +265,10 @@ def _container_method(
         if kwargs or (len(args) != 1 and not takes_any):
             return bound(*args, **kwargs)  # raises
         return grow(hooks, kind, owner, path, name, args)
+    if kind is set and name == "pop" and len(owner) > 1:
+        if path is not None:
+            raise Leave("which member of a set from outside goes first depends on its history")
+        hooks.in_this_order(owner)
     if kind in (set, frozenset) and name in _SET_ALGEBRA:
         args = tuple(_members(hooks, arg) for arg in args)
     elif name in ("extend", "extendleft"):
@@ -359,6 +363,8 @@ def _init_container(
         args = args[1:]
     if kind is dict and len(args) < 2:
         update(hooks, types.MethodType(base_of(owner).update, owner), owner, None, args, kwargs)
+    elif kind is set:
+        bound(*(_members(hooks, arg) for arg in args), **kwargs)
     else:
         bound(*(hooks.iterate(arg) for arg in args), **kwargs)
 
@@ -366,7 +372,7 @@ def _init_container(
 def _members(hooks: Hooks, arg: Any) -> Any:
     if isinstance(arg, SETS) and hooks.tracer.path_of(arg) is None:
         return arg
-    return list(hooks.iterate(arg))
+    return hooks.members(arg)
 
 
 def change_in_place(hooks: Hooks, name: str, owner: Any, path: Any, other: Any) -> Any:
