@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
 from anyshape.codegen.target import Target
-from anyshape.loops.canonical import canonical
+from anyshape.loops.canonical import Bound, canonical
 from anyshape.loops.interpret import run_kernel
 from anyshape.loops.kernels import Kernel, Stage, Store
 from anyshape.loops.scalars import Axis, constant, fresh_scope, index, load
 from anyshape.loops.tiled import tiled
 from anyshape.loops.verify import problems
-from anyshape.symbolic import Size, as_symbol, symbol
+from anyshape.symbolic import Size, as_symbol, evaluate, symbol
 from tests.codegen.kernel_samples import kernel, op
 from tests.codegen.llvm_jit import AVX2, NUMPY, compiled, host, runs
 
@@ -36,24 +36,29 @@ def made(*stores: Store) -> Kernel:
     return kernel(axes, Stage((), stores))
 
 
-def in_tiles(given: Kernel, seen: int = 100) -> Kernel:
+def in_tiles(given: Kernel, seen: int = 100) -> Bound:
     bound = canonical(given, lambda a, b: a == b, lambda size: seen)
     assert [*bound.buffers] == [f"k{n}" for n in range(len(bound.buffers))]
     assert not list(problems(bound.kernel))
-    return bound.kernel
+    return bound
+
+
+def passed(bound: Bound, sizes: Sequence[int]) -> list[int]:
+    """What a kernel is called with if these are n0, n1 ... of the program."""
+    return [evaluate(size, runs(bound.kernel, sizes)) for size in bound.sizes]
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "f16", "i64", "u8", "b1", "i16"])
 def test_a_copy(dtype: Any) -> None:
     found = in_tiles(made(Store("k1", PLACE, load("k0", TRANSPOSED, dtype))))
-    assert len(found.stages) == 2
-    runner = compiled(found)
+    assert len(found.kernel.stages) == 2
+    runner = compiled(found.kernel)
     for a, b, c in SIZES:
         values = np.random.default_rng(0).normal(0, 20, (a, c, b))
         x = (values > 0 if dtype == "b1" else np.abs(values)).astype(NUMPY[dtype])
         result = np.ones(a * b * c + 1, NUMPY[dtype])
         # Names go by the order of use: what is stored comes second.
-        assert runner([x, result], [a, b, c]) == 0
+        assert runner([x, result], passed(found, (a, b, c))) == 0
         np.testing.assert_array_equal(result[:-1].reshape(a, b, c), x.transpose(0, 2, 1))
         assert result[-1] == 1
 
@@ -78,9 +83,8 @@ def test_more_than_a_copy(target: Target, sizes: tuple[int, int, int]) -> None:
     by_name = {f"k{n}": rng.normal(0, 1, count).astype(np.float32) for n in range(4)}
     lists = {name: buffer.tolist() for name, buffer in by_name.items()}
     run_kernel(masked(), lists, runs(bound.kernel, sizes))
-    values = dict(zip((str(n) for n in (N0, N1, N2)), sizes, strict=True))
-    given = [values[str(size)] for size in bound.sizes]
-    assert compiled(bound.kernel, target)([by_name[name] for name in bound.buffers], given) == 0
+    given = [by_name[name] for name in bound.buffers]
+    assert compiled(bound.kernel, target)(given, passed(bound, sizes)) == 0
     np.testing.assert_allclose(by_name["k3"], lists["k3"], rtol=1e-6, atol=1e-6)
 
 

@@ -20,6 +20,7 @@ from anyshape.graph.plan import (
 from anyshape.graph.put_back import NotRepeated, put_back
 from anyshape.loops.canonical import Seen, canonical
 from anyshape.loops.fusion import Same
+from anyshape.loops.generalized import range_of
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Area, Buffer, Extern, Launch, Repeated, Role, Segment, SizeRead
 from anyshape.loops.text import kernel_text
@@ -177,7 +178,7 @@ def _bound(
         return step.extern
     bound = canonical(step.kernel, same, seen)
     # Equal layers have equal kernels. Code relies on the ranges of symbols, too.
-    ranges = tuple(s.declared for size in bound.sizes for s in symbols_of(size))
+    ranges = tuple(map(range_of, bound.sizes))
     kernel = kernels.setdefault((kernel_text(bound.kernel), ranges), bound.kernel)
     return Launch(kernel, bound.buffers, bound.sizes, bound.numbers)
 

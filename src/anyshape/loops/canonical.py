@@ -11,6 +11,7 @@ from typing import Any
 
 from anyshape.loops import scalars
 from anyshape.loops.flattened import SHORT, vectors_extent
+from anyshape.loops.generalized import generalized, with_names
 from anyshape.loops.kernels import Kernel, Stage
 from anyshape.loops.linear import run_as_one
 from anyshape.loops.program import Area, Buffer, Extern, Launch, Segment
@@ -49,8 +50,10 @@ def canonical(kernel: Kernel, same: Same | None = None, seen: Seen | None = None
         if width is not None and width < SHORT <= points:
             kernel = replace(kernel, short=True)
         kernel = tiled(kernel, seen)
-    kernel, sizes = _own_symbols(kernel)
-    return _own_names(kernel, sizes)
+    kernel, meanings = with_names(kernel, _sizes(kernel.stages, kernel.positions))
+    kernel, meanings = generalized(*_own_symbols(kernel, meanings))
+    kernel, meanings = _own_symbols(kernel, meanings)
+    return _own_names(kernel, tuple(meanings.values()))
 
 
 # -- axes -----------------------------------------------------------------------------------------
@@ -191,10 +194,13 @@ def _with_one_name(kernel: Kernel, same: Same, seen: Seen) -> Kernel:
     return _renamed(kernel, names) if names else kernel
 
 
-def _own_symbols(kernel: Kernel) -> tuple[Kernel, tuple[Size, ...]]:
-    """Axes are i0, i1 ... and symbols of the program n0, n1 ..., in the order of their use."""
+def _own_symbols(
+    kernel: Kernel, meanings: Mapping[Symbol, Size]
+) -> tuple[Kernel, dict[Symbol, Size]]:
+    """Axes are i0, i1 ... and symbols of the program n0, n1 ..., in the order of their use. Some
+    stand for what is computed of others: `meanings`, and those of the new ones."""
     names: dict[Symbol, Size] = {}
-    own: list[Size] = []
+    own: dict[Symbol, Size] = {}
     bound: list[Axis] = list(kernel.axes)
     for stage in kernel.stages:
         bound += [axis for axis in stage.axes if axis not in bound]
@@ -203,11 +209,11 @@ def _own_symbols(kernel: Kernel) -> tuple[Kernel, tuple[Size, ...]]:
     for size in (*(axis.extent for axis in bound), *_sizes(kernel.stages, kernel.positions)):
         for each in sorted(symbols_of(size), key=lambda s: s.key):
             if each not in names and each not in kernel.positions:
-                names[each] = symbol(f"n{len(own)}", each.declared)
-                own.append(of_atom(each))
+                names[each] = new = symbol(f"n{len(own)}", each.declared)
+                own[as_symbol(new)] = meanings.get(each, of_atom(each))
     for number, each in enumerate(kernel.positions):
         names[each] = symbol(f"p{number}")
-    return _renamed(kernel, names), tuple(own)
+    return _renamed(kernel, names), own
 
 
 def _own_names(kernel: Kernel, sizes: tuple[Size, ...]) -> Bound:

@@ -8,7 +8,7 @@ caller is told which (`MustBeStored`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from anyshape.loops import scalars
 from anyshape.loops.kernels import Check, Fold, Kernel, Scan, Stage, Store
@@ -151,7 +151,13 @@ def all_roots(kernel: Kernel) -> Iterable[Scalar]:
     yield from kernel.positions.values()
 
 
-def mapped(stage: Stage, change: Renaming | Rewriting, renaming: Renaming | None = None) -> Stage:
+class _Sizes(Protocol):
+    """What changes sizes."""
+
+    def size(self, size: Size) -> Size: ...
+
+
+def mapped(stage: Stage, change: Renaming | Rewriting, renaming: _Sizes | None = None) -> Stage:
     """A stage of changed scalars; addresses change by `renaming`."""
 
     def size(address: Expr | int) -> Expr | int:

@@ -11,9 +11,9 @@ from typing import Final
 
 from anyshape.codegen.llvm.emitter import Emitter
 from anyshape.codegen.llvm.memory import pointer
-from anyshape.codegen.llvm.plan import scalars_of, stride_along
 from anyshape.codegen.llvm.sizes import narrow_size
 from anyshape.loops.scalars import WIDTH, Scalar
+from anyshape.loops.vector_axis import scalars_of, stride_along
 from anyshape.symbolic import Size
 
 #: Bytes of a row beyond which the cache has no room for two.

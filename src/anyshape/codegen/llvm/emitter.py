@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from anyshape.codegen.llvm.machine import Machine
-from anyshape.codegen.llvm.plan import Plan, linear_parts
+from anyshape.codegen.llvm.plan import Plan
 from anyshape.codegen.llvm.types import REGISTER, Value, vector
 from anyshape.codegen.llvm.writer import Writer
 from anyshape.loops.scalars import Scalar
+from anyshape.loops.vector_axis import linear_parts
 from anyshape.records import dataclass, field
 from anyshape.symbolic import Size, Symbol
 from anyshape.symbolic.expr import Atom, of_atom, symbols_of

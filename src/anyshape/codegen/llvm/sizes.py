@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from anyshape.codegen.llvm.plan import linear_parts
+from anyshape.loops.vector_axis import linear_parts
 from anyshape.symbolic import Size, Symbol
 from anyshape.symbolic.expr import (
     Atom,

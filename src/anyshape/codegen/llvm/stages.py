@@ -7,7 +7,7 @@ from anyshape.codegen.llvm.casts import cast
 from anyshape.codegen.llvm.emitter import Emitter, Loop, StageScope
 from anyshape.codegen.llvm.folds import FLUSH, Folding
 from anyshape.codegen.llvm.memory import store
-from anyshape.codegen.llvm.plan import LONG, can_be_shared, scalars_of
+from anyshape.codegen.llvm.plan import LONG, can_be_shared
 from anyshape.codegen.llvm.scans import Scanning
 from anyshape.codegen.llvm.sizes import narrow_size, wide_size
 from anyshape.codegen.llvm.teams import barrier, leader_only, meet, share
@@ -16,8 +16,9 @@ from anyshape.codegen.llvm.types import Value, vector
 from anyshape.codegen.llvm.writer import States
 from anyshape.loops.kernels import Stage
 from anyshape.loops.scalars import Axis
+from anyshape.loops.vector_axis import scalars_of
 from anyshape.symbolic import Size
-from anyshape.symbolic.expr import of_atom
+from anyshape.symbolic.expr import of_atom, terms_of
 
 
 class StageCode:
@@ -345,7 +346,7 @@ def has_one_loop(e: Emitter, *stages: int) -> bool:
 
 def divides(unit: int, extent: Size) -> bool:
     """Then threads, too, have whole units."""
-    return isinstance(extent, int) and extent % unit == 0
+    return all(number % unit == 0 for _, number in terms_of(extent))
 
 
 def set_masks(e: Emitter, variable: str, end: str, copies: int) -> None:
