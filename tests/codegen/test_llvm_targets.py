@@ -8,10 +8,14 @@ from collections.abc import Iterator
 import pytest
 
 from anyshape.codegen.llvm.machine import Machine
-from anyshape.codegen.llvm.module import module, module_texts
+from anyshape.codegen.llvm.module import module, module_texts, scratch_bytes
+from anyshape.codegen.llvm.plan import make_plan
+from anyshape.codegen.llvm.scratch import bytes_for_a_thread
 from anyshape.codegen.target import Target
-from anyshape.loops.scalars import fresh_scope
-from tests.codegen.kernel_samples import SAMPLES
+from anyshape.loops.kernels import Fold, Stage, Store
+from anyshape.loops.scalars import Axis, fresh_scope, load, row
+from anyshape.symbolic import as_symbol, symbol
+from tests.codegen.kernel_samples import SAMPLES, kernel
 from tests.codegen.llvm_jit import AVX2, NEON, assembly, host
 from tests.codegen.random_kernels import MAKERS
 from tests.codegen.test_llvm_kernels import check_kernel
@@ -67,3 +71,27 @@ def test_without_masks(kind: str, seed: int, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("seed", range(200, 203))
 def test_avx2(kind: str, seed: int) -> None:
     check_kernel(kind, seed, AVX2)
+
+
+def test_fewer_lanes_where_they_are_brought_together_one_by_one() -> None:
+    """And the memory of a thread is enough for as many as there may be anywhere."""
+    at, place, n = symbol("i0"), symbol("i1"), symbol("n0")
+    axes = (Axis(as_symbol(at), 4), Axis(as_symbol(place), n))
+    address = at * n + place
+    strided = Stage((), (Store("k1", address, load("k0", address * 2, "f32")),))
+    dense = Stage((), (Store("k1", address, load("k0", address, "f32")),))
+    lanes = {
+        (name, is_strided): make_plan(kernel(axes, stage), target).lanes
+        for name, target in TARGETS.items()
+        for is_strided, stage in ((True, strided), (False, dense))
+    }
+    assert {lanes[name, False] for name in TARGETS} == {16}
+    assert [lanes[name, True] for name in ("avx512", "avx2", "neon")] == [16, 8, 4]
+    summed = Stage(axes[1:], (), (Fold("r", "sum", load("k0", address * 2, "f32"), "f32"),))
+    store = Stage((), (Store("k1", at, row("r", "f32", frozenset([as_symbol(at)]))),))
+    folds = kernel(axes[:1], summed, store)
+    for target in TARGETS.values():
+        needed, given = bytes_for_a_thread(make_plan(folds, target)), scratch_bytes(folds)
+        assert isinstance(needed, int)
+        assert isinstance(given, int)
+        assert 0 < needed <= given

@@ -19,6 +19,8 @@ class Machine:
     gathered: frozenset[int]
     #: whether a masked access takes no longer than another, for all widths
     masks_freely: bool = False
+    #: values of four bytes that a register has
+    register: int = 4
     #: whether a float too large for an integer becomes the largest one; the lowest otherwise
     saturates: bool = False
 
@@ -29,6 +31,6 @@ class Machine:
             return Machine(frozenset(), frozenset(), saturates=True)
         named = target.cpu.startswith(_AVX512)
         if "+avx512bw" in features or (named and "-avx512bw" not in features):
-            return Machine(frozenset({1, 2, 4, 8}), frozenset({4, 8}), True)
+            return Machine(frozenset({1, 2, 4, 8}), frozenset({4, 8}), True, 16)
         # AVX2 has gathers, but they are slow on many processors.
-        return Machine(frozenset({4, 8}), frozenset())
+        return Machine(frozenset({4, 8}), frozenset(), register=8)

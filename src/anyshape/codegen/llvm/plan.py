@@ -16,6 +16,7 @@ from anyshape.codegen.llvm.machine import Machine
 from anyshape.codegen.target import Target
 from anyshape.codegen.vector_math import FUNCTIONS
 from anyshape.loops.flattened import (
+    SHORT,
     Flattened,
     can_be_flattened,
     flattened,
@@ -24,6 +25,7 @@ from anyshape.loops.flattened import (
 from anyshape.loops.kernels import Kernel, Stage
 from anyshape.loops.scalars import WIDTH, Axis, Scalar
 from anyshape.loops.vector_axis import (
+    accesses,
     best_column,
     best_of,
     scalars_of,
@@ -46,6 +48,8 @@ _CHEAP: Final = frozenset(
 _LEAVES: Final = frozenset(["constant", "index", "number", "row"])
 _MIDDLING: Final = frozenset(["div", "sqrt", "truncdiv", "truncmod", "floordiv", "floormod"])
 _FUNCTION: Final = 12
+#: Of vectors of several registers, whose lanes are brought together one by one.
+_GATHER: Final = 12
 #: Instructions for each element that are done while the next ones come from memory.
 LIGHT: Final = 13
 #: Instructions for each element beside which a mask is nothing.
@@ -112,8 +116,13 @@ def _plan(
     )
     wide = [list(_in_vectors(kernel, stage, column)) for stage in kernel.stages]
     costs = tuple(sum(map(_cost, own)) + 1 for own in wide)
-    masks_freely = Machine.of(target).masks_freely
+    machine = Machine.of(target)
+    masks_freely = machine.masks_freely
     lanes = _lanes(kernel, wide, target)
+    is_known = bool(target.triple)  # memory is for all lanes that there may be on some processor
+    if is_known and not machine.gathered and _gathers(kernel, column) * _GATHER >= sum(costs):
+        # Lane after lane is read and written: more of them are only more code.
+        lanes = min(lanes, machine.register if flat is None else SHORT)
     if masks_freely and column is not None and flat is None and max(costs) < LONG:
         lanes *= _registers(kernel, wide)
     together = _together(kernel, wide) if masks_freely else {}
@@ -201,6 +210,20 @@ def _lanes(kernel: Kernel, wide: list[list[Scalar]], target: Target) -> int:
     if all(width == 1 for width in widths):
         return target.lanes * 2
     return target.lanes
+
+
+def _gathers(kernel: Kernel, column: Axis | None) -> int:
+    """Accesses whose lanes do not follow each other in memory."""
+    count = 0
+    for stage in kernel.stages:
+        axis = column or (stage.axes[-1] if stage.axes else None)
+        if axis is None:
+            continue
+        for buffer, address in accesses(kernel, stage):
+            of_lanes = column is not None and buffer in kernel.private
+            steady = stride_along(kernel, address, axis.symbol) in (0, 1, -1)
+            count += not (of_lanes or steady)
+    return count
 
 
 def _registers(kernel: Kernel, wide: list[list[Scalar]]) -> int:
