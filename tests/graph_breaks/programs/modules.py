@@ -117,10 +117,13 @@ def hooks_in_a_sequence_come_later() -> Built:
     made = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), Inner(), nn.Linear(4, 4), nn.ReLU())
     calls: list[int] = []
 
+    def doubled(part: nn.Module, args: Any, output: Tensor) -> Tensor:
+        return output * 2
+
     def function(x: Tensor) -> Tensor:
         calls.append(opaque("call", len(x)))
         if len(calls) == 4:
-            made[1].register_forward_hook(lambda part, args, output: output * 2)
+            made[1].register_forward_hook(doubled)
         return made(x) + 1
 
     return Built(function, lambda: (made, calls))
