@@ -83,6 +83,7 @@ LAZY_IMPORTS = {
     ("anyshape.compat.children", "anyshape.compat"): "once the process has loaded torch itself",
     ("anyshape.ops", "torch._meta_registrations"): "loading it takes longer than all our own rules",
     ("anyshape.native", "anyshape.native_text"): "code that is found on disk needs no text",
+    ("anyshape.capture.quotients", "fractions"): "it loads `decimal`; few divide sizes",
     ("anyshape.ops.scaling", "fractions"): "it loads `decimal`; few scale a size by a float",
     ("anyshape.profile.remote", "fsspec"): "only for those who share profiles",
     ("anyshape.cli.export", "anyshape.export"): "it loads torch, and other commands do without",

@@ -14,7 +14,6 @@ from tests.data_dependent.programs import (
 
 #: Why a program is right, but with more graphs than it should need.
 TOO_MANY: dict[str, str] = {
-    "router with skipped experts": "integers in a list on a module are static: its counters",
     "COO values": "a sparse result whose parts are not dense: the function runs in parts",
 }
 

@@ -65,10 +65,11 @@ def _named(method: Any) -> Any:
     return call
 
 
-class _Names:
+class _Names(types.ModuleType):
     """A module, with some of its functions as they were."""
 
     def __init__(self, module: Any) -> None:
+        super().__init__(module.__name__)
         self._module = module
 
     def bind(self, path: list[str], function: Any) -> None:

@@ -21,7 +21,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Any, Final
 
 from anyshape.capture.traced_numbers import Function, TracedFloat, TracedInt
@@ -84,6 +83,8 @@ def _of_size(size: Expr) -> Quotient | None:
 
 
 def _of_constant(value: float) -> Quotient | None:
+    from fractions import Fraction
+
     exact = Fraction(value)
     if exact.denominator <= _MOST_OF_CONSTANTS:
         return _checked(exact.numerator, exact.denominator, 0)
@@ -180,6 +181,8 @@ def _times_decimal(a: Quotient, constant: Quotient) -> Quotient | None:
     that, and in the case of a tie m is a power of two, which is even. Elsewhere the error is of
     half a rounding more.
     """
+    from fractions import Fraction
+
     p, q = constant.numerator, constant.denominator
     assert type(p) is int, "a constant has numbers"
     assert type(q) is int, "a constant has numbers"
