@@ -286,7 +286,9 @@ def _itertool(hooks: Hooks, kind: Any, args: tuple[Any, ...], kwargs: dict[str, 
     count = len(args) if walked == _ALL else walked
     given = [hooks.iterate(arg) for arg in args[:count]]
     if kind is itertools.repeat:
-        given, count = [args[0]], 1
+        if "object" in kwargs:
+            raise Leave("itertools.repeat with its object by name")
+        given, count = list(args[:1]), 1
     if kind in (itertools.zip_longest, itertools.product):
         return kind(*given, **kwargs)
     return kind(
