@@ -330,6 +330,8 @@ class Callables:
         hooks = self._hooks
         hooks.attributes.class_attribute(kind, "__new__")
         found = hooks.attributes.class_attribute(kind, "__init__")
+        if hooks.attributes.class_attribute(kind, "__del__") is not None:
+            raise Leave(f"a {kind.__name__} is made, whose `__del__` runs when it is dropped")
         if isinstance(new, types.FunctionType):
             made = self.call(new, (kind, *args), kwargs)
             if not isinstance(made, kind):
@@ -455,9 +457,16 @@ _OF_TENSORS: Final = frozenset(
 )
 
 
-@functools.lru_cache(maxsize=4096)
 def is_operation(function: Callable[..., Any]) -> bool:
     """Whether a callable is a torch operation: a function of its arguments and of torch's state."""
+    owner = getattr(function, "__self__", None)
+    if owner is not None and not isinstance(owner, type | types.ModuleType):
+        return False  # What is remembered must not keep the program's objects alive.
+    return _is_operation(function)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_operation(function: Callable[..., Any]) -> bool:
     if isinstance(function, OpOverload | OpOverloadPacket) or lookup(function) is not None:
         return True
     name = getattr(function, "__name__", "")

@@ -20,6 +20,7 @@ from anyshape.capture.outline.boundaries import Boundaries, marks_of
 from anyshape.capture.outline.dataflow import Binding, Names, free_names, uses
 from anyshape.capture.outline.linearize import ROUTE, Linearizer
 from anyshape.capture.outline.regions import REGIONS, Region, Regions, Scope
+from anyshape.capture.outline.release import released
 from anyshape.capture.outline.sites import place_of, region_name
 from anyshape.capture.rewrite import FUNCTION
 from anyshape.capture.rewrite_nodes import assign_at, name_at, node_at
@@ -78,7 +79,8 @@ def split_code(
     # Temporaries are variables of the function from here on.
     scope = _scope(node, code, globals_, parameters, body, frozenset(found.bound))
     regions = Regions(body, linear.kept, scope, parameters)
-    node.body = [*_declared_local(found.bound - uses(*regions.body).stores, node), *regions.body]
+    declared = _declared_local(found.bound - uses(*regions.body).stores, node)
+    node.body = [*declared, *released(regions.body)]
     located = Located(node, located.text, located.line_offset, located.class_name)
     free = (*code.co_freevars, REGIONS, ROUTE)
     return SplitCode(

@@ -1,0 +1,98 @@
+"""Temporaries of split functions let go of their values after their last use, as Python's stack
+does: an object that the program drops would live on otherwise."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from anyshape.capture.rewrite_nodes import STORE, TEMPORARY, name_at, node_at
+
+_PREFIX, _, _ = TEMPORARY.partition("{}")
+#: Nothing after them is run.
+_ENDS = (ast.Return, ast.Raise, ast.Break, ast.Continue)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+
+
+def released(body: list[ast.stmt]) -> list[ast.stmt]:
+    """Statements, with temporaries cleared after the last of them that uses each."""
+    kept = _used_inside(body)
+    return _block(body, set().union(*map(_temporaries, body)) - kept)
+
+
+def _block(body: list[ast.stmt], names: set[str]) -> list[ast.stmt]:
+    """A block that alone uses these names."""
+    places: dict[str, list[int]] = {}
+    for index, statement in enumerate(body):
+        for name in _temporaries(statement) & names:
+            places.setdefault(name, []).append(index)
+    out: list[ast.stmt] = []
+    for index, statement in enumerate(body):
+        last = {name for name, found in places.items() if found[-1] == index}
+        only = {name for name in last if len(places[name]) == 1}
+        inside = _delegated(statement, only)
+        out.append(statement)
+        cleared = sorted(last - inside)
+        if cleared and not isinstance(statement, _ENDS):
+            out.append(_cleared(cleared, statement))
+    return out
+
+
+def _delegated(statement: ast.stmt, names: set[str]) -> set[str]:
+    """Clear in one of the blocks of a statement what only that uses; gives back these names."""
+    blocks = list(_blocks(statement))
+    if not blocks or not names:
+        return set()
+    used = [set().union(*map(_temporaries, getattr(holder, field))) for holder, field in blocks]
+    header = _temporaries(statement, blocks)
+    done: set[str] = set()
+    for (holder, field), found in zip(blocks, used, strict=True):
+        own = {
+            name for name in names & found - header if sum(name in others for others in used) == 1
+        }
+        if own:
+            setattr(holder, field, _block(getattr(holder, field), own))
+            done |= own
+    return done
+
+
+def _blocks(statement: ast.stmt) -> Iterator[tuple[ast.AST, str]]:
+    if isinstance(statement, _FUNCTIONS):
+        return
+    for field in ("body", "orelse", "finalbody"):
+        if getattr(statement, field, None):
+            yield statement, field
+    for field in ("handlers", "cases"):
+        for each in getattr(statement, field, ()):
+            yield each, "body"
+
+
+def _temporaries(node: ast.AST, without: list[tuple[ast.AST, str]] | None = None) -> set[str]:
+    """The temporaries in a node; `without`: not in these blocks of it."""
+    apart = {id(each) for holder, field in without or () for each in getattr(holder, field)}
+    found: set[str] = set()
+    waiting = [node]
+    while waiting:
+        each = waiting.pop()
+        if id(each) in apart:
+            continue
+        if isinstance(each, ast.Name) and each.id.startswith(_PREFIX) and "value_" in each.id:
+            found.add(each.id)
+        waiting.extend(ast.iter_child_nodes(each))
+    return found
+
+
+def _used_inside(body: list[ast.stmt]) -> set[str]:
+    """What functions inside use: they may be called at any time."""
+    found: set[str] = set()
+    for statement in body:
+        for node in ast.walk(statement):
+            if isinstance(node, _FUNCTIONS):
+                found |= _temporaries(node)
+    return found
+
+
+def _cleared(names: list[str], at: ast.stmt) -> ast.stmt:
+    nothing = node_at(ast.Constant, at, value=None, kind=None)
+    targets = [name_at(name, at, STORE) for name in names]
+    return node_at(ast.Assign, at, targets=targets, value=nothing, type_comment=None)
