@@ -13,7 +13,7 @@ event that says why.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
@@ -230,9 +230,7 @@ class Function(Serving):
         telling.read_profile(self.target, choices.profile, entry_id)
         roots = Roots()
         with clock.stage("capture"):
-            captured = self._captured(
-                arguments, choices, roots, lambda left: self._left(left, entry_id, clock)
-            )
+            captured = self._captured(arguments, choices, roots, entry_id, clock)
         self.counts.captures += 1
         outcome = captured.outcome
         self.seen.add_all(choices.observed)
@@ -251,14 +249,19 @@ class Function(Serving):
         arguments: Arguments,
         choices: Choices,
         roots: Roots,
-        left_and_raised: Callable[[Left], None],
+        entry_id: str,
+        clock: telling.Clock,
     ) -> Captured:
         whole = self.options.fullgraph
-        # Who wants one graph gets the error of the program first.
-        told = (lambda left: None) if whole else left_and_raised
+
+        def left_and_raised(left: Left) -> None:
+            if not whole:  # who wants one graph gets the error of the program first
+                self._left(left, entry_id, clock)
+
         try:
             return capture(
-                self.target.call, arguments, choices, roots, whole, choices.contract, told
+                *(self.target.call, arguments, choices, roots, whole, choices.contract),
+                left_and_raised,
             )
         except Exception as error:
             show_user_frames(error)
@@ -398,9 +401,7 @@ class Function(Serving):
         clock = telling.Clock()
         choices = entry.choices.again(shapes)
         with clock.stage("capture"):
-            captured = self._captured(
-                arguments, choices, entry.roots, lambda left: self._left(left, entry.id, clock)
-            )
+            captured = self._captured(arguments, choices, entry.roots, entry.id, clock)
         self.counts.captures += 1
         trace = captured.outcome
         if isinstance(trace, Left):

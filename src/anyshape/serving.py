@@ -152,16 +152,13 @@ class Serving:
 
     def _dispatch_in_parts(self) -> None:
         """What no entry serves runs in parts; a region that cannot be compiled, as it is."""
-        if self.slot is not None and not self.entries:
-            self.dispatch = self.target.call
-        elif self.slot is not None:
+        is_region = self.slot is not None
+        if self.entries or self.contract is not None:
             plans = [entry.plan for entry in self.entries]
-            self.dispatch = self._dispatcher(plans, self._miss_in_region)
-        elif self.entries or self.contract is not None:
-            plans = [entry.plan for entry in self.entries]
-            self.dispatch = self._dispatcher(plans, self._miss_eagerly)
+            miss = self._miss_in_region if is_region else self._miss_eagerly
+            self.dispatch = self._dispatcher(plans, miss)
         else:
-            self.dispatch = self._call_in_parts
+            self.dispatch = self.target.call if is_region else self._call_in_parts
 
     def _dispatcher(
         self, plans: Sequence[EntryPlan], miss: Callable[[dict[str, Any]], Any]

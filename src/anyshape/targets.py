@@ -8,11 +8,12 @@ import operator
 import types
 from collections.abc import Callable
 from inspect import Signature
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch.nn.modules.module import _has_any_global_hook
 
+from anyshape.ops.origins import is_of_torch
 from anyshape.profile.identity import Identity, call_of, identity_of, identity_of_module
 from anyshape.records import dataclass
 
@@ -146,14 +147,26 @@ def _forward_of(args: tuple[Any, ...]) -> Any:
 
 
 def sees_how_it_is_called(module: torch.nn.Module) -> bool:
-    """Whether somebody sees which arguments were given by name: a hook, or a `__call__` of its
-    own."""
+    """Whether somebody sees which arguments were given by name: a hook, or a `__call__` that is not
+    torch's."""
     held = module.__dict__
     return bool(
         held["_forward_hooks"]
         or held["_forward_pre_hooks"]
-        or type(module).__call__ is not torch.nn.Module.__call__
+        or type(module).__call__ is not _CALL
+        or type(module)._call_impl is not _CALL_IMPL
     )
+
+
+def _own(name: str) -> object:
+    """A method of modules as torch has it; nothing that a module could have if it was replaced
+    before it was looked at."""
+    found = getattr(torch.nn.Module, name)
+    return found if is_of_torch(found) else object()
+
+
+_CALL: Final = _own("__call__")
+_CALL_IMPL: Final = _own("_call_impl")
 
 
 def _self_name(signature: inspect.Signature) -> str:

@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
-import sysconfig
 import types
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Protocol, TypeGuard
 
@@ -29,6 +26,7 @@ from anyshape.capture.outline.sequences import stretch
 from anyshape.capture.outline.sites import Site, place_of
 from anyshape.capture.outline.split import RegionCode, SplitCode, split_code
 from anyshape.capture.tracer import Left
+from anyshape.ops.origins import LIBRARY, PACKAGES, TORCH, is_of_torch
 from anyshape.records import dataclass, replace
 from anyshape.targets import (
     Target,
@@ -57,10 +55,6 @@ class Unit(Protocol):
         """Whether compiled runs do enough to pay for finding them."""
         ...
 
-
-_Ends = weakref.WeakKeyDictionary[
-    torch.nn.Sequential, tuple[int, tuple[torch.nn.Module, ...], tuple[int, ...]]
-]
 
 #: Of a region without an operation on tensors.
 NOTHING_TO_COMPILE: Final = "nothing to compile"
@@ -108,8 +102,9 @@ class Units:
         self._bound: dict[types.FunctionType, _Bound] = {}
         #: classes of modules that are called as they are, for the boundaries there are
         self._plain: set[type] = set()
-        #: of sequences: for which boundaries and modules, where their stretches end
-        self._ends: _Ends = weakref.WeakKeyDictionary()
+        #: of sequences, by identity: for which boundaries and modules, where their stretches end.
+        #: One that is not of the object that has the identity now is no worse than another.
+        self._ends: dict[int, tuple[int, tuple[int, ...], tuple[int, ...]]] = {}
         #: functions seen of each code, by identity
         self._functions: dict[types.CodeType, set[int]] = {}
 
@@ -240,7 +235,7 @@ class Units:
             name = f"{function.__qualname__} (lines {region.first_line}-{region.last_line})"
             unit = self._make(target_of(plain, name), slot)
             self._units[key] = unit
-            is_of_torch = function.__code__.co_filename.startswith(_TORCH)
+            is_of_torch = function.__code__.co_filename.startswith(TORCH)
             known = self._regions[key] = _called_if_worth_it(unit) if is_of_torch else _called(unit)
         return known
 
@@ -301,10 +296,13 @@ class Units:
             return None
         return self._in_stretches if _is_sequence(module) else self.in_parts_of(called)
 
-    def _in_stretches(self, sequence: torch.nn.Sequential, given: Any) -> Any:
+    def _in_stretches(self, sequence: torch.nn.Sequential, *args: Any, **kwargs: Any) -> Any:
         """Call the modules of a sequence: those that lead to where a capture left by themselves,
         the stretches between them compiled. All sequences share one code, so that most of them
         lead nowhere."""
+        if kwargs or len(args) != 1:
+            return self._call_as_others(sequence, args, kwargs)
+        (given,) = args
         first = 0
         for last in self._stretches(sequence):
             if first < last:
@@ -316,13 +314,21 @@ class Units:
 
     def _stretches(self, sequence: torch.nn.Sequential) -> Sequence[int]:
         """Where the stretches of a sequence end, the last with the sequence."""
-        modules = tuple(sequence)
+        modules = tuple(map(id, sequence))
         version = sum(found.version for found in self.boundaries.values())
-        known = self._ends.get(sequence)
-        if known is None or known[0] != version or known[1] != modules:
-            ends = [number for number, each in enumerate(modules) if self._stands_alone(each)]
-            known = self._ends[sequence] = (version, modules, (*ends, len(modules)))
+        known = self._ends.get(id(sequence))
+        if known is None or known[:2] != (version, modules):
+            if len(self._ends) >= _MOST_UNITS:
+                self._ends.clear()
+            ends = [number for number, each in enumerate(sequence) if self._stands_alone(each)]
+            known = self._ends[id(sequence)] = (version, modules, (*ends, len(modules)))
         return known[2]
+
+    def _call_as_others(
+        self, sequence: torch.nn.Sequential, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        forward = torch.nn.Sequential.forward
+        return (self.in_parts_of(forward) or forward)(sequence, *args, **kwargs)
 
     def _stretch(self, sequence: torch.nn.Sequential, first: int, last: int, given: Any) -> Any:
         modules = list(sequence)[first:last]
@@ -436,6 +442,8 @@ def _is_sequence(module: torch.nn.Module) -> TypeGuard[torch.nn.Sequential]:
         return False
     if any(getattr(kind, name) is not method for name, method in _OF_SEQUENCES.items()):
         return False
+    if not all(map(is_of_torch, _OF_SEQUENCES.values())):
+        return False  # replaced before they were looked at
     return not sees_how_it_is_called(module) and not has_other_hooks(module)
 
 
@@ -474,9 +482,6 @@ def _called_if_worth_it(unit: Unit) -> Callable[..., Any]:
 
 
 _MODULES: Final = module_target(torch.nn.Identity(), None).call
-_TORCH: Final = os.path.dirname(torch.__file__) + os.sep
-#: They lie below the standard library.
-_PACKAGES: Final = tuple({sysconfig.get_paths()[name] + os.sep for name in ("purelib", "platlib")})
 _LAZY: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
@@ -485,12 +490,9 @@ def _is_work(code: types.CodeType) -> bool:
     """Whether it is the code of a program, rather than of torch or Python."""
     if code.co_flags & _LAZY or not may_be_watched(code.co_filename) or is_instrumented(code):
         return False
-    if code.co_filename.startswith(_PACKAGES):
-        return not code.co_filename.startswith(_TORCH)
-    return not code.co_filename.startswith(_LIBRARY)
-
-
-_LIBRARY: Final = sysconfig.get_paths()["stdlib"] + os.sep
+    if code.co_filename.startswith(PACKAGES):
+        return not code.co_filename.startswith(TORCH)
+    return not code.co_filename.startswith(LIBRARY)
 
 
 def _is_forward(function: types.FunctionType, args: tuple[Any, ...]) -> bool:

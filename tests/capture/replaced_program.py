@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import linecache
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -58,6 +59,28 @@ def program(name: str, call: str) -> Callable[[torch.Tensor], Any]:
     return names["f"]
 
 
+class Waits(torch.nn.Module):
+    """Cannot be traced whole."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * (2 if time.time() > 0 else 3)
+
+
+MODEL = torch.nn.Sequential(
+    torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU()), Waits(), torch.nn.Linear(4, 4)
+).requires_grad_(False)
+
+
+def in_parts(x: torch.Tensor) -> Any:
+    return MODEL(x), MODEL(input=x) + 1
+
+
+OF_MODULES = (
+    *((torch.nn.Module, "__call__"), (torch.nn.Module, "_call_impl"), (Waits, "forward")),
+    *((torch.nn.Sequential, "forward"), (torch.nn.Linear, "forward"), (torch.nn.GELU, "forward")),
+)
+
+
 def rows() -> list[tuple[Any, str, Callable[[torch.Tensor], Any]]]:
     found: list[tuple[Any, str, Any]] = []
     for name in UNARY:
@@ -69,7 +92,7 @@ def rows() -> list[tuple[Any, str, Callable[[torch.Tensor], Any]]]:
         data = "(x > 0).long()" if name == "one_hot" else "x"
         call = f"F.{name}({data}{', ' if more else ''}{more})"
         found.append((F, name, program(f"F.{name}", call)))
-    return found
+    return [*found, *((home, name, in_parts) for home, name in OF_MODULES)]
 
 
 ROWS = rows()

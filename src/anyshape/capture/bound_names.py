@@ -16,6 +16,8 @@ import torch.fx
 from torch.fx.graph import PythonCode, _is_from_torch
 from torch.fx.node import _get_qualified_name
 
+from anyshape.ops.origins import is_of_torch
+
 
 class BoundGraph(torch.fx.Graph):
     """A graph that is called by its nodes' targets, whatever has their names by then."""
@@ -29,7 +31,8 @@ class BoundGraph(torch.fx.Graph):
 
     @contextmanager
     def _with_names(self) -> Iterator[None]:
-        """Methods of tensors that have been replaced have no name by which they could be called."""
+        """What has no name of its own by which it could be called has one while code is written:
+        methods of tensors that have been replaced, and what replaces others under their names."""
         nameless = [node for node in self.nodes if _is_nameless(node.target)]
         targets = [node.target for node in nameless]
         try:
@@ -52,6 +55,9 @@ class BoundGraph(torch.fx.Graph):
 
 
 def _is_nameless(target: Any) -> bool:
+    if isinstance(target, types.FunctionType):
+        # One that has its name from a function of torch that it wraps.
+        return _is_from_torch(target) and not is_of_torch(target)
     if not isinstance(target, types.MethodDescriptorType | types.WrapperDescriptorType):
         return False
     return getattr(torch.Tensor, target.__name__, None) is not target

@@ -11,7 +11,6 @@ import enum
 import functools
 import os
 import sys
-import sysconfig
 import types
 from collections.abc import Callable
 from typing import Any, Final, TypeGuard
@@ -36,6 +35,7 @@ from anyshape.capture.tracer import ATOMS, CODE, Leave
 from anyshape.guards.guard import Kind
 from anyshape.guards.path import Path
 from anyshape.guards.replaced import replaced
+from anyshape.ops.origins import LIBRARY, OURSELVES, PACKAGES, TORCH, is_of_torch
 from anyshape.ops.table import lookup
 
 
@@ -363,14 +363,9 @@ def _is_constant(value: Any) -> bool:
 
 # -- what may be watched ---------------------------------------------------------------------------
 
-_TORCH: Final = os.path.dirname(torch.__file__) + os.sep
-_LIBRARY: Final = sysconfig.get_paths()["stdlib"] + os.sep
-_PACKAGES: Final = tuple({sysconfig.get_paths()[name] + os.sep for name in ("purelib", "platlib")})
-_OURSELVES: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-
 #: Of our own code, what users call (`check`), and the operators of exported graphs.
 _OURS_WATCHED: Final = frozenset(
-    os.path.join(_OURSELVES, name)
+    os.path.join(OURSELVES, name)
     for name in (
         *("api.py", "export/results.py", "export/on_copies.py"),
         "capture/outline/sequences.py",
@@ -420,14 +415,14 @@ _FROZEN_WATCHED: Final = ("<frozen _collections_abc>",)
 def may_be_watched(filename: str) -> bool:
     if filename.startswith("<frozen "):
         return filename in _FROZEN_WATCHED
-    if filename.startswith(_OURSELVES):
+    if filename.startswith(OURSELVES):
         return filename in _OURS_WATCHED
-    if filename.startswith(_TORCH):
-        return filename[len(_TORCH) :].startswith(_TORCH_WATCHED)
-    if filename.startswith(_PACKAGES):
+    if filename.startswith(TORCH):
+        return filename[len(TORCH) :].startswith(_TORCH_WATCHED)
+    if filename.startswith(PACKAGES):
         return f"{os.sep}numpy{os.sep}" not in filename
-    if filename.startswith(_LIBRARY):
-        return filename[len(_LIBRARY) :] in _LIBRARY_WATCHED
+    if filename.startswith(LIBRARY):
+        return filename[len(LIBRARY) :] in _LIBRARY_WATCHED
     return True
 
 
@@ -480,9 +475,8 @@ def _is_operation(function: Callable[..., Any]) -> bool:
         return False
     if isinstance(function, types.FunctionType):
         # Those that torch lets a function mode see take tensors; the others are helpers.
-        return module in _OF_TENSORS or bool(
-            {"handle_torch_function", "has_torch_function"} & set(function.__code__.co_names)
-        )
+        seen = {"handle_torch_function", "has_torch_function"} & set(function.__code__.co_names)
+        return is_of_torch(function) and (module in _OF_TENSORS or bool(seen))
     return True
 
 

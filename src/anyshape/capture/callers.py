@@ -19,10 +19,11 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
-_OURSELVES: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_CAPTURE: Final = (os.path.join(_OURSELVES, "capture", "run.py"), "capture")
-_REGION: Final = (os.path.join(_OURSELVES, "units.py"), "region_call")
-_MODULE: Final = (os.path.join(_OURSELVES, "capture", "callables.py"), "_module")
+from anyshape.ops.origins import OURSELVES
+
+_CAPTURE: Final = (os.path.join(OURSELVES, "capture", "run.py"), "capture")
+_REGION: Final = (os.path.join(OURSELVES, "units.py"), "region_call")
+_MODULE: Final = (os.path.join(OURSELVES, "capture", "callables.py"), "_module")
 
 
 class Place(NamedTuple):
@@ -41,7 +42,7 @@ _NOBODY: Final = Place(sys.__dict__, "sys", 1, "<module>")
 
 
 def is_ours(code: types.CodeType) -> bool:
-    return code.co_filename.startswith((_OURSELVES, "<anyshape"))
+    return code.co_filename.startswith((OURSELVES, "<anyshape"))
 
 
 def _outer(frame: types.FrameType) -> types.FrameType | None:

@@ -11,7 +11,6 @@ import dis
 import enum
 import functools
 import operator
-import os
 import sys
 import types
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -31,6 +30,7 @@ from anyshape.capture.traced_text import TRACED_VALUES, TracedText, bare
 from anyshape.guards.dynamic_int import DynamicInt, plain_int
 from anyshape.guards.guard import Frame, Guard, Kind, SymbolSource
 from anyshape.guards.path import Access, Path
+from anyshape.ops.origins import TORCH
 from anyshape.records import dataclass
 from anyshape.symbolic import (
     Answer,
@@ -330,7 +330,7 @@ class Tracer:
         while frame is not None:
             code = frame.f_code
             if id(code) in ours:
-                if not code.co_filename.startswith(_TORCH):
+                if not code.co_filename.startswith(TORCH):
                     return Frame(code.co_filename, frame.f_lineno, code.co_name)
                 # A line of torch's own modules says less than the line that called the module.
                 inner = inner or Frame(code.co_filename, frame.f_lineno, code.co_name)
@@ -687,7 +687,6 @@ _UNREAD: Final = object()
 _KNOWN_BY_IDENTITY: Final = (*CODE, *BY_IDENTITY, enum.Enum)
 #: What a native function may be bound to and still be nothing but code.
 _WITHOUT_STATE: Final = (types.ModuleType, type, type(None))
-_TORCH: Final = os.path.dirname(torch.__file__) + os.sep
 
 _SEVERAL_A_PATH: Final = frozenset(
     {Kind.CONTAINS, Kind.NO_INSTANCE_ATTRIBUTE, Kind.NO_ATTRIBUTE, Kind.SAME_OBJECT}

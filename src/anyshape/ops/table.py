@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import types
 from collections.abc import Callable, Set
 from functools import lru_cache
@@ -11,10 +10,10 @@ from pkgutil import iter_modules
 from typing import Any, Final
 
 import torch
-import typing_extensions
 
 from anyshape.ops import rules
 from anyshape.ops.op import Op
+from anyshape.ops.origins import is_of_torch
 from anyshape.records import dataclass
 
 #: One module a family of operators: a new family is a new file in `rules/`. Where two rows answer
@@ -50,21 +49,6 @@ _BEHIND: Final[dict[str, Any]] = {
     "torch": getattr(torch._C, "_VariableFunctions"),  # noqa: B009 no stub has it
     "torch.Tensor": torch._C.TensorBase,
 }
-#: Functions that are going to be removed have a wrapper around them.
-_FILES: Final = (os.path.dirname(torch.__file__) + os.sep, typing_extensions.__file__)
-
-
-def is_of_torch(function: object) -> bool:
-    """Whether it is torch's own: native, or with code in one of its files. A function may have its
-    name from one that it wraps, and its code from a decorator of torch: it is not torch's."""
-    if isinstance(function, types.FunctionType):
-        return _is_named_torch(function) and function.__code__.co_filename.startswith(_FILES)
-    kind = type(function)
-    return kind.__module__ == "builtins" or _is_named_torch(kind)
-
-
-def _is_named_torch(thing: types.FunctionType | type) -> bool:
-    return str(thing.__module__).partition(".")[0] == "torch"
 
 
 @lru_cache

@@ -102,6 +102,31 @@ def sequences_in_sequences() -> Built:
     return Built(made, lambda: made)
 
 
+class NoKey(nn.Sequential):
+    """Cannot be hashed."""
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType] this is what is tested
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+
+@module()
+class SequencesByName(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = NoKey(nn.Linear(4, 4), nn.ReLU(), Inner(), nn.Linear(4, 4))
+        self.second = nn.Sequential(nn.Linear(4, 4), nn.GELU())
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.second(input=self.first(x)) + self.first(input=x)
+        try:
+            self.second(y, y)
+        except TypeError as error:
+            y = y + len(str(error))
+        return y * 2 - 1
+
+
 @built()
 def sequence_changes_while_it_runs() -> Built:
     torch.default_generator.manual_seed(0)

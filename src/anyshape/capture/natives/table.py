@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import operator
-import os
-import sysconfig
 import types
 import weakref
 from collections.abc import Callable
@@ -40,8 +38,8 @@ from anyshape.capture.natives.pure import (
 )
 from anyshape.capture.tracer import Leave
 from anyshape.disabling import why_disabled
+from anyshape.ops.origins import is_original
 from anyshape.ops.regions import region_of
-from anyshape.ops.table import is_of_torch
 
 Hooks = Any
 
@@ -84,18 +82,6 @@ _OPERATORS: Final[dict[Any, Callable[..., Any]]] = {
 }
 
 
-def _is_original(function: object) -> bool:
-    """Whether it is a function of torch or Python, and not what somebody has put in its place."""
-    if not isinstance(function, types.FunctionType):
-        return True
-    return is_of_torch(function) or function.__code__.co_filename.startswith(_LIBRARY)
-
-
-_LIBRARY: Final = (
-    *("<frozen ", sysconfig.get_paths()["stdlib"] + os.sep),
-    os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep,  # or of ours
-)
-
 #: A model answers as the function does, through hooks, so that what it looks at is seen. Not of
 #: what a library has put in a function's place.
 MODELS: Final[dict[Any, Callable[..., Any]]] = {
@@ -107,7 +93,7 @@ MODELS: Final[dict[Any, Callable[..., Any]]] = {
         *(signatures.MODELS, _OPERATORS),
     )
     for function, model in models.items()
-    if _is_original(function)
+    if is_original(function)
 }
 
 

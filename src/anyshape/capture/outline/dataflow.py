@@ -205,7 +205,7 @@ class Binding:
     def __init__(self, body: list[ast.stmt], parameters: Iterable[str]) -> None:
         self.before: dict[ast.stmt, Names] = {}
         #: whenever a function inside is called
-        self._unbound_inside = unbinds(*_functions_inside(body))
+        self._unbound_inside = unbinds(*functions_inside(body))
         self.end = self._block(body, frozenset(parameters))
 
     def _block(self, body: list[ast.stmt], bound: Names | None) -> Names | None:
@@ -266,7 +266,8 @@ class Binding:
         return (end | final) - (unbinds(*node.finalbody) - final)
 
 
-def _functions_inside(body: list[ast.stmt]) -> Iterator[ast.AST]:
+def functions_inside(body: list[ast.stmt]) -> Iterator[ast.AST]:
+    """Functions and classes in statements: they may run at any time."""
     for statement in body:
         for node in ast.walk(statement):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):

@@ -5,19 +5,21 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import Final
 
+from anyshape.capture.outline.dataflow import functions_inside
 from anyshape.capture.rewrite_nodes import STORE, TEMPORARY, name_at, node_at
 
-_PREFIX, _, _ = TEMPORARY.partition("{}")
+_PREFIX: Final = TEMPORARY.partition("{}")[0] + "value_"
 #: Nothing after them is run.
-_ENDS = (ast.Return, ast.Raise, ast.Break, ast.Continue)
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_ENDS: Final = (ast.Return, ast.Raise, ast.Break, ast.Continue)
+_FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
 def released(body: list[ast.stmt]) -> list[ast.stmt]:
     """Statements, with temporaries cleared after the last of them that uses each."""
-    kept = _used_inside(body)
-    return _block(body, set().union(*map(_temporaries, body)) - kept)
+    kept = set[str]().union(*map(_temporaries, functions_inside(body)))
+    return _block(body, set[str]().union(*map(_temporaries, body)) - kept)
 
 
 def _block(body: list[ast.stmt], names: set[str]) -> list[ast.stmt]:
@@ -76,19 +78,9 @@ def _temporaries(node: ast.AST, without: list[tuple[ast.AST, str]] | None = None
         each = waiting.pop()
         if id(each) in apart:
             continue
-        if isinstance(each, ast.Name) and each.id.startswith(_PREFIX) and "value_" in each.id:
+        if isinstance(each, ast.Name) and each.id.startswith(_PREFIX):
             found.add(each.id)
         waiting.extend(ast.iter_child_nodes(each))
-    return found
-
-
-def _used_inside(body: list[ast.stmt]) -> set[str]:
-    """What functions inside use: they may be called at any time."""
-    found: set[str] = set()
-    for statement in body:
-        for node in ast.walk(statement):
-            if isinstance(node, _FUNCTIONS):
-                found |= _temporaries(node)
     return found
 
 
