@@ -156,6 +156,13 @@ def module_guards(path: Path, module: torch.nn.Module) -> Iterator[Guard]:
         yield guard(Kind.TYPE, options, dict)
         yield guard(Kind.CONTAINS, options, ("slow", False))
         yield guard(Kind.EQUALS, options.item("mode"), "fast")
+        # As `self.__dict__` reads it.
+        own = path.attribute("__dict__")
+        yield guard(Kind.CONTAINS, own, ("hidden", False))
+        yield guard(Kind.CONTAINS, own, ("scale", True))
+        yield guard(Kind.EQUALS, own.item("scale"), 0.5)
+        yield guard(Kind.TYPE, own.item("options"), dict)
+        yield guard(Kind.CONTAINS, own.item("options"), ("never", False))
 
 
 def stamped_model(memory: Any = MEMORY, writes: list[Path] | None = None) -> tuple[Any, Stamped]:
@@ -210,6 +217,11 @@ CHANGES: dict[str, tuple[Callable[[Any], object], bool]] = {
         lambda b: setattr(b, "__dict__", {**b.__dict__, "scale": 3}),
         False,
     ),
+    "a dictionary of another type": (
+        lambda b: setattr(b, "__dict__", OrderedDict(b.__dict__)),
+        False,
+    ),
+    "a name that `__dict__` had not": (_set("hidden", lambda: 1), False),
     "another child": (_set("linear", lambda: torch.nn.Linear(2, 3)), True),
     "a wider child": (_set("linear", lambda: torch.nn.Linear(2, 4)), False),
     "one child more": (_set("more", lambda: torch.nn.Linear(2, 3)), False),
@@ -249,6 +261,35 @@ CHANGES: dict[str, tuple[Callable[[Any], object], bool]] = {
     "grad": (lambda b: setattr(b.linear.weight, "grad", torch.zeros(3, 2)), True),
     "backward": (lambda b: b.linear(torch.zeros(1, 2)).sum().backward(), True),
 }
+
+
+def test_what_is_read_of_a_dictionary_itself_is_stamped():
+    _, stamped = stamped_model()
+    text = stamped.dispatcher.anyshape_source
+    assert "hidden" not in text
+    assert "never" not in text
+
+
+def test_a_class_that_answers_for_the_dictionary():
+    class Answering:
+        def __init__(self) -> None:
+            self.scale = 0.5
+
+        def __getattribute__(self, name: str) -> Any:
+            return (
+                {"scale": answers[0]} if name == "__dict__" else object.__getattribute__(self, name)
+            )
+
+    answers = [0.5]
+    one = Answering()
+    guards = [guard(Kind.TYPE, X, Answering)]
+    guards += [guard(Kind.NO_INSTANCE_ATTRIBUTE, X, name) for name in "abcdefgh"]
+    guards.append(guard(Kind.EQUALS, X.attribute("__dict__").item("scale"), 0.5))
+    stamped = Stamped(guards, [])
+    assert stamped.agree(one)
+    assert stamped.agree(one)
+    answers[0] = 2.0
+    assert not stamped.agree(one)
 
 
 @pytest.mark.parametrize("memory", [None, MEMORY], ids=["dictionaries", "tensors too"])

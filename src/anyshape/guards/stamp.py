@@ -57,6 +57,7 @@ from anyshape.guards.values import (
     instance_dictionary,
     item_of,
     keys_of,
+    reads_plainly,
 )
 
 #: `Py_TPFLAGS_HEAPTYPE`: of instances of such types, `__class__` can be assigned
@@ -118,8 +119,10 @@ class Scope:
             if parent is None:
                 constant = path.access is Access.CONSTANT
                 found = path is self._root or (constant and _is_quiet(path.key))
+            elif path.access is Access.ATTRIBUTE and parent.access is Access.CONSTANT:
+                found = _has_field(parent.key, path.key)
             elif path.access is Access.ATTRIBUTE:
-                found = parent.access is Access.CONSTANT and _has_field(parent.key, path.key)
+                found = path.key == "__dict__" and self.has_path(parent) and self.has_own(parent)
             elif _is_global(path) and path not in self._held:
                 # A stamp would keep alive what the module has let go of: a model, a tensor.
                 found = False
@@ -161,7 +164,9 @@ class Scope:
         """The type that a guard says; `object` if none does."""
         if path.access is Access.CONSTANT and not type(path.key).__flags__ & _MADE_BY_CLASS:
             return type(path.key)
-        return self._types.get(path, object)
+        # Instance dictionaries of other types are not stamped.
+        usual = dict if path.access is Access.ATTRIBUTE and path.key == "__dict__" else object
+        return self._types.get(path, usual)
 
     def has_dictionary(self, path: Path) -> bool:
         if path.access is Access.CONSTANT and (
@@ -174,6 +179,10 @@ class Scope:
             found = dictionary_reader(kind) is not None and not issubclass(kind, type)
             self._with_dictionary[kind] = found
         return found and not _is_global(path)
+
+    def has_own(self, path: Path) -> bool:
+        """Whether `__dict__` of the object is its dictionary."""
+        return self.has_dictionary(path) and reads_plainly(self.type_at(path))
 
     def has_items(self, path: Path) -> bool:
         return issubclass(self.type_at(path), dict | list | tuple) and not _is_global(path)
@@ -430,6 +439,11 @@ class _Watching:
             raise Unwatchable
         return value
 
+    def plain(self, dictionary: _Dictionary) -> _Dictionary:
+        if type(dictionary) is not dict:
+            raise Unwatchable
+        return dictionary
+
     def dictionary(self, thing: object) -> _Dictionary:
         """The instance dictionary; that it is still the one is noted."""
         if issubclass(type(thing), type):
@@ -458,6 +472,8 @@ class _Watching:
 
     def field(self, path: Path) -> object:
         owner, name = self.above(path), cast("str", path.key)
+        if path.parent is not None and path.parent.access is not Access.CONSTANT:
+            return self.plain(self.dictionary(owner))
         value = getattr(owner, name)
         self.note(address_of_field(owner, name, value))
         return value
