@@ -95,6 +95,8 @@ class Config(_Started):
     on_compile_error: OnCompileError = "warn"
     #: go on eagerly while a compile runs in another thread
     background_compile: bool = False
+    #: so many threads make machine code at most; never more than there are cores
+    compile_threads: int = 8
 
     #: a line on the terminal while a compile takes long
     progress: bool = True

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import os
 import platform
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
@@ -117,8 +119,14 @@ def _name(key: str, target: HostTarget) -> str:
 
 
 def build(source: Source, target: HostTarget, cache: DiskCache | None = None) -> Built:
-    objects = [build_object(source.text, *target[:3], quick=source.quick)]
-    objects += [_object_of_many(text, target, cache) for text in source.apart]
+    # The longest first: the others fill the time that it takes.
+    apart = sorted(source.apart, key=len, reverse=True)
+    objects = _in_parallel(
+        [
+            lambda: build_object(source.text, *target[:3], quick=source.quick),
+            *(functools.partial(_object_of_many, text, target, cache) for text in apart),
+        ]
+    )
     reasons = tuple(source.reasons)
     try:
         image = link_image(*objects)
@@ -136,6 +144,23 @@ def build(source: Source, target: HostTarget, cache: DiskCache | None = None) ->
         image.rebased,
         image.exports,
     )
+
+
+def _in_parallel(builds: Sequence[Callable[[], bytes]]) -> list[bytes]:
+    """The objects that these make, by as many threads as may be used. The threads end with it: a
+    child that is forked later misses none."""
+    most = min(len(builds), config.compile_threads, available_cores())
+    if most <= 1:
+        return [each() for each in builds]
+    with ThreadPoolExecutor(most, thread_name_prefix="anyshape native") as threads:
+        return list(threads.map(lambda each: each(), builds))
+
+
+def available_cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        return os.cpu_count() or 1
 
 
 def _object_of_many(text: str, target: HostTarget, cache: DiskCache | None) -> bytes:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
-import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from anyshape.runtime.native.errors import NativeUnavailable
-
-_LOCK: Final = threading.Lock()
 
 
 @functools.cache
@@ -31,43 +31,42 @@ def _all_targets() -> None:
 
 
 def build_object(text: str, triple: str, cpu: str, features: str, *, quick: bool = False) -> bytes:
-    """The object file of a module. Python threads go on meanwhile, but for others that build.
+    """The object file of a module. Python threads go on meanwhile, others that build too.
     `quick`: of code that runs once a call, in a fourth of the time."""
-    # llvmlite has a lock around each call; this one is around what belongs together.
-    with _LOCK:
-        if quick:
-            module, machine = _parsed(text, _machine(triple, cpu, features, 0))
-        else:
-            module, machine = _optimised(text, triple, cpu, features)
-        return machine.emit_object(module)
+    with _machine(triple, cpu, features, 0 if quick else 2) as machine:
+        module = _parsed(text, machine)
+        if not quick:
+            _optimise(module, machine)
+        return _emitted(module, machine)
 
 
 def build_assembly(text: str, triple: str, cpu: str, features: str) -> str:
     """The same as assembler text, to be read."""
-    with _LOCK:
-        module, machine = _optimised(text, triple, cpu, features)
+    with _machine(triple, cpu, features, 2) as machine:
+        module = _parsed(text, machine)
+        _optimise(module, machine)
         return machine.emit_assembly(module)
 
 
 def optimised_text(text: str, triple: str, cpu: str, features: str) -> str:
     """The module after our passes, to be read."""
-    with _LOCK:
-        return str(_optimised(text, triple, cpu, features)[0])
+    with _machine(triple, cpu, features, 2) as machine:
+        module = _parsed(text, machine)
+        _optimise(module, machine)
+        return str(module)
 
 
-def _optimised(text: str, triple: str, cpu: str, features: str) -> tuple[Any, Any]:
+def _optimise(module: Any, machine: Any) -> None:
     binding = llvm()
-    module, machine = _parsed(text, _machine(triple, cpu, features, 2))
     options = binding.create_pipeline_tuning_options(speed_level=2)
     builder = binding.create_pass_builder(machine, options)
     passes = binding.create_new_module_pass_manager()
     for name in _PASSES:
         getattr(passes, f"add_{name}_pass")()
     passes.run(module, builder)
-    return module, machine
 
 
-def _parsed(text: str, machine: Any) -> tuple[Any, Any]:
+def _parsed(text: str, machine: Any) -> Any:
     binding = llvm()
     try:
         # A context of its own: types and constants go away with the module.
@@ -76,7 +75,7 @@ def _parsed(text: str, machine: Any) -> tuple[Any, Any]:
         raise NativeUnavailable(f"LLVM cannot read the code: {error}") from error
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
-    return module, machine
+    return module
 
 
 #: The text is explicit: vectors, few branches, helpers that are `alwaysinline`, shared values. What
@@ -86,8 +85,45 @@ def _parsed(text: str, machine: Any) -> tuple[Any, Any]:
 _PASSES: Final = ("always_inliner", "sroa", "simplify_cfg", "global_dead_code_eliminate")
 
 
-@functools.cache
-def _machine(triple: str, cpu: str, features: str, effort: int) -> Any:
+def _emitted(module: Any, machine: Any) -> bytes:
+    """Machine code. Nine tenths of the work are done here, and by several threads at once: LLVM
+    asks for a context and a machine that no other thread has. llvmlite asks for its one lock around
+    everything, for the sake of programs that share a context."""
+    library = llvm().ffi.lib
+    emit = library.LLVMPY_TargetMachineEmitToMemory
+    try:
+        emit = emit._cfn
+    except AttributeError:
+        return machine.emit_object(module)
+    with llvm().ffi.OutputString() as error:
+        memory = emit(machine, module, 1, error)
+        if not memory:
+            raise NativeUnavailable(f"LLVM cannot make code: {error}")
+    try:
+        start = library.LLVMPY_GetBufferStart(memory)
+        return ctypes.string_at(start, library.LLVMPY_GetBufferSize(memory))
+    finally:
+        library.LLVMPY_DisposeMemoryBuffer(memory)
+
+
+@contextmanager
+def _machine(triple: str, cpu: str, features: str, effort: int) -> Iterator[Any]:
+    """A machine that no other thread has meanwhile."""
+    idle = _idle.setdefault((triple, cpu, features, effort), [])
+    try:
+        machine = idle.pop()
+    except IndexError:
+        machine = _new_machine(triple, cpu, features, effort)
+    try:
+        yield machine
+    finally:
+        idle.append(machine)
+
+
+_idle: Final[dict[tuple[str, str, str, int], list[Any]]] = {}
+
+
+def _new_machine(triple: str, cpu: str, features: str, effort: int) -> Any:
     binding = llvm()
     if binding.Triple is None or triple.split("-")[0] != binding.get_process_triple().split("-")[0]:
         _all_targets()

@@ -1,0 +1,125 @@
+"""Machine code is made by several threads at once, and is the same as by one."""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from anyshape.config import config
+from anyshape.runtime.native import build as building
+from anyshape.runtime.native import engine
+from anyshape.runtime.native.build import Source, build, load
+from anyshape.runtime.native.disk_cache import DiskCache
+from anyshape.runtime.native.errors import NativeUnavailable
+from anyshape.runtime.native.host_target import HostTarget, host_target
+
+COUNT = 24
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> HostTarget:
+    return host_target(DiskCache(tmp_path / "native", 1 << 20))
+
+
+def function(number: int) -> str:
+    """A module with a function that is long enough to take a while."""
+    lines = [f"define i64 @part{number}(i64 %v0) {{"]
+    for line in range(40 + 10 * (number % 5)):
+        lines.append(f"  %v{line + 1} = mul i64 %v{line}, {2 * number + line + 3}")
+    return "\n".join([*lines, f"  ret i64 %v{line + 1}", "}", ""])
+
+
+def source() -> Source:
+    calls = [
+        f"  %r{n} = call i64 @part{n}(i64 %x)\n  %s{n + 1} = xor i64 %s{n}, %r{n}"
+        for n in range(COUNT)
+    ]
+    declared = [f"declare i64 @part{n}(i64)" for n in range(COUNT)]
+    body = ["define i64 @all(i64 %x) {", "  %s0 = add i64 %x, 0", *calls, f"  ret i64 %s{COUNT}"]
+    text = "\n".join([*declared, *body, "}", ""])
+    return Source(text, "all", apart=[function(n) for n in range(COUNT)])
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(building, "_objects", {})
+
+
+def built_by(threads: int, target: HostTarget, monkeypatch: pytest.MonkeyPatch) -> bytes:
+    monkeypatch.setattr(building, "_objects", {})
+    monkeypatch.setattr(building, "available_cores", lambda: 16)
+    with config.patch(compile_threads=threads):
+        return build(source(), target).to_bytes()
+
+
+def test_the_same_code(target: HostTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = built_by(1, target, monkeypatch)
+    for threads in (2, 3, 8):
+        assert built_by(threads, target, monkeypatch) == alone
+
+
+def test_as_many_threads_as_are_allowed(
+    target: HostTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: set[int] = set()
+    usual = engine._emitted
+
+    def emitted(module: object, machine: object) -> bytes:
+        seen.add(threading.get_ident())
+        return usual(module, machine)
+
+    monkeypatch.setattr(engine, "_emitted", emitted)
+    built_by(1, target, monkeypatch)
+    assert seen == {threading.get_ident()}
+    seen.clear()
+    built_by(4, target, monkeypatch)
+    assert threading.get_ident() not in seen
+    assert len(seen) <= 4
+
+
+def test_several_builds_at_once(target: HostTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = built_by(1, target, monkeypatch)
+    with ThreadPoolExecutor(4) as threads:
+        made = list(threads.map(lambda _: build(source(), target).to_bytes(), range(8)))
+    assert all(each == alone for each in made)
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_module_that_is_wrong_is_told(
+    target: HostTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(building, "available_cores", lambda: 4)
+    wrong = Source(source().text, "all", apart=[*source().apart, "define nonsense"])
+    with pytest.raises(NativeUnavailable, match="cannot read"):
+        build(wrong, target)
+    assert load(build(source(), target)).address("all")
+
+
+def test_without_the_function_behind_the_lock(
+    target: HostTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another llvmlite may have no way past its lock: then it goes through it."""
+    alone = built_by(1, target, monkeypatch)
+    library = engine.llvm().ffi.lib
+    wrapped = library.LLVMPY_TargetMachineEmitToMemory
+    plain = lambda *given: wrapped(*given)  # noqa: E731
+    monkeypatch.setitem(library._fntab, "LLVMPY_TargetMachineEmitToMemory", plain)
+    assert built_by(4, target, monkeypatch) == alone
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_child_that_is_forked_builds_too(
+    target: HostTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = built_by(4, target, monkeypatch)
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(0 if built_by(4, target, monkeypatch) == alone else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
