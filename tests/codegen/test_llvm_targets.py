@@ -13,8 +13,8 @@ from anyshape.codegen.llvm.plan import make_plan
 from anyshape.codegen.llvm.scratch import bytes_for_a_thread
 from anyshape.codegen.target import Target
 from anyshape.loops.kernels import Fold, Stage, Store
-from anyshape.loops.scalars import Axis, fresh_scope, load, row
-from anyshape.symbolic import as_symbol, symbol
+from anyshape.loops.scalars import Axis, fresh_scope, load, operation, row
+from anyshape.symbolic import as_symbol, minimum, symbol
 from tests.codegen.kernel_samples import SAMPLES, kernel
 from tests.codegen.llvm_jit import AVX2, NEON, assembly, host
 from tests.codegen.random_kernels import MAKERS
@@ -95,3 +95,35 @@ def test_fewer_lanes_where_they_are_brought_together_one_by_one() -> None:
         assert isinstance(needed, int)
         assert isinstance(given, int)
         assert 0 < needed <= given
+
+
+def test_as_many_vectors_a_round_as_registers_allow() -> None:
+    """One vector of several registers keeps a processor as busy as several of one."""
+    at, place, n = symbol("i0"), symbol("i1"), symbol("n0")
+    outer, inner = Axis(as_symbol(at), n), Axis(as_symbol(place), n)
+    rows = load("k0", at * n + place, "f32")
+    summed = Stage((inner,), (), (Fold("r", "sum", rows, "f32"),))
+    store = Stage((), (Store("k1", at, row("r", "f32", frozenset([as_symbol(at)]))),))
+    copies = {name: make_plan(kernel((outer,), summed, store), t) for name, t in TARGETS.items()}
+    assert [copies[name].copies[0] for name in ("avx512", "avx2", "neon")] == [4, 2, 1]
+    # Across rows a strip is as wide everywhere, unless there is much to do for each element.
+    columns = load("k0", place * n + at, "f32")
+    across = Stage((inner,), (), (Fold("r", "sum", columns, "f32"),))
+    assert {
+        max(make_plan(kernel((outer,), across, store), t).copies) for t in TARGETS.values()
+    } == {4}
+    for _ in range(4):
+        columns = operation("exp", columns, dtype="f32")
+    much = Stage((inner,), (Store("k2", place * n + at, columns),))
+    long = {name: make_plan(kernel((outer,), across, much), t) for name, t in TARGETS.items()}
+    assert [max(long[name].copies) for name in ("avx512", "avx2", "neon")] == [4, 1, 1]
+
+
+def test_threads_do_not_share_what_is_little() -> None:
+    at, place, n = symbol("i0"), symbol("i1"), symbol("n0")
+    for extent, shared in ((64, False), (minimum(n, 256), False), (n, True), (1 << 20, True)):
+        inner = Axis(as_symbol(place), extent)
+        summed = Stage((inner,), (), (Fold("r", "sum", load("k0", at * n + place, "f32"), "f32"),))
+        store = Stage((), (Store("k1", at, row("r", "f32", frozenset([as_symbol(at)]))),))
+        found = kernel((Axis(as_symbol(at), n),), summed, store)
+        assert {make_plan(found, target).splits for target in TARGETS.values()} == {shared}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -10,7 +11,15 @@ from anyshape.loops.canonical import Bound, canonical
 from anyshape.loops.generalized import range_of
 from anyshape.loops.interpret import run_kernel
 from anyshape.loops.kernels import Fold, Kernel, Stage, Store
-from anyshape.loops.scalars import Axis, fresh_scope, load, operation, row
+from anyshape.loops.scalars import (
+    Axis,
+    constant,
+    fresh_scope,
+    index,
+    load,
+    operation,
+    row,
+)
 from anyshape.loops.text import kernel_text
 from anyshape.loops.verify import problems
 from anyshape.symbolic import Range, Size, Symbol, as_symbol, evaluate, floordiv, symbol
@@ -50,6 +59,25 @@ def summed(batch: Size, channels: Size, pixels: Size) -> Kernel:
     return Kernel(axes, stages, {}, {})
 
 
+def centred(batch: Size, channels: Size, pixels: Size, across: bool = False) -> Kernel:
+    """Less their mean: of the pixels of a channel, or `across` the channels of a pixel."""
+    place = (BATCH * channels + CHANNEL) * pixels + PIXEL
+    outer, inner = axis(CHANNEL, channels), axis(PIXEL, pixels)
+    if across:
+        outer, inner = inner, outer
+    kept = frozenset([as_symbol(BATCH), outer.symbol])
+    fold = Fold("r", "sum", load("x", place, "f32"), "f32")
+    count = (
+        constant(inner.extent, "f32")
+        if isinstance(inner.extent, int)
+        else operation("cast", index(inner.extent), dtype="f32")
+    )
+    mean = operation("div", row("r", "f32", kept), count, dtype="f32")
+    value = operation("sub", load("x", place, "f32"), mean, dtype="f32")
+    stages = (Stage((inner,), (), (fold,)), Stage((inner,), (Store("y", place, value),)))
+    return Kernel((axis(BATCH, batch), outer), stages, {}, {})
+
+
 def bound_of(kernel: Kernel) -> Bound:
     found = canonical(kernel, lambda a, b: a == b, lambda size: evaluate(size, {as_symbol(S): 64}))
     assert not list(problems(found.kernel))
@@ -78,6 +106,18 @@ def test_what_vectors_run_along_stays() -> None:
     assert text(summed(2, 24, 64)) != text(summed(2, 24, 65))
 
 
+def test_what_is_folded_is_passed() -> None:
+    """With the number that it is divided by; not whether it is of whole vectors, or is long."""
+    one = text(centred(2, 24, 64))
+    assert one == text(centred(2, 40, 192)) == text(centred(3, 24, 4096))
+    assert one != text(centred(2, 24, 65))
+    assert one != text(centred(2, 24, 8192)) == text(centred(2, 24, 16384))
+    assert text(centred(2, 24, 5)) != text(centred(2, 24, 6))
+    across = text(centred(2, 24, S, across=True))
+    assert across == text(centred(2, 151, S, across=True)) != text(centred(2, 257, S, across=True))
+    assert text(centred(2, 300, S, across=True)) == text(centred(2, 257, S, across=True))
+
+
 def test_sizes_that_may_be_negative_are_told_apart() -> None:
     """Kernels rely on the ranges of sizes."""
     less = symbol("u", Range(None, None))
@@ -99,7 +139,7 @@ def test_sizes_that_may_be_negative_are_told_apart() -> None:
 
 @pytest.mark.parametrize("channels", [9, 16])
 @pytest.mark.parametrize("pixels", [3, 16, 17, S, floordiv(S + 1, 2), S * 2])
-@pytest.mark.parametrize("make", [scaled, summed])
+@pytest.mark.parametrize("make", [scaled, summed, centred, partial(centred, across=True)])
 def test_it_computes_the_same(
     make: Callable[[Size, Size, Size], Kernel], channels: int, pixels: Size
 ) -> None:

@@ -6,9 +6,9 @@
 The layers of a convolutional network have other numbers of channels and smaller and smaller images,
 and the same kernels otherwise. Code gains from a constant where vectors run along: there is no rest
 to be masked if the extent is known to be of whole vectors. Around them a constant saves a
-multiplication for each row, and costs machine code for each layer. So extents of outer axes,
-distances that have nothing to do with the axes inside, and whatever is computed of sizes alone are
-sizes that are passed.
+multiplication for each row, and costs machine code for each layer. So extents of outer axes, of
+what is folded (`min` says how long that is at most), distances that have nothing to do with the
+axes inside, and whatever is computed of sizes alone are sizes that are passed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from anyshape.loops.stages import mapped
 from anyshape.loops.substitute import Rewriting
 from anyshape.loops.vector_axis import best_column, best_of
 from anyshape.records import replace
-from anyshape.symbolic import Expr, Range, Size, Symbol, as_symbol, substitute, symbol
+from anyshape.symbolic import Expr, Range, Size, Symbol, as_symbol, minimum, substitute, symbol
 from anyshape.symbolic.bounds import DECLARED
 from anyshape.symbolic.expr import (
     Atom,
@@ -45,6 +45,12 @@ from anyshape.symbolic.ranges import EVERYTHING, NATURAL
 _SMALLEST: Final = 8
 #: Vectors of a round have so many lanes at most, or a multiple that nobody counts on.
 _MOST_LANES: Final = 64
+#: What is folded in as many rounds needs no second accumulator, and no second thread: that is other
+#: code. Of single rounds, and of vectors.
+_FEW_ROUNDS: Final = 256
+_FEW_IN_VECTORS: Final = 4096
+#: In which such a number is exact.
+_COUNTED: Final = ("f32", "f64")
 
 
 def range_of(size: Size) -> Range:
@@ -186,17 +192,25 @@ class _Outer(_Change):
         self._along = frozenset(axis.symbol for axis in along)
         #: private buffers are as long as such an axis
         self._kept = frozenset(axis.symbol for axis in kept) | (stages if kernel.private else set())
+        self._stages = stages - self._kept
         self._inside = self._along | self._kept | stages
+        #: axes whose distances code has to show
+        self._dense = self._kept if along and not kernel.short else self._inside
         self._made: dict[tuple[Monomial | Symbol, Size], Size] = {}
+        #: what stands for the extents of stages
+        self._counts: dict[int, Size] = {}
         self.meanings = dict(meanings)
+        for axis in (axis for stage in kernel.stages for axis in stage.axes):
+            self.extent(axis)
 
     def extent(self, axis: Axis) -> Size:
         extent = axis.extent
         if axis.symbol in self._kept:
             return extent
         if isinstance(extent, int):
-            is_row = axis.symbol in self._inside - self._along
-            return extent if is_row or extent < _SMALLEST else self._of_axis(axis)
+            if extent < _SMALLEST:
+                return extent
+            return self._count(extent) if axis.symbol in self._stages else self._of_axis(axis)
         is_name = single_atom(extent) is not None
         is_inner = not extent.symbols <= self.meanings.keys()
         return extent if is_name or is_inner else self._of_axis(axis)
@@ -204,9 +218,27 @@ class _Outer(_Change):
     def _of_axis(self, axis: Axis) -> Size:
         """One size for the extent; where vectors run along, as many whole ones as before."""
         factor = gcd(*(number for _, number in terms_of(axis.extent)))
-        unit = min(factor & -factor, _MOST_LANES) if axis.symbol in self._inside else 1
+        unit = _unit(factor) if axis.symbol in self._inside else 1
         rest = polynomial({monomial: n // unit for monomial, n in terms_of(axis.extent)})
         return unit * self._passed(axis.symbol, rest)
+
+    def _count(self, extent: int) -> Size:
+        """The same for what is folded, the same size for all that have as many."""
+        found = self._counts.get(extent)
+        if found is None:
+            unit, few = (1, _FEW_ROUNDS) if self._along else (_unit(extent), _FEW_IN_VECTORS)
+            found = self._passed((), extent // unit)
+            if extent <= few:
+                found = minimum(found, few // unit)
+            found = self._counts[extent] = unit * found
+        return found
+
+    def _scalar(self, scalar: Scalar) -> Scalar | None:
+        """What is divided by how many there are goes by the same size."""
+        if scalar.op == "constant" and scalar.dtype in _COUNTED and scalar.data in self._counts:
+            count = scalars.index(self._counts[scalar.data])
+            return scalars.operation("cast", count, dtype=scalar.dtype)
+        return super()._scalar(scalar)
 
     def index(self, size: Size) -> Size:
         return size
@@ -217,7 +249,7 @@ class _Outer(_Change):
         changed: Size = 0
         for monomial, number in sorted(terms_of(size), key=_order):
             atoms = list(map(atom_at, monomial))
-            outer = all(isinstance(atom, Symbol) and atom not in self._inside for atom in atoms)
+            outer = all(isinstance(atom, Symbol) and atom not in self._dense for atom in atoms)
             if not outer or abs(number) < _SMALLEST:
                 kept[monomial] = number
                 continue
@@ -232,6 +264,10 @@ class _Outer(_Change):
             self._made[place, value] = made
             self.meanings[as_symbol(made)] = meaning
         return self._made[place, value]
+
+
+def _unit(number: int) -> int:
+    return min(number & -number, _MOST_LANES)
 
 
 def _axes_of_vectors(kernel: Kernel) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:

@@ -33,6 +33,7 @@ from anyshape.loops.vector_axis import (
 )
 from anyshape.records import dataclass, replace
 from anyshape.symbolic import Size
+from anyshape.symbolic.bounds import DECLARED
 from anyshape.symbolic.expr import (
     of_atom,
     single_atom,
@@ -54,6 +55,11 @@ _GATHER: Final = 12
 LIGHT: Final = 13
 #: Instructions for each element beside which a mask is nothing.
 LONG: Final = 40
+#: Instructions on elements that make a thread worth waking.
+GRAIN: Final = 100_000
+#: Of one point of the parallel axes: what is less is not shared, as threads wait for each other
+#: after each stage.
+_WORTH_SHARING: Final = 8 * GRAIN
 #: A function that a kernel uses as often is not put in place each time.
 _OFTEN: Final = 3
 
@@ -127,17 +133,34 @@ def _plan(
         lanes *= _registers(kernel, wide)
     together = _together(kernel, wide) if masks_freely else {}
     called = sum(together.values())
+    registers = max(1, lanes // machine.register) if is_known else 1
+    copies = _copies(kernel, column, costs, masks_freely, called, scatters, registers)
+    points = 1 if column is None else lanes * max(copies)
     return Plan(
         kernel=kernel,
         column=column,
         lanes=lanes,
         costs=costs,
-        copies=_copies(kernel, column, costs, masks_freely, called, scatters),
+        copies=copies,
         written=written,
         together=frozenset(together),
         flat=flat,
-        splits=any(map(can_be_shared, kernel.stages)),
+        splits=any(map(can_be_shared, kernel.stages)) and _is_worth_sharing(kernel, costs, points),
     )
+
+
+def _is_worth_sharing(kernel: Kernel, costs: tuple[int, ...], points: int) -> bool:
+    """Whether so many points of the parallel axes may be work for several threads."""
+    work = 0
+    for stage, cost in zip(kernel.stages, costs, strict=True):
+        rounds = 1
+        for axis in stage.axes:
+            most = DECLARED.of(axis.extent).upper
+            if most is None:
+                return True
+            rounds *= most
+        work += rounds * cost * points
+    return work > _WORTH_SHARING
 
 
 def can_be_shared(stage: Stage) -> bool:
@@ -260,9 +283,11 @@ def _copies(
     masks_freely: bool,
     called: int,
     scatters: bool,
+    registers: int,
 ) -> tuple[int, ...]:
-    """Several vectors a round hide the time that one addition takes to finish; long bodies hide it
-    by themselves, if they are not so long that the processor does not see the next one."""
+    """Several vectors a round hide the time that one addition takes to finish, as do the registers
+    of one vector; long bodies hide it by themselves, if they are not so long that the processor
+    does not see the next one."""
     # What is private to a lane is there for one vector.
     if kernel.ordered or (kernel.private and column is not None):
         return tuple(1 for _ in kernel.stages)
@@ -271,7 +296,9 @@ def _copies(
         for stage, cost in zip(kernel.stages, costs, strict=True)
     ]
     if column is None:
-        return tuple(per_stage)
+        return tuple(max(1, each // registers) for each in per_stage)
+    if registers > 1 and max(costs) >= LONG:
+        return tuple(1 for _ in kernel.stages)
     # Loops across rows of memory: the wider the strip, the fewer lines are touched one by one.
     if masks_freely and not any(stage.axes for stage in kernel.stages):
         most_called = called * _FUNCTION * 3 >= sum(costs) * 2

@@ -18,6 +18,7 @@ from anyshape.loops.kernels import Stage
 from anyshape.loops.scalars import Axis
 from anyshape.loops.vector_axis import scalars_of
 from anyshape.symbolic import Size
+from anyshape.symbolic.bounds import DECLARED
 from anyshape.symbolic.expr import of_atom, terms_of
 
 
@@ -220,7 +221,8 @@ class StageCode:
         masked: bool = False,
     ) -> tuple[States, States]:
         """The innermost loop over a range of its axis; in pieces where a fold is to be flushed."""
-        is_short = isinstance(axis.extent, int) and axis.extent <= FLUSH * step
+        most = DECLARED.of(axis.extent).upper
+        is_short = most is not None and most <= FLUSH * step
         if is_short or not any(f.cascades for f in self.foldings):
             return self._inner(axis, bounds, step, states, carries, masked)
         e, (begin, end) = self.e, bounds

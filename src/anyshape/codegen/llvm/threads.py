@@ -9,14 +9,12 @@ itself. Little work runs in the calling thread, and so does all work inside a pa
 from __future__ import annotations
 
 from anyshape.codegen.llvm.emitter import Emitter
-from anyshape.codegen.llvm.plan import Plan
+from anyshape.codegen.llvm.plan import GRAIN, Plan
 from anyshape.codegen.llvm.scratch import bytes_for_a_thread
 from anyshape.codegen.llvm.sizes import narrow_size
 from anyshape.symbolic import Size, floordiv, product
 from anyshape.symbolic.expr import symbols_of
 
-#: Instructions on elements that make a thread worth waking.
-GRAIN = 100_000
 #: What is taken for an extent that is known only inside the kernel.
 _UNKNOWN_EXTENT = 64
 
