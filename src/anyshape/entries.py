@@ -52,6 +52,10 @@ class Counts:
     eager_calls: int = 0
     compile_seconds: float = 0.0
 
+    def waited(self, seconds: float) -> None:
+        """A call has waited for native code."""
+        self.compile_seconds += seconds
+
 
 #: Of every function that the process compiled.
 all_counts: Final[list[Counts]] = []

@@ -12,6 +12,7 @@ from anyshape.runtime.native.build import (
     Loaded,
     Source,
     disk_cache,
+    found_or_begun,
     found_or_built,
     identity,
     load,
@@ -21,6 +22,7 @@ from anyshape.runtime.native.host_target import HostTarget, host_target
 from anyshape.runtime.native.load import plain_function, python_function
 from anyshape.runtime.native.shelf import contents_stamp
 from anyshape.runtime.native.source_stamp import source_stamp
+from anyshape.runtime.native.stored import Built
 from anyshape.runtime.native.torch_abi import TorchAbi, torch_abi
 from anyshape.symbolic import Size
 
@@ -46,7 +48,36 @@ def native_function(
     key: str | None = None,
     keep: Callable[[str], None] | None = None,
 ) -> Callable[..., Any]:
-    """What runs the segment: called with its tensors, integers and floats, gives its outputs.
+    """What runs the segment: called with its tensors, integers and floats, gives its outputs."""
+    made = native_function_later(segment, kernels_text, scratch_bytes, key=key, keep=keep)
+    return made.result() if isinstance(made, Later) else made
+
+
+class Later:
+    """A function whose code threads still make."""
+
+    __slots__ = ("_function", "_make")
+
+    def __init__(self, make: Callable[[], Callable[..., Any]]) -> None:
+        self._make = make
+        self._function: Callable[..., Any] | None = None
+
+    def result(self) -> Callable[..., Any]:
+        """The function, once it is there; or what kept it from being made, as an exception."""
+        if self._function is None:
+            self._function = self._make()
+        return self._function
+
+
+def native_function_later(
+    segment: Segment,
+    kernels_text: KernelsText,
+    scratch_bytes: Callable[[Kernel], Size],
+    *,
+    key: str | None = None,
+    keep: Callable[[str], None] | None = None,
+) -> Callable[..., Any] | Later:
+    """What runs the segment, now or later.
 
     `key`: all that the text depends on besides our own sources, if that is less work than the text;
     the code is then found without making it. Ranges of symbols belong to it. `keep` is given the
@@ -67,8 +98,11 @@ def native_function(
     # How torch is made decides on the helpers, another module, and on how they are called.
     parts = (repr(abi), *((source().text, *source().apart) if key is None else (key,)))
     names = _Names(parts)
-    built = found_or_built(names.here(), source, host, cache, names.on_shelves)
-    return python_function(built, segment, _helpers(host, abi).code)
+    built = found_or_begun(names.here(), source, host, cache, names.on_shelves)
+    helpers = _helpers(host, abi).code
+    if isinstance(built, Built):
+        return python_function(built, segment, helpers)
+    return Later(lambda: python_function(built.result(), segment, helpers))
 
 
 class _Names:

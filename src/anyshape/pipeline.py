@@ -46,6 +46,7 @@ from anyshape.events.stream import stream
 from anyshape.growth import Growing
 from anyshape.guards.explain import first_failure
 from anyshape.records import dataclass
+from anyshape.runtime.waits import telling_waits
 from anyshape.serving import Serving, StaleSignature
 from anyshape.stances import Stance, stance
 from anyshape.targets import code_of
@@ -329,7 +330,7 @@ class Function(Serving):
     def _take(self, entry: Entry, trace: Trace, clock: telling.Clock) -> bool:
         """Let an entry serve what a trace did; False if its backend failed."""
         try:
-            with clock.stage("backend"):
+            with clock.stage("backend"), telling_waits(self.counts.waited):
                 breaks = entry.take(trace, self.options, self.target.name)
         except Exception as error:
             self._backend_failed(error)

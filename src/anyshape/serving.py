@@ -21,7 +21,7 @@ from anyshape.config import config
 from anyshape.contracts import assumed, contract_of
 from anyshape.dynamic_ints import CallMarks, plain_call, unwrapped
 from anyshape.entries import Counts, Entry, Options, all_counts
-from anyshape.errors import ConstraintViolation
+from anyshape.errors import ConstraintViolation, InternalError
 from anyshape.events import kinds
 from anyshape.events.stream import stream
 from anyshape.explanation import Explanation
@@ -361,6 +361,8 @@ class Serving:
             return self.grow(args, kwargs)
         if not isinstance(error, GraphFailed):
             raise StaleSignature
+        if isinstance(error.error, InternalError):
+            raise error.error
         if not error.repeatable:
             raise as_torch_raises(error.error)
         args, kwargs = plain_call(args, kwargs)

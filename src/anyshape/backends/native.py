@@ -7,7 +7,7 @@ an event that says why. The graph carries a report of it (`REPORT`), which `expl
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from operator import setitem
@@ -23,6 +23,7 @@ from anyshape.codegen import llvm
 from anyshape.codegen.target import Target
 from anyshape.codegen.texts import Texts
 from anyshape.config import config
+from anyshape.errors import InternalError
 from anyshape.events import kinds
 from anyshape.events.progress import progress
 from anyshape.events.stream import stream
@@ -36,7 +37,7 @@ from anyshape.loops.canonical import own_names
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Segment
 from anyshape.loops.text import segment_text
-from anyshape.native import native_function, segment_source
+from anyshape.native import Later, native_function_later, segment_source
 from anyshape.ops.node_notes import COMPILE_ID, EXPECTED, FACTS, REPORT
 from anyshape.runtime.native.errors import NativeUnavailable
 from anyshape.symbolic import Size
@@ -50,16 +51,30 @@ def run_native(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[...
     try:
         with scalars.fresh_scope():
             return _built(graph, examples)
-    except Unlowerable as why:
-        graph.meta[REPORT] = NativeReport(whole=str(why))
-    except NativeUnavailable as why:
-        graph.meta[REPORT] = NativeReport(whole=str(why))
-        _tell_once(f"anyshape: no native code on this machine, graphs run eagerly: {why}")
     except Exception as error:
-        if config.on_compile_error == "raise":
-            raise
-        _tell_of_defect(graph, examples, error)
+        _failed(graph, error, examples)
     return run_graph(graph, examples)
+
+
+def _failed(graph: torch.fx.GraphModule, error: Exception, examples: Sequence[Any]) -> None:
+    """Tell why a graph runs eagerly; raise it if that is wanted."""
+    if isinstance(error, Unlowerable):
+        graph.meta[REPORT] = NativeReport(whole=str(error))
+    elif isinstance(error, NativeUnavailable):
+        graph.meta[REPORT] = NativeReport(whole=str(error))
+        _tell_once(f"anyshape: no native code on this machine, graphs run eagerly: {error}")
+    elif config.on_compile_error == "raise":
+        raise error
+    else:
+        _tell_of_defect(graph, list(examples), error)
+
+
+def _failed_later(graph: torch.fx.GraphModule, error: Exception, args: Sequence[Any]) -> None:
+    """The same when the graph is run."""
+    try:
+        _failed(graph, error, args)
+    except Exception as same:
+        raise InternalError(stage="backend", detail=repr(same)) from same
 
 
 def _built(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
@@ -77,7 +92,9 @@ def _built(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., An
         return run_graph(graph, examples)
     texts: dict[str, str] = {}
     functions = _functions(texts)
-    host = python_host(made, functions, run_graph_later(graph), graph.meta.get(EXPECTED, ()))
+    expected = graph.meta.get(EXPECTED, ())
+    failed = partial(_failed_later, graph)
+    host = python_host(made, functions, run_graph_later(graph), expected, failed)
     if stream.listening(kinds.OutputCode):
         scope = scope or scalars.copied_scope()
         make = partial(_output_code, host.source, segments, id, scope, texts)
@@ -118,18 +135,20 @@ def lowered(graph: torch.fx.GraphModule) -> tuple[Plan, Schedule]:
     raise AssertionError
 
 
-def _functions(texts: dict[str, str]) -> Callable[[Segment], Callable[..., Any]]:
+def _functions(texts: dict[str, str]) -> Callable[[Segment], Callable[..., Any] | Later]:
     """Makes the functions of segments; equal ones, as equal layers have them, once. `texts` gets
     the texts that had to be made."""
-    made: dict[str, Callable[..., Any]] = {}
+    made: dict[str, Callable[..., Any] | Later] = {}
 
-    def function_of(segment: Segment) -> Callable[..., Any]:
+    def function_of(segment: Segment) -> Callable[..., Any] | Later:
         segment = own_names(segment)
         key = _key(segment)
         if key not in made:
             progress.kernel()
             keep = partial(setitem, texts, key)
-            made[key] = native_function(segment, _kernels_text, _scratch_bytes, key=key, keep=keep)
+            made[key] = native_function_later(
+                segment, _kernels_text, _scratch_bytes, key=key, keep=keep
+            )
         return made[key]
 
     return function_of

@@ -10,31 +10,40 @@ def run(a0, s0):
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import torch
 from torch.autograd.graph import increment_version
 
+from anyshape.backends.first_run import Failed, when_built
 from anyshape.backends.shared_memory import may_write, surely_apart
 from anyshape.graph.plan import Call, NumberRef, TensorRef, View, tensors_in
 from anyshape.graph.schedule import Schedule, numbers_in
 from anyshape.graph.touched import touched
 from anyshape.graph.unlowerable import Unlowerable
 from anyshape.loops.program import Launch, Segment
+from anyshape.native import Later
 from anyshape.symbolic import Expr, Fact, Size, Symbol, to_text
 from anyshape.symbolic.expr import of_atom
 
 
+def raised(error: Exception, args: Sequence[Any]) -> None:
+    raise error
+
+
 def python_host(
     schedule: Schedule,
-    function_of: Callable[[Segment], Callable[..., Any]],
+    function_of: Callable[[Segment], Callable[..., Any] | Later],
     otherwise: Callable[..., Any],
     expected: Sequence[Fact] = (),
+    failed: Failed = raised,
 ) -> Host:
     """A function of the graph's inputs, and its text. `expected`: what has to be true of sizes that
     depend on data, checked as soon as they are known; native code relies on it. `otherwise`: what
-    runs for sizes that the schedule is not for."""
-    return _Writer(schedule, function_of, otherwise, expected).function()
+    runs for sizes that the schedule is not for, and for all of them if functions that were to be
+    made later cannot be, which `failed` is told."""
+    return _Writer(schedule, function_of, otherwise, expected).function(failed)
 
 
 class Unexpected(RuntimeError):
@@ -50,7 +59,7 @@ class _Writer:
     def __init__(
         self,
         schedule: Schedule,
-        function_of: Callable[[Segment], Callable[..., Any]],
+        function_of: Callable[[Segment], Callable[..., Any] | Later],
         otherwise: Callable[..., Any],
         expected: Sequence[Fact],
     ) -> None:
@@ -59,6 +68,8 @@ class _Writer:
         #: versions that are still to be counted
         self._bumps = dict(schedule.bumps)
         self._function_of = function_of
+        #: functions of segments that are not there yet, by name
+        self._later: dict[str, Later] = {}
         self._lines: list[str] = []
         self._namespace: dict[str, Any] = {"laid_out": laid_out, "Unexpected": Unexpected}
         self._namespace |= {"may_write": may_write, "increment_version": increment_version}
@@ -72,7 +83,7 @@ class _Writer:
         facts = (*expected, *schedule.assumed)
         self._needed = _symbols_of(schedule).union(*(fact.symbols for fact in facts))
 
-    def function(self) -> Host:
+    def function(self, failed: Failed) -> Host:
         parameters = ", ".join(_variable(each) for each in self._schedule.inputs)
         self._known |= {each for each in self._schedule.inputs if isinstance(each, Symbol)}
         for each in self._schedule.inputs:
@@ -104,8 +115,16 @@ class _Writer:
         outputs = "".join(f"{self._text(each)}, " for each in self._schedule.outputs)
         body = [*self._lines, f"return ({outputs})"]
         source = "\n".join([f"def run({parameters}):", *(f"    {line}" for line in body)])
-        exec(compile(source, "<anyshape: native program>", "exec"), self._namespace)
-        return Host(self._namespace["run"], source)
+        run = self._compiled(source)
+        if self._later:
+            plain = f"def run({parameters}): return otherwise({parameters})"
+            run = when_built(run, self._compiled(plain), self._later, failed)
+        return Host(run, source)
+
+    def _compiled(self, source: str) -> FunctionType:
+        made: dict[str, FunctionType] = {}
+        exec(compile(source, "<anyshape: native program>", "exec"), self._namespace, made)
+        return made["run"]
 
     def _check_memory(self, parameters: str) -> None:
         """Tensors that are changed share no memory with others, or the graph runs as it is."""
@@ -139,7 +158,10 @@ class _Writer:
                 self._lines += [f"if not ({text}):", f"    raise Unexpected({text!r})"]
 
     def _segment(self, segment: Segment) -> None:
-        name = self._named("segment", self._function_of(segment))
+        function = self._function_of(segment)
+        name = self._named("segment", function)
+        if isinstance(function, Later):
+            self._later[name] = function
         arguments = [
             *(buffer.name for buffer in segment.inputs),
             *(symbol.name for symbol in segment.given),

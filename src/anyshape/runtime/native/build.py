@@ -6,9 +6,9 @@ import functools
 import os
 import platform
 import sys
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import Future
 from itertools import accumulate
 from pathlib import Path
 from typing import Final, Protocol
@@ -18,7 +18,7 @@ import torch
 from anyshape.config import config
 from anyshape.records import dataclass
 from anyshape.runtime.native.disk_cache import DiskCache, key_of
-from anyshape.runtime.native.engine import build_object
+from anyshape.runtime.native.engine import begun_object
 from anyshape.runtime.native.host_target import HostTarget, llvmlite_version
 from anyshape.runtime.native.image import LoadedImage
 from anyshape.runtime.native.link import CannotLink, link_image
@@ -26,6 +26,7 @@ from anyshape.runtime.native.linked_by_llvm import LoadedByLlvm
 from anyshape.runtime.native.shelf import Shelf, open_shelf
 from anyshape.runtime.native.stored import Built, from_bytes
 from anyshape.runtime.native.symbols import address_of
+from anyshape.runtime.native.workers import Task, when_all, workers
 
 #: Change it when the same text becomes other code, or when what is kept looks otherwise.
 _VERSION: Final = "3"
@@ -70,6 +71,18 @@ def found_or_built(
 ) -> Built:
     """The code that goes by `key`, a text that says all that the source depends on. The source is
     asked for only if the code is not on disk, nor on the shelf that is open."""
+    found = found_or_begun(key, source, target, cache, key_on_shelves)
+    return found if isinstance(found, Built) else found.result()
+
+
+def found_or_begun(
+    key: str,
+    source: Callable[[], Source],
+    target: HostTarget,
+    cache: DiskCache,
+    key_on_shelves: Callable[[], str] | None = None,
+) -> Built | Future[Built]:
+    """The same, without waiting for threads that build it, if any do."""
     name = _name(key, target)
     shelf = open_shelf()
     on_shelf = "" if shelf is None else _name((key_on_shelves or (lambda: key))(), target)
@@ -78,8 +91,10 @@ def found_or_built(
     if built is None and shelf is not None:
         built = _given(shelf, on_shelf)
     if built is None:
-        built = build(source(), target, cache)
-        cache.write(name, built.to_bytes())
+        begun = _begun(source(), target, cache, name)
+        if shelf is None:
+            return begun
+        built = begun if isinstance(begun, Built) else begun.result()
     if shelf is not None:
         shelf.used[on_shelf] = built.to_bytes()
     return built
@@ -119,14 +134,51 @@ def _name(key: str, target: HostTarget) -> str:
 
 
 def build(source: Source, target: HostTarget, cache: DiskCache | None = None) -> Built:
+    begun = _begun(source, target, cache)
+    return begun if isinstance(begun, Built) else begun.result()
+
+
+def _begun(
+    source: Source, target: HostTarget, cache: DiskCache | None, name: str | None = None
+) -> Built | Future[Built]:
+    """The code of a source, by threads if there are several objects to be made. It is kept under
+    the name."""
+
+    def finished(objects: Sequence[bytes]) -> Built:
+        built = _linked(source, objects)
+        if cache is not None and name is not None:
+            cache.write(name, built.to_bytes())
+        return built
+
     # The longest first: the others fill the time that it takes.
-    apart = sorted(source.apart, key=len, reverse=True)
-    objects = _in_parallel(
-        [
-            lambda: build_object(source.text, *target[:3], quick=source.quick),
-            *(functools.partial(_object_of_many, text, target, cache) for text in apart),
-        ]
-    )
+    texts = sorted(source.apart, key=len, reverse=True)
+    most = min(config.compile_threads, available_cores())
+    main = begun_object(source.text, *target[:3], quick=source.quick)
+    if most <= 1 or not texts:
+        return finished([main(), *(_object(text, target, cache) for text in texts)])
+    tasks: list[Task[bytes]] = [Task(main)]
+    objects: list[Future[bytes]] = [tasks[0].future]
+    try:
+        for text in texts:
+            found = _begun_object(text, target, cache)
+            if isinstance(found, Task):
+                tasks.append(found)
+                found = found.future
+            objects.append(found)
+    finally:
+        # Others may wait for some of them already.
+        workers.do(tasks, most)
+    return when_all(objects, finished)
+
+
+def available_cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        return os.cpu_count() or 1
+
+
+def _linked(source: Source, objects: Sequence[bytes]) -> Built:
     reasons = tuple(source.reasons)
     try:
         image = link_image(*objects)
@@ -146,43 +198,50 @@ def build(source: Source, target: HostTarget, cache: DiskCache | None = None) ->
     )
 
 
-def _in_parallel(builds: Sequence[Callable[[], bytes]]) -> list[bytes]:
-    """The objects that these make, by as many threads as may be used. The threads end with it: a
-    child that is forked later misses none."""
-    most = min(len(builds), config.compile_threads, available_cores())
-    if most <= 1:
-        return [each() for each in builds]
-    with ThreadPoolExecutor(most, thread_name_prefix="anyshape native") as threads:
-        return list(threads.map(lambda each: each(), builds))
+# -- objects that several segments have, of this process or others: a program that is changed a
+# -- little has most of its kernels still
 
 
-def available_cores() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on every system
-        return os.cpu_count() or 1
+def _object(text: str, target: HostTarget, cache: DiskCache | None) -> bytes:
+    found = _begun_object(text, target, cache)
+    if isinstance(found, Task):
+        found()
+        return found.future.result()
+    return found.result()
 
 
-def _object_of_many(text: str, target: HostTarget, cache: DiskCache | None) -> bytes:
-    """The object of a module that other segments may have as well, of this process or others: a
-    program that is changed a little has most of its kernels still."""
+def _begun_object(
+    text: str, target: HostTarget, cache: DiskCache | None
+) -> Future[bytes] | Task[bytes]:
+    """The object of a module, or what has to be done to have it."""
     name = _name(f"object\n{text}", target)
-    found = _objects.pop(name, None)
-    if found is None and cache is not None:
-        found = cache.read(name)
-    if found is None:
-        found = build_object(text, *target[:3])
-        if cache is not None:
-            cache.write(name, found)
-    _objects[name] = found
-    if len(_objects) > _MOST_OBJECTS:
-        with suppress(KeyError, StopIteration, RuntimeError):  # threads may do the same
+    with _lock:
+        found = _objects.pop(name, None)
+        kept = cache.read(name) if found is None and cache is not None else None
+        task = None
+        if kept is not None:
+            found = Future()
+            found.set_result(kept)
+        elif found is None:
+            task = Task(begun_object(text, *target[:3]))
+            found = task.future
+            found.add_done_callback(lambda made: _keep(name, made, cache))
+        _objects[name] = found
+        while len(_objects) > _MOST_OBJECTS:
             del _objects[next(iter(_objects))]
-    return found
+    return task or found
 
 
+def _keep(name: str, made: Future[bytes], cache: DiskCache | None) -> None:
+    if made.exception() is not None:
+        _objects.pop(name, None)
+    elif cache is not None:
+        cache.write(name, made.result())
+
+
+_lock: Final = threading.Lock()
 #: by name, those used last at the end
-_objects: Final[dict[str, bytes]] = {}
+_objects: Final[dict[str, Future[bytes]]] = {}
 _MOST_OBJECTS: Final = 256
 
 

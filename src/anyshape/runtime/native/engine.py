@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -31,13 +31,27 @@ def _all_targets() -> None:
 
 
 def build_object(text: str, triple: str, cpu: str, features: str, *, quick: bool = False) -> bytes:
-    """The object file of a module. Python threads go on meanwhile, others that build too.
-    `quick`: of code that runs once a call, in a fourth of the time."""
-    with _machine(triple, cpu, features, 0 if quick else 2) as machine:
+    """The object file of a module. `quick`: of code that runs once a call, in a fourth of the
+    time."""
+    return begun_object(text, triple, cpu, features, quick=quick)()
+
+
+def begun_object(
+    text: str, triple: str, cpu: str, features: str, *, quick: bool = False
+) -> Callable[[], bytes]:
+    """The same in two steps: a module that is ready, and nine tenths of the work, without Python,
+    which another thread may do."""
+    effort = 0 if quick else 2
+    with _machine(triple, cpu, features, effort) as machine:
         module = _parsed(text, machine)
         if not quick:
             _optimise(module, machine)
-        return _emitted(module, machine)
+
+    def emit() -> bytes:
+        with _machine(triple, cpu, features, effort) as machine:
+            return _emitted(module, machine)
+
+    return emit
 
 
 def build_assembly(text: str, triple: str, cpu: str, features: str) -> str:
@@ -86,9 +100,9 @@ _PASSES: Final = ("always_inliner", "sroa", "simplify_cfg", "global_dead_code_el
 
 
 def _emitted(module: Any, machine: Any) -> bytes:
-    """Machine code. Nine tenths of the work are done here, and by several threads at once: LLVM
-    asks for a context and a machine that no other thread has. llvmlite asks for its one lock around
-    everything, for the sake of programs that share a context."""
+    """Machine code, by several threads at once: LLVM asks for a context and a machine that no other
+    thread has. llvmlite asks for its one lock around everything, for the sake of programs that
+    share a context."""
     library = llvm().ffi.lib
     emit = library.LLVMPY_TargetMachineEmitToMemory
     try:

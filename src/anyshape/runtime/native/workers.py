@@ -1,0 +1,116 @@
+"""Threads that make machine code while Python goes on.
+
+They are there as long as there is something to do, so that none waits when the process ends or
+forks: at the end what has begun is finished and kept on disk, and a fork waits for it, since a
+child has the locks of its parent's threads and not the threads.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Final, Generic, TypeVar
+
+T = TypeVar("T")
+P = TypeVar("P")
+
+#: Python changes threads so often while some are at work: each of them wants it for a moment only,
+#: and whoever compiles has it all the time.
+_SECONDS: Final = 0.0005
+
+
+class Task(Generic[T]):
+    """What is to be done once, and what comes of it."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._work: Callable[[], T] | None = work
+        self.future: Final[Future[T]] = Future()
+
+    def __call__(self) -> None:
+        work, self._work = self._work, None
+        assert work is not None, "done once"
+        try:
+            self.future.set_result(work())
+        except BaseException as error:  # whoever waits gets it
+            self.future.set_exception(error)
+
+
+def when_all(parts: Sequence[Future[P]], then: Callable[[list[P]], T]) -> Future[T]:
+    """What is made of the results by the thread that has the last of them."""
+    task = Task(lambda: then([part.result() for part in parts]))
+    left = [len(parts)]
+    lock = threading.Lock()
+
+    def one_less(_: Future[P]) -> None:
+        with lock:
+            left[0] -= 1
+            is_last = not left[0]
+        if is_last:
+            task()
+
+    for part in parts:
+        part.add_done_callback(one_less)
+    return task.future
+
+
+class Workers:
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._tasks: list[Callable[[], None]] = []
+        self._threads = 0
+        self._usual: float | None = None
+
+    def do(self, tasks: Sequence[Callable[[], None]], most: int) -> None:
+        """Do these, the first one first, and all before what was asked for earlier: the code that
+        was compiled last is wanted next. Tasks raise nothing."""
+        with self._changed:
+            self._tasks += reversed(tasks)
+            for _ in range(min(most - self._threads, len(tasks))):
+                try:
+                    threading.Thread(target=self._work, name="anyshape native").start()
+                except RuntimeError:  # at the end of the process, or there are too many
+                    break
+                self._threads += 1
+            is_alone = not self._threads
+            self._threads += is_alone
+            self._hurry()
+        if is_alone:
+            self._work()
+
+    def finish(self) -> None:
+        """Wait until nothing is left to do."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._threads)
+
+    def _work(self) -> None:
+        while (task := self._next()) is not None:
+            task()
+
+    def _next(self) -> Callable[[], None] | None:
+        with self._changed:
+            if self._tasks:
+                return self._tasks.pop()
+            self._threads -= 1
+            if not self._threads:
+                self._rest()
+                self._changed.notify_all()
+            return None
+
+    def _hurry(self) -> None:
+        if self._usual is None and sys.getswitchinterval() > _SECONDS:
+            self._usual = sys.getswitchinterval()
+            sys.setswitchinterval(_SECONDS)
+
+    def _rest(self) -> None:
+        if self._usual is not None:
+            sys.setswitchinterval(self._usual)
+            self._usual = None
+
+
+workers: Final = Workers()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=workers.finish)
