@@ -29,10 +29,10 @@ def target(tmp_path: Path) -> HostTarget:
 
 def function(number: int) -> str:
     """A module with a function that is long enough to take a while."""
-    lines = [f"define i64 @part{number}(i64 %v0) {{"]
-    for line in range(40 + 10 * (number % 5)):
-        lines.append(f"  %v{line + 1} = mul i64 %v{line}, {2 * number + line + 3}")
-    return "\n".join([*lines, f"  ret i64 %v{line + 1}", "}", ""])
+    count = 40 + 10 * (number % 5)
+    lines = [f"  %v{n + 1} = mul i64 %v{n}, {2 * number + n + 3}" for n in range(count)]
+    head = f"define i64 @part{number}(i64 %v0) {{"
+    return "\n".join([head, *lines, f"  ret i64 %v{count}", "}", ""])
 
 
 def source() -> Source:
@@ -134,9 +134,11 @@ def test_what_was_asked_for_last_comes_first() -> None:
     begun.wait(60)
     own.do([lambda: order.append("b"), lambda: order.append("c")], 1)
     own.do([lambda: order.append("d"), lambda: order.append("e")], 1)
+    own.do_last(lambda: order.append("f"))
     go.set()
     own.finish()
-    assert order == ["a", "d", "e", "b", "c"]
+    own.do_last(lambda: order.append("g"))
+    assert order == ["a", "d", "e", "b", "c", "f", "g"]
 
 
 def test_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:

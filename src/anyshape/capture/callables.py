@@ -70,14 +70,16 @@ class Callables:
         self._layers.forget()
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if self._tracer.active:
+        tracer = self._tracer
+        tracer.calls += 1
+        if tracer.active:
             try:
                 handler = _BY_TYPE.get(type(function))
                 if handler is not None:
                     return handler(self, function, args, kwargs)
                 return self._object(function, args, kwargs)
             except Leave as left:
-                self._tracer.leave_for(left)
+                tracer.leave_for(left)
         # One of the arguments may have left: those before it may hold traced numbers.
         # Not in the handler: what the callee raises would have `Leave` as its context.
         return called(

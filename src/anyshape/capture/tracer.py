@@ -284,6 +284,10 @@ class Tracer:
         self.tape: list[Any] | None = None
         #: the frame to give for a line of the program that is not being run
         self.lent_frame: tuple[Frame | None] | None = None
+        #: of the program, so far
+        self.calls = 0
+        #: where `user_frame` was asked for last, and what it said
+        self._asked: tuple[tuple[int, int, int], Frame | None] = ((0, 0, -1), None)
 
     def is_caught(self) -> bool:
         """Whether a watched function that is running has a handler of errors that torch's operators
@@ -325,16 +329,26 @@ class Tracer:
         """The line of the user's program that is being run. So many callers are known to be ours,
         and are not asked: looking at a frame makes an object of it."""
         frame = sys._getframe(above)
-        inner: Frame | None = None
         ours = instrumented_by_identity
+        while frame is not None and id(frame.f_code) not in ours:
+            frame = frame.f_back
+        # One line is asked for many times. A frame that is gone may have an heir of its identity,
+        # but not without a call.
+        here = (id(frame), 0 if frame is None else frame.f_lasti, self.calls)
+        if here == self._asked[0]:
+            return self._asked[1]
+        inner: Frame | None = None
         while frame is not None:
             code = frame.f_code
             if id(code) in ours:
+                found = Frame(code.co_filename, frame.f_lineno, code.co_name)
                 if not code.co_filename.startswith(TORCH):
-                    return Frame(code.co_filename, frame.f_lineno, code.co_name)
+                    inner = found
+                    break
                 # A line of torch's own modules says less than the line that called the module.
-                inner = inner or Frame(code.co_filename, frame.f_lineno, code.co_name)
+                inner = inner or found
             frame = frame.f_back
+        self._asked = (here, inner)
         return inner
 
     # -- guards ----------------------------------------------------------------------------------

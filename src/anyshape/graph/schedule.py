@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final
 
 from anyshape.graph.fused_steps import fused_steps
 from anyshape.graph.plan import (
@@ -179,8 +180,26 @@ def _bound(
     bound = canonical(step.kernel, same, seen)
     # Equal layers have equal kernels. Code relies on the ranges of symbols, too.
     ranges = tuple(map(range_of, bound.sizes))
-    kernel = kernels.setdefault((kernel_text(bound.kernel), ranges), bound.kernel)
+    key = (kernel_text(bound.kernel), ranges)
+    kernel = kernels.setdefault(key, _known(key, bound.kernel))
     return Launch(kernel, bound.buffers, bound.sizes, bound.numbers)
+
+
+def _known(key: tuple[str, tuple[Range, ...]], kernel: Kernel) -> Kernel:
+    """The kernel of an earlier graph that is the same, whose code has been written."""
+    if kernel.positions:
+        return kernel  # they are known by the lowering at hand
+    found = _recent.pop(key, kernel)
+    _recent[key] = found
+    while len(_recent) > _MOST_RECENT:
+        with suppress(KeyError, StopIteration, RuntimeError):  # threads may do the same
+            del _recent[next(iter(_recent))]
+    return found
+
+
+#: those used last at the end
+_recent: Final[dict[tuple[str, tuple[Range, ...]], Kernel]] = {}
+_MOST_RECENT: Final = 512
 
 
 def _segment(

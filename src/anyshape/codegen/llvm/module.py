@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from anyshape.codegen.llvm.emitter import Emitter
 from anyshape.codegen.llvm.flat import choice
@@ -73,16 +74,30 @@ def module_texts(kernels: Mapping[str, Kernel], target: Target) -> Texts:
     beside: list[str] = [LAUNCH_DECLARATION]
     apart: dict[str, None] = {}
     for name, kernel in kernels.items():
-        plan = make_plan(kernel, target)
-        part, needed = _part(plan, kernel, _NAMELESS, "external", target)
-        functions, rare = _rare_apart(definitions(sorted(needed)))
-        text = "\n\n".join([_triple(target), THREAD_DECLARATIONS, part, functions, _NO_METADATA])
-        apart |= dict.fromkeys(f"{_triple(target)}\n\n{each}" for each in rare)
-        own = f"as.kernel.{hashlib.blake2b(text.encode(), digest_size=12).hexdigest()}"
-        apart[text.replace(_NAMELESS, own)] = None
-        beside.append(f"declare i32 @{own}.part({_TYPES})")
-        beside.append(entry_function(_emitter(plan, target), name, own))
+        code = _code(kernel, target)
+        apart |= dict.fromkeys(code.modules)
+        beside.append(f"declare i32 @{code.name}.part({_TYPES})")
+        beside.append(entry_function(_emitter(code.plan, target), name, code.name))
     return Texts("\n\n".join([*beside, _NO_METADATA]), tuple(apart))
+
+
+class _Code(NamedTuple):
+    plan: Plan
+    #: that follows from its text
+    name: str
+    modules: tuple[str, ...]
+
+
+@functools.lru_cache(maxsize=512)
+def _code(kernel: Kernel, target: Target) -> _Code:
+    """What loops. Graphs of one function have most of their kernels in common."""
+    plan = make_plan(kernel, target)
+    part, needed = _part(plan, kernel, _NAMELESS, "external", target)
+    functions, rare = _rare_apart(definitions(sorted(needed)))
+    text = "\n\n".join([_triple(target), THREAD_DECLARATIONS, part, functions, _NO_METADATA])
+    name = f"as.kernel.{hashlib.blake2b(text.encode(), digest_size=12).hexdigest()}"
+    modules = [f"{_triple(target)}\n\n{each}" for each in rare]
+    return _Code(plan, name, (*modules, text.replace(_NAMELESS, name)))
 
 
 def _rare_apart(functions: str) -> tuple[str, list[str]]:

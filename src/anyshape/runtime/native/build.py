@@ -147,7 +147,7 @@ def _begun(
     def finished(objects: Sequence[bytes]) -> Built:
         built = _linked(source, objects)
         if cache is not None and name is not None:
-            cache.write(name, built.to_bytes())
+            workers.do_last(lambda: cache.write(name, built.to_bytes()))
         return built
 
     # The longest first: the others fill the time that it takes.
@@ -236,7 +236,7 @@ def _keep(name: str, made: Future[bytes], cache: DiskCache | None) -> None:
     if made.exception() is not None:
         _objects.pop(name, None)
     elif cache is not None:
-        cache.write(name, made.result())
+        workers.do_last(lambda: cache.write(name, made.result()))
 
 
 _lock: Final = threading.Lock()

@@ -80,6 +80,14 @@ class Workers:
         if is_alone:
             self._work()
 
+    def do_last(self, task: Callable[[], None]) -> None:
+        """Do it when nothing else is left to do; now, if no thread is at work."""
+        with self._changed:
+            if self._threads:
+                self._tasks.insert(0, task)
+                return
+        task()
+
     def finish(self) -> None:
         """Wait until nothing is left to do."""
         with self._changed:
