@@ -25,6 +25,7 @@ from anyshape.capture.outline.regions import REGIONS
 from anyshape.capture.outline.sequences import stretch
 from anyshape.capture.outline.sites import Site, place_of
 from anyshape.capture.outline.split import RegionCode, SplitCode, split_code
+from anyshape.capture.partials import filled
 from anyshape.capture.tracer import Left
 from anyshape.ops.origins import LIBRARY, PACKAGES, TORCH, is_of_torch
 from anyshape.records import dataclass, replace
@@ -246,6 +247,9 @@ class Units:
         kind = type(function)
         if kind in self._plain:
             return function(*args, **kwargs)
+        if kind is functools.partial:
+            args = filled(function.args, args)
+            return self.route(function.func, *args, **{**function.keywords, **kwargs})
         if kind is types.MethodType and type(function.__func__) is types.FunctionType:
             function, args = function.__func__, (function.__self__, *args)
             kind = types.FunctionType

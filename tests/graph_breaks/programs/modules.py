@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -399,3 +400,29 @@ class SwitchesMode(nn.Module):
         y = self.dropout(self.linear(x)) * 2
         self.dropout.train(opaque("training", not self.dropout.training))
         return self.dropout(y) + 1
+
+
+@module()
+class ThroughPartials(nn.Module):
+    """Blocks are called through partials, as libraries hand arguments on to them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([Scaled(), Scaled()])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for number, block in enumerate(self.blocks):
+            call = partial(partial(block, scale=number + 2.0), shift=1.0)
+            x = call(x.tanh(), shift=number) + partial(torch.mul, x)(2)
+        return x.relu()
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor, scale: float, shift: float) -> Tensor:
+        y = self.linear(x) * scale
+        opaque("scaled", scale)
+        return (y + shift).relu() * 3
