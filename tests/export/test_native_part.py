@@ -53,13 +53,13 @@ def _package(exported: anyshape.Exported, tmp_path: Path) -> Path:
 def _built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """What is built from now on; the disk cache is empty, and the process has built nothing."""
     calls: list[Any] = []
-    original = build.build
+    original = build.begin
 
     def counted(source: Any, *args: Any) -> Any:
         calls.append(source.entry or source.run)
         return original(source, *args)
 
-    monkeypatch.setattr(build, "build", counted)
+    monkeypatch.setattr(build, "begin", counted)
     with anyshape.config.patch(cache_dir=str(tmp_path / "cache")):
         yield calls
 
@@ -211,11 +211,11 @@ def test_another_process_with_another_copy_of_the_package(package: Path, tmp_pat
 import torch, anyshape
 from anyshape.runtime.native import build
 anyshape.config.cache_dir = {str(tmp_path / "cache")!r}
-original = build.build
+original = build.begin
 def refuse(source, *args):
     assert source.entry is None and source.run is None, "a segment was built"
     return original(source, *args)
-build.build = refuse
+build.begin = refuse
 program = anyshape.load({str(package)!r}, native_code="trusted")
 with torch.no_grad():
     print(program(torch.ones(3, 4)).sum().item(), len(program.entries), *program.notes)

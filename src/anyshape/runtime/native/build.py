@@ -91,7 +91,7 @@ def found_or_begun(
     if built is None and shelf is not None:
         built = _given(shelf, on_shelf)
     if built is None:
-        begun = _begun(source(), target, cache, name)
+        begun = begin(source(), target, cache, name)
         if shelf is None:
             return begun
         built = begun if isinstance(begun, Built) else begun.result()
@@ -134,11 +134,11 @@ def _name(key: str, target: HostTarget) -> str:
 
 
 def build(source: Source, target: HostTarget, cache: DiskCache | None = None) -> Built:
-    begun = _begun(source, target, cache)
+    begun = begin(source, target, cache)
     return begun if isinstance(begun, Built) else begun.result()
 
 
-def _begun(
+def begin(
     source: Source, target: HostTarget, cache: DiskCache | None, name: str | None = None
 ) -> Built | Future[Built]:
     """The code of a source, by threads if there are several objects to be made. It is kept under
