@@ -505,7 +505,7 @@ _HOOKS: Final = (
 
 
 #: What torch runs between a call of a module and its `forward`.
-_WAY_TO_FORWARD: Final = ("__call__", "_wrapped_call_impl", "_call_impl")
+_WAY_TO_FORWARD: Final = frozenset(("__call__", "_wrapped_call_impl", "_call_impl"))
 
 
 def _is_called_as_usual(kind: type) -> bool:

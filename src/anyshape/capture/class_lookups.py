@@ -91,7 +91,7 @@ class ClassLookups:
         for holder in order:
             trusted = is_trusted(holder.__module__)
             if trusted and holder.__module__.startswith("torch") and _can_change(holder):
-                replaced.note_class(holder, (name,))
+                replaced.note_class(holder, {name})
             if name in holder.__dict__:
                 value = holder.__dict__[name]
                 if not trusted and not self._journal.is_written(holder, name):

@@ -90,7 +90,7 @@ class Hooks(OperatorHooks, ItemHooks):
             return value
         if is_trusted(module) and (isinstance(value, CODE) or callable(value)):
             if str(module).startswith("torch"):
-                replaced.note(cast("dict[object, object]", globals_), (name,))
+                replaced.note(cast("dict[object, object]", globals_), {name})
             return value
         return self.tracer.read(value, self.tracer.constant(globals_, "G").item(name))
 

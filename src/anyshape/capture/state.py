@@ -14,7 +14,7 @@ _forward: Any = forward_ad
 
 for _class in (torch.Tensor, torch.nn.Parameter):
     # All of it: operators call methods by names that no code has.
-    replaced.note_class(_class, dir(_class))
+    replaced.note_class(_class, frozenset(dir(_class)))
 
 
 # Every call asks: a name of the module is found in half the time of one in `torch`.

@@ -11,7 +11,7 @@ cannot be watched the names are looked up.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Set
 from threading import RLock
 from typing import Final, cast
 
@@ -30,11 +30,13 @@ _Names = dict[str, object]
 class Replaced:
     """What was noted, and whether it is that still."""
 
-    __slots__ = ("_kept", "_lock", "_noted", "_numbers", "_watch", "number")
+    __slots__ = ("_classes", "_kept", "_lock", "_noted", "_numbers", "_watch", "number")
 
     def __init__(self) -> None:
         #: dictionaries by identity, and what was found in them first
         self._noted: dict[int, tuple[dict[object, object], _Names]] = {}
+        #: by identity, classes and the same of theirs
+        self._classes: dict[int, tuple[type, _Names]] = {}
         self._watch: Watch | None = None
         #: what ever stood there instead
         self._kept: list[object] = []
@@ -43,24 +45,29 @@ class Replaced:
         self._numbers: dict[frozenset[tuple[int, str, int]], int] = {frozenset(): 0}
         self._lock = RLock()
 
-    def note_class(self, owner: type, names: Iterable[str]) -> None:
+    def note_class(self, owner: type, names: Set[str]) -> None:
         """A capture has found, or missed, these names in the class itself."""
-        try:
-            self.note(dictionary_of_class(owner), names)
-        except Unwatchable:
-            self.note(cast("dict[object, object]", owner.__dict__), names)
-
-    def note(self, dictionary: dict[object, object], names: Iterable[str]) -> None:
-        """A capture has found, or missed, these names in the dictionary."""
-        known = self._noted.get(id(dictionary))
-        if known is not None and all(name in known[1] for name in names):
+        known = self._classes.get(id(owner))
+        if known is not None and known[1].keys() >= names:
             return
+        try:
+            dictionary = dictionary_of_class(owner)
+        except Unwatchable:
+            dictionary = cast("dict[object, object]", owner.__dict__)
+        self._classes[id(owner)] = (owner, self.note(dictionary, names))
+
+    def note(self, dictionary: dict[object, object], names: Set[str]) -> _Names:
+        """A capture has found, or missed, these names in the dictionary. Gives all that were."""
+        known = self._noted.get(id(dictionary))
+        if known is not None and known[1].keys() >= names:
+            return known[1]
         with self._lock:
             if known is None:
                 known = self._noted.setdefault(id(dictionary), (dictionary, {}))
                 self._watch = None
             for name in names:
                 known[1].setdefault(name, dictionary.get(name, _ABSENT))
+        return known[1]
 
     def now(self) -> int:
         """A number that is the same whenever the same functions stand at the noted names."""

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Final, Protocol
@@ -147,7 +148,7 @@ def begin(
     def finished(objects: Sequence[bytes]) -> Built:
         built = _linked(source, objects)
         if cache is not None and name is not None:
-            workers.do_last(lambda: cache.write(name, built.to_bytes()))
+            workers.do_last(partial(cache.write, name, built.to_bytes()))
         return built
 
     # The longest first: the others fill the time that it takes.
@@ -236,7 +237,7 @@ def _keep(name: str, made: Future[bytes], cache: DiskCache | None) -> None:
     if made.exception() is not None:
         _objects.pop(name, None)
     elif cache is not None:
-        workers.do_last(lambda: cache.write(name, made.result()))
+        workers.do_last(partial(cache.write, name, made.result()))
 
 
 _lock: Final = threading.Lock()

@@ -59,11 +59,11 @@ def when_all(parts: Sequence[Future[P]], then: Callable[[list[P]], T]) -> Future
 class Workers:
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._tasks: list[Callable[[], None]] = []
+        self._tasks: list[Callable[[], object]] = []
         self._threads = 0
         self._usual: float | None = None
 
-    def do(self, tasks: Sequence[Callable[[], None]], most: int) -> None:
+    def do(self, tasks: Sequence[Callable[[], object]], most: int) -> None:
         """Do these, the first one first, and all before what was asked for earlier: the code that
         was compiled last is wanted next. Tasks raise nothing."""
         with self._changed:
@@ -80,7 +80,7 @@ class Workers:
         if is_alone:
             self._work()
 
-    def do_last(self, task: Callable[[], None]) -> None:
+    def do_last(self, task: Callable[[], object]) -> None:
         """Do it when nothing else is left to do; now, if no thread is at work."""
         with self._changed:
             if self._threads:
@@ -97,7 +97,7 @@ class Workers:
         while (task := self._next()) is not None:
             task()
 
-    def _next(self) -> Callable[[], None] | None:
+    def _next(self) -> Callable[[], object] | None:
         with self._changed:
             if self._tasks:
                 return self._tasks.pop()
