@@ -22,6 +22,7 @@ import anyshape
 from anyshape import config
 from anyshape.events.stream import stream
 from anyshape.events.trace import TraceSink, start_trace
+from anyshape.runtime.native.workers import workers
 
 ROUNDS, CALLS = 31, 2000
 
@@ -70,6 +71,7 @@ class Times:
         stop()
         if sink is not None:
             sink.flush()
+        workers.finish()
         self.everything = time.process_time() - everything
 
 
