@@ -154,11 +154,11 @@ def begin(
     # The longest first: the others fill the time that it takes.
     texts = sorted(source.apart, key=len, reverse=True)
     most = min(config.compile_threads, available_cores())
-    main = begun_object(source.text, *target[:3], quick=source.quick)
+    main = partial(begun_object, source.text, *target[:3], quick=source.quick)
     if most <= 1 or not texts:
-        return finished([main(), *(_object(text, target, cache) for text in texts)])
-    tasks: list[Task[bytes]] = [Task(main)]
-    objects: list[Future[bytes]] = [tasks[0].future]
+        return finished([main()(), *(_object(text, target, cache) for text in texts)])
+    tasks: list[Task[bytes]] = []
+    objects: list[Future[bytes]] = []
     try:
         for text in texts:
             found = _begun_object(text, target, cache)
@@ -169,7 +169,10 @@ def begin(
     finally:
         # Others may wait for some of them already.
         workers.do(tasks, most)
-    return when_all(objects, finished)
+    # What calls them all takes longest to read: threads are busy meanwhile.
+    caller = Task(main())
+    workers.do([caller], most)
+    return when_all([caller.future, *objects], finished)
 
 
 def available_cores() -> int:
