@@ -120,6 +120,32 @@ def test_it_is_an_error_if_that_is_wanted(emission: Emission) -> None:
             compiled(x)
 
 
+def branching(x: torch.Tensor) -> torch.Tensor:
+    y = (x.softmax(-1) * 2).sum(-1).exp() + 1
+    return (y * 3).cumsum(0) if y.sum() > 0 else y.sin() * y.cos()
+
+
+def test_it_is_an_error_where_the_way_depends_on_data(emission: Emission) -> None:
+    with config.patch(on_compile_error="raise"):
+        compiled = anyshape.compile(branching, dynamic=True)
+        x = torch.randn(3, 5)
+        compiled(x)
+        emission.error = ValueError("a defect")
+        emission.go.set()
+        for _ in range(3):
+            with pytest.raises(anyshape.errors.InternalError, match="a defect"):
+                compiled(x)
+
+
+def test_nothing_waits_for_a_compile_in_the_background(emission: Emission) -> None:
+    with config.patch(background_compile=True):
+        compiled = anyshape.compile(function, dynamic=True)
+        for size in (3, 4, 5):
+            x = torch.randn(size, 5)
+            torch.testing.assert_close(compiled(x), function(x))
+        assert not emission.go.is_set()
+
+
 def test_in_the_calling_thread(emission: Emission) -> None:
     emission.go.set()
     with config.patch(compile_threads=1):

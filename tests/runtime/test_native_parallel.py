@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +21,7 @@ from anyshape.runtime.native.build import Source, build, load
 from anyshape.runtime.native.disk_cache import DiskCache
 from anyshape.runtime.native.errors import NativeUnavailable
 from anyshape.runtime.native.host_target import HostTarget, host_target
-from anyshape.runtime.native.workers import Workers, workers
+from anyshape.runtime.native.workers import Task, Workers, when_all, workers
 
 COUNT = 24
 
@@ -153,3 +157,92 @@ def test_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     own.do([lambda: done.append(1), lambda: done.append(2)], 4)
     assert done == [1, 2]
     own.finish()
+
+
+def test_interrupted_while_a_thread_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+
+    def interrupted(self: threading.Thread) -> None:
+        start(self)
+        raise KeyboardInterrupt
+
+    own, done = Workers(), threading.Event()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            own.do([done.set], 2)
+    assert done.wait(60)
+    own.finish()
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_others_go_on_after_a_task_that_raises(
+    alone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong() -> None:
+        raise SystemExit  # which a thread does not tell of
+
+    own, done = Workers(), threading.Event()
+    start = threading.Thread.start
+    starts: list[bool] = []
+
+    def refused(self: threading.Thread) -> None:
+        starts.append(True)
+        if alone and len(starts) == 1:
+            raise RuntimeError("can't start new thread")
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    with pytest.raises(SystemExit) if alone else nullcontext():
+        own.do([wrong, done.set], 1)
+    assert done.wait(60)
+    own.finish()
+
+
+def test_what_is_interrupted_is_not_there() -> None:
+    def wrong() -> int:
+        raise KeyboardInterrupt
+
+    task = Task(wrong)
+    with pytest.raises(KeyboardInterrupt):
+        task()
+    with pytest.raises(NativeUnavailable):
+        task.future.result()
+
+
+def test_interrupted_between_two_objects(
+    target: HostTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for what nobody makes."""
+    alone = built_by(1, target, monkeypatch)
+    begun, calls = building._begun_object, [0]
+
+    def interrupted(*given: Any) -> Any:
+        made = begun(*given)
+        calls[0] += 1
+        if calls[0] == 5:
+            raise KeyboardInterrupt
+        return made
+
+    with monkeypatch.context() as patch:
+        patch.setattr(building, "_begun_object", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            build(source(), target)
+    assert build(source(), target).to_bytes() == alone
+
+
+def test_results_are_not_kept(target: HostTarget) -> None:
+    """The objects are, for other segments; not what was made of them."""
+
+    class Made:
+        pass
+
+    parts = [Task(lambda: 1), Task(lambda: 2)]
+    future = when_all([part.future for part in parts], lambda _: Made())
+    for part in parts:
+        part()
+    kept = weakref.ref(future.result())
+    del future
+    gc.collect()
+    assert kept() is None

@@ -36,7 +36,7 @@ def run_native_or_wait(graph: torch.fx.GraphModule, examples: list[Any]) -> Call
     if not config.background_compile:
         return run_native(graph, examples)
     function = Switched(run_graph(graph, examples))
-    function.made = _worker().submit(run_native, graph, examples)
+    function.made = _worker().submit(run_native, graph, examples, now=True)
     function.made.add_done_callback(function.switch)
     return function
 

@@ -56,7 +56,8 @@ class _FirstRun:
         self._later: Mapping[str, Later] | None = later
         self._failed = failed
         self._waited = told_of_waits()
-        self._lock = threading.Lock()
+        #: a signal's handler may call the function that it has interrupted
+        self._lock = threading.RLock()
         #: what is to become the function
         self.run: FunctionType = ready
 
@@ -71,7 +72,7 @@ class _FirstRun:
         try:
             functions = {name: each.result() for name, each in later.items()}
         except Exception as error:
-            self._failed(error, args)
+            self._failed(error.with_traceback(None), args)
             self.run.__code__ = self._otherwise.__code__
         else:
             self._ready.__globals__.update(functions)

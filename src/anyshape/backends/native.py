@@ -37,7 +37,7 @@ from anyshape.loops.canonical import own_names
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Segment
 from anyshape.loops.text import segment_text
-from anyshape.native import Later, native_function_later, segment_source
+from anyshape.native import Later, native_function, native_function_later, segment_source
 from anyshape.ops.node_notes import COMPILE_ID, EXPECTED, FACTS, REPORT
 from anyshape.runtime.native.errors import NativeUnavailable
 from anyshape.symbolic import Size
@@ -46,11 +46,14 @@ from anyshape.symbolic import Size
 _told: Final[set[str]] = set()
 
 
-def run_native(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
-    """A function of the graph's inputs that runs native code."""
+def run_native(
+    graph: torch.fx.GraphModule, examples: list[Any], *, now: bool = False
+) -> Callable[..., Any]:
+    """A function of the graph's inputs that runs native code, which is there `now` or when it is
+    called for the first time."""
     try:
         with scalars.fresh_scope():
-            return _built(graph, examples)
+            return _built(graph, examples, now)
     except Exception as error:
         _failed(graph, error, examples)
     return run_graph(graph, examples)
@@ -77,7 +80,7 @@ def _failed_later(graph: torch.fx.GraphModule, error: Exception, args: Sequence[
         raise InternalError(stage="backend", detail=repr(same)) from same
 
 
-def _built(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
+def _built(graph: torch.fx.GraphModule, examples: list[Any], now: bool) -> Callable[..., Any]:
     progress.graph()
     plan, made = lowered(graph)
     segments = [part for part in made.parts if isinstance(part, Segment)]
@@ -91,7 +94,7 @@ def _built(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., An
     if not segments:
         return run_graph(graph, examples)
     texts: dict[str, str] = {}
-    functions = _functions(texts)
+    functions = _functions(texts, now)
     expected = graph.meta.get(EXPECTED, ())
     failed = partial(_failed_later, graph)
     host = python_host(made, functions, run_graph_later(graph), expected, failed)
@@ -135,7 +138,7 @@ def lowered(graph: torch.fx.GraphModule) -> tuple[Plan, Schedule]:
     raise AssertionError
 
 
-def _functions(texts: dict[str, str]) -> Callable[[Segment], Callable[..., Any] | Later]:
+def _functions(texts: dict[str, str], now: bool) -> Callable[[Segment], Callable[..., Any] | Later]:
     """Makes the functions of segments; equal ones, as equal layers have them, once. `texts` gets
     the texts that had to be made."""
     made: dict[str, Callable[..., Any] | Later] = {}
@@ -146,9 +149,8 @@ def _functions(texts: dict[str, str]) -> Callable[[Segment], Callable[..., Any] 
         if key not in made:
             progress.kernel()
             keep = partial(setitem, texts, key)
-            made[key] = native_function_later(
-                segment, _kernels_text, _scratch_bytes, key=key, keep=keep
-            )
+            make = native_function if now else native_function_later
+            made[key] = make(segment, _kernels_text, _scratch_bytes, key=key, keep=keep)
         return made[key]
 
     return function_of

@@ -360,6 +360,8 @@ class Attributes:
             if path is not None and not self._outside.is_outside(held):
                 if self._journal.wrote_any(obj):
                     raise Leave("the dictionary of an object that the program changed")
+                # One of a class of the program's may answer otherwise.
+                self._tracer.guard(Kind.TYPE, path.attribute("__dict__"), type(held))
                 self._tracer.register(held, path.attribute("__dict__"))
                 self._outside.owners[id(held)] = obj
             return held

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import torch
 
+from anyshape.errors import InternalError
 from anyshape.ops.modes import back_to, modes_now
 from anyshape.records import dataclass, field
 from anyshape.runtime.program import GraphFailed
@@ -149,6 +150,8 @@ class Tree:
                     raise
                 if random is not None:
                     torch.default_generator.set_state(random)
+                if failed and isinstance(error.error, InternalError):
+                    raise  # of the compiler, and wanted as an error
                 if number == last:
                     # A graph that fails may be for other data, too: the program itself will say.
                     raise Unseen from (error.error if failed else None)

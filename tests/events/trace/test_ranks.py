@@ -21,6 +21,7 @@ rank = torch.distributed.get_rank()
 function = anyshape.compile(lambda x: x * 2)
 with anyshape.config.patch(enable_compiler_collectives=True):
     function(torch.rand(4 + rank))
+torch.distributed.barrier()  # the store is gone with the first of them
 torch.distributed.destroy_process_group()
 """
 

@@ -161,11 +161,7 @@ def begin(
     objects: list[Future[bytes]] = []
     try:
         for text in texts:
-            found = _begun_object(text, target, cache)
-            if isinstance(found, Task):
-                tasks.append(found)
-                found = found.future
-            objects.append(found)
+            objects.append(_begun_object(text, target, cache, tasks))
     finally:
         # Others may wait for some of them already.
         workers.do(tasks, most)
@@ -207,45 +203,60 @@ def _linked(source: Source, objects: Sequence[bytes]) -> Built:
 
 
 def _object(text: str, target: HostTarget, cache: DiskCache | None) -> bytes:
-    found = _begun_object(text, target, cache)
-    if isinstance(found, Task):
-        found()
-        return found.future.result()
+    tasks: list[Task[bytes]] = []
+    found = _begun_object(text, target, cache, tasks)
+    for task in tasks:
+        task()
     return found.result()
 
 
 def _begun_object(
-    text: str, target: HostTarget, cache: DiskCache | None
-) -> Future[bytes] | Task[bytes]:
-    """The object of a module, or what has to be done to have it."""
+    text: str, target: HostTarget, cache: DiskCache | None, tasks: list[Task[bytes]]
+) -> Future[bytes]:
+    """The object of a module. If it has to be made, that is among the tasks from now on."""
     name = _name(f"object\n{text}", target)
     with _lock:
-        found = _objects.pop(name, None)
-        kept = cache.read(name) if found is None and cache is not None else None
-        task = None
+        kept = _objects.pop(name, None)
         if kept is not None:
-            found = Future()
-            found.set_result(kept)
-        elif found is None:
-            task = Task(begun_object(text, *target[:3]))
-            found = task.future
-            found.add_done_callback(lambda made: _keep(name, made, cache))
-        _objects[name] = found
-        while len(_objects) > _MOST_OBJECTS:
-            del _objects[next(iter(_objects))]
-    return task or found
+            _objects[name] = kept
+        begun = _unfinished.get(name)
+    if kept is None and begun is None and cache is not None:
+        kept = cache.read(name)
+    if kept is not None:
+        found: Future[bytes] = Future()
+        found.set_result(kept)
+        return found
+    if begun is not None:
+        return begun
+    task = Task(begun_object(text, *target[:3]))
+    with _lock:
+        begun = _unfinished.get(name)  # another thread may have been faster
+        if begun is not None:
+            return begun
+        # In this order: nobody waits for what is not going to be done.
+        tasks.append(task)
+        _unfinished[name] = task.future
+    task.future.add_done_callback(lambda made: _keep(name, made, cache))
+    return task.future
 
 
 def _keep(name: str, made: Future[bytes], cache: DiskCache | None) -> None:
-    if made.exception() is not None:
-        _objects.pop(name, None)
-    elif cache is not None:
+    is_made = made.exception() is None
+    with _lock:
+        _unfinished.pop(name, None)
+        if is_made:
+            _objects[name] = made.result()
+        while len(_objects) > _MOST_OBJECTS:
+            del _objects[next(iter(_objects))]
+    if is_made and cache is not None:
         workers.do_last(partial(cache.write, name, made.result()))
 
 
-_lock: Final = threading.Lock()
+#: A signal's handler may compile as well.
+_lock: Final = threading.RLock()
 #: by name, those used last at the end
-_objects: Final[dict[str, Future[bytes]]] = {}
+_objects: Final[dict[str, bytes]] = {}
+_unfinished: Final[dict[str, Future[bytes]]] = {}
 _MOST_OBJECTS: Final = 256
 
 

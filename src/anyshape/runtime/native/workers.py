@@ -7,12 +7,15 @@ child has the locks of its parent's threads and not the threads.
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Final, Generic, TypeVar
+
+from anyshape.runtime.native.errors import NativeUnavailable
 
 T = TypeVar("T")
 P = TypeVar("P")
@@ -33,14 +36,22 @@ class Task(Generic[T]):
         work, self._work = self._work, None
         assert work is not None, "done once"
         try:
-            self.future.set_result(work())
-        except BaseException as error:  # whoever waits gets it
-            self.future.set_exception(error)
+            result = work()
+        except Exception as error:
+            # Who waits gets it, and not what those who waited before were called with.
+            self.future.set_exception(error.with_traceback(None))
+        except BaseException:
+            self.future.set_exception(NativeUnavailable("it was interrupted"))
+            raise
+        else:
+            self.future.set_result(result)
 
 
 def when_all(parts: Sequence[Future[P]], then: Callable[[list[P]], T]) -> Future[T]:
     """What is made of the results by the thread that has the last of them."""
     task = Task(lambda: then([part.result() for part in parts]))
+    # A future keeps its callbacks for good: they keep nothing when the last one is done.
+    waiting = [task]
     left = [len(parts)]
     lock = threading.Lock()
 
@@ -49,11 +60,13 @@ def when_all(parts: Sequence[Future[P]], then: Callable[[list[P]], T]) -> Future
             left[0] -= 1
             is_last = not left[0]
         if is_last:
-            task()
+            waiting.pop()()
 
+    future = task.future
+    del task
     for part in parts:
         part.add_done_callback(one_less)
-    return task.future
+    return future
 
 
 class Workers:
@@ -69,16 +82,23 @@ class Workers:
         with self._changed:
             self._tasks += reversed(tasks)
             for _ in range(min(most - self._threads, len(tasks))):
-                try:
-                    threading.Thread(target=self._work, name="anyshape native").start()
-                except RuntimeError:  # at the end of the process, or there are too many
+                if not self._start():
                     break
-                self._threads += 1
             is_alone = not self._threads
             self._threads += is_alone
             self._hurry()
         if is_alone:
             self._work()
+
+    def _start(self) -> bool:
+        # Counted before: who is interrupted while a thread starts has started it.
+        self._threads += 1
+        try:
+            threading.Thread(target=self._work, name="anyshape native").start()
+        except RuntimeError:  # at the end of the process, or there are too many
+            self._threads -= 1
+            return False
+        return True
 
     def do_last(self, task: Callable[[], object]) -> None:
         """Do it when nothing else is left to do; now, if no thread is at work."""
@@ -94,18 +114,35 @@ class Workers:
             self._changed.wait_for(lambda: not self._threads)
 
     def _work(self) -> None:
-        while (task := self._next()) is not None:
-            task()
+        is_done = False
+        try:
+            while (task := self._next()) is not None:
+                task()
+            is_done = True
+        finally:
+            if not is_done:  # interrupted, or a task is wrong: another thread goes on
+                with self._changed:
+                    if self._tasks:
+                        self._start()
+                    self._ended()
 
     def _next(self) -> Callable[[], object] | None:
         with self._changed:
             if self._tasks:
                 return self._tasks.pop()
-            self._threads -= 1
-            if not self._threads:
-                self._rest()
-                self._changed.notify_all()
+            self._ended()
             return None
+
+    def _ended(self) -> None:
+        self._threads -= 1
+        if not self._threads:
+            self._rest()
+            self._changed.notify_all()
+
+    def renew(self) -> None:
+        """In a child that was forked, where there are no threads."""
+        self._rest()
+        self.__init__()
 
     def _hurry(self) -> None:
         if self._usual is None and sys.getswitchinterval() > _SECONDS:
@@ -113,12 +150,13 @@ class Workers:
             sys.setswitchinterval(_SECONDS)
 
     def _rest(self) -> None:
-        if self._usual is not None:
+        if self._usual is not None and sys.getswitchinterval() == _SECONDS:
             sys.setswitchinterval(self._usual)
-            self._usual = None
+        self._usual = None
 
 
 workers: Final = Workers()
 
+atexit.register(workers.finish)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=workers.finish)
+    os.register_at_fork(before=workers.finish, after_in_child=workers.renew)
