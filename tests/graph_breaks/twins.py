@@ -248,7 +248,7 @@ def _copied(value: Any) -> Any:
         return (
             _copied(dict(value.state_dict())),
             _copied(plain),
-            [_copied(each) for each in value.children()],
+            [_copied(each) for each in value._modules.values()],
         )
     return value
 
