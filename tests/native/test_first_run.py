@@ -109,25 +109,15 @@ def test_what_cannot_be_made_runs_as_it_is(emission: Emission, error: Exception)
         torch.testing.assert_close(other(x), function(x))
 
 
-def test_it_is_an_error_if_that_is_wanted(emission: Emission) -> None:
-    with config.patch(on_compile_error="raise"):
-        compiled = anyshape.compile(function, dynamic=True)
-        x = torch.randn(3, 5)
-        compiled(x)
-        emission.error = ValueError("a defect")
-        emission.go.set()
-        with pytest.raises(anyshape.errors.InternalError, match="a defect"):
-            compiled(x)
-
-
 def branching(x: torch.Tensor) -> torch.Tensor:
     y = (x.softmax(-1) * 2).sum(-1).exp() + 1
     return (y * 3).cumsum(0) if y.sum() > 0 else y.sin() * y.cos()
 
 
-def test_it_is_an_error_where_the_way_depends_on_data(emission: Emission) -> None:
+@pytest.mark.parametrize("program", [function, branching])
+def test_it_is_an_error_if_that_is_wanted(emission: Emission, program: Any) -> None:
     with config.patch(on_compile_error="raise"):
-        compiled = anyshape.compile(branching, dynamic=True)
+        compiled = anyshape.compile(program, dynamic=True)
         x = torch.randn(3, 5)
         compiled(x)
         emission.error = ValueError("a defect")

@@ -70,6 +70,8 @@ def when_all(parts: Sequence[Future[P]], then: Callable[[list[P]], T]) -> Future
 
 
 class Workers:
+    """Tasks, and the threads that do them."""
+
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._tasks: list[Callable[[], object]] = []
@@ -79,6 +81,8 @@ class Workers:
     def do(self, tasks: Sequence[Callable[[], object]], most: int) -> None:
         """Do these, the first one first, and all before what was asked for earlier: the code that
         was compiled last is wanted next. Tasks raise nothing."""
+        if not tasks:
+            return
         with self._changed:
             self._tasks += reversed(tasks)
             for _ in range(min(most - self._threads, len(tasks))):
