@@ -218,11 +218,15 @@ def test_a_forked_process_writes_files_of_its_own(tmp_path: Path):
 def test_a_folder_that_cannot_be_written_is_told_once(tmp_path: Path):
     (tmp_path / "file").write_text("", encoding="utf-8")
     sink = TraceSink(tmp_path / "file" / "below")
-    # The thread that writes may be at it before `close`.
-    with pytest.warns(RuntimeWarning, match="a listener failed on Defect") as warned:
+
+    def write() -> None:
         for _ in range(3):
             sink(Defect("ops", "text"))
         sink.close()
+
+    # From the first event on: the thread that writes may be at it before `close`.
+    with pytest.warns(RuntimeWarning, match="a listener failed on Defect") as warned:
+        write()
     assert len(warned) == 1
 
 
