@@ -12,6 +12,7 @@ from anyshape.capture.traced_text import TracedText
 from anyshape.capture.tracer import ATOMS, Leave, is_plain_tensor
 from anyshape.ops.meta import Strided
 from anyshape.ops.op import Lowering
+from anyshape.ops.packed_weights import Packed, class_of, is_packed, takes_packed
 from anyshape.ops.table import lookup
 from anyshape.symbolic import Size, Symbol
 from anyshape.symbolic.expr import symbols_of
@@ -47,6 +48,7 @@ class CallForms:
         kwargs: dict[str, Any],
     ) -> None:
         self._recorder = recorder
+        self._function = function
         #: identities, in the order of the arguments
         self.tensors: dict[int, None] = {}
         self.symbolic = False
@@ -54,6 +56,8 @@ class CallForms:
         self.in_place = False
         #: whether shape rules do not apply to one of the tensors
         self.opaque = False
+        #: whether there is a packed weight among the arguments, which may decide sizes
+        self.packed = False
         self._sizes: list[Size] = []
         self._floats: list[TracedFloat] = []
         if function is torch.Tensor.new and len(args) == 2 and type(args[1]) is torch.Size:
@@ -125,6 +129,9 @@ class CallForms:
             return self._sequence(value, lambda items: kind(*items))
         if kind is torch.Generator:
             return value, self._recorder.object_node(value), value
+        if is_packed(value) and takes_packed(self._function):
+            self.packed = True
+            return value, self._recorder.object_node(value), Packed(class_of(value))
         raise Leave(f"an operation takes a {kind.__name__}")
 
     def _sequence(self, value: Any, make: Callable[..., Any]) -> tuple[Any, Any, Any]:

@@ -270,6 +270,8 @@ class Callables:
     def _object(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if isinstance(function, torch.nn.Module):
             return self._layers.call(self._module, function, args, kwargs)
+        if isinstance(function, OpOverload):  # a class of its own, if it takes packed weights
+            return self._hooks.recorder.run(function, args, kwargs)
         wrapped = getattr(type(function), "__anyshape_original__", None)
         if wrapped is not None:
             return self._compiled(function, wrapped(function), args, kwargs)
@@ -378,6 +380,7 @@ _OURS_WATCHED: Final = frozenset(
 #: be followed, such as a collective, splits them.
 _TORCH_WATCHED: Final = (
     "nn/modules/",
+    "ao/nn/",
     "nn/functional.py",
     "nn/parallel/",
     "nn/utils/",

@@ -14,6 +14,7 @@ import torch
 from torch.fx.node import has_side_effect
 
 from anyshape.capture.tracer import TENSORS, Leave
+from anyshape.ops.checked import OtherForm, is_dense
 from anyshape.ops.meta import Dense, Meta, contiguous, of_tensor
 from anyshape.symbolic import NATURAL, Size
 
@@ -83,19 +84,7 @@ class Form(NamedTuple):
             return False
         if theirs._replace(order=None) != mine:
             return False
-        return self.order is None or _is_dense(tensor, self.order)
-
-
-def _is_dense(tensor: torch.Tensor, order: tuple[int, ...]) -> bool:
-    if tensor.numel() == 0:
-        return True
-    step = 1
-    for dim in reversed(order):
-        size = tensor.shape[dim]
-        if size != 1 and tensor.stride(dim) != step:
-            return False
-        step *= size
-    return True
+        return self.order is None or is_dense(tensor, self.order)
 
 
 class HasForm:
@@ -108,10 +97,6 @@ class HasForm:
         # Attributes of a jagged tensor are read through a function of its class otherwise.
         with torch._C.DisableTorchFunctionSubclass():
             return self._form.has(tensor)
-
-
-class OtherForm(Exception):
-    """An operation returned something else than when it was captured."""
 
 
 @has_side_effect

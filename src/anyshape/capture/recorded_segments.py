@@ -58,6 +58,8 @@ class Segments:
         self.tracer = tracer
         tracer.recorder = self
         self.changes = Changes()
+        #: whether the graph checks what no guard can: a run may turn out to be for another one
+        self.checks_forms = False
         #: segments that have ended
         self.segments: list[Segment] = []
         self.segment = Segment(0, self._symbol_node)
@@ -144,7 +146,8 @@ class Segments:
         """End the last segment: what its expectations are about is handed out as well."""
         expectations = self.segment.expectations
         asked = {symbol for each in expectations for symbol in each.symbols}
-        if self.segments or expectations or self.changes.needs_undo():
+        may_turn_out_wrong = self.segments or expectations or self.checks_forms
+        if may_turn_out_wrong or self.changes.needs_undo():
             self._end_changes()
         for index, each in enumerate(expectations):
             if each.output is not None:

@@ -40,6 +40,7 @@ from anyshape.capture.operation_kinds import (
     target_of,
     writes_statistics,
 )
+from anyshape.capture.packed_weights import check_results, is_quantized, with_sizes
 from anyshape.capture.recorded_inputs import Inputs
 from anyshape.capture.recorded_segments import Known
 from anyshape.capture.replay.events import ARGUMENTS, operation
@@ -65,8 +66,6 @@ class Recorder(Inputs):
         self.changes_state = False
         #: whether a run may draw random numbers, though this one may not have
         self.may_draw = False
-        #: whether the graph checks what no guard can
-        self.checks_forms = False
         #: whether the program asks how tensors lie in memory
         self.asks_for_layout = False
         self.defects: list[str] = []
@@ -251,6 +250,8 @@ class Recorder(Inputs):
             self.checks_forms = True
             self.graph.call_function(check_form, (node, form_of(result)))
             made = tuple(symbols_of_result(value))
+        elif call.packed:
+            check_results(self, value, result)
         if made:
             self._name_sizes(made, result, value)
         if self.tracer.tape is not None:
@@ -316,7 +317,9 @@ class Recorder(Inputs):
         tracer = self.tracer
         if function in STATE_CHANGES:
             return None, ()
-        if call.opaque or _has_opaque(result):
+        if call.packed and is_quantized(result):
+            raise Leave(f"the result of `{name_of(function)}` is a quantized tensor")
+        if call.opaque or _has_opaque(result) or (call.packed and lookup(function) is None):
             return metas_of(self, result), _OPAQUE
         seen = _metas(result) if lookup(function) is None else None
         try:
@@ -331,17 +334,22 @@ class Recorder(Inputs):
         for need in found.needs:
             if need.kind is NeedKind.COUNT and need.size is not None and depends_on_data(need.fact):
                 raise _CountFirst(need.size, need.reason)
+        seen_sizes = dict(observed(found.unbacked, found.value, result))
+        if call.packed and len(seen_sizes) < len(found.unbacked):
+            return self._fixed(function, call, result, "its result has another rank"), ()
         tracer.facts = found.facts
-        for size, value in observed(found.unbacked, found.value, result):
+        for size, value in seen_sizes.items():
             tracer.observe(size, value)
         for need in found.needs:
             tracer.note_assumed(need.fact, f"{name_of(function)}: {need.reason}")
         wrong = self._disagreement(found.value, result)
         if wrong:
-            if found.unbacked:
+            if found.unbacked and not call.packed:
                 raise Leave(f"`{name_of(function)}` has a result of an unforeseen shape ({wrong})")
             self.defects.append(f"{name_of(function)}: {wrong}")
             return self._fixed(function, call, result, wrong), ()
+        if call.packed:
+            return with_sizes(seen_sizes, found.value), ()
         return found.value, found.unbacked
 
     def _name_sizes(self, made: Sequence[Expr], result: Any, value: Any) -> None:

@@ -17,7 +17,7 @@ def places(
     """For each of the symbols that is a size of the result: the first tensor and dimension that
     has it. Others say where the result begins in memory, and are asked for by nobody."""
     missing = set(made)
-    for meta, tensor in _pairs(value, result):
+    for meta, tensor in pairs(value, result):
         for dim, size in enumerate(meta.shape):
             if isinstance(size, Expr) and size in missing:
                 missing.discard(size)
@@ -31,10 +31,11 @@ def observed(made: Sequence[Expr], value: Any, result: Any) -> Iterator[tuple[Ex
             yield size, tensor.shape[dim]
 
 
-def _pairs(value: Any, result: Any) -> Iterator[tuple[Meta, torch.Tensor]]:
+def pairs(value: Any, result: Any) -> Iterator[tuple[Meta, torch.Tensor]]:
+    """The meta of each tensor of a result."""
     if isinstance(result, torch.Tensor):
         if isinstance(value, Meta) and len(value.shape) == result.dim():
             yield value, result
     elif isinstance(result, tuple | list) and isinstance(value, tuple | list):
         for said, real in zip(value, result, strict=False):
-            yield from _pairs(said, real)
+            yield from pairs(said, real)

@@ -21,6 +21,7 @@ from anyshape.graph.trees import Foreign, Several, handles_in, has_tensors, is_s
 from anyshape.graph.unlowerable import Unlowerable
 from anyshape.graph.values import DTYPES, Memory, NotLowered
 from anyshape.graph.writing import Writing
+from anyshape.ops.checked import check_dense
 from anyshape.ops.meta import Meta
 from anyshape.ops.node_notes import CALL, NUMBER, SYMBOL
 from anyshape.ops.op import Lowering as Kind
@@ -45,7 +46,7 @@ _OF_SIZES: Final[dict[Any, Callable[..., Size]]] = {
 }
 
 #: What has no meta and reads its tensors only.
-_READS: Final = frozenset({"size", "item", "tolist", "dim", "numel", "stride"})
+_READS: Final = frozenset({"size", "item", "tolist", "dim", "numel", "stride", check_dense})
 
 
 class Calling(Writing):

@@ -1,0 +1,38 @@
+"""A node of graphs that checks what was stated of a tensor, where no guard can: a packed weight
+decides the sizes of a result, and may be another one of the same class in the next call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch.fx.node import has_side_effect
+
+
+class OtherForm(Exception):
+    """An operation returned something else than when it was captured."""
+
+
+@has_side_effect
+def check_dense(
+    tensor: torch.Tensor, shape: Sequence[int], order: Sequence[int] | None, dtype: torch.dtype
+) -> None:
+    """Raise unless it is dense with these sizes. `order`: its dimensions from the outermost in
+    memory; None if it is contiguous."""
+    if tensor.shape != tuple(shape) or tensor.dtype is not dtype:
+        raise OtherForm
+    if not (tensor.is_contiguous() if order is None else is_dense(tensor, order)):
+        raise OtherForm
+
+
+def is_dense(tensor: torch.Tensor, order: Sequence[int]) -> bool:
+    """Whether its elements lie without gaps, the dimensions in that order from the outermost."""
+    if tensor.numel() == 0:
+        return True
+    step = 1
+    for dim in reversed(order):
+        size = tensor.shape[dim]
+        if size != 1 and tensor.stride(dim) != step:
+            return False
+        step *= size
+    return True
