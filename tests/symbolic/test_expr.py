@@ -16,6 +16,7 @@ from anyshape.symbolic import (
     Size,
     as_symbol,
     evaluate,
+    maximum,
     power,
     symbol,
     total,
@@ -23,7 +24,17 @@ from anyshape.symbolic import (
 from anyshape.symbolic import (
     product as size_product,
 )
-from anyshape.symbolic.expr import add, multiply, subtract
+from anyshape.symbolic.expr import (
+    Max,
+    add,
+    atom_at,
+    multiply,
+    of_atom,
+    ordered_arguments,
+    ordered_terms,
+    single_atom,
+    subtract,
+)
 from tests.symbolic.small_integers import SYMBOLS
 
 a, b, s, t = (SYMBOLS[name] for name in "abst")
@@ -152,3 +163,13 @@ def test_nested_functions_are_bounded():
     assert str(nested(5))
     with pytest.raises(ExpressionTooLarge):
         nested(16)
+
+
+def test_order_of_terms_is_not_that_in_which_symbols_were_made():
+    late, early = symbol("order_b"), symbol("order_a")
+    terms = ordered_terms(late * early + 2 * late + early)
+    names = [[str(of_atom(atom_at(index))) for index in monomial] for monomial, _ in terms]
+    assert names == [["order_a"], ["order_a", "order_b"], ["order_b"]]
+    largest = single_atom(maximum(late, early))
+    assert isinstance(largest, Max)
+    assert list(map(str, ordered_arguments(largest))) == ["order_a", "order_b"]

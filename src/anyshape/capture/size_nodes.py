@@ -9,7 +9,7 @@ from typing import Any
 import torch.fx
 
 from anyshape.symbolic import Expr, Size, Symbol
-from anyshape.symbolic.expr import Atom, FloorDiv, Max, Min, Mod, atom_at
+from anyshape.symbolic.expr import Atom, FloorDiv, Max, Min, Mod, atom_at, ordered_terms
 
 #: An argument of a node: another node, or a number.
 Operand = Any
@@ -34,7 +34,7 @@ class SizeNodes:
         return found
 
     def _sum(self, size: Expr) -> Operand:
-        terms = [self._term(monomial, coefficient) for monomial, coefficient in size.terms]
+        terms = [self._term(monomial, coefficient) for monomial, coefficient in ordered_terms(size)]
         # A number comes last, as people write it: `s0 + 1`.
         terms.sort(key=lambda term: isinstance(term, int))
         result = terms[0]

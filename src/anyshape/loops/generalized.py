@@ -35,6 +35,7 @@ from anyshape.symbolic.expr import (
     atom_at,
     derived_symbol,
     of_atom,
+    ordered_terms,
     polynomial,
     single_atom,
     terms_of,
@@ -125,7 +126,7 @@ class _Naming(_Change):
         self.meanings: dict[Symbol, Size] = {}
         inside: set[int] = set()
         for size in sizes:
-            for index in {index for monomial, _ in terms_of(size) for index in monomial}:
+            for index in dict.fromkeys(i for monomial, _ in ordered_terms(size) for i in monomial):
                 atom = atom_at(index)
                 meaning = of_atom(atom)
                 if isinstance(atom, Symbol):

@@ -371,7 +371,7 @@ def _buffers_read(scalar: Scalar) -> set[str]:
     """Also to find positions."""
     found: dict[Symbol, Scalar] = {}
     _find_positions(scalar, found)
-    parts = _parts(scalar).union(*map(_parts, found.values()))
+    parts = {part for each in (scalar, *found.values()) for part in _parts(each)}
     return {part.data[0] for part in parts if part.op == "load"}
 
 
@@ -391,18 +391,20 @@ def _heavy(roots: Iterable[Scalar]) -> list[Scalar]:
     return [scalar for scalar, heavy in reversed(weights.items()) if heavy]
 
 
-def _parts(scalar: Scalar) -> set[Scalar]:
-    found: set[Scalar] = set()
+def _parts(scalar: Scalar) -> dict[Scalar, None]:
+    """The scalar and all that it is made of, in the order in which they are found."""
+    found: dict[Scalar, None] = {}
     stack = [scalar]
     while stack:
         part = stack.pop()
         if part not in found:
-            found.add(part)
+            found[part] = None
             stack += part.args
     return found
 
 
 def _find_positions(scalar: Scalar, found: dict[Symbol, Scalar]) -> None:
+    """In an order that is the same in every process: code is found on disk by its text."""
     for part in _parts(scalar):
         _positions_in(
             part.data[1] if part.op == "load" else part.data if part.op == "index" else 0, found
@@ -412,7 +414,7 @@ def _find_positions(scalar: Scalar, found: dict[Symbol, Scalar]) -> None:
 def _positions_in(size: Expr | int, found: dict[Symbol, Scalar]) -> None:
     if isinstance(size, int):
         return
-    for symbol in size.symbols:
+    for symbol in sorted(size.symbols, key=lambda each: each.key):
         if symbol not in found:
             position = scalars.position_scalar(symbol)
             if position is not None:

@@ -290,6 +290,21 @@ def _key_of_monomial(monomial: Monomial) -> str:
     return "*".join(sorted(_ATOMS[index].key for index in monomial))
 
 
+def ordered_terms(size: Size) -> list[tuple[Monomial, int]]:
+    """The terms, and the factors of each, in an order that is the same in every process: generated
+    code is, too."""
+    terms = [
+        (tuple(sorted(monomial, key=lambda index: _ATOMS[index].key)), number)
+        for monomial, number in terms_of(size)
+    ]
+    return sorted(terms, key=lambda term: [_ATOMS[index].key for index in term[0]])
+
+
+def ordered_arguments(atom: Min | Max) -> list[Size]:
+    """The arguments in such an order."""
+    return sorted(atom.arguments, key=_key)
+
+
 def leading_coefficient(size: Expr) -> int:
     """The coefficient whose sign decides between `e` and `-e`: of the term whose text comes first,
     the constant aside."""

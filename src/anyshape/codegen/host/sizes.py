@@ -13,7 +13,17 @@ from anyshape.codegen.host.abi import HostUnsupported
 from anyshape.codegen.host.lines import Lines
 from anyshape.symbolic import Expr, Size, Symbol
 from anyshape.symbolic.bounds import DECLARED
-from anyshape.symbolic.expr import Atom, FloorDiv, Max, Min, Mod, Monomial, atom_at
+from anyshape.symbolic.expr import (
+    Atom,
+    FloorDiv,
+    Max,
+    Min,
+    Mod,
+    Monomial,
+    atom_at,
+    ordered_arguments,
+    ordered_terms,
+)
 
 _LEAST: Final = -(2**63)
 
@@ -60,7 +70,7 @@ class Sizes:
 
     def _sum(self, size: Expr) -> str:
         total: str | None = None
-        for monomial, coefficient in size.terms:
+        for monomial, coefficient in ordered_terms(size):
             if not monomial:
                 term = _number(coefficient)
             else:
@@ -105,8 +115,9 @@ class Sizes:
                 return self._divided(atom)
             case Min() | Max():
                 name = "smin" if isinstance(atom, Min) else "smax"
-                result = self.of(atom.arguments[0])
-                for argument in atom.arguments[1:]:
+                first, *others = ordered_arguments(atom)
+                result = self.of(first)
+                for argument in others:
                     other = self.of(argument)
                     result = self._lines.let(
                         f"call i64 @llvm.{name}.i64(i64 {result}, i64 {other})"

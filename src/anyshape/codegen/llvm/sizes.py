@@ -18,7 +18,8 @@ from anyshape.symbolic.expr import (
     Monomial,
     atom_at,
     of_atom,
-    terms_of,
+    ordered_arguments,
+    ordered_terms,
 )
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def wide_size(e: Emitter, size: Size) -> str:
 
 def terms_by_level(e: Emitter, size: Size) -> list[tuple[int, list[tuple[Monomial, int]]]]:
     groups: dict[int, list[tuple[Monomial, int]]] = {}
-    for monomial, coefficient in terms_of(size):
+    for monomial, coefficient in ordered_terms(size):
         level = max((_atom_traits(e, atom_at(i))[0] for i in monomial), default=0)
         groups.setdefault(level, []).append((monomial, coefficient))
     return sorted(groups.items())
@@ -93,8 +94,9 @@ def _narrow_function(e: Emitter, atom: Atom) -> str:
             return _divide(e, kind, "i64", a, b, plain)
         case Min() | Max():
             sign = "slt" if isinstance(atom, Min) else "sgt"
-            text = narrow_size(e, atom.arguments[0])
-            for argument in atom.arguments[1:]:
+            first, *others = ordered_arguments(atom)
+            text = narrow_size(e, first)
+            for argument in others:
                 other = narrow_size(e, argument)
                 better = e.define(f"icmp {sign} i64 {other}, {text}")
                 text = e.define(f"select i1 {better}, i64 {other}, i64 {text}")
@@ -163,13 +165,13 @@ def _wide(e: Emitter, size: Size) -> str:
         return e.define(f"add {wide} {first}, {lanes}")
     total = ""
     narrow: dict[Monomial, int] = {}
-    for monomial, coefficient in terms_of(size):
+    for monomial, coefficient in ordered_terms(size):
         atoms = [atom_at(i) for i in monomial]
         if not any(_atom_traits(e, atom)[1] for atom in atoms):
             narrow[monomial] = coefficient
             continue
         varying = [atom for atom in atoms if _atom_traits(e, atom)[1]]
-        same = tuple(sorted(a.index for a in atoms if not _atom_traits(e, a)[1]))
+        same = tuple(a.index for a in atoms if not _atom_traits(e, a)[1])
         term = _wide_atom(e, varying[0])
         for atom in varying[1:]:
             term = e.define(f"mul {wide} {term}, {_wide_atom(e, atom)}")
@@ -218,8 +220,9 @@ def _wide_function(e: Emitter, atom: Atom) -> str:
             return _divide_wide(e, kind, a, b)
         case Min() | Max():
             sign = "slt" if isinstance(atom, Min) else "sgt"
-            text = wide_size(e, atom.arguments[0])
-            for argument in atom.arguments[1:]:
+            first, *others = ordered_arguments(atom)
+            text = wide_size(e, first)
+            for argument in others:
                 other = wide_size(e, argument)
                 better = e.define(f"icmp {sign} {wide} {other}, {text}")
                 text = e.define(f"select <{e.lanes} x i1> {better}, {wide} {other}, {wide} {text}")
