@@ -15,6 +15,14 @@ os.environ["ANYSHAPE_PROFILE"] = "0"
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--refresh-goldens",
+        action="store_true",
+        help="write the texts of tests/golden anew, to be reviewed as a diff",
+    )
+
+
 def pytest_make_parametrize_id(config: pytest.Config, val: Any, argname: str) -> str | None:
     if isinstance(val, type) or not callable(val):
         return None
