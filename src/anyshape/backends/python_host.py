@@ -344,7 +344,7 @@ def _last_uses(schedule: Schedule) -> dict[str, int]:
         else:
             made |= {name for name, _ in part.tensors}
             used = set(part.reads) | {name for name, _ in part.tensors}
-        last |= dict.fromkeys(used & made, number)
+        last |= dict.fromkeys(sorted(used & made), number)
     kept = {ref.buffer for ref in tensors_in(list(schedule.outputs))}
     return {name: number for name, number in last.items() if name not in kept}
 
