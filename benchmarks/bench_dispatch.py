@@ -19,9 +19,9 @@ import torch
 
 from anyshape.guards import emit
 from anyshape.guards.emit import EntryPlan, build_dispatcher
+from anyshape.guards.fast_path.tensor_impl_layout import TensorMemory, tensor_memory
 from anyshape.guards.guard import Guard, Kind, SymbolSource, TensorSpec
 from anyshape.guards.path import Path, local
-from anyshape.guards.tensor_memory import TensorMemory, tensor_memory
 from anyshape.symbolic import as_symbol, eq, lt, symbol
 
 _REPEATS = 15

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 import anyshape
-from anyshape.runtime.native.workers import workers
+from anyshape.runtime.loader.workers import workers
 from tests.zoo.libraries import LIBRARIES, rows
 from tests.zoo.models import Row
 from tests.zoo.trial import loss

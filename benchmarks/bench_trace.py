@@ -22,7 +22,7 @@ import anyshape
 from anyshape import config
 from anyshape.events.stream import stream
 from anyshape.events.trace import TraceSink, start_trace
-from anyshape.runtime.native.workers import workers
+from anyshape.runtime.loader.workers import workers
 
 ROUNDS, CALLS = 31, 2000
 

@@ -25,7 +25,7 @@ def cases() -> dict[str, Callable[[], float]]:
     """What a worker measures, by name: nanoseconds of one call."""
     import torch
 
-    from anyshape.guards.tensor_memory import tensor_memory
+    from anyshape.guards.fast_path.tensor_impl_layout import tensor_memory
     from benchmarks.bench_dispatch import build, nanoseconds, stack, two_tensors
 
     found: dict[str, Callable[[], float]] = {"x + y, one dynamic size": two_tensors}

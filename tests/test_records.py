@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from anyshape import records
+from anyshape.support import lazy_dataclass
 
 Dataclass = Callable[..., Any]
 
@@ -161,11 +161,11 @@ def _behaviour(dataclass: Dataclass, make: Any, options: dict[str, Any]) -> list
     ids=lambda each: getattr(each, "__name__", str(each)),
 )
 def test_behaves_as_the_librarys(make: Any, options: dict[str, Any]):
-    ours = _behaviour(records.dataclass, make, options)
+    ours = _behaviour(lazy_dataclass.dataclass, make, options)
     assert ours == _behaviour(dataclasses.dataclass, make, options)
 
 
-@records.dataclass(frozen=True, slots=True)
+@lazy_dataclass.dataclass(frozen=True, slots=True)
 class Kept:
     a: int
     b: tuple[int, ...] = ()
@@ -176,7 +176,7 @@ def test_goes_through_pickle():
 
 
 def test_methods_are_written_once():
-    @records.dataclass(frozen=True, slots=True)
+    @lazy_dataclass.dataclass(frozen=True, slots=True)
     class Written:
         a: int
 
@@ -192,7 +192,7 @@ def test_methods_are_written_once():
 
 
 def test_a_subclass_may_call_the_method_of_its_base_before_it_is_written():
-    @records.dataclass(slots=True)
+    @lazy_dataclass.dataclass(slots=True)
     class Base:
         a: int
 
@@ -214,7 +214,7 @@ def test_the_librarys_may_have_ours_as_a_base():
 
 
 def test_an_object_that_holds_itself_is_shown():
-    @records.dataclass(slots=True)
+    @lazy_dataclass.dataclass(slots=True)
     class Holder:
         held: Any = None
 
@@ -224,19 +224,19 @@ def test_an_object_that_holds_itself_is_shown():
 
 
 def _shared_default() -> None:
-    @records.dataclass
+    @lazy_dataclass.dataclass
     class _Shared:
         a: list[int] = []  # noqa: RUF012 the fault
 
 
 def _one_frozen() -> None:
-    @records.dataclass  # pyright: ignore[reportGeneralTypeIssues] the fault
+    @lazy_dataclass.dataclass  # pyright: ignore[reportGeneralTypeIssues] the fault
     class _Thawed(Kept):
         pass
 
 
 def _init_only() -> None:
-    @records.dataclass
+    @lazy_dataclass.dataclass
     class _InitOnly:
         a: dataclasses.InitVar[int]
 

@@ -13,7 +13,7 @@ import pytest
 
 import anyshape
 from anyshape import cli
-from anyshape.requirements import TooOld, require_python, require_torch
+from anyshape.support.requirements import TooOld, require_python, require_torch
 
 ROOT = Path(__file__).parents[1]
 
@@ -45,7 +45,9 @@ def test_an_older_python():
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
     )
     last = done.stderr.splitlines()[-1]
-    assert last.startswith("anyshape.requirements.TooOld: anyshape needs Python 3.11 or later")
+    assert last.startswith(
+        "anyshape.support.requirements.TooOld: anyshape needs Python 3.11 or later"
+    )
 
 
 def test_an_older_torch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import anyshape
-from anyshape import served_calls
+from anyshape.dispatch import call_log
 from anyshape.events.kinds import CallsServed, Event
 from anyshape.events.stream import stream
 
@@ -16,7 +16,7 @@ from anyshape.events.stream import stream
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Event]]:
     events: list[Event] = []
-    monkeypatch.setattr(served_calls, "_all", [])
+    monkeypatch.setattr(call_log, "_all", [])
     stop = stream.subscribe(events.append, [CallsServed])
     yield events
     stop()
@@ -30,7 +30,7 @@ def test_sizes_and_integers_of_calls(told: list[Event]):
     function = anyshape.compile(scaled, dynamic=True)
     for size, n in ((3, 2), (4, 2), (4, 2), (5, 7)):
         assert torch.equal(function(torch.ones(size, 2), n), torch.ones(size, 2) * n)
-    served_calls.tell_all()
+    call_log.tell_all()
     (event,) = told
     assert isinstance(event, CallsServed)
     assert event.sources == ("L['x']", "L['n']")
@@ -43,17 +43,17 @@ def test_calls_of_other_entries_in_between(told: list[Event]):
     x, y = torch.ones(2), torch.ones(3)
     for given in (x, y, x, x, y, x):
         function(given, 2)
-    served_calls.tell_all()
+    call_log.tell_all()
     by_entry = {e.compile_id: [c[2] for c in e.calls] for e in told if isinstance(e, CallsServed)}
     assert list(by_entry.values()) == [[2, 1], [1]]
 
 
 def test_notes_have_an_end(told: list[Event], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(served_calls, "MOST_NOTES", 3)
+    monkeypatch.setattr(call_log, "MOST_NOTES", 3)
     function = anyshape.compile(scaled, dynamic=True)
     for size in range(2, 10):
         function(torch.ones(size), 2)
-    served_calls.tell_all()
+    call_log.tell_all()
     (event,) = told
     assert isinstance(event, CallsServed)
     assert (len(event.calls), event.left_out) == (3, 4)

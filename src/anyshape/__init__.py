@@ -13,9 +13,9 @@ with the first use of `compile`.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from anyshape import requirements  # the first: it refuses a Python that is too old
 from anyshape.config import config
 from anyshape.errors import AnyshapeError
+from anyshape.support import requirements
 
 if TYPE_CHECKING:
     from anyshape.api import (

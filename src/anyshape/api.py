@@ -13,27 +13,28 @@ from typing import Any
 
 import torch
 
-from anyshape import eager_summary, stances
 from anyshape.backends import BACKENDS, with_code
 from anyshape.capture.source_use import source_use
+from anyshape.compiler.driver import Function
 from anyshape.config import config
-from anyshape.disabling import disable, graph_break
-from anyshape.entries import Backend, Counts, Entry, Options, all_counts
+from anyshape.dispatch import eager_summary
+from anyshape.dispatch import stance as stances
+from anyshape.dispatch.call_log import tell_all
+from anyshape.dispatch.callable_target import module_target, target_of
+from anyshape.dispatch.compiled_function import NO_ANSWER, StaleSignature, without_frames
+from anyshape.dispatch.entry import Backend, Counts, Entry, Options, all_counts
 from anyshape.errors import BadOption, NotCallable
 from anyshape.events import trace
 from anyshape.events.kinds import RunCount
 from anyshape.events.settings import set_logs, set_logs_from_environment
 from anyshape.events.stream import stream
-from anyshape.explanation import Explanation
+from anyshape.explain.explanation import Explanation
 from anyshape.guards.dynamic_int import DynamicInt
 from anyshape.marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
-from anyshape.pipeline import Function
 from anyshape.profile.session import session
-from anyshape.records import dataclass, replace
-from anyshape.served_calls import tell_all
-from anyshape.serving import NO_ANSWER, StaleSignature, without_frames
 from anyshape.shapes import Dim, Shapes
-from anyshape.targets import module_target, target_of
+from anyshape.support.boundary_markers import disable, graph_break
+from anyshape.support.lazy_dataclass import dataclass, replace
 
 __all__ = [
     "Compiled",

@@ -25,7 +25,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from anyshape.errors import BadSetting, UnknownSetting
-from anyshape.records import MISSING, dataclass, fields
+from anyshape.support.lazy_dataclass import MISSING, dataclass, fields
 
 OnCompileError = Literal["warn", "raise"]
 OnVerify = Literal["raise", "event"]

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar, cast, dataclass_transform
 
-from anyshape.records import dataclass, fields
+from anyshape.support.lazy_dataclass import dataclass, fields
 
 _LONGEST_VALUE = 200
 _LONGEST_CONDITION = 500

@@ -7,10 +7,10 @@ import string
 import pytest
 import torch
 
-from anyshape.advice.kinds import KINDS, STATE
-from anyshape.advice.patches import ROWS
-from anyshape.capture.state import read_state
+from anyshape.capture.record.torch_state import read_state
 from anyshape.config import config
+from anyshape.explain.advice.kinds import KINDS, STATE
+from anyshape.explain.advice.patches import ROWS
 
 KNOWN = {
     *("names", "values", "detail", "code", "condition", "expected", "actual", "text", "call"),

@@ -2,7 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from anyshape.advice.naming import in_list, in_words, named_together, parameter_of, text_in_words
+from anyshape.explain.advice.source_names import (
+    in_list,
+    in_words,
+    named_together,
+    parameter_of,
+    text_in_words,
+)
 from anyshape.policy.sources import names_source
 
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 
 import anyshape
-from anyshape.advice import Advice, of_trace, summary_of_trace
 from anyshape.events.trace import start_trace
+from anyshape.explain.advice import Advice, advise, summary_of_trace
 from tests.advice import programs
 
 
@@ -179,7 +179,7 @@ def traced(program: Callable[[Any], None], folder: Path) -> list[Advice]:
     finally:
         stop()
         anyshape.reset()
-    return of_trace(folder)
+    return advise(folder)
 
 
 @pytest.fixture(scope="session")

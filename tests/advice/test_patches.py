@@ -6,11 +6,11 @@ import ast
 
 import pytest
 
-from anyshape.advice.calls import call_of, with_variables
-from anyshape.advice.evaluation import is_run_once
-from anyshape.advice.history import Compile, Function
-from anyshape.advice.listing import Listing
-from anyshape.advice.reading import Place
+from anyshape.explain.advice.calls import call_of, with_variables
+from anyshape.explain.advice.evaluation import is_run_once
+from anyshape.explain.advice.history import Compile, Function
+from anyshape.explain.advice.reading import Place
+from anyshape.explain.advice.source_lines import Listing
 
 #: A statement, and whether what it passes to `f` may be computed on a line above it.
 STATEMENTS = {

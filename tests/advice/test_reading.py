@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from anyshape.advice import of_trace, summary_of_trace
+from anyshape.explain.advice import advise, summary_of_trace
 
 HEADER = {"format": "anyshape-events", "version": 1, "rank": None, "folder": "/home/me"}
 
@@ -78,7 +78,7 @@ def write(folder: Path, events: list[Any], header: object = HEADER, name: str = 
 
 
 def test_a_trace(tmp_path: Path):
-    (advice,) = of_trace(write(tmp_path, EVENTS))
+    (advice,) = advise(write(tmp_path, EVENTS))
     assert (advice.kind, advice.place, advice.saves) == ("static_first", "/home/me/f.py:5", 1)
     assert advice.patch == (
         "--- a/f.py\n+++ b/f.py\n@@ -5,4 +5,5 @@\n     return x + 1\n \n for x in xs:\n"
@@ -90,15 +90,15 @@ def test_a_trace(tmp_path: Path):
 
 def test_one_file(tmp_path: Path):
     write(tmp_path, EVENTS)
-    assert len(of_trace(tmp_path / "anyshape_events_a.jsonl")) == 1
+    assert len(advise(tmp_path / "anyshape_events_a.jsonl")) == 1
 
 
 def test_nothing_there(tmp_path: Path):
-    assert of_trace(tmp_path) == []
-    assert of_trace(tmp_path / "nothing") == []
+    assert advise(tmp_path) == []
+    assert advise(tmp_path / "nothing") == []
     (tmp_path / "anyshape_events_empty.jsonl").write_bytes(b"")
     (tmp_path / "anyshape_events_other.jsonl").write_bytes(b"\xff\xfe\x00{")
-    assert of_trace(tmp_path) == []
+    assert advise(tmp_path) == []
 
 
 def test_cut_off(tmp_path: Path):
@@ -106,20 +106,20 @@ def test_cut_off(tmp_path: Path):
     whole = file.read_bytes()
     for length in range(0, len(whole), 97):
         file.write_bytes(whole[:length])
-        of_trace(tmp_path)
+        advise(tmp_path)
 
 
 @pytest.mark.parametrize(
     "header", [{**HEADER, "version": 2}, {**HEADER, "format": "else"}, [], "x", {}]
 )
 def test_another_format(tmp_path: Path, header: object):
-    assert of_trace(write(tmp_path, EVENTS, header)) == []
+    assert advise(write(tmp_path, EVENTS, header)) == []
 
 
 def test_two_ranks_are_told_together(tmp_path: Path):
     write(tmp_path, EVENTS, {**HEADER, "rank": 1}, "rank_1_b")
     write(tmp_path, EVENTS, {**HEADER, "rank": 0}, "rank_0_a")
-    (advice,) = of_trace(tmp_path)
+    (advice,) = advise(tmp_path)
     assert (advice.ranks, advice.saves) == ((0, 1), 2)
     assert summary_of_trace(tmp_path).compiles == 4
 
@@ -157,10 +157,10 @@ def test_whatever_it_holds(tmp_path: Path):
             if isinstance(event.get("event"), str) is False:
                 event.pop("event", None)
         chance.shuffle(events) if chance.random() < 0.3 else None
-        of_trace(write(tmp_path, events))
+        advise(write(tmp_path, events))
 
 
 def test_names_of_the_program_are_no_templates(tmp_path: Path):
     text = json.dumps(EVENTS).replace("L['x']", "L['{names}']").replace('"f"', '"{0.__class__}"')
-    for advice in of_trace(write(tmp_path, json.loads(text))):
+    for advice in advise(write(tmp_path, json.loads(text))):
         assert "{0.__class__}" in advice.title

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import anyshape
-from anyshape.eager_summary import EagerSummary, RanEagerly
-from anyshape.entries import Counts
+from anyshape.dispatch.eager_summary import EagerSummary, RanEagerly
+from anyshape.dispatch.entry import Counts
 
 PROGRAM = """
 import torch, anyshape

@@ -22,8 +22,8 @@ from anyshape.policy.observations import of_sizes
 from anyshape.profile import store
 from anyshape.profile.show import dynamic_sources, function_lines
 from anyshape.ranks import agree
+from anyshape.ranks.agreement_protocol import Patience, Rounds
 from anyshape.ranks.group import Current, Group
-from anyshape.ranks.rounds import Patience, Rounds
 
 
 def times_its_size(x: Tensor) -> Tensor:

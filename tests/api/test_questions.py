@@ -22,7 +22,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import is_tensor_like
 
 import anyshape
-from anyshape.capture.natives.questions import is_question
+from anyshape.capture.builtins.process_queries import is_question
 from tests.api.programs import check
 
 linear = nn.Linear(4, 4)

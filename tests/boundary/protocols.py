@@ -12,7 +12,7 @@ import types
 from dataclasses import dataclass
 from typing import Any
 
-from anyshape.capture.natives.table import MODELS
+from anyshape.capture.builtins.table import MODELS
 from tests.boundary.values import Row
 
 

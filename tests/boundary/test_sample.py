@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import anyshape
-from anyshape.capture.hooks_base import PROTOCOLS as GATE
-from anyshape.capture.plain_hooks import PlainHooks
+from anyshape.capture.hooks.base import PROTOCOLS as GATE
+from anyshape.capture.hooks.reference import PlainHooks
 from tests.boundary.places import PLACES
 from tests.boundary.protocols import OF_MODELS, PROTOCOLS, STATEMENTS, left_out, models
 from tests.boundary.running import Case, difference, run

@@ -6,8 +6,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from anyshape.capture.instrument import Refused, bind, instrumented_code
-from anyshape.capture.plain_hooks import BINARY, COMPARE, UNARY, PlainHooks
+from anyshape.capture.hooks.reference import BINARY, COMPARE, UNARY, PlainHooks
+from anyshape.capture.rewrite.instrument import Refused, bind, instrumented_code
 
 
 class Frame:

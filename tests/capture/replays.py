@@ -13,8 +13,8 @@ from torch.utils import _pytree as pytree
 from torch.utils.hooks import RemovableHandle
 
 import anyshape
-from anyshape import pipeline
 from anyshape.capture.replay.switch import switch
+from anyshape.compiler import driver
 from anyshape.guards.path import Path
 
 Arguments = tuple[Any, ...]
@@ -24,18 +24,18 @@ Arguments = tuple[Any, ...]
 def captures() -> Iterator[list[Any]]:
     """What the captures made meanwhile gave."""
     found: list[Any] = []
-    capture = pipeline.capture
+    capture = driver.capture
 
     def kept(*args: Any, **kwargs: Any) -> Any:
         captured = capture(*args, **kwargs)
         found.append(captured.outcome)
         return captured
 
-    pipeline.capture = kept
+    driver.capture = kept
     try:
         yield found
     finally:
-        pipeline.capture = capture
+        driver.capture = capture
 
 
 def described(outcome: Any) -> list[str]:

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from anyshape.capture.concolic import (
+from anyshape.capture.numbers.concolic import (
     TracedFloat,
     TracedInt,
     Tracer,

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from anyshape.capture import instrument
-from anyshape.capture.instrument import Refused, instrumented_code, is_instrumented
-from anyshape.capture.plain_hooks import PlainHooks
+from anyshape.capture.hooks.reference import PlainHooks
+from anyshape.capture.rewrite import instrument
+from anyshape.capture.rewrite.instrument import Refused, instrumented_code, is_instrumented
 from tests.capture.observed import RecordingHooks, under_hooks
 
 evaluated: list[str] = []

@@ -18,8 +18,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import anyshape
-from anyshape.capture.concolic import TracedInt, binary, compare, is_traced
-from anyshape.capture.number_rules import recorded
+from anyshape.capture.numbers.concolic import TracedInt, binary, compare, is_traced
+from anyshape.capture.numbers.rules import recorded
 from anyshape.symbolic import NATURAL
 from tests.capture.test_concolic import World, outcome, same, stripped
 

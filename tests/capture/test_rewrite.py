@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from anyshape.capture.instrument import Refused, instrumented_code
+from anyshape.capture.rewrite.instrument import Refused, instrumented_code
 from tests.capture.observed import RecordingHooks, Tracer, under_hooks
 
 _numbers = itertools.count()

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from anyshape.capture.instrument import Refused, instrumented_code
-from anyshape.capture.source import all_code, enclosing_class, imported_names
+from anyshape.capture.rewrite.instrument import Refused, instrumented_code
+from anyshape.capture.rewrite.source import all_code, enclosing_class, imported_names
 from tests.capture.observed import under_hooks
 
 

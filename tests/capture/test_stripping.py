@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from anyshape.capture.stripping import stripped
+from anyshape.capture.externals.untrace import stripped
 
 
 class AskedError(BaseException):

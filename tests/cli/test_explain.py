@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from anyshape.advice import Advice, Summary
 from anyshape.cli import advice_text, explain
 from anyshape.cli.explain import Run
+from anyshape.explain.advice import Advice, Summary
 from tests.compat.scripts import Ran, command
 
 FLOATS = """

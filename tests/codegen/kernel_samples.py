@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from anyshape.loops.expr import Axis, Dtype, Scalar, constant, index, load, operation, row
 from anyshape.loops.kernels import Fold, Kernel, Scan, Stage, Store
-from anyshape.loops.scalars import Axis, Dtype, Scalar, constant, index, load, operation, row
 from anyshape.symbolic import as_symbol, symbol
 
 AT, ALONG, ROWS, COLUMNS = (symbol(name) for name in ("i0", "r0", "n0", "n1"))

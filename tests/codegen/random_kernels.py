@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from anyshape.loops.kernels import Check, Fold, Kernel, Scan, Stage, Store
-from anyshape.loops.operations import OPERATIONS
-from anyshape.loops.scalars import (
+from anyshape.loops.expr import (
     FLOATS,
     Axis,
     Dtype,
@@ -24,6 +22,8 @@ from anyshape.loops.scalars import (
     position,
     row,
 )
+from anyshape.loops.kernels import Check, Fold, Kernel, Scan, Stage, Store
+from anyshape.loops.operations import OPERATIONS
 from anyshape.symbolic import Size, as_symbol, evaluate, product, symbol
 from tests.codegen.llvm_jit import NUMPY
 

@@ -10,11 +10,11 @@ import pytest
 
 from anyshape.codegen.host import sizes
 from anyshape.codegen.host.abi import HostUnsupported
-from anyshape.codegen.host.lines import Lines
+from anyshape.codegen.host.ir_builder import Lines
 from anyshape.codegen.host.sizes import Sizes
 from anyshape.errors import UndefinedDivision
-from anyshape.runtime.native.build import Source, build, disk_cache, load
-from anyshape.runtime.native.host_target import host_target
+from anyshape.runtime.loader.build import Source, build, disk_cache, load
+from anyshape.runtime.loader.host_target import host_target
 from anyshape.symbolic import EVERYTHING, as_symbol, evaluate, parse_size, symbol
 
 NATURAL = [symbol(name) for name in ("s0", "s1")]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from anyshape.native_text import source_of
-from anyshape.runtime.native.engine import build_assembly
-from anyshape.runtime.native.host_target import HostTarget
-from anyshape.runtime.native.torch_abi import torch_abi
+from anyshape.backends.native.source import source_of
+from anyshape.runtime.loader.engine import build_assembly
+from anyshape.runtime.loader.host_target import HostTarget
+from anyshape.runtime.loader.torch_abi import torch_abi
 from anyshape.symbolic import floordiv
 from tests.runtime.native_samples import S0, S1, added, buffer, called, segment, texts_of
 from tests.runtime.test_native_externs import convolved, whole

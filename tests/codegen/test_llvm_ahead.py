@@ -9,9 +9,9 @@ import pytest
 
 from anyshape.codegen.llvm.module import module
 from anyshape.codegen.target import Target
+from anyshape.loops.expr import Axis, fresh_scope, load, row
 from anyshape.loops.interpret import run_kernel
 from anyshape.loops.kernels import Fold, Kernel, Stage, Store
-from anyshape.loops.scalars import Axis, fresh_scope, load, row
 from anyshape.symbolic import Size, as_symbol, symbol
 from tests.codegen.kernel_samples import kernel, op
 from tests.codegen.llvm_jit import AVX2, NEON, assembly, compiled, host, runs

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from anyshape.loops.scalars import fresh_scope, load
+from anyshape.loops.expr import fresh_scope, load
 from tests.codegen.kernel_samples import (
     ALONG,
     SAMPLES,

@@ -11,8 +11,8 @@ import pytest
 from anyshape.codegen.llvm.arithmetic import ROWS
 from anyshape.codegen.vector_math import FUNCTIONS, supports
 from anyshape.loops.arithmetic import apply
+from anyshape.loops.expr import fresh_scope, load
 from anyshape.loops.operations import OPERATIONS
-from anyshape.loops.scalars import fresh_scope, load
 from tests.codegen.kernel_samples import AT, op, pointwise
 from tests.codegen.llvm_jit import NUMPY, compiled
 

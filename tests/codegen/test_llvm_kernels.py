@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from anyshape.codegen.target import Target
+from anyshape.loops.expr import fresh_scope
 from anyshape.loops.interpret import run_kernel
-from anyshape.loops.scalars import fresh_scope
 from anyshape.loops.text import kernel_text
 from anyshape.symbolic import as_symbol, symbol
 from tests.codegen.llvm_jit import compiled, host

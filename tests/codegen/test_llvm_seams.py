@@ -14,9 +14,9 @@ import pytest
 
 from anyshape.codegen.llvm.module import module
 from anyshape.codegen.target import Target
+from anyshape.loops.expr import Axis, Scalar, constant, fresh_scope, index, load
 from anyshape.loops.interpret import run_kernel
 from anyshape.loops.kernels import Kernel, Stage, Store
-from anyshape.loops.scalars import Axis, Scalar, constant, fresh_scope, index, load
 from anyshape.symbolic import Size, as_symbol, symbol
 from tests.codegen.kernel_samples import kernel, op
 from tests.codegen.llvm_jit import AVX2, NEON, assembly, compiled, host, runs

@@ -9,8 +9,8 @@ import pytest
 
 from anyshape.codegen.llvm.module import module
 from anyshape.codegen.target import Target
+from anyshape.loops.expr import Axis, Dtype, constant, fresh_scope, load
 from anyshape.loops.kernels import Kernel, Stage, Store
-from anyshape.loops.scalars import Axis, Dtype, constant, fresh_scope, load
 from anyshape.symbolic import as_symbol, symbol
 from tests.codegen.kernel_samples import kernel, op
 from tests.codegen.llvm_jit import AVX2, NUMPY, compiled, host

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from anyshape.codegen.llvm.machine import Machine
 from anyshape.codegen.llvm.module import module, module_texts, scratch_bytes
 from anyshape.codegen.llvm.plan import make_plan
 from anyshape.codegen.llvm.scratch import bytes_for_a_thread
+from anyshape.codegen.llvm.target_features import Machine
 from anyshape.codegen.target import Target
+from anyshape.loops.expr import Axis, fresh_scope, load, operation, row
 from anyshape.loops.kernels import Fold, Stage, Store
-from anyshape.loops.scalars import Axis, fresh_scope, load, operation, row
 from anyshape.symbolic import as_symbol, minimum, symbol
 from tests.codegen.kernel_samples import SAMPLES, kernel
 from tests.codegen.llvm_jit import AVX2, NEON, assembly, host

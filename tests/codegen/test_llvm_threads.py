@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from anyshape.codegen.llvm import threads
-from anyshape.loops.scalars import fresh_scope
+from anyshape.loops.expr import fresh_scope
 from tests.codegen.kernel_samples import SAMPLES, softmax, sum_of_all, sum_of_columns
 from tests.codegen.llvm_jit import Compiled, compiled, host
 from tests.codegen.random_kernels import MAKERS

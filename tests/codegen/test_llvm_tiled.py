@@ -10,9 +10,9 @@ import pytest
 
 from anyshape.codegen.target import Target
 from anyshape.loops.canonical import Bound, canonical
+from anyshape.loops.expr import Axis, constant, fresh_scope, index, load
 from anyshape.loops.interpret import run_kernel
 from anyshape.loops.kernels import Kernel, Stage, Store
-from anyshape.loops.scalars import Axis, constant, fresh_scope, index, load
 from anyshape.loops.tiled import tiled
 from anyshape.loops.verify import problems
 from anyshape.symbolic import Size, as_symbol, evaluate, symbol

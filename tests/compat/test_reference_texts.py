@@ -97,7 +97,7 @@ def specialised_by_the_product(ran: Ran) -> None:
     )
     assert re.search(added, ran.log)
     # Frames of ours are of no use to whoever reads it.
-    assert "pipeline.py" not in ran.log.partition("Traceback")[2]
+    assert "driver.py" not in ran.log.partition("Traceback")[2]
 
 
 def guards_of_the_branch(ran: Ran) -> None:

@@ -15,7 +15,7 @@ from torch._higher_order_ops.scan import scan
 import anyshape
 from anyshape import Dim
 from anyshape.errors import GraphBreakError
-from anyshape.ops.regions import region_of
+from anyshape.ops.higher_order_ops import region_of
 
 #: Their types say less than they take.
 map_over: Any = torch_map

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 import anyshape
 from anyshape import Dim
 from anyshape.errors import BadPackage, ExportInputError
-from anyshape.export.on_copies import operator_on_copies
-from anyshape.export.writes import write_of
-from anyshape.ops.regions import region_of
+from anyshape.export.copy_on_write import operator_on_copies
+from anyshape.export.mutation_schema import write_of
+from anyshape.ops.higher_order_ops import region_of
 from tests.export.mutating_programs import wrong
 from tests.export.test_package import rewritten
 from tests.zoo.compare import aliasing, difference

@@ -18,8 +18,8 @@ import anyshape
 from anyshape import Dim
 from anyshape.errors import BadOption, CannotExport
 from anyshape.export import native_part
-from anyshape.runtime.native import build
-from anyshape.runtime.native.shelf import Shelf, open_shelf, opened
+from anyshape.runtime.loader import build
+from anyshape.runtime.loader.code_bundle import Shelf, open_shelf, opened
 
 
 class Model(nn.Module):
@@ -209,7 +209,7 @@ def test_another_process_with_another_copy_of_the_package(package: Path, tmp_pat
     """Names on shelves do not depend on when or where our sources were installed."""
     script = f"""
 import torch, anyshape
-from anyshape.runtime.native import build
+from anyshape.runtime.loader import build
 anyshape.config.cache_dir = {str(tmp_path / "cache")!r}
 original = build.begin
 def refuse(source, *args):

@@ -25,19 +25,19 @@ import anyshape
 import tests.golden.functions
 import tests.golden.models  # noqa: F401 so does this
 from anyshape.backends.eager import run_graph_later
-from anyshape.backends.native import lowered, schedule_text
-from anyshape.backends.python_host import python_host
+from anyshape.backends.native.backend import lowered, schedule_text
+from anyshape.backends.native.python_host import python_host
+from anyshape.backends.native.source import helpers_source, source_of
 from anyshape.codegen import llvm
 from anyshape.codegen.host import HostUnsupported
 from anyshape.graph.unlowerable import Unlowerable
-from anyshape.loops import scalars
+from anyshape.loops import expr
 from anyshape.loops.canonical import own_names
 from anyshape.loops.program import Segment
-from anyshape.native_text import helpers_source, source_of
-from anyshape.ops.node_notes import EXPECTED
-from anyshape.runtime.native.build import Source
-from anyshape.runtime.native.host_target import HostTarget
-from anyshape.runtime.native.torch_abi import TorchAbi
+from anyshape.ops.node_meta import EXPECTED
+from anyshape.runtime.loader.build import Source
+from anyshape.runtime.loader.host_target import HostTarget
+from anyshape.runtime.loader.torch_abi import TorchAbi
 from tests.golden.normalise import kernel_names, log_lines, places, renumbered
 from tests.golden.onnx_text import model_text
 from tests.golden.program import PROGRAMS, Program
@@ -196,7 +196,7 @@ class _Segments:
     def backend(self, graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
         number = len(self.texts)
         try:
-            with scalars.fresh_scope():
+            with expr.fresh_scope():
                 text = self._text(graph)
         except (Unlowerable, HostUnsupported) as error:
             text = f"no native code: {error}"

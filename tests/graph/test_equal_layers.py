@@ -12,15 +12,15 @@ import torch
 import torch.fx
 
 import anyshape
-from anyshape.backends import native
 from anyshape.backends.eager import run_graph
+from anyshape.backends.native import backend
 from anyshape.graph.lowering import Lowering
 from anyshape.graph.plan import Plan
 from anyshape.graph.schedule import Schedule, schedule
 from anyshape.loops.canonical import own_names
 from anyshape.loops.program import Segment
 from anyshape.loops.text import segment_text
-from anyshape.ops.node_notes import FACTS
+from anyshape.ops.node_meta import FACTS
 from tests.graph.layers import (
     LAYERS,
     ODD,
@@ -57,8 +57,8 @@ class Lowered:
         self.plans: list[Plan] = []
 
     def __call__(self, graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
-        with native.scalars.fresh_scope():
-            plan, made = native.lowered(graph)
+        with backend.scalars.fresh_scope():
+            plan, made = backend.lowered(graph)
             self.plans.append(plan)
             lowering = Lowering(graph.meta[FACTS])
             whole = lowering.run(graph.graph, whole=True)

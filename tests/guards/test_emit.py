@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from anyshape.guards import emit, stamp
-from anyshape.guards.checks import CHECKS
+from anyshape.guards import emit
+from anyshape.guards.fast_path import version_check
 from anyshape.guards.guard import Kind
+from anyshape.guards.guard_codegen import CHECKS
 from tests.guards.cases import CASES, Case, RanUserCode
 from tests.guards.verdicts import Verdicts, plan
 
@@ -35,7 +36,7 @@ def test_both_give_the_right_verdict(case: Case):
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_both_give_the_right_verdict_with_stamps(case: Case, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(emit, "_WORTH_A_STAMP", 1)
-    monkeypatch.setattr(stamp, "_SHARE", 1e9)
+    monkeypatch.setattr(version_check, "_SHARE", 1e9)
     verdicts = verdicts_of(case)
     for _ in range(2):
         for values, expected in arguments(case):

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from anyshape.guards import stamp
 from anyshape.guards.emit import EntryPlan, build_dispatcher
 from anyshape.guards.explain import first_failure
+from anyshape.guards.fast_path import version_check
+from anyshape.guards.fast_path.memory_watch import SUPPORTED
 from anyshape.guards.guard import Guard, Kind
-from anyshape.guards.memory import SUPPORTED
 from anyshape.guards.path import Path, constant
 from tests.guards.verdicts import X, guard
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(not SUPPORTED, reason="dictionaries cannot be wa
 
 @pytest.fixture(autouse=True)
 def _stamp_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stamp, "_SHARE", 1e9)
+    monkeypatch.setattr(version_check, "_SHARE", 1e9)
 
 
 def program(x: Any) -> None: ...

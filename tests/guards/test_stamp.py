@@ -18,13 +18,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyshape.guards import emit, stamp
+from anyshape.guards import emit
 from anyshape.guards.emit import EntryPlan, build_dispatcher
 from anyshape.guards.explain import first_failure
+from anyshape.guards.fast_path import version_check
+from anyshape.guards.fast_path.memory_watch import SUPPORTED
+from anyshape.guards.fast_path.tensor_impl_layout import tensor_memory
 from anyshape.guards.guard import Guard, Kind, SymbolSource, TensorSpec
-from anyshape.guards.memory import SUPPORTED
 from anyshape.guards.path import Path, constant
-from anyshape.guards.tensor_memory import tensor_memory
 from anyshape.symbolic import as_symbol, lt, symbol
 from tests.guards.cases import Other, Plain, RanUserCode, with_odd_dictionary
 from tests.guards.recorded import recorded
@@ -39,7 +40,7 @@ MEMORY = tensor_memory(torch.zeros, torch.nn.Parameter)
 @pytest.fixture(autouse=True, params=[0, 10**9], ids=["generated", "interpreted"])
 def _stamp_at_once(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Stamps are taken without delay, and the full check is of one kind from the start."""
-    monkeypatch.setattr(stamp, "_SHARE", 1e9)
+    monkeypatch.setattr(version_check, "_SHARE", 1e9)
     monkeypatch.setattr(emit, "_FEW_CALLS", request.param)
 
 
@@ -378,7 +379,7 @@ def test_a_stamp_keeps_no_model_alive():
 
 
 def test_there_is_an_end_to_stamps(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(stamp, "_MOST", 3)
+    monkeypatch.setattr(version_check, "_MOST", 3)
     _, stamped = stamped_model()
     kept = [model() for _ in range(10)]
     assert all(map(stamped.agree, kept))
@@ -401,7 +402,7 @@ def test_stamps_are_taken_over_by_the_next_dispatcher():
 
 def test_time_is_shared(monkeypatch: pytest.MonkeyPatch):
     """A state that changes with every call is not stamped with every call."""
-    monkeypatch.setattr(stamp, "_SHARE", 1e-9)
+    monkeypatch.setattr(version_check, "_SHARE", 1e-9)
     made, stamped = stamped_model()
     made.blocks[0].scale = float("0.5")
     assert stamped.full_checks(made) == 0  # the stamp was not taken anew

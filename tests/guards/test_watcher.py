@@ -14,14 +14,19 @@ from typing import Any
 
 import pytest
 
-from anyshape.guards import memory, stamp, watcher
-from anyshape.guards.memory import SUPPORTED, Unwatchable, Watch, dictionary_of_class
-from anyshape.guards.watcher import new_watcher
+from anyshape.guards.fast_path import dict_watcher, memory_watch, version_check
+from anyshape.guards.fast_path.dict_watcher import new_watcher
+from anyshape.guards.fast_path.memory_watch import (
+    SUPPORTED,
+    Unwatchable,
+    Watch,
+    dictionary_of_class,
+)
 from tests.guards.verdicts import X
 
 FREE_THREADED = "t" in sys.abiflags
 MACHINE = os.uname().machine
-HERE = sys.platform == "linux" and MACHINE in watcher.CODE and not FREE_THREADED
+HERE = sys.platform == "linux" and MACHINE in dict_watcher.CODE and not FREE_THREADED
 WATCHES = HERE and sys.version_info >= (3, 12)
 
 needs_watcher = pytest.mark.skipif(not WATCHES, reason="no dictionary watchers here")
@@ -42,8 +47,8 @@ def test_where_there_is_fast_checking():
 def test_the_code_counts_where_python_looks(bits: int):
     """For any address, and nothing else changes; it answers 0: no exception."""
     table = (ctypes.c_uint64 * (1 << bits))()
-    code = watcher.CODE[MACHINE](ctypes.addressof(table), watcher._FACTOR, 64 - bits)
-    address = watcher._executable(code)
+    code = dict_watcher.CODE[MACHINE](ctypes.addressof(table), dict_watcher._FACTOR, 64 - bits)
+    address = dict_watcher._executable(code)
     assert address is not None
     words = [ctypes.c_void_p] * 3
     function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, *words)(address)
@@ -51,12 +56,12 @@ def test_the_code_counts_where_python_looks(bits: int):
     dictionaries = [id(object()) ^ n * 0x7F3_0010 for n in range(400)]
     for event, dictionary in enumerate([*dictionaries, 0, 16, 2**64 - 16]):
         assert function(event % 6, dictionary, event, event + 1) == 0
-        expected[watcher.place_of(dictionary, 64 - bits)] += 1
+        expected[dict_watcher.place_of(dictionary, 64 - bits)] += 1
     assert [*table] == expected
 
 
 def test_the_code_of_each_machine_holds_its_numbers():
-    for code in watcher.CODE.values():
+    for code in dict_watcher.CODE.values():
         made = code(0x1122334455667788, 0x99AABBCCDDEEFF01, 47)
         for number in (0x1122334455667788, 0x99AABBCCDDEEFF01):
             assert made.count(number.to_bytes(8, "little")) == 1
@@ -65,7 +70,7 @@ def test_the_code_of_each_machine_holds_its_numbers():
 def test_neighbours_have_places_of_their_own():
     """Dictionaries lie side by side; a thousand of them share hardly a word."""
     for apart in (16, 48, 64, 4096):
-        places = {watcher.place_of(0xFFFF_8000_0000 + n * apart, 64 - 17) for n in range(1000)}
+        places = {dict_watcher.place_of(0xFFFF_8000_0000 + n * apart, 64 - 17) for n in range(1000)}
         assert len(places) >= 990
 
 
@@ -85,7 +90,7 @@ def test_other_systems(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.parametrize("name", ["_pages", "_executable"])
 def test_no_memory(name: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(watcher, name, lambda argument: None)
+    monkeypatch.setattr(dict_watcher, name, lambda argument: None)
     assert new_watcher() is None
 
 
@@ -199,7 +204,7 @@ def _of_instance() -> Any:
     thing: Any = Plain()
     thing.a, thing.b = 1, 2
     KEPT.append(thing)
-    return memory.dictionary_of_instance(thing)
+    return memory_watch.dictionary_of_instance(thing)
 
 
 def _of_instance_without_values() -> Any:
@@ -240,7 +245,7 @@ DICTIONARIES: dict[str, Callable[[], Any]] = {
 def test_every_change_is_seen(kind: str):
     for name, change in CHANGES.items():
         made = DICTIONARIES[kind]()
-        watch = Watch([memory.address_of_version(made)])
+        watch = Watch([memory_watch.address_of_version(made)])
         assert (made.get("a"), made["b"], "z" in made, bool(made)) == (1, 2, False, True)
         assert [*made], len(made)
         copies = (dict(made), made.copy(), made == made.copy())
@@ -256,7 +261,7 @@ def test_what_an_object_does_to_its_dictionary():
     and with more attributes than an object has room for."""
     thing: Any = Plain()
     thing.a = 0
-    names = memory.dictionary_of_instance(thing)
+    names = memory_watch.dictionary_of_instance(thing)
 
     def changes() -> Any:
         for n in range(60):
@@ -270,11 +275,11 @@ def test_what_an_object_does_to_its_dictionary():
         thing.a = value
 
     for change in changes():
-        watch = Watch([memory.address_of_version(names)])
+        watch = Watch([memory_watch.address_of_version(names)])
         change()
         assert not watch.holds()
         assert thing.__dict__ is names
-        watch = Watch([memory.address_of_version(names)])
+        watch = Watch([memory_watch.address_of_version(names)])
         store([1])
         assert not watch.holds()
         assert names["a"] == [1]
@@ -287,10 +292,10 @@ def test_a_dictionary_that_is_somebody_s():
     thing.a = 1
     names = thing.__dict__
     try:
-        watch = Watch([memory.address_of_version(names)])
+        watch = Watch([memory_watch.address_of_version(names)])
     except Unwatchable:
         assert sys.version_info[:3] == (3, 13, 0), "only there nothing tells of such changes"
-        watch = Watch([memory.address_of_version(memory.dictionary_of_instance(thing))])
+        watch = Watch([memory_watch.address_of_version(memory_watch.dictionary_of_instance(thing))])
     assert watch.holds()
     thing.a = 2
     assert not watch.holds()
@@ -309,7 +314,7 @@ def test_an_object_keeps_its_state_when_watched(slots: bool):
 
     thing: Any = Thing()
     before = dict(thing.__dict__)
-    names = memory.dictionary_of_instance(thing)
+    names = memory_watch.dictionary_of_instance(thing)
     assert thing.__dict__ is names
     assert names == before
     assert [*names] == [*before]
@@ -344,8 +349,8 @@ def test_dictionaries_that_share_a_word_are_told_apart(monkeypatch: pytest.Monke
     """If a stamp has to look at entries of one, it looks at those of the other as well."""
     quiet, restless, keys = {"a": 1}, {"b": 2}, {"c": 3}
     shared, own = 64, 128
-    monkeypatch.setattr(stamp, "address_of_version", lambda d: own if d is keys else shared)
-    walk: Any = stamp._Watching(X, None, None)
+    monkeypatch.setattr(version_check, "address_of_version", lambda d: own if d is keys else shared)
+    walk: Any = version_check._Watching(X, None, None)
     walk.note_entry(quiet, "a")
     walk.note_entry(restless, "b")
     walk.note_entry(restless, "z")
@@ -355,17 +360,17 @@ def test_dictionaries_that_share_a_word_are_told_apart(monkeypatch: pytest.Monke
     assert walk.addresses == {own: None}
     assert [*map(id, entries.dictionaries)] == [id(quiet), id(restless), id(restless)]
     assert entries.keys == ["a", "b", "z"]
-    assert stamp.entries_hold(entries)
+    assert version_check.entries_hold(entries)
     quiet["a"] = 5
-    assert not stamp.entries_hold(entries)
+    assert not version_check.entries_hold(entries)
 
 
 @needs_versions
 def test_a_word_is_kept_for_a_dictionary_that_was_read_in_full(monkeypatch: pytest.MonkeyPatch):
     one: dict[str, int] = {"a": 1}
     other: dict[str, int] = {"b": 2}
-    monkeypatch.setattr(stamp, "address_of_version", lambda d: 64)
-    walk: Any = stamp._Watching(X, None, None)
+    monkeypatch.setattr(version_check, "address_of_version", lambda d: 64)
+    walk: Any = version_check._Watching(X, None, None)
     walk.note_all(other)
     walk.note_entry(one, "a")
     assert walk.without_versions({64}) is None
@@ -375,7 +380,7 @@ def test_a_word_is_kept_for_a_dictionary_that_was_read_in_full(monkeypatch: pyte
 @needs_versions
 def test_changes_by_other_threads():
     names: dict[str, object] = {"a": 0}
-    watch = Watch([memory.address_of_version(names)])
+    watch = Watch([memory_watch.address_of_version(names)])
     thread = threading.Thread(target=names.__setitem__, args=("a", 1))
     thread.start()
     thread.join()

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from anyshape.loops.canonical import canonical
+from anyshape.loops.expr import Axis, fresh_scope, load
 from anyshape.loops.kernels import Kernel, Stage, Store
-from anyshape.loops.scalars import Axis, fresh_scope, load
 from anyshape.loops.text import kernel_text
 from anyshape.symbolic import Size, as_symbol, symbol
 

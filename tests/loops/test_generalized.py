@@ -8,10 +8,7 @@ from functools import partial
 import pytest
 
 from anyshape.loops.canonical import Bound, canonical
-from anyshape.loops.generalized import range_of
-from anyshape.loops.interpret import run_kernel
-from anyshape.loops.kernels import Fold, Kernel, Stage, Store
-from anyshape.loops.scalars import (
+from anyshape.loops.expr import (
     Axis,
     constant,
     fresh_scope,
@@ -20,6 +17,9 @@ from anyshape.loops.scalars import (
     operation,
     row,
 )
+from anyshape.loops.generalized import range_of
+from anyshape.loops.interpret import run_kernel
+from anyshape.loops.kernels import Fold, Kernel, Stage, Store
 from anyshape.loops.text import kernel_text
 from anyshape.loops.verify import problems
 from anyshape.symbolic import Range, Size, Symbol, as_symbol, evaluate, floordiv, symbol

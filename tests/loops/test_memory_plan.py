@@ -6,10 +6,10 @@ import random
 
 import pytest
 
+from anyshape.loops.expr import Axis, Dtype, constant, load, operation
 from anyshape.loops.kernels import Kernel, Store
 from anyshape.loops.memory_plan import Life, bytes_of, in_place, merged, plan_memory
 from anyshape.loops.program import Buffer, Launch
-from anyshape.loops.scalars import Axis, Dtype, constant, load, operation
 from anyshape.loops.stages import kernel_of
 from anyshape.symbolic import Range, Size, as_symbol, evaluate, maximum, symbol
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from anyshape.loops.expr import Axis, Scalar, fresh_scope, load, operation, reduce
+from anyshape.loops.invariant_reduction import is_repeated
 from anyshape.loops.kernels import Store
-from anyshape.loops.repeated import is_repeated
-from anyshape.loops.scalars import Axis, Scalar, fresh_scope, load, operation, reduce
 from anyshape.loops.stages import MustBeStored, kernel_of
 from anyshape.symbolic import Expr, Size, as_symbol, symbol
 

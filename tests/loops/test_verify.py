@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from anyshape.loops.kernels import Check, Fold, Kernel, Scan, Stage, Store
-from anyshape.loops.scalars import (
+from anyshape.loops.expr import (
     Axis,
     Dtype,
     Scalar,
@@ -19,6 +18,7 @@ from anyshape.loops.scalars import (
     position,
     row,
 )
+from anyshape.loops.kernels import Check, Fold, Kernel, Scan, Stage, Store
 from anyshape.loops.verify import problems
 from anyshape.symbolic import as_symbol, symbol
 from tests.codegen.random_kernels import MAKERS

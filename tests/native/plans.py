@@ -11,8 +11,8 @@ import torch
 import torch.fx
 
 from anyshape import config
-from anyshape.backends import native
-from anyshape.backends.python_host import Host
+from anyshape.backends.native import backend as native
+from anyshape.backends.native.python_host import Host
 from anyshape.graph.plan import Compute, Plan
 from anyshape.graph.schedule import Schedule
 from anyshape.loops.text import kernel_text

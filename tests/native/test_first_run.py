@@ -16,10 +16,10 @@ import torch
 
 import anyshape
 from anyshape.config import config
-from anyshape.runtime.native import build as building
-from anyshape.runtime.native import engine
-from anyshape.runtime.native.errors import NativeUnavailable
-from anyshape.runtime.native.workers import workers
+from anyshape.runtime.loader import build as building
+from anyshape.runtime.loader import engine
+from anyshape.runtime.loader.errors import NativeUnavailable
+from anyshape.runtime.loader.workers import workers
 
 
 def function(x: torch.Tensor) -> torch.Tensor:

@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 
 from anyshape.ops.infer import How, Inferred, infer
 from anyshape.ops.meta import Meta, of_tensor
-from anyshape.ops.questions import Kind, Need
+from anyshape.ops.shape_query import Kind, Need
 from anyshape.ops.table import lookup
 from anyshape.symbolic import Expr, Facts, Size, as_symbol, evaluate, holds, symbol
 

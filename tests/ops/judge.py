@@ -32,7 +32,7 @@ from torch.utils._pytree import tree_leaves
 from anyshape.errors import NeedsDecision, ShapeMismatch, SymbolicError, UnknownOperator
 from anyshape.ops.infer import How
 from anyshape.ops.meta import Meta
-from anyshape.ops.questions import Kind, Need
+from anyshape.ops.shape_query import Kind, Need
 from anyshape.symbolic import Expr, Facts, as_symbol, holds
 from tests.ops.driver import Disagreement, bind_unbacked, compare
 from tests.ops.samples import (

@@ -10,7 +10,7 @@ import torch
 from anyshape.errors import ShapeMismatch
 from anyshape.ops.broadcast import broadcast, pointwise_layout
 from anyshape.ops.meta import dense_strides, of_tensor
-from anyshape.ops.questions import Questions
+from anyshape.ops.shape_query import Questions
 from anyshape.symbolic import Facts, eq, symbol
 from tests.ops.driver import Sym, check, dynamic
 

@@ -13,7 +13,7 @@ import torch
 from anyshape.errors import UnknownOperator
 from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.op import Lowering, Op
-from anyshape.ops.questions import Questions
+from anyshape.ops.shape_query import Questions
 from anyshape.ops.table import Entry, entries
 from anyshape.symbolic import eq, gt, le, maximum, ne
 from tests.ops import tracking

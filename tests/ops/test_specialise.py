@@ -12,7 +12,7 @@ from anyshape.errors import NeedsDecision, UnknownOperator
 from anyshape.ops import infer as inference
 from anyshape.ops.infer import How, infer
 from anyshape.ops.meta import Meta, contiguous
-from anyshape.ops.questions import Kind
+from anyshape.ops.shape_query import Kind
 from anyshape.symbolic import NATURAL, Facts, Size, eq, symbol
 from tests.ops.driver import check
 

@@ -12,7 +12,7 @@ import torch
 from torch.fx.experimental import symbolic_shapes  # what torch's shape functions ask through
 
 from anyshape.errors import NeedsDecision
-from anyshape.ops.questions import Kind, Questions
+from anyshape.ops.shape_query import Kind, Questions
 from anyshape.ops.symint import Asked, Node
 from anyshape.symbolic import NATURAL, Facts, Size, eq, evaluate, ge, holds, lt, ne, symbol
 

@@ -18,7 +18,7 @@ from anyshape.ops import infer as inference
 from anyshape.ops.actual_strides import actual_strides, dense_order, layout_of
 from anyshape.ops.infer import How, Inferred, infer
 from anyshape.ops.meta import Dense, Meta, Strided, contiguous
-from anyshape.ops.questions import Kind
+from anyshape.ops.shape_query import Kind
 from anyshape.symbolic import NATURAL, Facts, Size, maximum, symbol
 from tests.ops.driver import check, dynamic
 

@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from anyshape.ops.infer import infer
 from anyshape.ops.meta import Meta, Strided, dense_strides
-from anyshape.ops.questions import Questions
+from anyshape.ops.shape_query import Questions
 from anyshape.ops.table import lookup
 from anyshape.symbolic import Expr, Fact, Size, eq, ge, gt, le, lt, maximum, ne
 from tests.ops.driver import SideBySide, SymbolicInt, seen

@@ -22,7 +22,7 @@ from anyshape.policy import (
     of_int,
     of_sizes,
 )
-from anyshape.policy.remedies import what_changes
+from anyshape.policy.hints import what_changes
 
 STATIC, DYNAMIC, UNBACKED = Choice.STATIC, Choice.DYNAMIC, Choice.UNBACKED
 

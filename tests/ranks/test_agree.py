@@ -17,8 +17,8 @@ import anyshape
 from anyshape.events import CompilerCollective, Event, stream
 from anyshape.policy.observations import MANY, Observation, of_int, of_sizes
 from anyshape.ranks import agree
+from anyshape.ranks.agreement_protocol import Patience, Rounds
 from anyshape.ranks.group import Current, Group
-from anyshape.ranks.rounds import Patience, Rounds
 
 HERE = __file__.rpartition("/")[2]
 

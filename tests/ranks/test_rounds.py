@@ -13,7 +13,7 @@ import pytest
 from torch._C._distributed_c10d import HashStore, TCPStore
 
 from anyshape.policy.observations import MANY, Observation, of_int, of_sizes
-from anyshape.ranks.rounds import Patience, Result, Rounds, together
+from anyshape.ranks.agreement_protocol import Patience, Result, Rounds, together
 
 X = "L['x']"
 #: Longer than any machine takes when nobody is missing, and what a test waits in vain.

@@ -6,9 +6,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from anyshape.report.page.data import page_data
-from anyshape.report.reading.model import Function, Process
-from anyshape.report.reading.processes import read_trace
+from anyshape.explain.report.page.data import page_data
+from anyshape.explain.report.reading.model import Function, Process
+from anyshape.explain.report.reading.processes import read_trace
 
 FOLDER = Path(__file__).parent / "recorded"
 NAMES = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())

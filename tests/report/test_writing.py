@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from anyshape.report import NotATrace, write_report
+from anyshape.explain.report import NotATrace, write_report
 from tests.events.trace.test_sink import TEXTS, every_event
 from tests.report.made import many, written
 from tests.report.page.test_html import data_in

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from anyshape.backends.native.build import native_function
+from anyshape.codegen.module_sources import Texts
 from anyshape.codegen.target import Target
-from anyshape.codegen.texts import Texts
+from anyshape.loops.expr import constant
 from anyshape.loops.kernels import Check, Kernel, Stage
 from anyshape.loops.program import Buffer, Extern, Launch, Segment, Step
-from anyshape.loops.scalars import constant
-from anyshape.native import native_function
 from anyshape.symbolic import Size, as_symbol, product, symbol
 
 S0, S1, S2 = (symbol(f"s{k}") for k in range(3))

@@ -7,8 +7,8 @@ import random
 import pytest
 import torch
 
-from anyshape.backends.shared_memory import may_write, surely_apart
-from anyshape.native import apart_function
+from anyshape.backends.native.alias_check import may_write, surely_apart
+from anyshape.backends.native.build import apart_function
 
 BASE = torch.zeros(240)
 WIDE = torch.zeros(60, dtype=torch.float64)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from anyshape.runtime.native.disk_cache import DiskCache, key_of
+from anyshape.runtime.loader.disk_cache import DiskCache, key_of
 
 KEY = key_of("one")
 
@@ -125,7 +125,7 @@ def test_forgotten_files_are_removed(folder: Path):
 PROGRAM = """
 import sys
 from pathlib import Path
-from anyshape.runtime.native.disk_cache import DiskCache, key_of
+from anyshape.runtime.loader.disk_cache import DiskCache, key_of
 cache = DiskCache(Path(sys.argv[1]), 30_000)
 for round in range(150):
     key = key_of(str(round % 40))

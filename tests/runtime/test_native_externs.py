@@ -6,10 +6,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-import anyshape.native
+import anyshape.backends.native.build
 from anyshape.codegen.host import HostUnsupported
 from anyshape.loops.program import Area, Extern, Launch
-from anyshape.runtime.native.errors import NativeFailed
+from anyshape.runtime.loader.errors import NativeFailed
 from anyshape.symbolic import Size, product
 from tests.runtime.native_samples import (
     ADD,
@@ -27,7 +27,7 @@ from tests.runtime.native_samples import (
 @pytest.fixture(params=["as a builtin", "with addresses"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "with addresses":
-        monkeypatch.setattr(anyshape.native, "torch_abi", lambda: None)
+        monkeypatch.setattr(anyshape.backends.native.build, "torch_abi", lambda: None)
     return request.param
 
 

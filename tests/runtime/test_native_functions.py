@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-import anyshape.native
+import anyshape.backends.native.build
 from anyshape.loops.program import Launch, SizeRead
-from anyshape.runtime.native.errors import NativeFailed
+from anyshape.runtime.loader.errors import NativeFailed
 from anyshape.symbolic import as_symbol, floordiv, maximum
 from tests.runtime.native_samples import (
     ADD,
@@ -31,7 +31,7 @@ from tests.runtime.native_samples import (
 @pytest.fixture(params=["as a builtin", "with addresses"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "with addresses":
-        monkeypatch.setattr(anyshape.native, "torch_abi", lambda: None)
+        monkeypatch.setattr(anyshape.backends.native.build, "torch_abi", lambda: None)
     return request.param
 
 

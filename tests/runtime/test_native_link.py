@@ -6,17 +6,17 @@ import ctypes
 
 import pytest
 
-from anyshape.runtime.native.build import Source as Text
-from anyshape.runtime.native.build import build, disk_cache, load
-from anyshape.runtime.native.elf import NotAnObject, read_object
-from anyshape.runtime.native.engine import build_assembly, build_object, optimised_text
-from anyshape.runtime.native.errors import NativeUnavailable
-from anyshape.runtime.native.host_target import HostTarget, host_target
-from anyshape.runtime.native.image import LoadedImage
-from anyshape.runtime.native.link import CannotLink, link_image
-from anyshape.runtime.native.linked_by_llvm import LoadedByLlvm
-from anyshape.runtime.native.stored import from_bytes
-from anyshape.runtime.native.symbols import address_of
+from anyshape.runtime.loader.build import Source as Text
+from anyshape.runtime.loader.build import build, disk_cache, load
+from anyshape.runtime.loader.elf import NotAnObject, read_object
+from anyshape.runtime.loader.engine import build_assembly, build_object, optimised_text
+from anyshape.runtime.loader.errors import NativeUnavailable
+from anyshape.runtime.loader.host_target import HostTarget, host_target
+from anyshape.runtime.loader.image import LoadedImage
+from anyshape.runtime.loader.link import CannotLink, link_image
+from anyshape.runtime.loader.linked_by_llvm import LoadedByLlvm
+from anyshape.runtime.loader.serialized_code import from_bytes
+from anyshape.runtime.loader.symbols import address_of
 
 #: Constants, a table of jumps, calls within and out, the address of a function, an outer object, a
 #: table of addresses, text.

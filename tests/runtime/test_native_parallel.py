@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from anyshape.config import config
-from anyshape.runtime.native import build as building
-from anyshape.runtime.native import engine
-from anyshape.runtime.native.build import Source, build, load
-from anyshape.runtime.native.disk_cache import DiskCache
-from anyshape.runtime.native.errors import NativeUnavailable
-from anyshape.runtime.native.host_target import HostTarget, host_target
-from anyshape.runtime.native.workers import Task, Workers, when_all, workers
+from anyshape.runtime.loader import build as building
+from anyshape.runtime.loader import engine
+from anyshape.runtime.loader.build import Source, build, load
+from anyshape.runtime.loader.disk_cache import DiskCache
+from anyshape.runtime.loader.errors import NativeUnavailable
+from anyshape.runtime.loader.host_target import HostTarget, host_target
+from anyshape.runtime.loader.workers import Task, Workers, when_all, workers
 
 COUNT = 24
 

@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from anyshape.runtime.native.elf import AARCH64
-from anyshape.runtime.native.relocations import MACHINES, CannotLink
+from anyshape.runtime.loader.elf import AARCH64
+from anyshape.runtime.loader.relocations import MACHINES, CannotLink
 
 ROWS = MACHINES[AARCH64].rows
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from anyshape.runtime.native import torch_abi as subject
-from anyshape.runtime.native.errors import NativeUnavailable
-from anyshape.runtime.native.symbols import address_of, find_symbol
+from anyshape.runtime.loader import torch_abi as subject
+from anyshape.runtime.loader.errors import NativeUnavailable
+from anyshape.runtime.loader.symbols import address_of, find_symbol
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,8 @@ import pytest
 
 from anyshape.errors import BadShapeSpec
 from anyshape.shapes import Dim, Shapes
+from anyshape.shapes.shape_string import words
 from anyshape.shapes.spec import items_of
-from anyshape.shapes.words import words
 from anyshape.symbolic import Expr, as_symbol
 
 batch = Dim("batch", max=4096)

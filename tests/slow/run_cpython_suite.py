@@ -23,8 +23,8 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from anyshape.capture.instrument import Refused, bind, instrumented_code
-from anyshape.capture.plain_hooks import PlainHooks
+from anyshape.capture.hooks.reference import PlainHooks
+from anyshape.capture.rewrite.instrument import Refused, bind, instrumented_code
 
 HOOKS = types.CellType(PlainHooks())
 

@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType
 
-from anyshape.capture.instrument import Refused, instrumented_code
-from anyshape.capture.source import all_code
+from anyshape.capture.rewrite.instrument import Refused, instrumented_code
+from anyshape.capture.rewrite.source import all_code
 
 SKIPPED = {"test", "tests", "site-packages", "lib2to3", "idlelib", "turtledemo", "__pycache__"}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from anyshape.report import write_report
+from anyshape.explain.report import write_report
 from tests.events.trace.test_sink import TEXTS, every_event
 from tests.report.made import many, written
 from tests.report.recordings import FOLDER, NAMES

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import anyshape
-from anyshape.capture.natives.foreach import MODELS
+from anyshape.capture.builtins.foreach import MODELS
 from tests.wrappers.programs import difference
 
 NAMES = sorted(each.__name__ for each in MODELS)

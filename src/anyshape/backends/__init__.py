@@ -1,14 +1,14 @@
 """What becomes of a captured graph: native code with call-outs, or torch operator by operator.
 
-In: a graph with its notes (`ops/node_notes.py`). Out: a function of the graph's inputs.
+In: a graph with its notes (`ops/node_meta.py`). Out: a function of the graph's inputs.
 """
 
 from collections.abc import Callable
 from typing import Any, Final
 
-from anyshape.backends.background import run_native_or_wait
 from anyshape.backends.eager import run_graph, with_code
-from anyshape.backends.native import run_native
+from anyshape.backends.native.backend import run_native
+from anyshape.backends.native.background import run_native_or_wait
 
 BACKENDS: Final[dict[str, Callable[..., Any]]] = {"native": run_native_or_wait, "eager": run_graph}
 

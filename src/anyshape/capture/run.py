@@ -10,26 +10,26 @@ import torch
 import torch.fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from anyshape.capture.choices import any_item
-from anyshape.capture.contracts import AssumedContract
-from anyshape.capture.hooks import Hooks
-from anyshape.capture.journal import Change, Journal
-from anyshape.capture.outside import Outside
-from anyshape.capture.recipe import Recipe
-from anyshape.capture.recorder import Recorder, RecordingMode
+from anyshape.capture.contract import AssumedContract
+from anyshape.capture.dynamism_policy import any_item
+from anyshape.capture.externals.epilogue import Recipe
+from anyshape.capture.externals.external_objects import Outside
+from anyshape.capture.externals.side_effects import Change, Journal
+from anyshape.capture.externals.untrace import StrippingHooks, stripped
+from anyshape.capture.hooks.hooks import Hooks
+from anyshape.capture.record.recorder import Recorder, RecordingMode
+from anyshape.capture.record.segments import Carried, Segment, Source
+from anyshape.capture.record.torch_state import read_state
 from anyshape.capture.replay.switch import switch
-from anyshape.capture.roots import Roots
 from anyshape.capture.scouting import ScoutingHooks
-from anyshape.capture.segments import Carried, Segment, Source
-from anyshape.capture.state import read_state
-from anyshape.capture.stripping import StrippingHooks, stripped
+from anyshape.capture.symbol_namespace import Roots
 from anyshape.capture.trace import Store, Trace, TracedSegment
 from anyshape.capture.tracer import CODE, Chooser, Leave, Left, Tracer, depends_on_data
 from anyshape.config import config
 from anyshape.guards.guard import Guard, Kind
 from anyshape.guards.path import Path
-from anyshape.ops.node_notes import EXPECTED, FACTS
-from anyshape.records import dataclass, replace
+from anyshape.ops.node_meta import EXPECTED, FACTS
+from anyshape.support.lazy_dataclass import dataclass, replace
 from anyshape.symbolic import Expr, Symbol
 from anyshape.symbolic.expr import of_atom
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import types
 from typing import Any, Final
 
-from anyshape.capture.callables import is_operation, may_be_watched
-from anyshape.capture.callers import called
-from anyshape.capture.instrument import Refused, instrumented_code, is_instrumented
-from anyshape.capture.natives import table as natives
+from anyshape.capture.builtins import table as natives
+from anyshape.capture.externals.untrace import StrippingHooks, stripped
+from anyshape.capture.hooks.caller_frames import called
+from anyshape.capture.hooks.calls import is_operation, may_be_watched
 from anyshape.capture.outline.sites import Site, sites_on_stack
-from anyshape.capture.stripping import StrippingHooks, stripped
+from anyshape.capture.rewrite.instrument import Refused, instrumented_code, is_instrumented
 
 #: So many are noted: more are a loop over the same ones.
 _MOST: Final = 32

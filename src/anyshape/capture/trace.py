@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import torch.fx
 
-from anyshape.capture.segments import Carried, Decision, Expectation
+from anyshape.capture.record.segments import Carried, Decision, Expectation
 from anyshape.guards.guard import Guard, SymbolSource
 from anyshape.guards.path import Path
-from anyshape.records import dataclass, field
+from anyshape.support.lazy_dataclass import dataclass, field
 from anyshape.symbolic import Expr, Facts, Symbol
 
 

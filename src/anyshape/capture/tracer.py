@@ -19,19 +19,19 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import torch
 
-from anyshape.capture.concolic import TracedFloat, TracedInt, plain
-from anyshape.capture.data_questions import Question
-from anyshape.capture.instrument import instrumented_by_identity
-from anyshape.capture.native_values import BOUND, BY_IDENTITY, HasValue, key_of_type
+from anyshape.capture.externals.native_values import BOUND, BY_IDENTITY, HasValue, key_of_type
+from anyshape.capture.externals.shared_containers import SharedContainers
+from anyshape.capture.numbers.concolic import TracedFloat, TracedInt, plain
+from anyshape.capture.numbers.traced_text import TRACED_VALUES, TracedText, bare
 from anyshape.capture.outline.sites import Site, sites_on_stack
-from anyshape.capture.roots import Roots
-from anyshape.capture.shared_containers import SharedContainers
-from anyshape.capture.traced_text import TRACED_VALUES, TracedText, bare
+from anyshape.capture.record.data_questions import Question
+from anyshape.capture.rewrite.instrument import instrumented_by_identity
+from anyshape.capture.symbol_namespace import Roots
 from anyshape.guards.dynamic_int import DynamicInt, plain_int
 from anyshape.guards.guard import Frame, Guard, Kind, SymbolSource
 from anyshape.guards.path import Access, Path
 from anyshape.ops.origins import TORCH
-from anyshape.records import dataclass
+from anyshape.support.lazy_dataclass import dataclass
 from anyshape.symbolic import (
     Answer,
     Expr,

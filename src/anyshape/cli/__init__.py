@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from anyshape.cli import explain, export, profile, report, run
 from anyshape.cli.failure import Failure
-from anyshape.requirements import TooOld, require_torch
+from anyshape.support.requirements import TooOld, require_torch
 
 
 class Command(NamedTuple):

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
-from anyshape.advice import Advice, Summary, environment_of
-from anyshape.advice.advice import Setting
+from anyshape.explain.advice import Advice, Summary, environment_of
+from anyshape.explain.advice.advice import Setting
 
 
 class Ran(Protocol):

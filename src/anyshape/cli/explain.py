@@ -20,13 +20,13 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Final
 
-from anyshape.advice import Summary, environment_of, summary_of_trace
-from anyshape.advice.advice import Setting
 from anyshape.cli import advice_text
 from anyshape.cli.failure import Failure
 from anyshape.compat.environment import translate
+from anyshape.explain.advice import Summary, environment_of, summary_of_trace
+from anyshape.explain.advice.advice import Setting
 from anyshape.policy.sources import parse_dynamic_sources
-from anyshape.records import dataclass
+from anyshape.support.lazy_dataclass import dataclass
 
 _SOURCES: Final = "dynamic_sources"
 #: So many lines of a second run that went wrong are shown.

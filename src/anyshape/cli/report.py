@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
-from anyshape.advice import of_trace
 from anyshape.cli.failure import Failure
-from anyshape.report import NotATrace, write_report
+from anyshape.explain.advice import advise
+from anyshape.explain.report import NotATrace, write_report
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +21,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def _advice(folder: Path) -> tuple[list[Mapping[str, object]] | None, list[str]]:
     """What could be spared. A page without it is better than none."""
     try:
-        return [each.to_json() for each in of_trace(folder)], []
+        return [each.to_json() for each in advise(folder)], []
     except Exception as error:
         return None, [f"no advice could be made of this trace: {type(error).__name__}: {error}"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anyshape.records import dataclass
+from anyshape.support.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

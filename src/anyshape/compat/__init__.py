@@ -12,7 +12,7 @@ script asks for something that is not known here.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from anyshape.requirements import require_torch
+from anyshape.support.requirements import require_torch
 
 if TYPE_CHECKING:
     from anyshape.compat.installing import install

@@ -12,8 +12,8 @@ import torch
 
 from anyshape import api, errors
 from anyshape.compat.environment import ALL_LOGS, LOGS
+from anyshape.compat.module_shim import is_asked_by_torch, replaced
 from anyshape.compat.stances import set_stance
-from anyshape.compat.stand_in import is_asked_by_torch, replaced
 from anyshape.compat.unmapped import note
 
 #: Those that only run the captured graph; any other name means generated code.

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from anyshape.compat.stand_in import is_asked_by_torch
+from anyshape.compat.module_shim import is_asked_by_torch
 from anyshape.compat.unmapped import note
 from anyshape.errors import BadPackage
 from anyshape.export import Exported

@@ -12,11 +12,11 @@ from typing import Final
 import torch
 
 from anyshape import api
-from anyshape.capture.natives.table import MODELS
+from anyshape.capture.builtins.table import MODELS
 from anyshape.compat import compiling, exporting, settings
 from anyshape.compat.environment import translate
+from anyshape.compat.module_shim import StandIn, bind, find_modules_below, stand_in
 from anyshape.compat.settings import Settings
-from anyshape.compat.stand_in import StandIn, bind, find_modules_below, stand_in
 from anyshape.compat.unmapped import warn
 
 _DYNAMO: Final = "torch._dynamo"

@@ -7,8 +7,8 @@ import sys
 import types
 from importlib.machinery import ModuleSpec
 
-from anyshape.calls import show_user_frames
 from anyshape.compat.installing import install
+from anyshape.dispatch.arguments import show_user_frames
 from anyshape.errors import AnyshapeError
 
 

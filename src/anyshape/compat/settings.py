@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ContextDecorator, ExitStack
 from typing import Any, Final
 
-from anyshape.compat.stand_in import is_asked_by_torch
+from anyshape.compat.module_shim import is_asked_by_torch
 from anyshape.compat.unmapped import note
 from anyshape.config import config
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from anyshape import api
 from anyshape.compat.unmapped import note
-from anyshape.stances import Stance
+from anyshape.dispatch.stance import Stance
 
 _STANCES: Final = {
     "default": Stance.COMPILE,

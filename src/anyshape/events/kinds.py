@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from anyshape.records import dataclass, field
+from anyshape.support.lazy_dataclass import dataclass, field
 
 
 class Frame(Protocol):

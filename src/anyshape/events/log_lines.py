@@ -1,7 +1,7 @@
 """Events as lines for people, in the form that PyTorch users know:
 
     I1115 07:11:02.123456 4242 anyshape/capture/trace.py:81] [0/1] create_symbol s0 = 20 for ...
-    V1115 07:11:02.123456 4242 anyshape/pipeline.py:40] [0/1] [__recompiles] Recompiling function f
+    V1115 07:11:02.123456 4242 anyshape/compiler/driver.py:40] [0/1] [__recompiles] Recompiling ...
 
 One row for each pair of an event and a log: the level, and the text. Lines go through Python's
 `logging`: the log `guards` is the logger `anyshape.guards`.

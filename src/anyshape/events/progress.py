@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from typing import Any, Final, TextIO
 
 from anyshape.config import config
-from anyshape.records import dataclass, field
+from anyshape.support.lazy_dataclass import dataclass, field
 
 #: The stage in which the program runs.
 _CAPTURE: Final = "capture"

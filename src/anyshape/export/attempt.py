@@ -14,15 +14,16 @@ from typing import Any
 
 import torch
 
-from anyshape.calls import by_parameter, no_collection, show_user_frames
-from anyshape.capture.choices import Choices
-from anyshape.capture.contracts import AssumedContract
-from anyshape.capture.roots import Roots
+from anyshape.capture.contract import AssumedContract
+from anyshape.capture.dynamism_policy import Choices
+from anyshape.capture.record.torch_state import can_capture
 from anyshape.capture.run import capture
-from anyshape.capture.state import can_capture
+from anyshape.capture.symbol_namespace import Roots
 from anyshape.capture.trace import Trace
 from anyshape.capture.tracer import Left
-from anyshape.contracts import assumed, broken_contract, contract_of
+from anyshape.dispatch.arguments import by_parameter, no_collection, show_user_frames
+from anyshape.dispatch.callable_target import Target, is_module_call, module_target, target_of
+from anyshape.dispatch.contract import assumed, broken_contract, contract_of
 from anyshape.errors import (
     CannotExport,
     ConstraintViolation,
@@ -33,10 +34,9 @@ from anyshape.errors import (
 from anyshape.export.spec import Arguments, Spec
 from anyshape.guards.guard import SymbolSource
 from anyshape.policy.observations import Observations
-from anyshape.records import dataclass, replace
-from anyshape.shapes.match import Way
+from anyshape.shapes.bind_spec import Way
+from anyshape.support.lazy_dataclass import dataclass, replace
 from anyshape.symbolic import Expr
-from anyshape.targets import Target, is_module_call, module_target, target_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 import torch
 
-from anyshape.records import dataclass, field
+from anyshape.support.lazy_dataclass import dataclass, field
 
 #: A way into the arguments: the parameter, then items (`["item", 0]`) and attributes.
 Way = tuple[Any, ...]

@@ -11,7 +11,7 @@ import torch
 from anyshape.errors import CannotExport
 from anyshape.export.conditions import Condition
 from anyshape.export.program import Program
-from anyshape.records import dataclass, field
+from anyshape.support.lazy_dataclass import dataclass, field
 
 
 @dataclass(slots=True)

@@ -10,19 +10,19 @@ from typing import Any
 import torch
 import torch.fx
 
-from anyshape.backends.shared_memory import may_write
-from anyshape.entries import Entry
+from anyshape.backends.native.alias_check import may_write
+from anyshape.dispatch.entry import Entry
 from anyshape.errors import CannotExport, ExportInputError
 from anyshape.export import onnx, package, torch_bridge
 from anyshape.export.attempt import undisturbed
 from anyshape.export.examples import example_call
+from anyshape.export.exported_call import Runs, check_backend, plain_module
 from anyshape.export.inputs import Inputs, find
 from anyshape.export.program import Program
-from anyshape.export.runs import Runs, check_backend, plain_module
 from anyshape.export.show import readable
 from anyshape.export.suggest import Suggestion
-from anyshape.records import dataclass
-from anyshape.runtime.native.shelf import Shelf
+from anyshape.runtime.loader.code_bundle import Shelf
+from anyshape.support.lazy_dataclass import dataclass
 from anyshape.symbolic import Range
 
 

@@ -14,8 +14,8 @@ from typing import Any, Final, cast
 import torch
 import torch.fx
 
-from anyshape.capture.segments import Expectation
-from anyshape.capture.size_nodes import SizeNodes
+from anyshape.capture.record.segments import Expectation
+from anyshape.capture.record.size_nodes import SizeNodes
 from anyshape.capture.trace import Trace, TracedSegment
 from anyshape.errors import CannotExport
 from anyshape.export import results
@@ -23,8 +23,8 @@ from anyshape.export.program import put_tensor
 from anyshape.export.recipe_nodes import NotData, Outside, RecipeNodes
 from anyshape.guards.guard import Kind
 from anyshape.guards.path import Access, Path
-from anyshape.ops.node_notes import RESULT
-from anyshape.records import dataclass
+from anyshape.ops.node_meta import RESULT
+from anyshape.support.lazy_dataclass import dataclass
 from anyshape.symbolic import Expr, Fact, Symbol, to_text
 from anyshape.symbolic.logic import And, Nonnegative, Nonzero, Or, Truth, Zero
 

@@ -14,7 +14,7 @@ from anyshape.errors import AnyshapeError, ExportInputError
 from anyshape.export.conditions import CHECKS, Condition, Way, called, find, text_of
 from anyshape.export.derived import derived_sizes
 from anyshape.guards.path import Access, Path
-from anyshape.records import dataclass, field, replace
+from anyshape.support.lazy_dataclass import dataclass, field, replace
 from anyshape.symbolic import (
     Fact,
     Range,

@@ -17,9 +17,9 @@ import torch
 import torch.fx
 
 from anyshape.export import operators
-from anyshape.export.on_copies import method_on_copies, on_copies, operator_on_copies
+from anyshape.export.copy_on_write import method_on_copies, on_copies, operator_on_copies
 from anyshape.export.operators import UnknownName, is_attribute, is_word
-from anyshape.ops.regions import is_region, region, region_of
+from anyshape.ops.higher_order_ops import is_region, region, region_of
 
 
 class NotReadable(Exception):

@@ -17,8 +17,8 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from anyshape.native import native_identity
-from anyshape.runtime.native.errors import NativeUnavailable
+from anyshape.backends.native.build import native_identity
+from anyshape.runtime.loader.errors import NativeUnavailable
 
 FOLDER: Final = "native/"
 _ABOUT: Final = f"{FOLDER}about.json"

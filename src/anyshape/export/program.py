@@ -10,7 +10,7 @@ import torch
 import torch.fx
 
 from anyshape.export.inputs import Inputs, Way, text_of
-from anyshape.records import dataclass
+from anyshape.support.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,7 +19,7 @@ import torch.fx
 from anyshape.capture.tracer import ATOMS
 from anyshape.export import results
 from anyshape.guards.path import Path
-from anyshape.records import dataclass, field
+from anyshape.support.lazy_dataclass import dataclass, field
 
 
 class NotData(Exception):

@@ -8,8 +8,8 @@ from typing import Any, Final, cast
 
 import torch
 
-from anyshape.capture.contracts import HasSizes
-from anyshape.capture.recorded_inputs import ExactLayout
+from anyshape.capture.contract import HasSizes
+from anyshape.capture.record.inputs import ExactLayout
 from anyshape.capture.trace import Trace
 from anyshape.errors import CannotExport
 from anyshape.export.attempt import Attempt, Subject
@@ -19,10 +19,10 @@ from anyshape.export.suggest import is_dynamic
 from anyshape.guards.guard import Guard, Kind, SymbolSource, TensorSpec
 from anyshape.guards.minimise import minimise
 from anyshape.guards.path import Access, Path
-from anyshape.ops.node_notes import CALL
+from anyshape.ops.node_meta import CALL
 from anyshape.ops.table import lookup
-from anyshape.shapes.match import Leaf
-from anyshape.shapes.match import Way as LeafWay
+from anyshape.shapes.bind_spec import Leaf
+from anyshape.shapes.bind_spec import Way as LeafWay
 from anyshape.symbolic import (
     EVERYTHING,
     Expr,

@@ -28,7 +28,7 @@ from anyshape.events.stream import stream
 from anyshape.export.attempt import Attempt, Subject, copy_of, undisturbed
 from anyshape.export.calls import call_of, calls_in
 from anyshape.export.exported import Exported
-from anyshape.export.functional import NotFunctional, make_functional
+from anyshape.export.functionalize import NotFunctional, make_functional
 from anyshape.export.graph import GraphBuilder, Weights
 from anyshape.export.inputs import SizeSource, way_of
 from anyshape.export.program import Program

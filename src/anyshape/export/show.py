@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import torch.fx
 
+from anyshape.export.copy_on_write import operator_on_copies
 from anyshape.export.json_graph import line_of
-from anyshape.export.on_copies import operator_on_copies
 from anyshape.export.operators import UnknownName, name_of
 from anyshape.export.program import Program
+from anyshape.ops.higher_order_ops import region_of
 from anyshape.ops.meta import Meta
-from anyshape.ops.node_notes import RESULT
-from anyshape.ops.regions import region_of
+from anyshape.ops.node_meta import RESULT
 from anyshape.symbolic import Symbol, to_text
 
 #: Where a node says the symbolic shape of its result, as text.

@@ -18,12 +18,12 @@ from typing import Any, Final
 import torch
 
 from anyshape.errors import BadShapeSpec
-from anyshape.export.leaves import leaves_of
-from anyshape.records import dataclass, replace
+from anyshape.export.flatten_args import leaves_of
 from anyshape.shapes import Dim, Marker, Relation, Shapes
-from anyshape.shapes.match import Leaf, Matcher, StepKind, Way
+from anyshape.shapes.bind_spec import Leaf, Matcher, StepKind, Way
+from anyshape.shapes.shape_string import Word
 from anyshape.shapes.spec import Item, read
-from anyshape.shapes.words import Word
+from anyshape.support.lazy_dataclass import dataclass, replace
 
 PLACE: Final = "dynamic_shapes"
 _BY_POSITION: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)

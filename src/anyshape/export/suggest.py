@@ -13,12 +13,12 @@ from typing import Any, NamedTuple, cast
 from anyshape.errors import AnyshapeError
 from anyshape.export.attempt import Attempt
 from anyshape.export.spec import Arguments, Spec
-from anyshape.records import replace
 from anyshape.shapes import Dim, DimExpr, Marker, Shapes
-from anyshape.shapes.homes import homes_of
-from anyshape.shapes.match import Leaf, Way
+from anyshape.shapes.bind_spec import Leaf, Way
+from anyshape.shapes.dim_binding import homes_of
+from anyshape.shapes.shape_string import Word
 from anyshape.shapes.spec import Item
-from anyshape.shapes.words import Word
+from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import (
     Expr,
     Fact,

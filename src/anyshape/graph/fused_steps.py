@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from anyshape.graph.plan import Compute, Held, Native, Step
-from anyshape.graph.touched import touched
+from anyshape.graph.read_write_sets import touched
 from anyshape.loops.fusion import Same, fused, without_buffers
 from anyshape.loops.kernels import Kernel
 

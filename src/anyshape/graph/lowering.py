@@ -13,25 +13,25 @@ from typing import Any, Final
 import torch
 import torch.fx
 
+from anyshape.graph.alias_analysis import Sharing
+from anyshape.graph.aliasing import Handle, Rearranged, Root
 from anyshape.graph.arguments import named_as_torch, without_flag
-from anyshape.graph.calling import may_write
-from anyshape.graph.handles import Handle, Rearranged, Root
-from anyshape.graph.pixels import BY_PIXELS, Pixels
+from anyshape.graph.autograd_use import refuse_recorded
+from anyshape.graph.channels_last import BY_PIXELS, Pixels
+from anyshape.graph.fallback import may_write
+from anyshape.graph.grad_mode_order import Settling
+from anyshape.graph.lowerings import ROWS, VIEWS, VIEWS_OF_EACH, WRITES
 from anyshape.graph.plan import (
     NumberRef,
     Plan,
     View,
 )
-from anyshape.graph.recorded import refuse_recorded
-from anyshape.graph.rows import ROWS, VIEWS, VIEWS_OF_EACH, WRITES
-from anyshape.graph.settling import Settling
-from anyshape.graph.sharing import Sharing
-from anyshape.graph.skipping import Skipping
-from anyshape.graph.trees import handles_in, values_in
+from anyshape.graph.pytree import handles_in, values_in
+from anyshape.graph.repeat_elision import Skipping
 from anyshape.graph.unlowerable import Unlowerable
 from anyshape.graph.values import DTYPES, NotAView, NotLowered, Value
 from anyshape.ops.meta import Meta
-from anyshape.ops.node_notes import CALL, RESULT, SYMBOL, VERSION
+from anyshape.ops.node_meta import CALL, RESULT, SYMBOL, VERSION
 from anyshape.ops.table import Entry, lookup
 from anyshape.symbolic import Symbol, product
 from anyshape.symbolic.expr import of_atom

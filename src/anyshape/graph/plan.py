@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from anyshape.loops.expr import Dtype
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Extern
-from anyshape.loops.scalars import Dtype
-from anyshape.records import dataclass, field
+from anyshape.support.lazy_dataclass import dataclass, field
 from anyshape.symbolic import Fact, Size, Symbol
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+from anyshape.graph.expand_repeats import NotRepeated, put_back
 from anyshape.graph.fused_steps import fused_steps
 from anyshape.graph.plan import (
     Call,
@@ -18,7 +19,6 @@ from anyshape.graph.plan import (
     TensorRef,
     tensors_in,
 )
-from anyshape.graph.put_back import NotRepeated, put_back
 from anyshape.loops.canonical import Seen, canonical
 from anyshape.loops.fusion import Same
 from anyshape.loops.generalized import range_of
@@ -26,7 +26,7 @@ from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Area, Buffer, Extern, Launch, Repeated, Role, Segment, SizeRead
 from anyshape.loops.text import kernel_text
 from anyshape.ops.meta import Dense, strided
-from anyshape.records import dataclass, field
+from anyshape.support.lazy_dataclass import dataclass, field
 from anyshape.symbolic import Expr, Fact, Range, Size, Symbol, maximum
 from anyshape.symbolic.expr import single_atom, symbols_of
 

@@ -13,9 +13,9 @@ from typing import Final
 
 import torch
 
-from anyshape.loops import scalars
-from anyshape.loops.scalars import Axis, Dtype, Scalar
-from anyshape.records import dataclass
+from anyshape.loops import expr
+from anyshape.loops.expr import Axis, Dtype, Scalar
+from anyshape.support.lazy_dataclass import dataclass
 from anyshape.symbolic import Size, Symbol, as_symbol, symbol, total
 
 Index = tuple[Size, ...]
@@ -108,7 +108,7 @@ class Value:
 
     def at(self, index: Index) -> Scalar:
         if self.memory is not None:
-            return scalars.load(self.memory.buffer, self.memory.address(index), self.dtype)
+            return expr.load(self.memory.buffer, self.memory.address(index), self.dtype)
         if self._since is not self._now[0]:
             # Something has been stored since: what was made of it is read from memory now.
             self._memo.clear()
@@ -206,10 +206,10 @@ class Values:
             outer = [index[dim] for dim in rest] if keep else list(index)
             given = dict(zip(rest, outer, strict=True))
             full = tuple(
-                scalars.expr_of(axes[place[dim]].symbol) if dim in place else given[dim]
+                expr.expr_of(axes[place[dim]].symbol) if dim in place else given[dim]
                 for dim in range(len(source.sizes))
             )
-            return scalars.reduce(fold, axes, source.at(full), dtype)
+            return expr.reduce(fold, axes, source.at(full), dtype)
 
         if not axes:
             raise NotLowered("a reduction over no dimension")

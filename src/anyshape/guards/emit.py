@@ -23,17 +23,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import Parameter, Signature
 from typing import Final, Protocol, cast
 
-from anyshape.guards.checks import CHECKS
+from anyshape.guards.dispatch_entry import EntryPlan
 from anyshape.guards.dynamic_int import plain_int
+from anyshape.guards.fast_path.memory_watch import SUPPORTED
+from anyshape.guards.fast_path.tensor_impl_layout import TensorMemory
+from anyshape.guards.fast_path.version_check import Scope, Stamps, entries_hold
 from anyshape.guards.guard import Guard, Kind, SymbolSource, paths_of
+from anyshape.guards.guard_codegen import CHECKS
 from anyshape.guards.interpret import Interpreter
-from anyshape.guards.memory import SUPPORTED
 from anyshape.guards.path import Access, Path
-from anyshape.guards.plan import EntryPlan
-from anyshape.guards.stamp import Scope, Stamps, entries_hold
-from anyshape.guards.tensor_memory import TensorMemory
+from anyshape.guards.path_codegen import Namespace, Walk
 from anyshape.guards.text import guard_text, names_of
-from anyshape.guards.walk import Namespace, Walk
 from anyshape.symbolic import Expr, Fact
 from anyshape.symbolic.expr import symbols_of
 
@@ -61,7 +61,8 @@ def build_dispatcher(
 ) -> Dispatcher:
     """The function that runs the first entry whose guards hold, or `miss` with the arguments by
     name. `probe` reads the global state that STATE guards compare with, once a call. With
-    `memory`, tensors that belong to modules are watched instead of looked at (`stamp.py`).
+    `memory`, tensors that belong to modules are watched instead of looked at
+    (`fast_path/version_check.py`).
     """
     parameters = signature.parameters
     namespace = Namespace(parameters)

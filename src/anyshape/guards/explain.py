@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, cast
 
 from anyshape.errors import AnyshapeError
+from anyshape.guards.dispatch_entry import EntryPlan
 from anyshape.guards.dynamic_int import DynamicInt, plain_int
 from anyshape.guards.guard import Guard, Kind, SymbolSource, TensorSpec
 from anyshape.guards.interpret import STEPS
 from anyshape.guards.path import Path
-from anyshape.guards.plan import EntryPlan
 from anyshape.guards.text import (
     Names,
     guard_text,

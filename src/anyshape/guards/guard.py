@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Final, NamedTuple, cast
 
 from anyshape.guards.path import Path
-from anyshape.records import dataclass
+from anyshape.support.lazy_dataclass import dataclass
 from anyshape.symbolic import Fact, Symbol
 
 

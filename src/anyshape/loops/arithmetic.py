@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
-from anyshape.loops.scalars import FLOATS, Dtype
+from anyshape.loops.expr import FLOATS, Dtype
 
 Number = float | int | bool
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from anyshape.loops import scalars
-from anyshape.loops.flattened import SHORT, vectors_extent
+from anyshape.loops import expr
+from anyshape.loops.collapsed_axes import SHORT, vectors_extent
+from anyshape.loops.expr import Axis, Dtype, Scalar
 from anyshape.loops.generalized import generalized, with_names
 from anyshape.loops.kernels import Kernel, Stage
 from anyshape.loops.linear import run_as_one
 from anyshape.loops.program import Area, Buffer, Extern, Launch, Segment
-from anyshape.loops.scalars import Axis, Dtype, Scalar
 from anyshape.loops.stages import mapped, roots_of
 from anyshape.loops.substitute import Renaming, Rewriting
 from anyshape.loops.tiled import tiled
-from anyshape.records import dataclass, replace
+from anyshape.support.lazy_dataclass import dataclass, replace
 from anyshape.symbolic import Expr, Size, Symbol, as_symbol, symbol
 from anyshape.symbolic.expr import of_atom, symbols_of
 
@@ -127,7 +127,7 @@ def _sizes(stages: Iterable[Stage], positions: Mapping[Symbol, Scalar]) -> list[
     for stage in stages:
         roots += roots_of(stage)
         found += [part.address for part in (*stage.stores, *stage.scans)]
-    for scalar in scalars.reached(roots):
+    for scalar in expr.reached(roots):
         if scalar.op == "load":
             found.append(scalar.data[1])
         elif scalar.op == "index":
@@ -154,7 +154,7 @@ def _renamed(kernel: Kernel, sizes: Mapping[Symbol, Size]) -> Kernel:
     for name, scalar in kernel.positions.items():
         new = as_symbol(renaming.size(of_atom(name)))
         positions[new] = renaming(scalar)
-        scalars.name_position(new, positions[new])
+        expr.name_position(new, positions[new])
     axes = tuple(
         Axis(_symbol(renaming, axis.symbol, sizes), renaming.size(axis.extent))
         for axis in kernel.axes
@@ -230,9 +230,9 @@ def _own_names(kernel: Kernel, sizes: tuple[Size, ...]) -> Bound:
         if scalar.op == "load":
             name, address = scalar.data
             args = tuple(map(rewrite, scalar.args))
-            return scalars.load(buffer(name), address, scalar.dtype, *args)
+            return expr.load(buffer(name), address, scalar.dtype, *args)
         if scalar.op == "number":
-            return scalars.number(numbers.setdefault(scalar.data, f"f{len(numbers)}"))
+            return expr.number(numbers.setdefault(scalar.data, f"f{len(numbers)}"))
         return None
 
     rewrite = Rewriting(change)

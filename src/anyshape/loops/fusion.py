@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from anyshape.loops import scalars
+from anyshape.loops import expr
+from anyshape.loops.expr import Axis, Scalar
 from anyshape.loops.kernels import Kernel, Stage, Store
 from anyshape.loops.linear import coefficient
-from anyshape.loops.scalars import Axis, Scalar
 from anyshape.loops.stages import finished, joined, mapped, roots_of
 from anyshape.loops.substitute import Renaming, Rewriting
-from anyshape.records import replace
+from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Expr, Size, Symbol
 from anyshape.symbolic.expr import of_atom
 
@@ -104,10 +104,10 @@ def _with_own_names(first: Kernel, second: Kernel) -> Kernel:
 
     def change(scalar: Scalar) -> Scalar | None:
         if scalar.op == "row":
-            return scalars.row(rows[scalar.data], scalar.dtype, scalar.free)
+            return expr.row(rows[scalar.data], scalar.dtype, scalar.free)
         if scalar.op == "load" and scalar.data[0] in private:
             buffer, address = scalar.data
-            return scalars.load(private[buffer], address, scalar.dtype)
+            return expr.load(private[buffer], address, scalar.dtype)
         return None
 
     rewrite = Rewriting(change)
@@ -193,15 +193,14 @@ def _place(outer: Sequence[Axis], inner: Sequence[Axis], address: Size) -> Place
     bound = {axis.symbol for axis in (*outer, *inner)}
     for part in (*steps, *(step for step, _ in reached), address):
         if isinstance(part, Expr) and any(
-            symbol in bound or scalars.position_scalar(symbol) is not None
-            for symbol in part.symbols
+            symbol in bound or expr.position_scalar(symbol) is not None for symbol in part.symbols
         ):
             return None
     return tuple(steps), tuple(sorted(reached, key=str)), address
 
 
 def _loads(roots: Iterable[Scalar]) -> list[Scalar]:
-    return [scalar for scalar in scalars.reached(roots) if scalar.op == "load"]
+    return [scalar for scalar in expr.reached(roots) if scalar.op == "load"]
 
 
 # -- stages ---------------------------------------------------------------------------------------
@@ -242,7 +241,7 @@ def _one_stage(earlier: Stage, later: Stage) -> Stage | None:
     written = {store.buffer for store in earlier.stores}
     folded = {fold.name for fold in earlier.folds}
     forwarded: dict[Scalar, Scalar] = {}
-    for scalar in scalars.reached(roots_of(later)):
+    for scalar in expr.reached(roots_of(later)):
         if scalar.op == "row" and scalar.data in folded:
             return None
         if scalar.op == "load" and scalar.data[0] in written:
@@ -309,7 +308,7 @@ def _as_private(kernel: Kernel, name: str) -> Kernel | None:
 
         def change(scalar: Scalar, place: Expr = place) -> Scalar | None:
             if scalar.op == "load" and scalar.data[0] == name:
-                return scalars.load(fresh, place, scalar.dtype)
+                return expr.load(fresh, place, scalar.dtype)
             return None
 
         stage = mapped(stage, Rewriting(change))
@@ -331,4 +330,4 @@ def _buffers(kernel: Kernel) -> set[str]:
 
 def _count(kernel: Kernel) -> int:
     roots = [root for stage in kernel.stages for root in roots_of(stage)]
-    return sum(1 for _ in scalars.reached(roots))
+    return sum(1 for _ in expr.reached(roots))

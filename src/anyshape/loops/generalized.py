@@ -17,14 +17,14 @@ from collections.abc import Iterable, Mapping
 from math import gcd
 from typing import Final
 
-from anyshape.loops import scalars
-from anyshape.loops.flattened import can_be_flattened
+from anyshape.loops import expr
+from anyshape.loops.collapsed_axes import can_be_flattened
+from anyshape.loops.expr import Axis, Scalar
 from anyshape.loops.kernels import Kernel
-from anyshape.loops.scalars import Axis, Scalar
 from anyshape.loops.stages import mapped
 from anyshape.loops.substitute import Rewriting
 from anyshape.loops.vector_axis import best_column, best_of
-from anyshape.records import replace
+from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Expr, Range, Size, Symbol, as_symbol, minimum, substitute, symbol
 from anyshape.symbolic.bounds import DECLARED
 from anyshape.symbolic.expr import (
@@ -98,12 +98,12 @@ class _Change:
 
     def _scalar(self, scalar: Scalar) -> Scalar | None:
         if scalar.op == "index":
-            return scalars.index(self.index(scalar.data))
+            return expr.index(self.index(scalar.data))
         if scalar.op != "load":
             return None
         buffer, address = scalar.data
         args = tuple(map(self._rewrite, scalar.args))
-        return scalars.load(buffer, self.size(address), scalar.dtype, *args)
+        return expr.load(buffer, self.size(address), scalar.dtype, *args)
 
 
 # -- what is computed of sizes ---------------------------------------------------------------------
@@ -237,8 +237,8 @@ class _Outer(_Change):
     def _scalar(self, scalar: Scalar) -> Scalar | None:
         """What is divided by how many there are goes by the same size."""
         if scalar.op == "constant" and scalar.dtype in _COUNTED and scalar.data in self._counts:
-            count = scalars.index(self._counts[scalar.data])
-            return scalars.operation("cast", count, dtype=scalar.dtype)
+            count = expr.index(self._counts[scalar.data])
+            return expr.operation("cast", count, dtype=scalar.dtype)
         return super()._scalar(scalar)
 
     def index(self, size: Size) -> Size:

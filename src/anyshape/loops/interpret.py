@@ -9,9 +9,9 @@ import math
 from collections.abc import Iterator, Mapping, MutableSequence
 
 from anyshape.loops.arithmetic import Number, apply, cast, round_to, wrap
+from anyshape.loops.expr import FLOATS, Axis, Dtype, Scalar
 from anyshape.loops.kernels import Fold, Kernel, Scan, Stage
-from anyshape.loops.scalars import FLOATS, Axis, Dtype, Scalar
-from anyshape.records import dataclass, field
+from anyshape.support.lazy_dataclass import dataclass, field
 from anyshape.symbolic import Size, Symbol, evaluate
 
 Buffers = dict[str, MutableSequence[Number]]

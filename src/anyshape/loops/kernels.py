@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from anyshape.loops.scalars import Axis, Dtype, Scalar
-from anyshape.records import dataclass
+from anyshape.loops.expr import Axis, Dtype, Scalar
+from anyshape.support.lazy_dataclass import dataclass
 from anyshape.symbolic import Size, Symbol
 
 Mode = Literal["set", "add", "mul", "maximum", "minimum"]

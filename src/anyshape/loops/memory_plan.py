@@ -15,11 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from graphlib import TopologicalSorter
 from typing import Final
 
+from anyshape.loops.expr import WIDTH, reached
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Area, Buffer, Extern, Launch, Step
-from anyshape.loops.scalars import WIDTH, reached
 from anyshape.loops.stages import all_roots
-from anyshape.records import dataclass, replace
+from anyshape.support.lazy_dataclass import dataclass, replace
 from anyshape.symbolic import Size, Symbol, evaluate, maximum, product
 from anyshape.symbolic.expr import symbols_of
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from anyshape.records import dataclass
+from anyshape.support.lazy_dataclass import dataclass
 
 Kind = Literal["float", "int", "any", "bool"]
 

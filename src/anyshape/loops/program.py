@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
+from anyshape.loops.expr import Dtype
 from anyshape.loops.kernels import Kernel
-from anyshape.loops.scalars import Dtype
-from anyshape.records import dataclass
+from anyshape.support.lazy_dataclass import dataclass
 from anyshape.symbolic import Size, Symbol
 
 Role = Literal["input", "output", "temporary"]

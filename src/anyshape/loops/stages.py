@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
-from anyshape.loops import scalars
+from anyshape.loops import expr
+from anyshape.loops.expr import Axis, Scalar
+from anyshape.loops.invariant_reduction import is_repeated
 from anyshape.loops.kernels import Check, Fold, Kernel, Scan, Stage, Store
-from anyshape.loops.repeated import is_repeated
-from anyshape.loops.scalars import Axis, Scalar
 from anyshape.loops.substitute import Renaming, Rewriting
-from anyshape.records import replace
+from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Expr, Size, Symbol
 from anyshape.symbolic.expr import of_atom
 
@@ -56,7 +56,7 @@ HEAVY: Final = frozenset(
 )
 
 
-Private = dict[str, tuple[scalars.Dtype, Size]]
+Private = dict[str, tuple[expr.Dtype, Size]]
 
 
 class MustBeStored(Exception):
@@ -125,7 +125,7 @@ def finished(
             _positions_in(part.address, here)
         checks = dict.fromkeys(stage.checks)
         for symbol in here:
-            check = scalars.position_check(symbol)
+            check = expr.position_check(symbol)
             if check is not None:
                 checks[Check(*check)] = None
         kept[number] = replace(stage, checks=tuple(checks))
@@ -207,7 +207,7 @@ def _reductions(roots: Iterable[Scalar]) -> list[Scalar]:
 def _stored_positions(size: Size) -> None:
     """Positions that are computed from reductions need buffers of these."""
     for symbol in size.symbols if isinstance(size, Expr) else ():
-        position = scalars.position_scalar(symbol)
+        position = expr.position_scalar(symbol)
         inside = [] if position is None else _reductions([position])
         if inside:
             raise MustBeStored(inside)
@@ -258,7 +258,7 @@ def _fold_stages(
         fold, fold_axes = each.data
         body = rewrite(each.args[0])
         name = f"%{position}"
-        named[each] = scalars.row(name, each.dtype, each.free)
+        named[each] = expr.row(name, each.dtype, each.free)
         stages.append(Stage(tuple(fold_axes), folds=(Fold(name, fold, body, each.dtype),)))
     return named, stages
 
@@ -314,7 +314,7 @@ def _needs(stage: Stage, earlier: Stage) -> bool:
             return True
         stack += scalar.args
         for symbol in _position_symbols(scalar):
-            position = scalars.position_scalar(symbol)
+            position = expr.position_scalar(symbol)
             if position is not None:
                 stack.append(position)
     return False
@@ -353,7 +353,7 @@ def _keeping(stages: Sequence[Stage], private: Private) -> tuple[list[Stage], Pr
             name = f"row{len(private)}"
             place = of_atom(axis.symbol)
             private[name] = (scalar.dtype, axis.extent)
-            kept = {scalar: scalars.load(name, place, scalar.dtype)}
+            kept = {scalar: expr.load(name, place, scalar.dtype)}
             stage = result[position] = replace(
                 stage, stores=(*stage.stores, Store(name, place, scalar))
             )
@@ -416,7 +416,7 @@ def _positions_in(size: Expr | int, found: dict[Symbol, Scalar]) -> None:
         return
     for symbol in sorted(size.symbols, key=lambda each: each.key):
         if symbol not in found:
-            position = scalars.position_scalar(symbol)
+            position = expr.position_scalar(symbol)
             if position is not None:
                 # Those it depends on come first.
                 _find_positions(position, found)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from anyshape.loops import scalars
-from anyshape.loops.scalars import Axis, Scalar
+from anyshape.loops import expr
+from anyshape.loops.expr import Axis, Scalar
 from anyshape.symbolic import Size, Symbol
 from anyshape.symbolic import substitute as substitute_size
 
@@ -19,12 +19,12 @@ def rebuilt(scalar: Scalar, args: tuple[Scalar, ...]) -> Scalar:
     match scalar.op:
         case "load":
             buffer, address = scalar.data
-            return scalars.load(buffer, address, scalar.dtype, *args)
+            return expr.load(buffer, address, scalar.dtype, *args)
         case "reduce":
             fold, axes = scalar.data
-            return scalars.reduce(fold, axes, args[0], scalar.dtype)
+            return expr.reduce(fold, axes, args[0], scalar.dtype)
         case name:
-            return scalars.operation(name, *args, dtype=scalar.dtype)
+            return expr.operation(name, *args, dtype=scalar.dtype)
 
 
 class Rewriting:
@@ -60,11 +60,11 @@ class Renaming:
         if isinstance(size, int):
             return size
         for symbol in size.symbols - self._sizes.keys():
-            position = scalars.position_scalar(symbol)
+            position = expr.position_scalar(symbol)
             if position is not None:
-                valid, message = scalars.position_check(symbol) or (None, "")
+                valid, message = expr.position_check(symbol) or (None, "")
                 valid = None if valid is None else self(valid)
-                self._sizes[symbol] = scalars.position(self(position), valid, message)
+                self._sizes[symbol] = expr.position(self(position), valid, message)
         known = {name: self._sizes[name] for name in size.symbols if name in self._sizes}
         return substitute_size(size, known) if known else size
 
@@ -76,16 +76,16 @@ class Renaming:
             return scalar
         match scalar.op:
             case "index":
-                return scalars.index(self.size(scalar.data))
+                return expr.index(self.size(scalar.data))
             case "load":
                 buffer, address = scalar.data
                 args = tuple(map(self._rewrite, scalar.args))
-                return scalars.load(buffer, self.size(address), scalar.dtype, *args)
+                return expr.load(buffer, self.size(address), scalar.dtype, *args)
             case "reduce":
                 fold, axes = scalar.data
                 body = self._rewrite(scalar.args[0])
-                return scalars.reduce(fold, tuple(map(self.axis, axes)), body, scalar.dtype)
+                return expr.reduce(fold, tuple(map(self.axis, axes)), body, scalar.dtype)
             case "row":
-                return scalars.row(scalar.data, scalar.dtype, scalar.free)
+                return expr.row(scalar.data, scalar.dtype, scalar.free)
             case _:
                 return None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from anyshape.loops.expr import Axis, Scalar
 from anyshape.loops.kernels import Check, Fold, Kernel, Scan, Stage, Store
 from anyshape.loops.program import Extern, Launch, Repeated, Segment, Step, areas_of
-from anyshape.loops.scalars import Axis, Scalar
 from anyshape.symbolic import Size, to_text
 
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "gt": ">"}

@@ -17,14 +17,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from anyshape.loops import scalars
-from anyshape.loops.flattened import can_be_flattened
+from anyshape.loops import expr
+from anyshape.loops.collapsed_axes import can_be_flattened
+from anyshape.loops.expr import WIDTH, Axis, Dtype, Scalar
 from anyshape.loops.kernels import Kernel, Stage, Store
 from anyshape.loops.linear import coefficient
-from anyshape.loops.scalars import WIDTH, Axis, Dtype, Scalar
 from anyshape.loops.stages import mapped, roots_of
 from anyshape.loops.substitute import Renaming, Rewriting
-from anyshape.records import replace
+from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Size, Symbol, as_symbol, floordiv, minimum, symbol
 from anyshape.symbolic.expr import of_atom
 
@@ -75,7 +75,7 @@ def _transposed(kernel: Kernel, across: Axis) -> tuple[Axis, list[Scalar]] | Non
     written = {store.buffer for store in stage.stores}
     along: set[Axis] = set()
     loads: list[Scalar] = []
-    for scalar in scalars.reached(roots_of(stage)):
+    for scalar in expr.reached(roots_of(stage)):
         if scalar.op != "load" or _step(scalar.data[1], across) in (0, 1):
             continue
         dense = [axis for axis in kernel.axes[:-1] if _step(scalar.data[1], axis) == 1]
@@ -84,7 +84,7 @@ def _transposed(kernel: Kernel, across: Axis) -> tuple[Axis, list[Scalar]] | Non
         along.add(dense[0])
         loads.append(scalar)
     # Masks are computed where their loads are: those inside of others would be moved twice.
-    inside = {part for load in loads for part in scalars.reached(load.args)}
+    inside = {part for load in loads for part in expr.reached(load.args)}
     if len(along) != 1 or len(loads) > _MOST or inside & set(loads):
         return None
     return along.pop(), loads
@@ -113,7 +113,7 @@ def _in_tiles(kernel: Kernel, along: Axis, across: Axis, loads: Sequence[Scalar]
         dtype = _KEPT_AS.get(load.dtype, load.dtype)
         private[name] = (dtype, tile * tile)
         stores.append(Store(name, place, _cast(far, dtype)))
-        near[far] = _cast(scalars.load(name, place, dtype), load.dtype)
+        near[far] = _cast(expr.load(name, place, dtype), load.dtype)
     stage = mapped(mapped(stage, change, change), Rewriting(near.get))
     outer = {along: outer_along, across: outer_across}
     return replace(
@@ -139,4 +139,4 @@ def _split(axis: Axis, tile: int, name: str) -> tuple[Axis, Axis]:
 
 
 def _cast(scalar: Scalar, dtype: Dtype) -> Scalar:
-    return scalar if scalar.dtype == dtype else scalars.operation("cast", scalar, dtype=dtype)
+    return scalar if scalar.dtype == dtype else expr.operation("cast", scalar, dtype=dtype)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from anyshape.loops.flattened import SHORT
+from anyshape.loops.collapsed_axes import SHORT
+from anyshape.loops.expr import Axis, Scalar
 from anyshape.loops.kernels import Kernel, Stage
-from anyshape.loops.scalars import Axis, Scalar
 from anyshape.symbolic import Size, Symbol
 from anyshape.symbolic.expr import (
     Expr,

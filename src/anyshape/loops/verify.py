@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from anyshape.loops.expr import FLOATS, Axis, Scalar
 from anyshape.loops.kernels import Check, Fold, Kernel, Scan, Stage, Store
 from anyshape.loops.operations import FOLDS, OPERATIONS
-from anyshape.loops.scalars import FLOATS, Axis, Scalar
 from anyshape.symbolic import Size, Symbol, to_text
 from anyshape.symbolic.expr import symbols_of
 

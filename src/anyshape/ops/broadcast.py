@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from anyshape.errors import Contradiction
 from anyshape.ops.meta import Dense, Meta, Strided, contiguous
-from anyshape.ops.questions import Questions
+from anyshape.ops.shape_query import Questions
 from anyshape.symbolic import Facts, Size, and_, eq, ge, gt, le, lt, or_
 
 

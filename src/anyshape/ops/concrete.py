@@ -11,7 +11,7 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from anyshape.ops.meta import Meta
-from anyshape.ops.twins import (
+from anyshape.ops.meta_tensors import (
     META,
     Twins,
     device_of,
@@ -20,7 +20,7 @@ from anyshape.ops.twins import (
     rebuilt,
     tensor_of,
 )
-from anyshape.records import dataclass
+from anyshape.support.lazy_dataclass import dataclass
 from anyshape.symbolic import Size
 
 Number = Callable[[Size], int]

@@ -12,13 +12,13 @@ import torch
 from anyshape.errors import SymbolicTypeError, UnknownOperator
 from anyshape.ops.broadcast import require_writable
 from anyshape.ops.concrete import Call
-from anyshape.ops.long_tail import without_row
 from anyshape.ops.meta import Meta
+from anyshape.ops.meta_fallback import without_row
 from anyshape.ops.op import SYNONYMS, Lowering, Op
 from anyshape.ops.promotion import category
-from anyshape.ops.questions import Need, Questions
+from anyshape.ops.shape_query import Need, Questions
 from anyshape.ops.table import Entry, lookup
-from anyshape.records import replace
+from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Expr, Facts, Size, and_, eq
 
 

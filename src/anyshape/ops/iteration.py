@@ -20,7 +20,7 @@ from anyshape.ops.meta import (
     dense_strides,
     suggests_channels_last,
 )
-from anyshape.ops.questions import Questions
+from anyshape.ops.shape_query import Questions
 from anyshape.symbolic import Size, eq
 
 Numbers = tuple[int, ...]

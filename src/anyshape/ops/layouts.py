@@ -16,8 +16,8 @@ from typing import Final
 
 from anyshape.errors import Contradiction
 from anyshape.ops.meta import Dense, Meta, channels_last, contiguous, dense_strides
-from anyshape.ops.questions import Questions
-from anyshape.records import dataclass
+from anyshape.ops.shape_query import Questions
+from anyshape.support.lazy_dataclass import dataclass
 from anyshape.symbolic import (
     Expr,
     Fact,

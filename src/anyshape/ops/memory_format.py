@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from anyshape.ops.meta import Dense, Layout, Meta, Strided, channels_last, contiguous, dense_strides
-from anyshape.ops.questions import Questions
-from anyshape.records import replace
+from anyshape.ops.shape_query import Questions
+from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Size, and_, eq, ge, or_
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 import torch
 
-from anyshape.records import dataclass
+from anyshape.support.lazy_dataclass import dataclass
 from anyshape.symbolic import Fact, Size, product
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any, Final
 
-from anyshape.records import dataclass
+from anyshape.support.lazy_dataclass import dataclass
 
 #: rule(questions, *args, **kwargs): torch's own signature, with a `Meta` for each tensor and an
 #: `Expr` for each symbolic integer. Returns a `Meta`, or a tuple or list of them (and of sizes),

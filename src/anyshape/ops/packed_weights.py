@@ -15,7 +15,7 @@ from typing import Final, TypeGuard
 import torch
 from torch._ops import OpOverload, OpOverloadPacket
 
-from anyshape.records import dataclass
+from anyshape.support.lazy_dataclass import dataclass
 
 #: Namespaces of torch's own operators. Others may change an object without a word in the schema.
 _NAMESPACES: Final = frozenset(

@@ -10,9 +10,9 @@ from torch._ops import OpOverload, OpOverloadPacket
 from anyshape.errors import UnknownOperator
 from anyshape.ops.concrete import BY_DATA, Call, DependsOnData, at_numbers
 from anyshape.ops.meta import Meta
+from anyshape.ops.meta_tensors import leaves
 from anyshape.ops.promotion import category
-from anyshape.ops.questions import Questions
-from anyshape.ops.twins import leaves
+from anyshape.ops.shape_query import Questions
 from anyshape.symbolic import Expr, Size
 
 

@@ -9,8 +9,8 @@ them. `Node` answers with our algebra, and turns what torch wants to know into `
     range(size)                   guard_int          q.fix
 
 So 0 and 1 stay ordinary sizes. But defaults are not always right: whoever runs torch's functions
-with these nodes has to check the results where something else than the default holds (`probe.py`),
-or to run them `hinted`, where each such question is a guard.
+with these nodes has to check the results where something else than the default holds
+(`validate_by_sampling.py`), or to run them `hinted`, where each such question is a guard.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import Any, Final
 import torch
 
 from anyshape.ops.actual_strides import dense_order, is_dense
-from anyshape.ops.answers import Answers, Real
-from anyshape.records import dataclass
+from anyshape.ops.symint_guards import Answers, Real
+from anyshape.support.lazy_dataclass import dataclass
 from anyshape.symbolic import (
     FALSE,
     TRUE,

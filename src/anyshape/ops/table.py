@@ -14,7 +14,7 @@ import torch
 from anyshape.ops import rules
 from anyshape.ops.op import Op
 from anyshape.ops.origins import is_of_torch
-from anyshape.records import dataclass
+from anyshape.support.lazy_dataclass import dataclass
 
 #: One module a family of operators: a new family is a new file in `rules/`. Where two rows answer
 #: to one name, the first family in alphabetical order has it.

@@ -10,7 +10,7 @@ first of these that can:
     its parts             an operator that is made of others
     C++                   takes symbolic sizes where it was written to
 
-What comes out is not to be trusted at all sizes: see `probe.py`.
+What comes out is not to be trusted at all sizes: see `validate_by_sampling.py`.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from anyshape.ops.concrete import (
     on_meta,
 )
 from anyshape.ops.meta import Meta
+from anyshape.ops.meta_tensors import META, Twins, meta_of, rebuilt, tensor_of
 from anyshape.ops.op import Lowering
-from anyshape.ops.questions import Questions
+from anyshape.ops.shape_query import Questions
 from anyshape.ops.symint import Asked
 from anyshape.ops.table import Entry, lookup
-from anyshape.ops.twins import META, Twins, meta_of, rebuilt, tensor_of
 from anyshape.symbolic import eq
 
 #: rule(questions, entry, args, kwargs): the value of a row, also of its in-place form.

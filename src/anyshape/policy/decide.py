@@ -22,7 +22,7 @@ from typing import Final, Literal, Protocol
 from anyshape.policy.observations import MANY, Observation, Seen, merge, of_int, of_sizes
 from anyshape.policy.other_ranks import ranks_in
 from anyshape.policy.sources import names_source
-from anyshape.records import dataclass, field, replace
+from anyshape.support.lazy_dataclass import dataclass, field, replace
 from anyshape.symbolic import EVERYTHING, NATURAL, Range
 
 

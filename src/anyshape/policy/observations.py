@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Final
 
-from anyshape.records import dataclass
+from anyshape.support.lazy_dataclass import dataclass
 
 
 class Many(Enum):

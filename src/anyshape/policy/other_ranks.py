@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from anyshape.policy.observations import Observation
-from anyshape.records import dataclass, field
+from anyshape.support.lazy_dataclass import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType, MethodType
 from typing import Any, Final, cast
 
-from anyshape.records import dataclass
+from anyshape.support.lazy_dataclass import dataclass
 
 #: Decorators around decorators: deeper than anybody writes, so that a loop of them ends.
 _DEEPEST: Final = 20

@@ -8,7 +8,7 @@ from typing import Final
 
 from anyshape.policy.observations import MANY, Observation, merge
 from anyshape.profile.histogram import Histogram, most_seen
-from anyshape.records import dataclass, field
+from anyshape.support.lazy_dataclass import dataclass, field
 
 #: The place of an integer among the dimensions.
 INTEGER: Final = -1

@@ -12,11 +12,11 @@ from anyshape.events import kinds
 from anyshape.events.stream import stream
 from anyshape.policy.observations import Observation, Observations
 from anyshape.policy.other_ranks import ALONE, OtherRanks
+from anyshape.ranks.agreement_protocol import Result, Rounds
 from anyshape.ranks.arguments import seen_in
 from anyshape.ranks.group import Group, Silent, current, within
-from anyshape.ranks.rounds import Result, Rounds
 from anyshape.ranks.wire import Damaged
-from anyshape.records import dataclass
+from anyshape.support.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from typing import Any, Final
 import torch
 
 from anyshape.policy.observations import Observation, of_int, of_sizes
-from anyshape.records import is_dataclass
+from anyshape.support.lazy_dataclass import is_dataclass
 
 #: Objects looked at in one call: an argument may be a whole data set.
 _MOST: Final = 10_000

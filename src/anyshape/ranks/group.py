@@ -10,8 +10,8 @@ from typing import Any, Final, TypeVar
 
 import torch.distributed as dist
 
-from anyshape.ranks.rounds import Patience, Rounds
-from anyshape.records import dataclass, field
+from anyshape.ranks.agreement_protocol import Patience, Rounds
+from anyshape.support.lazy_dataclass import dataclass, field
 
 #: Changes with the protocol, so that ranks of different versions of ours do not meet.
 _PREFIX: Final = "anyshape/1"

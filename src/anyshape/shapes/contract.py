@@ -7,12 +7,12 @@ from inspect import Parameter, Signature
 from typing import Final, NamedTuple, cast
 
 from anyshape.errors import AnyshapeError, BadShapeSpec, ShapeContractViolation
-from anyshape.records import dataclass, field
+from anyshape.shapes.bind_spec import IsTensor, Leaf, Matcher, Way
+from anyshape.shapes.dim_binding import Home, homes_of
 from anyshape.shapes.dims import DimExpr, Marker, Relation
-from anyshape.shapes.homes import Home, homes_of
-from anyshape.shapes.match import IsTensor, Leaf, Matcher, Way
+from anyshape.shapes.shape_string import Word
 from anyshape.shapes.spec import Items, Keyed, Node, Shapes, items_of
-from anyshape.shapes.words import Word
+from anyshape.support.lazy_dataclass import dataclass, field
 from anyshape.symbolic import Size, Symbol, evaluate, holds, to_text
 from anyshape.symbolic.expr import single_atom
 

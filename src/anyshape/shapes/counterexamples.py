@@ -13,7 +13,7 @@ from random import Random
 from typing import Final
 
 from anyshape.errors import AnyshapeError
-from anyshape.shapes.words import numbers_in
+from anyshape.shapes.shape_string import numbers_in
 from anyshape.symbolic import Fact, Size, Symbol, evaluate, holds, to_text
 
 _MOST_TRIED: Final = 20_000

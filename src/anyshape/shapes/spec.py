@@ -14,9 +14,9 @@ from types import EllipsisType
 from typing import Final, cast
 
 from anyshape.errors import AnyshapeError, BadShapeSpec
-from anyshape.records import dataclass, fields, is_dataclass
 from anyshape.shapes.dims import Dim, DimExpr, Marker, Relation
-from anyshape.shapes.words import Word, names_in, words
+from anyshape.shapes.shape_string import Word, names_in, words
+from anyshape.support.lazy_dataclass import dataclass, fields, is_dataclass
 from anyshape.symbolic import (
     NATURAL,
     Expr,

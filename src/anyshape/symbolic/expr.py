@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from unicodedata import normalize
 
 from anyshape.errors import ExpressionTooLarge, SymbolicTypeError
-from anyshape.records import dataclass, field
+from anyshape.support.lazy_dataclass import dataclass, field
 from anyshape.symbolic.ranges import NATURAL, Range, is_empty
 
 #: Indices of atoms, ascending, repeated for powers. `()` is the constant monomial.

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 from anyshape.errors import Contradiction, SymbolicTypeError
-from anyshape.records import dataclass
+from anyshape.support.lazy_dataclass import dataclass
 from anyshape.symbolic.evaluate import evaluate, holds
 from anyshape.symbolic.expr import Expr, Size, Symbol, as_symbol, check_size, symbols_of
 from anyshape.symbolic.knowledge import NOTHING, Knowledge

@@ -7,7 +7,7 @@ divisor by 0. `learn.py` makes new knowledge.
 
 from __future__ import annotations
 
-from anyshape.records import dataclass, field
+from anyshape.support.lazy_dataclass import dataclass, field
 from anyshape.symbolic.bounds import Bounds
 from anyshape.symbolic.division import floordiv, modulo
 from anyshape.symbolic.evaluate import Rewrite

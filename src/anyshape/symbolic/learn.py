@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from anyshape.records import replace
+from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import ranges
 from anyshape.symbolic.bounds import Bounds
 from anyshape.symbolic.division import floordiv, modulo

@@ -17,7 +17,7 @@ from math import gcd
 from typing import Final, NoReturn
 
 from anyshape.errors import SymbolicTypeError
-from anyshape.records import dataclass, field
+from anyshape.support.lazy_dataclass import dataclass, field
 from anyshape.symbolic.bounds import DECLARED
 from anyshape.symbolic.expr import (
     Expr,

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from anyshape.errors import ShapeMismatch
-from anyshape.ops.questions import Kind
+from anyshape.ops.shape_query import Kind
 from tests.ops.driver import Sym, check, dynamic
 from tests.ops.laid_out import channels_last, inside_out
 

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 from anyshape.errors import ShapeMismatch
 from anyshape.ops.infer import infer
 from anyshape.ops.meta import Meta, contiguous
-from anyshape.ops.questions import Kind
+from anyshape.ops.shape_query import Kind
 from anyshape.symbolic import Facts, ge, le, symbol
 from tests.ops.driver import Sym, check, dynamic
 from tests.ops.laid_out import inside_out

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from anyshape.errors import ShapeMismatch
-from anyshape.ops.questions import Kind
+from anyshape.ops.shape_query import Kind
 from tests.ops.driver import check, dynamic
 from tests.ops.laid_out import inside_out
 

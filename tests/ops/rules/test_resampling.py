@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 
 from anyshape.errors import ShapeMismatch
-from anyshape.ops.questions import Kind
-from anyshape.ops.scaling import exact_ratio
+from anyshape.ops.float_scale import exact_ratio
+from anyshape.ops.shape_query import Kind
 from tests.ops.driver import Sym, check, dynamic
 from tests.ops.rules.test_pooling import channels_last
 

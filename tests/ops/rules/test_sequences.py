@@ -13,7 +13,7 @@ import torch
 
 from anyshape.errors import ShapeMismatch
 from anyshape.ops.infer import infer
-from anyshape.ops.questions import Kind
+from anyshape.ops.shape_query import Kind
 from anyshape.symbolic import Facts, as_symbol, evaluate, holds, symbol
 from tests.ops.driver import Sym, check, compare, dynamic
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from anyshape.report.analysis.ranks import compare, launches
-from anyshape.report.reading.processes import read_trace
+from anyshape.explain.report.analysis.ranks import compare, launches
+from anyshape.explain.report.reading.processes import read_trace
 from tests.report.made import compile_of, written
 from tests.report.recordings import processes_of
 

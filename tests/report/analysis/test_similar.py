@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from anyshape.report.analysis.similar import key_of, similar_graphs
-from anyshape.report.reading.model import Graph
+from anyshape.explain.report.analysis.similar import key_of, similar_graphs
+from anyshape.explain.report.reading.model import Graph
 from tests.report.recordings import processes_of
 
 

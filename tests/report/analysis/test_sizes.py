@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from anyshape.report.analysis.sizes import changing_sources, table_of, values_seen
-from anyshape.report.analysis.timeline import sizes_served, timeline_of
+from anyshape.explain.report.analysis.sizes import changing_sources, table_of, values_seen
+from anyshape.explain.report.analysis.timeline import sizes_served, timeline_of
 from tests.report.recordings import function_of
 
 X = "L['x'].size()[0]"

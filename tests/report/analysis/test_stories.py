@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from anyshape.report.analysis.stories import guards_on, recompiles_by_entry, recompiles_for
-from anyshape.report.reading.model import Assumed, Attempt, Symbol
+from anyshape.explain.report.analysis.stories import guards_on, recompiles_by_entry, recompiles_for
+from anyshape.explain.report.reading.model import Assumed, Attempt, Symbol
 from tests.report.recordings import function_of
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from anyshape.events.kinds import CallsServed
-from anyshape.report.analysis import timeline as module
-from anyshape.report.analysis.timeline import timeline_of
-from anyshape.report.reading.processes import read_trace
+from anyshape.explain.report.analysis import timeline as module
+from anyshape.explain.report.analysis.timeline import timeline_of
+from anyshape.explain.report.reading.processes import read_trace
 from tests.report.made import compile_of, written
 
 

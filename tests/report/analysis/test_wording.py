@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from anyshape.report.analysis.conditions import condition
-from anyshape.report.analysis.operators import share_of
-from anyshape.report.analysis.profile_change import profile_change
-from anyshape.report.analysis.wording import in_words, is_about_sizes, split, tensor_fields
+from anyshape.explain.report.analysis.conditions import condition
+from anyshape.explain.report.analysis.operators import share_of
+from anyshape.explain.report.analysis.profile_change import profile_change
+from anyshape.explain.report.analysis.wording import in_words, is_about_sizes, split, tensor_fields
 from tests.report.recordings import function_of
 
 STATE = "global state == ({}, 0, 0, torch.float32, None, False, False, True, True, True, True)"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from anyshape.report.page.html import data_text, page_text
+from anyshape.explain.report.page.html import data_text, page_text
 from tests.report.recordings import NAMES, data_of
 
 PARTS = Path(page_text.__code__.co_filename).parent

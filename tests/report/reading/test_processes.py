@@ -13,8 +13,8 @@ from anyshape.events.kinds import (
     RunsEagerly,
     SizesSeen,
 )
-from anyshape.report.reading.fields import Place
-from anyshape.report.reading.processes import read_trace
+from anyshape.explain.report.reading.fields import Place
+from anyshape.explain.report.reading.processes import read_trace
 from tests.report.made import compile_of, written
 from tests.report.recordings import function_of, processes_of
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from anyshape.events.trace.own_events import FORMAT, VERSION
-from anyshape.report.reading.records import NotATrace, problems_in_short, read_folder
+from anyshape.explain.report.reading.records import NotATrace, problems_in_short, read_folder
 
 HEADER = json.dumps({"format": FORMAT, "version": VERSION, "time": 5.0})
 EVENT = json.dumps({"event": "defect", "time": 1.0})

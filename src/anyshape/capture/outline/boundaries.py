@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Final
 
 from anyshape.capture.outline.sites import Position, Site
-from anyshape.records import dataclass, field
+from anyshape.support.lazy_dataclass import dataclass, field
 
 
 @dataclass(slots=True)

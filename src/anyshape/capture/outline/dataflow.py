@@ -10,8 +10,8 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from anyshape.capture.rewrite_scopes import all_arguments, outside_of_arguments
-from anyshape.records import dataclass, field
+from anyshape.capture.rewrite.scopes import all_arguments, outside_of_arguments
+from anyshape.support.lazy_dataclass import dataclass, field
 
 Names = frozenset[str]
 _NONE: Names = frozenset()

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from anyshape.capture.outline.boundaries import Boundary, Marks
 from anyshape.capture.outline.dataflow import Binding, Names
-from anyshape.capture.rewrite_nodes import LOAD, STORE, TEMPORARY, assign_at, name_at, node_at
+from anyshape.capture.rewrite.nodes import LOAD, STORE, TEMPORARY, assign_at, name_at, node_at
 
 #: The function through which calls are made that lead to functions in parts.
 ROUTE: Final = "__anyshape_route__"

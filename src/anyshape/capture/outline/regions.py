@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from anyshape.capture.outline.dataflow import Binding, Liveness, Names, uses
 from anyshape.capture.outline.linearize import FRAME_READERS, ROUTE, has_jump, routed
-from anyshape.capture.rewrite import FUNCTION
-from anyshape.capture.rewrite_nodes import LOAD, STORE, arguments_at, name_at, node_at
-from anyshape.records import dataclass
+from anyshape.capture.rewrite.nodes import LOAD, STORE, arguments_at, name_at, node_at
+from anyshape.capture.rewrite.rewriter import FUNCTION
+from anyshape.support.lazy_dataclass import dataclass
 
 #: The variable that holds the regions of a function, in order.
 REGIONS: Final = "__anyshape_regions__"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from anyshape.capture.outline.dataflow import functions_inside
-from anyshape.capture.rewrite_nodes import STORE, TEMPORARY, name_at, node_at
+from anyshape.capture.rewrite.nodes import STORE, TEMPORARY, name_at, node_at
 
 _PREFIX: Final = TEMPORARY.partition("{}")[0] + "value_"
 #: Nothing after them is run.

@@ -7,7 +7,7 @@ import sys
 import types
 from typing import NamedTuple
 
-from anyshape.capture.instrument import CodePlace, instrumented_by_identity
+from anyshape.capture.rewrite.instrument import CodePlace, instrumented_by_identity
 
 #: Line, column, end line and end column in the file, as code objects have them.
 Position = tuple[int, int, int, int]

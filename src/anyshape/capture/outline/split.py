@@ -9,24 +9,24 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Any, Final
 
-from anyshape.capture.instrument import (
-    Refused,
-    compile_in_place,
-    instrumented_code,
-    located_source,
-    register_generated,
-)
 from anyshape.capture.outline.boundaries import Boundaries, marks_of
 from anyshape.capture.outline.dataflow import Binding, Names, free_names, uses
 from anyshape.capture.outline.linearize import ROUTE, Linearizer
 from anyshape.capture.outline.regions import REGIONS, Region, Regions, Scope
 from anyshape.capture.outline.release import released
 from anyshape.capture.outline.sites import place_of, region_name
-from anyshape.capture.rewrite import FUNCTION
-from anyshape.capture.rewrite_nodes import assign_at, name_at, node_at
-from anyshape.capture.rewrite_scopes import all_arguments, bindings
-from anyshape.capture.source import Located, file_of
-from anyshape.records import dataclass
+from anyshape.capture.rewrite.instrument import (
+    Refused,
+    compile_in_place,
+    instrumented_code,
+    located_source,
+    register_generated,
+)
+from anyshape.capture.rewrite.nodes import assign_at, name_at, node_at
+from anyshape.capture.rewrite.rewriter import FUNCTION
+from anyshape.capture.rewrite.scopes import all_arguments, bindings
+from anyshape.capture.rewrite.source import Located, file_of
+from anyshape.support.lazy_dataclass import dataclass
 
 _NESTED: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 import torch
 import torch.fx
 
-from anyshape.capture.call_forms import CallForms, name_of
-from anyshape.capture.operation_kinds import (
+from anyshape.capture.record.bound_call import CallForms, name_of
+from anyshape.capture.record.op_kinds import (
     ALIASES_UNSEEN,
     STATE_CHANGES,
     is_mutable,
@@ -21,7 +21,7 @@ from anyshape.capture.operation_kinds import (
     runs_python,
     writes_statistics,
 )
-from anyshape.capture.recorded_segments import Known
+from anyshape.capture.record.segment_state import Known
 from anyshape.guards.guard import Frame
 from anyshape.symbolic import Expr
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from anyshape.capture.concolic import TracedInt, plain
-from anyshape.capture.recorded_segments import Known
+from anyshape.capture.numbers.concolic import TracedInt, plain
+from anyshape.capture.record.segment_state import Known
 from anyshape.capture.replay.events import face_of
 from anyshape.capture.tracer import ATOMS, Tracer
 from anyshape.guards.path import Path

@@ -10,13 +10,13 @@ from typing import Any, Final
 import torch
 import torch.fx
 
-from anyshape.capture.recorded_segments import Known
+from anyshape.capture.externals.untrace import stripped
+from anyshape.capture.record.segment_state import Known
+from anyshape.capture.record.torch_state import read_state
 from anyshape.capture.replay.forms import Forms, NoForm, built, result_form, tensors_in
-from anyshape.capture.replay.player import Player, Surprise
-from anyshape.capture.replay.recording import NotReplayed, Recording, record
+from anyshape.capture.replay.layer_trace import NotReplayed, Recording, record
+from anyshape.capture.replay.replayer import Player, Surprise
 from anyshape.capture.replay.switch import switch
-from anyshape.capture.state import read_state
-from anyshape.capture.stripping import stripped
 from anyshape.capture.tracer import Leave
 from anyshape.config import config
 from anyshape.guards.guard import Frame

@@ -11,16 +11,16 @@ from collections.abc import Iterable, Mapping
 
 from anyshape.codegen.host import entry, helpers, run, sizes
 from anyshape.codegen.host.abi import HostAbi, HostUnsupported
-from anyshape.codegen.host.apart import APART
+from anyshape.codegen.host.error_codes import Reasons
 from anyshape.codegen.host.extern_calls import declaration
 from anyshape.codegen.host.externs import EXTERNS
 from anyshape.codegen.host.helpers import helpers_module
 from anyshape.codegen.host.module import join_module
-from anyshape.codegen.host.reasons import Reasons
+from anyshape.codegen.host.no_alias_check import APART
 from anyshape.codegen.host.run import KernelCode
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Extern, Segment
-from anyshape.records import dataclass
+from anyshape.support.lazy_dataclass import dataclass
 
 __all__ = [
     "APART",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from anyshape.records import dataclass
+from anyshape.support.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from collections import Counter
 from typing import Final
 
 from anyshape.codegen.host.abi import HostAbi
-from anyshape.codegen.host.lines import Lines
-from anyshape.codegen.host.reasons import Reasons
+from anyshape.codegen.host.error_codes import Reasons
+from anyshape.codegen.host.ir_builder import Lines
 from anyshape.codegen.host.sizes import Sizes
 from anyshape.loops.program import Buffer, Extern, Segment
 from anyshape.symbolic import Size, product, total

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from anyshape.codegen.host.abi import HostUnsupported
+from anyshape.codegen.host.error_codes import Reasons
 from anyshape.codegen.host.externs import EXTERNS, ExternFunction
-from anyshape.codegen.host.lines import Lines
-from anyshape.codegen.host.reasons import Reasons
+from anyshape.codegen.host.ir_builder import Lines
+from anyshape.loops.expr import WIDTH
 from anyshape.loops.program import Area, Buffer, Extern
-from anyshape.loops.scalars import WIDTH
 from anyshape.symbolic import Expr, Size
 
 #: letter -> (type in C, the letter of what it is when it is given by address)

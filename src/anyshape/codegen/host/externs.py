@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from anyshape.records import dataclass
+from anyshape.support.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from string import Template
 from typing import Final
 
 from anyshape.codegen.host.abi import HostAbi
-from anyshape.codegen.host.apart import apart_module
+from anyshape.codegen.host.no_alias_check import apart_module
 
 _HANDLE_DECLARATIONS: Final = """
 declare i32 @aoti_torch_get_data_ptr(ptr, ptr)

@@ -14,14 +14,15 @@ from collections.abc import Mapping
 from typing import Final
 
 from anyshape.codegen.host.abi import HostAbi, HostUnsupported
-from anyshape.codegen.host.adopted import adopted_buffers, results_of
-from anyshape.codegen.host.lines import Lines
-from anyshape.codegen.host.part import Part
-from anyshape.codegen.host.reasons import Reasons
-from anyshape.codegen.host.rounds import Kind, Rounds, find_rounds
+from anyshape.codegen.host.error_codes import Reasons
+from anyshape.codegen.host.ir_builder import Lines
+from anyshape.codegen.host.loop_body import Part
+from anyshape.codegen.host.loop_rolling import Kind, Rounds, find_rounds
+from anyshape.codegen.host.owned_results import adopted_buffers, results_of
 from anyshape.codegen.host.sizes import Sizes
 from anyshape.codegen.host.steps import KernelCode, Steps
 from anyshape.codegen.host.workspace import offsets
+from anyshape.loops.expr import WIDTH
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.memory_plan import (
     ALIGNMENT,
@@ -33,7 +34,6 @@ from anyshape.loops.memory_plan import (
     plan_memory,
 )
 from anyshape.loops.program import Area, Launch, Segment
-from anyshape.loops.scalars import WIDTH
 from anyshape.symbolic import Size, Symbol, as_symbol, substitute, symbol
 from anyshape.symbolic.expr import symbols_of
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from anyshape.codegen.host.abi import HostUnsupported
-from anyshape.codegen.host.lines import Lines
+from anyshape.codegen.host.ir_builder import Lines
 from anyshape.symbolic import Expr, Size, Symbol
 from anyshape.symbolic.bounds import DECLARED
 from anyshape.symbolic.expr import (

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from anyshape.codegen.host.error_codes import Reasons
 from anyshape.codegen.host.extern_calls import ExternCalls, HasSizes
-from anyshape.codegen.host.lines import Lines
-from anyshape.codegen.host.reasons import Reasons
+from anyshape.codegen.host.ir_builder import Lines
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Buffer, Extern, Launch
-from anyshape.records import dataclass
+from anyshape.support.lazy_dataclass import dataclass
 from anyshape.symbolic import Size
 
 CLEANUP: Final = "%cleanup"

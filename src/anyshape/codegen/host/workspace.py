@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from anyshape.codegen.host.lines import Lines
+from anyshape.codegen.host.ir_builder import Lines
 from anyshape.codegen.host.sizes import Sizes
 from anyshape.loops.memory_plan import ALIGNMENT, Plan
 from anyshape.symbolic import Expr, Size

@@ -8,7 +8,7 @@ In: a kernel of `loops/` and the target. Out: the text of a function that runs i
 `f0`, `f1` ...; `%scratch` has `scratch_bytes` for each thread that OpenMP may use, aligned to 64.
 The function gives 0, or 1 + the number of a check that failed.
 
-`plan.py` decides how vectors run, `kernel.py` and `stages.py` write loops, `values.py` what is
+`plan.py` decides how vectors run, `kernel.py` and `loop_nest.py` write loops, `values.py` what is
 in them, `threads.py` the function around. All of it is loaded when it is first asked for.
 """
 

@@ -7,8 +7,8 @@ from typing import Final
 
 from anyshape.codegen.llvm.emitter import Emitter
 from anyshape.codegen.llvm.types import BITS, REGISTER, UNSIGNED, literal, suffix, vector
-from anyshape.loops.scalars import FLOATS, Dtype
-from anyshape.records import dataclass
+from anyshape.loops.expr import FLOATS, Dtype
+from anyshape.support.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

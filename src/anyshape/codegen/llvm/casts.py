@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anyshape.codegen.llvm.emitter import Emitter
 from anyshape.codegen.llvm.types import BITS, REGISTER, UNSIGNED, vector
-from anyshape.loops.scalars import FLOATS, HALVES, Dtype
+from anyshape.loops.expr import FLOATS, HALVES, Dtype
 
 
 def cast(e: Emitter, text: str, source: Dtype, target: Dtype, wide: bool) -> str:

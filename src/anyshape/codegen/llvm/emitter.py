@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from anyshape.codegen.llvm.machine import Machine
 from anyshape.codegen.llvm.plan import Plan
+from anyshape.codegen.llvm.target_features import Machine
 from anyshape.codegen.llvm.types import REGISTER, Value, vector
 from anyshape.codegen.llvm.writer import Writer
-from anyshape.loops.scalars import Scalar
+from anyshape.loops.expr import Scalar
 from anyshape.loops.vector_axis import linear_parts
-from anyshape.records import dataclass, field
+from anyshape.support.lazy_dataclass import dataclass, field
 from anyshape.symbolic import Size, Symbol
 from anyshape.symbolic.expr import Atom, of_atom, symbols_of
 

@@ -12,17 +12,17 @@ from __future__ import annotations
 
 from typing import Final
 
+from anyshape.codegen.llvm.collapsed_axes import Points
 from anyshape.codegen.llvm.emitter import Emitter, Loop
-from anyshape.codegen.llvm.flat import Points
+from anyshape.codegen.llvm.interleave import together_functions
+from anyshape.codegen.llvm.loop_nest import StageCode, check_slot, divides, has_one_loop, set_masks
 from anyshape.codegen.llvm.parameters import PARAMETERS
 from anyshape.codegen.llvm.plan import LIGHT, LONG
 from anyshape.codegen.llvm.sizes import narrow_size
-from anyshape.codegen.llvm.stages import StageCode, check_slot, divides, has_one_loop, set_masks
-from anyshape.codegen.llvm.together import together_functions
 from anyshape.codegen.llvm.writer import States
-from anyshape.loops.scalars import Axis
-from anyshape.loops.seams import piece_of, seam_of
-from anyshape.records import replace
+from anyshape.loops.expr import Axis
+from anyshape.loops.index_set_splitting import piece_of, seam_of
+from anyshape.support.lazy_dataclass import replace
 
 #: One in another: there is code for each piece that they make.
 MOST_SEAMS: Final = 3

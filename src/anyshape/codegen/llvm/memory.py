@@ -13,7 +13,7 @@ from anyshape.codegen.llvm.emitter import Emitter
 from anyshape.codegen.llvm.scratch import private_offsets
 from anyshape.codegen.llvm.sizes import lane_numbers, narrow_size, terms_by_level, wide_size
 from anyshape.codegen.llvm.types import MEMORY, REGISTER, Value, suffix, vector
-from anyshape.loops.scalars import WIDTH, Dtype, Scalar
+from anyshape.loops.expr import WIDTH, Dtype, Scalar
 from anyshape.symbolic import Size
 from anyshape.symbolic.expr import Monomial, of_atom, polynomial
 

@@ -8,13 +8,13 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from anyshape.codegen.llvm.collapsed_axes import choice
 from anyshape.codegen.llvm.emitter import Emitter
-from anyshape.codegen.llvm.flat import choice
 from anyshape.codegen.llvm.kernel import part_function
-from anyshape.codegen.llvm.machine import Machine
 from anyshape.codegen.llvm.parameters import PARAMETERS
 from anyshape.codegen.llvm.plan import Plan, make_plan, short_plan
 from anyshape.codegen.llvm.scratch import bytes_for_a_thread
+from anyshape.codegen.llvm.target_features import Machine
 from anyshape.codegen.llvm.threads import (
     LAUNCH_DECLARATION,
     THREAD_DECLARATIONS,
@@ -22,11 +22,11 @@ from anyshape.codegen.llvm.threads import (
     launch_functions,
 )
 from anyshape.codegen.llvm.values import compute
+from anyshape.codegen.module_sources import Texts
 from anyshape.codegen.target import Target
-from anyshape.codegen.texts import Texts
 from anyshape.codegen.vector_math import definitions
 from anyshape.codegen.vector_math.definitions import RARE
-from anyshape.loops.flattened import vectors_extent
+from anyshape.loops.collapsed_axes import vectors_extent
 from anyshape.loops.kernels import Kernel
 from anyshape.symbolic import Size
 

@@ -12,18 +12,18 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from anyshape.codegen.llvm.machine import Machine
+from anyshape.codegen.llvm.target_features import Machine
 from anyshape.codegen.target import Target
 from anyshape.codegen.vector_math import FUNCTIONS
-from anyshape.loops.flattened import (
+from anyshape.loops.collapsed_axes import (
     SHORT,
     Flattened,
     can_be_flattened,
     flattened,
     vectors_extent,
 )
+from anyshape.loops.expr import WIDTH, Axis, Scalar
 from anyshape.loops.kernels import Kernel, Stage
-from anyshape.loops.scalars import WIDTH, Axis, Scalar
 from anyshape.loops.vector_axis import (
     accesses,
     best_column,
@@ -31,7 +31,7 @@ from anyshape.loops.vector_axis import (
     scalars_of,
     stride_along,
 )
-from anyshape.records import dataclass, replace
+from anyshape.support.lazy_dataclass import dataclass, replace
 from anyshape.symbolic import Size
 from anyshape.symbolic.bounds import DECLARED
 from anyshape.symbolic.expr import (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from anyshape.codegen.llvm.casts import cast
 from anyshape.codegen.llvm.emitter import Emitter
-from anyshape.codegen.llvm.folds import neutral, operate
+from anyshape.codegen.llvm.reductions import neutral, operate
 from anyshape.codegen.llvm.types import REGISTER, Value, literal, vector
+from anyshape.loops.expr import Dtype
 from anyshape.loops.kernels import Scan
-from anyshape.loops.scalars import Dtype
-from anyshape.records import dataclass
+from anyshape.support.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

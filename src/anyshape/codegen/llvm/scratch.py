@@ -6,7 +6,7 @@ Threads that share a row leave what each has folded in their own memory, for all
 from __future__ import annotations
 
 from anyshape.codegen.llvm.plan import Plan
-from anyshape.loops.scalars import WIDTH
+from anyshape.loops.expr import WIDTH
 from anyshape.symbolic import Size, floordiv
 
 #: bytes; a line of the cache, so that threads do not share one

@@ -6,8 +6,8 @@ import math
 import struct
 from typing import Final
 
-from anyshape.loops.scalars import FLOATS, Dtype
-from anyshape.records import dataclass
+from anyshape.loops.expr import FLOATS, Dtype
+from anyshape.support.lazy_dataclass import dataclass
 
 #: f16 and bf16 are computed in f32.
 REGISTER: Final[dict[str, str]] = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 from anyshape.codegen.llvm.arithmetic import EXACT_IN_HALVES, ROWS, Call
 from anyshape.codegen.llvm.casts import cast, round_half
 from anyshape.codegen.llvm.emitter import Emitter
+from anyshape.codegen.llvm.magic_division import factors, quotient
 from anyshape.codegen.llvm.memory import load
 from anyshape.codegen.llvm.sizes import narrow_size, wide_size
-from anyshape.codegen.llvm.small_quotients import factors, quotient
 from anyshape.codegen.llvm.types import REGISTER, Value, literal, vector
-from anyshape.loops.scalars import FLOATS, HALVES, Scalar
+from anyshape.loops.expr import FLOATS, HALVES, Scalar
 
 
 def compute(e: Emitter, scalar: Scalar) -> Value:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from anyshape.codegen.llvm.types import vector
-from anyshape.records import dataclass, field
+from anyshape.support.lazy_dataclass import dataclass, field
 
 States = list[str]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 
-from anyshape.records import dataclass, field
+from anyshape.support.lazy_dataclass import dataclass, field
 
 ELEMENT = {"f32": "float", "f64": "double", "i32": "i32", "i64": "i64", "b1": "i1"}
 SUFFIX = {"f32": "f32", "f64": "f64", "i32": "i32", "i64": "i64", "b1": "i1"}

@@ -15,7 +15,7 @@ from anyshape.codegen.vector_math import (
     trigonometry,
 )
 from anyshape.codegen.vector_math.builder import Value
-from anyshape.records import dataclass
+from anyshape.support.lazy_dataclass import dataclass
 
 BOTH = ("f32", "f64")
 F32 = ("f32",)

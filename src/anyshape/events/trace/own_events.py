@@ -23,7 +23,7 @@ from typing import Final, cast
 
 from anyshape.events.kinds import Event, FrameStart
 from anyshape.events.source_lines import source_lines
-from anyshape.records import fields, is_dataclass
+from anyshape.support.lazy_dataclass import fields, is_dataclass
 
 FORMAT: Final = "anyshape-events"
 VERSION: Final = 1

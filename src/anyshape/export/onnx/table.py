@@ -6,7 +6,15 @@ from typing import Final
 
 import torch.fx
 
-from anyshape.export.onnx import attention, indexing, layers, making, pointwise, recurrent, shapes
+from anyshape.export.onnx import (
+    attention,
+    factories,
+    indexing,
+    layers,
+    pointwise,
+    recurrent,
+    shapes,
+)
 from anyshape.export.onnx import reductions as along
 from anyshape.export.onnx.rows import Row
 from anyshape.export.operators import UnknownName, name_of
@@ -210,19 +218,19 @@ METHODS: Final[dict[str, Row]] = {
     "narrow": indexing.narrow,
     "nonzero": indexing.nonzero,
     "item": indexing.item,
-    "zeros": making.filled(0),
-    "ones": making.filled(1),
-    "full": making.filled(None),
-    "zeros_like": making.filled_like(0),
-    "ones_like": making.filled_like(1),
-    "full_like": making.filled_like(None),
-    "new_zeros": making.filled_beside(0),
-    "new_ones": making.filled_beside(1),
-    "new_full": making.filled_beside(None),
-    "tensor": making.tensor,
-    "arange": making.arange,
-    "eye": making.eye,
-    "one_hot": making.one_hot,
+    "zeros": factories.filled(0),
+    "ones": factories.filled(1),
+    "full": factories.filled(None),
+    "zeros_like": factories.filled_like(0),
+    "ones_like": factories.filled_like(1),
+    "full_like": factories.filled_like(None),
+    "new_zeros": factories.filled_beside(0),
+    "new_ones": factories.filled_beside(1),
+    "new_full": factories.filled_beside(None),
+    "tensor": factories.tensor,
+    "arange": factories.arange,
+    "eye": factories.eye,
+    "one_hot": factories.one_hot,
 }
 
 

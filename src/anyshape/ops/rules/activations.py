@@ -8,8 +8,8 @@ from anyshape.ops.broadcast import pointwise_layout, require_writable
 from anyshape.ops.meta import Meta
 from anyshape.ops.op import Lowering, Op, Rule
 from anyshape.ops.promotion import floating
-from anyshape.ops.questions import Questions
 from anyshape.ops.rules.pointwise import everywhere, pointwise_row, same, unary
+from anyshape.ops.shape_query import Questions
 from anyshape.symbolic import eq, or_
 
 #: Functions of `torch.nn.functional` that work in place on demand, and where `inplace` stands among

@@ -10,8 +10,8 @@ from anyshape.errors import UnknownOperator
 from anyshape.ops.broadcast import broadcast, pointwise_layout, require_expands
 from anyshape.ops.meta import Meta
 from anyshape.ops.op import Lowering, Op
-from anyshape.ops.questions import Questions
 from anyshape.ops.rules.matmul import require_one_dtype, require_rank, require_same
+from anyshape.ops.shape_query import Questions
 from anyshape.symbolic import Size, eq, gt, or_, product
 
 

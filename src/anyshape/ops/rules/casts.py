@@ -11,9 +11,9 @@ from anyshape.ops.layouts import contiguity
 from anyshape.ops.meta import Dense, Meta, channels_last, contiguous
 from anyshape.ops.op import Lowering, Op, Rule
 from anyshape.ops.promotion import category
-from anyshape.ops.questions import Questions
 from anyshape.ops.rules.pointwise import Operand
-from anyshape.records import replace
+from anyshape.ops.shape_query import Questions
+from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Fact, Size, and_, eq, or_
 
 _METHOD = "torch.Tensor."

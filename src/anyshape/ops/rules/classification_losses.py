@@ -10,8 +10,8 @@ import torch
 from anyshape.ops.meta import Meta
 from anyshape.ops.op import Lowering, Op, Rule
 from anyshape.ops.promotion import result_type
-from anyshape.ops.questions import Questions
 from anyshape.ops.rules.reductions import reduced, require_float
+from anyshape.ops.shape_query import Questions
 from anyshape.symbolic import Size, eq, le, maximum, ne, or_, total
 
 _BY_NUMBER = {0: "none", 1: "mean", 2: "sum"}

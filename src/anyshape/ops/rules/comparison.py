@@ -10,7 +10,6 @@ from anyshape.ops.broadcast import broadcast
 from anyshape.ops.meta import Meta
 from anyshape.ops.op import Lowering, Op
 from anyshape.ops.promotion import result_type
-from anyshape.ops.questions import Questions
 from anyshape.ops.rules.data_dependent import where_true
 from anyshape.ops.rules.pointwise import (
     Operand,
@@ -21,6 +20,7 @@ from anyshape.ops.rules.pointwise import (
     pointwise_row,
     unary,
 )
+from anyshape.ops.shape_query import Questions
 
 _COMPARISONS = {
     "eq": "__eq__",

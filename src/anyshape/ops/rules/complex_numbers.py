@@ -5,9 +5,9 @@ from __future__ import annotations
 from anyshape.ops.meta import Meta
 from anyshape.ops.op import Lowering, Op
 from anyshape.ops.promotion import complex_of, floating, real
-from anyshape.ops.questions import Questions
 from anyshape.ops.rules.pointwise import elementwise, everywhere, fresh, same
-from anyshape.records import replace
+from anyshape.ops.shape_query import Questions
+from anyshape.support.lazy_dataclass import replace
 
 
 def _part(input: Meta, which: int) -> Meta:

@@ -13,8 +13,8 @@ from anyshape.errors import UnknownOperator
 from anyshape.ops.memory_format import is_channels_last, unsqueezed
 from anyshape.ops.meta import Meta, channels_last, contiguous
 from anyshape.ops.op import Lowering, Op, Rule
-from anyshape.ops.questions import Questions
 from anyshape.ops.rules.matmul import require_one_dtype, require_rank, require_same
+from anyshape.ops.shape_query import Questions
 from anyshape.symbolic import Size, eq, ge, gt, ne, or_, product
 
 Sizes = tuple[Size, ...]

@@ -9,10 +9,10 @@ from typing import Any
 
 from anyshape.ops.meta import Meta, Strided
 from anyshape.ops.op import Lowering, Op, Rule, names_of
-from anyshape.ops.questions import Questions
 from anyshape.ops.rules import reshaping, splitting, views
 from anyshape.ops.rules.index_operators import cloned
-from anyshape.records import replace
+from anyshape.ops.shape_query import Questions
+from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Size, absolute, eq, le
 
 

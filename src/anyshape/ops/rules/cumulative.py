@@ -13,9 +13,9 @@ from anyshape.ops.memory_format import kept_format
 from anyshape.ops.meta import Layout, Meta
 from anyshape.ops.op import Lowering, Op, Rule, in_place_names, names_of
 from anyshape.ops.promotion import Number, category, floating, join, result_type
-from anyshape.ops.questions import Questions
 from anyshape.ops.rules.casts import returns_itself
 from anyshape.ops.rules.reductions import Dims, dims_or_all, reduced, require_float, whole
+from anyshape.ops.shape_query import Questions
 from anyshape.symbolic import Size, eq, ge, maximum, ne
 
 

@@ -12,8 +12,8 @@ import torch
 from anyshape.ops.broadcast import broadcast
 from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.op import Lowering, Op, Rule, names_of
-from anyshape.ops.questions import Questions
-from anyshape.records import replace
+from anyshape.ops.shape_query import Questions
+from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import NATURAL, Expr, Range, Size, eq, ge, gt, le, ne, or_, product
 
 _POSITIONS = (torch.int64, torch.int32)

@@ -11,7 +11,6 @@ from anyshape.ops.broadcast import broadcast, pointwise_layout
 from anyshape.ops.meta import Meta, strided
 from anyshape.ops.op import Lowering, Op, Rule, in_place_names, names_of
 from anyshape.ops.promotion import Number, category, floating, real, result_type
-from anyshape.ops.questions import Questions
 from anyshape.ops.rules.pointwise import elementwise, same
 from anyshape.ops.rules.reductions import (
     Dims,
@@ -20,6 +19,7 @@ from anyshape.ops.rules.reductions import (
     require_elements,
     require_float,
 )
+from anyshape.ops.shape_query import Questions
 from anyshape.symbolic import Expr, Size, eq
 
 Order = Number | str | None

@@ -11,9 +11,9 @@ from anyshape.ops.broadcast import pointwise_layout, require_writable
 from anyshape.ops.meta import Meta
 from anyshape.ops.op import Lowering, Op, Rule
 from anyshape.ops.promotion import result_type
-from anyshape.ops.questions import Questions
 from anyshape.ops.rules.casts import returns_itself
 from anyshape.ops.rules.pointwise import fresh
+from anyshape.ops.shape_query import Questions
 from anyshape.symbolic import eq
 
 

@@ -20,10 +20,10 @@ from anyshape.ops.broadcast import broadcast
 from anyshape.ops.meta import Meta, Strided, contiguous, dense_strides
 from anyshape.ops.op import Lowering, Op
 from anyshape.ops.promotion import result_type
-from anyshape.ops.questions import Questions
 from anyshape.ops.rules.matmul import require_one_dtype, require_same
 from anyshape.ops.rules.pointwise import elementwise, same
-from anyshape.records import dataclass, replace
+from anyshape.ops.shape_query import Questions
+from anyshape.support.lazy_dataclass import dataclass, replace
 from anyshape.symbolic import Expr, Facts, Size, eq, gt, ne, or_
 
 #: How many sizes may be left open; each doubles the cases to compare.

@@ -6,8 +6,8 @@ import torch
 
 from anyshape.ops.meta import Meta
 from anyshape.ops.op import Lowering, Op
-from anyshape.ops.questions import Questions
 from anyshape.ops.rules.matmul import require_rank, require_same
+from anyshape.ops.shape_query import Questions
 from anyshape.symbolic import Size, and_, eq, ge, gt, lt, or_
 
 

@@ -10,9 +10,9 @@ import torch
 from anyshape.ops.meta import Dense, Layout, Meta, contiguous, strided
 from anyshape.ops.op import Lowering, Op, Rule
 from anyshape.ops.promotion import category, dtype_of_number, join
-from anyshape.ops.questions import Questions
 from anyshape.ops.rules.casts import cast, device_named, layout_in
-from anyshape.records import replace
+from anyshape.ops.shape_query import Questions
+from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Expr, Size, ge, gt, maximum
 
 

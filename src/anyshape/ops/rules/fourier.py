@@ -21,8 +21,8 @@ from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.meta import Dense, Meta, Strided
 from anyshape.ops.op import Lowering, Op, Rule
 from anyshape.ops.promotion import complex_of, floating, real
-from anyshape.ops.questions import Questions
-from anyshape.records import replace
+from anyshape.ops.shape_query import Questions
+from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Size, ge, gt
 
 Dims = tuple[int, ...]

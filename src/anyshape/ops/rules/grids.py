@@ -12,10 +12,10 @@ from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.meta import Meta
 from anyshape.ops.op import Lowering, Op, names_of
 from anyshape.ops.promotion import category, result_type
-from anyshape.ops.questions import Questions
-from anyshape.ops.rules.joining import tensors_of
+from anyshape.ops.rules.concat import tensors_of
 from anyshape.ops.rules.reshaping import viewed_as
-from anyshape.records import replace
+from anyshape.ops.shape_query import Questions
+from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Size, ge, gt, ne, product
 
 

@@ -12,8 +12,8 @@ from anyshape.ops.broadcast import broadcast, pointwise_layout
 from anyshape.ops.meta import Meta
 from anyshape.ops.op import Lowering, Op, Rule, in_place_names, names_of
 from anyshape.ops.promotion import Number
-from anyshape.ops.questions import Questions
 from anyshape.ops.rules.indexing import first_round, require_written, shape_found
+from anyshape.ops.shape_query import Questions
 from anyshape.symbolic import Size, eq, ne, or_
 
 

@@ -17,9 +17,9 @@ import torch
 from anyshape.ops.broadcast import broadcast, pointwise_layout, require_expands
 from anyshape.ops.meta import Meta, contiguous, of_tensor
 from anyshape.ops.op import Lowering, Op
-from anyshape.ops.questions import Questions
 from anyshape.ops.rules.views import selected, sliced, unsqueezed, without
-from anyshape.records import dataclass, replace
+from anyshape.ops.shape_query import Questions
+from anyshape.support.lazy_dataclass import dataclass, replace
 from anyshape.symbolic import Expr, Range, Size, and_, as_symbol, eq, ge, le, lt, ne, or_
 
 _MASKS = (torch.bool, torch.uint8)

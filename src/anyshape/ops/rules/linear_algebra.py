@@ -15,8 +15,8 @@ from anyshape.ops.broadcast import broadcast
 from anyshape.ops.meta import Dense, Layout, Meta, Strided, contiguous
 from anyshape.ops.op import Lowering, Op, Rule
 from anyshape.ops.promotion import category, complex_of, real
-from anyshape.ops.questions import Questions
 from anyshape.ops.rules.matmul import require_one_dtype, require_rank, require_same
+from anyshape.ops.shape_query import Questions
 from anyshape.symbolic import Size, and_, eq, ge, gt, maximum, minimum, product
 
 _LAPACK = (torch.float32, torch.float64, torch.complex64, torch.complex128)

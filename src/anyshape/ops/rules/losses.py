@@ -14,12 +14,12 @@ from anyshape.ops.broadcast import broadcast, pointwise_layout
 from anyshape.ops.meta import Meta
 from anyshape.ops.op import Op
 from anyshape.ops.promotion import category, floating, join, real, result_type
-from anyshape.ops.questions import Questions
 from anyshape.ops.rules.classification_losses import functional_row, require_sizes, torch_row
 from anyshape.ops.rules.distances import pairwise_distance
 from anyshape.ops.rules.pointwise import DtypeRule, elementwise, same
 from anyshape.ops.rules.reductions import reduced, require_float, whole
-from anyshape.records import replace
+from anyshape.ops.shape_query import Questions
+from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Size, and_, eq, or_
 
 

@@ -13,8 +13,8 @@ from anyshape.ops.broadcast import broadcast, require_expands
 from anyshape.ops.meta import Meta
 from anyshape.ops.op import Lowering, Op, Rule, in_place_names, names_of
 from anyshape.ops.promotion import Number, category, result_type
-from anyshape.ops.questions import Questions
 from anyshape.ops.rules.pointwise import elementwise, same
+from anyshape.ops.shape_query import Questions
 from anyshape.symbolic import Size, eq, gt, or_
 
 

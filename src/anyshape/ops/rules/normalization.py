@@ -12,11 +12,11 @@ from anyshape.ops.memory_format import is_dense_in, kept_format
 from anyshape.ops.meta import Layout, Meta, channels_last
 from anyshape.ops.op import Lowering, Op, Rule
 from anyshape.ops.promotion import category, floating
-from anyshape.ops.questions import Questions
 from anyshape.ops.rules.casts import returns_itself
 from anyshape.ops.rules.reductions import require_elements, require_float
+from anyshape.ops.shape_query import Questions
 from anyshape.ops.versions import GROUP_NORM_NEEDS_VALUES
-from anyshape.records import replace
+from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Size, eq, gt, ne, or_, product
 
 Scale = Meta | None

@@ -14,7 +14,7 @@ from anyshape.errors import UnknownOperator
 from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.op import Lowering, Op, Rule
 from anyshape.ops.packed_weights import Packed
-from anyshape.ops.questions import Questions
+from anyshape.ops.shape_query import Questions
 
 
 def _linear(q: Questions, X: Meta, W_prepack: Packed, reduce_range: bool = False) -> Meta:

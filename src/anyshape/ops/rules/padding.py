@@ -8,8 +8,8 @@ from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.memory_format import kept_format
 from anyshape.ops.meta import Meta, contiguous
 from anyshape.ops.op import Lowering, Op
-from anyshape.ops.questions import Questions
 from anyshape.ops.rules.views import part
+from anyshape.ops.shape_query import Questions
 from anyshape.ops.versions import REPLICATION_LEAVES_ALL_SIZES
 from anyshape.symbolic import Size, and_, by_multiples, eq, ge, gt, le, lt, ne, or_
 

@@ -12,7 +12,7 @@ from anyshape.ops.iteration import iterated_layout
 from anyshape.ops.meta import Meta
 from anyshape.ops.op import Lowering, Op, Rule
 from anyshape.ops.promotion import Number, category, floating, real, result_type
-from anyshape.ops.questions import Questions
+from anyshape.ops.shape_query import Questions
 
 DtypeRule = Callable[[torch.dtype], torch.dtype]
 Operand = Meta | Number

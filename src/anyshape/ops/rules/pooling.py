@@ -7,15 +7,15 @@ from typing import Any
 
 import torch
 
+from anyshape.ops.float_scale import scaled
 from anyshape.ops.memory_format import is_channels_last, is_dense_in, kept_format, unsqueezed
 from anyshape.ops.meta import Dense, Layout, Meta, channels_last, contiguous
 from anyshape.ops.op import Lowering, Op, Rule
 from anyshape.ops.promotion import category, floating
-from anyshape.ops.questions import Questions
 from anyshape.ops.rules.convolution import per_dimension
 from anyshape.ops.rules.matmul import require_same
 from anyshape.ops.rules.pointwise import elementwise
-from anyshape.ops.scaling import scaled
+from anyshape.ops.shape_query import Questions
 from anyshape.symbolic import Size, and_, ceildiv, eq, ge, gt, le, lt, minimum, or_
 
 

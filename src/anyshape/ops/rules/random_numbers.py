@@ -9,9 +9,9 @@ import torch
 from anyshape.ops.broadcast import broadcast
 from anyshape.ops.meta import Meta
 from anyshape.ops.op import Lowering, Op
-from anyshape.ops.questions import Questions
 from anyshape.ops.rules.factories import factory_row, like, made, size_in
 from anyshape.ops.rules.pointwise import Operand
+from anyshape.ops.shape_query import Questions
 from anyshape.symbolic import Expr, Size, eq, ge, gt, le, lt, or_
 
 _METHOD = "torch.Tensor."

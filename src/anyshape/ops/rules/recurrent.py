@@ -11,8 +11,8 @@ from anyshape.errors import UnknownOperator
 from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.meta import Dense, Layout, Meta, contiguous
 from anyshape.ops.op import Lowering, Op, Rule
-from anyshape.ops.questions import Questions
 from anyshape.ops.rules.matmul import require_one_dtype, require_rank, require_same
+from anyshape.ops.shape_query import Questions
 from anyshape.symbolic import Size, gt
 
 #: How many matrices are stacked in one weight.

@@ -13,9 +13,9 @@ import torch
 from anyshape.ops.meta import Meta
 from anyshape.ops.op import Lowering, Op, Rule, names_of
 from anyshape.ops.promotion import Number, category, floating, real
-from anyshape.ops.questions import Questions
 from anyshape.ops.rules.pointwise import DtypeRule, elementwise, same
-from anyshape.records import replace
+from anyshape.ops.shape_query import Questions
+from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Expr, Size, eq, ne
 
 Dims = int | Sequence[int] | None

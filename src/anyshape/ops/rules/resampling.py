@@ -7,14 +7,14 @@ from typing import Any
 
 import torch
 
+from anyshape.ops.float_scale import scaled
 from anyshape.ops.memory_format import kept_format
 from anyshape.ops.meta import Meta, contiguous
 from anyshape.ops.op import Lowering, Op, Rule
 from anyshape.ops.promotion import category
-from anyshape.ops.questions import Questions
 from anyshape.ops.rules.matmul import require_one_dtype, require_same
 from anyshape.ops.rules.pooling import adaptive_avg
-from anyshape.ops.scaling import scaled
+from anyshape.ops.shape_query import Questions
 from anyshape.symbolic import Size, gt
 
 #: Spatial dimensions that a mode is for.

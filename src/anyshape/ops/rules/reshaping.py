@@ -12,8 +12,8 @@ from anyshape.ops.layouts import Copy, as_view, contiguity, must_view
 from anyshape.ops.memory_format import kept_format
 from anyshape.ops.meta import Meta, channels_last, contiguous
 from anyshape.ops.op import Lowering, Op, in_place_names, names_of
-from anyshape.ops.questions import Questions
-from anyshape.records import replace
+from anyshape.ops.shape_query import Questions
+from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Expr, Size, and_, eq, ge, ne, not_, product
 
 

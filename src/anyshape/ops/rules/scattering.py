@@ -11,7 +11,7 @@ import torch
 from anyshape.ops.meta import Meta
 from anyshape.ops.op import Lowering, Op, Rule, in_place_names, names_of
 from anyshape.ops.promotion import Number
-from anyshape.ops.questions import Questions
+from anyshape.ops.shape_query import Questions
 from anyshape.symbolic import Fact, Size, and_, eq, gt, le, or_
 
 

@@ -17,8 +17,8 @@ import torch
 
 from anyshape.ops.meta import Meta
 from anyshape.ops.promotion import category, dtype_of_number
-from anyshape.ops.questions import Questions
 from anyshape.ops.rules.factories import dtype_of_value, factory_row, made, require_natural
+from anyshape.ops.shape_query import Questions
 from anyshape.ops.versions import ARANGE_CUTS_TO_INTEGERS
 from anyshape.symbolic import Expr, Size, and_, ceildiv, ge, gt, le, ne
 

@@ -6,8 +6,8 @@ from anyshape.errors import UnknownOperator
 from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.op import Lowering, Op, names_of
 from anyshape.ops.promotion import complex_of, real, result_type
-from anyshape.ops.questions import Questions
 from anyshape.ops.rules.matmul import require_same
+from anyshape.ops.shape_query import Questions
 from anyshape.symbolic import Fact, Size, and_, ge, gt, le, lt, ne
 
 

@@ -8,7 +8,7 @@ from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.meta import Meta
 from anyshape.ops.op import Lowering, Op, Rule, names_of
 from anyshape.ops.promotion import Number
-from anyshape.ops.questions import Questions
+from anyshape.ops.shape_query import Questions
 from anyshape.symbolic import Size, and_, eq, ge, le
 
 

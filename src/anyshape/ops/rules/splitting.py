@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from anyshape.errors import NeedsDecision
 from anyshape.ops.meta import Meta
 from anyshape.ops.op import Lowering, Op, Rule, names_of
-from anyshape.ops.questions import Questions
 from anyshape.ops.rules.views import part, sliced
+from anyshape.ops.shape_query import Questions
 from anyshape.symbolic import Expr, Size, and_, ceildiv, eq, ge, gt, le, maximum, or_, total
 
 _HOW_MANY = "the number of parts"

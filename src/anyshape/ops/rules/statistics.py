@@ -10,8 +10,8 @@ import torch
 from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.op import Lowering, Op, Rule, names_of
 from anyshape.ops.promotion import floating, join
-from anyshape.ops.questions import Questions
 from anyshape.ops.rules.reductions import along, reduced, require_elements, require_float
+from anyshape.ops.shape_query import Questions
 from anyshape.symbolic import Size, and_, eq, ge, gt, le, ne
 
 

@@ -10,9 +10,9 @@ import torch
 from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.op import Lowering, Op, Rule, in_place_names, names_of
 from anyshape.ops.promotion import complex_of, real
-from anyshape.ops.questions import Questions
 from anyshape.ops.rules.reshaping import sizes_of
-from anyshape.records import replace
+from anyshape.ops.shape_query import Questions
+from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Expr, Size, and_, eq, ge, le, maximum, minimum, or_, total
 
 _PROPERTY = "torch.Tensor.{}.__get__"

@@ -1,0 +1,212 @@
+"""The backend `"native"`: kernels where operators have native code, torch for the rest.
+
+What cannot be lowered at all, and what fails on the way, runs as the backend `"eager"` does, with
+an event that says why. The graph carries a report of it (`REPORT`), which `explain` shows.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from operator import setitem
+from typing import Any, Final
+
+import torch.fx
+
+from anyshape.backends.eager import run_graph, run_graph_later
+from anyshape.backends.native.build import (
+    Later,
+    native_function,
+    native_function_later,
+    segment_source,
+)
+from anyshape.backends.native.python_host import python_host
+from anyshape.backends.native.report import NativeReport
+from anyshape.backends.reproduction import write_reproduction
+from anyshape.codegen import llvm
+from anyshape.codegen.module_sources import Texts
+from anyshape.codegen.target import Target
+from anyshape.config import config
+from anyshape.errors import InternalError
+from anyshape.events import kinds
+from anyshape.events.progress import progress
+from anyshape.events.stream import stream
+from anyshape.graph.expand_repeats import NotRepeated
+from anyshape.graph.lowering import Lowering
+from anyshape.graph.plan import Call, Plan
+from anyshape.graph.schedule import Schedule, schedule
+from anyshape.graph.unlowerable import Unlowerable
+from anyshape.loops import expr
+from anyshape.loops.canonical import own_names
+from anyshape.loops.kernels import Kernel
+from anyshape.loops.program import Segment
+from anyshape.loops.text import segment_text
+from anyshape.ops.node_meta import COMPILE_ID, EXPECTED, FACTS, REPORT
+from anyshape.runtime.loader.errors import NativeUnavailable
+from anyshape.symbolic import Size
+
+#: Warned of once in a process: it is the same for every graph.
+_told: Final[set[str]] = set()
+
+
+def run_native(
+    graph: torch.fx.GraphModule, examples: list[Any], *, now: bool = False
+) -> Callable[..., Any]:
+    """A function of the graph's inputs that runs native code, which is there `now` or when it is
+    called for the first time."""
+    try:
+        with expr.fresh_scope():
+            return _built(graph, examples, now)
+    except Exception as error:
+        _failed(graph, error, examples)
+    return run_graph(graph, examples)
+
+
+def _failed(graph: torch.fx.GraphModule, error: Exception, examples: Sequence[Any]) -> None:
+    """Tell why a graph runs eagerly; raise it if that is wanted."""
+    if isinstance(error, Unlowerable):
+        graph.meta[REPORT] = NativeReport(whole=str(error))
+    elif isinstance(error, NativeUnavailable):
+        graph.meta[REPORT] = NativeReport(whole=str(error))
+        _tell_once(f"anyshape: no native code on this machine, graphs run eagerly: {error}")
+    elif config.on_compile_error == "raise":
+        raise error
+    else:
+        _tell_of_defect(graph, list(examples), error)
+
+
+def _failed_later(graph: torch.fx.GraphModule, error: Exception, args: Sequence[Any]) -> None:
+    """The same when the graph is run."""
+    try:
+        _failed(graph, error, args)
+    except Exception as same:
+        raise InternalError(stage="backend", detail=repr(same)) from same
+
+
+def _built(graph: torch.fx.GraphModule, examples: list[Any], now: bool) -> Callable[..., Any]:
+    progress.graph()
+    plan, made = lowered(graph)
+    segments = [part for part in made.parts if isinstance(part, Segment)]
+    called = sum(isinstance(part, Call) for part in made.parts)
+    graph.meta[REPORT] = NativeReport(plan.native, plan.called, len(segments), called)
+    id = graph.meta.get(COMPILE_ID, "")
+    scope = expr.copied_scope() if stream.listening(kinds.Schedule) else None
+    if scope is not None:
+        make = partial(_schedule, made, plan, id, scope)
+        stream.emit_made(kinds.Schedule, make)
+    if not segments:
+        return run_graph(graph, examples)
+    texts: dict[str, str] = {}
+    functions = _functions(texts, now)
+    expected = graph.meta.get(EXPECTED, ())
+    failed = partial(_failed_later, graph)
+    host = python_host(made, functions, run_graph_later(graph), expected, failed)
+    if stream.listening(kinds.OutputCode):
+        scope = scope or expr.copied_scope()
+        make = partial(_output_code, host.source, segments, id, scope, texts)
+        stream.emit_made(kinds.OutputCode, make)
+    return host.run
+
+
+Scope = Callable[[], AbstractContextManager[None]]
+
+
+def _schedule(made: Schedule, plan: Plan, compile_id: str, scope: Scope) -> kinds.Schedule:
+    with scope():
+        return kinds.Schedule(schedule_text(made, plan), compile_id=compile_id)
+
+
+def _output_code(
+    host: str, segments: list[Segment], compile_id: str, scope: Scope, texts: dict[str, str]
+) -> kinds.OutputCode:
+    """`texts` has those of segments that had to be built; others were found as machine code."""
+    codes = [host]
+    with scope():
+        for segment in map(own_names, segments):
+            key = _key(segment)
+            if key not in texts:
+                texts[key] = generated_code(segment)
+            codes.append(texts[key])
+    return kinds.OutputCode("\n\n".join(codes), compile_id=compile_id)
+
+
+def lowered(graph: torch.fx.GraphModule) -> tuple[Plan, Schedule]:
+    for whole in (False, True):
+        lowering = Lowering(graph.meta[FACTS])
+        plan = lowering.run(graph.graph, whole=whole)
+        try:
+            return plan, schedule(plan, lowering.same, lowering.facts.hint)
+        except NotRepeated:
+            assert not whole, "there is nothing to repeat"
+    raise AssertionError
+
+
+def _functions(texts: dict[str, str], now: bool) -> Callable[[Segment], Callable[..., Any] | Later]:
+    """Makes the functions of segments; equal ones, as equal layers have them, once. `texts` gets
+    the texts that had to be made."""
+    made: dict[str, Callable[..., Any] | Later] = {}
+
+    def function_of(segment: Segment) -> Callable[..., Any] | Later:
+        segment = own_names(segment)
+        key = _key(segment)
+        if key not in made:
+            progress.kernel()
+            keep = partial(setitem, texts, key)
+            make = native_function if now else native_function_later
+            made[key] = make(segment, _kernels_text, _scratch_bytes, key=key, keep=keep)
+        return made[key]
+
+    return function_of
+
+
+def _key(segment: Segment) -> str:
+    ranges = ", ".join(f"{symbol.name} in {symbol.declared}" for symbol in segment.symbols)
+    return f"{segment_text(segment)}\n{ranges}"
+
+
+def generated_code(segment: Segment) -> str:
+    """The text that a segment's machine code is made of."""
+    return segment_source(segment, _kernels_text, _scratch_bytes)
+
+
+# `llvm` loads what it has when it is asked for a name: code that is found on disk needs none of it.
+
+
+def _kernels_text(kernels: Mapping[str, Kernel], target: Target) -> Texts:
+    return llvm.module_texts(kernels, target)
+
+
+def _scratch_bytes(kernel: Kernel) -> Size:
+    return llvm.scratch_bytes(kernel)
+
+
+def schedule_text(made: Schedule, plan: Plan) -> str:
+    """The parts in order, and why operators are called out."""
+    lines = [*_part_texts(made.parts)]
+    lines += [f"called out: {name}: {why}" for name, why in plan.called.items()]
+    return "\n".join(lines)
+
+
+def _part_texts(parts: Iterable[Segment | Call]) -> Iterable[str]:
+    for part in parts:
+        if isinstance(part, Segment):
+            yield segment_text(part)
+        else:
+            name = getattr(part.target, "__name__", part.target)
+            yield f"call {name}{f' ({part.why})' if part.why else ''}"
+
+
+def _tell_once(text: str) -> None:
+    if text not in _told:
+        _told.add(text)
+        warnings.warn(text, stacklevel=2)
+
+
+def _tell_of_defect(graph: torch.fx.GraphModule, examples: list[Any], error: Exception) -> None:
+    path = write_reproduction(graph, examples, error)
+    where = "" if path is None else f"; {path} shows it"
+    text = f"native code failed, the graph runs eagerly: {error!r}{where}"
+    graph.meta[REPORT] = NativeReport(whole=text)
+    stream.emit(kinds.Defect("native", text, compile_id=graph.meta.get(COMPILE_ID, "")))

@@ -1,0 +1,178 @@
+"""A segment becomes a function: its kernels and its host function in one module, built or found."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from anyshape.loops.kernels import Kernel
+from anyshape.loops.program import Segment
+from anyshape.runtime.loader.build import (
+    Loaded,
+    Source,
+    disk_cache,
+    found_or_begun,
+    found_or_built,
+    identity,
+    load,
+)
+from anyshape.runtime.loader.code_bundle import contents_stamp
+from anyshape.runtime.loader.disk_cache import key_of
+from anyshape.runtime.loader.host_target import HostTarget, host_target
+from anyshape.runtime.loader.load import plain_function, python_function
+from anyshape.runtime.loader.serialized_code import Built
+from anyshape.runtime.loader.source_hash import source_stamp
+from anyshape.runtime.loader.torch_abi import TorchAbi, torch_abi
+from anyshape.symbolic import Size
+
+if TYPE_CHECKING:
+    from anyshape.codegen.module_sources import Texts
+    from anyshape.codegen.target import Target
+
+#: What makes text of a segment.
+_SOURCES: Final = ("codegen", "loops", "symbolic", "backends/native")
+
+#: And what calls it, since others may have made it.
+_ALL_SOURCES: Final = (*_SOURCES, "runtime")
+
+#: the text of kernels by name, and of all that they need beside them
+KernelsText = Callable[[Mapping[str, Kernel], "Target"], "Texts"]
+
+
+def native_function(
+    segment: Segment,
+    kernels_text: KernelsText,
+    scratch_bytes: Callable[[Kernel], Size],
+    *,
+    key: str | None = None,
+    keep: Callable[[str], None] | None = None,
+) -> Callable[..., Any]:
+    """What runs the segment: called with its tensors, integers and floats, gives its outputs."""
+    made = native_function_later(segment, kernels_text, scratch_bytes, key=key, keep=keep)
+    return made.result() if isinstance(made, Later) else made
+
+
+class Later:
+    """A function whose code threads still make."""
+
+    __slots__ = ("_function", "_make")
+
+    def __init__(self, make: Callable[[], Callable[..., Any]]) -> None:
+        self._make = make
+        self._function: Callable[..., Any] | None = None
+
+    def result(self) -> Callable[..., Any]:
+        """The function, once it is there; or what kept it from being made, as an exception."""
+        if self._function is None:
+            self._function = self._make()
+        return self._function
+
+
+def native_function_later(
+    segment: Segment,
+    kernels_text: KernelsText,
+    scratch_bytes: Callable[[Kernel], Size],
+    *,
+    key: str | None = None,
+    keep: Callable[[str], None] | None = None,
+) -> Callable[..., Any] | Later:
+    """What runs the segment, now or later.
+
+    `key`: all that the text depends on besides our own sources, if that is less work than the text;
+    the code is then found without making it. Ranges of symbols belong to it. `keep` is given the
+    text if it was made.
+    """
+    cache = disk_cache()
+    host = host_target(cache)
+    abi = torch_abi()
+    made: list[Source] = []
+
+    def source() -> Source:
+        if not made:
+            made.append(source_of(segment, kernels_text, scratch_bytes, host, abi))
+            if keep is not None:
+                keep(_whole_text(made[0]))
+        return made[0]
+
+    # How torch is made decides on the helpers, another module, and on how they are called.
+    parts = (repr(abi), *((source().text, *source().apart) if key is None else (key,)))
+    names = _Names(parts)
+    built = found_or_begun(names.here(), source, host, cache, names.on_shelves)
+    helpers = _helpers(host, abi).code
+    if isinstance(built, Built):
+        return python_function(built, segment, helpers)
+    return Later(lambda: python_function(built.result(), segment, helpers))
+
+
+class _Names:
+    """Of code that is made of these texts, and of what our own sources make of them."""
+
+    def __init__(self, parts: tuple[str, ...]) -> None:
+        self._parts = parts
+
+    def here(self) -> str:
+        return key_of(*self._parts, source_stamp(*_SOURCES))
+
+    def on_shelves(self) -> str:
+        return key_of(*self._parts, contents_stamp(*_ALL_SOURCES))
+
+
+def segment_source(
+    segment: Segment, kernels_text: KernelsText, scratch_bytes: Callable[[Kernel], Size]
+) -> str:
+    """The text of a segment's modules, to be looked at."""
+    host = host_target(disk_cache())
+    return _whole_text(source_of(segment, kernels_text, scratch_bytes, host, torch_abi()))
+
+
+def _whole_text(source: Source) -> str:
+    return "\n\n".join([*source.apart, source.text])
+
+
+def source_of(
+    segment: Segment,
+    kernels_text: KernelsText,
+    scratch_bytes: Callable[[Kernel], Size],
+    host: HostTarget,
+    abi: TorchAbi | None,
+) -> Source:
+    """The text of a segment, and the names of its functions."""
+    from anyshape.backends.native import source as native_text
+
+    return native_text.source_of(segment, kernels_text, scratch_bytes, host, abi)
+
+
+def apart_function() -> Callable[..., bool] | None:
+    """`apart(n, *tensors)`: True where the first n tensors are contiguous and share no memory with
+    each other or the rest. None where torch's memory is not known."""
+    helpers = _helpers(host_target(disk_cache()), torch_abi())
+    return None if helpers.apart is None else plain_function(helpers.apart, helpers.code)
+
+
+class _Helpers(NamedTuple):
+    code: Loaded
+    #: the name of the function of Python among them
+    apart: str | None
+
+
+@functools.cache
+def _helpers(host: HostTarget, abi: TorchAbi | None) -> _Helpers:
+    names = _Names(("helpers", repr(abi)))
+    built = found_or_built(
+        names.here(), lambda: _helpers_source(abi), host, disk_cache(), names.on_shelves
+    )
+    return _Helpers(load(built), built.entry)
+
+
+def _helpers_source(abi: TorchAbi | None) -> Source:
+    from anyshape.backends.native import source as native_text
+
+    return native_text.helpers_source(abi)
+
+
+def native_identity() -> dict[str, str]:
+    """What native code that is made here is for, and made by; `NativeUnavailable` if there is
+    none."""
+    made_by = contents_stamp(*_ALL_SOURCES)
+    return {**identity(host_target(disk_cache())), "anyshape": made_by}

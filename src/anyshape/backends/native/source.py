@@ -1,0 +1,82 @@
+"""The text of a segment: its kernels and its host function, as `codegen/` writes them.
+
+Apart from `build.py`, which loads this when code has to be made: most of `codegen/` is imported
+here, and code that is found on disk needs none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from anyshape.codegen.host import (
+    APART,
+    HostAbi,
+    HostUnsupported,
+    KernelCode,
+    helpers_module,
+    host_function,
+    join_module,
+)
+from anyshape.codegen.host.externs import EXTERNS
+from anyshape.codegen.llvm import launch_functions
+from anyshape.codegen.module_sources import Texts
+from anyshape.codegen.target import Target
+from anyshape.loops.kernels import Kernel
+from anyshape.loops.program import Extern, Launch, Segment
+from anyshape.runtime.loader.build import Source
+from anyshape.runtime.loader.c_signatures import c_signature
+from anyshape.runtime.loader.host_target import HostTarget
+from anyshape.runtime.loader.symbols import find_symbol
+from anyshape.runtime.loader.torch_abi import WRAP, TorchAbi, dtype_codes
+from anyshape.symbolic import Size
+
+_NAME: Final = "anyshape_segment"
+
+
+def helpers_source(abi: TorchAbi | None) -> Source:
+    """What all segments call. One function of it is Python's, where torch's memory is known."""
+    text = join_module([helpers_module(host_abi(abi)), launch_functions()])
+    # Nothing that a call takes can be measured to be longer by it, and a first call takes a tenth
+    # less.
+    return Source(text, None if abi is None else APART, quick=True)
+
+
+def source_of(
+    segment: Segment,
+    kernels_text: Callable[[Mapping[str, Kernel], Target], Texts],
+    scratch_bytes: Callable[[Kernel], Size],
+    host: HostTarget,
+    abi: TorchAbi | None,
+) -> Source:
+    _check_externs(segment)
+    target = Target(*host)
+    kernels: dict[Kernel, KernelCode] = {}
+    for step in segment.steps:
+        if isinstance(step, Launch) and step.kernel not in kernels:
+            name = f"{_NAME}.k{len(kernels)}"
+            kernels[step.kernel] = KernelCode(name, scratch_bytes(step.kernel))
+    code = host_function(segment, _NAME, kernels, host_abi(abi))
+    named = {own.name: kernel for kernel, own in kernels.items()}
+    texts = kernels_text(named, target)
+    text = join_module([texts.beside, code.text])
+    # Where most of the work is apart, this module only calls it.
+    quick = bool(texts.apart)
+    return Source(text, code.entry, code.run, code.reasons, texts.apart, quick)
+
+
+def _check_externs(segment: Segment) -> None:
+    """Whether this torch has the C functions that we know."""
+    for name in sorted({step.function for step in segment.steps if isinstance(step, Extern)}):
+        row = EXTERNS.get(name)
+        if row is None:
+            raise HostUnsupported(f"there is no C function {name}")
+        if c_signature(row.symbol) != row.signature or find_symbol(row.symbol) is None:
+            raise HostUnsupported(f"{row.symbol} of this torch is not the one that we know")
+
+
+def host_abi(found: TorchAbi | None) -> HostAbi:
+    """How torch and Python are made here, as far as that is known."""
+    if found is None:
+        return HostAbi(None, 0, dict(dtype_codes()), WRAP)
+    return HostAbi(found.tensor_offset, found.type_offset, dict(found.dtypes), WRAP)

@@ -1,0 +1,215 @@
+"""Functions with a gradient of their own: calls that the graph makes again, as they are.
+
+Their Python code runs in every run. So it must be a function of its arguments: it takes tensors and
+numbers, reads nothing of the program but modules, functions and constants, and writes nothing.
+"""
+
+from __future__ import annotations
+
+import dis
+import types
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import torch
+from torch._library.custom_ops import CustomOpDef
+
+from anyshape.capture.numbers.concolic import TracedFloat, TracedInt
+from anyshape.capture.record.op_kinds import RUNS_PYTHON
+from anyshape.capture.rewrite.instrument import is_instrumented
+from anyshape.capture.tracer import ATOMS, CODE, Leave
+from anyshape.guards.guard import Kind
+
+Hooks = Any
+
+_NUMBERS: Final = ATOMS | {TracedInt, TracedFloat}
+_METHODS: Final = ("forward", "backward", "setup_context", "jvp", "vmap", "vjp")
+_WRITES: Final = frozenset(
+    {"STORE_GLOBAL", "STORE_DEREF", "DELETE_GLOBAL", "DELETE_DEREF", "IMPORT_NAME"}
+)
+
+
+def _apply(hooks: Hooks, function: Any, *args: Any, **kwargs: Any) -> Any:
+    if kwargs:
+        raise Leave(f"`{function.__name__}.apply` takes {', '.join(kwargs)} by name")
+    given = [_argument(hooks, function, value) for value in args]
+    shapes = tuple(place for place, value in enumerate(given) if type(value) is torch.Size)
+    code = tuple((place, value) for place, value in enumerate(given) if isinstance(value, CODE))
+    for place, _ in code:
+        given[place] = None
+    for name in _METHODS:
+        method = getattr(function, name, None)
+        method = getattr(method, "__func__", method)
+        if isinstance(method, types.FunctionType) and not _is_of_torch(method):
+            hooks.attributes.class_attribute(function, name)
+            _check_code(hooks, method, method.__code__, set())
+            if any(type(value) in (list, dict) for value in given):
+                _check_containers(method, method.__code__)
+    return hooks.recorder.run(_caller_of(function, shapes, code), tuple(given), {})
+
+
+def _argument(hooks: Hooks, function: Any, value: Any) -> Any:
+    """An argument as the graph gives it: tensors, numbers, code, and containers of these."""
+    kind = type(value)
+    if kind in _NUMBERS or isinstance(value, torch.Tensor) or kind is torch.Size:
+        return value
+    if kind in (list, tuple, dict) and not _holds_other(value):
+        # Of a container from outside, what is in it now, with guards.
+        return hooks.operand(value) if hooks.outside.is_outside(value) else value
+    if isinstance(value, types.FunctionType):
+        if is_instrumented(value.__code__):
+            raise Leave(f"`{function.__name__}.apply` takes a function made by the program")
+        if not _is_of_torch(value):
+            _check_code(hooks, value, value.__code__, set())
+        return value
+    if isinstance(value, types.BuiltinFunctionType | type) and _is_of_library(value):
+        return value
+    raise Leave(f"`{function.__name__}.apply` takes a {kind.__name__}")
+
+
+def _holds_other(value: Any) -> bool:
+    """Whether there is anything in it but tensors and numbers."""
+    items = (*value.keys(), *value.values()) if type(value) is dict else value
+    return any(
+        _holds_other(item)
+        if type(item) in (list, tuple, dict)
+        else type(item) not in _NUMBERS and not isinstance(item, torch.Tensor)
+        for item in items
+    )
+
+
+#: By class: what calls it, by where shapes and code are among its arguments.
+_callers: weakref.WeakKeyDictionary[Any, dict[Any, Callable[..., Any]]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def _caller_of(
+    function: Any, shapes: tuple[int, ...], code: tuple[tuple[int, Any], ...]
+) -> Callable[..., Any]:
+    """A function that applies it: what a graph calls has a name, and `apply` is that of all. A
+    graph gives shapes as tuples, and no code."""
+    found = _callers.setdefault(function, {}).get((shapes, code))
+    if found is None:
+        held = weakref.ref(function)
+
+        def apply(*args: Any) -> Any:
+            alive = held()
+            assert alive is not None, "guards hold the class"
+            if not shapes and not code:
+                return alive.apply(*args)
+            given = list(args)
+            for place in shapes:
+                given[place] = torch.Size(given[place])
+            for place, value in code:
+                given[place] = value
+            return alive.apply(*given)
+
+        apply.__name__ = apply.__qualname__ = f"apply_{function.__name__}"
+        setattr(apply, RUNS_PYTHON, True)
+        found = _callers[function][shapes, code] = apply
+    return found
+
+
+def _check_code(
+    hooks: Hooks, function: types.FunctionType, code: types.CodeType, seen: set[types.CodeType]
+) -> None:
+    """Guard what the code reads of the program; leave if it may write."""
+    if code in seen:
+        return
+    seen.add(code)
+    if function.__closure__ and code is function.__code__:
+        raise Leave(f"`{function.__qualname__}` closes over variables")
+    for each in dis.get_instructions(code):
+        if each.opname in _WRITES:
+            raise Leave(f"`{function.__qualname__}` changes what is outside of it")
+        if each.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            _check_global(hooks, function, str(each.argval), seen)
+    for inner in _inner(code):
+        _check_code(hooks, function, inner, seen)
+
+
+def _check_containers(function: types.FunctionType, code: types.CodeType) -> None:
+    """Leave if the code may change a list that it is given, which is the program's own."""
+    for each in dis.get_instructions(code):
+        changes = each.opname in ("STORE_SUBSCR", "DELETE_SUBSCR")
+        if changes or (each.opname in _LOADS and each.argval in _CHANGING):
+            raise Leave(f"`{function.__qualname__}` may change a list that it is given")
+        if each.opname == "LOAD_GLOBAL" and each.argval in function.__globals__:
+            value = function.__globals__[each.argval]
+            if isinstance(value, types.FunctionType) and not _is_of_torch(value):
+                raise Leave(f"`{function.__qualname__}` may hand on a list that it is given")
+    for inner in _inner(code):
+        _check_containers(function, inner)
+
+
+_LOADS: Final = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
+_CHANGING: Final = frozenset(
+    {
+        *("append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse"),
+        *("update", "setdefault", "popitem"),
+    }
+)
+
+
+def _inner(code: types.CodeType) -> Iterator[types.CodeType]:
+    return (value for value in code.co_consts if isinstance(value, types.CodeType))
+
+
+def _check_global(
+    hooks: Hooks, function: types.FunctionType, name: str, seen: set[types.CodeType]
+) -> None:
+    globals_ = function.__globals__
+    path = hooks.tracer.constant(globals_, "G").item(name)
+    if name not in globals_:
+        if name not in _PURE_BUILTINS:
+            raise Leave(f"`{function.__qualname__}` calls `{name}`, which may have effects")
+        return
+    value = globals_[name]
+    if type(value) in ATOMS:
+        hooks.tracer.read(value, path)
+    elif isinstance(value, types.ModuleType | types.BuiltinFunctionType | type):
+        if not _is_of_library(value):
+            raise Leave(f"`{function.__qualname__}` uses `{name}`, which may have state")
+        hooks.tracer.read(value, path)
+    elif isinstance(value, types.FunctionType):
+        hooks.tracer.read(value, path)
+        if not _is_of_torch(value):
+            _check_code(hooks, value, value.__code__, seen)
+    else:
+        raise Leave(f"`{function.__qualname__}` uses `{name}`, which may have state")
+
+
+_PURE_BUILTINS: Final = frozenset(
+    {
+        *("abs", "all", "any", "bool", "dict", "enumerate", "float", "frozenset", "getattr"),
+        *("hasattr", "int", "isinstance", "issubclass", "len", "list", "map", "max", "min"),
+        *("range", "reversed", "round", "set", "slice", "sorted", "str", "sum", "super", "tuple"),
+        *("type", "zip", "NotImplementedError", "RuntimeError", "TypeError", "ValueError"),
+        *("AssertionError", "AttributeError", "IndexError", "KeyError", "property"),
+    }
+)
+
+
+def _is_of_library(value: Any) -> bool:
+    name = value.__name__ if isinstance(value, types.ModuleType) else value.__module__
+    return (name or "").split(".")[0] in ("torch", "math", "builtins", "operator")
+
+
+def _is_of_torch(function: types.FunctionType) -> bool:
+    return (function.__module__ or "").split(".")[0] == "torch"
+
+
+def _custom_op(hooks: Hooks, definition: Any, *args: Any, **kwargs: Any) -> Any:
+    """What `torch.library.custom_op` returns, called: the operator that it has defined."""
+    path = hooks.tracer.path_of(definition)
+    if path is not None:
+        hooks.tracer.guard(Kind.IDENTITY, path, definition)
+    return hooks.recorder.run(definition._opoverload, args, kwargs)
+
+
+MODELS: Final[dict[Any, Callable[..., Any]]] = {
+    vars(torch.autograd.Function)["apply"].__func__: _apply,
+    CustomOpDef.__call__: _custom_op,
+}

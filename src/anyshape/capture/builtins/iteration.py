@@ -1,0 +1,244 @@
+"""Models of functions that make, walk and reduce containers."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import types
+from collections import OrderedDict, deque
+from collections.abc import Callable, ItemsView, KeysView, ValuesView
+from typing import Any, Final
+
+import torch
+
+from anyshape.capture.builtins.pure import as_length
+from anyshape.capture.numbers.concolic import TracedFloat, TracedInt, maximum, minimum
+from anyshape.capture.numbers.traced import is_of_data
+from anyshape.capture.tracer import Leave
+
+Hooks = Any
+
+_TRACED: Final = (TracedInt, TracedFloat)
+_MISSING: Final = object()
+CONTAINERS: Final = (list, tuple, dict, set, frozenset, deque)
+
+
+def _len(hooks: Hooks, value: Any) -> Any:
+    kind = type(value)
+    if isinstance(value, torch.Tensor):
+        return hooks.recorder.run(torch.Tensor.__len__, (value,), {})
+    own = getattr(kind, "__len__", None)
+    if isinstance(own, types.FunctionType):
+        hooks.attributes.class_attribute(kind, "__len__")
+        return as_length(hooks.call(own, value))
+    path = hooks.tracer.path_of(value)
+    if isinstance(value, CONTAINERS):
+        # The length of a container that the program made says nothing of what is in it.
+        return len(value) if path is None else hooks.outside.length(value, path)
+    return len(hooks.observe(value, "length"))
+
+
+def _listed(kind: Callable[..., Any]) -> Callable[..., Any]:
+    """A container made of an iterable."""
+
+    def model(hooks: Hooks, *args: Any) -> Any:
+        if not args:
+            return kind()
+        items = hooks.iterate(*args)
+        if kind in (set, frozenset):
+            items = [hooks.key(item) for item in items]
+        return kind(items)
+
+    return model
+
+
+def _deque(hooks: Hooks, iterable: Any = (), maxlen: Any = None) -> deque[Any]:
+    most = hooks.fixed(maxlen, "a container is that long at most", "index")
+    return deque(hooks.iterate(iterable), most)
+
+
+def make_dict(hooks: Hooks, *args: Any, **named: Any) -> dict[Any, Any]:
+    if len(args) != 1:
+        return dict(*args, **named)  # of nothing, or it raises
+    (given,) = args
+    if isinstance(given, dict) or hasattr(given, "keys"):
+        return dict(hooks.mapping(given), **named)
+    pairs = [tuple(hooks.unpack(pair)) for pair in hooks.iterate(given)]
+    return dict([(hooks.key(pair[0]), *pair[1:]) for pair in pairs], **named)
+
+
+def _ordered_dict(hooks: Hooks, *args: Any, **named: Any) -> OrderedDict[Any, Any]:
+    return OrderedDict(make_dict(hooks, *args, **named))
+
+
+def _zip(hooks: Hooks, *args: Any, strict: bool = False) -> Any:
+    return zip(*(hooks.iterate(arg) for arg in args), strict=strict)
+
+
+def _enumerate(hooks: Hooks, iterable: Any, start: Any = 0) -> Any:
+    return enumerate(hooks.iterate(iterable), hooks.fixed(start, "counting starts at it", "index"))
+
+
+def _range(hooks: Hooks, *args: Any) -> range:
+    return range(*(hooks.fixed(arg, "the loop runs this often", "index") for arg in args))
+
+
+def _map(hooks: Hooks, function: Any, *iterables: Any) -> Any:
+    return map(through(hooks, function), *(hooks.iterate(x) for x in iterables))
+
+
+def _filter(hooks: Hooks, function: Any, iterable: Any) -> Any:
+    if function is None:
+        return (item for item in hooks.iterate(iterable) if hooks.truth(item))
+    chosen = through(hooks, function)
+    return filter(lambda item: hooks.truth(chosen(item)), hooks.iterate(iterable))
+
+
+def through(hooks: Hooks, function: Any) -> Callable[..., Any]:
+    """A function as native code may call it: its calls are seen."""
+    return lambda *args, **kwargs: hooks.call(function, *args, **kwargs)
+
+
+_VIEWS_OF_DICTS: Final = (KeysView, ValuesView, ItemsView)
+
+
+def _reversed(hooks: Hooks, value: Any) -> Any:
+    own = getattr(type(value), "__reversed__", None)
+    if isinstance(own, types.FunctionType):
+        return hooks.iterate_over(hooks.call(own, value))
+    if isinstance(value, _VIEWS_OF_DICTS):
+        return reversed(list(hooks.iterate(value)))
+    if isinstance(value, (list, tuple, dict, range, str, deque)):
+        path = hooks.tracer.path_of(value)
+        return reversed(value if path is None else list(hooks.outside.contents(value, path)))
+    if not isinstance(getattr(type(value), "__getitem__", None), types.FunctionType):
+        return reversed(hooks.observe(value, "reversed"))
+    # Whatever else has a length and positions.
+    size = hooks.call(len, value)
+    return (hooks.item(value, index) for index in range(size - 1, -1, -1))
+
+
+def _iter(hooks: Hooks, *args: Any) -> Any:
+    if len(args) != 1:
+        if len(args) != 2 or not callable(args[0]):
+            return iter(*args)  # raises
+        return iter(through(hooks, args[0]), args[1])
+    own = getattr(type(args[0]), "__iter__", None)
+    if isinstance(own, types.FunctionType):
+        hooks.attributes.class_attribute(type(args[0]), "__iter__")
+        return hooks.call(own, args[0])
+    return iter(hooks.iterate(args[0]))
+
+
+def _next(hooks: Hooks, iterator: Any, *default: Any) -> Any:
+    own = getattr(type(iterator), "__next__", None)
+    if isinstance(own, types.FunctionType):
+        hooks.attributes.class_attribute(type(iterator), "__next__")
+        try:
+            return hooks.call(own, iterator)
+        except StopIteration:
+            if default:
+                return default[0]
+            raise
+    if hooks.tracer.path_of(iterator) is not None:
+        raise Leave("an iterator from outside is advanced")
+    return next(iterator, *default)
+
+
+def _sum(hooks: Hooks, iterable: Any, start: Any = 0) -> Any:
+    if isinstance(start, (str, bytes, bytearray)):
+        return sum(iterable, start)  # raises
+    result = start
+    for item in hooks.iterate(iterable):
+        result = hooks.binary("add", result, item)
+    return result
+
+
+def _any(hooks: Hooks, iterable: Any) -> bool:
+    return any(hooks.truth(item) for item in hooks.iterate(iterable))
+
+
+def _all(hooks: Hooks, iterable: Any) -> bool:
+    return all(hooks.truth(item) for item in hooks.iterate(iterable))
+
+
+def _extremum(name: str, better: str) -> Callable[..., Any]:
+    native: Callable[..., Any] = getattr(builtins, name)
+    traced = minimum if name == "min" else maximum
+
+    def model(hooks: Hooks, *args: Any, key: Any = None, default: Any = _MISSING) -> Any:
+        items = list(hooks.iterate(args[0])) if len(args) == 1 else list(args)
+        if not args:
+            return native()  # raises
+        if not items:
+            if default is not _MISSING:
+                return default
+            return native(items)  # raises
+        kinds = set(map(type, items))
+        floats = kinds <= {float, TracedFloat} and any(map(is_of_data, items))
+        if key is None and (kinds <= {int, TracedInt} or floats):
+            return functools.reduce(traced, items)
+        best, best_key = None, None
+        for position, item in enumerate(items):
+            value = item if key is None else hooks.call(key, item)
+            if position == 0 or hooks.truth(hooks.compare(better, value, best_key)):
+                best, best_key = item, value
+        return best
+
+    return model
+
+
+def sort(hooks: Hooks, iterable: Any, *, key: Any = None, reverse: Any = False) -> list[Any]:
+    items = list(hooks.iterate(iterable))
+    keys = items if key is None else [hooks.call(key, item) for item in items]
+    ordered = sorted(
+        range(len(items)),
+        key=lambda index: Sorted(hooks, keys[index]),
+        reverse=hooks.truth(hooks.fixed(reverse, "it says which way to sort", "int")),
+    )
+    return [items[index] for index in ordered]
+
+
+class Sorted:
+    """A value as Python's own sorting compares it: by `<` alone, as often and in the same order."""
+
+    __slots__ = ("_hooks", "_value")
+
+    def __init__(self, hooks: Hooks, value: Any) -> None:
+        self._hooks = hooks
+        self._value = value
+
+    def __lt__(self, other: Sorted) -> bool:
+        return self._hooks.truth(self._hooks.compare("lt", self._value, other._value))
+
+
+def _reduce(hooks: Hooks, function: Any, iterable: Any, *start: Any) -> Any:
+    return functools.reduce(through(hooks, function), hooks.iterate(iterable), *start)
+
+
+MODELS: Final[dict[Any, Callable[..., Any]]] = {
+    len: _len,
+    list: _listed(list),
+    tuple: _listed(tuple),
+    set: _listed(set),
+    frozenset: _listed(frozenset),
+    deque: _deque,
+    dict: make_dict,
+    OrderedDict: _ordered_dict,
+    slice: lambda hooks, *args: slice(*args),
+    zip: _zip,
+    enumerate: _enumerate,
+    range: _range,
+    map: _map,
+    filter: _filter,
+    reversed: _reversed,
+    iter: _iter,
+    next: _next,
+    sum: _sum,
+    any: _any,
+    all: _all,
+    min: _extremum("min", "lt"),
+    max: _extremum("max", "gt"),
+    sorted: sort,
+    functools.reduce: _reduce,
+}

@@ -1,0 +1,181 @@
+"""Models of functions that ask objects about themselves."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import types
+import typing
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import torch
+
+from anyshape.capture.hooks import copies
+from anyshape.capture.numbers.concolic import TracedFloat, TracedInt
+from anyshape.capture.numbers.traced_text import TracedText
+from anyshape.capture.tracer import Leave
+from anyshape.guards.guard import Kind
+
+Hooks = Any
+
+_BY_IDENTITY: Final = (object.__hash__, torch.Tensor.__hash__)
+
+_MISSING: Final = object()
+
+
+def _isinstance(hooks: Hooks, value: Any, kinds: Any) -> bool:
+    own = _type(hooks, value)
+    for kind in _flat(kinds):
+        if getattr(kind, "_is_runtime_protocol", False) and hooks.outside.is_outside(value):
+            raise Leave("a protocol looks at the attributes of an object from outside")
+        check = getattr(type(kind), "__instancecheck__", None)
+        if isinstance(check, types.FunctionType) and not _is_plain_check(type(kind)):
+            hooks.attributes.class_attribute(type(kind), "__instancecheck__")
+            found = hooks.truth(hooks.call(check, kind, value))
+        else:
+            found = isinstance(value, kind)
+            hooks.attributes.classes.subclass(own, kind)
+        if found:
+            return True
+    return False
+
+
+def _issubclass(hooks: Hooks, own: Any, kinds: Any) -> bool:
+    for kind in _flat(kinds):
+        check = getattr(type(kind), "__subclasscheck__", None)
+        if isinstance(check, types.FunctionType) and not _is_plain_check(type(kind)):
+            hooks.attributes.class_attribute(type(kind), "__subclasscheck__")
+            found = hooks.truth(hooks.call(check, kind, own))
+        else:
+            found = issubclass(own, kind)
+            hooks.attributes.classes.subclass(own, kind)
+        if found:
+            return True
+    return False
+
+
+def _flat(kinds: Any) -> Iterator[Any]:
+    if isinstance(kinds, tuple):
+        for kind in kinds:
+            yield from _flat(kind)
+    else:
+        yield kinds
+
+
+def _is_plain_check(metaclass: type) -> bool:
+    return metaclass.__module__.partition(".")[0] in ("abc", "torch", "enum", "typing")
+
+
+def _getattr(hooks: Hooks, obj: Any, name: str, default: Any = _MISSING) -> Any:
+    name = hooks.fixed(name, "it names an attribute")
+    if default is _MISSING:
+        return hooks.attribute(obj, name)
+    try:
+        return hooks.attribute(obj, name)
+    except AttributeError:
+        return default
+
+
+def _hasattr(hooks: Hooks, obj: Any, name: str) -> bool:
+    try:
+        hooks.attribute(obj, hooks.fixed(name, "it names an attribute"))
+    except AttributeError:
+        return False
+    return True
+
+
+def _type(hooks: Hooks, *args: Any) -> Any:
+    if len(args) != 1:
+        raise Leave("a class is made inside the function")
+    kind = type(args[0])
+    return {TracedInt: int, TracedFloat: float, TracedText: str}.get(kind, kind)
+
+
+def _vars(hooks: Hooks, *args: Any) -> Any:
+    if len(args) != 1:
+        raise Leave("vars()")
+    try:
+        return hooks.attribute(args[0], "__dict__")
+    except AttributeError:
+        return vars(args[0])  # raises, in its own words
+
+
+def _super(hooks: Hooks, *args: Any) -> Any:
+    if len(args) != 2:
+        raise Leave("super() without its class and instance")
+    owner, instance = args
+    return super(owner, instance)
+
+
+def _hash(hooks: Hooks, value: Any) -> int:
+    plain = hooks.fixed(value, "its hash", "hash")
+    hooks.hashed(plain)
+    if _is_hashed_by_identity(hooks, plain):
+        raise Leave("the hash of an object from outside: it is its identity")
+    return hash(plain)
+
+
+def _is_hashed_by_identity(hooks: Hooks, value: Any) -> bool:
+    if type(value) in (tuple, frozenset):
+        return any(_is_hashed_by_identity(hooks, part) for part in value)
+    return hooks.outside.is_outside(value) and type(value).__hash__ in _BY_IDENTITY
+
+
+def _cast(hooks: Hooks, kind: Any, value: Any) -> Any:
+    return value
+
+
+def _partial(hooks: Hooks, *args: Any, **kwargs: Any) -> Any:
+    return functools.partial(*args, **kwargs)
+
+
+def _make_reference(hooks: Hooks, value: Any, *callback: Any) -> Any:
+    raise Leave("a weak reference is made")
+
+
+def follow_reference(hooks: Hooks, reference: Any) -> Any:
+    """What a weak reference from outside refers to: the same object in every run."""
+    value = reference()
+    path = hooks.tracer.path_of(reference)
+    if path is None or (value is not None and hooks.tracer.path_of(value) is None):
+        raise Leave("a weak reference to an object of unknown origin")
+    hooks.tracer.guard(Kind.PREDICATE, path, _RefersTo(reference))
+    return value
+
+
+class _RefersTo:
+    """Whether a reference has the same referent as this one."""
+
+    def __init__(self, reference: Any) -> None:
+        self._reference = reference
+
+    def __call__(self, reference: Any) -> bool:
+        return reference() is self._reference()
+
+
+MODELS: Final[dict[Any, Callable[..., Any]]] = {
+    isinstance: _isinstance,
+    issubclass: _issubclass,
+    callable: lambda hooks, value: callable(value),
+    getattr: _getattr,
+    hasattr: _hasattr,
+    setattr: lambda hooks, obj, name, value: hooks.set_attribute(
+        obj, hooks.fixed(name, "it names an attribute"), value
+    ),
+    delattr: lambda hooks, obj, name: hooks.delete_attribute(
+        obj, hooks.fixed(name, "it names an attribute")
+    ),
+    type: _type,
+    vars: _vars,
+    super: _super,
+    object: lambda hooks: object(),
+    weakref.ref: _make_reference,
+    functools.partial: _partial,
+    types.MethodType: lambda hooks, function, owner: types.MethodType(function, owner),
+    hash: _hash,
+    typing.cast: _cast,
+    copy.copy: copies.shallow,
+    copy.deepcopy: copies.deep,
+}

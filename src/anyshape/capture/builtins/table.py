@@ -1,0 +1,303 @@
+"""All models, and the rule for a native function that has none."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any, Final
+
+from anyshape.capture.builtins import (
+    autograd_functions,
+    control_flow,
+    effects,
+    foreach,
+    iteration,
+    numbers,
+    objects,
+    process_queries,
+    random_state,
+    scans,
+    signatures,
+    tensor_construction,
+    torch_state,
+    warning_filters,
+)
+from anyshape.capture.builtins.methods import method, unbound
+from anyshape.capture.builtins.objects import follow_reference
+from anyshape.capture.builtins.pure import (
+    PLAIN_LIBRARY,
+    PURE,
+    PURE_MODULES,
+    is_constant,
+    pure,
+    pure_python,
+)
+from anyshape.capture.hooks.contexts import CONTEXT_CLASSES, enter_or_leave
+from anyshape.capture.tracer import Leave
+from anyshape.ops.higher_order_ops import region_of
+from anyshape.ops.origins import is_original
+from anyshape.support.boundary_markers import why_disabled
+
+Hooks = Any
+
+
+def _binary(name: str) -> Callable[..., Any]:
+    return lambda hooks, a, b: hooks.binary(name, a, b)
+
+
+def _unary(name: str) -> Callable[..., Any]:
+    return lambda hooks, a: hooks.unary(name, a)
+
+
+def _compare(name: str) -> Callable[..., Any]:
+    return lambda hooks, a, b: hooks.compare(name, a, b)
+
+
+#: Operators as functions: the hook of the operator.
+_OPERATORS: Final[dict[Any, Callable[..., Any]]] = {
+    **{
+        getattr(operator, name): _binary(name)
+        for name in (
+            *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"),
+            *("lshift", "rshift", "xor"),
+        )
+    },
+    operator.and_: _binary("and"),
+    operator.or_: _binary("or"),
+    **{getattr(operator, name): _compare(name) for name in ("lt", "le", "gt", "ge", "eq", "ne")},
+    **{getattr(operator, name): _unary(name) for name in ("neg", "pos", "invert")},
+    operator.getitem: lambda hooks, a, b: hooks.item(a, b),
+    operator.setitem: lambda hooks, a, b, c: hooks.set_item(a, b, c),
+    operator.contains: lambda hooks, a, b: hooks.contains(b, a),
+    operator.not_: lambda hooks, a: not hooks.truth(a),
+    operator.truth: lambda hooks, a: hooks.truth(a),
+    operator.is_: lambda hooks, a, b: hooks.same(a, b),
+    operator.is_not: lambda hooks, a, b: not hooks.same(a, b),
+    operator.call: lambda hooks, function, /, *args, **kwargs: hooks.call(
+        function, *args, **kwargs
+    ),
+}
+
+
+#: A model answers as the function does, through hooks, so that what it looks at is seen. Not of
+#: what a library has put in a function's place.
+MODELS: Final[dict[Any, Callable[..., Any]]] = {
+    function: model
+    for models in (
+        *(objects.MODELS, iteration.MODELS, numbers.MODELS, effects.MODELS, torch_state.MODELS),
+        *(
+            process_queries.MODELS,
+            warning_filters.MODELS,
+            random_state.MODELS,
+            tensor_construction.MODELS,
+        ),
+        *(autograd_functions.MODELS, control_flow.MODELS, scans.MODELS, foreach.MODELS),
+        *(signatures.MODELS, _OPERATORS),
+    )
+    for function, model in models.items()
+    if is_original(function)
+}
+
+
+#: Of operators with graphs, as exported programs have them.
+_AGAIN: Final = {**control_flow.AGAIN, **scans.AGAIN}
+
+
+#: Most calls are of methods of containers and texts.
+_BOUND: Final = types.BuiltinMethodType
+_OWNERS: Final = frozenset({list, dict, set, tuple, str})
+
+
+def call(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a native function that is not a torch operation."""
+    if type(function) is _BOUND and type(function.__self__) in _OWNERS:
+        return method(hooks, function, function.__self__, function.__name__, args, kwargs)
+    if not _has_hash(function) or not callable(function):
+        raise Leave(f"`{_full_name(function)}` is native code without a model")
+    disabled = why_disabled(function)
+    if disabled is not None:
+        raise Leave(f"`{_full_name(function)}` is not to be traced: {disabled}")
+    name = getattr(function, "__name__", "")
+    held = region_of(function)
+    if held is not None:
+        return _AGAIN[held[0]](hooks, held[1], *args)
+    owner = getattr(function, "__self__", None)
+    if type(owner).__name__.startswith("pybind11_"):
+        owner = None  # It holds how to call the function, and is no object of the program.
+    if owner is not None and not isinstance(owner, types.ModuleType):
+        return method(hooks, function, owner, function.__name__, args, kwargs)
+    home = getattr(function, "__objclass__", None)
+    if home is not None and args:
+        return unbound(hooks, function, home, args, kwargs)
+    if isinstance(function, weakref.ref) and not args and not kwargs:
+        return follow_reference(hooks, function)
+    if name in ("__enter__", "__exit__") and args and type(args[0]) in CONTEXT_CLASSES:
+        return enter_or_leave(hooks, name, args[0], args[1:])
+    handler = handler_of(function)
+    if handler is not None:
+        return handler(hooks, function, args, kwargs)
+    raise Leave(
+        f"`{_full_name(function)}` is native code without a model",
+        "call it outside the compiled function",
+    )
+
+
+#: Calls a native function: hooks, function, arguments.
+Handler = Callable[[Hooks, Any, tuple[Any, ...], dict[str, Any]], Any]
+
+
+def handler_of(function: Any) -> Handler | None:
+    """How a native function is called that is known by itself, whatever it is given; None of one
+    without a model."""
+    module = getattr(function, "__module__", None)
+    if isinstance(function, type) and module == "itertools":
+        return _itertool
+    if isinstance(function, types.FunctionType) and module in PLAIN_LIBRARY:
+        return _of_the_library
+    if module == _ASKING:
+        return _asked
+    if function in PURE or module in PURE_MODULES:
+        return pure
+    if module == "torch.torch_version":
+        return _of_versions
+    if process_queries.is_question(function):
+        return _question
+    wrapped = getattr(function, "__wrapped__", None)
+    if _is_of_torch(function) and _has_hash(wrapped) and wrapped in MODELS:
+        return _behind_a_decorator
+    original = vars(function).get("__original_fn") if hasattr(function, "__dict__") else None
+    if original is not None and vars(function).get("__script_if_tracing_wrapper"):
+        return _scripted_if_tracing
+    if isinstance(function, type) and issubclass(function, BaseException):
+        return _as_it_is
+    return None
+
+
+def _of_the_library(
+    hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    for arg in (*args, *kwargs.values()):
+        _know_type(hooks, function, arg)
+    return pure_python(hooks, function, args, kwargs)
+
+
+def _asked(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if len(args) != 1:
+        raise Leave(f"`{_full_name(function)}` is native code without a model")
+    # The question has been asked, and the answer is at hand.
+    hooks.tracer.checking = False
+    return hooks.truth(args[0])
+
+
+def _of_versions(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return function(*(hooks.fixed(arg, "a version is compared") for arg in args), **kwargs)
+
+
+def _question(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return process_queries.ask(hooks, function, *args, **kwargs)
+
+
+def _behind_a_decorator(
+    hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    return MODELS[function.__wrapped__](hooks, *args, **kwargs)
+
+
+def _scripted_if_tracing(
+    hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    return hooks.call(vars(function)["__original_fn"], *args, **kwargs)
+
+
+def _as_it_is(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return function(*args, **kwargs)
+
+
+def is_opaque(function: Any) -> bool:
+    """Whether no capture can follow a call of a native function, whatever it is given."""
+    if not _has_hash(function) or why_disabled(function) is not None:
+        return True
+    owner = getattr(function, "__self__", None)
+    if owner is not None and not isinstance(owner, types.ModuleType):
+        return False  # That is for the owner to say.
+    return function not in MODELS and region_of(function) is None and handler_of(function) is None
+
+
+#: Functions of torch that ask about sizes, known by name because we do not import their module.
+_ASKING: Final = "torch.fx.experimental.symbolic_shapes"
+
+
+def _has_hash(function: Any) -> bool:
+    """Functions of ctypes have none, nor have views of memory that changes."""
+    try:
+        hash(function)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def is_check(function: Any) -> bool:
+    if not _has_hash(function):
+        return False
+    module = getattr(function, "__module__", None)
+    return function in torch_state.CHECKS or module in (_ASKING, "anyshape.api")
+
+
+def _is_of_torch(function: Any) -> bool:
+    return str(getattr(function, "__module__", "")).partition(".")[0] == "torch"
+
+
+def _know_type(hooks: Hooks, function: Any, value: Any) -> None:
+    """Leave if a value that Python's library looks into is from outside, and no type."""
+    if type(value) is tuple and not hooks.outside.is_outside(value):
+        for item in value:
+            _know_type(hooks, function, item)
+        return
+    if hooks.outside.is_outside(value) and not is_constant(hooks, value):
+        raise Leave(f"`{_full_name(function)}` of an object from outside")
+
+
+def _full_name(function: Any) -> str:
+    name = getattr(function, "__qualname__", None) or repr(type(function))
+    module = getattr(function, "__module__", None)
+    return f"{module}.{name}" if isinstance(module, str) else name
+
+
+def _itertool(hooks: Hooks, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    walked = _WALKED.get(kind)
+    if walked is None:
+        raise Leave(f"itertools.{kind.__name__}")
+
+    def number(value: Any) -> Any:
+        return hooks.fixed(value, f"itertools.{kind.__name__} counts by it", "index")
+
+    count = len(args) if walked == _ALL else walked
+    given = [hooks.iterate(arg) for arg in args[:count]]
+    if kind is itertools.repeat:
+        if "object" in kwargs:
+            raise Leave("itertools.repeat with its object by name")
+        given, count = list(args[:1]), 1
+    if kind in (itertools.zip_longest, itertools.product):
+        return kind(*given, **kwargs)
+    return kind(
+        *given, *map(number, args[count:]), **{name: number(x) for name, x in kwargs.items()}
+    )
+
+
+#: How many of the first arguments are walked; the rest are numbers.
+_ALL: Final = -1
+_WALKED: Final[dict[Any, int]] = {
+    itertools.chain: _ALL,
+    itertools.zip_longest: _ALL,
+    itertools.product: _ALL,
+    itertools.islice: 1,
+    itertools.pairwise: 1,
+    itertools.permutations: 1,
+    itertools.combinations: 1,
+    itertools.cycle: 1,
+    itertools.repeat: 0,
+    itertools.count: 0,
+}

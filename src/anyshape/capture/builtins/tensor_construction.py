@@ -1,0 +1,80 @@
+"""Models of parameters, and of old ways to make a tensor: `torch.LongTensor(…)`, `x.new(…)`.
+
+A list is data; numbers, or a shape, are sizes, and what is in the tensor is left open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+
+from anyshape.capture.numbers.concolic import TracedInt
+from anyshape.capture.tracer import Leave
+
+Hooks = Any
+
+#: The class of `torch.LongTensor` and its like.
+TENSOR_TYPE: Final = type(torch.LongTensor)
+
+
+def make(hooks: Hooks, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`torch.LongTensor(…)`, or `torch.Tensor(…)`, which has the default dtype."""
+    if kwargs or (isinstance(kind, TENSOR_TYPE) and kind.is_cuda):
+        raise Leave(f"{kind.__name__}(…) on a device")
+    dtype = torch.get_default_dtype() if kind is torch.Tensor else kind.dtype
+    return _made(hooks, args, torch.empty, torch.tensor, (), {"dtype": dtype, "device": "cpu"})
+
+
+def _new(hooks: Hooks, tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    if kwargs:
+        raise Leave("`new` on a device")
+    methods = torch.Tensor.new_empty, torch.Tensor.new_tensor
+    return _made(hooks, args, *methods, (tensor,), {})
+
+
+def _made(
+    hooks: Hooks,
+    args: tuple[Any, ...],
+    of_sizes: Callable[..., Any],
+    of_data: Callable[..., Any],
+    first: tuple[Any, ...],
+    options: dict[str, Any],
+) -> Any:
+    run = hooks.recorder.run
+    if len(args) == 1 and type(args[0]) is torch.Size:
+        return run(of_sizes, (*first, tuple(hooks.iterate(args[0]))), options)
+    if all(type(arg) in (int, TracedInt) for arg in args):
+        return run(of_sizes, (*first, args or (0,)), options)
+    if len(args) == 1 and type(args[0]) in (list, tuple):
+        return run(of_data, (*first, list(hooks.iterate(args[0]))), options)
+    raise Leave(f"a tensor is made of a {type(args[0]).__name__}")
+
+
+def _type(hooks: Hooks, tensor: torch.Tensor, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """`x.type(torch.LongTensor)`."""
+    if isinstance(dtype, TENSOR_TYPE):
+        if dtype.is_cuda or not tensor.is_cpu:
+            raise Leave("`type` moves a tensor")
+        dtype = dtype.dtype
+    if dtype is None:
+        hooks.recorder.known(tensor)
+        with torch._C.DisableTorchFunction():
+            return tensor.type()
+    return hooks.recorder.run(torch.Tensor.type, (tensor, dtype, *args), kwargs)
+
+
+def _parameter(hooks: Hooks, data: Any = None, requires_grad: Any = True) -> Any:
+    if type(data) is not torch.Tensor:
+        raise Leave(f"a parameter is made of a {type(data).__name__}")
+    return hooks.recorder.run(torch.nn.Parameter, (data, hooks.truth(requires_grad)), {})
+
+
+#: Methods of tensors that are another operation in the graph.
+METHODS: Final[dict[Any, Callable[..., Any]]] = {
+    torch.Tensor.new: _new,
+    torch.Tensor.type: _type,
+}
+
+MODELS: Final[dict[Any, Callable[..., Any]]] = {torch.nn.Parameter: _parameter}

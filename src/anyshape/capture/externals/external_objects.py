@@ -1,0 +1,441 @@
+"""Containers from outside as the program uses them: items, whole containers, changes.
+
+Every function here answers as Python does, and guards what the answer relied on. Guards are checked
+before a call, so they describe the state before the program changed anything; what it sees after
+its own changes is kept in the journal beside the real container.
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import torch
+
+from anyshape.capture.externals.dict_views import FOLLOWING
+from anyshape.capture.externals.side_effects import Change, Changed, Effect, Journal, Kept, base_of
+from anyshape.capture.externals.untrace import Stripping, detached, stripped
+from anyshape.capture.numbers.traced_text import TRACED_VALUES
+from anyshape.capture.tracer import ATOMS, CODE, Leave, Tracer
+from anyshape.guards.guard import Kind
+from anyshape.guards.path import Path
+
+SEQUENCES: Final = (list, tuple, deque)
+SETS: Final = (set, frozenset)
+
+#: Native iterators: used up where they are spread into a container.
+ITERATORS: Final = (types.GeneratorType, zip, map, filter, enumerate, reversed, type(iter([])))
+
+
+class Outside:
+    """Reads and changes of external objects in one capture."""
+
+    def __init__(self, tracer: Tracer, journal: Journal) -> None:
+        self.tracer = tracer
+        self.journal = journal
+        #: objects by the identity of their instance dictionary, where a program has looked at one.
+        #: They are written by attribute as well: what was written is in the journal by name
+        self.owners: dict[int, object] = {}
+        #: dictionaries whose own `values()` or `items()` the program has got
+        self._viewed: set[int] = set()
+
+    def is_outside(self, value: object) -> bool:
+        return id(value) in self.tracer.paths
+
+    def strip(self) -> None:
+        """The capture ends: what the program made and put outside holds plain numbers from now."""
+        if not self.journal.effects:
+            return
+        walk = Stripping(self.tracer.kept, modules=True)
+        for effect in self.journal.effects:
+            for value in effect.values:
+                walk.strip(value)
+
+    def forget(self) -> None:
+        """Let go of the program's objects: to be called when nobody watches any more."""
+        self.owners.clear()
+        self._viewed.clear()
+        self.journal.forget()
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def item(self, container: Any, path: Path, key: Any) -> Any:
+        """`container[key]` of a list, tuple or dictionary from outside, without user code."""
+        if isinstance(container, dict):
+            return self._dict_item(container, path, key)
+        base = base_of(container)
+        if type(key) is slice:
+            return self._slice(container, path, base, key)
+        if not isinstance(key, int):
+            raise Leave(f"an index of type {type(key).__name__} into a container from outside")
+        key = int(key)
+        changed = self.journal.changed_container(container)
+        if changed is not None:
+            self._guard_length(container, path)
+            return self._seen(changed, path, changed.now[key])
+        length = base.__len__(container)
+        if key < 0 or isinstance(container, deque):
+            self._guard_length(container, path)
+            key += length if key < 0 else 0
+        if not 0 <= key < length:
+            self._guard_length(container, path)
+            return base.__getitem__(container, length)  # raises IndexError
+        return self.tracer.read(base.__getitem__(container, key), path.item(key))
+
+    def _slice(self, container: Any, path: Path, base: Any, key: slice) -> Any:
+        if base is deque:
+            return container[key]  # raises TypeError
+        self._guard_length(container, path)
+        indices = range(base.__len__(container))[key]
+        # Python gives the plain class for a named tuple, and a shape for a shape.
+        kind = torch.Size if type(container) is torch.Size else base
+        return kind([self.item(container, path, index) for index in indices])
+
+    def _dict_item(self, container: dict[Any, Any], path: Path, key: Any) -> Any:
+        if not is_key(key):
+            raise Leave(f"a key of type {type(key).__name__} into a dictionary from outside")
+        if self.journal.is_written(container, key):
+            return self.journal.written(container, key)
+        if not dict.__contains__(container, key):
+            if type(container) is not dict and hasattr(type(container), "__missing__"):
+                raise Leave("a missing key of a dictionary from outside")
+            self._guard_key(container, path, key)
+            return dict.__getitem__(container, key)  # raises KeyError
+        changed = self.journal.changed_container(container)
+        if changed is not None:
+            return self._seen(changed, path, changed.now[key])
+        return self.tracer.read(dict.__getitem__(container, key), path.item(key))
+
+    def _seen(self, changed: Changed, path: Path, value: Any) -> Any:
+        """A value in a changed container as the program gets it."""
+        if type(value) is Kept:
+            return self.tracer.read(changed.before[value.key], path.item(value.key))
+        return value
+
+    def has_key(self, container: dict[Any, Any], path: Path, key: Any) -> bool:
+        if not is_key(key):
+            raise Leave(f"a key of type {type(key).__name__}")
+        if not self.journal.is_written(container, key):
+            self._guard_key(container, path, key)
+        return dict.__contains__(container, key)
+
+    def length(self, container: Any, path: Path) -> int:
+        if isinstance(container, SETS) and self.journal.wrote_any(container):
+            self.members(container, path)
+        else:
+            self._guard_length(container, path)
+        return base_of(container).__len__(container)
+
+    def truth(self, container: Any, path: Path) -> bool:
+        if self.journal.wrote_any(container):
+            return bool(self.length(container, path))
+        found = base_of(container).__len__(container) != 0
+        self.tracer.guard(Kind.TRUTH, path, found)
+        return found
+
+    def members(self, container: Any, path: Path) -> Any:
+        """A set from outside, with its members guarded but not their order."""
+        members = frozenset(self._before(container))
+        if not all(type(member) in ATOMS for member in members):
+            raise Leave("a set from outside with members that cannot be compared")
+        self.tracer.guard(Kind.MEMBERS, path, members)
+        return container
+
+    def keys(self, container: dict[Any, Any], path: Path) -> Any:
+        """A dictionary from outside, with its keys guarded in order."""
+        if id(container) in self.owners and self.journal.wrote_any(container):
+            raise Leave("an instance dictionary that the program changed")
+        before = self._before(container)
+        keys = tuple(before) if before is not container else tuple(base_of(before).keys(before))
+        if not all(map(is_key, keys)):
+            raise Leave("a dictionary from outside with keys that cannot be compared")
+        self.tracer.guard(Kind.KEYS, path, keys)
+        return container
+
+    def contents(self, container: Any, path: Path) -> Any:
+        """The container with everything in it guarded: a plain list or dictionary of what the
+        program gets for each value; of a set, the set itself."""
+        changed = self.journal.changed_container(container)
+        base = base_of(container)
+        if isinstance(container, dict):
+            self.keys(container, path)
+            return {key: self._dict_item(container, path, key) for key in base.keys(container)}
+        if isinstance(container, SETS):
+            # What is made of a set has an order that follows from the set's.
+            self.members(container, path)
+            before = self._before(container)
+            order = tuple(base_of(before).__iter__(before))
+            self.tracer.guard(Kind.PREDICATE, path, HasOrder(order), "the order of a set")
+            return container
+        self._guard_length(container, path)
+        if changed is not None:
+            return [self._seen(changed, path, value) for value in changed.now]
+        read = self.tracer.read
+        values = enumerate(base.__iter__(container))
+        return [read(value, path.item(index)) for index, value in values]
+
+    def each(self, container: Any, path: Path) -> Iterator[Any]:
+        """Iteration over a container from outside, which may change meanwhile."""
+        live = base_of(container).__iter__(container)
+        if isinstance(container, dict):
+            self.keys(container, path)
+            return live  # the keys themselves; Python notices when the dictionary changes
+        if isinstance(container, SETS):
+            self.contents(container, path)
+            return live
+        self._guard_length(container, path)
+        return self._each_item(container, path, live)
+
+    def _each_item(self, container: Any, path: Path, live: Iterator[Any]) -> Iterator[Any]:
+        for index, value in enumerate(live):
+            yield self._nth(container, path, index, value)
+
+    def _nth(self, container: Any, path: Path, index: int, value: Any) -> Any:
+        if self.tracer.active:
+            try:
+                return self.item(container, path, index)
+            except Leave as left:
+                self.tracer.leave_for(left)
+        return value
+
+    def view(self, container: dict[Any, Any], path: Path, name: str) -> Any:
+        """`keys()`, `values()` or `items()`, which follow the dictionary as it changes."""
+        own = getattr(base_of(container), name)
+        if name == "keys":
+            self.keys(container, path)
+            return own(container)
+        contents = self.contents(container, path)
+        if any(value is not dict.__getitem__(container, key) for key, value in contents.items()):
+            return FOLLOWING[name](container)
+        self._viewed.add(id(container))
+        return own(container)
+
+    # -- guards of the state before ----------------------------------------------------------------
+
+    def _before(self, container: Any) -> Any:
+        changed = self.journal.changed_container(container)
+        return container if changed is None else changed.before
+
+    def _guard_key(self, container: dict[Any, Any], path: Path, key: Any) -> None:
+        found = dict.__contains__(self._before(container), key)
+        self.tracer.guard(Kind.CONTAINS, path, (key, found))
+
+    def _guard_length(self, container: Any, path: Path) -> None:
+        before = self._before(container)
+        if before is container and self.journal.wrote_any(container):
+            raise Leave("the length of an instance dictionary that the program changed")
+        if before is not container and isinstance(container, deque):
+            self.bound(container, path)
+        self.tracer.guard(Kind.LENGTH, path, base_of(before).__len__(before))
+
+    def bound(self, container: deque[Any], path: Path) -> int | None:
+        """`maxlen`, which says what is left after a change."""
+        self.tracer.guard(Kind.EQUALS, path.attribute("maxlen"), container.maxlen)
+        return container.maxlen
+
+    # -- changes -----------------------------------------------------------------------------------
+
+    def set_item(self, container: Any, path: Path, key: Any, value: Any) -> None:
+        if not isinstance(container, dict):
+            self._set_element(container, path, key, value)
+            return
+        if not is_key(key):
+            raise Leave(f"a key of type {type(key).__name__} stored outside")
+        # The order of the keys, and so what iteration gives, depends on whether it is new.
+        self.has_key(container, path, key)
+        stored = self.storable(value)
+        if stored is not value and id(container) in self._viewed:
+            raise Leave("a dynamic number is stored into a dictionary whose values are looked at")
+        if id(container) in self.owners:
+            self.journal.write(container, key, value)
+            self.journal.write(self.owners[id(container)], key, value)
+        else:
+            self.journal.changing(container).now[key] = value
+        base_of(container).__setitem__(container, key, stored)
+        self._add(container, path, "__setitem__", Change.SET_ITEM, key, (value,))
+
+    def _set_element(self, container: Any, path: Path, key: Any, value: Any) -> None:
+        self._check_position(key)
+        self._guard_length(container, path)
+        set_item = base_of(container).__setitem__
+        if type(key) is not slice:
+            stored = self.storable(value)
+        else:
+            value = self.spread(value)
+            stored = list(map(self.storable, value))
+            if not self.tracer.active:  # a generator has left
+                set_item(container, key, stripped(value))
+                return
+        now = self.journal.changing(container).now
+        set_item(container, key, stored)
+        now[key] = value
+        self._add(container, path, "__setitem__", Change.SET_ITEM, key, (value,))
+
+    def delete_item(self, container: Any, path: Path, key: Any) -> None:
+        if id(container) in self.owners:
+            raise Leave("an item of an instance dictionary is deleted")
+        if isinstance(container, dict):
+            self.has_key(container, path, key)
+        else:
+            self._check_position(key)
+            self._guard_length(container, path)
+        now = self.journal.changing(container).now
+        base_of(container).__delitem__(container, key)
+        del now[key]
+        self._add(container, path, "__delitem__", Change.DELETE_ITEM, key, ())
+
+    def _check_position(self, key: Any) -> None:
+        parts = (key.start, key.stop, key.step) if type(key) is slice else (key,)
+        for part in parts:
+            if type(part) is not int and (part is not None or type(key) is not slice):
+                raise Leave(f"an index of type {type(part).__name__}")
+
+    def _add(
+        self,
+        container: Any,
+        path: Path,
+        name: str,
+        change: Change,
+        key: Any,
+        values: tuple[Any, ...],
+    ) -> None:
+        own = getattr(base_of(container), name)
+        if getattr(type(container), name) is own:
+            self.journal.add(Effect(change, path, key, values))
+        else:  # the class has a method of its own, which is watched and has come to this
+            self.journal.add(Effect(Change.METHOD, path, own, (key, *values)))
+
+    def method(self, container: Any, path: Path, function: Any, args: tuple[Any, ...]) -> Any:
+        """A method that changes a container from outside."""
+        if id(container) in self.owners:
+            raise Leave("an instance dictionary is changed by a method")
+        name = function.__name__
+        if name in _TAKES_MANY:
+            args = tuple(map(self.spread, args))
+            if not self.tracer.active:  # a generator has left
+                return function(container, *map(stripped, args))
+        self._guard_outcome(container, path, name, args)
+        if isinstance(container, SETS):
+            self.journal.changing(container)
+            result = function(container, *args)
+            self.journal.add(Effect(Change.METHOD, path, function, args))
+            return result
+        changed = self.journal.changing(container)
+        result = None
+        now = changed.now
+        if name in _TAKES_OUT:
+            now = now.copy()
+            result = self._taken(changed, path, function, now, args)
+        stored = (
+            [list(map(self.storable, arg)) for arg in args]
+            if name in _TAKES_MANY
+            else map(self.storable, args)
+        )
+        function(container, *stored)
+        if now is changed.now:
+            function(now, *args)
+        changed.now = now
+        self.journal.add(Effect(Change.METHOD, path, function, args))
+        return result
+
+    def _guard_outcome(self, container: Any, path: Path, name: str, args: tuple[Any, ...]) -> None:
+        """What a method does and returns relies on this."""
+        if name in _BLIND:
+            return
+        if isinstance(container, SETS):
+            self.contents(container, path)
+        elif not isinstance(container, dict):
+            self._guard_length(container, path)
+        elif name in _BY_KEY and args:
+            self.has_key(container, path, args[0])
+        else:
+            self.keys(container, path)
+
+    def _taken(self, changed: Changed, path: Path, function: Any, now: Any, args: Any) -> Any:
+        """What a method takes out of `now`; None where it raises, as it will for the container."""
+        try:
+            found = function(now, *args)
+        except (KeyError, IndexError):
+            return None
+        if function.__name__ == "popitem":
+            return found[0], self._seen(changed, path, found[1])
+        return self._seen(changed, path, found)
+
+    def storable(self, value: Any) -> Any:
+        """A value as it may be put into an object outside, until the capture ends."""
+        return detached(value)
+
+    def spread(self, value: Any) -> Any:
+        """What is in a container now, as it is spread into another."""
+        path = self.tracer.path_of(value)
+        if path is not None and isinstance(value, (*SEQUENCES, *SETS, dict)):
+            return self.contents(value, path)
+        if type(value) in (list, tuple, set, frozenset, dict):
+            return type(value)(value)
+        if path is None and isinstance(value, ITERATORS):
+            return list(value)
+        raise Leave(f"a {type(value).__name__} spread into a container outside")
+
+
+class HasOrder:
+    """Whether a set is iterated in this order."""
+
+    def __init__(self, order: tuple[Any, ...]) -> None:
+        self._order = order
+
+    def __call__(self, members: Any) -> bool:
+        return (
+            isinstance(members, SETS) and tuple(base_of(members).__iter__(members)) == self._order
+        )
+
+
+#: Methods whose effect does not depend on what is in the container.
+_BLIND: Final = frozenset(
+    {
+        *("append", "extend", "appendleft", "extendleft", "clear", "__imul__", "__iadd__"),
+        *("add", "update", "discard", "__ior__"),
+    }
+)
+
+_TAKES_MANY: Final = frozenset(
+    {
+        *("extend", "extendleft", "update", "__iadd__", "__ior__", "__iand__", "__isub__"),
+        *("__ixor__", "difference_update", "intersection_update", "symmetric_difference_update"),
+    }
+)
+
+_TAKES_OUT: Final = frozenset({"pop", "popleft", "popitem"})
+_BY_KEY: Final = frozenset({"pop", "move_to_end"})
+
+
+def is_key(key: Any) -> bool:
+    """Whether a key is compared without user code, and its value is all there is to it."""
+    kind = type(key)
+    if kind is tuple:
+        return all(map(is_key, key))
+    return kind in ATOMS or isinstance(key, (*CODE, enum.Enum))
+
+
+def holds_traced(value: Any, depth: int = 0) -> bool:
+    """Whether there is a traced number in nested built-in containers."""
+    kind: Any = type(value)
+    if kind in TRACED_VALUES:
+        return True
+    parts = _parts(kind, value)
+    return depth < _DEEPEST and any(holds_traced(part, depth + 1) for part in parts)
+
+
+_DEEPEST: Final = 20
+
+
+def _parts(kind: Any, value: Any) -> Iterable[Any]:
+    if kind in (list, tuple, set, frozenset, torch.Size) or (
+        issubclass(kind, tuple) and hasattr(kind, "_fields")
+    ):
+        return value
+    if kind is dict or kind is OrderedDict:
+        return (*value.keys(), *value.values())
+    return (value.start, value.stop, value.step) if kind is slice else ()

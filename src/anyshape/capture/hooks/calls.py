@@ -1,0 +1,547 @@
+"""Calls: what kind of callee it is, and whether its code is watched, modelled or native.
+
+The rule at the native boundary: a callee without Python code that we can watch has a model
+(`natives`), or is a torch operation, or the capture ends there. Nothing that it may have read is
+baked in.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import os
+import sys
+import types
+from collections.abc import Callable
+from typing import Any, Final, TypeGuard
+
+import torch
+from torch._ops import OpOverload, OpOverloadPacket
+
+from anyshape.capture.builtins import table as natives
+from anyshape.capture.builtins.tensor_construction import METHODS, TENSOR_TYPE, make
+from anyshape.capture.externals.native_values import BOUND
+from anyshape.capture.externals.untrace import stripped
+from anyshape.capture.hooks import classes
+from anyshape.capture.hooks.caller_frames import called
+from anyshape.capture.hooks.class_lookups import is_trusted
+from anyshape.capture.hooks.contexts import CONTEXT_CLASSES
+from anyshape.capture.hooks.lru_caches import Caches
+from anyshape.capture.hooks.partials import filled
+from anyshape.capture.numbers.traced_text import TRACED_VALUES
+from anyshape.capture.replay.layers import Layers
+from anyshape.capture.rewrite.instrument import Refused, bind, instrumented_code, is_instrumented
+from anyshape.capture.tracer import ATOMS, CODE, Leave
+from anyshape.guards.guard import Kind
+from anyshape.guards.path import Path
+from anyshape.guards.replaced_functions import replaced
+from anyshape.ops.origins import LIBRARY, OURSELVES, PACKAGES, TORCH, is_of_torch
+from anyshape.ops.table import lookup
+
+
+class FunctionFrame:
+    """What the hooks know of the function object whose code is running."""
+
+    __slots__ = ("cells", "function", "globals")
+
+    def __init__(self, function: types.FunctionType) -> None:
+        self.function = function
+        self.globals = function.__globals__
+        self.cells = dict(
+            zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        )
+
+
+class Callables:
+    """Calls in one capture."""
+
+    def __init__(self, hooks: Any) -> None:
+        self._hooks = hooks
+        self._tracer = hooks.tracer
+        #: what watched code finds its hooks in
+        self.cell = types.CellType(hooks)
+        self._bound: dict[types.FunctionType, types.FunctionType | None] = {}
+        self._caches = Caches(hooks)
+        self._layers = Layers(hooks)
+
+    def forget(self) -> None:
+        """Let go of what is known of calls: to be called when nobody watches any more."""
+        self._caches.forget()
+        self._layers.forget()
+
+    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        tracer = self._tracer
+        tracer.calls += 1
+        if tracer.active:
+            try:
+                handler = _BY_TYPE.get(type(function))
+                if handler is not None:
+                    return handler(self, function, args, kwargs)
+                return self._object(function, args, kwargs)
+            except Leave as left:
+                tracer.leave_for(left)
+        # One of the arguments may have left: those before it may hold traced numbers.
+        # Not in the handler: what the callee raises would have `Leave` as its context.
+        return called(
+            stripped(function),
+            tuple(map(stripped, args)),
+            {name: stripped(value) for name, value in kwargs.items()},
+        )
+
+    # -- Python functions ------------------------------------------------------------------------
+
+    def _function(
+        self, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        bound = self._bound.get(function)
+        if bound is None:
+            if is_instrumented(function.__code__):
+                return function(*args, **kwargs)
+            if function is torch.nn.Module.__init__ and not self._hooks.outside.is_outside(args[0]):
+                return function(*args, **kwargs)  # the bare state of a fresh module
+            model = natives.MODELS.get(function)
+            if model is not None:
+                return model(self._hooks, *args, **kwargs)
+            if is_operation(function):
+                return self._hooks.recorder.run(function, args, kwargs)
+            bound = self.watched(function)
+            if bound is None:
+                return natives.call(self._hooks, function, args, kwargs)
+            self._bound[function] = bound
+        try:
+            return bound(*args, **kwargs)
+        except TypeError:
+            # An argument may be missing that is not, once the function has default values.
+            self.no_more_defaults(function)
+            raise
+
+    def watched(self, function: types.FunctionType) -> types.FunctionType | None:
+        """The function with its code instrumented; None if it runs as native code."""
+        code = function.__code__
+        if not may_be_watched(code.co_filename):
+            return None
+        made = instrumented_code(code, function.__globals__)
+        if isinstance(made, Refused):
+            self._tracer.leave(f"`{function.__qualname__}` cannot be watched: {made.reason}")
+            return None
+        if not is_trusted(function.__module__):
+            path = self._tracer.constant(function).attribute("__code__")
+            self._tracer.guard(Kind.IDENTITY, path, code)
+        self.defaults(function)
+        self._tracer.watched.append((made, function))
+        return bind(function, made, self.cell, types.CellType(FunctionFrame(function)))
+
+    def defaults(self, function: types.FunctionType) -> None:
+        """Default values come from outside: guarded like everything else there."""
+        tracer = self._tracer
+        path = tracer.constant(function)
+        if function.__defaults__:
+            where = path.attribute("__defaults__")
+            tracer.guard(Kind.IDENTITY, where, function.__defaults__)
+            for index, value in enumerate(function.__defaults__):
+                # The tuple is known, and so is what never changes in it.
+                if not _is_constant(value):
+                    self._default(value, where.item(index))
+        if function.__kwdefaults__:
+            where = path.attribute("__kwdefaults__")
+            for name, value in function.__kwdefaults__.items():
+                if type(value) in ATOMS or (type(value) is slice and _is_constant(value)):
+                    tracer.guard(Kind.EQUALS, where.item(name), value)
+                else:
+                    self._default(value, where.item(name))
+
+    def _default(self, value: Any, path: Path) -> None:
+        self._tracer.read(value, path)
+        if self._tracer.path_of(value) not in (None, path):
+            # It is the default of later calls as well, and the tape does not tell.
+            self._tracer.tape = None
+
+    def no_more_defaults(self, function: types.FunctionType) -> None:
+        if is_trusted(function.__module__):
+            return
+        tracer = self._tracer
+        path = tracer.constant(function)
+        if function.__defaults__ is None:
+            tracer.guard(Kind.EQUALS, path.attribute("__defaults__"), None)
+        where = path.attribute("__kwdefaults__")
+        if function.__kwdefaults__ is None:
+            tracer.guard(Kind.EQUALS, where, None)
+        else:
+            tracer.guard(Kind.TYPE, where, dict)
+            tracer.guard(Kind.KEYS, where, tuple(function.__kwdefaults__))
+
+    def _method(
+        self, method: types.MethodType, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        path = self._tracer.path_of(method)
+        function, instance = method.__func__, method.__self__
+        if type(instance) in TRACED_VALUES:
+            return method(*args, **kwargs)  # they watch themselves
+        if path is not None:
+            self._tracer.read(function, path.attribute("__func__"))
+            self._tracer.read(instance, path.attribute("__self__"))
+        return self.call(function, (instance, *args), kwargs)
+
+    # -- native functions ------------------------------------------------------------------------
+
+    def _native(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        owner = getattr(function, "__self__", None)
+        if isinstance(owner, torch.Tensor):
+            descriptor = getattr(torch.Tensor, function.__name__, None)
+            if descriptor is None:
+                raise Leave(f"`{function.__name__}` of a tensor")
+            return self._tensor_method(descriptor, (owner, *args), kwargs)
+        model = natives.MODELS.get(function)
+        if model is not None:
+            return model(self._hooks, *args, **kwargs)
+        if is_operation(function):
+            return self._hooks.recorder.run(function, args, kwargs)
+        if _calls_itself(owner) and function == type.__call__.__get__(owner):
+            return self.instance(owner, args, kwargs)
+        return natives.call(self._hooks, function, args, kwargs)
+
+    def _descriptor(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if function is type.__call__ and args and _calls_itself(args[0]):
+            return self.instance(args[0], args[1:], kwargs)
+        if args and isinstance(args[0], torch.Tensor):
+            return self._tensor_method(function, args, kwargs)
+        return natives.call(self._hooks, function, args, kwargs)
+
+    def _tensor_method(self, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        model = METHODS.get(method)
+        if model is not None:
+            return model(self._hooks, *args, **kwargs)
+        return self._hooks.recorder.run(method, args, kwargs)
+
+    # -- other callables -------------------------------------------------------------------------
+
+    def _partial(
+        self, function: functools.partial[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        path = self._tracer.path_of(function)
+        given: Any = function.args
+        named: Any = function.keywords
+        if path is not None:
+            self._tracer.read(function.func, path.attribute("func"))
+            where = path.attribute("args")
+            self._tracer.guard(Kind.LENGTH, where, len(given))
+            given = [self._tracer.read(x, where.item(i)) for i, x in enumerate(given)]
+            where = path.attribute("keywords")
+            self._tracer.guard(Kind.KEYS, where, tuple(named))
+            named = {name: self._tracer.read(x, where.item(name)) for name, x in named.items()}
+        return self.call(function.func, filled(given, args), {**named, **kwargs})
+
+    def _cached(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A function behind `lru_cache` promises to be a function of its arguments."""
+        model = natives.MODELS.get(function)
+        if model is not None:
+            return model(self._hooks, *args, **kwargs)
+        if function.cache_parameters()["maxsize"] == 0:
+            return self.call(function.__wrapped__, args, kwargs)
+        return self._caches.call(function, is_trusted(function.__module__), args, kwargs)
+
+    def _module(
+        self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        kind = type(module)
+        path = self._tracer.path_of(module)
+        own = kind.__call__
+        self._hooks.attributes.class_attribute(kind, "__call__")
+        replaced.note_class(torch.nn.Module, _WAY_TO_FORWARD)
+        if not hasattr(kind, "__anyshape_original__") and not _is_called_as_usual(kind):
+            return self.call(own, (module, *args), kwargs)
+        plain = torch.nn.Module.__dict__.get(_COMPILED) is None
+        if plain and not _has_hooks(module) and not _global_hooks():
+            if path is not None:
+                for name in _HOOKS:
+                    where = path.instance(name)
+                    self._tracer.guard(Kind.TYPE, where, type(module.__dict__[name]))
+                    self._tracer.guard(Kind.TRUTH, where, False, "a module without hooks")
+                self._tracer.guard(Kind.NO_INSTANCE_ATTRIBUTE, path, _COMPILED)
+            kind_path = self._tracer.constant(torch.nn.Module).instance(_COMPILED)
+            self._tracer.guard(Kind.EQUALS, kind_path, None)
+            held = self._tracer.constant(vars(_MODULES), "G['torch.nn.modules.module']")
+            for name in _GLOBAL_HOOKS:
+                self._tracer.guard(Kind.TRUTH, held.item(name), False, "no hooks of all modules")
+            forward = self._hooks.attributes.plain(module, "forward")
+            return self.call(forward, args, kwargs)
+        return self.call(torch.nn.Module._wrapped_call_impl, (module, *args), kwargs)
+
+    def _object(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if isinstance(function, torch.nn.Module):
+            return self._layers.call(self._module, function, args, kwargs)
+        if isinstance(function, OpOverload):  # a class of its own, if it takes packed weights
+            return self._hooks.recorder.run(function, args, kwargs)
+        wrapped = getattr(type(function), "__anyshape_original__", None)
+        if wrapped is not None:
+            return self._compiled(function, wrapped(function), args, kwargs)
+        if isinstance(function, TENSOR_TYPE):
+            return make(self._hooks, function, args, kwargs)
+        if isinstance(function, type):
+            return self._class(function, args, kwargs)
+        own = type(function).__call__ if callable(function) else None
+        if isinstance(own, types.FunctionType):
+            self._hooks.attributes.class_attribute(type(function), "__call__")
+            return self.call(own, (function, *args), kwargs)
+        return natives.call(self._hooks, function, args, kwargs)
+
+    def _compiled(
+        self, compiled: Any, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """A compiled function inside another one: as if it were not compiled."""
+        path = self._tracer.path_of(compiled)
+        if path is not None:
+            self._tracer.guard(Kind.IDENTITY, path, compiled)
+        if not isinstance(original, CODE) and self._tracer.path_of(original) is None:
+            self._tracer.register(original, self._tracer.constant(original))
+        return self.call(original, args, kwargs)
+
+    # -- classes ---------------------------------------------------------------------------------
+
+    def _class(self, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        model = natives.MODELS.get(kind)
+        if model is not None:
+            return model(self._hooks, *args, **kwargs)
+        if issubclass(kind, enum.Enum):
+            return classes.member(self._hooks, kind, args, kwargs)
+        if classes.is_named_tuple(kind):
+            return kind(*args, **kwargs)
+        if kind in CONTEXT_CLASSES:
+            return kind(
+                *(self._hooks.fixed(arg, "a mode is set to it") for arg in args),
+                **{k: self._hooks.fixed(arg, "a mode is set to it") for k, arg in kwargs.items()},
+            )
+        if kind is torch.Tensor:
+            return make(self._hooks, kind, args, kwargs)
+        if issubclass(kind, torch.Tensor):
+            raise Leave(f"{kind.__name__}(…) inside a compiled function")
+        if kind.__module__ == "itertools":
+            return natives.call(self._hooks, kind, args, kwargs)
+        metaclass = type(kind)
+        meta = metaclass.__call__
+        if metaclass is not type:
+            self._hooks.attributes.class_attribute(metaclass, "__call__")
+        if meta is not type.__call__:
+            if isinstance(meta, types.FunctionType):
+                return self.call(meta, (kind, *args), kwargs)
+            raise Leave(f"a class with a native metaclass: {kind.__name__}")
+        return self.instance(kind, args, kwargs)
+
+    def instance(self, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """`type.__call__`: make, then initialise."""
+        new: Any = kind.__new__
+        init: Any = kind.__init__
+        hooks = self._hooks
+        hooks.attributes.class_attribute(kind, "__new__")
+        found = hooks.attributes.class_attribute(kind, "__init__")
+        if hooks.attributes.class_attribute(kind, "__del__") is not None:
+            raise Leave(f"a {kind.__name__} is made, whose `__del__` runs when it is dropped")
+        if isinstance(new, types.FunctionType):
+            made = self.call(new, (kind, *args), kwargs)
+            if not isinstance(made, kind):
+                return made
+        elif new is object.__new__:
+            if init is object.__init__ and (args or kwargs):
+                return kind(*args, **kwargs)  # raises
+            made = object.__new__(kind)
+        elif classes.is_data(kind):
+            made = classes.value(hooks, kind, args, kwargs)
+        else:
+            raise Leave(f"{kind.__name__}(…) is made by native code")
+        if isinstance(init, types.FunctionType):
+            if found is not None and classes.is_generated(found[0], init):
+                classes.dataclass_init(hooks, found[0], init, made, args, kwargs)
+            else:
+                self.call(init, (made, *args), kwargs)
+        elif init is not object.__init__ and not classes.is_immutable(kind):
+            natives.call(hooks, init, (made, *args), kwargs)
+        return made
+
+
+def _is_constant(value: Any) -> bool:
+    """Whether it is the same in every call as long as it is the same object."""
+    if type(value) is slice:
+        return all(type(part) in ATOMS for part in (value.start, value.stop, value.step))
+    return type(value) in ATOMS or (isinstance(value, CODE) and not isinstance(value, BOUND))
+
+
+# -- what may be watched ---------------------------------------------------------------------------
+
+#: Of our own code, what users call (`check`), and the operators of exported graphs.
+_OURS_WATCHED: Final = frozenset(
+    os.path.join(OURSELVES, name)
+    for name in (
+        *("api.py", "export/results.py", "export/copy_on_write.py"),
+        "capture/outline/sequences.py",
+    )
+)
+
+#: Parts of torch written as ordinary programs on top of its operations. What they call that cannot
+#: be followed, such as a collective, splits them.
+_TORCH_WATCHED: Final = (
+    "nn/modules/",
+    "ao/nn/",
+    "nn/functional.py",
+    "nn/parallel/",
+    "nn/utils/",
+    "optim/",
+    "amp/grad_scaler.py",
+    "distributed/algorithms/",
+    "distributed/fsdp/",
+    "distributed/optim/",
+    "_functorch/functional_call.py",
+    "utils/_contextlib.py",
+    "utils/_foreach_utils.py",
+    "utils/_pytree.py",
+    "utils/hooks.py",
+    "distributions/",
+    "backends/",
+    "random.py",
+)
+
+#: Parts of the standard library that are ordinary programs, too; the rest is native code to us.
+_LIBRARY_WATCHED: Final = (
+    "contextlib.py",
+    "dataclasses.py",
+    "functools.py",
+    "collections/__init__.py",
+    "_collections_abc.py",
+    "statistics.py",
+    "fractions.py",
+    "bisect.py",
+    "heapq.py",
+)
+
+
+_FROZEN_WATCHED: Final = ("<frozen _collections_abc>",)
+
+
+@functools.cache
+def may_be_watched(filename: str) -> bool:
+    if filename.startswith("<frozen "):
+        return filename in _FROZEN_WATCHED
+    if filename.startswith(OURSELVES):
+        return filename in _OURS_WATCHED
+    if filename.startswith(TORCH):
+        return filename[len(TORCH) :].startswith(_TORCH_WATCHED)
+    if filename.startswith(PACKAGES):
+        return f"{os.sep}numpy{os.sep}" not in filename
+    if filename.startswith(LIBRARY):
+        return filename[len(LIBRARY) :] in _LIBRARY_WATCHED
+    return True
+
+
+_FUNCTIONS: Any = getattr(torch._C, "_VariableFunctions")  # noqa: B009 no stub has it
+
+_OPERATION_MODULES: Final = frozenset(
+    {
+        "torch.nn.functional",
+        "torch.functional",
+        "torch._tensor",
+        "torch._jit_internal",
+        "torch._C._nn",
+        "torch._C._linalg",
+        "torch._C._fft",
+        "torch._C._special",
+        "torch._C._sparse",
+        "torch._C._nested",
+        "torch.nested",
+        "torch.nested._internal.nested_tensor",
+    }
+)
+
+
+#: All functions in these take tensors.
+_OF_TENSORS: Final = frozenset(
+    {"torch._tensor", "torch.nested", "torch.nested._internal.nested_tensor"}
+)
+
+
+def is_operation(function: Callable[..., Any]) -> bool:
+    """Whether a callable is a torch operation: a function of its arguments and of torch's state."""
+    owner = getattr(function, "__self__", None)
+    if owner is not None and not isinstance(owner, type | types.ModuleType):
+        return False  # What is remembered must not keep the program's objects alive.
+    return _is_operation(function)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_operation(function: Callable[..., Any]) -> bool:
+    if isinstance(function, OpOverload | OpOverloadPacket) or lookup(function) is not None:
+        return True
+    name = getattr(function, "__name__", "")
+    if getattr(_FUNCTIONS, name, None) is function:
+        return True
+    module = getattr(function, "__module__", None)
+    owner = getattr(function, "__self__", None)
+    if _is_module(owner):
+        module = owner.__name__  # pyright: ignore[reportOptionalMemberAccess] a module
+    if module not in _OPERATION_MODULES:
+        return False
+    if isinstance(function, types.FunctionType):
+        # Those that torch lets a function mode see take tensors; the others are helpers.
+        seen = {"handle_torch_function", "has_torch_function"} & set(function.__code__.co_names)
+        return is_of_torch(function) and (module in _OF_TENSORS or bool(seen))
+    return True
+
+
+def _is_module(value: object) -> bool:
+    return isinstance(value, types.ModuleType)
+
+
+def _calls_itself(value: object) -> TypeGuard[type]:
+    """Whether it is a class that the program's own metaclass makes instances of."""
+    return isinstance(value, type) and isinstance(type(value).__call__, types.FunctionType)
+
+
+# -- modules ---------------------------------------------------------------------------------------
+
+#: Set by `module.compile()`, and then called instead of `forward`.
+_COMPILED: Final = "_compiled_call_impl"
+
+_HOOKS: Final = (
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+)
+
+
+#: What torch runs between a call of a module and its `forward`.
+_WAY_TO_FORWARD: Final = frozenset(("__call__", "_wrapped_call_impl", "_call_impl"))
+
+
+def _is_called_as_usual(kind: type) -> bool:
+    """Whether all of that is torch's own code."""
+    codes = (getattr(getattr(kind, name), "__code__", None) for name in _WAY_TO_FORWARD)
+    return all(code is not None and code.co_filename == _MODULES.__file__ for code in codes)
+
+
+def _has_hooks(module: torch.nn.Module) -> bool:
+    held = module.__dict__
+    return any(held.get(name) for name in _HOOKS) or _COMPILED in held
+
+
+#: The module that holds the hooks which run for every module.
+_MODULES: Final = sys.modules["torch.nn.modules.module"]
+_GLOBAL_HOOKS: Final = tuple(f"_global{name}" for name in _HOOKS)
+
+
+def _global_hooks() -> bool:
+    return any(getattr(_MODULES, name) for name in _GLOBAL_HOOKS)
+
+
+_BY_TYPE: Final[dict[type, Callable[..., Any]]] = {
+    types.FunctionType: Callables._function,
+    types.MethodType: Callables._method,
+    types.BuiltinFunctionType: Callables._native,
+    types.MethodWrapperType: Callables._native,
+    types.MethodDescriptorType: Callables._descriptor,
+    types.WrapperDescriptorType: Callables._descriptor,
+    types.ClassMethodDescriptorType: Callables._descriptor,
+    functools.partial: Callables._partial,
+    functools._lru_cache_wrapper: Callables._cached,
+    type: Callables._class,
+    OpOverload: lambda self, f, a, k: self._hooks.recorder.run(f, a, k),
+    OpOverloadPacket: lambda self, f, a, k: self._hooks.recorder.run(f, a, k),
+}

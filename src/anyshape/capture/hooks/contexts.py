@@ -1,0 +1,146 @@
+"""`with` statements: whose code runs at the edges, and which of them the graph has to repeat."""
+
+from __future__ import annotations
+
+import types
+from typing import Any, Final
+
+import torch
+from torch.autograd import set_detect_anomaly
+from torch.cpu.amp.autocast_mode import autocast as cpu_autocast
+from torch.cuda.amp.autocast_mode import autocast as cuda_autocast
+
+from anyshape.capture.builtins.warning_filters import CatchWarnings
+from anyshape.capture.tracer import Leave
+from anyshape.ops.modes import AttentionKernels, enter_mode, leave_mode
+
+#: They switch the grad mode through a function that the recording mode sees.
+_GRAD_MODES: Final = (
+    torch.no_grad,
+    torch.enable_grad,
+    torch.set_grad_enabled,
+)
+
+#: They mark a stretch of the program for a profiler, or concern tensors that are not followed.
+_HARMLESS: Final = (
+    torch.autograd.profiler.record_function,
+    torch._C.DisableTorchFunctionSubclass,
+)
+
+#: They do nothing unless they are enabled.
+_SWITCHED: Final = (
+    torch.autograd.profiler.profile,
+    torch.autograd.profiler.emit_nvtx,
+    torch.autograd.profiler.emit_itt,
+)
+
+
+def entered(hooks: Any, manager: Any) -> Any:
+    """What stands in the `with` statement for a context manager."""
+    kind = type(manager)
+    if hooks.outside.is_outside(manager) and kind in _RECORDED:
+        raise Leave("a context manager from outside")
+    if kind in _GRAD_MODES or kind is CatchWarnings:
+        return manager
+    if kind in _HARMLESS or kind is set_detect_anomaly or _is_off(manager):
+        return _Unseen(manager)
+    recorded = _RECORDED.get(kind)
+    if recorded is not None:
+        return recorded(hooks, manager)
+    enter, leave = getattr(kind, "__enter__", None), getattr(kind, "__exit__", None)
+    if isinstance(enter, types.FunctionType) and isinstance(leave, types.FunctionType):
+        hooks.attributes.class_attribute(kind, "__enter__")
+        hooks.attributes.class_attribute(kind, "__exit__")
+        return _Called(hooks, manager)
+    raise Leave(f"a native context manager: {kind.__name__}")
+
+
+def _is_off(manager: Any) -> bool:
+    return type(manager) in _SWITCHED and not manager.enabled
+
+
+class _Unseen:
+    """A context manager that runs as it is, and is not in the graph."""
+
+    def __init__(self, manager: Any) -> None:
+        self._manager = manager
+
+    def __enter__(self) -> Any:
+        with torch._C.DisableTorchFunction():
+            return self._manager.__enter__()
+
+    def __exit__(self, *error: Any) -> Any:
+        with torch._C.DisableTorchFunction():
+            return self._manager.__exit__(*error)
+
+
+def enter_or_leave(hooks: Any, name: str, manager: Any, error: tuple[Any, ...]) -> Any:
+    """`__enter__` or `__exit__` of a known context manager, called by name as `ExitStack` does."""
+    stack = hooks.entered
+    if name == "__enter__":
+        stack.append((manager, entered(hooks, manager)))
+        return stack[-1][1].__enter__()
+    if not stack or stack[-1][0] is not manager:
+        raise Leave(f"a {type(manager).__name__} is left that is not the last one entered")
+    return stack.pop()[1].__exit__(*error)
+
+
+class _Called:
+    """A context manager written in Python, entered and left through hooks."""
+
+    def __init__(self, hooks: Any, manager: Any) -> None:
+        self._hooks = hooks
+        self._manager = manager
+
+    def __enter__(self) -> Any:
+        return self._hooks.call(type(self._manager).__enter__, self._manager)
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> Any:
+        return self._hooks.call(type(self._manager).__exit__, self._manager, kind, error, trace)
+
+
+class _Mode:
+    """A mode that torch does not show to function modes: the graph enters and leaves it itself."""
+
+    def __init__(self, hooks: Any, manager: Any) -> None:
+        self._hooks = hooks
+        self._manager = manager
+        self._recorded = False
+
+    def __enter__(self) -> Any:
+        if self._hooks.tracer.active:
+            self._recorded = True
+            kind = _MADE_AGAIN[type(self._manager)]
+            self._hooks.recorder.call(enter_mode, kind, *_ARGUMENTS[kind](self._manager))
+        return self._manager.__enter__()
+
+    def __exit__(self, *error: Any) -> Any:
+        if self._recorded and self._hooks.tracer.active:
+            self._hooks.recorder.call(leave_mode)
+        return self._manager.__exit__(*error)
+
+
+#: How to make each mode again, from the object that was entered.
+_ARGUMENTS: Final[dict[str, Any]] = {
+    "autocast": lambda manager: (
+        manager.device,
+        manager.fast_dtype,
+        manager._enabled,
+        manager._cache_enabled,
+    ),
+    "inference_mode": lambda manager: (manager.mode,),
+    "sdpa_kernel": lambda manager: (manager.backends,),
+}
+
+_MADE_AGAIN: Final = {
+    torch.autocast: "autocast",
+    cpu_autocast: "autocast",
+    cuda_autocast: "autocast",
+    torch.inference_mode: "inference_mode",
+    AttentionKernels: "sdpa_kernel",
+}
+
+_RECORDED: Final = dict.fromkeys(_MADE_AGAIN, _Mode)
+
+#: Classes of context managers that are made by native code and known here.
+CONTEXT_CLASSES: Final = frozenset({*_GRAD_MODES, *_HARMLESS, *_SWITCHED, *_RECORDED})

@@ -1,0 +1,290 @@
+"""The hooks that instrumented code calls: each does what Python does, and lets the tracer see it.
+
+The plain case comes first in every hook, because most values in a program are plain. What cannot be
+followed raises `Leave`; the hook then stops the capture and does the operation as plain Python.
+"""
+
+from __future__ import annotations
+
+import builtins
+import types
+from typing import Any, Final, cast
+
+import torch
+
+from anyshape.capture.builtins import table as natives
+from anyshape.capture.builtins.torch_state import CHECK_NAMES
+from anyshape.capture.externals.external_objects import Outside
+from anyshape.capture.externals.side_effects import Change, Effect
+from anyshape.capture.externals.untrace import stripped
+from anyshape.capture.hooks import imports
+from anyshape.capture.hooks.attributes import Attributes, is_trusted
+from anyshape.capture.hooks.calls import Callables
+from anyshape.capture.hooks.contexts import entered
+from anyshape.capture.hooks.formatting import text_of
+from anyshape.capture.hooks.items import ItemHooks
+from anyshape.capture.hooks.operators import OperatorHooks
+from anyshape.capture.numbers.concolic import TracedInt
+from anyshape.capture.numbers.traced_text import joined
+from anyshape.capture.record.data_dependent_shapes import has_own_method
+from anyshape.capture.record.recorder import Recorder
+from anyshape.capture.record.tensor_metadata_reads import CONSTANT_ATTRIBUTES, shape
+from anyshape.capture.tracer import ATOMS, CODE, Leave, Tracer
+from anyshape.guards.guard import Kind
+from anyshape.guards.replaced_functions import replaced
+
+
+class Hooks(OperatorHooks, ItemHooks):
+    """The hooks of one capture. After `leave` watched code has plain ones instead."""
+
+    def __init__(self, tracer: Tracer, recorder: Recorder, outside: Outside) -> None:
+        self.tracer = tracer
+        self.recorder = recorder
+        self.outside = outside
+        self.journal = outside.journal
+        self.attributes = Attributes(tracer, outside, self.call)
+        self.callables = Callables(self)
+        #: context managers that were entered by name, with what stands for them, the innermost last
+        self.entered: list[tuple[Any, Any]] = []
+        self.identities = {}
+        self._globals_read: dict[tuple[int, str], Any] = {}
+
+    def forget(self) -> None:
+        """Let go of the program's objects: to be called when nobody watches any more."""
+        self.entered.clear()
+        self._globals_read.clear()
+        self.callables.forget()
+
+    # -- names -------------------------------------------------------------------------------------
+
+    def _may_check(self, function: Any) -> None:
+        """What is asked between the loading of a check and its call is asked by it."""
+        if natives.is_check(function):
+            self.tracer.checking = True
+
+    def load_global(self, frame: Any, name: str, value: Any) -> Any:
+        if name in CHECK_NAMES:
+            self._may_check(value)
+        known = self._globals_read.get((id(frame.globals), name), _UNREAD)
+        if known is not _UNREAD:
+            return known
+        try:
+            read = self._read_global(frame.globals, name, value)
+        except Leave as left:
+            self.tracer.leave_for(left)
+            return value
+        if type(read) in ATOMS or isinstance(read, CODE):
+            # Any other object may also be found elsewhere: the tape has to tell how it was reached.
+            self._globals_read[id(frame.globals), name] = read
+        return read
+
+    def _read_global(self, globals_: dict[str, Any], name: str, value: Any) -> Any:
+        module = globals_.get("__name__")
+        if name not in globals_:
+            if not is_trusted(module):
+                path = self.tracer.constant(globals_, "G")
+                self.tracer.guard(Kind.CONTAINS, path, (name, False))
+            if name in vars(builtins):
+                path = self.tracer.constant(vars(builtins), "builtins")
+                self.tracer.guard(Kind.IDENTITY, path.item(name), value)
+            return value
+        if is_trusted(module) and (isinstance(value, CODE) or callable(value)):
+            if str(module).startswith("torch"):
+                replaced.note(cast("dict[object, object]", globals_), {name})
+            return value
+        return self.tracer.read(value, self.tracer.constant(globals_, "G").item(name))
+
+    def load_free(self, frame: Any, name: str, value: Any) -> Any:
+        cell = frame.cells[name]
+        if self.journal.is_written(cell, "cell_contents"):
+            return self.journal.written(cell, "cell_contents")
+        try:
+            return self.tracer.read(value, self._cell_path(frame, name, cell))
+        except Leave as left:
+            self.tracer.leave_for(left)
+            return value
+
+    def _cell_path(self, frame: Any, name: str, cell: Any) -> Any:
+        return self.tracer.constant(cell, f"L[{name!r}]").cell()
+
+    def store_global(self, frame: Any, name: str, value: Any) -> Any:
+        globals_ = frame.globals
+        try:
+            path = self.tracer.constant(globals_, "G")
+            stored = self.outside.storable(value)
+            self.journal.write(globals_, name, value)
+            self.journal.add(Effect(Change.SET_ITEM, path, name, (value,)))
+            self._globals_read[id(globals_), name] = value
+            self.tracer.tape = None  # It would not tell who reads this.
+            return stored
+        except Leave as left:
+            self.tracer.leave_for(left)
+            return stripped(value)
+
+    def store_free(self, frame: Any, name: str, value: Any) -> Any:
+        cell = frame.cells[name]
+        try:
+            stored = self.outside.storable(value)
+            self.journal.write(cell, "cell_contents", value)
+            path = self.tracer.constant(cell, f"L[{name!r}]")
+            self.journal.add(Effect(Change.SET_CELL, path, name, (value,)))
+            return stored
+        except Leave as left:
+            self.tracer.leave_for(left)
+            return stripped(value)
+
+    def delete_global(self, frame: Any, name: str) -> None:
+        self.tracer.leave(f"the global `{name}` is deleted")
+
+    def imported(
+        self, value: Any, module: str, name: str | None, level: int = 0, frame: Any = None
+    ) -> Any:
+        try:
+            return imports.imported(self, value, module, name, level, frame)
+        except Leave as left:
+            self.tracer.leave_for(left)
+            return value
+
+    # -- attributes --------------------------------------------------------------------------------
+
+    def attribute(self, obj: Any, name: str) -> Any:
+        if name in CHECK_NAMES:
+            self._may_check(getattr(obj, name, None))
+        try:
+            if isinstance(obj, torch.Tensor):
+                return self._tensor_attribute(obj, name)
+            return self.attributes.get(obj, name)
+        except Leave as left:
+            self.tracer.leave_for(left)
+        return getattr(obj, name)
+
+    def _tensor_attribute(self, tensor: torch.Tensor, name: str) -> Any:
+        if name == "shape":
+            return shape(self.recorder, tensor)
+        if name in CONSTANT_ATTRIBUTES:
+            self.recorder.known(tensor)
+            with torch._C.DisableTorchFunction():
+                return getattr(tensor, name)
+        if has_own_method(tensor, name):
+            return types.MethodType(vars(type(tensor))[name], tensor)
+        found = getattr(torch.Tensor, name, None)
+        if found is None or name in tensor.__dict__:
+            return self._instance_attribute_of_tensor(tensor, name)
+        if isinstance(found, property | types.GetSetDescriptorType):
+            if name in ("grad", "is_leaf"):
+                return self._tensor_state(tensor, name)
+            return self.recorder.run(found.__get__, (tensor,), {})
+        if not callable(found):
+            raise Leave(f"`{name}` of a tensor")
+        with torch._C.DisableTorchFunction():
+            return getattr(tensor, name)
+
+    def _instance_attribute_of_tensor(self, tensor: torch.Tensor, name: str) -> Any:
+        path = self.tracer.path_of(tensor)
+        if path is None:
+            return getattr(tensor, name)
+        if self.journal.is_written(tensor, name):
+            return self.journal.written(tensor, name)
+        if name not in tensor.__dict__:
+            self.tracer.guard(Kind.NO_INSTANCE_ATTRIBUTE, path, name)
+            return getattr(tensor, name)  # raises
+        return self.tracer.read(tensor.__dict__[name], path.instance(name))
+
+    def _tensor_state(self, tensor: torch.Tensor, name: str) -> Any:
+        path = self.tracer.path_of(tensor)
+        with torch._C.DisableTorchFunction():
+            value = getattr(tensor, name)
+        if path is None:
+            if name == "grad" and value is not None:
+                raise Leave("the gradient of a tensor that the program made")
+            return value
+        return self.tracer.read(value, path.attribute(name))
+
+    def set_attribute(self, obj: Any, name: str, value: Any) -> None:
+        try:
+            if isinstance(obj, torch.Tensor):
+                raise Leave(f"the attribute `{name}` of a tensor is set")
+            self.attributes.set(obj, name, value)
+            return
+        except Leave as left:
+            self.tracer.leave_for(left)
+        setattr(obj, name, stripped(value))
+
+    def delete_attribute(self, obj: Any, name: str) -> None:
+        try:
+            self.attributes.delete(obj, name)
+            return
+        except Leave as left:
+            self.tracer.leave_for(left)
+        delattr(obj, name)
+
+    def super(self, owner: Any, instance: Any) -> Any:
+        return super_of(owner, instance)
+
+    # -- calls -------------------------------------------------------------------------------------
+
+    def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return self.callables.call(function, args, kwargs)
+
+    # -- the rest ----------------------------------------------------------------------------------
+
+    def format(self, value: Any, conversion: str | None, spec: str) -> str:
+        try:
+            return text_of(self, value, conversion, spec)
+        except Leave as left:
+            self.tracer.leave_for(left)
+        return super().format(stripped(value), conversion, stripped(spec))
+
+    def text(self, *parts: str) -> str:
+        return joined(parts)
+
+    def context(self, manager: Any) -> Any:
+        try:
+            return entered(self, manager)
+        except Leave as left:
+            self.tracer.leave_for(left)
+            return manager
+
+    def raising(self, error: Any) -> Any:
+        if isinstance(error, type) and issubclass(error, BaseException):
+            return self.call(error)
+        return error
+
+    def match(self, subject: Any) -> Any:
+        try:
+            subject = self.operand(subject)
+            if _is_matched_by_parts(subject):
+                return subject
+            subject = self.with_plain_numbers(subject, "it is matched")
+            if not self.prints_itself(subject):
+                # Patterns look at attributes, which may be user code.
+                raise Leave(f"a {type(subject).__name__} is matched")
+            return subject
+        except Leave as left:
+            self.tracer.leave_for(left)
+            return subject
+
+    def plain(self, value: Any) -> Any:
+        try:
+            return self.fixed(self.operand(value), "it is compared")
+        except Leave as left:
+            self.tracer.leave_for(left)
+            return value
+
+    def slice(self, start: Any, stop: Any, step: Any) -> slice:
+        return slice_of(start, stop, step)
+
+    def making_class(self, name: str) -> None:
+        self.tracer.leave(f"the class `{name}` is defined inside the function")
+
+
+def _is_matched_by_parts(subject: Any) -> bool:
+    """Whether patterns compare an integer, or those in a tuple: each comparison is seen."""
+    if type(subject) in (tuple, torch.Size):
+        return all(type(part) in ATOMS or type(part) is TracedInt for part in subject)
+    return type(subject) is TracedInt
+
+
+_UNREAD: Final = object()
+super_of = super
+slice_of = slice

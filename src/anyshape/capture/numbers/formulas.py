@@ -1,0 +1,121 @@
+"""Numbers as functions of one size, and the sizes around the present one where an answer stays.
+
+`int(math.sqrt(n))` has no symbolic form. But the function can be tried at other sizes: an answer
+that is the same from 16 to 24 needs a guard of that range, and not one that fixes the size. Nothing
+is assumed of the function but that it looks at nothing else: each size in the range was tried.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from anyshape.capture.numbers.traced import (
+    Function,
+    TracedFloat,
+    TracedInt,
+    Tracer,
+    decided,
+    plain,
+)
+from anyshape.support.lazy_dataclass import dataclass
+from anyshape.symbolic import Expr, Symbol, as_symbol, evaluate, ge, le
+from anyshape.symbolic.expr import single_atom
+
+#: Formulas with more operations are not kept: they would be computed hundreds of times.
+_MOST_OPERATIONS: Final = 16
+#: So many sizes are tried in each direction.
+_MOST_TRIED: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """A function of numbers: constants, sizes, and floats that have a formula."""
+
+    function: Function
+    args: tuple[Any, ...]
+    #: all the sizes in it, with their values in this run
+    sizes: dict[Expr, int]
+    operations: int
+
+    def at(self, values: dict[Expr, int]) -> Any:
+        return self.function(*(_value_at(arg, values) for arg in self.args))
+
+
+def _value_at(arg: Any, values: dict[Expr, int]) -> Any:
+    kind = type(arg)
+    if kind is TracedInt:
+        return values[arg.expr]
+    return arg.formula.at(values) if kind is TracedFloat else arg
+
+
+def formula_of(function: Function, args: tuple[Any, ...]) -> Formula | None:
+    """The formula of what a function gives, if all operands have one."""
+    sizes: dict[Expr, int] = {}
+    operations = 1
+    for arg in args:
+        if type(arg) is TracedInt:
+            sizes[arg.expr] = plain(arg)
+        elif type(arg) is TracedFloat:
+            if arg.formula is None:
+                return None
+            sizes |= arg.formula.sizes
+            operations += arg.formula.operations
+    if operations > _MOST_OPERATIONS or not all(s.backed for size in sizes for s in size.symbols):
+        return None
+    return Formula(function, args, sizes, operations)
+
+
+def answered(tracer: Tracer, function: Function, args: tuple[Any, ...], reason: str) -> Any:
+    """`function(*args)` as a plain value, with a guard of the sizes that it is the same for;
+    `NotImplemented` if that is no more than the present size."""
+    formula = formula_of(function, args)
+    base = None if formula is None else _base(formula.sizes)
+    if formula is None or base is None:
+        return NotImplemented
+    try:
+        answer = formula.at(formula.sizes)
+    except Exception:
+        return NotImplemented  # where it is raised again
+    low, high = _around(formula, base, answer)
+    if low == high:
+        return NotImplemented
+    for fact in (ge(base, low), le(base, high)):
+        if tracer.active:
+            decided(tracer, fact, reason)
+    return answer
+
+
+def _around(formula: Formula, base: Expr, answer: Any) -> tuple[int, int]:
+    """The values of `base` around the present one for which the answer is the same."""
+
+    def stays(value: int) -> bool:
+        try:
+            said = formula.at(_values(formula.sizes, base, value))
+        except Exception:
+            return False
+        # Zeros have signs, and NaN is not equal to itself.
+        return type(said) is type(answer) and repr(said) == repr(answer)
+
+    now = low = high = formula.sizes[base]
+    while high - now < _MOST_TRIED and stays(high + 1):
+        high += 1
+    while now - low < _MOST_TRIED and stays(low - 1):
+        low -= 1
+    return low, high
+
+
+def _base(sizes: dict[Expr, int]) -> Expr | None:
+    """The size that all of them are functions of: the only one, or a symbol."""
+    if len(sizes) == 1:
+        return next(iter(sizes))
+    symbols = frozenset[Symbol]().union(*(size.symbols for size in sizes))
+    if len(symbols) != 1:
+        return None
+    return next((size for size in sizes if single_atom(size) in symbols), None)
+
+
+def _values(sizes: dict[Expr, int], base: Expr, value: int) -> dict[Expr, int]:
+    if len(sizes) == 1:
+        return {base: value}
+    values = {as_symbol(base): value}
+    return {size: evaluate(size, values) for size in sizes}

@@ -1,0 +1,291 @@
+"""What each operator means for traced numbers: symbolic, recorded, decided or fixed.
+
+A rule takes operands (see `traced_numbers.operand_of`), at least one of them traced, of an active
+tracer. Wherever the guards that it makes hold, its result is Python's.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any, Final
+
+from anyshape.capture.numbers.formulas import answered, formula_of
+from anyshape.capture.numbers.quotients import Quotient, combined, crossed, needs, quotient_of
+from anyshape.capture.numbers.traced import (
+    Function,
+    TracedFloat,
+    TracedInt,
+    Tracer,
+    decided,
+    is_of_data,
+    is_traced,
+    plain,
+    settled,
+)
+from anyshape.errors import ExpressionTooLarge
+from anyshape.symbolic import Expr, Fact, Size, eq, floordiv, ge, gt, le, lt, modulo, ne, power
+
+#: Longer shifts give integers that no size has, and symbolic ones would be refused anyway.
+_MOST_SHIFT: Final = 4096
+
+Rule = Callable[[Tracer, Any, Any], Any]
+
+
+def _size(number: Any) -> Size:
+    return number.expr if type(number) is TracedInt else number
+
+
+#: All float types of operands; `isinstance` would ask the `__class__` of a traced number.
+_FLOATS: Final = frozenset({float, TracedFloat})
+
+
+def _has_float(a: Any, b: Any) -> bool:
+    return type(a) in _FLOATS or type(b) in _FLOATS
+
+
+def made(tracer: Tracer, size: Size, value: int) -> int:
+    if type(size) is Expr:
+        if not tracer.active:  # it may have given up when it was asked about a divisor
+            return value
+        return TracedInt(value, size, tracer)
+    assert size == value, f"the engine says {size} where Python says {value}"
+    return value
+
+
+def recorded(tracer: Tracer, function: Function, *args: Any) -> Any:
+    if not tracer.active:  # see `made`
+        return function(*map(plain, args))
+    result = tracer.record(function, args)
+    if type(result) is TracedFloat and not is_of_data(result):
+        result.formula = formula_of(function, args)
+        result.quotient = combined(function, args)
+    return result
+
+
+def _native(function: Function, a: Any, b: Any, reason: str) -> Any:
+    """The plain result, with guards that fix the operands."""
+    return function(settled(a, reason), settled(b, reason))
+
+
+def symbolic(tracer: Tracer, function: Function, build: Function, a: Any, b: Any) -> Any:
+    try:
+        size = build(_size(a), _size(b))
+    except ExpressionTooLarge:
+        return _native(function, a, b, "an expression of its size is beyond what can be followed")
+    return made(tracer, size, function(plain(a), plain(b)))
+
+
+def _ring(function: Function) -> Rule:
+    """`+ - *`: the same function adds numbers and expressions."""
+
+    def rule(tracer: Tracer, a: Any, b: Any) -> Any:
+        if _has_float(a, b):
+            return recorded(tracer, function, a, b)
+        return symbolic(tracer, function, function, a, b)
+
+    return rule
+
+
+def _may_divide(tracer: Tracer, b: Any) -> bool:
+    """Whether the divisor is not 0. What is recorded or built on it is only defined there."""
+    if type(b) is not TracedInt:
+        return bool(plain(b))
+    return decided(tracer, ne(b.expr, 0), "a divisor must not be 0")
+
+
+def _division(function: Function, build: Function) -> Rule:
+    def rule(tracer: Tracer, a: Any, b: Any) -> Any:
+        if type(b) is TracedFloat and not plain(b):
+            return _native(function, a, b, "it was divided by")  # raises
+        if not _may_divide(tracer, b):
+            return function(plain(a), plain(b))  # raises
+        if _has_float(a, b):
+            return recorded(tracer, function, a, b)
+        return symbolic(tracer, function, build, a, b)
+
+    return rule
+
+
+def _true_division(tracer: Tracer, a: Any, b: Any) -> Any:
+    if type(b) is TracedFloat and not plain(b):
+        return _native(operator.truediv, a, b, "it was divided by")  # raises
+    if not _may_divide(tracer, b):
+        return operator.truediv(plain(a), plain(b))  # raises
+    return recorded(tracer, operator.truediv, a, b)
+
+
+def _divmod(tracer: Tracer, a: Any, b: Any) -> Any:
+    quotient = RULES[operator.floordiv](tracer, a, b)
+    if not tracer.active:  # see `made`
+        return divmod(plain(a), plain(b))
+    return quotient, RULES[operator.mod](tracer, a, b)
+
+
+def _power(tracer: Tracer, a: Any, b: Any) -> Any:
+    if type(a) is TracedInt and type(b) is int:
+        if b >= 0:
+            return symbolic(tracer, operator.pow, power, a, b)
+        if decided(tracer, ne(a.expr, 0), "a base with a negative exponent must not be 0"):
+            return recorded(tracer, operator.pow, a, b)
+        return operator.pow(plain(a), b)  # raises
+    if _is_real_power(tracer, a, b):
+        return recorded(tracer, operator.pow, a, b)
+    return _native(operator.pow, a, b, "it was used in a power")
+
+
+def _is_real_power(tracer: Tracer, a: Any, b: Any) -> bool:
+    """Whether the result is a float, here and wherever the guards made for the answer hold: a
+    negative base gives complex numbers, 0 with a negative exponent raises."""
+    if not _has_float(a, b):
+        return False
+    if type(a) is TracedInt:
+        return decided(tracer, gt(a.expr, 0), "only a base above 0 has every power")
+    if type(a) is float:
+        return a > 0 or (type(b) is TracedInt and a < 0)
+    if type(a) is int:
+        return a > 0
+    return type(a) is TracedFloat and not is_traced(b) and b >= 0 and float(b).is_integer()
+
+
+def _shift_left(tracer: Tracer, a: Any, b: Any) -> Any:
+    return _shift(tracer, operator.lshift, lambda n, k: n * 2**k, a, b)
+
+
+def _shift_right(tracer: Tracer, a: Any, b: Any) -> Any:
+    return _shift(tracer, operator.rshift, lambda n, k: floordiv(n, 2**k), a, b)
+
+
+def _shift(tracer: Tracer, function: Function, build: Function, a: Any, b: Any) -> Any:
+    if _has_float(a, b):
+        return function(plain(a), plain(b))  # raises
+    b = settled(b, "it says how far to shift")
+    if type(a) is not TracedInt or not 0 <= b <= _MOST_SHIFT:
+        return _native(function, a, b, "it was shifted")
+    return symbolic(tracer, function, build, a, b)
+
+
+def _is_of_data(number: Any) -> bool:
+    """Whether it is an integer that the graph computes from data."""
+    return type(number) is TracedInt and any(not s.backed for s in number.expr.symbols)
+
+
+def _bits(function: Function) -> Rule:
+    def rule(tracer: Tracer, a: Any, b: Any) -> Any:
+        if _has_float(a, b):
+            return function(plain(a), plain(b))  # raises
+        if _is_of_data(a) or _is_of_data(b):
+            return recorded(tracer, function, a, b)
+        return _native(function, a, b, "its bits were used")
+
+    return rule
+
+
+def _bit_and(tracer: Tracer, a: Any, b: Any) -> Any:
+    """`n & 7` is `n % 8` and `n & ~7` is `n - n % 8`, in Python for negative n too."""
+    if type(b) is TracedInt and type(a) is int:
+        a, b = b, a
+    if type(a) is TracedInt and type(b) is int:
+        low = b if b >= 0 else ~b
+        if low & (low + 1) == 0 and low.bit_length() <= _MOST_SHIFT:
+
+            def build(n: Size, mask: int) -> Size:
+                rest = modulo(n, low + 1)
+                return rest if mask >= 0 else n - rest
+
+            return symbolic(tracer, operator.and_, build, a, b)
+    return _ALL_BITS(tracer, a, b)
+
+
+_ALL_BITS: Final = _bits(operator.and_)
+
+RULES: Final[dict[Function, Rule]] = {
+    operator.add: _ring(operator.add),
+    operator.sub: _ring(operator.sub),
+    operator.mul: _ring(operator.mul),
+    operator.floordiv: _division(operator.floordiv, floordiv),
+    operator.mod: _division(operator.mod, modulo),
+    operator.truediv: _true_division,
+    divmod: _divmod,
+    operator.pow: _power,
+    pow: _power,
+    operator.lshift: _shift_left,
+    operator.rshift: _shift_right,
+    operator.and_: _bit_and,
+    operator.or_: _bits(operator.or_),
+    operator.xor: _bits(operator.xor),
+}
+
+
+# -- comparisons --------------------------------------------------------------------------------
+
+COMPARISONS: Final[dict[Function, Callable[[Size, Size], Fact]]] = {
+    operator.lt: lt,
+    operator.le: le,
+    operator.gt: gt,
+    operator.ge: ge,
+    operator.eq: eq,
+    operator.ne: ne,
+}
+SYMBOLS: Final = dict(zip(COMPARISONS, ("<", "<=", ">", ">=", "==", "!="), strict=True))
+
+
+def compared(tracer: Tracer, function: Function, a: Any, b: Any) -> bool:
+    """`function(a, b)` for a traced `a` and an operand `b`."""
+    reason = f"it was compared with {SYMBOLS[function]}"
+    if type(a) is TracedFloat or type(b) is TracedFloat:
+        if is_of_data(a) or is_of_data(b):
+            return recorded(tracer, function, a, b)
+        return _compared_floats(tracer, function, a, b, reason)
+    if type(b) is float:
+        if not math.isfinite(b):
+            return function(0, b)  # all integers compare alike
+        if not b.is_integer():
+            return _compared_with_fraction(tracer, function, a, b, reason)
+        b = int(b)
+    try:
+        fact = COMPARISONS[function](a.expr, _size(b))
+    except ExpressionTooLarge:
+        return _native(function, a, b, reason)
+    return decided(tracer, fact, reason)
+
+
+def _compared_floats(tracer: Tracer, function: Function, a: Any, b: Any, reason: str) -> bool:
+    left, right = quotient_of(a), quotient_of(b)
+    try:
+        sizes = None if left is None or right is None else crossed(left, right)
+        fact = None if sizes is None else COMPARISONS[function](sizes[0], sizes[1])
+    except ExpressionTooLarge:
+        sizes = fact = None
+    if sizes is not None and fact is not None and all_hold(tracer, sizes[2]):
+        return decided(tracer, fact, reason) if tracer.active else function(plain(a), plain(b))
+    return asked(tracer, function, (a, b), reason)
+
+
+def asked(tracer: Tracer, function: Function, args: tuple[Any, ...], reason: str) -> Any:
+    """The plain result, with guards of the sizes that it is the same for."""
+    if not tracer.active:  # see `made`
+        return function(*map(plain, args))
+    answer = answered(tracer, function, args, reason)
+    if answer is NotImplemented:
+        return function(*(settled(arg, reason) for arg in args))
+    return answer
+
+
+def all_hold(tracer: Tracer, quotient: Quotient) -> bool:
+    """Whether what is said of a quotient is right, here and wherever the guards made for the answer
+    hold."""
+    reason = "a float was made of it, which is exact enough up to there"
+    return all(not tracer.active or decided(tracer, fact, reason) for fact in needs(quotient))
+
+
+def _compared_with_fraction(
+    tracer: Tracer, function: Function, a: TracedInt, b: float, reason: str
+) -> bool:
+    """An integer is below 2.5 exactly if it is at most 2, and never equal to it."""
+    if function is operator.eq or function is operator.ne:
+        return function is operator.ne
+    below = function is operator.lt or function is operator.le
+    fact = le(a.expr, math.floor(b)) if below else ge(a.expr, math.ceil(b))
+    return decided(tracer, fact, reason)

@@ -1,0 +1,1 @@
+"""Torch operations recorded: bound, run, written into a segment, inferred in symbols."""

@@ -1,0 +1,179 @@
+"""The arguments of a torch operation in three forms: to run, to record, to infer the shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import torch
+
+from anyshape.capture.numbers.concolic import TracedFloat, TracedInt, plain
+from anyshape.capture.numbers.traced_text import TracedText
+from anyshape.capture.tracer import ATOMS, Leave, is_plain_tensor
+from anyshape.ops.meta import Strided
+from anyshape.ops.op import Lowering
+from anyshape.ops.packed_weights import Packed, class_of, is_packed, takes_packed
+from anyshape.ops.table import lookup
+from anyshape.symbolic import Size, Symbol
+from anyshape.symbolic.expr import symbols_of
+
+#: What the value of a float argument cannot change the shape of, beyond pointwise operators.
+_SHAPE_FREE_OF_FLOATS: Final = frozenset(
+    {
+        torch.nn.functional.scaled_dot_product_attention,
+        torch.full,
+        torch.full_like,
+        torch.Tensor.new_full,
+        torch.nn.functional.dropout,
+        torch.nn.functional.layer_norm,
+        torch.Tensor.__setitem__,
+        torch.Tensor.fill_,
+        torch.tensor,
+        torch.scalar_tensor,
+    }
+)
+
+_POINTWISE_ENOUGH: Final = (Lowering.POINTWISE, Lowering.REDUCTION, Lowering.MATMUL)
+
+
+class CallForms:
+    """The arguments of a call in three forms: plain (to run), nodes (to record), metas (to
+    infer)."""
+
+    def __init__(
+        self,
+        recorder: Any,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
+        self._recorder = recorder
+        self._function = function
+        #: identities, in the order of the arguments
+        self.tensors: dict[int, None] = {}
+        self.symbolic = False
+        #: whether the call changes an argument, which is its result
+        self.in_place = False
+        #: whether shape rules do not apply to one of the tensors
+        self.opaque = False
+        #: whether there is a packed weight among the arguments, which may decide sizes
+        self.packed = False
+        self._sizes: list[Size] = []
+        self._floats: list[TracedFloat] = []
+        if function is torch.Tensor.new and len(args) == 2 and type(args[1]) is torch.Size:
+            args = (args[0], *self._sizes_of(args[1]))
+        converted = [self._convert(value) for value in args]
+        self.plain_args = tuple(item[0] for item in converted)
+        self.node_args = tuple(item[1] for item in converted)
+        self.metas = tuple(item[2] for item in converted)
+        self.plain_kwargs: dict[str, Any] = {}
+        self.node_kwargs: dict[str, Any] = {}
+        self.meta_kwargs: dict[str, Any] = {}
+        for name, value in kwargs.items():
+            (
+                self.plain_kwargs[name],
+                self.node_kwargs[name],
+                self.meta_kwargs[name],
+            ) = self._convert(value)
+        if self._floats and not _free_of_floats(function):
+            for value in self._floats:
+                recorder.tracer.fix(value, f"{name_of(function)} may shape its result by it")
+
+    @property
+    def has_floats(self) -> bool:
+        """Whether a float among the arguments is one that the graph computes."""
+        return bool(self._floats)
+
+    def others(self) -> list[torch.Tensor]:
+        """The tensors among the arguments, but for the first argument."""
+        values = (*self.plain_args[1:], *self.plain_kwargs.values())
+        return [value for value in values if isinstance(value, torch.Tensor)]
+
+    def symbols(self) -> Iterable[Symbol]:
+        return sorted(
+            {symbol for size in self._sizes for symbol in symbols_of(size)}, key=lambda s: s.name
+        )
+
+    def _convert(self, value: Any) -> tuple[Any, Any, Any]:
+        kind = type(value)
+        if kind in ATOMS:
+            return value, value, value
+        if isinstance(value, torch.Tensor):
+            if not is_plain_tensor(kind):
+                raise Leave(f"a tensor subclass: {kind.__name__}")
+            known = self._recorder.known(value)
+            self.tensors[id(value)] = None
+            self.opaque |= known.opaque
+            self._note(known.meta.shape)
+            if isinstance(known.meta.layout, Strided):
+                self._note(known.meta.layout.strides)
+            return value, self._recorder.node_of(known), known.meta
+        if kind is TracedInt:
+            expr = value.expr
+            self._note((expr,))
+            return plain(value), self._recorder.sizes.of(expr), expr
+        if kind is TracedFloat:
+            self._floats.append(value)
+            return plain(value), self._recorder.number_node(value.node), plain(value)
+        if kind is TracedText:
+            return (self._recorder.tracer.fix(value, "an operation takes it"),) * 3
+        if kind is tuple or kind is list or kind is torch.Size:
+            return self._sequence(value, tuple if kind is torch.Size else kind)
+        if kind is dict:
+            items = {key: self._convert(item) for key, item in self._items(value)}
+            return tuple({key: item[form] for key, item in items.items()} for form in range(3))  # pyright: ignore[reportReturnType] three forms
+        if kind is slice:
+            parts = [self._convert(part) for part in (value.start, value.stop, value.step)]
+            return tuple(slice(*(part[form] for part in parts)) for form in range(3))  # pyright: ignore[reportReturnType] three forms
+        if isinstance(value, tuple) and hasattr(kind, "_fields"):
+            return self._sequence(value, lambda items: kind(*items))
+        if kind is torch.Generator:
+            return value, self._recorder.object_node(value), value
+        if is_packed(value) and takes_packed(self._function):
+            self.packed = True
+            return value, self._recorder.object_node(value), Packed(class_of(value))
+        raise Leave(f"an operation takes a {kind.__name__}")
+
+    def _sequence(self, value: Any, make: Callable[..., Any]) -> tuple[Any, Any, Any]:
+        items = [self._convert(item) for item in self._read(value)]
+        return tuple(make([item[form] for item in items]) for form in range(3))
+
+    def _read(self, value: Any) -> Any:
+        path = self._recorder.tracer.path_of(value)
+        if path is None:
+            return value
+        # As it is now: the program may have changed it.
+        return self._recorder.contents_of(value, path)
+
+    def _sizes_of(self, size: torch.Size) -> Any:
+        """A shape where a tuple would be taken for data: its sizes, one by one."""
+        if not size:
+            raise Leave("`new` takes a shape without sizes")
+        return self._read(size)
+
+    def _items(self, value: dict[Any, Any]) -> Iterable[tuple[Any, Any]]:
+        path = self._recorder.tracer.path_of(value)
+        if path is not None:
+            raise Leave("an operation takes a dictionary from outside")
+        return value.items()
+
+    def _note(self, sizes: Iterable[Size]) -> None:
+        for size in sizes:
+            if type(size) is not int:
+                self.symbolic = True
+                self._sizes.append(size)
+
+
+def _free_of_floats(function: Callable[..., Any]) -> bool:
+    if function in _SHAPE_FREE_OF_FLOATS:
+        return True
+    entry = lookup(function)
+    return entry is not None and entry.op.lowering in _POINTWISE_ENOUGH
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    name = getattr(function, "__name__", None) or str(function)
+    owner: Any = getattr(function, "__self__", None)
+    if name == "__get__" and hasattr(owner, "__name__"):
+        return owner.__name__
+    return name

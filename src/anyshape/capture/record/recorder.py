@@ -1,0 +1,555 @@
+"""Torch operations: each is run for real, written into the graph, its shape computed in symbols.
+
+The real result is at hand, so every shape rule is checked against it on every use. A rule that was
+wrong costs the dynamism of that one operation (its sizes are fixed by guards), never the answer.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from linecache import getline
+from typing import Any, Final
+
+import torch
+import torch.fx
+from torch.overrides import TorchFunctionMode, _pop_mode_temporarily
+
+from anyshape.capture.numbers.concolic import TracedFloat, TracedInt, plain
+from anyshape.capture.record.autocast import inferred
+from anyshape.capture.record.bound_call import CallForms, name_of
+from anyshape.capture.record.data_dependent_shapes import (
+    check_form,
+    check_same,
+    form_of,
+    is_opaque,
+    metas_of,
+    symbols_of_result,
+)
+from anyshape.capture.record.inputs import Inputs
+from anyshape.capture.record.integer_arguments import reads_a_tensor
+from anyshape.capture.record.item_reads import DATA_READERS, TRUTHS, number_read
+from anyshape.capture.record.op_kinds import (
+    ALIASES_UNSEEN,
+    STATE_CHANGES,
+    is_in_place,
+    is_mutable,
+    may_draw,
+    may_raise,
+    runs_python,
+    target_of,
+    writes_statistics,
+)
+from anyshape.capture.record.packed_weights import check_results, is_quantized, with_sizes
+from anyshape.capture.record.segment_state import Known
+from anyshape.capture.record.tensor_metadata_reads import (
+    CONSTANT_READS,
+    DATA_READS,
+    NOT_RECORDED,
+    SIZE_READS,
+)
+from anyshape.capture.record.unbacked import observed, places
+from anyshape.capture.replay.events import ARGUMENTS, operation
+from anyshape.capture.tracer import Leave, Tracer, depends_on_data
+from anyshape.config import config
+from anyshape.errors import AnyshapeError, NeedsDecision, UnknownOperator
+from anyshape.guards.path import Path
+from anyshape.ops.meta import Dense, Meta, of_tensor
+from anyshape.ops.node_meta import CALL, NUMBER, RESULT, UNRECORDED, VERSION, Call
+from anyshape.ops.shape_query import Kind as NeedKind
+from anyshape.ops.table import lookup
+from anyshape.support.lazy_dataclass import replace
+from anyshape.symbolic import EVERYTHING, Expr, Size, as_symbol, eq
+
+
+class Recorder(Inputs):
+    """The operations of one capture."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        super().__init__(tracer)
+        self.changes_state = False
+        #: whether a run may draw random numbers, though this one may not have
+        self.may_draw = False
+        #: whether the program asks how tensors lie in memory
+        self.asks_for_layout = False
+        self.defects: list[str] = []
+        #: what is in a container from outside, as the program sees it
+        self.contents_of: Callable[[Any, Path], Any] = lambda container, path: container
+
+    # -- numbers ---------------------------------------------------------------------------------
+
+    def number(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """A float computed from sizes: computed now, and again by the graph."""
+        sizes = frozenset(size for arg in args for size in _sizes_in(arg))
+        self.tracer.cannot_replay("a number is computed")
+        try:
+            value = function(*map(plain, args))
+        except Exception:
+            # The program may catch it: it is an error for these numbers only.
+            if any(map(_is_of_data, args)):
+                self.tracer.leave(
+                    f"`{name_of(function)}` of a number raised an error", is_error=True
+                )
+            for source in sizes:
+                self.tracer.fix_source(source, f"`{name_of(function)}` of it raises an error")
+            raise
+        node = self.graph.call_function(function, tuple(map(self._operand, args)))
+        node.meta[NUMBER] = True
+        if any(map(_is_of_data, args)):
+            return self._number_of_data(node, value)
+        if type(value) is float:
+            return self.new_float(node, value, sizes)
+        for source in sizes:
+            self.tracer.fix_source(source, "a number made of it is not a float")
+        return value
+
+    def _number_of_data(self, node: torch.fx.Node, value: Any) -> Any:
+        if type(value) is float:
+            return self.new_float(node, value)
+        if type(value) is int:
+            return self.new_integer(node, value, EVERYTHING)
+        try:
+            self.branch_on_number(node, value, "a number that depends on data was asked about")
+        except Leave as left:
+            self.tracer.leave_for(left)
+        return value
+
+    def _operand(self, value: Any) -> Any:
+        if type(value) is TracedInt:
+            return self.sizes.of(value.expr)
+        if type(value) is TracedFloat:
+            return self.number_node(value.node)
+        return value
+
+    # -- operations ------------------------------------------------------------------------------
+
+    def run(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        target: Callable[..., Any] | str | None = None,
+        *,
+        native: bool = False,
+    ) -> Any:
+        """Run a torch operation for real and record it. `native`: for code that is not watched,
+        which needs plain numbers."""
+        if self.tracer.active:
+            with torch._C.DisableTorchFunction():
+                result = self._run(function, args, kwargs, target, native)
+            if result is not _NOT_RUN:
+                return result
+        return function(*args, **kwargs)
+
+    def _run(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        target: Callable[..., Any] | str | None,
+        native: bool,
+    ) -> Any:
+        tracer = self.tracer
+        try:
+            read = SIZE_READS.get(function)
+            if read is not None and args and isinstance(args[0], torch.Tensor):
+                return read(self, *args, **kwargs)
+            if function in CONSTANT_READS:
+                return self._constant_read(function, args, kwargs)
+            if function in DATA_READS:
+                reader = (TRUTHS if native else DATA_READERS).get(function)
+                if reader is None:
+                    raise Leave(
+                        f"`{name_of(function)}` reads the data of a tensor",
+                        "keep the value in a tensor (torch.where instead of `if`)",
+                    )
+                return reader(self, *args, **kwargs)
+            if reads_a_tensor(function, args, kwargs):
+                raise Leave(f"`{name_of(function)}` takes the value of a tensor for an integer")
+            converted = self._converted(function, args, kwargs)
+        except Leave as left:
+            tracer.leave_for(left)
+            return _NOT_RUN
+        except Exception:
+            # The program may catch it. What it depends on is not guarded.
+            tracer.leave(f"`{name_of(function)}` raised an error", is_error=True)
+            raise
+        try:
+            if converted.opaque:
+                with torch._C._EnableTorchFunction(), _no_mode():
+                    result = function(*converted.plain_args, **converted.plain_kwargs)
+            else:
+                result = function(*converted.plain_args, **converted.plain_kwargs)
+        except BaseException:
+            tracer.leave(f"`{name_of(function)}` raised an error", is_error=True)
+            raise
+        try:
+            if converted.opaque and type(result) in (int, float, bool):
+                node = self._call_node(function, converted, target)
+                return number_read(self, torch.int64, node, result)
+            try:
+                self._record(function, converted, result, target)
+            except _CountFirst as first:
+                # The number of results is a branch; the operation belongs behind it.
+                tracer.settle(first.size, first.reason)
+                if tracer.active:
+                    converted = self._converted(function, args, kwargs)
+                    self._record(function, converted, result, target)
+        except Leave as left:
+            tracer.leave_for(left)
+        except Exception as error:
+            if config.on_compile_error == "raise":
+                raise
+            # A defect of ours: the operation itself has run, and its result is right.
+            tracer.leave(f"recording `{name_of(function)}` failed: {error!r}")
+        return result
+
+    def _converted(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> CallForms:
+        """The forms of a call, with all nodes in the segment at hand: to make them may end it."""
+        tape = self.tracer.tape
+        if tape is not None:
+            tape.append(ARGUMENTS)
+        while True:
+            segment = self.segment
+            forms = CallForms(self, function, args, kwargs)
+            if segment is self.segment:
+                return forms
+
+    def _constant_read(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """What depends on nothing but what the guards of the tensors fix."""
+        for value in (*args, *kwargs.values()):
+            if isinstance(value, torch.Tensor):
+                self.known(value)
+        return function(*args, **kwargs)
+
+    def _record(
+        self,
+        function: Callable[..., Any],
+        call: CallForms,
+        result: Any,
+        target: Callable[..., Any] | str | None,
+    ) -> None:
+        if function in NOT_RECORDED:
+            raise Leave(f"`{name_of(function)}` inside a compiled function")
+        getter = getattr(function, "__name__", "") == "__get__"
+        if not _is_tensors(result) and (result is not None or getter):
+            raise Leave(f"`{name_of(function)}` returns a {type(result).__name__}")
+        call.in_place = is_in_place(function, call, result)
+        with self.tracer.expecting():
+            value, made = self._infer(function, call, result)
+        node = self._call_node(function, call, target)
+        node.meta[CALL] = Call(function, call.metas, call.meta_kwargs)
+        if not torch.is_grad_enabled():
+            node.meta[UNRECORDED] = True
+        if result is not None:
+            node.meta[RESULT] = _as_they_are(value, result)
+            if type(result) is torch.Tensor and not result.is_inference() and result._version:
+                node.meta[VERSION] = result._version
+            self._bind(result, value, node, call)
+        if made is _OPAQUE:
+            self.checks_forms = True
+            self.graph.call_function(check_form, (node, form_of(result)))
+            made = tuple(symbols_of_result(value))
+        elif call.packed:
+            check_results(self, value, result)
+        if made:
+            self._name_sizes(made, result, value)
+        if self.tracer.tape is not None:
+            self.tracer.tape.append(operation(self, function, call, result, node))
+        if function in STATE_CHANGES:
+            self.changes_state = True
+            return
+        self.may_draw |= may_draw(function)
+        self._note_changes(function, call)
+
+    def _note_changes(self, function: Callable[..., Any], call: CallForms) -> None:
+        changes = self.changes
+        if may_raise(function, call):
+            changes.note_raising(self.tracer.is_caught)
+        # Code of the program may change what it is given, and then draw, or fail.
+        changes.any |= call.in_place or runs_python(function)
+        if function in ALIASES_UNSEEN:
+            changes.unseen = True
+        if writes_statistics(function):
+            changes.wrote(call.others())
+        elif is_mutable(function) or (call.opaque and call.in_place):
+            changes.unseen = changes.any = True
+
+    def _call_node(
+        self,
+        function: Callable[..., Any],
+        call: CallForms,
+        target: Callable[..., Any] | str | None,
+    ) -> torch.fx.Node:
+        if target is None:
+            target = target_of(function)
+        assert target is not None
+        if isinstance(target, str):
+            node = self._node("call_method", target, call.node_args, call.node_kwargs)
+        elif isinstance(target, tuple):  # the getter of a property
+            node = self._node("call_function", getattr, (*call.node_args, target[1]), {})
+        else:
+            node = self._node("call_function", target, call.node_args, call.node_kwargs)
+        frame = self.tracer.user_frame(above=5)
+        if frame is not None:
+            line = getline(frame.filename, frame.line).strip()
+            node.meta["stack_trace"] = (
+                f'File "{frame.filename}", line {frame.line}, in {frame.function}\n    {line}'
+            )
+        return node
+
+    def _node(
+        self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> torch.fx.Node:
+        # Arguments given at once are searched for torch's own symbolic numbers, which takes as long
+        # as all the rest; there are none here.
+        node = self.graph.create_node(kind, target)
+        node.args = args
+        if kwargs:
+            node.kwargs = kwargs
+        return node
+
+    def _infer(
+        self, function: Callable[..., Any], call: CallForms, result: Any
+    ) -> tuple[Any, Sequence[Expr]]:
+        """The metas of the result, and the symbols of sizes that depend on data; sizes are fixed
+        where they cannot be given in symbols."""
+        tracer = self.tracer
+        if function in STATE_CHANGES:
+            return None, ()
+        if call.packed and is_quantized(result):
+            raise Leave(f"the result of `{name_of(function)}` is a quantized tensor")
+        if call.opaque or _has_opaque(result) or (call.packed and lookup(function) is None):
+            return metas_of(self, result), _OPAQUE
+        seen = _metas(result) if lookup(function) is None else None
+        try:
+            found = inferred(tracer.facts, function, call, seen)
+        except NeedsDecision as error:
+            raise Leave(str(error)) from None
+        except UnknownOperator:
+            # Neither a rule nor a shape function: the shape may depend on the data.
+            return metas_of(self, result), _OPAQUE
+        except AnyshapeError as error:
+            return self._fixed(function, call, result, str(error)), ()
+        for need in found.needs:
+            if need.kind is NeedKind.COUNT and need.size is not None and depends_on_data(need.fact):
+                raise _CountFirst(need.size, need.reason)
+        seen_sizes = dict(observed(found.unbacked, found.value, result))
+        if call.packed and len(seen_sizes) < len(found.unbacked):
+            return self._fixed(function, call, result, "its result has another rank"), ()
+        tracer.facts = found.facts
+        for size, value in seen_sizes.items():
+            tracer.observe(size, value)
+        for need in found.needs:
+            tracer.note_assumed(need.fact, f"{name_of(function)}: {need.reason}")
+        wrong = self._disagreement(found.value, result)
+        if wrong:
+            if found.unbacked and not call.packed:
+                raise Leave(f"`{name_of(function)}` has a result of an unforeseen shape ({wrong})")
+            self.defects.append(f"{name_of(function)}: {wrong}")
+            return self._fixed(function, call, result, wrong), ()
+        if call.packed:
+            return with_sizes(seen_sizes, found.value), ()
+        return found.value, found.unbacked
+
+    def _name_sizes(self, made: Sequence[Expr], result: Any, value: Any) -> None:
+        """Say in the graph where the sizes that an operation made are to be read."""
+        for size, tensor, dim in places(made, value, result):
+            node = self.graph.call_method("size", (self.node(tensor), dim))
+            self.is_number(as_symbol(size), node, dim)
+
+    def _fixed(self, function: Callable[..., Any], call: CallForms, result: Any, why: str) -> Any:
+        for symbol in call.symbols():
+            size = self.tracer.facts.symbols[symbol.name]
+            self.tracer.decide(
+                eq(size, self.tracer.value_of(size)),
+                f"{name_of(function)} has no shape rule for these arguments ({why})",
+            )
+        return _metas(result)
+
+    def _disagreement(self, value: Any, result: Any) -> str | None:
+        """How the metas differ from the real result, in this run; dtype and grad are taken from the
+        real one, since sizes do not change them."""
+        if isinstance(result, torch.Tensor):
+            if not isinstance(value, Meta):
+                return f"{value!r} for a tensor"
+            if value.shape == result.shape and value.strides == result.stride():
+                return None
+            value_of = self.tracer.value_of
+            shape = tuple(map(value_of, value.shape))
+            if shape != tuple(result.shape):
+                return f"shape {shape} for {tuple(result.shape)}"
+            if 0 in shape:
+                return None
+            strides = result.stride()
+            for size, said, real in zip(shape, value.strides, strides, strict=True):
+                if size != 1 and value_of(said) != real:
+                    return f"strides {value.strides} for {strides}"
+            return None
+        if isinstance(result, tuple | list):
+            if not isinstance(value, tuple | list) or len(value) != len(result):
+                return f"{value!r} for {len(result)} results"
+            for said, real in zip(value, result, strict=True):
+                wrong = self._disagreement(said, real)
+                if wrong:
+                    return wrong
+        return None
+
+    def _bind(self, result: Any, value: Any, node: Any, call: CallForms) -> None:
+        """Name the tensors of a result."""
+        if isinstance(result, torch.Tensor):
+            identity = id(result)
+            meta = value if is_opaque(result) else _as_it_is(value, result)
+            if identity in call.tensors:
+                # In place, or nothing to do: it is still that tensor.
+                self._returns_itself(call, self._known[identity], value, node)
+                self._known[identity].meta = meta
+                return
+            alive = weakref.ref(result, Forget(self._known, identity))
+            known = self._known[identity] = Known(node, meta, alive, self.segment)
+            known.opaque = is_opaque(result)
+        elif isinstance(result, tuple | list):
+            whole = (
+                node if type(node) is torch.fx.Node else Known(node, _NOTHING, None, self.segment)
+            )
+            for index, (item, meta) in enumerate(zip(result, value, strict=True)):
+                if item is not None:
+                    self._bind(item, meta, (whole, index), call)
+
+    def _returns_itself(self, call: CallForms, known: Known, value: Any, node: Any) -> None:
+        """An operation has returned its argument. Where the rule does not say that it always does,
+        it may do so for these sizes only."""
+        if call.in_place or value is known.meta:
+            return
+        if call.opaque:
+            self.graph.call_function(check_same, (node, self.node_of(known)))
+            return
+        with self.tracer.expecting():
+            for symbol in call.symbols():
+                size = self.tracer.facts.symbols[symbol.name]
+                value_now = self.tracer.value_of(size)
+                self.tracer.decide(eq(size, value_now), "an operation returns its own argument")
+
+    # -- making a node without an operation -------------------------------------------------------
+
+    def call(self, function: Callable[..., Any], *args: Any) -> torch.fx.Node:
+        """A node for a change of state (a mode entered or left)."""
+        self.tracer.cannot_replay("a mode is changed")
+        self.changes_state = True
+        return self.graph.call_function(function, args)
+
+
+@contextmanager
+def _no_mode() -> Iterator[None]:
+    """Without our own function mode: a class of tensors may have a function of its own."""
+    with _pop_mode_temporarily():
+        yield
+
+
+class _CountFirst(Exception):
+    """How many results an operation has depends on data."""
+
+    def __init__(self, size: Size, reason: str) -> None:
+        super().__init__(reason)
+        self.size = size
+        self.reason = reason
+
+
+class Forget:
+    """Takes a tensor off the list when it dies, so that its identity can be used again."""
+
+    __slots__ = ("identity", "known")
+
+    def __init__(self, known: dict[int, Known], identity: int) -> None:
+        self.known = known
+        self.identity = identity
+
+    def __call__(self, reference: object) -> None:
+        self.known.pop(self.identity, None)
+
+
+_NOT_RUN: Final = object()
+
+#: Stands for the sizes of a result that nobody can say beforehand: all of them.
+_OPAQUE: Final[Any] = object()
+
+
+def _has_opaque(result: Any) -> bool:
+    if isinstance(result, torch.Tensor):
+        return is_opaque(result)
+    return isinstance(result, tuple | list) and any(map(_has_opaque, result))
+
+
+_NOTHING: Final = Meta((), torch.float32, Dense(()), torch.device("cpu"))
+
+
+def _sizes_in(value: Any) -> Iterable[Expr | Path]:
+    if type(value) is TracedInt:
+        return (value.expr,) if isinstance(value.expr, Expr) else ()
+    return value.node.sizes if type(value) is TracedFloat else ()
+
+
+def _is_of_data(value: Any) -> bool:
+    if type(value) is TracedInt:
+        return isinstance(value.expr, Expr) and depends_on_data(value.expr)
+    return type(value) is TracedFloat and value.node.of_data
+
+
+def _is_tensors(result: Any) -> bool:
+    if isinstance(result, torch.Tensor):
+        return True
+    return isinstance(result, tuple | list) and all(
+        item is None or _is_tensors(item) for item in result
+    )
+
+
+def _metas(result: Any) -> Any:
+    if isinstance(result, torch.Tensor):
+        return of_tensor(result)
+    if isinstance(result, tuple | list):
+        return tuple(map(_metas, result))
+    return result
+
+
+def _as_it_is(meta: Meta, tensor: torch.Tensor) -> Meta:
+    if (
+        meta.dtype is tensor.dtype
+        and meta.requires_grad is tensor.requires_grad
+        and meta.device == tensor.device
+    ):
+        return meta
+    return replace(
+        meta, dtype=tensor.dtype, requires_grad=tensor.requires_grad, device=tensor.device
+    )
+
+
+def _as_they_are(value: Any, result: Any) -> Any:
+    """The metas of a result, with dtype and grad of the real one."""
+    if isinstance(result, torch.Tensor):
+        return None if is_opaque(result) else _as_it_is(value, result)
+    return tuple(
+        None if item is None else _as_they_are(meta, item)
+        for meta, item in zip(value, result, strict=True)
+    )
+
+
+class RecordingMode(TorchFunctionMode):
+    """Sees the torch operations that native Python code performs during a capture."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        return self._recorder.run(func, args, kwargs or {}, native=True)

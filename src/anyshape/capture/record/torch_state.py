@@ -1,0 +1,83 @@
+"""Torch's own state that operations depend on and that no argument shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.autograd import forward_ad
+
+from anyshape.guards.replaced_functions import replaced
+
+_C: Any = torch._C
+_forward: Any = forward_ad
+
+for _class in (torch.Tensor, torch.nn.Parameter):
+    # All of it: operators call methods by names that no code has.
+    replaced.note_class(_class, frozenset(dir(_class)))
+
+
+# Every call asks: a name of the module is found in half the time of one in `torch`.
+_is_grad_enabled: Any = torch.is_grad_enabled
+_function_modes: Any = _C._len_torch_function_stack
+_dispatch_modes: Any = _C._len_torch_dispatch_stack
+_default_dtype: Any = torch.get_default_dtype
+_is_any_autocast: Any = _C._is_any_autocast_enabled
+_is_inference: Any = torch.is_inference_mode_enabled
+_is_deterministic: Any = _C._get_deterministic_algorithms
+_transform: Any = _C._functorch.peek_interpreter_stack
+_is_function_enabled: Any = _C._is_torch_function_enabled
+_packing_hooks: Any = _C._autograd._top_saved_tensors_default_hooks
+_tracing: Any = _C._get_tracing_state
+_replaced_now: Any = replaced.now
+
+
+def read_state() -> tuple[Any, ...]:
+    """Everything of it in one value: cheap, because every call compares it."""
+    return (
+        _is_grad_enabled(),
+        _function_modes(),
+        _dispatch_modes(),
+        _default_dtype(),
+        _autocast() if _is_any_autocast() else None,
+        _is_inference(),
+        _is_deterministic(),
+        _transform() is None,
+        _is_function_enabled(),
+        _packing_hooks(True) is None,
+        _tracing() is None,
+        # A tensor with a tangent looks like any other.
+        _forward._current_level,
+        # Nor does a method that is not torch's own any more.
+        _replaced_now(),
+    )
+
+
+def _saved_tensors_hooks() -> Any:
+    """The hooks that autograd packs tensors with, if any: checkpointing uses them to stop in the
+    middle of a run, which must then be the user's own."""
+    return _packing_hooks(True)
+
+
+def _autocast() -> tuple[Any, ...]:
+    return tuple(
+        (device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
+        for device in ("cpu", "cuda")
+    )
+
+
+def can_capture() -> str | None:
+    """Why no capture is possible now, if so."""
+    if _C._len_torch_function_stack() or _C._len_torch_dispatch_stack():
+        return "a torch function mode or dispatch mode is active"
+    if _C._functorch.peek_interpreter_stack() is not None:
+        return "called inside a function transform (vmap, grad)"
+    if _C._get_tracing_state() is not None:
+        return "called while torch.jit traces"
+    if _forward._current_level >= 0:
+        return "called inside forward-mode differentiation"
+    if _saved_tensors_hooks() is not None:
+        return "hooks for saved tensors are active"
+    if not _C._is_torch_function_enabled():
+        return "torch functions are disabled"
+    return None

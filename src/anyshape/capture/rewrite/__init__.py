@@ -1,0 +1,1 @@
+"""Instrumentation: the syntax tree of a function, with a hook called for each operation."""

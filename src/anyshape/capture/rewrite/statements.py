@@ -1,0 +1,293 @@
+"""Statements: loops, `with`, `try`, `match`, imports, nested functions and classes.
+
+A handler appends what the statement becomes to a list. Most keep the statement and rewrite the
+expressions in it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
+
+from anyshape.capture.rewrite.assignments import AssignmentRewriter, Statements
+from anyshape.capture.rewrite.expressions import first_argument
+from anyshape.capture.rewrite.nodes import (
+    FRAME,
+    CannotRewrite,
+    assign_at,
+    lambda_at,
+    name_at,
+    node_at,
+)
+from anyshape.capture.rewrite.scopes import Kind, Place, Scope, all_arguments, bindings, mangle
+
+Handler = Callable[[Any, Any, Statements], None]
+
+
+class StatementRewriter(AssignmentRewriter):
+    def body(self, statements: Iterable[ast.stmt]) -> Statements:
+        out: Statements = []
+        for statement in statements:
+            self.statement(statement, out)
+        return out
+
+    def statement(self, node: ast.stmt, out: Statements) -> None:
+        handler = STATEMENTS.get(type(node))
+        if handler is None:
+            raise CannotRewrite(f"{type(node).__name__} statements are not supported")
+        handler(self, node, out)
+
+    # Control flow.
+
+    def if_(self, node: ast.If, out: Statements) -> None:
+        node.test = self.condition(node.test)
+        node.body = self.body(node.body)
+        node.orelse = self.body(node.orelse)
+        out.append(node)
+
+    def while_(self, node: ast.While, out: Statements) -> None:
+        self.if_(cast(ast.If, node), out)
+
+    def for_(self, node: ast.For, out: Statements) -> None:
+        node.iter = self.hook("iterate", node.iter, self.expression(node.iter))
+        node.target, first = self.bound_by_python(node.target)
+        node.body = first + self.body(node.body)
+        node.orelse = self.body(node.orelse)
+        out.append(node)
+
+    def with_(self, node: ast.With, out: Statements) -> None:
+        for index, item in enumerate(node.items):
+            manager = item.context_expr
+            item.context_expr = self.hook("context", manager, self.expression(manager))
+            if item.optional_vars is None or self.is_local_name(item.optional_vars):
+                continue
+            item.optional_vars, first = self.bound_by_python(item.optional_vars)
+            rest = node.items[index + 1 :]
+            if rest:
+                # `with a as t, b: ...` is `with a as t: with b: ...`.
+                inner = node_at(
+                    ast.With, rest[0].context_expr, items=rest, body=node.body, type_comment=None
+                )
+                node.items = node.items[: index + 1]
+                node.body = first
+                self.with_(inner, node.body)
+            else:
+                node.body = first + self.body(node.body)
+            out.append(node)
+            return
+        node.body = self.body(node.body)
+        out.append(node)
+
+    def try_(self, node: ast.Try, out: Statements) -> None:
+        node.body = self.body(node.body)
+        for handler in node.handlers:
+            handler.type = self.optional(handler.type)
+            name = handler.name
+            if name is not None and self.scope.place(self.mangle(name)) is not Place.LOCAL:
+                raise CannotRewrite(f"`except ... as {name}` binds a variable outside of it")
+            handler.body = self.body(handler.body)
+        node.orelse = self.body(node.orelse)
+        node.finalbody = self.body(node.finalbody)
+        out.append(node)
+
+    def raise_(self, node: ast.Raise, out: Statements) -> None:
+        if node.exc is not None:
+            node.exc = self.hook("raising", node.exc, self.expression(node.exc))
+            node.cause = self.optional(node.cause)
+        out.append(node)
+
+    def assert_(self, node: ast.Assert, out: Statements) -> None:
+        # What an assertion asks is expected to be so: no branch of the program.
+        test = self.hook("asserted", node.test, self.condition(node.test))
+        begin = self.hook("asserting", node.test)
+        node.test = node_at(ast.BoolOp, node.test, op=ast.And(), values=[begin, test])
+        node.msg = self.optional(node.msg)
+        out.append(node)
+
+    def match(self, node: ast.Match, out: Statements) -> None:
+        node.subject = self.hook("match", node.subject, self.expression(node.subject))
+        for case in node.cases:
+            captures = bindings([cast(ast.stmt, case.pattern)], self.scope.class_name).bound
+            outside = [name for name in captures if self.scope.place(name) is not Place.LOCAL]
+            if outside:
+                raise CannotRewrite(f"a pattern binds `{outside[0]}`, a variable outside of it")
+            if case.guard is not None:
+                case.guard = self.condition(case.guard)
+            case.body = self.body(case.body)
+        out.append(node)
+
+    def expression_statement(self, node: ast.Expr, out: Statements) -> None:
+        node.value = self.expression(node.value)
+        out.append(node)
+
+    def return_(self, node: ast.Return, out: Statements) -> None:
+        node.value = self.optional(node.value)
+        out.append(node)
+
+    def unchanged_statement(self, node: ast.stmt, out: Statements) -> None:
+        out.append(node)
+
+    def asynchronous_statement(self, node: ast.stmt, out: Statements) -> None:
+        raise CannotRewrite("it has asynchronous code")
+
+    # Imports.
+
+    def import_(self, node: ast.Import, out: Statements) -> None:
+        for alias in node.names:
+            out.append(node_at(ast.Import, node, names=[alias]))
+            bound = alias.asname or alias.name.partition(".")[0]
+            module = alias.name if alias.asname else bound
+            self.imported(
+                bound, [self.constant(module, node), self.constant(None, node)], node, out
+            )
+
+    def import_from(self, node: ast.ImportFrom, out: Statements) -> None:
+        out.append(node)
+        for alias in node.names:
+            what: list[ast.expr] = [
+                self.constant(node.module or "", node),
+                self.constant(alias.name, node),
+            ]
+            if node.level:
+                what += [self.constant(node.level, node), self.nodes.name(FRAME, node)]
+            self.imported(alias.asname or alias.name, what, node, out)
+
+    def imported(self, bound: str, what: list[ast.expr], at: ast.stmt, out: Statements) -> None:
+        value = self.hook("imported", at, name_at(bound, at), *what)
+        if self.scope.kind is Kind.CLASS:
+            # A second store could be seen by the namespace that a metaclass prepared.
+            self.run(value, out)
+        else:
+            out.append(assign_at(bound, self.stored(self.mangle(bound), value, at), at))
+
+    # Definitions.
+
+    def function(self, node: ast.FunctionDef, out: Statements) -> None:
+        if getattr(node, "type_params", None):
+            raise CannotRewrite("a function in it has type parameters")
+        node.decorator_list = [self.decorator(each) for each in node.decorator_list]
+        self.defaults(node.args)
+        for argument in all_arguments(node.args):
+            if argument.annotation is not None:
+                argument.annotation = self.annotation(argument.annotation)
+        if node.returns is not None:
+            node.returns = self.annotation(node.returns)
+        around = self.scope
+        names = frozenset(self.mangle(argument.arg) for argument in all_arguments(node.args))
+        self.scope = function_scope(
+            node.body, names, around.class_name, self.has_walrus, first_argument(node.args), around
+        )
+        node.body = self.body(node.body)
+        self.scope = around
+        out.append(node)
+        self.store_again(node.name, node, out)
+
+    def decorator(self, node: ast.expr) -> ast.expr:
+        """`(lambda d: lambda f: H.call(d, f))(decorator)`.
+
+        The decorator is evaluated where Python evaluates it, called through the hook when Python
+        calls it, and the name stays unbound in the meantime.
+        """
+        names = [self.new_variable(), self.new_variable()]
+        call = self.hook("call", node, *(name_at(name, node) for name in names))
+        factory = lambda_at(node, names[:1], lambda_at(node, names[1:], call))
+        value = self.expression(node)
+        return node_at(ast.Call, node, func=factory, args=[value], keywords=[])
+
+    def class_(self, node: ast.ClassDef, out: Statements) -> None:
+        if getattr(node, "type_params", None):
+            raise CannotRewrite("a class in it has type parameters")
+        self.run(self.hook("making_class", node_start(node), self.constant(node.name, node)), out)
+        node.decorator_list = [self.decorator(each) for each in node.decorator_list]
+        node.bases = [self.expression(base) for base in node.bases]
+        for keyword in node.keywords:
+            value = self.expression(keyword.value)
+            keyword.value = value if keyword.arg else self.hook("mapping", keyword.value, value)
+        around = self.scope
+        found = bindings(node.body, node.name)
+        self.scope = inner = Scope(
+            Kind.CLASS,
+            found.bound,
+            parent=around,
+            declared_global=found.declared_global,
+            class_name=node.name,
+        )
+        body = self.body(node.body)
+        self.scope = around
+        if inner.borrowed:
+            self.lend(inner.borrowed, body, node, out)
+        node.body = body
+        out.append(node)
+        self.store_again(node.name, node, out)
+
+    def lend(self, names: list[str], body: Statements, node: ast.ClassDef, out: Statements) -> None:
+        """Temporaries of a class body are variables of the function around it."""
+        place = 1 if ast.get_docstring(node, clean=False) is not None else 0
+        body.insert(place, node_at(ast.Nonlocal, node_start(node), names=names))
+        if self.scope.kind is Kind.CLASS:
+            self.scope.borrowed += names
+        else:
+            for name in names:
+                out.append(assign_at(name, self.constant(None, node), node_start(node)))
+
+
+def node_start(node: ast.ClassDef) -> ast.stmt:
+    """The line on which a class statement begins, for what comes before it."""
+    first = node.decorator_list[0] if node.decorator_list else node
+    line, column = first.lineno, first.col_offset
+    return ast.Pass(lineno=line, col_offset=column, end_lineno=line, end_col_offset=column)
+
+
+def function_scope(
+    body: list[ast.stmt],
+    parameters: frozenset[str],
+    class_name: str | None,
+    has_walrus: bool,
+    first: str | None,
+    parent: Scope | None,
+    free: frozenset[str] = frozenset(),
+) -> Scope:
+    found = bindings(body, class_name, parameters, with_expressions=has_walrus)
+    return Scope(
+        Kind.FUNCTION,
+        found.bound,
+        parent=parent,
+        declared_global=found.declared_global,
+        unstable=found.unstable,
+        parameters=parameters,
+        free=free,
+        class_name=class_name,
+        first_argument=None if first is None else mangle(first, class_name),
+    )
+
+
+STATEMENTS: Mapping[type[ast.stmt], Handler] = {
+    ast.AnnAssign: StatementRewriter.annotated,
+    ast.Assert: StatementRewriter.assert_,
+    ast.Assign: StatementRewriter.assign,
+    ast.AsyncFor: StatementRewriter.asynchronous_statement,
+    ast.AsyncFunctionDef: StatementRewriter.asynchronous_statement,
+    ast.AsyncWith: StatementRewriter.asynchronous_statement,
+    ast.AugAssign: StatementRewriter.augmented,
+    ast.Break: StatementRewriter.unchanged_statement,
+    ast.ClassDef: StatementRewriter.class_,
+    ast.Continue: StatementRewriter.unchanged_statement,
+    ast.Delete: StatementRewriter.delete,
+    ast.Expr: StatementRewriter.expression_statement,
+    ast.For: StatementRewriter.for_,
+    ast.FunctionDef: StatementRewriter.function,
+    ast.Global: StatementRewriter.unchanged_statement,
+    ast.If: StatementRewriter.if_,
+    ast.Import: StatementRewriter.import_,
+    ast.ImportFrom: StatementRewriter.import_from,
+    ast.Match: StatementRewriter.match,
+    ast.Nonlocal: StatementRewriter.unchanged_statement,
+    ast.Pass: StatementRewriter.unchanged_statement,
+    ast.Raise: StatementRewriter.raise_,
+    ast.Return: StatementRewriter.return_,
+    ast.Try: StatementRewriter.try_,
+    ast.TryStar: StatementRewriter.try_,
+    ast.While: StatementRewriter.while_,
+    ast.With: StatementRewriter.with_,
+}

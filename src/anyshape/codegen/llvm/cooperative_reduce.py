@@ -1,0 +1,122 @@
+"""Threads that share the rounds of one point of the parallel axes.
+
+Where there are fewer points than threads, each thread takes a part of every stage's first axis.
+After each stage they meet: folds are merged in the order of the threads, so that a result depends
+on how many they are and on nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from anyshape.codegen.llvm.emitter import Emitter
+from anyshape.codegen.llvm.reductions import Folding
+from anyshape.codegen.llvm.scratch import bytes_for_a_thread, fold_bytes, folds_offset
+from anyshape.codegen.llvm.sizes import narrow_size
+from anyshape.codegen.llvm.writer import States
+from anyshape.loops.expr import Axis
+
+
+def _shared(e: Emitter) -> str:
+    return e.once(0, "shared", lambda: e.define("icmp ugt i64 %team, 1"))
+
+
+def share(e: Emitter, stage: int, axis: Axis, is_split: bool) -> tuple[str, str]:
+    """The part of the axis that this thread takes, all of it if it is alone. With `is_split` false
+    the first thread takes all."""
+    extent = narrow_size(e, axis.extent)
+    if not e.plan.splits:
+        return "0", extent
+    level, _ = e.traits_of_size(axis.extent)
+
+    def bounds() -> tuple[str, str]:
+        if not is_split:
+            first = e.define("icmp eq i64 %thread, 0")
+            return "0", e.define(f"select i1 {first}, i64 {extent}, i64 0")
+        # Whole vectors for all but the last thread.
+        unit = e.lanes * e.plan.copies[stage] if e.plan.column is None else 1
+        more = e.define(f"add i64 {extent}, {e.define('add i64 %team, -1')}")
+        each = e.define(f"udiv i64 {more}, %team")
+        each = e.define(f"and i64 {e.define(f'add i64 {each}, {unit - 1}')}, {-unit}")
+        begin = e.define(f"mul i64 {each}, %thread")
+        end = e.define(f"add i64 {begin}, {each}")
+        # A thread that comes too late begins beyond the end, and has nothing to do.
+        return begin, e.define(f"call i64 @llvm.smin.i64(i64 {end}, i64 {extent})")
+
+    return e.once(level, ("share", stage), bounds)
+
+
+def barrier(e: Emitter) -> None:
+    if e.plan.splits:
+        e.when(_shared(e), [], [], lambda: _wait(e))
+
+
+def _wait(e: Emitter) -> States:
+    e.do("call void @GOMP_barrier()")
+    return []
+
+
+def leader_only(e: Emitter, body: Callable[[], None]) -> None:
+    """What is done once, however many threads there are."""
+    if not e.plan.splits:
+        e.enter()
+        body()
+        e.leave()
+        return
+
+    def inside() -> States:
+        body()
+        return []
+
+    leader = e.once(0, "leader", lambda: e.define("icmp eq i64 %thread, 0"))
+    e.when(leader, [], [], inside)
+
+
+def meet(
+    e: Emitter, foldings: list[Folding], states: States, lanes: int, copies: int, is_last: bool
+) -> States:
+    """Wait for the other threads, and fold what they have."""
+    if not e.plan.splits or (is_last and not states and not e.kernel.axes):
+        return states
+    if not states:
+        barrier(e)
+        return states
+    types = [t for folding in foldings for t in folding.types(lanes)] * copies
+    size = narrow_size(e, bytes_for_a_thread(e.plan))
+    offset = narrow_size(e, folds_offset(e.plan))
+    space = fold_bytes(e.plan) // copies // 2
+
+    def place(thread: str) -> str:
+        begin = e.define(f"add i64 {e.define(f'mul i64 {thread}, {size}')}, {offset}")
+        return e.define(f"getelementptr i8, ptr %scratch, i64 {begin}")
+
+    def part(start: str, number: int) -> str:
+        return e.define(f"getelementptr i8, ptr {start}, i64 {number * space}")
+
+    def read(thread: str) -> States:
+        start = place(thread)
+        return [
+            e.define(f"load {type_}, ptr {part(start, number)}, align 8")
+            for number, type_ in enumerate(types)
+        ]
+
+    def body() -> States:
+        mine = place("%thread")
+        for number, (type_, text) in enumerate(zip(types, states, strict=True)):
+            e.do(f"store {type_} {text}, ptr {part(mine, number)}, align 8")
+        e.do("call void @GOMP_barrier()")
+        first = read("0")
+        merged = e.loop(("1", "%team", "1"), first, types, lambda t, own: merge(own, read(t)))
+        e.do("call void @GOMP_barrier()")
+        return merged
+
+    def merge(a: States, b: States) -> States:
+        results: States = []
+        for _ in range(copies):
+            for folding in foldings:
+                count = len(folding.dtypes)
+                results += folding.merge(e, a[:count], b[:count], lanes)
+                a, b = a[count:], b[count:]
+        return results
+
+    return e.when(_shared(e), states, types, body)

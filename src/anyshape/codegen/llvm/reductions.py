@@ -1,0 +1,190 @@
+"""Folds: what is carried from round to round, and how it becomes one value.
+
+A fold has two accumulators. The first runs in the innermost loop; now and then it is flushed into
+the second, which outlives the loops and is what lanes, copies and threads are merged by. For sums
+of f32 the second one is f64 and the flushes are frequent: rounding errors stay as small as those of
+a pairwise sum.
+"""
+
+from __future__ import annotations
+
+from anyshape.codegen.llvm.arithmetic import ROWS, Call
+from anyshape.codegen.llvm.casts import cast
+from anyshape.codegen.llvm.emitter import Emitter
+from anyshape.codegen.llvm.types import REGISTER, Value, literal, vector
+from anyshape.codegen.llvm.writer import States
+from anyshape.loops.expr import FLOATS, Dtype
+from anyshape.support.lazy_dataclass import dataclass
+
+#: rounds of the innermost loop after which a first accumulator is flushed
+FLUSH = 256
+
+_OPERATION = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
+_OPERATION |= {"any": "or", "all": "and", "argmax": "maximum", "argmin": "minimum"}
+_LOWEST = {"i8": -(2**7), "i16": -(2**15), "i32": -(2**31), "i64": -(2**63), "u8": 0, "b1": 0}
+_HIGHEST = {"i8": 2**7 - 1, "i16": 2**15 - 1, "i32": 2**31 - 1, "i64": 2**63 - 1, "u8": 255}
+_HIGHEST |= {"b1": 1}
+
+
+def neutral(fold: str, dtype: Dtype) -> float | int | bool:
+    """What a fold begins with."""
+    match fold:
+        case "sum" | "any":
+            return 0
+        case "prod" | "all":
+            return 1
+        case "max" | "argmax":
+            return -float("inf") if dtype in FLOATS else _LOWEST[dtype]
+        case _:
+            return float("inf") if dtype in FLOATS else _HIGHEST[dtype]
+
+
+def operate(e: Emitter, fold: str, dtype: Dtype, lanes: int, a: str, b: str) -> str:
+    """One step of a fold; of b1, max and min are or and and."""
+    name = _OPERATION[fold]
+    if dtype == "b1":
+        name = {"add": "or", "mul": "and", "maximum": "or", "minimum": "and"}.get(name, name)
+    return ROWS[name](Call(e, dtype, lanes, (a, b)))
+
+
+@dataclass(frozen=True, slots=True)
+class Folding:
+    """One fold of a stage. States are lists of registers, one for each of `dtypes`."""
+
+    fold: str
+    #: of the values
+    dtype: Dtype
+    #: of the result
+    result: Dtype
+
+    @property
+    def has_position(self) -> bool:
+        return self.fold in ("argmax", "argmin")
+
+    @property
+    def cascades(self) -> bool:
+        return self.fold == "sum" and self.dtype in FLOATS and self.dtype != "f64"
+
+    @property
+    def first_dtypes(self) -> list[Dtype]:
+        """Of the accumulators in the innermost loop. Those of f16 and bf16 are not rounded."""
+        own: Dtype = "f32" if self.dtype in ("f16", "bf16") else self.dtype
+        return [own, "i64"] if self.has_position else [own]
+
+    @property
+    def dtypes(self) -> list[Dtype]:
+        """Of the accumulators outside of it."""
+        return ["f64"] if self.cascades else self.first_dtypes
+
+    def types(self, lanes: int) -> list[str]:
+        return [vector(REGISTER[dtype], lanes) for dtype in self.dtypes]
+
+    def first_types(self, lanes: int) -> list[str]:
+        return [vector(REGISTER[dtype], lanes) for dtype in self.first_dtypes]
+
+    def start(self, lanes: int) -> States:
+        return self._start(self.dtypes, lanes)
+
+    def first_start(self, lanes: int) -> States:
+        return self._start(self.first_dtypes, lanes)
+
+    def _start(self, dtypes: list[Dtype], lanes: int) -> States:
+        # Where nothing beats the beginning, all values are equal, and the first position is 0.
+        texts = [literal(neutral(self.fold, self.dtype), dtypes[0]), "0"][: len(dtypes)]
+        if not lanes:
+            return texts
+        return [f"splat ({REGISTER[d]} {t})" for d, t in zip(dtypes, texts, strict=True)]
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def update(self, e: Emitter, states: States, value: str, position: str, lanes: int) -> States:
+        """With the value of one round; lanes that do not exist stay as they are."""
+        dtype = self.first_dtypes[0]
+        if self.has_position:
+            better = self._is_better(e, dtype, lanes, value, states[0])
+            if e.mask is not None and lanes:
+                better = e.define(f"and <{lanes} x i1> {better}, {e.mask}")
+            types = self.first_types(lanes)
+            return _choose(e, better, vector("i1", lanes), types, [value, position], states)
+        if e.mask is not None and lanes:
+            type_ = self.first_types(lanes)[0]
+            nothing = self.first_start(lanes)[0]
+            value = e.define(f"select <{lanes} x i1> {e.mask}, {type_} {value}, {type_} {nothing}")
+        # The new value comes first: NaN is looked for in it alone.
+        return [operate(e, self.fold, dtype, lanes, value, states[0])]
+
+    def flush(self, e: Emitter, states: States, first: States, lanes: int) -> States:
+        if self.cascades:
+            have, want = vector("float", lanes), vector("double", lanes)
+            wide = e.define(f"fpext {have} {first[0]} to {want}")
+            return [e.define(f"fadd {want} {states[0]}, {wide}")]
+        return self.merge(e, states, first, lanes)
+
+    def merge_first(self, e: Emitter, a: States, b: States, lanes: int) -> States:
+        """Of two first accumulators."""
+        if self.has_position:
+            return self.merge(e, a, b, lanes)
+        return [operate(e, self.fold, self.first_dtypes[0], lanes, b[0], a[0])]
+
+    def merge(self, e: Emitter, a: States, b: States, lanes: int) -> States:
+        dtype = self.dtypes[0]
+        if not self.has_position:
+            # As in `update`: the first argument's NaN is handed on, and the second's as well.
+            return [operate(e, self.fold, dtype, lanes, b[0], a[0])]
+        truth = vector("i1", lanes)
+        call = Call(e, dtype, lanes, (b[0], a[0]))
+        better = self._is_better(e, dtype, lanes, b[0], a[0])
+        worse = self._is_better(e, dtype, lanes, a[0], b[0])
+        same = e.define(f"xor {truth} {call.both(better, worse, 'or')}, {_true(lanes)}")
+        earlier = e.define(f"icmp slt {vector('i64', lanes)} {b[1]}, {a[1]}")
+        take = call.both(better, call.both(same, earlier), "or")
+        return _choose(e, take, truth, self.types(lanes), b, a)
+
+    def _is_better(self, e: Emitter, dtype: Dtype, lanes: int, a: str, b: str) -> str:
+        """Whether `a` replaces `b`: NaN counts as the extreme, and the first NaN stays."""
+        sign = "gt" if self.fold == "argmax" else "lt"
+        call = Call(e, dtype, lanes, (a, b))
+        if dtype not in FLOATS:
+            return call.compare(sign)
+        beyond = call.op(f"fcmp u{sign}")
+        return call.both(beyond, call.op("fcmp ord", b, b))
+
+    def across(self, e: Emitter, states: States) -> States:
+        """The fold of all lanes."""
+        lanes = e.lanes
+        while lanes > 1:
+            half = lanes // 2
+            parts: list[States] = [[], []]
+            for type_, text in zip(self.types(lanes), states, strict=True):
+                for part, begin in zip(parts, (0, half), strict=True):
+                    part.append(_some_lanes(e, type_, text, begin, half))
+            states = self.merge(e, parts[0], parts[1], half)
+            lanes = half
+        return [
+            e.define(f"extractelement {type_} {text}, i64 0")
+            for type_, text in zip(self.types(1), states, strict=True)
+        ]
+
+    def finish(self, e: Emitter, states: States, wide: bool) -> Value:
+        if self.has_position:
+            return Value(states[1], "i64", wide)
+        text = cast(e, states[0], self.dtypes[0], self.result, wide)
+        return Value(text, self.result, wide)
+
+
+def _choose(
+    e: Emitter, condition: str, truth: str, types: list[str], yes: States, no: States
+) -> States:
+    return [
+        e.define(f"select {truth} {condition}, {type_} {a}, {type_} {b}")
+        for type_, a, b in zip(types, yes, no, strict=True)
+    ]
+
+
+def _some_lanes(e: Emitter, type_: str, text: str, begin: int, count: int) -> str:
+    order = ", ".join(f"i32 {lane}" for lane in range(begin, begin + count))
+    return e.define(f"shufflevector {type_} {text}, {type_} poison, <{count} x i32> <{order}>")
+
+
+def _true(lanes: int) -> str:
+    return "splat (i1 true)" if lanes else "true"

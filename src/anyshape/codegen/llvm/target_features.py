@@ -1,0 +1,36 @@
+"""What the instructions of a target can do with memory, and where their results differ."""
+
+from __future__ import annotations
+
+from anyshape.codegen.target import Target
+from anyshape.support.lazy_dataclass import dataclass
+
+#: processors whose name stands for AVX-512 though `features` may not say so
+_AVX512 = ("skylake-avx512", "cascadelake", "icelake", "sapphirerapids", "graniterapids", "znver4")
+_AVX512 += ("znver5", "emeraldrapids", "cooperlake", "tigerlake", "rocketlake", "x86-64-v4")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Widths in bytes of the elements for which LLVM makes one instruction of a masked access, or
+    of a gather; of others it makes a branch for each lane."""
+
+    masked: frozenset[int]
+    gathered: frozenset[int]
+    #: whether a masked access takes no longer than another, for all widths
+    masks_freely: bool = False
+    #: values of four bytes that a register has
+    register: int = 4
+    #: whether a float too large for an integer becomes the largest one; the lowest otherwise
+    saturates: bool = False
+
+    @staticmethod
+    def of(target: Target) -> Machine:
+        features = target.features.split(",")
+        if not target.triple.startswith("x86_64"):
+            return Machine(frozenset(), frozenset(), saturates=True)
+        named = target.cpu.startswith(_AVX512)
+        if "+avx512bw" in features or (named and "-avx512bw" not in features):
+            return Machine(frozenset({1, 2, 4, 8}), frozenset({4, 8}), True, 16)
+        # AVX2 has gathers, but they are slow on many processors.
+        return Machine(frozenset({4, 8}), frozenset(), register=8)

@@ -1,0 +1,440 @@
+"""From a call that no entry serves to a new entry: the order of the stages, written once.
+
+    policy      which sizes and integers are dynamic, and why
+    capture     the function runs for real; what it did becomes a trace
+    backend     the graph of the trace becomes something that runs
+    runtime     the program of the entry: graph, effects, result
+    guards      the dispatcher of the function learns about the entry
+
+The caller always gets the answer of the real run. What cannot be compiled runs eagerly, with one
+event that says why.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Final
+
+import torch
+import torch.fx
+
+from anyshape.capture.contract import AssumedContract
+from anyshape.capture.dynamism_policy import Choices
+from anyshape.capture.outline.sites import place_of
+from anyshape.capture.record.torch_state import can_capture, read_state
+from anyshape.capture.run import Arguments, Captured, capture
+from anyshape.capture.symbol_namespace import Roots
+from anyshape.capture.trace import Trace
+from anyshape.capture.tracer import Left
+from anyshape.compiler import telemetry
+from anyshape.config import config
+from anyshape.dispatch.arguments import by_parameter, no_collection, show_user_frames
+from anyshape.dispatch.callable_target import code_of
+from anyshape.dispatch.compiled_function import Serving, StaleSignature
+from anyshape.dispatch.contract import assumed, broken_contract
+from anyshape.dispatch.dynamic_int_arguments import unwrapped
+from anyshape.dispatch.entry import Entry
+from anyshape.dispatch.regional_compile import NOTHING_TO_COMPILE
+from anyshape.dispatch.stance import Stance, stance
+from anyshape.dispatch.trace_tree_builder import Growing
+from anyshape.errors import (
+    DataDependentError,
+    GraphBreakError,
+    InternalError,
+    RecompileError,
+)
+from anyshape.events import kinds
+from anyshape.events.progress import progress
+from anyshape.events.stream import stream
+from anyshape.explain.blame import check_marks
+from anyshape.guards.explain import first_failure
+from anyshape.runtime.waits import telling_waits
+from anyshape.support.lazy_dataclass import dataclass
+
+#: So often a capture may end without an entry before the function runs eagerly for good. Another
+#: call may take a path that can be captured.
+_MOST_LEAVES: Final = 2
+
+#: A region with so many entries in a row that served no call is split where they differ.
+_MOST_IN_VAIN: Final = 3
+
+
+@dataclass(slots=True, eq=False)
+class Function(Serving):
+    """A compiled function, with the stages that lead to its entries."""
+
+    # -- a call that no entry serves ---------------------------------------------------------------
+
+    def _miss(self, bound: dict[str, Any]) -> Any:
+        if self.is_stale():
+            raise StaleSignature
+        if (plain := unwrapped(self.target.signature, bound)) is not None:
+            return self._dispatch_plain(*plain)
+        # Entries imply the contract: only a call that none serves can be outside of it.
+        shapes = assumed(self.contract, bound)
+        if self.broken is not None:
+            raise self.broken.with_traceback(None)
+        arguments = by_parameter(self.target.signature, bound)
+        if stance() is not Stance.COMPILE and self._is_held_back(bound):
+            return self._call(arguments)
+        if not self._compiling.acquire(blocking=False):
+            # Another thread compiles it, or it calls itself: neither waits for the other.
+            return self._call(arguments)
+        try:
+            if can_capture() is not None:
+                return self._call(arguments)
+            shown = progress.compiling(self.target.name, f"{self.frame_id}/{self._next_id}")
+            with shown, no_collection():
+                return self._compile(bound, arguments, shapes)
+        finally:
+            self._compiling.release()
+
+    def _is_held_back(self, bound: dict[str, Any]) -> bool:
+        """Whether the call is not to be compiled, since somebody asks for that."""
+        if stance() is Stance.FAIL_ON_MISS:
+            reasons = tuple(reason.text for reason in self._reasons(bound))
+            raise RecompileError(
+                function=self.target.name, reasons=reasons, rule=Stance.FAIL_ON_MISS.value
+            )
+        is_first = not self._was_called and not self.entries
+        self._was_called = True
+        return stance() is Stance.EAGER_ON_MISS or (stance() is Stance.EAGER_FIRST and is_first)
+
+    def _compile(
+        self, bound: dict[str, Any], arguments: Arguments, shapes: AssumedContract | None
+    ) -> Any:
+        if self._is_in_parts(arguments):
+            return self._call(arguments)
+        entry_id = f"{self.frame_id}/{self._next_id}"
+        if self.entries and self._too_many(bound, entry_id):
+            return self._call(arguments)
+        telemetry.begins(self.target, entry_id)
+        ranks = self._ranks.agree(bound, self.seen, self.options.dynamic, entry_id)
+        clock = telemetry.Clock()
+        choices = Choices(
+            self.seen,
+            self.options.dynamic,
+            entry_id,
+            self._written,
+            ranks,
+            self.profile.known(),
+            shapes,
+            self._marked.names,
+            self._floats,
+            in_region=self.slot is not None,
+            unlike=self._unlike,
+        )
+        try:
+            return self._compile_for(arguments, choices, clock, entry_id)
+        except Exception as error:
+            telemetry.failed(self.target, error, clock, len(self.entries), entry_id)
+            raise
+
+    def _is_in_parts(self, arguments: Arguments) -> bool:
+        """Whether it is known from a caller that the function cannot be compiled whole."""
+        if self.entries or self._leaves or self.options.fullgraph:
+            return False
+        code = code_of(self.target.body(tuple(arguments.positional.values())))
+        if code is None or place_of(code) not in self.units.boundaries:
+            return False
+        self.stop_compiling(Left("a part of it cannot be compiled", None))
+        return True
+
+    def _too_many(self, bound: dict[str, Any], entry_id: str) -> bool:
+        """Tell why no entry fits; True if there are too many of them already."""
+        reasons = self._reasons(bound)
+        if config.error_on_recompile and self.entries:
+            raise RecompileError(
+                function=self.target.name, reasons=tuple(reason.text for reason in reasons)
+            )
+        if self._is_asked_in_vain(bound):
+            return True
+        limit = 1000 if self.options.dynamic is False else config.recompile_limit
+        last = reasons[-1].text if reasons else ""
+        if len(self.entries) >= limit:
+            stream.emit(
+                kinds.RecompileLimit(
+                    self.target.name,
+                    self.target.file,
+                    self.target.line,
+                    limit,
+                    last,
+                    compile_id=entry_id,
+                )
+            )
+            where = next((r.user_frame for r in reversed(reasons) if r.user_frame), None)
+            warnings.warn(
+                f"anyshape: {self.target.name} was compiled {limit} times (config.recompile_limit)"
+                f" and runs eagerly from now on for what no entry serves. Last reason: {last}"
+                + (f" (asked for at {where})" if where else ""),
+                stacklevel=5,
+            )
+            self.stop_compiling(Left(f"the recompile limit: {last}", None))
+            return True
+        self.counts.recompiles += 1
+        self.recompiled.append(last)
+        stream.emit(
+            kinds.Recompile(
+                self.target.name, self.target.file, self.target.line, reasons, compile_id=entry_id
+            )
+        )
+        return False
+
+    def _is_asked_in_vain(self, bound: dict[str, Any]) -> bool:
+        """Find what a region reads that is never the same, as the length of a list that grows: its
+        last entries served no call, for the sake of one guard. The next capture leaves there, and
+        so the region is split. A guard that has no path of its own splits it at its line."""
+        if self.slot is not None and self._changes_what_it_asks(bound):
+            return False
+        late = self.entries[-_MOST_IN_VAIN:]
+        if self.slot is None or len(late) < _MOST_IN_VAIN or any(entry.hits for entry in late):
+            return False
+        failures = [first_failure(entry.plan, bound, read_state) for entry in late]
+        guards = [each.guard for each in failures if each is not None and each.guard is not None]
+        if len(guards) < len(late):
+            return False
+        first, *others = guards
+        if first.path is not None and first.user_frame is not None:
+            key = (first.kind, first.path.text)
+            if all(each.path is not None and (each.kind, each.path.text) == key for each in others):
+                self._unlike.add(key)
+            return False
+        frame = first.user_frame
+        lines = range(self.slot.lines[0], self.slot.lines[1] + 1)
+        if frame is None or frame.filename != self.slot.owner[0] or frame.line not in lines:
+            return False
+        if any(each.user_frame != frame for each in others):
+            return False
+        self.entries.clear()
+        why = f"what is read here is never the same: {first.text}"
+        self.stop_compiling(Left(why, frame), frame.line)
+        return True
+
+    def _changes_what_it_asks(self, bound: dict[str, Any]) -> bool:
+        """Whether the last entry of a region was for something that it changes itself, as a list
+        that it appends to: no call will find that as it was."""
+        last = self.entries[-1]
+        failure = first_failure(last.plan, bound, read_state)
+        guard = failure.guard if failure is not None else None
+        if guard is None or guard.path is None or guard.user_frame is None or last.hits:
+            return False
+        changed = {store.target.text for store in last.stores if store.target is not None}
+        if guard.path.text not in changed:
+            return False
+        self._unlike.add((guard.kind, guard.path.text))
+        return True
+
+    def _compile_for(
+        self, arguments: Arguments, choices: Choices, clock: telemetry.Clock, entry_id: str
+    ) -> Any:
+        telemetry.read_profile(self.target, choices.profile, entry_id)
+        roots = Roots()
+        with clock.stage("capture"):
+            captured = self._captured(arguments, choices, roots, entry_id, clock)
+        self.counts.captures += 1
+        outcome = captured.outcome
+        self.seen.add_all(choices.observed)
+        telemetry.sizes_seen(self.target, choices, entry_id)
+        written = frozenset[str]() if isinstance(outcome, Left) else outcome.written
+        self.profile.learn(choices.observed, written, choices.of_modules)
+        telemetry.wrote_profile(self.target, choices.profile, self.seen, entry_id)
+        if isinstance(outcome, Left):
+            self._left(outcome, entry_id, clock)
+        else:
+            self._add(outcome, choices, entry_id, clock, roots)
+        return captured.result
+
+    def _captured(
+        self,
+        arguments: Arguments,
+        choices: Choices,
+        roots: Roots,
+        entry_id: str,
+        clock: telemetry.Clock,
+    ) -> Captured:
+        whole = self.options.fullgraph
+
+        def left_and_raised(left: Left) -> None:
+            if not whole:  # who wants one graph gets the error of the program first
+                self._left(left, entry_id, clock)
+
+        try:
+            return capture(
+                *(self.target.call, arguments, choices, roots, whole, choices.contract),
+                left_and_raised,
+            )
+        except Exception as error:
+            show_user_frames(error)
+            raise
+
+    def _left(self, left: Left, entry_id: str, clock: telemetry.Clock) -> None:
+        self.counts.graph_breaks += 1
+        self.counts.eager_calls += 1
+        telemetry.left(self.target, left, clock, len(self.entries), entry_id)
+        if self.options.fullgraph and left.question is not None:
+            raise DataDependentError(
+                function=self.target.name,
+                question=left.question.text,
+                numbers=left.question.numbers,
+                suggestions=left.question.suggestions,
+                where=str(left.frame) if left.frame else None,
+            )
+        if self.options.fullgraph:
+            raise GraphBreakError(
+                function=self.target.name,
+                reason=left.reason,
+                hints=left.hints,
+                where=str(left.frame) if left.frame else None,
+            )
+        self._last_left = left
+        self._note_eager(left)
+        self._leaves += 1
+        if self._leaves >= _MOST_LEAVES or self.slot is not None:
+            self.stop_compiling(left)
+
+    # -- from a trace to an entry ------------------------------------------------------------------
+
+    def _add(
+        self, trace: Trace, choices: Choices, entry_id: str, clock: telemetry.Clock, roots: Roots
+    ) -> None:
+        """Make an entry of a trace."""
+        self._written |= trace.written
+        self._check_contract(trace, choices)
+        check_marks(trace, choices.rulings)
+        for defect in trace.defects:
+            stream.emit(kinds.Defect("ops", defect, compile_id=entry_id))
+        if self.slot is not None and not trace.has_operations:
+            # Numbers and strings: nothing is gained, and each value would be a compile. Another
+            # call may go another way.
+            self._leaves += 1
+            if self._leaves >= _MOST_LEAVES:
+                self.stop_compiling(Left(NOTHING_TO_COMPILE, None))
+            return
+        entry = Entry(entry_id, choices, roots)
+        if not self._take(entry, trace, clock):
+            return
+        self._next_id += 1
+        self.entries.append(entry)
+        self._work = max(self._work, *(len(graph.graph.nodes) for graph in entry.graphs))
+        self.counts.graphs += len(entry.graphs)
+        self.counts.guards += len(entry.guards)
+        self.counts.hits.append(entry.counter)
+        self._finished(entry, trace, clock, entry.graphs)
+
+    def _check_contract(self, trace: Trace, choices: Choices) -> None:
+        self.broken = broken_contract(self.target.name, trace, choices)
+        if self.broken is not None:
+            raise self.broken
+
+    def _take(self, entry: Entry, trace: Trace, clock: telemetry.Clock) -> bool:
+        """Let an entry serve what a trace did; False if its backend failed."""
+        try:
+            with clock.stage("backend"), telling_waits(self.counts.waited):
+                breaks = entry.take(trace, self.options, self.target.name)
+        except Exception as error:
+            self._backend_failed(error)
+            return False
+        self.counts.graph_breaks += len(breaks)
+        for found in breaks:
+            telemetry.breaks(found, entry.id)
+        return True
+
+    def _backend_failed(self, error: Exception) -> None:
+        if config.on_compile_error == "raise":
+            raise InternalError(stage="backend", detail=repr(error)) from error
+        warnings.warn(
+            f"anyshape: the backend failed on {self.target.name}, which runs eagerly: {error!r}",
+            stacklevel=7,
+        )
+        self.stop_compiling(Left(f"the backend failed: {error!r}", None))
+
+    def _finished(
+        self,
+        entry: Entry,
+        trace: Trace,
+        clock: telemetry.Clock,
+        graphs: Sequence[torch.fx.GraphModule],
+    ) -> None:
+        with clock.stage("guards"):
+            self.rebuild()
+        self.counts.compile_seconds += clock.seconds
+        telemetry.compiled(self.target, entry, trace, clock, graphs, len(self.entries))
+
+    # -- a call that goes a way which its entry has not seen ---------------------------------------
+
+    def grow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Make a call that has been undone again, watched, and let its entry grow."""
+        call = self.target.signature.bind(*args, **kwargs)
+        call.apply_defaults()
+        bound = dict(call.arguments)
+        if (plain := unwrapped(self.target.signature, bound)) is not None:
+            bound, _ = plain
+        arguments = by_parameter(self.target.signature, bound)
+        if not self._compiling.acquire(blocking=False):
+            return self._call(arguments)
+        try:
+            entry = self._serving(bound)
+            if entry is not None:
+                entry.counter[0] -= 1  # it did not serve the call after all
+            unknown = entry is None or entry.growing is None
+            if unknown or self.eager is not None or can_capture() is not None:
+                return self._call(arguments)
+            assert entry is not None
+            assert entry.growing is not None
+            if entry.growing.is_full(config.max_graphs_per_entry, config.max_growths_per_line):
+                self._stop_growing(entry)
+                return self._call(arguments)
+            with progress.compiling(self.target.name, entry.id), no_collection():
+                shapes = assumed(self.contract, bound)
+                return self._grow(entry, entry.growing, arguments, shapes)
+        finally:
+            self._compiling.release()
+
+    def _grow(
+        self,
+        entry: Entry,
+        growing: Growing,
+        arguments: Arguments,
+        shapes: AssumedContract | None,
+    ) -> Any:
+        telemetry.begins(self.target, entry.id)
+        clock = telemetry.Clock()
+        choices = entry.choices.again(shapes)
+        with clock.stage("capture"):
+            captured = self._captured(arguments, choices, entry.roots, entry.id, clock)
+        self.counts.captures += 1
+        trace = captured.outcome
+        if isinstance(trace, Left):
+            self._left(trace, entry.id, clock)
+            return captured.result
+        self._check_contract(trace, choices)
+        before = len(growing.graphs)
+        if not self._take(entry, trace, clock):
+            return captured.result
+        new = growing.graphs[before:]
+        self.counts.graphs += len(new)
+        self._finished(entry, trace, clock, new)
+        return captured.result
+
+    def _stop_growing(self, entry: Entry) -> None:
+        """Split a function that would need graph after graph; eager where there is no place to."""
+        last = entry.breaks[-1] if entry.breaks else None
+        reason = last.reason if last else "what it expects of data keeps changing"
+        where = last.where if last else None
+        why = Left(
+            f"too many ways that depend on data ({len(entry.graphs)} graphs): {reason}",
+            where,
+            sites=last.sites if last else (),
+        )
+        if why.sites:
+            stream.emit(kinds.GraphBreak(why.reason, where, compile_id=entry.id))
+        else:
+            warnings.warn(
+                f"anyshape: {self.target.name} runs eagerly where no graph fits."
+                f" It goes {why.reason}" + (f" at {where}" if where else ""),
+                stacklevel=5,
+            )
+        # It would be tried, undone, and run in parts after all.
+        self.entries.remove(entry)
+        self.stop_compiling(why)

@@ -1,0 +1,229 @@
+"""The compiled programs of a function: what they are for, and how they are made of traces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import torch.fx
+
+from anyshape.capture.dynamism_policy import Choices
+from anyshape.capture.outline.sites import Site
+from anyshape.capture.symbol_namespace import Roots
+from anyshape.capture.trace import Store, Trace
+from anyshape.dispatch.call_log import watched
+from anyshape.dispatch.trace_tree_builder import Backend, Growing, named
+from anyshape.explain.blame import expr_of
+from anyshape.explain.dim_status import Standing, standings
+from anyshape.explain.explanation import DynamicSource, EntryExplanation, conditions_of
+from anyshape.guards.emit import EntryPlan
+from anyshape.guards.guard import Frame, Guard, SymbolSource
+from anyshape.guards.minimise import minimise
+from anyshape.ops.node_meta import REPORT
+from anyshape.profile.records import FunctionRecord
+from anyshape.runtime.program import assemble
+from anyshape.shapes import Shapes
+from anyshape.support.lazy_dataclass import dataclass, field
+from anyshape.symbolic import Range
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a function is to be compiled."""
+
+    dynamic: bool | None
+    fullgraph: bool
+    backend: Backend
+    #: the shapes that it is for, if they are declared
+    shapes: Shapes | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Counts:
+    """What happened so far. It outlives its function: the process keeps the sum."""
+
+    graphs: int = 0
+    guards: int = 0
+    #: of each entry, how often it was taken
+    hits: list[list[int]] = field(default_factory=list[list[int]])
+    captures: int = 0
+    recompiles: int = 0
+    graph_breaks: int = 0
+    eager_calls: int = 0
+    compile_seconds: float = 0.0
+
+    def waited(self, seconds: float) -> None:
+        """A call has waited for native code."""
+        self.compile_seconds += seconds
+
+
+#: Of every function that the process compiled.
+all_counts: Final[list[Counts]] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A dynamic size or integer of an entry, as people see it."""
+
+    source: str
+    range: Range
+    hint: int
+    #: what it was in earlier runs, the most frequent first
+    typical: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GraphBreak:
+    """Where and why a graph of an entry ends and another begins."""
+
+    reason: str
+    where: Frame | None
+    #: what the functions that were running did
+    sites: tuple[Site, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One compiled program of a function, for all the sizes that its guards admit."""
+
+    id: str
+    choices: Choices
+    roots: Roots
+    graphs: list[torch.fx.GraphModule] = field(default_factory=list[torch.fx.GraphModule])
+    guards: Sequence[Guard] = ()
+    symbols: dict[str, Symbol] = field(default_factory=dict[str, Symbol])
+    plan: EntryPlan = EntryPlan((), (), (), lambda: None)
+    counter: list[int] = field(default_factory=lambda: [0])
+    #: why each symbol's source is dynamic
+    reasons: Mapping[str, str] = field(default_factory=dict[str, str])
+    #: where the way depends on data: the tree of all the ways seen
+    growing: Growing | None = None
+    breaks: list[GraphBreak] = field(default_factory=list["GraphBreak"])
+    #: what its programs write outside of themselves
+    stores: list[Store] = field(default_factory=list[Store])
+    #: whether its graphs change nothing but tensors of their own
+    repeatable: bool = True
+    #: how many of its calls were compared with eager, and why none can be (`config.verify_calls`)
+    verified: int = 0
+    not_verified: str = ""
+
+    @property
+    def hits(self) -> int:
+        """How many calls it has served, the one that made it aside."""
+        return self.counter[0]
+
+    def standings(self) -> list[Standing]:
+        """Of each size and integer that was met."""
+        left = {each.text: self.symbols[each.symbol.name].range for each in self.plan.symbols}
+        return standings(self.id, self.choices.rulings, left)
+
+    def explain(self, sizes: Sequence[Standing]) -> EntryExplanation:
+        """In words; `sizes` are its standings, compared with those of other entries."""
+        return EntryExplanation(
+            self.id,
+            self._dynamic(sizes),
+            conditions_of(self.guards),
+            self.hits,
+            len(self.graphs),
+            [(each.reason, each.where) for each in self.breaks],
+            sizes,
+            [line for graph in self.graphs for line in _said_of(graph)],
+        )
+
+    def _dynamic(self, sizes: Sequence[Standing]) -> list[DynamicSource]:
+        """What is not fixed: symbols, and the sizes that are not looked at."""
+        symbols = [
+            DynamicSource(
+                name, symbol.source, str(symbol.range), self.reasons.get(symbol.source, "")
+            )
+            for name, symbol in self.symbols.items()
+            if symbol.range.lower is None or symbol.range.lower != symbol.range.upper
+        ]
+        return symbols + [
+            DynamicSource("", each.source, each.values, each.reason)
+            for each in sizes
+            if each.state == "unbacked"
+        ]
+
+    def take(self, trace: Trace, options: Options, name: str) -> list[GraphBreak]:
+        """Serve another way through the program; the first one if there is none yet. Returns where
+        graphs end that did not so far."""
+        if self.growing is None and trace.is_flat:
+            self._plan_flat(trace, options.backend, name)
+            return []
+        if self.growing is None:
+            self.growing = Growing(name, self.roots, options.backend, self.id)
+        self.growing.add(trace)
+        self.graphs = self.growing.graphs
+        growing = self.growing
+        inputs = tuple(growing.inputs)
+        self._plan(trace, name, growing.guards, growing.symbols, inputs, growing.tree.run)
+        return self._new_breaks(trace)
+
+    def _plan_flat(self, trace: Trace, backend: Backend, name: str) -> None:
+        (segment,) = trace.segments
+        run = assemble(
+            backend(named(segment.graph, self.id), list(segment.examples)),
+            inputs=len(segment.inputs),
+            extra=len(trace.extra),
+            outputs=segment.outputs,
+            lines=trace.lines,
+            namespace=trace.namespace,
+            result=trace.result,
+            repeatable=trace.repeatable,
+            changes_state=trace.changes_state,
+            draws_random=trace.draws_random,
+            name=name,
+        )
+        self.graphs = [segment.graph]
+        inputs = (*segment.inputs, *trace.extra)
+        self._plan(trace, name, trace.guards, trace.symbols, inputs, run)
+
+    def _plan(
+        self,
+        trace: Trace,
+        name: str,
+        guards: Sequence[Guard],
+        symbols: Sequence[SymbolSource],
+        inputs: Sequence[Any],
+        run: Callable[..., Any],
+    ) -> None:
+        self.guards = minimise(guards, symbols)
+        self.stores += trace.stores
+        self.repeatable &= trace.repeatable
+        self.verified, self.not_verified = 0, ""  # what it grew by has not been compared yet
+        run = watched(run, name, self.id, inputs, symbols, self.choices.rulings)
+        writes = tuple({each.target: None for each in self.stores if each.target is not None})
+        self.plan = EntryPlan(self.guards, symbols, inputs, run, self.counter, writes)
+        self.reasons = {source.text: self.choices.reason(source.text) for source in symbols}
+        self.symbols |= _symbols(trace, self.choices.profile)
+
+    def _new_breaks(self, trace: Trace) -> list[GraphBreak]:
+        decisions = [segment.decision for segment in trace.segments]
+        found = [
+            GraphBreak(decision.reason, decision.frame, decision.sites)
+            for decision in decisions
+            if decision is not None
+        ]
+        new = [each for each in dict.fromkeys(found) if each not in self.breaks]
+        self.breaks += new
+        return new
+
+
+def _said_of(graph: torch.fx.GraphModule) -> Sequence[str]:
+    report = graph.meta.get(REPORT)
+    return () if report is None else report.lines()
+
+
+def _symbols(trace: Trace, profile: FunctionRecord) -> dict[str, Symbol]:
+    # Of a symbol with several sources, the first one names it.
+    first = {source.symbol.name: source for source in reversed(trace.symbols)}
+    return {
+        name: Symbol(
+            first[name].text,
+            trace.facts.range(expr_of(trace, first[name])),
+            trace.facts.hints[first[name].symbol],
+            profile.typical(first[name].text),
+        )
+        for name in dict.fromkeys(source.symbol.name for source in trace.symbols)
+    }

@@ -1,0 +1,1 @@
+"""What people read of compiles: explanations, dim status, blame, graphs, advice, reports."""

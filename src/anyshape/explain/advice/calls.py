@@ -1,0 +1,157 @@
+"""The line of the program that calls a compiled function, and what it passes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from anyshape.explain.advice.evaluation import evaluated_before, is_run_once
+from anyshape.explain.advice.history import Compile, Function, call_place, is_library
+from anyshape.explain.advice.reading import Place
+from anyshape.explain.advice.source_lines import Listing
+
+#: A call may be written on so many lines.
+_MOST_LINES: Final = 8
+
+#: What programs call around, or beside, a compiled function.
+_OTHERS: Final = frozenset(
+    {"print", "float", "int", "round", "str", "range", "len", "list", "torch", "F", "nn", "np"}
+)
+
+
+class Call(NamedTuple):
+    """A statement that calls the function: its first line, and what it gives each parameter."""
+
+    place: Place
+    text: str
+    given: Mapping[str, ast.expr]
+    is_one_line: bool
+    #: what Python evaluates before each expression that is given, and may have effects
+    earlier: Mapping[str, Sequence[ast.AST]]
+
+    @property
+    def indent(self) -> str:
+        return self.text[: len(self.text) - len(self.text.lstrip())]
+
+
+def call_of(function: Function, compiled: Compile, listing: Listing) -> Call | None:
+    """The call that was compiled for, if the trace has its line and it can be made out."""
+    place = call_place(compiled)
+    definition = listing.block(function.file, function.line)
+    if place is None or is_library(place.file) or not isinstance(definition, ast.FunctionDef):
+        return None
+    parameters = [each.arg for each in definition.args.args]
+    if parameters[:1] == ["self"]:
+        del parameters[0]
+    text = listing.file(place.file).get(place.line, "")
+    for count, module in _statements(listing.file(place.file), place.line):
+        call = _chosen(module, definition.name, parameters)
+        if call is None or len(module.body) != 1 or not is_run_once(module.body[0], call):
+            return None
+        given = dict(zip(parameters, call.args, strict=False))
+        given |= {each.arg: each.value for each in call.keywords if each.arg}
+        earlier = {name: evaluated_before(module, each) for name, each in given.items()}
+        return Call(place, text, given, count == 1, earlier)
+    return None
+
+
+def _statements(lines: Mapping[int, str], first: int) -> Iterator[tuple[int, ast.Module]]:
+    """What begins at the line, of as few lines as make sense."""
+    taken: list[str] = []
+    for number in range(first, first + _MOST_LINES):
+        if number not in lines:
+            return
+        taken.append(lines[number])
+        text = "\n".join(taken).strip()
+        # The head of a loop or of a `with` has its body below.
+        for tried in (text, f"{text} pass") if text.endswith(":") else (text,):
+            try:
+                yield len(taken), ast.parse(tried)
+            except (SyntaxError, ValueError, RecursionError):
+                continue
+            return
+
+
+def _chosen(statement: ast.AST, name: str, parameters: Sequence[str]) -> ast.Call | None:
+    """The call of the function; a compiled one may have any name, so that it is known by what it
+    takes. None if it could be several."""
+    calls = [
+        node
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Call) and _fits(node, parameters)
+    ]
+    named = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == name]
+    chosen = named or [call for call in calls if _root(call.func) not in _OTHERS]
+    return chosen[0] if len(chosen) == 1 else None
+
+
+def _root(node: ast.expr) -> str:
+    """`model` of `model.layers[0]`."""
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _fits(call: ast.Call, parameters: Sequence[str]) -> bool:
+    if any(isinstance(each, ast.Starred) for each in call.args) or len(call.args) > len(parameters):
+        return False
+    names = [each.arg for each in call.keywords]
+    return bool(call.args or names) and all(name in parameters for name in names)
+
+
+class Rewritten(NamedTuple):
+    """The line of a call, what has to come before it, and the variable for each parameter."""
+
+    names: Mapping[str, str]
+    before: Sequence[str]
+    text: str
+
+
+def with_variables(call: Call, parameters: Iterable[str], listing: Listing) -> Rewritten | None:
+    """The call with a variable for what these parameters are given, which may be any expression:
+    `f(torch.ones(n))` becomes `x_in = torch.ones(n)` and `f(x_in)`."""
+    names, before = dict[str, str](), list[str]()
+    text = call.text
+    rightmost_first = _from_the_right(call, parameters)
+    # What gets variables as well keeps its turn.
+    moved = {id(node) for passed, _ in rightmost_first if passed for node in ast.walk(passed)}
+    for passed, parameter in rightmost_first:
+        if isinstance(passed, ast.Name):
+            names[parameter] = passed.id
+            continue
+        if not call.is_one_line or passed is None:
+            return None
+        if any(id(each) not in moved for each in call.earlier[parameter]):
+            return None
+        name = listing.fresh(call.place.file, parameter)
+        before.insert(0, f"{name} = {_segment(call, passed)}")
+        text = replaced(call, text, passed, name)
+        names[parameter] = name
+    return Rewritten(names, before, text)
+
+
+def _from_the_right(call: Call, parameters: Iterable[str]) -> list[tuple[ast.expr | None, str]]:
+    """What is to the left of a change keeps its place."""
+    given = [(call.given.get(each), each) for each in dict.fromkeys(parameters)]
+    return sorted(given, key=lambda pair: getattr(pair[0], "col_offset", 0), reverse=True)
+
+
+def _bounds(call: Call, node: ast.expr) -> tuple[int, int]:
+    """Columns are counted in bytes, without the indent."""
+    text, indent = call.text.lstrip().encode(), len(call.indent)
+    last = node.end_col_offset or 0
+    first, last = (len(text[:each].decode(errors="replace")) for each in (node.col_offset, last))
+    return first + indent, last + indent
+
+
+def _segment(call: Call, node: ast.expr) -> str:
+    first, last = _bounds(call, node)
+    return call.text[first:last]
+
+
+def replaced(call: Call, text: str, node: ast.expr, by: str) -> str:
+    """The line with something else for an expression in it; nothing to the left of that may have
+    been changed before."""
+    first, last = _bounds(call, node)
+    return text[:first] + by + text[last:]

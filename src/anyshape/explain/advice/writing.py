@@ -1,0 +1,241 @@
+"""Findings of the same kind and place as one piece of advice."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from anyshape.explain.advice.advice import Advice, Setting
+from anyshape.explain.advice.failures import Failure
+from anyshape.explain.advice.findings import Finding
+from anyshape.explain.advice.history import Function, Stop, call_place, is_library
+from anyshape.explain.advice.kinds import KINDS, STATE, Row
+from anyshape.explain.advice.patches import propose
+from anyshape.explain.advice.reading import Place
+from anyshape.explain.advice.source_lines import Listing
+from anyshape.explain.advice.source_names import (
+    in_words,
+    kind_in_words,
+    named_together,
+    parameter_of,
+    text_in_words,
+)
+
+#: So many values, or names, are listed before the rest is counted.
+_MOST: Final = 6
+
+#: One piece of advice for the whole function: these have one list of sources as their remedy.
+_TOGETHER: Final = frozenset({"static_first", "dynamic_false"})
+
+
+def advice_of(function: Function, found: Iterable[Finding], listing: Listing) -> Iterator[Advice]:
+    groups: defaultdict[object, list[Finding]] = defaultdict(list)
+    for each in found:
+        key = (each.kind, each.place, each.sources, _mode(each)[0], each.detail)
+        groups[each.kind if each.kind in _TOGETHER else key].append(each)
+    for group in groups.values():
+        yield _advice(function, group, listing)
+
+
+def _advice(function: Function, group: Sequence[Finding], listing: Listing) -> Advice:
+    first = group[0]
+    row = KINDS.get(first.kind, KINDS["unknown"])
+    sources = tuple(dict.fromkeys(s for each in group for s in each.sources if s))
+    place = first.place or _call_of(first) or _first_use(function, sources, listing)
+    words = _words(group, sources, listing.line(place.file, place.line))
+    patch = propose(row.patch, function, group, sources, listing) if row.patch else ""
+    return Advice(
+        first.kind,
+        f"{function.name}: {row.title.format_map(words)}",
+        row.cause.format_map(words) + _reached(place, first),
+        place.file,
+        place.line,
+        listing.line(place.file, place.line),
+        listing.excerpt(place.file, place.line),
+        row.remedy.format_map(words),
+        patch,
+        _settings(row, sources),
+        len(group),
+        function.name,
+        tuple(each.compiled.id for each in group),
+    )
+
+
+def _reached(place: Place, finding: Finding) -> str:
+    """A line of a library is reached from a line of the program."""
+    call = call_place(finding.compiled)
+    if call is None or not is_library(place.file) or is_library(call.file):
+        return ""
+    where = f"{call.file}:{call.line}"
+    return f" The line is a library's; the call at {where} leads there."
+
+
+def _call_of(finding: Finding) -> Place | None:
+    """Of a state that no line of the function reads: who made the call."""
+    return call_place(finding.compiled) if finding.kind == "state" else None
+
+
+def _settings(row: Row, sources: Sequence[str]) -> dict[str, Setting]:
+    settings: dict[str, Setting] = dict(row.settings)
+    if row.lists_sources and sources:
+        settings["dynamic_sources"] = ",".join(listed for _, listed in named_together(sources))
+    return settings
+
+
+# -- words for the case at hand --------------------------------------------------------------------
+
+
+class _Words(dict[str, str]):
+    """A row may ask for what a case does not have."""
+
+    def __missing__(self, key: str) -> str:
+        return ""
+
+
+def _words(group: Sequence[Finding], sources: Sequence[str], code: str) -> _Words:
+    first = group[0]
+    failure = first.failure
+    mode, mode_remedy, values = _mode(first)
+    flag = first.detail if first.kind == "held_static" else ""
+    is_off = flag.startswith("allow")
+    call = call_place(first.compiled)
+    return _Words(
+        names=_listed([words for words, _ in named_together(sources)]),
+        values=values or _listed(_values(group)),
+        detail=first.detail,
+        code=code,
+        condition=text_in_words(first.condition) or _condition(failure),
+        call=f"{call.file}:{call.line}" if call is not None else "?",
+        source_kind=kind_in_words(sources[0]) if sources else "",
+        expected=failure.expected,
+        actual=failure.actual,
+        text=text_in_words(failure.text),
+        mode=mode,
+        mode_remedy=mode_remedy,
+        state="off" if is_off else "on",
+        flipped=str(is_off),
+        branch=_branch_note(code) if flag else "",
+    )
+
+
+def _condition(failure: Failure) -> str:
+    if failure.kind == "size":
+        return f"{in_words(failure.source)} == {failure.expected}"
+    return text_in_words(failure.text.partition(", actual")[0] or failure.expected)
+
+
+def _branch_note(code: str) -> str:
+    if not re.match(r"(if|elif|while|assert)\b", code):
+        return ""
+    return f" Then `{code}` is a condition on it, with a program for each way that it goes."
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _MOST
+    return ", ".join(names[:_MOST]) + (f" and {more} more" if more > 0 else "")
+
+
+def _values(group: Sequence[Finding]) -> list[str]:
+    """Those that compiles were for, in order."""
+    said: list[str] = []
+    for each in group:
+        failure = each.failure
+        source = each.sources[0] if each.sources else ""
+        numbers = [
+            run.values[source] for run in (each.entry, each.compiled) if source in run.values
+        ]
+        if numbers:
+            said += map(str, numbers)
+            continue
+        expected = () if failure.kind == "condition" else (failure.expected,)
+        said += [*expected, failure.actual]
+    return list(dict.fromkeys(said))
+
+
+def _mode(finding: Finding) -> tuple[str, str, str]:
+    """Which part of torch's state changed, what to do about it, and its values."""
+    failure = finding.failure
+    if failure.kind != "state":
+        return "", "", ""
+    before, after = _parts(failure.expected), _parts(failure.actual)
+    for (name, remedy), old, new in zip(STATE, before, after, strict=False):
+        if old != new:
+            return name, remedy, f"{old}, {new}"
+    return "torch's state", "Call it in one state of torch.", failure.text
+
+
+def _parts(text: str) -> list[str]:
+    """The items of a tuple that is written out; those may be tuples themselves."""
+    parts, depth = [""], 0
+    for letter in text.strip().removeprefix("(").removesuffix(")"):
+        depth += (letter in "([") - (letter in ")]")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts]
+
+
+def _first_use(function: Function, sources: Sequence[str], listing: Listing) -> Place:
+    """The line that first uses a parameter; guards on arguments are made before any line runs."""
+    own = Place(function.file, function.line, function.name)
+    names = {parameter_of(source) for source in sources} - {""}
+    line = listing.first_use(function.file, function.line, names)
+    return own if line is None else own._replace(line=line)
+
+
+# -- what is not compiled, or not in one piece -----------------------------------------------------
+
+
+def advice_on_limits(function: Function, listing: Listing) -> Iterator[Advice]:
+    if function.limit:
+        place = Place(function.file, function.line, function.name)
+        why = Stop(str(function.limit), place, ())
+        yield _stopped("recompile_limit", function, [why], listing, function.last_reason)
+
+
+def advice_on_breaks(function: Function, listing: Listing) -> Iterator[Advice]:
+    breaks: defaultdict[object, list[tuple[Stop, str, int]]] = defaultdict(list)
+    for compiled in function.compiles:
+        for each in compiled.breaks:
+            breaks[each].append((each, compiled.id, compiled.growths))
+    for stops in breaks.values():
+        ids = tuple(dict.fromkeys(each for _, each, _ in stops))
+        grown = sum({each: count for _, each, count in stops}.values())
+        made = [stop for stop, _, _ in stops]
+        yield _stopped("graph_break", function, made, listing, ids=ids, saves=grown)
+    for stop in dict.fromkeys(function.left):
+        yield _stopped("runs_eagerly", function, [stop], listing)
+
+
+def _stopped(
+    kind: str,
+    function: Function,
+    stops: Sequence[Stop],
+    listing: Listing,
+    text: str = "",
+    ids: tuple[str, ...] = (),
+    saves: int = 0,
+) -> Advice:
+    stop, row = stops[0], KINDS[kind]
+    place = stop.place or Place(function.file, function.line, function.name)
+    code = listing.line(place.file, place.line)
+    hints = "; or ".join(stop.hints) or "Keep it out of the compiled function"
+    words = _Words(
+        code=code, detail=stop.reason, text=text, hints=f"{hints[:1].upper()}{hints[1:]}."
+    )
+    return Advice(
+        kind,
+        f"{function.name}: {row.title.format_map(words)}",
+        row.cause.format_map(words),
+        place.file,
+        place.line,
+        code,
+        listing.excerpt(place.file, place.line),
+        row.remedy.format_map(words),
+        saves=saves,
+        function=function.name,
+        compile_ids=ids,
+    )

@@ -1,0 +1,140 @@
+"""What `explain` says: what is dynamic and why, what is fixed and by which line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from linecache import getline
+from typing import Final
+
+from anyshape.explain.dim_status import Standing
+from anyshape.guards.guard import Frame, Guard, Kind
+from anyshape.support.lazy_dataclass import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicSource:
+    """A size or integer that an entry does not fix to the value it had."""
+
+    symbol: str
+    source: str
+    range: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class EntryExplanation:
+    """One compiled program."""
+
+    id: str
+    dynamic: Sequence[DynamicSource]
+    #: conditions on sizes and integers, each with the line that asked for it
+    conditions: Sequence[Guard]
+    hits: int
+    graphs: int = 1
+    #: where a graph ends and another begins: the reason and the line
+    breaks: Sequence[tuple[str, Frame | None]] = ()
+    #: every size and integer that was met: how it stands, since when, by whom
+    sizes: Sequence[Standing] = ()
+    #: what is native code and what torch is called for, and why
+    code: Sequence[str] = ()
+
+    def lines(self) -> list[str]:
+        graphs = "" if self.graphs == 1 else f", {self.graphs} graphs"
+        lines = [f"entry {self.id}: served {self.hits} calls after the first{graphs}"]
+        if not any(each.is_free for each in self.sizes):
+            lines.append("  dynamic: nothing, every size is fixed")
+        for alike in _alike(self.sizes):
+            lines += _sizes_lines(alike)
+        for guard in self.conditions:
+            lines.append(f"  only if {guard.text}: {guard.reason}")
+            if guard.user_frame is not None:
+                lines += _place(guard.user_frame)
+        for reason, frame in self.breaks:
+            lines.append(f"  a graph ends: {reason}")
+            if frame is not None:
+                lines += _place(frame)
+        return lines + [f"  {line}" for line in self.code]
+
+
+#: So many static sources with one reason are listed; a model has thousands.
+_MOST_ALIKE: Final = 6
+
+
+def _alike(sizes: Sequence[Standing]) -> list[list[Standing]]:
+    """Those that are free one by one, then the others by what is said of them."""
+    groups: dict[object, list[Standing]] = {}
+    for each in sorted(sizes, key=lambda each: not each.is_free):
+        key = each.source if each.is_free else (each.state, each.why, each.since, each.change)
+        groups.setdefault(key, []).append(each)
+    return list(groups.values())
+
+
+def _sizes_lines(alike: Sequence[Standing]) -> list[str]:
+    first, more = alike[0], len(alike) - _MOST_ALIKE
+    listed = ", ".join(map(str, alike[:_MOST_ALIKE])) + (f" and {more} more" if more > 0 else "")
+    return [f"  {first.state}: {listed}: {first.why}", f"      {first.background}"]
+
+
+def _place(frame: Frame) -> list[str]:
+    code = getline(frame.filename, frame.line).strip()
+    return [f"      at {frame}", *([f"         {code}"] if code else [])]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Prints well."""
+
+    function: str
+    entries: Sequence[EntryExplanation]
+    #: why it runs eagerly, or why a call of it did
+    eager: str = ""
+    eager_frame: Frame | None = None
+    #: why calls were compiled again, oldest first
+    recompiles: Sequence[str] = ()
+    #: of a function that runs as plain Python: what it calls, compiled
+    parts: Sequence[Explanation] = ()
+    #: names in `config.dynamic_sources` that no function had so far
+    unused_sources: Sequence[str] = ()
+    #: no further call is compiled for
+    is_given_up: bool = True
+
+    def and_also(self, other: Explanation) -> Explanation:
+        """Of one function that is compiled twice over, such as a module with hooks and without."""
+        told = self if self.eager else other
+        return replace(
+            self,
+            entries=[*self.entries, *other.entries],
+            eager=told.eager,
+            eager_frame=told.eager_frame,
+            recompiles=[*self.recompiles, *other.recompiles],
+            parts=[*self.parts, *other.parts],
+            is_given_up=told.is_given_up,
+        )
+
+    def __str__(self) -> str:
+        lines = [f"{self.function}: {len(self.entries)} compiled"]
+        if self.eager:
+            how = "runs as plain Python, in parts" if self.parts else "runs eagerly"
+            if not self.is_given_up:
+                how = "a call ran eagerly, the next is tried again"
+            lines.append(f"  {how}: {self.eager}")
+            if self.eager_frame is not None:
+                lines += _place(self.eager_frame)
+        for entry in self.entries:
+            lines += entry.lines()
+        lines += [f"compiled again because {reason}" for reason in self.recompiles]
+        lines += [
+            f"config.dynamic_sources names {each}: not met so far" for each in self.unused_sources
+        ]
+        for part in self.parts:
+            lines += [f"  | {line}" for line in str(part).splitlines()]
+        return "\n".join(lines)
+
+
+def conditions_of(guards: Sequence[Guard]) -> list[Guard]:
+    """The guards that a size or integer may fail."""
+    return [
+        guard
+        for guard in guards
+        if guard.kind is Kind.SIZES or (guard.kind is Kind.EQUALS and type(guard.value) is int)
+    ]

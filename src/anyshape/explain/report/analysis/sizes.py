@@ -1,0 +1,93 @@
+"""Sizes and integers by source: what calls had, and what each entry makes of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from anyshape.explain.report.reading.model import Attempt, Entry, Function, Symbol
+
+_SIZES: Final = re.compile(r"tensor size=\[([-0-9, ]*)\]")
+_SCALAR: Final = re.compile(r"scalar (-?[0-9]{1,15})")
+
+
+def values_seen(seen: Mapping[str, str]) -> dict[str, int]:
+    """`{"L['x']": "tensor size=[10, 4] ..."}` -> `{"L['x'].size()[0]": 10, ...}`."""
+    found: dict[str, int] = {}
+    for source, text in seen.items():
+        if (sizes := _SIZES.match(text)) is not None:
+            numbers = [int(each) for each in re.findall(r"-?[0-9]{1,15}", sizes[1])]
+            found |= by_dimension(source, numbers)
+        elif (scalar := _SCALAR.match(text)) is not None:
+            found[source] = int(scalar[1])
+    return found
+
+
+def by_dimension(source: str, sizes: Sequence[int]) -> dict[str, int]:
+    return {f"{source}.size()[{dim}]": size for dim, size in enumerate(sizes)}
+
+
+class State(NamedTuple):
+    """What a size is in one entry."""
+
+    #: "static", "dynamic", "specialised", "unbacked"; empty where the entry did not meet it
+    state: str
+    value: int | None
+    symbol: str
+    range: str
+    reason: str
+
+
+UNMET: Final = State("", None, "", "", "")
+
+
+def states_of(entry: Entry) -> dict[str, State]:
+    """By source."""
+    attempt = entry.decided
+    values = values_seen(attempt.seen)
+    symbols = {symbol.source: symbol for symbol in attempt.symbols}
+    found: dict[str, State] = {}
+    for source, (choice, reason) in attempt.decisions.items():
+        found[source] = _state(choice, reason, values.get(source), symbols.get(source))
+    for source, symbol in symbols.items():
+        # A number that the program computes has no source.
+        if source and source not in found:
+            found[source] = _state("dynamic", symbol.reason, symbol.value, symbol)
+    return found
+
+
+def _state(choice: str, reason: str, value: int | None, symbol: Symbol | None) -> State:
+    if symbol is None:
+        return State(choice, value, "", "", reason)
+    if symbol.fixed is not None:
+        return State("specialised", symbol.fixed.value, symbol.name, "", symbol.fixed.reason)
+    left = symbol.ranges[-1] if symbol.ranges else symbol.range
+    return State(choice, value, symbol.name, left, reason)
+
+
+def changing_sources(function: Function) -> list[str]:
+    """Those that are not static with one value in all entries that were made."""
+    entries = [states_of(entry) for entry in function.entries]
+    found: dict[str, None] = {}
+    for states in entries:
+        for source, state in states.items():
+            if source in found:
+                continue
+            others = {(s.state, s.value) for each in entries if (s := each.get(source))}
+            if state.state != "static" or len(others) > 1:
+                found[source] = None
+    return list(found)
+
+
+def table_of(function: Function) -> dict[str, list[State]]:
+    """A row for each source that is worth one: its state in each entry."""
+    entries = [states_of(entry) for entry in function.entries]
+    return {
+        source: [states.get(source, UNMET) for states in entries]
+        for source in changing_sources(function)
+    }
+
+
+def values_of(attempt: Attempt) -> dict[str, int]:
+    return values_seen(attempt.seen)

@@ -1,0 +1,45 @@
+"""The story of each symbol: born, guarded, fixed, and the recompiles that followed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from anyshape.explain.report.reading.model import Assumed, Attempt, Entry, Failed, Function, Symbol
+
+
+class Followed(NamedTuple):
+    """A later compile that an entry could not serve."""
+
+    entry: Entry
+    attempt: int
+    reason: Failed
+
+
+def guards_on(symbol: Symbol, attempt: Attempt) -> list[Assumed]:
+    """Those that have the symbol in them."""
+    name = re.compile(rf"(?<![\w.]){re.escape(symbol.name)}(?!\w)")
+    return [each for each in attempt.assumed if symbol.name and name.search(each.expr)]
+
+
+def recompiles_by_entry(function: Function) -> dict[str, list[Followed]]:
+    """Of each entry, by its number, the compiles that it could not serve."""
+    found: dict[str, list[Followed]] = {}
+    for entry in function.entries:
+        for number, attempt in enumerate(entry.attempts):
+            for reason in attempt.recompile:
+                found.setdefault(reason.entry_id, []).append(Followed(entry, number, reason))
+    return found
+
+
+def recompiles_for(
+    symbol: Symbol, attempt: Attempt, entry: Entry, by_entry: Mapping[str, Sequence[Followed]]
+) -> list[Followed]:
+    """Compiles that happened because a guard on the symbol failed."""
+    begins = (*(each.text for each in guards_on(symbol, attempt)), f"{symbol.source} ")
+    return [
+        each
+        for each in by_entry.get(entry.id, ())
+        if each.entry is not entry and each.reason.text.startswith(begins)
+    ]

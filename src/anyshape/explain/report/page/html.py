@@ -1,0 +1,67 @@
+"""The page itself: template, styles, script and data in one text."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from importlib import resources
+from typing import Final
+
+_PARTS: Final = "anyshape.explain.report.page"
+
+#: Characters that could end the script that holds the data, or open another.
+_ESCAPED: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+
+
+def data_text(data: Mapping[str, object]) -> str:
+    """JSON in ASCII that is harmless inside of a script tag: all three characters stand in strings
+    only, where an escape means the same."""
+    return json.dumps(data, separators=(",", ":"), allow_nan=False).translate(_ESCAPED)
+
+
+def page_text(title: str, data: Mapping[str, object]) -> str:
+    # Only this command needs it.
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    style, script = _joined("style", ".css"), _joined("script", ".js")
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
+    )
+    template = environment.from_string(_text("page.html.jinja"))
+    return template.render(
+        title=title,
+        style=Markup(style),
+        script=Markup(script),
+        data=Markup(data_text(data)),
+        policy=_policy(style, script),
+    )
+
+
+def _policy(style: str, script: str) -> str:
+    """Nothing is loaded, and nothing runs but our own script."""
+    return (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}';"
+        " base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _text(name: str) -> str:
+    return resources.files(_PARTS).joinpath(name).read_text(encoding="utf-8")
+
+
+def _joined(folder: str, ending: str) -> str:
+    """The parts in the order of their names; the script is one function, so that its names are its
+    own."""
+    parts = sorted(
+        (each for each in resources.files(_PARTS).joinpath(folder).iterdir()),
+        key=lambda each: each.name,
+    )
+    text = "\n".join(p.read_text(encoding="utf-8") for p in parts if p.name.endswith(ending))
+    return f'"use strict";\n(() => {{\n{text}\n}})();\n' if ending == ".js" else text

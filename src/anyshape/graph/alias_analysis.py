@@ -1,0 +1,82 @@
+"""Whether it matters that two tensors of a graph may share memory.
+
+`reshape` of a transposed tensor is a view for some sizes and a copy for others. Nobody can tell the
+two apart unless someone writes to either tensor, or Python gets to see both.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Callable
+
+import torch.fx
+
+from anyshape.graph.arguments import without_flag
+from anyshape.ops.higher_order_ops import region_of
+from anyshape.ops.node_meta import CALL
+from anyshape.ops.op import Lowering
+from anyshape.ops.table import Entry, lookup
+
+#: Operators beside views that may give what they were given.
+_MAY_BE_ITSELF = frozenset(["contiguous", "to", "type", "type_as", "cpu"])
+
+
+class Sharing:
+    """Of a graph: the tensors that views lead back to, and who sees or writes them."""
+
+    def __init__(self, graph: torch.fx.Graph, may_write: Callable[[Entry, torch.fx.Node], bool]):
+        self._first: dict[torch.fx.Node, torch.fx.Node] = {}
+        self._written: set[torch.fx.Node] = set()
+        self._seen: Counter[torch.fx.Node] = Counter()
+        for node in graph.nodes:
+            if node.op == "output":
+                self._seen.update(map(self.first, node.all_input_nodes))
+                continue
+            entry = _entry(node)
+            known = entry is not None and not may_write(entry, node)
+            known |= region_of(node.target) is not None
+            if CALL in node.meta and not known:
+                self._written |= set(map(self.first, node.all_input_nodes))
+            if _is_in_place(node):
+                self._written |= set(map(self.first, node.all_input_nodes[:1]))
+            self._first[node] = self.first(node.all_input_nodes[0]) if _leads_back(node) else node
+
+    def first(self, node: torch.fx.Node) -> torch.fx.Node:
+        """The tensor that a node may be a view of, through any number of views."""
+        return self._first.get(node, node)
+
+    @property
+    def is_written(self) -> bool:
+        """Whether any tensor is written to, as far as operators tell."""
+        return bool(self._written)
+
+    def matters(self, node: torch.fx.Node) -> bool:
+        """Whether anybody could tell a copy made here from a view."""
+        first = self.first(node)
+        made_here = first.op in ("call_function", "call_method")
+        return first in self._written or self._seen[first] > made_here
+
+
+def _entry(node: torch.fx.Node) -> Entry | None:
+    call = node.meta.get(CALL)
+    return None if call is None else lookup(call.function)
+
+
+def _is_in_place(node: torch.fx.Node) -> bool:
+    entry = _entry(node)
+    if entry is None:
+        return False
+    function = node.meta[CALL].function
+    return entry.in_place or without_flag(function, node.args, dict(node.kwargs))[0]
+
+
+def _leads_back(node: torch.fx.Node) -> bool:
+    if not node.all_input_nodes or region_of(node.target) is not None:
+        return False
+    entry = _entry(node)
+    if entry is None:
+        return node.target is operator.getitem or CALL in node.meta
+    if _is_in_place(node) or entry.op.lowering in (Lowering.VIEW, Lowering.NOTHING):
+        return True
+    return entry.op.name in _MAY_BE_ITSELF or entry.op.name == "getitem"

@@ -1,0 +1,242 @@
+"""Operators without native code: torch is called, with tensors as the program would have them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+import torch.fx
+
+from anyshape.graph.aliasing import Handle, Root
+from anyshape.graph.arguments import without_flag
+from anyshape.graph.mutation import Writing
+from anyshape.graph.plan import (
+    Call,
+    Held,
+    NumberRef,
+    TensorRef,
+)
+from anyshape.graph.pytree import Foreign, Several, handles_in, has_tensors, is_size, several
+from anyshape.graph.unlowerable import Unlowerable
+from anyshape.graph.values import DTYPES, Memory, NotLowered
+from anyshape.ops.higher_order_ops import region_of
+from anyshape.ops.meta import Meta
+from anyshape.ops.node_meta import CALL, NUMBER, SYMBOL
+from anyshape.ops.op import Lowering as Kind
+from anyshape.ops.runtime_checks import check_dense
+from anyshape.ops.table import Entry
+from anyshape.symbolic import (
+    Size,
+    maximum,
+    minimum,
+)
+from anyshape.symbolic.expr import of_atom
+
+#: Operations on sizes, which the plan computes itself.
+_OF_SIZES: Final[dict[Any, Callable[..., Size]]] = {
+    operator.add: operator.add,
+    operator.sub: operator.sub,
+    operator.mul: operator.mul,
+    operator.floordiv: operator.floordiv,
+    operator.mod: operator.mod,
+    min: minimum,
+    max: maximum,
+}
+
+#: What has no meta and reads its tensors only.
+_READS: Final = frozenset({"size", "item", "tolist", "dim", "numel", "stride", check_dense})
+
+
+class Calling(Writing):
+    """Call-outs, and arguments in the forms that rows and calls need."""
+
+    def _arguments(self, nodes: Any, metas: Any) -> Any:
+        """The arguments of a node: handles for tensors, sizes and numbers for the rest."""
+        if isinstance(nodes, torch.fx.Node):
+            found = self._env[nodes]
+            return self._number_of(metas) if is_size(found) and is_size(metas) else found
+        if isinstance(nodes, dict):
+            return {key: self._arguments(item, metas[key]) for key, item in nodes.items()}
+        if isinstance(nodes, tuple | list):
+            items = [self._arguments(a, b) for a, b in zip(nodes, metas, strict=False)]
+            # A graph has lists of its own kind; in a subscript they are not tuples.
+            return items if isinstance(nodes, list) else tuple(items)
+        if isinstance(nodes, slice):
+            parts = zip(
+                (nodes.start, nodes.stop, nodes.step),
+                (metas.start, metas.stop, metas.step),
+                strict=True,
+            )
+            return slice(*(self._arguments(a, b) for a, b in parts))
+        return nodes
+
+    def _values(self, tree: Any) -> Any:
+        """Handles as the values that they have now."""
+        if isinstance(tree, Handle):
+            return tree.value(self.values)
+        if isinstance(tree, Foreign):
+            raise NotLowered("a tensor that only Python handles")
+        if isinstance(tree, dict):
+            return {key: self._values(item) for key, item in tree.items()}
+        if isinstance(tree, tuple | list):
+            return (list if isinstance(tree, list) else tuple)(map(self._values, tree))
+        if isinstance(tree, slice):
+            return slice(*(self._values(part) for part in (tree.start, tree.stop, tree.step)))
+        return tree
+
+    def _metas(self, tree: Any) -> Any:
+        if isinstance(tree, Handle):
+            return tree.meta
+        if isinstance(tree, Foreign):
+            raise NotLowered("a tensor that only Python handles")
+        if isinstance(tree, dict):
+            return {key: self._metas(item) for key, item in tree.items()}
+        if type(tree) in (tuple, list):
+            return type(tree)(map(self._metas, tree))
+        return tree
+
+    def _without_meta(self, node: torch.fx.Node) -> Any:
+        args = self._arguments(node.args, node.args)
+        if node.target is operator.getitem and isinstance(args[0], tuple):
+            return args[0][args[1]]
+        symbol = node.meta.get(SYMBOL)
+        if symbol is None and node.target in _OF_SIZES and all(map(is_size, args)):
+            return _OF_SIZES[node.target](*args)
+        name = self._name("c")
+        numeric = not has_tensors(args)
+        if not numeric and node.target not in _READS:
+            self._may_change(handles_in(args))
+        refs = self._references(args)
+        kwargs = self._references(self._arguments(node.kwargs, node.kwargs))
+        self.steps.append(
+            Call(node.op, node.target, refs, kwargs, name, (), symbol, NUMBER in node.meta)
+        )
+        return NumberRef(name) if symbol is None else of_atom(symbol)
+
+    def _call_out(self, node: torch.fx.Node, entry: Entry | None, why: str) -> Any:
+        """Let torch do it. What it may change is computed first by those who read it."""
+        args = self._arguments(node.args, node.args)
+        kwargs = self._arguments(node.kwargs, node.kwargs)
+        in_place = entry is not None and entry.in_place
+        if CALL in node.meta:
+            in_place |= without_flag(node.meta[CALL].function, args, kwargs)[0]
+        # Operators with graphs change nothing, and give tensors of their own.
+        own = region_of(node.target) is not None
+        unknown = not own and (entry is None or may_write(entry, node))
+        handles = handles_in((args, kwargs))
+        if in_place:
+            if not handles:
+                raise Unlowerable("a tensor that only Python handles is written to")
+            self._may_change(handles[:1])
+            self._count_write(handles[0], called=True)
+        elif unknown:
+            self._may_change(handles)
+        refs, named = self._references(args), self._references(kwargs)
+        name = self._name("c")
+        tensors: list[tuple[str, tuple[int, ...]]] = []
+        if in_place:
+            bound: Any = handles[0]
+            self._written(handles[0].root)
+        else:
+            bound = self._results(name, self.result, (), tensors)
+            if unknown:
+                for handle in handles:
+                    self._written(handle.root)
+            if not own and (
+                unknown
+                or entry is None
+                or entry.op.lowering in (Kind.VIEW, Kind.NOTHING, Kind.INDEX_MAP)
+                or (isinstance(self.result, Meta) and self.result.shares_if is not None)
+            ):
+                entangle([handle.root for handle in (*handles, *handles_in(bound))])
+        self.steps.append(
+            Call(
+                node.op,
+                node.target,
+                refs,
+                named,
+                name,
+                tuple(tensors),
+                node.meta.get(SYMBOL),
+                why=why,
+            )
+        )
+        return bound
+
+    def _results(
+        self,
+        name: str,
+        meta: Any,
+        path: tuple[int, ...],
+        tensors: list[tuple[str, tuple[int, ...]]],
+    ) -> Any:
+        if isinstance(meta, tuple):
+            found = [
+                self._results(name, item, (*path, place), tensors)
+                for place, item in enumerate(meta)
+            ]
+            return tuple(found) if path else several(name, found)
+        if meta is None and path:
+            return None
+        own = self._name("t")
+        tensors.append((own, path))
+        return self._given(own, meta)
+
+    def _references(self, tree: Any) -> Any:
+        """Arguments as Python gets them; tensors are in memory by then."""
+        if isinstance(tree, Handle):
+            memory = self.keep(tree.root)
+            whole = not tree.is_view
+            if whole:
+                return TensorRef(memory.buffer)
+            place, views = tree.memory(), tree.views()
+            assert place is not None
+            if views is not None:
+                return TensorRef(place.buffer, views)
+            return TensorRef(place.buffer, (), tree.meta.shape, place.strides, place.offset)
+        if isinstance(tree, Foreign):
+            return TensorRef(tree.name)
+        if isinstance(tree, Several):
+            return NumberRef(tree.name)
+        if isinstance(tree, dict):
+            return {key: self._references(item) for key, item in tree.items()}
+        if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+            return type(tree)(*map(self._references, tree))
+        if isinstance(tree, tuple | list):
+            return type(tree)(map(self._references, tree))
+        if isinstance(tree, slice):
+            return slice(*(self._references(part) for part in (tree.start, tree.stop, tree.step)))
+        return tree
+
+    def _given(self, name: str, meta: Meta | None) -> Handle | Foreign:
+        """A tensor that Python has."""
+        if meta is None or meta.dtype not in DTYPES:
+            return Foreign(name)
+        if meta.device.type != "cpu":
+            raise Unlowerable(f"a tensor on {meta.device}")
+        dtype = DTYPES[meta.dtype]
+        self.held[name] = Held(name, dtype, meta.shape, meta.strides, given=True)
+        memory = Memory(name, meta.strides)
+        return Handle(
+            Root(meta, self.values.new(meta.shape, dtype, None, memory=memory), True), meta
+        )
+
+
+def entangle(roots: list[Root]) -> None:
+    for root in roots:
+        root.entangled |= {other for other in roots if other is not root}
+
+
+#: With a largest norm they change rows of the table.
+_RENORMALISING: Final = frozenset({"embedding", "embedding_bag"})
+
+
+def may_write(entry: Entry, node: torch.fx.Node) -> bool:
+    """Operators that write what is not their first argument: statistics, tables, given results."""
+    name = entry.op.name
+    if name in _RENORMALISING:
+        given = node.kwargs.get("max_norm", node.args[3] if len(node.args) > 3 else None)
+        return given is not None
+    return "batch_norm" in name or "instance_norm" in name or "out" in node.kwargs

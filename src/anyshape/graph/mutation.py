@@ -1,0 +1,211 @@
+"""The program writes to a tensor: it is another value from then on, and who reads the old one does
+so before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anyshape.graph.aliasing import Handle, IndexMap, Root
+from anyshape.graph.materialize import Storing
+from anyshape.graph.overlap_check import meets, overlaps_itself
+from anyshape.graph.pytree import handles_in
+from anyshape.graph.unlowerable import Unlowerable
+from anyshape.graph.values import Index, Memory, NotLowered, Value
+from anyshape.loops import expr
+from anyshape.loops.expr import Dtype
+from anyshape.loops.kernels import Kernel, Mode, Store
+from anyshape.loops.reshape_indexing import reshaped
+from anyshape.loops.stages import MustBeStored, all_roots, kernel_of
+from anyshape.ops.meta import Meta
+from anyshape.support.lazy_dataclass import replace
+from anyshape.symbolic.expr import symbols_of
+
+
+class Writing(Storing):
+    """Changes of tensors."""
+
+    def write(self, target: Handle, value: Value) -> None:
+        """The program changes a tensor: from now on it is `value` (cast and broadcast already)."""
+        root = target.root
+        self._may_be_written(target)
+        self._count_write(target)
+        if not target.is_view and not root.outside:
+            self._now_is(root, value)
+            return
+        if not root.outside and _is_all_of(target, root):
+            # Another shape of the whole tensor: it is another tensor from now on.
+            shown = target.meta.shape
+            own = root.meta.shape
+            extents, facts = self.values.extents, self.facts
+            whole = self.values.new(
+                own,
+                value.dtype,
+                lambda index: value.at(reshaped(index, own, shown, extents, facts)),
+                (value,),
+            )
+            self._now_is(root, whole)
+            return
+        self._before_write(root, but=value)
+        memory = target.memory()
+        assert memory is not None
+        kernel = self._kernel(value, memory, target.meta)
+        if not _reads_where_it_writes(kernel, memory.buffer):
+            self.realise(value, target.meta)
+            kernel = self._kernel(value, memory, target.meta)
+        self._compute(kernel)
+        self._written(root)
+
+    #: tensors that the write at hand reads
+    read: Sequence[Handle] = ()
+
+    def check_apart(self, target: Handle) -> None:
+        """What the program writes to is not what it reads, or reads the very same elements."""
+        if meets(self.facts, target, self.read):
+            raise NotLowered("what is written to may overlap with what is read")
+
+    def _may_be_written(self, target: Handle) -> None:
+        if target.root.entangled:
+            raise Unlowerable("a tensor is written to that may share memory with another")
+        if overlaps_itself(target):
+            # An error of eager's, or an order of writes that only eager knows.
+            raise NotLowered("elements that share memory are written to")
+
+    def _count_write(self, target: Handle, *, called: bool = False) -> None:
+        """An operator writes to a tensor: its version is another one. `called`: torch does it."""
+        root = target.root
+        if self._counted == (self._node, root):
+            return
+        self._counted = self._node, root
+        if target.counts_apart:
+            root.written_apart = True
+        elif called:
+            root.called_writes += 1
+        else:
+            root.native_writes += 1
+            if root.outside and root.value.memory is not None:
+                self.bumps[root.value.memory.buffer] = root.native_writes
+
+    #: the operator and the tensor that were counted last
+    _counted: tuple[object, Root] | None = None
+
+    def _now_is(self, root: Root, value: Value) -> None:
+        """A tensor that has no other memory yet is this from now on."""
+        root.native_writes += root.called_writes
+        root.called_writes = 0
+        if value.memory is not None and not self.lies_as(value.memory, root.meta):
+            # Its views go by the strides of the tensor.
+            value = self.values.new(value.sizes, value.dtype, value.at, (value,))
+        root.value = value
+        self._laid_out[value] = root.meta
+        if root.by_strides:
+            self.keep(root)
+
+    def lies_as(self, memory: Memory, meta: Meta) -> bool:
+        """Whether memory is laid out as the tensor is."""
+        strides = zip(meta.shape, memory.strides, meta.strides, strict=True)
+        return all(size == 1 or self.same(own, wanted) for size, own, wanted in strides)
+
+    def scatter(
+        self, target: Handle, value: Value, index_map: IndexMap, reads: Sequence[Value], mode: Mode
+    ) -> None:
+        """Write a value into a tensor, each element where the map says: to an index of the target
+        that may be read from tensors (`reads`). Later elements win, or add up."""
+        self._may_be_written(target)
+        self._count_write(target)
+        self._before_write(target.root, but=value)
+        memory = target.memory()
+        assert memory is not None
+        for each in (value, *reads):
+            # What is read must not change while it is.
+            if memory.buffer in each.buffers():
+                self._apart(each, memory.buffer)
+        self._compute(self._scattering(value, memory, index_map, mode))
+        self._written(target.root)
+
+    def scattered(
+        self, base: Value, value: Value, index_map: IndexMap, mode: Mode, meta: Meta
+    ) -> Value:
+        """A copy of `base` with a value written into it, each element where the map says."""
+        copy = self.values.new(base.sizes, base.dtype, base.at, (base,), factors=base.factors)
+        memory = self.realise(copy, meta)
+        self._compute(self._scattering(value, memory, index_map, mode))
+        return self.values.new(base.sizes, base.dtype, None, memory=memory)
+
+    def _scattering(self, value: Value, memory: Memory, index_map: IndexMap, mode: Mode) -> Kernel:
+        while True:
+            axes, index = self._loops(value, None)
+            there = index_map(index)
+            store = Store(memory.buffer, memory.address(there), value.at(index), mode)
+            try:
+                return _side_by_side(kernel_of(axes, [store], ordered=True), index, there)
+            except MustBeStored as needed:
+                for scalar in needed.reductions:
+                    self._store_reduction(scalar)
+
+    def _apart(self, value: Value, buffer: str) -> None:
+        """Store a value that depends on a buffer elsewhere."""
+        if value.memory is None:
+            self.realise(value)
+            return
+        raise NotLowered("what is written is read for where it goes")
+
+    def _before_write(self, root: Root, but: Value | None = None) -> None:
+        """Whoever still reads the tensor as it was does so now."""
+        memory = self.keep(root)
+        for other in {id(h.root): h.root for h in handles_in(list(self._env.values()))}.values():
+            value = other.value
+            if value is not but and value.memory is None and memory.buffer in value.buffers():
+                self.keep(other)
+
+    def _written(self, root: Root) -> None:
+        value = root.value
+        if root.outside and value.memory is not None:
+            self.changed.add(value.memory.buffer)
+        root.value = self.values.new(value.sizes, value.dtype, None, memory=value.memory)
+
+    def _may_change(self, handles: Sequence[Handle]) -> None:
+        """Python code writes to these tensors, or may do so."""
+        for handle in handles:
+            if handle.root.entangled:
+                raise Unlowerable("a tensor is written to that may share memory with another")
+            self._before_write(handle.root)
+        for handle in handles:
+            self._written(handle.root)
+
+    def dtype_of(self, handle: Handle) -> Dtype:
+        return handle.root.value.dtype
+
+    def stored(self, handle: Handle) -> Value:
+        """What a tensor is now, in memory."""
+        self.keep(handle.root)
+        return handle.value(self.values)
+
+
+def _side_by_side(kernel: Kernel, index: Index, there: Index) -> Kernel:
+    """Rounds that differ in a dimension which elements keep never write to the same element: its
+    axes stay outside, and the others run inside of them, in their order."""
+    kept = [position for position in index if any(position == other for other in there)]
+    free = {symbol for position in kept for symbol in symbols_of(position)}
+    outer = tuple(axis for axis in kernel.axes if axis.symbol in free)
+    inner = tuple(axis for axis in kernel.axes if axis.symbol not in free)
+    if not outer or not inner or len(kernel.stages) != 1 or kernel.stages[0].axes:
+        return kernel
+    return replace(kernel, axes=outer, stages=(replace(kernel.stages[0], axes=inner),))
+
+
+def _reads_where_it_writes(kernel: Kernel, buffer: str) -> bool:
+    """Whether every element of the buffer that a round reads is the one that it writes."""
+    written = {
+        store.address for stage in kernel.stages for store in stage.stores if store.buffer == buffer
+    }
+    for scalar in expr.reached(all_roots(kernel)):
+        reads = scalar.op == "load" and scalar.data[0] == buffer
+        if reads and (written != {scalar.data[1]} or len(kernel.stages) > 1):
+            return False
+    return True
+
+
+def _is_all_of(target: Handle, root: Root) -> bool:
+    """Whether a view shows all elements of its root in their order."""
+    same = target.meta.offset == root.meta.offset and target.meta.numel == root.meta.numel
+    return same and target.meta.is_contiguous and root.meta.is_contiguous

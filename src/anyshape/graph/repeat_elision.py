@@ -1,0 +1,221 @@
+"""Equal parts of a graph are lowered a few times, not each of them.
+
+The walk stops at the end of each part and looks at what lowering knows by then (`LiveState`). Where
+that has become the same as it was a part before, all parts to come give the same steps, in other
+names. One more part is lowered, then parts are left out; the walk goes on with the last ones, as if
+they came next, so that what follows the run is lowered behind them. `expand_repeats.py` repeats the
+steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+import torch.fx
+
+from anyshape.graph.find_repeats import Run, repeated_run
+from anyshape.graph.lowering_fingerprint import LiveState, Unknown
+from anyshape.graph.materialize import Storing
+from anyshape.graph.plan import Call, LeftOut
+
+#: The state may be the same only every second or third part: the sum that runs through all layers
+#: is stored when it has grown.
+_MOST_TOGETHER: Final = 6
+
+#: Whether kernels are joined depends on some steps before: parts that are shorter are taken
+#: together.
+_LEAST_STEPS: Final = 8
+
+#: So many are lowered behind those that are left out: what follows the run may reach into the last.
+_BEHIND: Final = 2
+
+
+class _Mark(NamedTuple):
+    """The lowering at the end of a part."""
+
+    position: int
+    steps: int
+    held: int
+    state: LiveState | None
+    native: dict[str, int]
+
+
+def _are_equal(one: _Mark, other: _Mark) -> bool:
+    if one.state is None or other.state is None:
+        return False
+    return one.state.form == other.state.form
+
+
+class Skipping:
+    def __init__(
+        self,
+        lowering: Storing,
+        nodes: Sequence[torch.fx.Node],
+        env: dict[torch.fx.Node, Any],
+        uses: dict[torch.fx.Node, int],
+        matters: Callable[[torch.fx.Node], bool],
+    ) -> None:
+        self._lowering = lowering
+        self._nodes = nodes
+        self._env = env
+        self._uses = uses
+        self._run: Run | None = repeated_run(nodes, matters)
+        self._number: dict[torch.fx.Node, int] = {}
+        if self._run is not None:
+            self._number = {node: number for number, node in enumerate(nodes)}
+        self._marks: list[_Mark] = []
+        #: parts that make one, once that is known
+        self._together = 0
+        self._since = 0
+        self._next = -1
+        self._held = 0
+        self.left_out: LeftOut | None = None
+
+    def go_on(self, position: int) -> int:
+        """The node to go on with at this one."""
+        if position == self._next:
+            self._found_next()
+        run = self._run
+        if run is None or position < run.start or (position - run.start) % run.length:
+            return position
+        if position > run.start + run.length * run.parts:
+            self._run = None
+            return position
+        self._marks.append(self._mark(position))
+        if not self._together:
+            self._together = self._repeats()
+            self._since = len(self._marks)
+            return position
+        # From the first state that came again on, all come again: the parts before and behind it
+        # are the same.
+        if len(self._marks) < self._since + self._together:
+            return position
+        return self._skip(run, position)
+
+    def _mark(self, position: int) -> _Mark:
+        lowering = self._lowering
+        steps, held, native = len(lowering.steps), len(lowering.held), dict(lowering.native)
+        return _Mark(position, steps, held, self._state(position), native)
+
+    def _state(self, position: int) -> LiveState | None:
+        run = self._run
+        assert run is not None
+        live: list[tuple[object, Any]] = []
+        for node, held in self._env.items():
+            if node.op != "placeholder" and self._uses[node]:
+                number = self._number[node]
+                # What is older than a part is the same tensor for all of them.
+                is_near = position - number <= run.length
+                near = ("near", number - position, self._uses[node])
+                live.append((near if is_near else ("far", number), held))
+        live.sort(key=lambda each: str(each[0]))
+        try:
+            return LiveState(self._lowering, live)
+        except Unknown:
+            return None
+
+    def _repeats(self) -> int:
+        """After how many parts, of enough steps together, the state is the same again."""
+        last = self._marks[-1]
+        for together in range(1, min(_MOST_TOGETHER, len(self._marks) - 1) + 1):
+            before = self._marks[-1 - together]
+            if last.steps - before.steps >= _LEAST_STEPS and _are_equal(before, last):
+                return together
+        return 0
+
+    def _skip(self, run: Run, position: int) -> int:
+        """Leave out what can be left out; the last part stands for it."""
+        self._run = None
+        together, lowering = self._together, self._lowering
+        first, last = self._marks[-1 - together], self._marks[-1]
+        length = run.length * together
+        done = (position - run.start) // run.length
+        count = (run.parts - done) // together - _BEHIND
+        steps = lowering.steps[first.steps : last.steps]
+        if count < 1 or any(isinstance(step, Call) for step in steps):
+            return position
+        inputs = self._inputs(first.position, length, count)
+        if inputs is None or not _are_equal(first, last):
+            return position
+        assert first.state is not None and last.state is not None  # noqa: PT018
+        made = tuple(islice(lowering.held, first.held, last.held))
+        moved = {
+            old: new
+            for old, new in zip(first.state.buffers, last.state.buffers, strict=True)
+            if old != new
+        }
+        own = {*made, *inputs[0]}
+        if not own.issuperset(moved.values()):
+            return position
+        self.left_out = LeftOut((first.steps, last.steps), count, made, inputs, moved)
+        self._next = position + length * (count + 1)
+        self._held = last.held
+        self._count_native(first, last, count)
+        self._let_go(position, length * count, run.length)
+        return position + length * count
+
+    def _inputs(self, start: int, length: int, count: int) -> list[tuple[str, ...]] | None:
+        """Of each part from `start` on, the inputs of the graph that are its own, in order. None if
+        they are not used in the same way by all."""
+        parts = [
+            [  # and one before: what is live may be of its inputs
+                node
+                for user in self._nodes[start + length * part : start + length * (part + 1)]
+                for node in user.all_input_nodes
+                if node.op == "placeholder"
+            ]
+            for part in range(-1, count + 2)
+        ]
+        first = parts[0]
+        places = [place for place, node in enumerate(first) if parts[1][place] is not node]
+        shared = [place for place, node in enumerate(first) if parts[1][place] is node]
+        kinds = len(set(first))
+        found: list[tuple[str, ...]] = []
+        seen: set[torch.fx.Node] = set()
+        for number, part in enumerate(parts, -1):
+            if len(part) != len(first) or len(set(part)) != kinds:
+                return None
+            if len(set(zip(first, part, strict=True))) != kinds:
+                return None
+            if any(part[place] is not first[place] for place in shared):
+                return None
+            own = dict.fromkeys(part[place] for place in places)
+            begin = start + length * number
+            if not seen.isdisjoint(own) or not all(
+                begin <= self._number[user] < begin + length for node in own for user in node.users
+            ):
+                return None
+            seen |= own.keys()
+            found.append(tuple(self._lowering.input_names[node] for node in own))
+        return found[1:]
+
+    def _count_native(self, first: _Mark, last: _Mark, count: int) -> None:
+        native = self._lowering.native
+        for name, number in last.native.items():
+            native[name] += count * (number - first.native.get(name, 0))
+
+    def _let_go(self, position: int, length: int, near: int) -> None:
+        """Nodes that are left out have used what they use; the last of them are what the nodes
+        before them are."""
+        env, uses = self._env, self._uses
+        nodes = self._nodes
+        moved = [node for node in env if position - self._number[node] <= near]
+        moved = [node for node in moved if node.op != "placeholder"]
+        for node in moved:
+            later = nodes[self._number[node] + length]
+            env[later], uses[later] = env.pop(node), uses[node]
+        for node in nodes[position : position + length]:
+            for each in node.all_input_nodes:
+                if each.op == "placeholder" or self._number[each] < position - near:
+                    uses[each] -= 1
+                    if not uses[each]:
+                        env.pop(each, None)
+
+    def _found_next(self) -> None:
+        """The part behind those that were left out has been lowered."""
+        assert self.left_out is not None
+        lowering, left_out = self._lowering, self.left_out
+        left_out.end = len(lowering.steps)
+        left_out.made_behind = tuple(islice(lowering.held, self._held, None))

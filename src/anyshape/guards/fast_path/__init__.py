@@ -1,0 +1,5 @@
+"""The guards of modules at the price of one comparison: versions and words of memory.
+
+`version_check.py` decides what is covered; `memory_watch.py` compares; `tensor_impl_layout.py`
+knows where a tensor keeps what guards compare; `dict_watcher.py` serves Python 3.13 and later.
+"""

@@ -1,0 +1,305 @@
+"""A spec beside the arguments of a call: which sizes it speaks of, or why it does not fit.
+
+What is absent (None, an argument not given) is not spoken of. Everything wrong is collected, in the
+user's names: `x.shape[0]`, `args[1]['ids'].shape[1]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Enum
+from types import MemberDescriptorType
+from typing import NamedTuple, cast
+
+from anyshape.shapes.dims import Marker
+from anyshape.shapes.spec import Item, Items, Keyed, Node, One, Words
+from anyshape.support.lazy_dataclass import dataclass, field, fields, is_dataclass
+
+IsTensor = Callable[[object], bool]
+
+
+class StepKind(Enum):
+    ITEM = "item"
+    #: found in the object's own dictionary
+    INSTANCE = "instance"
+    #: kept in a slot
+    SLOT = "slot"
+
+
+class Step(NamedTuple):
+    """From an object to one inside."""
+
+    key: object
+    kind: StepKind = StepKind.ITEM
+
+    def __str__(self) -> str:
+        return f"[{self.key!r}]" if self.kind is StepKind.ITEM else f".{self.key}"
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """From the arguments to an object."""
+
+    parameter: str
+    steps: tuple[Step, ...] = ()
+
+    def item(self, key: object) -> Way:
+        return Way(self.parameter, (*self.steps, Step(key)))
+
+    def attribute(self, name: str, kind: StepKind) -> Way:
+        return Way(self.parameter, (*self.steps, Step(name, kind)))
+
+    def __str__(self) -> str:
+        return self.parameter + "".join(map(str, self.steps))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Leaf:
+    """A tensor with something said of each dimension, or an integer (one item)."""
+
+    way: Way
+    value: object
+    is_tensor: bool
+    sizes: tuple[int, ...]
+    items: tuple[Item, ...]
+
+    def text(self, index: int) -> str:
+        return f"{self.way}.shape[{index}]" if self.is_tensor else str(self.way)
+
+
+@dataclass(slots=True)
+class Matcher:
+    is_tensor: IsTensor
+    leaves: list[Leaf] = field(default_factory=list[Leaf])
+    #: what the spec speaks of and the call does not have
+    absent: list[Way] = field(default_factory=list[Way])
+    #: how many items sequences must have
+    lengths: dict[Way, int] = field(default_factory=dict[Way, int])
+    problems: list[str] = field(default_factory=list[str])
+
+    def match(self, node: Node, value: object, way: Way) -> None:
+        if isinstance(node, One) and node.item is None:
+            return
+        if value is None:
+            self.absent.append(way)
+            return
+        if self.is_tensor(value):
+            self._tensor(node, value, way)
+        elif isinstance(value, int) and not isinstance(value, bool):
+            self._integer(node, value, way)
+        elif isinstance(node, One) and isinstance(node.item, Marker) and _holds_others(value):
+            self._all_inside(node, value, way)
+        elif isinstance(value, dict):
+            self._mapping(node, cast("dict[object, object]", value), way)
+        elif isinstance(value, list | tuple):
+            self._sequence(node, cast("Sequence[object]", value), way)
+        else:
+            self._object(node, value, way)
+
+    def _wrong(self, node: Node, way: Way, value: object, expected: str) -> None:
+        what = "a tensor" if self.is_tensor(value) else _with_article(type(value).__name__)
+        self.problems.append(f"{way} is {what}, where {node.place} expects {expected}")
+
+    # -- tensors -----------------------------------------------------------------------------------
+
+    def _tensor(self, node: Node, tensor: object, way: Way) -> None:
+        sizes = tuple(map(int, cast("Sequence[int]", getattr(tensor, "shape"))))  # noqa: B009
+        rank = len(sizes)
+        match node:
+            case One(item=Marker() as marker):
+                items: Sequence[Item] = (marker,) * rank
+            case One():
+                self._wrong(node, way, tensor, "an integer (the sizes of a tensor are a tuple)")
+                return
+            case Words():
+                items = node.items
+            case Items() if all(_is_item(each) for each in node.nodes):
+                items = [_item(each) for each in node.nodes]
+            case Keyed() if all(
+                type(key) is int and _is_item(each) for key, each in node.nodes.items()
+            ):
+                self._by_dimension(node, tensor, sizes, way)
+                return
+            case Items() | Keyed():
+                self._wrong(node, way, tensor, "a container")
+                return
+        if items.count(...) == 1:
+            at = items.index(...)
+            missing = rank - (len(items) - 1)
+            if missing >= 0:
+                items = (*items[:at], *(None,) * missing, *items[at + 1 :])
+        if len(items) != rank:
+            shown = f"{rank} dimensions (sizes {list(sizes)})"
+            expected = len([item for item in items if item is not ...])
+            least = "at least " if ... in items else ""
+            self.problems.append(f"{way} has {shown}, where {node.place} expects {least}{expected}")
+            return
+        self.leaves.append(Leaf(way, tensor, True, sizes, tuple(items)))
+
+    def _by_dimension(self, node: Keyed, tensor: object, sizes: tuple[int, ...], way: Way) -> None:
+        items: list[Item] = [None] * len(sizes)
+        seen: set[int] = set()
+        for key, each in node.nodes.items():
+            dim = cast("int", key)
+            if not -len(sizes) <= dim < len(sizes):
+                self.problems.append(
+                    f"{way} has {len(sizes)} dimensions, where {each.place} speaks of"
+                    f" dimension {dim}"
+                )
+                return
+            if dim % len(sizes) in seen:
+                self.problems.append(f"{each.place} speaks of dimension {dim} of {way} again")
+                return
+            seen.add(dim % len(sizes))
+            items[dim] = _item(each)
+        self.leaves.append(Leaf(way, tensor, True, sizes, tuple(items)))
+
+    # -- other values ------------------------------------------------------------------------------
+
+    def _integer(self, node: Node, value: int, way: Way) -> None:
+        match node:
+            case One(item=item) if item is not ...:
+                pass
+            case Words(items=(item,)) if item is not ...:
+                pass
+            case _:
+                self._wrong(node, way, value, "a tensor or a container")
+                return
+        self.leaves.append(Leaf(way, value, False, (int(value),), (item,)))
+
+    def _all_inside(self, node: One, value: object, way: Way) -> None:
+        """A word without a name, said of a container: of every tensor in it."""
+        for inside, item in _inside(value, way):
+            if self.is_tensor(item) or _holds_others(item):
+                self.match(node, item, inside)
+
+    def _mapping(self, node: Node, value: Mapping[object, object], way: Way) -> None:
+        if not isinstance(node, Keyed):
+            self._wrong(node, way, value, _KIND_OF[type(node)])
+            return
+        for key, each in node.nodes.items():
+            if key in value:
+                self.match(each, value[key], way.item(key))
+            else:
+                keys = ", ".join(map(repr, value)) or "none"
+                self.problems.append(f"{way} has no key {key!r} ({each.place}); it has {keys}")
+
+    def _sequence(self, node: Node, value: Sequence[object], way: Way) -> None:
+        if isinstance(node, Keyed):
+            for key, each in node.nodes.items():
+                if type(key) is int and -len(value) <= key < len(value):
+                    self.match(each, value[key], way.item(key % len(value)))
+                elif (index := _field(value, key)) is not None:
+                    self.match(each, value[index], way.item(index))
+                else:
+                    self.problems.append(
+                        f"{way} has {len(value)} items and none at {key!r} ({each.place})"
+                    )
+        elif not isinstance(node, Items):
+            self._wrong(node, way, value, _KIND_OF[type(node)])
+        elif len(node.nodes) != len(value):
+            self.problems.append(
+                f"{way} has {len(value)} items, where {node.place} has {len(node.nodes)}"
+            )
+        else:
+            self.lengths[way] = len(value)
+            for index, each in enumerate(node.nodes):
+                self.match(each, value[index], way.item(index))
+
+    def _object(self, node: Node, value: object, way: Way) -> None:
+        if isinstance(node, Items) and is_dataclass(value):
+            names = [each.name for each in fields(value)]
+            if len(node.nodes) != len(names):
+                self.problems.append(
+                    f"{way} has {len(names)} fields ({', '.join(names)}), where {node.place} has"
+                    f" {len(node.nodes)}"
+                )
+                return
+            node = Keyed(node.place, dict(zip(names, node.nodes, strict=True)))
+        if not isinstance(node, Keyed):
+            self._wrong(node, way, value, _KIND_OF[type(node)])
+            return
+        for key, each in node.nodes.items():
+            kind = _kept_in(value, key)
+            if kind is not None:
+                name = cast("str", key)
+                self.match(each, getattr(value, name), way.attribute(name, kind))
+            elif (held := _of_module(value, key)) is not None:
+                inside = way.attribute(held, StepKind.INSTANCE).item(key)
+                self.match(each, vars(value)[held][key], inside)
+            else:
+                self.problems.append(
+                    f"{way} is {_with_article(type(value).__name__)} that keeps no attribute"
+                    f" {key!r} ({each.place})"
+                )
+
+
+def _holds_others(value: object) -> bool:
+    return isinstance(value, dict | list | tuple) or (
+        is_dataclass(value) and not isinstance(value, type)
+    )
+
+
+def _inside(value: object, way: Way) -> Iterator[tuple[Way, object]]:
+    if isinstance(value, dict):
+        for key, item in cast("dict[object, object]", value).items():
+            yield way.item(key), item
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(cast("Sequence[object]", value)):
+            yield way.item(index), item
+    elif is_dataclass(value):
+        for each in fields(value):
+            kind = _kept_in(value, each.name)
+            if kind is not None:
+                yield way.attribute(each.name, kind), getattr(value, each.name)
+
+
+def _field(value: Sequence[object], key: object) -> int | None:
+    """The position of a field of a named tuple."""
+    names = cast("tuple[object, ...]", getattr(type(value), "_fields", ()))
+    return names.index(key) if key in names else None
+
+
+def _kept_in(value: object, key: object) -> StepKind | None:
+    """Where the object keeps an attribute; None for one that is computed, or is not there."""
+    if not isinstance(key, str):
+        return None
+    if key in cast("dict[str, object]", getattr(value, "__dict__", {})):
+        return StepKind.INSTANCE
+    slot = isinstance(getattr(type(value), key, None), MemberDescriptorType)
+    return StepKind.SLOT if slot and hasattr(value, key) else None
+
+
+def _of_module(value: object, key: object) -> str | None:
+    """Where an `nn.Module` keeps what it answers to by a name: a parameter, a buffer, a module."""
+    kept = cast("dict[str, dict[object, object]]", getattr(value, "__dict__", {}))
+    return next((name for name in _HELD_BY_MODULES if key in kept.get(name, ())), None)
+
+
+_HELD_BY_MODULES = ("_parameters", "_buffers", "_modules")
+
+
+def _with_article(name: str) -> str:
+    return f"{'an' if name[:1] in 'aeiouAEIOU' else 'a'} {name}"
+
+
+def _is_item(node: Node) -> bool:
+    return isinstance(node, One) or (isinstance(node, Words) and len(node.items) == 1)
+
+
+def _item(node: Node) -> Item:
+    match node:
+        case One():
+            return node.item
+        case Words():
+            return node.items[0]
+        case _:
+            raise AssertionError("asked before")
+
+
+_KIND_OF: dict[type, str] = {
+    One: "an integer or a tensor",
+    Words: "a tensor",
+    Items: "a tensor, a tuple or a list",
+    Keyed: "a container",
+}
