@@ -16,7 +16,7 @@ from rich.table import Table
 from torch import Tensor, nn
 
 import anyshape
-from anyshape.api import tell_run_counts
+from anyshape.api import emit_run_counts
 from anyshape.cli import main as command_line
 from anyshape.events.trace import start_trace
 
@@ -133,7 +133,7 @@ def main() -> None:
     console.print(
         f"{total.graphs} graphs, {total.hits} hits, {total.compile_seconds:.2f} s to compile"
     )
-    tell_run_counts()
+    emit_run_counts()
     stop()
     console.print("What was compiled, and why:")
     command_line(["report", str(folder)])

@@ -30,7 +30,7 @@ def test_sizes_and_integers_of_calls(told: list[Event]):
     function = anyshape.compile(scaled, dynamic=True)
     for size, n in ((3, 2), (4, 2), (4, 2), (5, 7)):
         assert torch.equal(function(torch.ones(size, 2), n), torch.ones(size, 2) * n)
-    call_log.tell_all()
+    call_log.emit_all()
     (event,) = told
     assert isinstance(event, CallsServed)
     assert event.sources == ("L['x']", "L['n']")
@@ -43,7 +43,7 @@ def test_calls_of_other_entries_in_between(told: list[Event]):
     x, y = torch.ones(2), torch.ones(3)
     for given in (x, y, x, x, y, x):
         function(given, 2)
-    call_log.tell_all()
+    call_log.emit_all()
     by_entry = {e.compile_id: [c[2] for c in e.calls] for e in told if isinstance(e, CallsServed)}
     assert list(by_entry.values()) == [[2, 1], [1]]
 
@@ -53,7 +53,7 @@ def test_notes_have_an_end(told: list[Event], monkeypatch: pytest.MonkeyPatch):
     function = anyshape.compile(scaled, dynamic=True)
     for size in range(2, 10):
         function(torch.ones(size), 2)
-    call_log.tell_all()
+    call_log.emit_all()
     (event,) = told
     assert isinstance(event, CallsServed)
     assert (len(event.calls), event.left_out) == (3, 4)

@@ -15,13 +15,13 @@ import torch
 
 from anyshape.backends import BACKENDS, with_code
 from anyshape.capture.source_use import source_use
-from anyshape.compiler.driver import Function
+from anyshape.compiler.driver import FunctionCompiler
 from anyshape.config import config
 from anyshape.dispatch import eager_summary
 from anyshape.dispatch import stance as stances
-from anyshape.dispatch.call_log import tell_all
+from anyshape.dispatch.call_log import emit_all
 from anyshape.dispatch.callable_target import module_target, target_of
-from anyshape.dispatch.compiled_function import NO_ANSWER, StaleSignature, without_frames
+from anyshape.dispatch.compiled_function import FALLBACK_ERRORS, StaleSignature, without_frames
 from anyshape.dispatch.entry import Backend, Counts, Entry, Options, all_counts
 from anyshape.errors import BadOption, NotCallable
 from anyshape.events import trace
@@ -55,7 +55,7 @@ __all__ = [
     "stats",
 ]
 
-_compiled: weakref.WeakSet[Function] = weakref.WeakSet()
+_compiled: weakref.WeakSet[FunctionCompiler] = weakref.WeakSet()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def _stats_of(counts: Counts) -> Stats:
     )
 
 
-def _total(function: Function) -> Stats:
+def _total(function: FunctionCompiler) -> Stats:
     """Of a function and its parts; calls of the function itself that no graph served are eager."""
     own, *parts = map(_stats_of, function.total())
     return replace(
@@ -112,7 +112,7 @@ class Compiled:
     """A compiled function. Calling it gives the answer of the original, always."""
 
     def __init__(self, original: Callable[..., Any], target: Any, options: Options) -> None:
-        self._function = Function(target, options)
+        self._function = FunctionCompiler(target, options)
         self._original = original
         _compiled.add(self._function)
         functools.update_wrapper(self, original, updated=())
@@ -121,15 +121,15 @@ class Compiled:
         function = self._function
         try:
             return function.dispatch(*args, **kwargs)
-        except NO_ANSWER as error:
-            if not function.is_no_answer(error):
+        except FALLBACK_ERRORS as error:
+            if not function.needs_fallback(error):
                 raise
             reason = without_frames(error)
         try:
-            return function.recover(reason, args, kwargs)
+            return function.fallback(reason, args, kwargs)
         except StaleSignature:
             target = target_of(self._original, function.target.name)
-        self._function = Function(target, function.options)
+        self._function = FunctionCompiler(target, function.options)
         _compiled.add(self._function)
         return self(*args, **kwargs)
 
@@ -220,7 +220,7 @@ def _compiled_module(module: torch.nn.Module, options: Options, name: str | None
     made = object.__new__(kind)
     # One dictionary for both: whatever is set on one is seen on the other.
     object.__setattr__(made, "__dict__", module.__dict__)
-    function = Function(module_target(module, name), options)
+    function = FunctionCompiler(module_target(module, name), options)
     _compiled.add(function)
     _STATE[made] = (module, function)
     return made
@@ -230,7 +230,7 @@ class _Identity(weakref.WeakKeyDictionary[Any, Any]):
     """Compiled modules and what belongs to them, apart from the dictionary that they share."""
 
 
-_STATE: dict[Any, tuple[torch.nn.Module, Function]] = _Identity()  # pyright: ignore[reportAssignmentType] a mapping
+_STATE: dict[Any, tuple[torch.nn.Module, FunctionCompiler]] = _Identity()  # pyright: ignore[reportAssignmentType] a mapping
 
 
 class CompiledModule(torch.nn.Module):
@@ -243,15 +243,15 @@ class CompiledModule(torch.nn.Module):
             function = _for_hooks(self)
         try:
             return function.dispatch(module, *args, **kwargs)
-        except NO_ANSWER as error:
-            if not function.is_no_answer(error):
+        except FALLBACK_ERRORS as error:
+            if not function.needs_fallback(error):
                 raise
             reason = without_frames(error)
         try:
-            return function.recover(reason, (module, *args), kwargs)
+            return function.fallback(reason, (module, *args), kwargs)
         except StaleSignature:
             target = module_target(module, function.target.name)
-        function = Function(target, function.options)
+        function = FunctionCompiler(target, function.options)
         _compiled.add(function)
         _STATE[self] = (module, function)
         return self(*args, **kwargs)
@@ -296,14 +296,14 @@ class CompiledModule(torch.nn.Module):
 
 
 #: Of compiled modules with hooks: what was compiled while they had them.
-_WITH_HOOKS: dict[Any, Function] = _Identity()  # pyright: ignore[reportAssignmentType] a mapping
+_WITH_HOOKS: dict[Any, FunctionCompiler] = _Identity()  # pyright: ignore[reportAssignmentType] a mapping
 
 
-def _for_hooks(compiled: CompiledModule) -> Function:
+def _for_hooks(compiled: CompiledModule) -> FunctionCompiler:
     found = _WITH_HOOKS.get(compiled)
     if found is None:
         module, function = _STATE[compiled]
-        found = Function(module_target(module, function.target.name), function.options)
+        found = FunctionCompiler(module_target(module, function.target.name), function.options)
         _compiled.add(found)
         _WITH_HOOKS[compiled] = found
     return found
@@ -327,9 +327,9 @@ def _rank() -> int | None:
     return int(told) if told.isdecimal() else None
 
 
-def tell_run_counts() -> None:
+def emit_run_counts() -> None:
     """Tell those who listen how often each entry was taken, and for which sizes."""
-    tell_all()
+    emit_all()
     for function in list(_compiled):
         for entry in function.entries:
             stream.emit(RunCount(function.target.name, entry.hits, compile_id=entry.id))
@@ -347,7 +347,7 @@ def tell_as_the_environment_says() -> None:
         trace.start_trace(folder, _rank, {"torch": torch.__version__})
         _told_of.add("trace")
         # Before the trace is closed: what is registered last runs first.
-        atexit.register(tell_run_counts)
+        atexit.register(emit_run_counts)
 
 
 tell_as_the_environment_says()

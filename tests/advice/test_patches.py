@@ -8,8 +8,8 @@ import pytest
 
 from anyshape.explain.advice.calls import call_of, with_variables
 from anyshape.explain.advice.evaluation import is_run_once
-from anyshape.explain.advice.history import Compile, Function
-from anyshape.explain.advice.reading import Place
+from anyshape.explain.advice.history import Compile, FunctionHistory
+from anyshape.explain.advice.reading import SourceLine
 from anyshape.explain.advice.source_lines import Listing
 
 #: A statement, and whether what it passes to `f` may be computed on a line above it.
@@ -39,8 +39,8 @@ STATEMENTS = {
 def test_a_line_above_runs_as_often_and_as_early(statement: str) -> None:
     listing = Listing()
     listing.add("a.py", 1, ["def f(x):", "    return x", "", statement])
-    function = Function("f", "a.py", 1)
-    found = call_of(function, Compile("0/1", (Place("a.py", 4, "main"),)), listing)
+    function = FunctionHistory("f", "a.py", 1)
+    found = call_of(function, Compile("0/1", (SourceLine("a.py", 4, "main"),)), listing)
     made = None if found is None else with_variables(found, ["x"], listing)
     assert (made is not None) == STATEMENTS[statement]
 
@@ -48,7 +48,9 @@ def test_a_line_above_runs_as_often_and_as_early(statement: str) -> None:
 def test_arguments_that_all_get_variables_keep_their_turns() -> None:
     listing = Listing()
     listing.add("a.py", 1, ["def f(x, y):", "    return x", "", "f(draw(1), draw(2))"])
-    call = call_of(Function("f", "a.py", 1), Compile("0/1", (Place("a.py", 4, "main"),)), listing)
+    call = call_of(
+        FunctionHistory("f", "a.py", 1), Compile("0/1", (SourceLine("a.py", 4, "main"),)), listing
+    )
     assert call is not None
     made = with_variables(call, ["y", "x"], listing)
     assert made is not None

@@ -22,7 +22,7 @@ from anyshape.policy.observations import of_sizes
 from anyshape.profile import store
 from anyshape.profile.show import dynamic_sources, function_lines
 from anyshape.ranks import agree
-from anyshape.ranks.agreement_protocol import Patience, Rounds
+from anyshape.ranks.agreement_protocol import AgreementProtocol, Patience
 from anyshape.ranks.group import Current, Group
 
 
@@ -251,7 +251,7 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_compiler_collective(ranks: Any) -> None:
     code, file = times_its_size.__code__, Path(__file__).name
     name = f"anyshape/1/1/{file}:{code.co_firstlineno}:{times_its_size.__qualname__}#0"
-    other = Rounds(ranks, name, 1, 2, Patience())
+    other = AgreementProtocol(ranks, name, 1, 2, Patience())
     thread = threading.Thread(target=lambda: other.agree({"L['x']": of_sizes((20,))}, 20.0))
     thread.start()
     compiled = anyshape.compile(times_its_size)

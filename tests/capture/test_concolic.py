@@ -22,9 +22,9 @@ from typing import Any
 import pytest
 
 from anyshape.capture.numbers.concolic import (
+    NumberTracer,
     TracedFloat,
     TracedInt,
-    Tracer,
     binary,
     compare,
     is_traced,
@@ -90,7 +90,7 @@ class World:
         self.facts.append((fact, answer))
         return answer
 
-    def fix(self, value: TracedInt | TracedFloat, reason: str) -> int | float:
+    def specialize(self, value: TracedInt | TracedFloat, reason: str) -> int | float:
         assert self.active
         assert reason
         assert is_traced(value)
@@ -502,8 +502,8 @@ class GivesUp(World):
         self.active = False
         return answer
 
-    def fix(self, value: TracedInt | TracedFloat, reason: str) -> int | float:
-        plain_value = super().fix(value, reason)
+    def specialize(self, value: TracedInt | TracedFloat, reason: str) -> int | float:
+        plain_value = super().specialize(value, reason)
         self.active = False
         return plain_value
 
@@ -554,5 +554,5 @@ def test_tensors_get_the_traced_number():
 
 
 def test_protocol():
-    tracer: Tracer = World()
+    tracer: NumberTracer = World()
     assert tracer.active

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from anyshape.capture.externals.untrace import stripped
+from anyshape.capture.externals.untrace import untraced
 
 
 class AskedError(BaseException):
@@ -35,5 +35,5 @@ class WatchfulList(list[Any]):
 def test_objects_that_an_error_holds_are_not_asked(kind: Any) -> None:
     held = kind()
     error = ValueError({"held": [held]})
-    assert stripped(error) is error
+    assert untraced(error) is error
     assert error.args[0]["held"][0] is held

@@ -10,7 +10,7 @@ import pytest
 
 from anyshape.codegen.host import sizes
 from anyshape.codegen.host.abi import HostUnsupported
-from anyshape.codegen.host.ir_builder import Lines
+from anyshape.codegen.host.ir_builder import FunctionBody
 from anyshape.codegen.host.sizes import Sizes
 from anyshape.errors import UndefinedDivision
 from anyshape.runtime.loader.build import Source, build, disk_cache, load
@@ -28,7 +28,7 @@ def compiled(texts: list[str]) -> Callable[..., tuple[int, list[int]]]:
     """`f(values)`: whether there was trouble, and the values of the expressions."""
     names = {s.name: e for s, e in zip(SYMBOLS, (*NATURAL, *ANY), strict=True)}
     expressions = [parse_size(text, names) for text in texts]
-    lines = Lines()
+    lines = FunctionBody()
     values = {
         s: lines.let(f"load i64, ptr {lines.element('%in', k)}") for k, s in enumerate(SYMBOLS)
     }
@@ -119,6 +119,6 @@ def test_at_the_edge():
 
 def test_unknown_symbols_and_large_numbers_are_refused():
     with pytest.raises(HostUnsupported, match="s9"):
-        Sizes(Lines(), {}).of(symbol("s9"))
+        Sizes(FunctionBody(), {}).of(symbol("s9"))
     with pytest.raises(HostUnsupported, match="64 bits"):
-        Sizes(Lines(), {}).of(2**63)
+        Sizes(FunctionBody(), {}).of(2**63)

@@ -105,18 +105,18 @@ def test_as_many_vectors_a_round_as_registers_allow() -> None:
     summed = Stage((inner,), (), (Fold("r", "sum", rows, "f32"),))
     store = Stage((), (Store("k1", at, row("r", "f32", frozenset([as_symbol(at)]))),))
     copies = {name: make_plan(kernel((outer,), summed, store), t) for name, t in TARGETS.items()}
-    assert [copies[name].copies[0] for name in ("avx512", "avx2", "neon")] == [4, 2, 1]
+    assert [copies[name].unroll[0] for name in ("avx512", "avx2", "neon")] == [4, 2, 1]
     # Across rows a strip is as wide everywhere, unless there is much to do for each element.
     columns = load("k0", place * n + at, "f32")
     across = Stage((inner,), (), (Fold("r", "sum", columns, "f32"),))
     assert {
-        max(make_plan(kernel((outer,), across, store), t).copies) for t in TARGETS.values()
+        max(make_plan(kernel((outer,), across, store), t).unroll) for t in TARGETS.values()
     } == {4}
     for _ in range(4):
         columns = operation("exp", columns, dtype="f32")
     much = Stage((inner,), (Store("k2", place * n + at, columns),))
     long = {name: make_plan(kernel((outer,), across, much), t) for name, t in TARGETS.items()}
-    assert [max(long[name].copies) for name in ("avx512", "avx2", "neon")] == [4, 1, 1]
+    assert [max(long[name].unroll) for name in ("avx512", "avx2", "neon")] == [4, 1, 1]
 
 
 def test_threads_do_not_share_what_is_little() -> None:

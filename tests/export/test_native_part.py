@@ -19,7 +19,7 @@ from anyshape import Dim
 from anyshape.errors import BadOption, CannotExport
 from anyshape.export import native_part
 from anyshape.runtime.loader import build
-from anyshape.runtime.loader.code_bundle import Shelf, open_shelf, opened
+from anyshape.runtime.loader.code_bundle import CodeBundle, open_bundle, opened
 
 
 class Model(nn.Module):
@@ -243,7 +243,7 @@ def test_an_example_that_fails(tmp_path: Path):
 
 
 def test_a_shelf_is_open_for_a_while():
-    shelf = Shelf()
+    shelf = CodeBundle()
     with opened(shelf):
-        assert open_shelf() is shelf
-    assert open_shelf() is None
+        assert open_bundle() is shelf
+    assert open_bundle() is None

@@ -18,6 +18,7 @@ from anyshape.graph.lowering import Lowering
 from anyshape.graph.plan import Plan
 from anyshape.graph.schedule import Schedule, schedule
 from anyshape.loops.canonical import own_names
+from anyshape.loops.expr import fresh_scope
 from anyshape.loops.program import Segment
 from anyshape.loops.text import segment_text
 from anyshape.ops.node_meta import FACTS
@@ -57,7 +58,7 @@ class Lowered:
         self.plans: list[Plan] = []
 
     def __call__(self, graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
-        with backend.scalars.fresh_scope():
+        with fresh_scope():
             plan, made = backend.lowered(graph)
             self.plans.append(plan)
             lowering = Lowering(graph.meta[FACTS])
@@ -69,8 +70,10 @@ class Lowered:
         return run_graph(graph, examples)
 
     @property
-    def left_out(self) -> int:
-        return sum(plan.left_out.count for plan in self.plans if plan.left_out is not None)
+    def elided_repeats(self) -> int:
+        return sum(
+            plan.elided_repeats.count for plan in self.plans if plan.elided_repeats is not None
+        )
 
 
 def lowered(program: Callable[..., Any], layers: list[list[torch.Tensor]]) -> Lowered:
@@ -85,14 +88,14 @@ def lowered(program: Callable[..., Any], layers: list[list[torch.Tensor]]) -> Lo
 def test_layers(name: str) -> None:
     found = lowered(stacked(LAYERS[name]), weights(COUNT))
     # Those that run into each other are joined across layers without end.
-    assert found.left_out or name in ("pointwise", "summed", "reduced")
+    assert found.elided_repeats or name in ("pointwise", "summed", "reduced")
 
 
 @pytest.mark.parametrize("name", ["post_norm", "pre_norm", "attention"])
 def test_values(name: str) -> None:
     network = Network(stacked(LAYERS[name]), weights(COUNT))
     plans = check(network, [(inputs(rows),) for rows in (5, 1, 9, 0)])
-    assert all(plan.left_out is not None for plan in plans.made)
+    assert all(plan.elided_repeats is not None for plan in plans.made)
 
 
 @pytest.mark.parametrize("program", ODD, ids=lambda each: each.__name__)
@@ -114,7 +117,7 @@ def test_weights_that_differ(which: str) -> None:
         case _:
             layers[4][1] = layers[7][1] = torch.nn.Parameter(layers[4][1], requires_grad=False)
     layer = LAYERS["pointwise"] if which == "dtype" else post_norm
-    assert not lowered(stacked(layer), layers).left_out
+    assert not lowered(stacked(layer), layers).elided_repeats
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -134,4 +137,4 @@ def test_values_of_random_layers(seed: int) -> None:
 def test_what_one_layer_returns() -> None:
     """The layers behind it are still the same."""
     found = lowered(lambda x, layers: also_returned(x, layers, 2), weights(COUNT))
-    assert found.left_out
+    assert found.elided_repeats

@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 
 from anyshape.ops.infer import How, Inferred, infer
 from anyshape.ops.meta import Meta, of_tensor
-from anyshape.ops.shape_query import Kind, Need
+from anyshape.ops.shape_query import Need, NeedKind
 from anyshape.ops.table import lookup
 from anyshape.symbolic import Expr, Facts, Size, as_symbol, evaluate, holds, symbol
 
@@ -335,14 +335,14 @@ def _check_at(
 
 def dynamic(outcome: Outcome) -> bool:
     """True if nothing was specialised and every other size was served that torch takes."""
-    if any(need.kind is Kind.SPECIALISED for need in outcome.needs):
+    if any(need.kind is NeedKind.SPECIALISED for need in outcome.needs):
         return False
     return not outcome.needless
 
 
 def checks_only(outcome: Outcome) -> bool:
     """Whether no guard was needed, only what torch checks too."""
-    return bool(outcome.served) and all(need.kind is Kind.CHECK for need in outcome.needs)
+    return bool(outcome.served) and all(need.kind is NeedKind.CHECK for need in outcome.needs)
 
 
 def evaluated(sizes: tuple[Size, ...], values: Mapping[Any, int]) -> tuple[int, ...]:

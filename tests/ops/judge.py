@@ -32,7 +32,7 @@ from torch.utils._pytree import tree_leaves
 from anyshape.errors import NeedsDecision, ShapeMismatch, SymbolicError, UnknownOperator
 from anyshape.ops.infer import How
 from anyshape.ops.meta import Meta
-from anyshape.ops.shape_query import Kind, Need
+from anyshape.ops.shape_query import Need, NeedKind
 from anyshape.symbolic import Expr, Facts, as_symbol, holds
 from tests.ops.driver import Disagreement, bind_unbacked, compare
 from tests.ops.samples import (
@@ -374,7 +374,7 @@ def _judge_at(traced: _Traced, values: Values, truth: Truth) -> tuple[Verdict, s
 
 def _is_pinned(traced: _Traced, unmet: Sequence[Need], values: Values, truth: Truth) -> bool:
     """Whether the formula differs only because a size was replaced by its value in the sample."""
-    if any(need.kind is Kind.SPECIALISED for need in unmet):
+    if any(need.kind is NeedKind.SPECIALISED for need in unmet):
         return True
     pinned = {
         symbol

@@ -10,15 +10,15 @@ import torch
 from anyshape.errors import ShapeMismatch
 from anyshape.ops.broadcast import broadcast, pointwise_layout
 from anyshape.ops.meta import dense_strides, of_tensor
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Facts, eq, symbol
 from tests.ops.driver import Sym, check, dynamic
 
 S, T = symbol("s"), symbol("t")
 
 
-def questions(s: int = 5, t: int = 5) -> Questions:
-    return Questions(Facts().declare(S, s).declare(T, t), "test")
+def questions(s: int = 5, t: int = 5) -> ShapeQuery:
+    return ShapeQuery(Facts().declare(S, s).declare(T, t), "test")
 
 
 def test_equal_shapes_need_nothing() -> None:
@@ -70,7 +70,7 @@ def test_layouts_are_torchs(seed: int) -> None:
         if any(size == 1 for size in torch.broadcast_shapes(*(x.shape for x in operands))):
             continue
         result = {1: torch.sin, 2: torch.add, 3: torch.addcmul}[len(operands)](*operands)
-        q = Questions(Facts(), "test")
+        q = ShapeQuery(Facts(), "test")
         metas = [of_tensor(operand) for operand in operands]
         layout = pointwise_layout(q, tuple(result.shape), metas)
         said = dense_strides(tuple(result.shape), layout.order)

@@ -18,7 +18,7 @@ from anyshape.ops.layouts import Copy, as_view, contiguity, must_view
 from anyshape.ops.meta import Meta, contiguous, strided
 from anyshape.ops.rules.indexing import getitem
 from anyshape.ops.rules.views import expand, permute
-from anyshape.ops.shape_query import Kind, Questions
+from anyshape.ops.shape_query import NeedKind, ShapeQuery
 from anyshape.symbolic import Facts, Size, as_symbol, evaluate, holds, symbol
 from tests.ops.driver import check
 
@@ -63,11 +63,11 @@ def _evaluated(shape: tuple[Size, ...], values: dict[Any, int]) -> tuple[int, ..
     return tuple(evaluate(size, values) for size in shape)
 
 
-def _questions(hints: tuple[int, ...]) -> Questions:
+def _questions(hints: tuple[int, ...]) -> ShapeQuery:
     facts = Facts()
     for s, hint in zip((A, B, C), hints, strict=True):
         facts = facts.declare(s, hint)
-    return Questions(facts, "reshape")
+    return ShapeQuery(facts, "reshape")
 
 
 SIZES = list(product((0, 1, 2, 3), repeat=3))
@@ -158,7 +158,7 @@ def test_what_depends_on_data_is_taken_for_the_general_case_and_checked() -> Non
     assert q.needs == []
     # For u0 == 1 it would be a view, and transposed.
     assert as_view(q, meta, (found * 4, 8)) == Copy()
-    assert [(str(need.fact), need.kind) for need in q.needs] == [("u0 != 1", Kind.CHECK)]
+    assert [(str(need.fact), need.kind) for need in q.needs] == [("u0 != 1", NeedKind.CHECK)]
 
 
 def test_contiguity() -> None:
@@ -211,7 +211,7 @@ def test_strides_of_sizes_of_1_are_torchs() -> None:
                     strided(tuple(tensor.shape), tensor.stride()),
                     CPU,
                 )
-                q = Questions(Facts(), "view")
+                q = ShapeQuery(Facts(), "view")
                 assert must_view(q, meta, shape) == expected, (tensor.stride(), shape)
                 assert as_view(q, meta, shape) == expected, (tensor.stride(), shape)
                 tried += 1

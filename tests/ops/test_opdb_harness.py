@@ -12,9 +12,9 @@ import torch
 
 from anyshape.errors import UnknownOperator
 from anyshape.ops.meta import Dense, Meta
-from anyshape.ops.op import Lowering, Op
-from anyshape.ops.shape_query import Questions
-from anyshape.ops.table import Entry, entries
+from anyshape.ops.op import Op, OpKind
+from anyshape.ops.shape_query import ShapeQuery
+from anyshape.ops.table import OpMatch, entries
 from anyshape.symbolic import eq, gt, le, maximum, ne
 from tests.ops import tracking
 from tests.ops.judge import Judgement, Operator, Verdict, judge
@@ -30,8 +30,8 @@ def rule_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, Any], None]:
     """Give a torch function another rule for the time of a test."""
 
     def put(function: Any, rule: Any) -> None:
-        row = Op("tested", (), rule, Lowering.CALL_OUT)
-        monkeypatch.setitem(entries(), function, Entry(row, in_place=False))
+        row = Op("tested", (), rule, OpKind.CALL_OUT)
+        monkeypatch.setitem(entries(), function, OpMatch(row, in_place=False))
 
     return put
 
@@ -43,71 +43,71 @@ def verdict_on(function: Callable[..., Any], *samples: Sample) -> Judgement:
 # Rules for torch.t, the transposed view of a matrix: honest, then wrong in one way each.
 
 
-def honest_t(q: Questions, input: Meta) -> Meta:
+def honest_t(q: ShapeQuery, input: Meta) -> Meta:
     (rows, columns), (down, along) = input.shape, input.strides
     return input.viewed((columns, rows), (along, down))
 
 
-def not_transposed(q: Questions, input: Meta) -> Meta:
+def not_transposed(q: ShapeQuery, input: Meta) -> Meta:
     return input.viewed(input.shape, input.strides[::-1])
 
 
-def with_a_number_for_a_size(q: Questions, input: Meta) -> Meta:
+def with_a_number_for_a_size(q: ShapeQuery, input: Meta) -> Meta:
     hint = q.facts.hint(input.shape[0])
     assert hint is not None
     return input.viewed((input.shape[1], hint), input.strides[::-1])
 
 
-def wrong_at_size_1(q: Questions, input: Meta) -> Meta:
+def wrong_at_size_1(q: ShapeQuery, input: Meta) -> Meta:
     return input.viewed((input.shape[1], maximum(input.shape[0], 2)), input.strides[::-1])
 
 
-def wrong_stride(q: Questions, input: Meta) -> Meta:
+def wrong_stride(q: ShapeQuery, input: Meta) -> Meta:
     return input.like(input.shape[::-1])
 
 
-def wrong_dtype(q: Questions, input: Meta) -> Meta:
+def wrong_dtype(q: ShapeQuery, input: Meta) -> Meta:
     return honest_t(q, input.like(dtype=torch.float64))
 
 
-def two_results(q: Questions, input: Meta) -> tuple[Meta, Meta]:
+def two_results(q: ShapeQuery, input: Meta) -> tuple[Meta, Meta]:
     return honest_t(q, input), honest_t(q, input)
 
 
-def rejects_everything(q: Questions, input: Meta) -> Meta:
+def rejects_everything(q: ShapeQuery, input: Meta) -> Meta:
     raise q.fail("no")
 
 
-def requires_what_is_false(q: Questions, input: Meta) -> Meta:
+def requires_what_is_false(q: ShapeQuery, input: Meta) -> Meta:
     q.require(gt(input.shape[0], 100), "more than a hundred rows")
     return honest_t(q, input)
 
 
-def broken(q: Questions, input: Meta) -> Meta:
+def broken(q: ShapeQuery, input: Meta) -> Meta:
     return {}["missing"]
 
 
-def refuses_size_1(q: Questions, input: Meta) -> Meta:
+def refuses_size_1(q: ShapeQuery, input: Meta) -> Meta:
     q.decide(ne(input.shape[0], 1), "one row")
     return honest_t(q, input)
 
 
-def refuses_larger_sizes(q: Questions, input: Meta) -> Meta:
+def refuses_larger_sizes(q: ShapeQuery, input: Meta) -> Meta:
     q.require(le(input.shape[0], 5), "at most five rows")
     return honest_t(q, input)
 
 
-def specialised(q: Questions, input: Meta) -> Meta:
-    rows = q.fix(input.shape[0], "no formula")
+def specialised(q: ShapeQuery, input: Meta) -> Meta:
+    rows = q.specialize(input.shape[0], "no formula")
     return input.viewed((input.shape[1], rows), input.strides[::-1])
 
 
-def specialised_by_a_guard(q: Questions, input: Meta) -> Meta:
+def specialised_by_a_guard(q: ShapeQuery, input: Meta) -> Meta:
     rows = q.count(input.shape[0], "no formula")
     return input.viewed((input.shape[1], rows), input.strides[::-1])
 
 
-def refuses_size_0(q: Questions, input: Meta) -> Meta:
+def refuses_size_0(q: ShapeQuery, input: Meta) -> Meta:
     q.require(gt(input.shape[0], 0), "some rows")
     return honest_t(q, input)
 
@@ -149,7 +149,7 @@ def test_mistakes_in_a_rule_are_found(
 def test_two_dimensions_of_one_size_are_told_apart(rule_of: Callable[[Any, Any], None]) -> None:
     """In a square matrix the wrong one of two dimensions has the right size."""
 
-    def sum_over_the_wrong_dimension(q: Questions, input: Meta, dim: int) -> Meta:
+    def sum_over_the_wrong_dimension(q: ShapeQuery, input: Meta, dim: int) -> Meta:
         return input.like((input.shape[dim],))
 
     rule_of(torch.sum, sum_over_the_wrong_dimension)
@@ -159,11 +159,11 @@ def test_two_dimensions_of_one_size_are_told_apart(rule_of: Callable[[Any, Any],
 # torch.mm: inner sizes must be equal.
 
 
-def mm_without_check(q: Questions, input: Meta, mat2: Meta) -> Meta:
+def mm_without_check(q: ShapeQuery, input: Meta, mat2: Meta) -> Meta:
     return input.like((input.shape[0], mat2.shape[1]))
 
 
-def honest_mm(q: Questions, input: Meta, mat2: Meta) -> Meta:
+def honest_mm(q: ShapeQuery, input: Meta, mat2: Meta) -> Meta:
     q.require(eq(input.shape[1], mat2.shape[0]), "inner sizes are equal")
     return input.like((input.shape[0], mat2.shape[1]))
 
@@ -182,11 +182,11 @@ def test_a_missing_check_is_found(
 # torch.amax: nothing to take the maximum of.
 
 
-def amax_without_check(q: Questions, input: Meta, dim: int) -> Meta:
+def amax_without_check(q: ShapeQuery, input: Meta, dim: int) -> Meta:
     return input.like(input.shape[1:])
 
 
-def honest_amax(q: Questions, input: Meta, dim: int) -> Meta:
+def honest_amax(q: ShapeQuery, input: Meta, dim: int) -> Meta:
     q.require(gt(input.shape[0], 0), "something to take the maximum of")
     return input.like(input.shape[1:])
 
@@ -206,12 +206,12 @@ def test_a_missing_check_of_size_0_is_found(
 def test_a_guard_is_justified_where_the_result_has_another_form(
     rule_of: Callable[[Any, Any], None],
 ) -> None:
-    def squeeze(q: Questions, input: Meta, dim: int) -> Meta:
+    def squeeze(q: ShapeQuery, input: Meta, dim: int) -> Meta:
         if q.decide(eq(input.shape[dim], 1), "a dimension of size 1 is dropped"):
             raise AssertionError("not in this test")
         return input
 
-    def unbind(q: Questions, input: Meta) -> tuple[Meta, ...]:
+    def unbind(q: ShapeQuery, input: Meta) -> tuple[Meta, ...]:
         count = q.count(input.shape[0], "as many results as rows")
         step = input.strides[0]
         return tuple(
@@ -225,7 +225,7 @@ def test_a_guard_is_justified_where_the_result_has_another_form(
 
 
 def test_the_worst_sample_decides(rule_of: Callable[[Any, Any], None]) -> None:
-    def right_for_few(q: Questions, input: Meta) -> Meta:
+    def right_for_few(q: ShapeQuery, input: Meta) -> Meta:
         return honest_t(q, input) if q.facts.hint(input.shape[0]) == 3 else not_transposed(q, input)
 
     rule_of(torch.t, right_for_few)
@@ -258,7 +258,7 @@ def test_samples_that_torch_rejects_are_not_judged() -> None:
 def test_indices_are_made_valid(rule_of: Callable[[Any, Any], None]) -> None:
     """Shrinking what is indexed must not fail because of an element of the index."""
 
-    def index_select(q: Questions, input: Meta, dim: int, index: Meta) -> Meta:
+    def index_select(q: ShapeQuery, input: Meta, dim: int, index: Meta) -> Meta:
         q.require(gt(input.shape[dim], 0), "something to select")
         return input.like((*index.shape, *input.shape[1:]))
 
@@ -271,7 +271,7 @@ def test_indices_are_made_valid(rule_of: Callable[[Any, Any], None]) -> None:
 def test_a_kernel_that_trusts_its_arguments_is_not_given_made_up_ones(
     rule_of: Callable[[Any, Any], None],
 ) -> None:
-    def checked(q: Questions, input: Meta, index: Meta) -> Meta:
+    def checked(q: ShapeQuery, input: Meta, index: Meta) -> Meta:
         return input.like(index.shape)
 
     def really(input: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
@@ -294,11 +294,11 @@ def test_elements_that_torch_rejects_are_not_held_against_a_rule(
     asked instead.
     """
 
-    def honest(q: Questions, input: Meta) -> Meta:
+    def honest(q: ShapeQuery, input: Meta) -> Meta:
         q.require(eq(input.shape[0], input.shape[1]), "a square matrix")
         return input.like(layout=Dense((1, 0)))
 
-    def wrong(q: Questions, input: Meta) -> Meta:
+    def wrong(q: ShapeQuery, input: Meta) -> Meta:
         return honest(q, input).like((input.shape[0], q.facts.hint(input.shape[1]) or 0))
 
     call = Sample((torch.eye(4),), {})
@@ -331,7 +331,7 @@ def test_elements_that_torch_rejects_are_not_held_against_a_rule(
 def test_python_code_that_reads_sizes(
     rule_of: Callable[[Any, Any], None], function: Any, verdict: Verdict
 ) -> None:
-    def zeros(q: Questions, size: Any) -> Meta:
+    def zeros(q: ShapeQuery, size: Any) -> Meta:
         return Meta(tuple(size), torch.float32, Dense(tuple(range(len(size)))), torch.device("cpu"))
 
     rule_of(torch.zeros, zeros)

@@ -12,7 +12,7 @@ from anyshape.errors import NeedsDecision, UnknownOperator
 from anyshape.ops import infer as inference
 from anyshape.ops.infer import How, infer
 from anyshape.ops.meta import Meta, contiguous
-from anyshape.ops.shape_query import Kind
+from anyshape.ops.shape_query import NeedKind
 from anyshape.symbolic import NATURAL, Facts, Size, eq, symbol
 from tests.ops.driver import check
 
@@ -65,7 +65,7 @@ def test_specialised(function: Callable[..., Any], specs: tuple[str, ...], hows:
     assert call.inferred.how in hows
     assert bool(call.inferred.detail) is (call.inferred.how is How.SPECIALISED)
     assert {need.fact for need in outcome.needs} == {eq(a, 5), eq(b, 7)}
-    assert all(need.kind is Kind.SPECIALISED for need in outcome.needs)
+    assert all(need.kind is NeedKind.SPECIALISED for need in outcome.needs)
     assert not outcome.served
 
 

@@ -12,8 +12,8 @@ import torch
 from torch.fx.experimental import symbolic_shapes  # what torch's shape functions ask through
 
 from anyshape.errors import NeedsDecision
-from anyshape.ops.shape_query import Kind, Questions
-from anyshape.ops.symint import Asked, Node
+from anyshape.ops.shape_query import NeedKind, ShapeQuery
+from anyshape.ops.symint import Asked, SymNode
 from anyshape.symbolic import NATURAL, Facts, Size, eq, evaluate, ge, holds, lt, ne, symbol
 
 s, t = symbol("s"), symbol("t")
@@ -22,7 +22,7 @@ u = symbol("u0", NATURAL, backed=False)
 
 def asked(hinted: bool = False) -> Asked:
     facts = Facts().declare(s, 6).declare(t, 4).declare(u)
-    return Asked(Questions(facts, "op"), hinted)
+    return Asked(ShapeQuery(facts, "op"), hinted)
 
 
 def size(value: Any) -> Size:
@@ -70,7 +70,7 @@ def test_a_branch_is_a_decision_with_a_line_of_torch():
     x = a.int(s)
     assert bool(x > 4)
     [need] = a.q.needs
-    assert need.kind is Kind.GUARD
+    assert need.kind is NeedKind.GUARD
     assert need.fact is ge(s, 5)
     assert "test_symint.py:" in need.reason
     assert bool(x > 3), "follows from what was decided"
@@ -81,7 +81,7 @@ def test_a_number_is_a_specialisation():
     a = asked()
     assert len(range(a.int(s))) == 6
     [need] = a.q.needs
-    assert need.kind is Kind.SPECIALISED
+    assert need.kind is NeedKind.SPECIALISED
     assert need.fact is eq(s, 6)
 
 
@@ -89,7 +89,7 @@ def test_a_check_is_a_requirement():
     a = asked()
     torch._check(a.int(s) > 4)
     [need] = a.q.needs
-    assert need.kind is Kind.CHECK
+    assert need.kind is NeedKind.CHECK
     with pytest.raises(RuntimeError, match="too small"):
         torch._check(a.int(s) > 100, lambda: "too small")
 
@@ -100,7 +100,7 @@ def test_a_check_after_a_default_is_a_guard():
     assert not symbolic_shapes.guard_or_false(a.int(s) == 1)
     torch._check(a.int(s) == a.int(t) + 2)
     [need] = a.q.needs
-    assert need.kind is Kind.GUARD
+    assert need.kind is NeedKind.GUARD
 
 
 @pytest.mark.parametrize(
@@ -194,5 +194,5 @@ def test_tensors_carry_our_sizes():
 def test_text():
     a = asked()
     assert str(a.int(s * 2 + 1)) == str(s * 2 + 1)
-    assert isinstance((a.int(s) < 3).node, Node)
+    assert isinstance((a.int(s) < 3).node, SymNode)
     assert (a.int(s) < 3).node.fact is lt(s, 3)

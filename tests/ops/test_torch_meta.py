@@ -18,7 +18,7 @@ from anyshape.ops import infer as inference
 from anyshape.ops.actual_strides import actual_strides, dense_order, layout_of
 from anyshape.ops.infer import How, Inferred, infer
 from anyshape.ops.meta import Dense, Meta, Strided, contiguous
-from anyshape.ops.shape_query import Kind
+from anyshape.ops.shape_query import NeedKind
 from anyshape.symbolic import NATURAL, Facts, Size, maximum, symbol
 from tests.ops.driver import check, dynamic
 
@@ -180,7 +180,7 @@ def test_sizes_that_must_agree_do():
         Facts().declare(a, 5).declare(b, 5), torch.linalg.solve, (meta(a, a), meta(b, 3)), {}
     )
     assert found.facts.equal(a, b)
-    assert all(need.kind is not Kind.SPECIALISED for need in found.needs)
+    assert all(need.kind is not NeedKind.SPECIALISED for need in found.needs)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from anyshape.ops.infer import infer
 from anyshape.ops.meta import Meta, Strided, dense_strides
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.ops.table import lookup
 from anyshape.symbolic import Expr, Fact, Size, eq, ge, gt, le, lt, maximum, ne
 from tests.ops.driver import SideBySide, SymbolicInt, seen
@@ -147,7 +147,7 @@ class Tracking(SideBySide):
 
     def decide(self, fact: Fact) -> bool:
         """Whether the fact holds in this run; a guard, for Python code branches on it."""
-        questions = Questions(self.facts, "python")
+        questions = ShapeQuery(self.facts, "python")
         answer = questions.decide(fact, "Python code compares sizes")
         self.facts = questions.facts
         self.needs += questions.needs

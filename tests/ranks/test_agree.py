@@ -17,7 +17,7 @@ import anyshape
 from anyshape.events import CompilerCollective, Event, stream
 from anyshape.policy.observations import MANY, Observation, of_int, of_sizes
 from anyshape.ranks import agree
-from anyshape.ranks.agreement_protocol import Patience, Rounds
+from anyshape.ranks.agreement_protocol import AgreementProtocol, Patience
 from anyshape.ranks.group import Current, Group
 
 HERE = __file__.rpartition("/")[2]
@@ -57,7 +57,7 @@ def peer(store: Any, function: Any, seen: dict[str, Observation]) -> threading.T
     """Rank 1, which has seen this, comes to compile the function."""
     code = function.__code__
     name = f"anyshape/1/1/{HERE}:{code.co_firstlineno}:{function.__qualname__}#0"
-    rounds = Rounds(store, name, 1, 2, Patience())
+    rounds = AgreementProtocol(store, name, 1, 2, Patience())
     thread = threading.Thread(target=lambda: rounds.agree(seen, 20.0))
     thread.start()
     return thread

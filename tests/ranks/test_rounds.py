@@ -13,7 +13,7 @@ import pytest
 from torch._C._distributed_c10d import HashStore, TCPStore
 
 from anyshape.policy.observations import MANY, Observation, of_int, of_sizes
-from anyshape.ranks.agreement_protocol import Patience, Result, Rounds, together
+from anyshape.ranks.agreement_protocol import AgreementProtocol, Patience, Result, together
 
 X = "L['x']"
 #: Longer than any machine takes when nobody is missing, and what a test waits in vain.
@@ -24,8 +24,8 @@ def sizes(*numbers: int) -> dict[str, Observation]:
     return {X: of_sizes(numbers)}
 
 
-def members(world: int, make: Callable[[], Any], name: str = "f") -> list[Rounds]:
-    return [Rounds(make(), name, rank, world, Patience()) for rank in range(world)]
+def members(world: int, make: Callable[[], Any], name: str = "f") -> list[AgreementProtocol]:
+    return [AgreementProtocol(make(), name, rank, world, Patience()) for rank in range(world)]
 
 
 @pytest.fixture(params=["hash", "tcp"])
@@ -122,7 +122,7 @@ def test_who_has_missed_a_round_is_among_the_others_in_the_next():
         at_once(*(lambda r=r: r.agree(sizes(8), LONG) for r in ranks))
         at_once(*(lambda r=r: r.agree(sizes(9), SHORT) for r in ranks[:2]))
 
-        def come(rounds: Rounds, first: int = first) -> Result:
+        def come(rounds: AgreementProtocol, first: int = first) -> Result:
             time.sleep(0.0 if rounds.rank == first else 0.03)
             return rounds.agree(sizes(8, rounds.rank), LONG)
 
@@ -134,7 +134,7 @@ def test_a_dead_rank_costs_twice_the_limit_in_all():
     store, patience = HashStore(), Patience()
     started = time.monotonic()
     for number in range(12):
-        result = Rounds(store, f"f{number}", 0, 2, patience).agree(sizes(8), SHORT)
+        result = AgreementProtocol(store, f"f{number}", 0, 2, patience).agree(sizes(8), SHORT)
         assert result.missing == (1,)
     assert time.monotonic() - started < 2 * SHORT + 5
     patience.learn(Result(0, together({}), (0, 1), ()))
@@ -168,7 +168,10 @@ def test_a_damaged_rank_counts_as_one_that_has_seen_nothing():
 
 def test_functions_do_not_meet():
     store = HashStore()
-    f, g = Rounds(store, "f", 0, 2, Patience()), Rounds(store, "g", 1, 2, Patience())
+    f, g = (
+        AgreementProtocol(store, "f", 0, 2, Patience()),
+        AgreementProtocol(store, "g", 1, 2, Patience()),
+    )
     results = at_once(lambda: f.agree(sizes(8), SHORT), lambda: g.agree(sizes(9), SHORT))
     assert [result.missing for result in results] == [(1,), (0,)]
 
@@ -183,7 +186,7 @@ def test_results_of_a_round_are_the_same_whatever_the_order(seed: int):
     ]
     by_round: dict[int, set[str]] = {}
 
-    def go(rounds: Rounds) -> None:
+    def go(rounds: AgreementProtocol) -> None:
         for pause, size in plans[rounds.rank]:
             time.sleep(pause)
             result = rounds.agree(sizes(size, rounds.rank), 0.02)

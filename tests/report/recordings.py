@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from anyshape.explain.report.page.data import page_data
-from anyshape.explain.report.reading.model import Function, Process
+from anyshape.explain.report.reading.model import Process, TracedFunction
 from anyshape.explain.report.reading.processes import read_trace
 
 FOLDER = Path(__file__).parent / "recorded"
@@ -21,7 +21,7 @@ def processes_of(name: str) -> list[Process]:
     return processes
 
 
-def function_of(name: str) -> Function:
+def function_of(name: str) -> TracedFunction:
     return processes_of(name)[0].functions[0]
 
 

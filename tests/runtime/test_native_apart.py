@@ -7,8 +7,8 @@ import random
 import pytest
 import torch
 
-from anyshape.backends.native.alias_check import may_write, surely_apart
-from anyshape.backends.native.build import apart_function
+from anyshape.backends.native.alias_check import may_write, no_alias
+from anyshape.backends.native.build import no_alias_function
 
 BASE = torch.zeros(240)
 WIDE = torch.zeros(60, dtype=torch.float64)
@@ -40,7 +40,7 @@ CASES = [
 
 
 def found_apart():
-    found = apart_function()
+    found = no_alias_function()
     if found is None:
         pytest.skip("this torch's memory is not known")
     return found
@@ -98,4 +98,4 @@ def reach_overlaps(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def test_it_is_there_for_programs() -> None:
-    assert surely_apart()(1, torch.zeros(3)) is (apart_function() is not None)
+    assert no_alias()(1, torch.zeros(3)) is (no_alias_function() is not None)

@@ -17,8 +17,8 @@ from anyshape.capture.tracer import Tracer
 from anyshape.guards.guard import Kind
 from anyshape.guards.path import Path
 from anyshape.policy.decide import By, Choice, Decision, Mark, MarkKind
-from anyshape.shapes import CallShapes, Marker, Place
-from anyshape.shapes.bind_spec import Leaf, StepKind, Way
+from anyshape.shapes import CallShapes, ContractDim, Marker
+from anyshape.shapes.bind_spec import ArgumentPath, Leaf, StepKind
 from anyshape.shapes.dim_binding import Home
 from anyshape.shapes.spec import Item
 from anyshape.symbolic import (
@@ -137,7 +137,7 @@ class AssumedContract:
             _assume(tracer, substitute_fact(relation.fact, self._dims))
         self.facts = tracer.facts
 
-    def _at_home(self, tracer: Tracer, place: Place, home: Home) -> None:
+    def _at_home(self, tracer: Tracer, place: ContractDim, home: Home) -> None:
         path = _path(tracer.roots, place.leaf.way)
         declared = home.dim.declared if home.is_itself else Facts().range(place.size)
         made = self._symbol(tracer, place, path, declared)
@@ -154,7 +154,7 @@ class AssumedContract:
         self._dims[home.dim] = dim
         self._give(tracer, place, path, made)
 
-    def _elsewhere(self, tracer: Tracer, place: Place) -> None:
+    def _elsewhere(self, tracer: Tracer, place: ContractDim) -> None:
         """A place whose size follows from others."""
         path = _path(tracer.roots, place.leaf.way)
         size = substitute(place.size, self._dims)
@@ -169,14 +169,14 @@ class AssumedContract:
                 _assume(tracer, eq(made, size))
         self._give(tracer, place, path, size)
 
-    def _symbol(self, tracer: Tracer, place: Place, path: Path, declared: Range) -> Expr:
+    def _symbol(self, tracer: Tracer, place: ContractDim, path: Path, declared: Range) -> Expr:
         if place.leaf.is_tensor:
             declared = intersect(declared, NATURAL)
         made = tracer.own_symbol(path, _dim(place), place.value, declared)
         self.meanings[as_symbol(made)] = place.size
         return made
 
-    def _give(self, tracer: Tracer, place: Place, path: Path, size: Size) -> None:
+    def _give(self, tracer: Tracer, place: ContractDim, path: Path, size: Size) -> None:
         if not place.leaf.is_tensor:
             tracer.given_integers[path] = size
             return
@@ -227,11 +227,11 @@ def _assume(tracer: Tracer, fact: Fact) -> None:
         tracer.note_assumed(fact, REASON)
 
 
-def _dim(place: Place) -> int | None:
+def _dim(place: ContractDim) -> int | None:
     return place.dim if place.leaf.is_tensor else None
 
 
-def _decision(place: Place) -> Decision:
+def _decision(place: ContractDim) -> Decision:
     reason = f"the shape contract has it as {place.leaf.items[place.dim]!r}"
     if isinstance(place.size, int):
         return Decision(Choice.STATIC, reason, by=By.CONTRACT)
@@ -242,11 +242,11 @@ def _source(leaf: Leaf, index: int) -> str:
     return f"{_text(leaf.way)}.size()[{index}]" if leaf.is_tensor else _text(leaf.way)
 
 
-def _text(way: Way) -> str:
+def _text(way: ArgumentPath) -> str:
     return f"L[{way.parameter!r}]" + "".join(map(str, way.steps))
 
 
-def _path(roots: Roots, way: Way) -> Path:
+def _path(roots: Roots, way: ArgumentPath) -> Path:
     path = roots.local(way.parameter)
     for step in way.steps:
         path = _STEPS[step.kind](path, step.key)

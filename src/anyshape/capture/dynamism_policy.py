@@ -40,7 +40,7 @@ from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Expr, Fact, Facts, Range, Symbol
 
 
-class Ruling(NamedTuple):
+class DimDecision(NamedTuple):
     """What a source was in this call, and what it was taken for."""
 
     value: float
@@ -56,7 +56,7 @@ def any_item(source: str) -> str:
     return f"{source}[...]"
 
 
-class Choices:
+class CompileDecisions:
     """The decisions of one compile, and what was observed on the way."""
 
     def __init__(
@@ -106,10 +106,10 @@ class Choices:
         #: floats as they were seen, None for more than one value; kept by the function
         self._floats: dict[str, float | None] = {} if floats is None else floats
         #: the decision for each size and integer that was met, or is in the contract, by source
-        self.rulings: dict[str, Ruling] = {}
+        self.rulings: dict[str, DimDecision] = {}
         if contract is not None:
             for source, value, decision in contract.decisions():
-                self.rulings[source] = Ruling(value, decision)
+                self.rulings[source] = DimDecision(value, decision)
         self._symbols: list[SymbolSource] = []
         #: what was told of the values that symbols can have
         self.told = ToldOfSymbols(compile_id, self._symbols)
@@ -117,9 +117,9 @@ class Choices:
         #: answers by source: an entry that grows keeps them
         self._answers: dict[str, Sequence[Range | Unbacked | None]] = {}
 
-    def again(self, contract: AssumedContract | None = None) -> Choices:
+    def again(self, contract: AssumedContract | None = None) -> CompileDecisions:
         """The same choices, for another call of the same entry."""
-        made = Choices(
+        made = CompileDecisions(
             self._seen,
             self._dynamic,
             self._id,
@@ -177,7 +177,7 @@ class Choices:
         strict = mark is not None and mark.by is By.CONTRACT and mark.kind is MarkKind.DYNAMIC
         if said is not None:
             self.required.pop(source, None)
-            self.rulings[source] = Ruling(self.rulings[source].value, said)
+            self.rulings[source] = DimDecision(self.rulings[source].value, said)
             strict = said.choice is Choice.DYNAMIC
         if strict and decision.ignored:
             self.overruled.append(f"{source}: {decision.reason}")
@@ -243,7 +243,7 @@ class Choices:
     def _settled(self, source: str, value: float, decision: Decision) -> Range | None:
         if decision.by in (By.CONTRACT, By.PROFILE):
             decision = replace(decision, reason=self._in_detail(source, decision))
-        self.rulings[source] = Ruling(value, decision)
+        self.rulings[source] = DimDecision(value, decision)
         if decision.ignored and stream.listening(kinds.MarkIgnored):
             stream.emit(kinds.MarkIgnored(source, decision.ignored, compile_id=self._id))
         if decision.required:

@@ -13,18 +13,25 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from anyshape.capture.contract import AssumedContract
 from anyshape.capture.dynamism_policy import any_item
 from anyshape.capture.externals.epilogue import Recipe
-from anyshape.capture.externals.external_objects import Outside
+from anyshape.capture.externals.external_objects import Externals
 from anyshape.capture.externals.side_effects import Change, Journal
-from anyshape.capture.externals.untrace import StrippingHooks, stripped
+from anyshape.capture.externals.untrace import StrippingHooks, untraced
 from anyshape.capture.hooks.hooks import Hooks
 from anyshape.capture.record.recorder import Recorder, RecordingMode
-from anyshape.capture.record.segments import Carried, Segment, Source
+from anyshape.capture.record.segments import InputSource, RecordedSegment, SegmentOutput
 from anyshape.capture.record.torch_state import read_state
 from anyshape.capture.replay.switch import switch
 from anyshape.capture.scouting import ScoutingHooks
 from anyshape.capture.symbol_namespace import Roots
 from anyshape.capture.trace import Store, Trace, TracedSegment
-from anyshape.capture.tracer import CODE, Chooser, Leave, Left, Tracer, depends_on_data
+from anyshape.capture.tracer import (
+    CODE,
+    AbortCapture,
+    AbortReason,
+    DynamismPolicy,
+    Tracer,
+    is_data_dependent,
+)
 from anyshape.config import config
 from anyshape.guards.guard import Guard, Kind
 from anyshape.guards.path import Path
@@ -39,7 +46,7 @@ class Captured:
     """The real answer, and what was learnt on the way."""
 
     result: Any
-    outcome: Trace | Left
+    outcome: Trace | AbortReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +62,11 @@ class Arguments:
 def capture(
     function: Callable[..., Any],
     arguments: Arguments,
-    chooser: Chooser,
+    chooser: DynamismPolicy,
     roots: Roots | None = None,
     whole: bool = False,
     contract: AssumedContract | None = None,
-    left_and_raised: Callable[[Left], None] = lambda left: None,
+    left_and_raised: Callable[[AbortReason], None] = lambda left: None,
 ) -> Captured:
     """Call `function` and record it. Exceptions of the function pass through; where they come
     after the capture had to leave, `left_and_raised` is told why it had to."""
@@ -73,9 +80,9 @@ def capture(
             outside.strip()
 
     tracer = Tracer(chooser, stop, roots, whole)
-    tracer.tape = [] if switch.on else None
+    tracer.log = [] if switch.on else None
     recorder = Recorder(tracer)
-    outside = Outside(tracer, Journal(tracer.cannot_replay))
+    outside = Externals(tracer, Journal(tracer.cannot_replay))
     recorder.contents_of = outside.contents
     hooks = Hooks(tracer, recorder, outside)
     state = read_state()
@@ -85,7 +92,7 @@ def capture(
         contract.assume(tracer)
     try:
         args, kwargs = _read_arguments(tracer, arguments)
-    except Leave as left:
+    except AbortCapture as left:
         tracer.leave_for(left)
         args, kwargs = _plain_arguments(arguments)
     _register_callee(tracer, function)
@@ -95,9 +102,9 @@ def capture(
                 result = call.call(function, args, kwargs)
         except BaseException as error:
             left = tracer.left
-            tracer.leave(f"the function raised {type(error).__name__}")
-            stripped(error)
-            tracer.shared.settle(stripped)
+            tracer.abort(f"the function raised {type(error).__name__}")
+            untraced(error)
+            tracer.shared.settle(untraced)
             if left is not None and not left.is_error:
                 left_and_raised(replace(left, later=tuple(scout.found)))
             raise
@@ -106,20 +113,20 @@ def capture(
                 if contract is not None:
                     contract.guard_unread(tracer)
                 trace = _trace(tracer, recorder, outside, state, result, random)
-            except Leave as left:
+            except AbortCapture as left:
                 tracer.leave_for(left)
             except Exception as error:
                 if config.on_compile_error == "raise":
                     raise
-                tracer.leave(f"what was captured could not be put together: {error!r}")
+                tracer.abort(f"what was captured could not be put together: {error!r}")
             else:
                 tracer.active = False
                 stop()
-                return Captured(stripped(result), trace)
+                return Captured(untraced(result), trace)
         assert tracer.left is not None
-        tracer.shared.settle(stripped)
+        tracer.shared.settle(untraced)
         left = replace(tracer.left, later=tuple(scout.found))
-        return Captured(tracer.shared.own(stripped(result)), left)
+        return Captured(tracer.shared.own(untraced(result)), left)
     finally:
         _forget(hooks)
 
@@ -127,7 +134,7 @@ def capture(
 def _forget(hooks: Hooks) -> None:
     """Let go of the program's objects. What watched a capture refers to itself in many ways, so
     that it lives until the next garbage collection, and tensors must not."""
-    hooks.tracer.leave("the capture has ended")
+    hooks.tracer.abort("the capture has ended")
     hooks.tracer.forget()
     hooks.recorder.forget()
     hooks.outside.forget()
@@ -172,13 +179,13 @@ def _read_arguments(tracer: Tracer, arguments: Arguments) -> tuple[tuple[Any, ..
 def _trace(
     tracer: Tracer,
     recorder: Recorder,
-    outside: Outside,
+    outside: Externals,
     state: tuple[Any, ...],
     result: Any,
     random: torch.Tensor,
 ) -> Trace:
     if tracer.shared.is_changed():
-        raise Leave("a container that a cached function holds is changed")
+        raise AbortCapture("a container that a cached function holds is changed")
     recipe = Recipe(tracer, recorder)
     for effect in outside.journal.effects:
         recipe.effect(effect)
@@ -219,7 +226,7 @@ def _trace(
     )
 
 
-def _written(outside: Outside) -> frozenset[str]:
+def _written(outside: Externals) -> frozenset[str]:
     """The sources of attributes and items that the program sets: of a list, all its items."""
     found: set[str] = set()
     for effect in outside.journal.effects:
@@ -234,7 +241,7 @@ def _written(outside: Outside) -> frozenset[str]:
     return frozenset(found)
 
 
-def _segment(recorder: Recorder, segment: Segment) -> TracedSegment:
+def _segment(recorder: Recorder, segment: RecordedSegment) -> TracedSegment:
     segment.graph.output(tuple(segment.outputs))
     for number in segment.numbers:
         if number.node.target == "size" and not number.node.users:
@@ -272,13 +279,13 @@ def _segment(recorder: Recorder, segment: Segment) -> TracedSegment:
 _NO_MODULE: Final = torch.nn.Module()
 
 
-def _source(source: Source) -> Path | Expr | Carried:
+def _source(source: InputSource) -> Path | Expr | SegmentOutput:
     return of_atom(source) if isinstance(source, Symbol) else source
 
 
 def _facts(tracer: Tracer) -> Iterable[Guard]:
     for assumption in tracer.facts.assumptions:
-        if depends_on_data(assumption.fact):
+        if is_data_dependent(assumption.fact):
             continue  # checked where the data is known
         reason, frame = tracer.origins.get(assumption.fact, (assumption.reason, None))
         yield Guard(Kind.SIZES, None, assumption.fact, reason, frame)
@@ -291,7 +298,7 @@ def _changed_are_no_leaves(recorder: Recorder) -> Iterable[Guard]:
             yield Guard(Kind.EQUALS, leaf, False, "it is changed in place")
 
 
-def _changed_are_distinct(tracer: Tracer, outside: Outside) -> Iterable[Guard]:
+def _changed_are_distinct(tracer: Tracer, outside: Externals) -> Iterable[Guard]:
     """What the program changed was one object among others of its kind: were two of them the same,
     a change of one would be seen in the other."""
     by_kind: dict[type, list[Path]] = {}

@@ -10,7 +10,7 @@ import types
 from typing import Any, Final
 
 from anyshape.capture.builtins import table as natives
-from anyshape.capture.externals.untrace import StrippingHooks, stripped
+from anyshape.capture.externals.untrace import StrippingHooks, untraced
 from anyshape.capture.hooks.caller_frames import called
 from anyshape.capture.hooks.calls import is_operation, may_be_watched
 from anyshape.capture.outline.sites import Site, sites_on_stack
@@ -31,8 +31,8 @@ class ScoutingHooks(StrippingHooks):
             self.found[sites_on_stack()] = None
             return called(
                 function,
-                tuple(map(stripped, args)),
-                {name: stripped(value) for name, value in kwargs.items()},
+                tuple(map(untraced, args)),
+                {name: untraced(value) for name, value in kwargs.items()},
             )
         return StrippingHooks.call(self, function, *args, **kwargs)
 

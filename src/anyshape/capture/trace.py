@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch.fx
 
-from anyshape.capture.record.segments import Carried, Decision, Expectation
+from anyshape.capture.record.segments import Decision, RuntimeAssert, SegmentOutput
 from anyshape.guards.guard import Guard, SymbolSource
 from anyshape.guards.path import Path
 from anyshape.support.lazy_dataclass import dataclass, field
@@ -20,14 +20,14 @@ class TracedSegment:
 
     graph: torch.fx.GraphModule
     #: the inputs of the graph, in order, with their values in this run
-    inputs: Sequence[Path | Expr | Carried]
+    inputs: Sequence[Path | Expr | SegmentOutput]
     examples: Sequence[Any]
     #: how many outputs the graph has
     outputs: int
-    expectations: Sequence[Expectation]
+    expectations: Sequence[RuntimeAssert]
     decision: Decision | None
     #: where the data symbols of expectations and decision are found
-    values: Mapping[Symbol, Carried]
+    values: Mapping[Symbol, SegmentOutput]
     #: external tensors that it changes
     changed: Sequence[Path]
 
@@ -50,7 +50,7 @@ class Trace:
     segments: Sequence[TracedSegment]
     #: what the program after the last graph needs besides its outputs
     extra: Sequence[Path | Expr]
-    earlier: Mapping[str, Carried]
+    earlier: Mapping[str, SegmentOutput]
     #: the program after the last graph: lines of Python, names in them, the expression of the
     #: result
     lines: Sequence[str]

@@ -1,7 +1,7 @@
 """The state of one capture: what was read and from where, what was assumed, what was recorded.
 
 A capture runs the user's function for real. The tracer only watches; when it meets something that
-it cannot follow, it leaves (`leave`): the function runs on as plain Python, its answer stands, and
+it cannot follow, it leaves (`abort`): the function runs on as plain Python, its answer stands, and
 nothing is kept but the reason.
 """
 
@@ -86,7 +86,7 @@ CODE: Final = (
 TENSORS: Final = frozenset({torch.Tensor, torch.nn.Parameter})
 
 
-def depends_on_data(of: Size | Fact) -> bool:
+def is_data_dependent(of: Size | Fact) -> bool:
     """Whether it is about a number that only a run of the graph knows."""
     symbols = () if type(of) is int else of.symbols  # pyright: ignore[reportAttributeAccessIssue] both have them
     return any(not symbol.backed for symbol in symbols)
@@ -135,7 +135,7 @@ _OTHER_ERRORS: Final = frozenset(
 )
 
 
-class Leave(Exception):
+class AbortCapture(Exception):
     """Raised inside a hook, before it has done anything: this cannot be followed."""
 
     def __init__(self, reason: str, *hints: str, question: Question | None = None) -> None:
@@ -146,7 +146,7 @@ class Leave(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class AbortReason:
     """Why a capture was given up."""
 
     reason: str
@@ -169,7 +169,7 @@ class Unbacked(NamedTuple):
     range: Range
 
 
-class Chooser(Protocol):
+class DynamismPolicy(Protocol):
     """Who says which sizes and integers are dynamic (the policy, for one call)."""
 
     @property
@@ -239,13 +239,13 @@ class Tracer:
 
     def __init__(
         self,
-        chooser: Chooser,
+        chooser: DynamismPolicy,
         on_leave: Callable[[], None],
         roots: Roots | None = None,
         whole: bool = False,
     ) -> None:
         self.active = True
-        self.left: Left | None = None
+        self.left: AbortReason | None = None
         self.chooser = chooser
         self._on_leave = on_leave
         self.facts = Facts()
@@ -281,7 +281,7 @@ class Tracer:
         self.checking = False
         #: what the capture did, in order (see `replay`): guards and reads, be they the first of
         #: their kind or not, inputs, operations, and a text for whatever no replay could do
-        self.tape: list[Any] | None = None
+        self.log: list[Any] | None = None
         #: the frame to give for a line of the program that is not being run
         self.lent_frame: tuple[Frame | None] | None = None
         #: of the program, so far
@@ -299,7 +299,7 @@ class Tracer:
 
     # -- leaving ---------------------------------------------------------------------------------
 
-    def leave(
+    def abort(
         self,
         reason: str,
         *hints: str,
@@ -310,7 +310,7 @@ class Tracer:
         if self.active:
             frame = self.user_frame() if self.lent_frame is None else self.lent_frame[0]
             sites = sites_on_stack()
-            self.left = Left(reason, frame, hints, question, sites, is_error=is_error)
+            self.left = AbortReason(reason, frame, hints, question, sites, is_error=is_error)
             self.active = False
             self._on_leave()
 
@@ -320,10 +320,10 @@ class Tracer:
         for held in (self.paths, self._read, self._owners, self.kept, self.given_sizes):
             held.clear()
         self.shared = SharedContainers()
-        self.tape = None
+        self.log = None
 
-    def leave_for(self, left: Leave) -> None:
-        self.leave(left.reason, *left.hints, question=left.question)
+    def leave_for(self, left: AbortCapture) -> None:
+        self.abort(left.reason, *left.hints, question=left.question)
 
     def user_frame(self, above: int = 1) -> Frame | None:
         """The line of the user's program that is being run. So many callers are known to be ours,
@@ -364,9 +364,9 @@ class Tracer:
             frame = self.user_frame(above=3) if lent is None else lent[0]
             found = self.guards[key] = Guard(kind, path, value, reason, frame)
             if (kind, path.text) in self.chooser.unlike:
-                self.leave(f"{path.text} is never the same ({reason})")
-        if self.tape is not None:
-            self.tape.append(found)
+                self.abort(f"{path.text} is never the same ({reason})")
+        if self.log is not None:
+            self.log.append(found)
 
     def add_guard(
         self, kind: Kind, path: Path, value: object, reason: str, frame: Frame | None
@@ -383,8 +383,8 @@ class Tracer:
 
     def cannot_replay(self, why: str) -> None:
         """Say on the tape that something was done which a replay could not do."""
-        if self.tape is not None:
-            self.tape.append(why)
+        if self.log is not None:
+            self.log.append(why)
 
     def distinct(self, key: object, paths: tuple[Path, ...]) -> None:
         """Guard that the objects at these paths are different ones."""
@@ -412,9 +412,9 @@ class Tracer:
             return answer is Answer.YES
         now = self.facts.holds_now(fact)
         if now is None:
-            raise Leave(f"`{fact}` is asked, and what it is about has no value yet")
+            raise AbortCapture(f"`{fact}` is asked, and what it is about has no value yet")
         taken = fact if now else not_(fact)
-        if not depends_on_data(fact):
+        if not is_data_dependent(fact):
             self.facts = self.facts.assume(taken, reason)
             self.note_assumed(taken, reason)
         elif self._branch(fact, now, reason):
@@ -422,16 +422,16 @@ class Tracer:
         return now
 
     def _branch(self, fact: Fact, now: bool, reason: str) -> bool:
-        if self.expects:
-            self.recorder.expect(fact if now else not_(fact), reason)
+        if self.runtime_asserts:
+            self.recorder.runtime_assert(fact if now else not_(fact), reason)
             return True
         try:
             self.recorder.branch_on_fact(fact, now, reason)
-        except Leave as left:
+        except AbortCapture as left:
             self.leave_for(left)
         return self.active
 
-    def settle(self, size: Size, reason: str) -> int:
+    def specialize_size(self, size: Size, reason: str) -> int:
         """The value of a size, which becomes the only one that this way through the program is
         for."""
         only = self.facts.value(size)
@@ -439,10 +439,10 @@ class Tracer:
             return only
         assert isinstance(size, Expr)
         value = self.value_of(size)
-        if depends_on_data(size) and not self.expects:
+        if is_data_dependent(size) and not self.runtime_asserts:
             try:
                 self.recorder.branch_on_size(size, value, reason)
-            except Leave as left:
+            except AbortCapture as left:
                 self.leave_for(left)
                 return value
             self.facts = self.facts.assume(eq(size, value), reason)
@@ -451,7 +451,7 @@ class Tracer:
         return value
 
     @property
-    def expects(self) -> bool:
+    def runtime_asserts(self) -> bool:
         return self.checking or self._expecting > 0
 
     @contextmanager
@@ -464,14 +464,14 @@ class Tracer:
             self._expecting -= 1
 
     def note_assumed(self, fact: Fact, reason: str) -> None:
-        if depends_on_data(fact):
-            self.recorder.expect(fact, reason)
+        if is_data_dependent(fact):
+            self.recorder.runtime_assert(fact, reason)
             return
         frame = self.user_frame()
         self.origins.setdefault(fact, (reason, frame))
         self.chooser.assumed(fact, reason, frame, self.facts)
 
-    def fix(self, value: Any, reason: str) -> Any:
+    def specialize(self, value: Any, reason: str) -> Any:
         """The plain number behind a traced one, which becomes the only one that the capture is
         for."""
         if not self.active:
@@ -482,9 +482,9 @@ class Tracer:
             for source in value.node.sizes:
                 self.fix_source(source, reason)
         elif type(value) is TracedInt:
-            self.settle(value.expr, reason)
+            self.specialize_size(value.expr, reason)
         elif type(value) is TracedText:
-            value.settle(reason)
+            value.specialize(reason)
         return bare(value)
 
     def fix_source(self, source: Expr | Path, reason: str) -> None:
@@ -492,24 +492,24 @@ class Tracer:
         if isinstance(source, Path):
             if self.chooser.in_region:
                 # It was seen to change. The question is asked between two regions from now on.
-                self.leave(f"the value of a float that changes is needed ({reason})")
+                self.abort(f"the value of a float that changes is needed ({reason})")
                 return
             self.guard(Kind.EQUALS, source, plain(self._read[source]), reason)
         else:
-            self.settle(source, reason)
+            self.specialize_size(source, reason)
 
     def _fix_number(self, value: TracedFloat, reason: str) -> None:
         number = value.node
         if number.settled:
             return
         try:
-            if not self.expects:
+            if not self.runtime_asserts:
                 # No two runs have the same float: a branch for each would be of no use.
                 what = f"the value of a float that depends on data is needed ({reason})"
-                raise Leave(what, question=Question(what, (), what, ()))
+                raise AbortCapture(what, question=Question(what, (), what, ()))
             node = self.recorder.number_node(number)
             self.recorder.branch_on_number(node, plain(value), reason)
-        except Leave as left:
+        except AbortCapture as left:
             self.leave_for(left)
         number.settled = True
 
@@ -577,12 +577,12 @@ class Tracer:
         """What the program gets for `value`, found outside at `path`; guards what it now knows."""
         found = self._read.get(path, _UNREAD)
         if found is not _UNREAD:
-            if self.tape is not None:
-                self.tape.append((path, value, False))
+            if self.log is not None:
+                self.log.append((path, value, False))
             return found
         self._read[path] = found = self._first_read(value, path)
-        if self.tape is not None:
-            self.tape.append((path, value, True))
+        if self.log is not None:
+            self.log.append((path, value, True))
         return found
 
     def was_read(self, path: Path) -> bool:
@@ -608,7 +608,7 @@ class Tracer:
             self.guard(Kind.EQUALS, path, value)
             return value
         if kind in TRACED_VALUES:
-            raise Leave("a traced number was found outside")
+            raise AbortCapture("a traced number was found outside")
         if isinstance(value, _KNOWN_BY_IDENTITY):
             self.guard(Kind.IDENTITY, path, value)
             if isinstance(value, BOUND):
@@ -627,7 +627,7 @@ class Tracer:
         self.guard(Kind.TYPE, path, kind)
         if isinstance(value, torch.Tensor):
             if not is_plain_tensor(kind):
-                raise Leave(f"a tensor subclass: {kind.__name__}")
+                raise AbortCapture(f"a tensor subclass: {kind.__name__}")
             return value
         key_of = key_of_type(kind)
         if key_of is not None:

@@ -20,24 +20,24 @@ import torch
 import torch.fx
 
 from anyshape.capture.contract import AssumedContract
-from anyshape.capture.dynamism_policy import Choices
+from anyshape.capture.dynamism_policy import CompileDecisions
 from anyshape.capture.outline.sites import place_of
 from anyshape.capture.record.torch_state import can_capture, read_state
 from anyshape.capture.run import Arguments, Captured, capture
 from anyshape.capture.symbol_namespace import Roots
 from anyshape.capture.trace import Trace
-from anyshape.capture.tracer import Left
+from anyshape.capture.tracer import AbortReason
 from anyshape.compiler import telemetry
 from anyshape.config import config
 from anyshape.dispatch.arguments import by_parameter, no_collection, show_user_frames
 from anyshape.dispatch.callable_target import code_of
-from anyshape.dispatch.compiled_function import Serving, StaleSignature
-from anyshape.dispatch.contract import assumed, broken_contract
+from anyshape.dispatch.compiled_function import CompiledFunction, StaleSignature
+from anyshape.dispatch.contract import assumed, contract_violation
 from anyshape.dispatch.dynamic_int_arguments import unwrapped
 from anyshape.dispatch.entry import Entry
 from anyshape.dispatch.regional_compile import NOTHING_TO_COMPILE
 from anyshape.dispatch.stance import Stance, stance
-from anyshape.dispatch.trace_tree_builder import Growing
+from anyshape.dispatch.trace_tree_builder import TraceTreeBuilder
 from anyshape.errors import (
     DataDependentError,
     GraphBreakError,
@@ -61,7 +61,7 @@ _MOST_IN_VAIN: Final = 3
 
 
 @dataclass(slots=True, eq=False)
-class Function(Serving):
+class FunctionCompiler(CompiledFunction):
     """A compiled function, with the stages that lead to its entries."""
 
     # -- a call that no entry serves ---------------------------------------------------------------
@@ -73,10 +73,10 @@ class Function(Serving):
             return self._dispatch_plain(*plain)
         # Entries imply the contract: only a call that none serves can be outside of it.
         shapes = assumed(self.contract, bound)
-        if self.broken is not None:
-            raise self.broken.with_traceback(None)
+        if self.contract_violation is not None:
+            raise self.contract_violation.with_traceback(None)
         arguments = by_parameter(self.target.signature, bound)
-        if stance() is not Stance.COMPILE and self._is_held_back(bound):
+        if stance() is not Stance.COMPILE and self._apply_stance(bound):
             return self._call(arguments)
         if not self._compiling.acquire(blocking=False):
             # Another thread compiles it, or it calls itself: neither waits for the other.
@@ -90,7 +90,7 @@ class Function(Serving):
         finally:
             self._compiling.release()
 
-    def _is_held_back(self, bound: dict[str, Any]) -> bool:
+    def _apply_stance(self, bound: dict[str, Any]) -> bool:
         """Whether the call is not to be compiled, since somebody asks for that."""
         if stance() is Stance.FAIL_ON_MISS:
             reasons = tuple(reason.text for reason in self._reasons(bound))
@@ -107,12 +107,12 @@ class Function(Serving):
         if self._is_in_parts(arguments):
             return self._call(arguments)
         entry_id = f"{self.frame_id}/{self._next_id}"
-        if self.entries and self._too_many(bound, entry_id):
+        if self.entries and self._report_recompile(bound, entry_id):
             return self._call(arguments)
         telemetry.begins(self.target, entry_id)
         ranks = self._ranks.agree(bound, self.seen, self.options.dynamic, entry_id)
         clock = telemetry.Clock()
-        choices = Choices(
+        choices = CompileDecisions(
             self.seen,
             self.options.dynamic,
             entry_id,
@@ -138,10 +138,10 @@ class Function(Serving):
         code = code_of(self.target.body(tuple(arguments.positional.values())))
         if code is None or place_of(code) not in self.units.boundaries:
             return False
-        self.stop_compiling(Left("a part of it cannot be compiled", None))
+        self.stop_compiling(AbortReason("a part of it cannot be compiled", None))
         return True
 
-    def _too_many(self, bound: dict[str, Any], entry_id: str) -> bool:
+    def _report_recompile(self, bound: dict[str, Any], entry_id: str) -> bool:
         """Tell why no entry fits; True if there are too many of them already."""
         reasons = self._reasons(bound)
         if config.error_on_recompile and self.entries:
@@ -170,7 +170,7 @@ class Function(Serving):
                 + (f" (asked for at {where})" if where else ""),
                 stacklevel=5,
             )
-            self.stop_compiling(Left(f"the recompile limit: {last}", None))
+            self.stop_compiling(AbortReason(f"the recompile limit: {last}", None))
             return True
         self.counts.recompiles += 1
         self.recompiled.append(last)
@@ -208,7 +208,7 @@ class Function(Serving):
             return False
         self.entries.clear()
         why = f"what is read here is never the same: {first.text}"
-        self.stop_compiling(Left(why, frame), frame.line)
+        self.stop_compiling(AbortReason(why, frame), frame.line)
         return True
 
     def _changes_what_it_asks(self, bound: dict[str, Any]) -> bool:
@@ -226,7 +226,7 @@ class Function(Serving):
         return True
 
     def _compile_for(
-        self, arguments: Arguments, choices: Choices, clock: telemetry.Clock, entry_id: str
+        self, arguments: Arguments, choices: CompileDecisions, clock: telemetry.Clock, entry_id: str
     ) -> Any:
         telemetry.read_profile(self.target, choices.profile, entry_id)
         roots = Roots()
@@ -236,11 +236,11 @@ class Function(Serving):
         outcome = captured.outcome
         self.seen.add_all(choices.observed)
         telemetry.sizes_seen(self.target, choices, entry_id)
-        written = frozenset[str]() if isinstance(outcome, Left) else outcome.written
+        written = frozenset[str]() if isinstance(outcome, AbortReason) else outcome.written
         self.profile.learn(choices.observed, written, choices.of_modules)
         telemetry.wrote_profile(self.target, choices.profile, self.seen, entry_id)
-        if isinstance(outcome, Left):
-            self._left(outcome, entry_id, clock)
+        if isinstance(outcome, AbortReason):
+            self._abort(outcome, entry_id, clock)
         else:
             self._add(outcome, choices, entry_id, clock, roots)
         return captured.result
@@ -248,16 +248,16 @@ class Function(Serving):
     def _captured(
         self,
         arguments: Arguments,
-        choices: Choices,
+        choices: CompileDecisions,
         roots: Roots,
         entry_id: str,
         clock: telemetry.Clock,
     ) -> Captured:
         whole = self.options.fullgraph
 
-        def left_and_raised(left: Left) -> None:
+        def left_and_raised(left: AbortReason) -> None:
             if not whole:  # who wants one graph gets the error of the program first
-                self._left(left, entry_id, clock)
+                self._abort(left, entry_id, clock)
 
         try:
             return capture(
@@ -268,7 +268,7 @@ class Function(Serving):
             show_user_frames(error)
             raise
 
-    def _left(self, left: Left, entry_id: str, clock: telemetry.Clock) -> None:
+    def _abort(self, left: AbortReason, entry_id: str, clock: telemetry.Clock) -> None:
         self.counts.graph_breaks += 1
         self.counts.eager_calls += 1
         telemetry.left(self.target, left, clock, len(self.entries), entry_id)
@@ -296,7 +296,12 @@ class Function(Serving):
     # -- from a trace to an entry ------------------------------------------------------------------
 
     def _add(
-        self, trace: Trace, choices: Choices, entry_id: str, clock: telemetry.Clock, roots: Roots
+        self,
+        trace: Trace,
+        choices: CompileDecisions,
+        entry_id: str,
+        clock: telemetry.Clock,
+        roots: Roots,
     ) -> None:
         """Make an entry of a trace."""
         self._written |= trace.written
@@ -309,10 +314,10 @@ class Function(Serving):
             # call may go another way.
             self._leaves += 1
             if self._leaves >= _MOST_LEAVES:
-                self.stop_compiling(Left(NOTHING_TO_COMPILE, None))
+                self.stop_compiling(AbortReason(NOTHING_TO_COMPILE, None))
             return
         entry = Entry(entry_id, choices, roots)
-        if not self._take(entry, trace, clock):
+        if not self._add_trace(entry, trace, clock):
             return
         self._next_id += 1
         self.entries.append(entry)
@@ -322,16 +327,16 @@ class Function(Serving):
         self.counts.hits.append(entry.counter)
         self._finished(entry, trace, clock, entry.graphs)
 
-    def _check_contract(self, trace: Trace, choices: Choices) -> None:
-        self.broken = broken_contract(self.target.name, trace, choices)
-        if self.broken is not None:
-            raise self.broken
+    def _check_contract(self, trace: Trace, choices: CompileDecisions) -> None:
+        self.contract_violation = contract_violation(self.target.name, trace, choices)
+        if self.contract_violation is not None:
+            raise self.contract_violation
 
-    def _take(self, entry: Entry, trace: Trace, clock: telemetry.Clock) -> bool:
+    def _add_trace(self, entry: Entry, trace: Trace, clock: telemetry.Clock) -> bool:
         """Let an entry serve what a trace did; False if its backend failed."""
         try:
             with clock.stage("backend"), telling_waits(self.counts.waited):
-                breaks = entry.take(trace, self.options, self.target.name)
+                breaks = entry.add_trace(trace, self.options, self.target.name)
         except Exception as error:
             self._backend_failed(error)
             return False
@@ -347,7 +352,7 @@ class Function(Serving):
             f"anyshape: the backend failed on {self.target.name}, which runs eagerly: {error!r}",
             stacklevel=7,
         )
-        self.stop_compiling(Left(f"the backend failed: {error!r}", None))
+        self.stop_compiling(AbortReason(f"the backend failed: {error!r}", None))
 
     def _finished(
         self,
@@ -363,7 +368,7 @@ class Function(Serving):
 
     # -- a call that goes a way which its entry has not seen ---------------------------------------
 
-    def grow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def extend(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make a call that has been undone again, watched, and let its entry grow."""
         call = self.target.signature.bind(*args, **kwargs)
         call.apply_defaults()
@@ -383,18 +388,18 @@ class Function(Serving):
             assert entry is not None
             assert entry.growing is not None
             if entry.growing.is_full(config.max_graphs_per_entry, config.max_growths_per_line):
-                self._stop_growing(entry)
+                self._stop_extending(entry)
                 return self._call(arguments)
             with progress.compiling(self.target.name, entry.id), no_collection():
                 shapes = assumed(self.contract, bound)
-                return self._grow(entry, entry.growing, arguments, shapes)
+                return self._extend(entry, entry.growing, arguments, shapes)
         finally:
             self._compiling.release()
 
-    def _grow(
+    def _extend(
         self,
         entry: Entry,
-        growing: Growing,
+        growing: TraceTreeBuilder,
         arguments: Arguments,
         shapes: AssumedContract | None,
     ) -> Any:
@@ -405,24 +410,24 @@ class Function(Serving):
             captured = self._captured(arguments, choices, entry.roots, entry.id, clock)
         self.counts.captures += 1
         trace = captured.outcome
-        if isinstance(trace, Left):
-            self._left(trace, entry.id, clock)
+        if isinstance(trace, AbortReason):
+            self._abort(trace, entry.id, clock)
             return captured.result
         self._check_contract(trace, choices)
         before = len(growing.graphs)
-        if not self._take(entry, trace, clock):
+        if not self._add_trace(entry, trace, clock):
             return captured.result
         new = growing.graphs[before:]
         self.counts.graphs += len(new)
         self._finished(entry, trace, clock, new)
         return captured.result
 
-    def _stop_growing(self, entry: Entry) -> None:
+    def _stop_extending(self, entry: Entry) -> None:
         """Split a function that would need graph after graph; eager where there is no place to."""
         last = entry.breaks[-1] if entry.breaks else None
         reason = last.reason if last else "what it expects of data keeps changing"
         where = last.where if last else None
-        why = Left(
+        why = AbortReason(
             f"too many ways that depend on data ({len(entry.graphs)} graphs): {reason}",
             where,
             sites=last.sites if last else (),

@@ -11,9 +11,9 @@ from typing import Final
 
 import torch.fx
 
-from anyshape.capture.dynamism_policy import Choices, Ruling
+from anyshape.capture.dynamism_policy import CompileDecisions, DimDecision
 from anyshape.capture.trace import Trace
-from anyshape.capture.tracer import Left
+from anyshape.capture.tracer import AbortReason
 from anyshape.config import config
 from anyshape.dispatch.callable_target import Target
 from anyshape.dispatch.entry import Entry, GraphBreak
@@ -67,7 +67,7 @@ def begins(target: Target, entry_id: str) -> None:
         )
 
 
-def sizes_seen(target: Target, choices: Choices, entry_id: str) -> None:
+def sizes_seen(target: Target, choices: CompileDecisions, entry_id: str) -> None:
     """What the call had that a compile was for."""
     if stream.listening(kinds.SizesSeen):
         observed, rulings = dict(choices.observed), dict(choices.rulings)
@@ -78,7 +78,7 @@ def sizes_seen(target: Target, choices: Choices, entry_id: str) -> None:
 def _sizes_seen(
     function: str,
     observed: Mapping[str, Observation],
-    rulings: Mapping[str, Ruling],
+    rulings: Mapping[str, DimDecision],
     entry_id: str,
 ) -> kinds.SizesSeen:
     seen = {source: str(each) for source, each in observed.items()}
@@ -230,7 +230,7 @@ def breaks(found: GraphBreak, entry_id: str) -> None:
         stream.emit(kinds.GraphBreak(found.reason, found.where, _BREAK_HINTS, compile_id=entry_id))
 
 
-def left(target: Target, why: Left, clock: Clock, entries: int, entry_id: str) -> None:
+def left(target: Target, why: AbortReason, clock: Clock, entries: int, entry_id: str) -> None:
     """A call runs eagerly."""
     if stream.listening(kinds.RunsEagerly):
         stream.emit(

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from anyshape.capture.dynamism_policy import Ruling
+from anyshape.capture.dynamism_policy import DimDecision
 from anyshape.events.kinds import CallsServed
 from anyshape.events.stream import stream
 from anyshape.guards.guard import SymbolSource
@@ -91,7 +91,7 @@ def _value(given: Any) -> Any:
 _all: Final[list[ServedCalls]] = []
 
 
-def tell_all() -> None:
+def emit_all() -> None:
     """At the end of the program: what is not written yet."""
     for each in _all:
         each.tell()
@@ -103,7 +103,7 @@ def watched(
     entry_id: str,
     inputs: Sequence[Path | Expr],
     symbols: Sequence[SymbolSource],
-    rulings: Mapping[str, Ruling],
+    rulings: Mapping[str, DimDecision],
 ) -> Program:
     """The program of an entry, noted down if anybody listens."""
     if not stream.listening(CallsServed):
@@ -116,7 +116,7 @@ def watched(
 def _picked(
     inputs: Sequence[Path | Expr],
     symbols: Sequence[SymbolSource],
-    rulings: Mapping[str, Ruling],
+    rulings: Mapping[str, DimDecision],
 ) -> dict[str, int]:
     """The inputs that tell what is dynamic, by source. All else is what the guards say."""
     changing = {

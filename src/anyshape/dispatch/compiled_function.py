@@ -14,7 +14,7 @@ import torch.fx
 from anyshape.capture.record.torch_state import read_state
 from anyshape.capture.run import Arguments
 from anyshape.capture.source_use import source_use
-from anyshape.capture.tracer import Left
+from anyshape.capture.tracer import AbortReason
 from anyshape.config import config
 from anyshape.dispatch import eager_summary
 from anyshape.dispatch.arguments import as_given, by_parameter, show_user_frames
@@ -39,7 +39,7 @@ from anyshape.profile.session import FunctionProfile
 from anyshape.ranks.agree import AmongRanks
 from anyshape.runtime.loader.errors import as_torch_raises
 from anyshape.runtime.program import GraphFailed
-from anyshape.runtime.trace_tree import Unseen
+from anyshape.runtime.trace_tree import SideExit
 from anyshape.shapes import Contract
 from anyshape.support.lazy_dataclass import dataclass, field, replace
 
@@ -49,7 +49,7 @@ class StaleSignature(Exception):
 
 
 #: What a dispatcher raises where it has no answer; a `TypeError` may also be the program's.
-NO_ANSWER: Final = (GraphFailed, Unseen, StaleSignature, TypeError)
+FALLBACK_ERRORS: Final = (GraphFailed, SideExit, StaleSignature, TypeError)
 
 
 def without_frames(error: Exception) -> Exception:
@@ -68,7 +68,7 @@ _LEAST_WORK: Final = 5
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
-class Serving:
+class CompiledFunction:
     """Entries, and the dispatcher that picks one. How there come to be entries is said in
     `pipeline`."""
 
@@ -78,9 +78,9 @@ class Serving:
     counts: Counts = field(default_factory=Counts)
     seen: Observations = field(default_factory=Observations)
     #: why it runs eagerly from now on, if it does
-    eager: Left | None = None
+    eager: AbortReason | None = None
     #: why the last call that could not be captured was not
-    _last_left: Left | None = None
+    _last_left: AbortReason | None = None
     dispatch: Callable[..., Any] = field(init=False)
     frame_id: int = field(init=False)
     is_outermost: bool = field(init=False)
@@ -114,7 +114,7 @@ class Serving:
     #: the shapes that calls must have, if they are declared
     contract: Contract | None = field(init=False)
     #: how the function breaks its contract: no entry can be for all of it
-    broken: ConstraintViolation | None = None
+    contract_violation: ConstraintViolation | None = None
 
     def __post_init__(self) -> None:
         self.frame_id = next(_frame_ids)
@@ -190,7 +190,7 @@ class Serving:
         self.counts.__init__()
         self.seen = Observations()
         self.eager = self._last_left = None
-        self.broken = None
+        self.contract_violation = None
         self._next_id = 0
         self._leaves = 0
         self._floats.clear()
@@ -217,11 +217,11 @@ class Serving:
         for each in (self, *self._parts()):
             each.rebuild()
 
-    def _parts(self) -> list[Serving]:
+    def _parts(self) -> list[CompiledFunction]:
         """What runs compiled while this runs in parts. Parts of parts are among them."""
         if not self.is_outermost:
             return []
-        return [unit for unit in self.units if isinstance(unit, Serving)]
+        return [unit for unit in self.units if isinstance(unit, CompiledFunction)]
 
     def total(self) -> list[Counts]:
         """Its own counts, and those of its parts."""
@@ -238,7 +238,7 @@ class Serving:
         """Answer a call that no entry serves."""
         raise NotImplementedError
 
-    def grow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def extend(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Answer a call that goes a way which its entry has not seen."""
         raise NotImplementedError
 
@@ -290,7 +290,7 @@ class Serving:
                 reasons.append(kinds.GuardFailure(entry.id, failure.sentence, frame))
         return reasons
 
-    def stop_compiling(self, why: Left, line: int | None = None) -> None:
+    def stop_compiling(self, why: AbortReason, line: int | None = None) -> None:
         """Run eagerly what no entry serves: in parts, if its code can be watched. A region is
         split at the line, if that is known."""
         self.eager = why
@@ -302,7 +302,7 @@ class Serving:
             self.units.add_later(why)
         self._dispatch_in_parts()
 
-    def _note_eager(self, why: Left) -> None:
+    def _note_eager(self, why: AbortReason) -> None:
         """Remember for the end of the process why calls had no graph."""
         if not self.is_outermost:
             return
@@ -335,17 +335,17 @@ class Serving:
         """A call from a function that runs in parts."""
         try:
             return self.dispatch(*args, **kwargs)
-        except NO_ANSWER as error:
-            if not self.is_no_answer(error):
+        except FALLBACK_ERRORS as error:
+            if not self.needs_fallback(error):
                 raise
             reason = without_frames(error)
         try:
-            return self.recover(reason, args, kwargs)
+            return self.fallback(reason, args, kwargs)
         except StaleSignature:
             return self.target.call(*args, **kwargs)
 
-    def is_no_answer(self, error: Exception) -> bool:
-        """Whether what the dispatcher raised is not of the program: `recover` then has the
+    def needs_fallback(self, error: Exception) -> bool:
+        """Whether what the dispatcher raised is not of the program: `fallback` then has the
         answer."""
         if not isinstance(error, TypeError):
             return True
@@ -353,12 +353,12 @@ class Serving:
         trace = error.__traceback__
         return trace is not None and trace.tb_next is None and self.is_stale()
 
-    def recover(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def fallback(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The answer of a call for which the dispatcher had none. To be called when the error has
         been handled, so that it is no context of the program's own errors. `StaleSignature` if
         there has to be another dispatcher."""
-        if isinstance(error, Unseen):
-            return self.grow(args, kwargs)
+        if isinstance(error, SideExit):
+            return self.extend(args, kwargs)
         if not isinstance(error, GraphFailed):
             raise StaleSignature
         if isinstance(error.error, InternalError):

@@ -10,7 +10,7 @@ from typing import cast
 import torch
 
 from anyshape.capture.contract import AssumedContract
-from anyshape.capture.dynamism_policy import Choices
+from anyshape.capture.dynamism_policy import CompileDecisions
 from anyshape.capture.trace import Trace
 from anyshape.dispatch.callable_target import Target, is_module_call
 from anyshape.errors import ConstraintViolation
@@ -44,7 +44,9 @@ def _is_tensor(value: object) -> bool:
     return isinstance(value, torch.Tensor)
 
 
-def broken_contract(function: str, trace: Trace, choices: Choices) -> ConstraintViolation | None:
+def contract_violation(
+    function: str, trace: Trace, choices: CompileDecisions
+) -> ConstraintViolation | None:
     """An error that lists every line which needs more than the contract says, if there is one."""
     contract = choices.contract
     if contract is None:
@@ -58,7 +60,7 @@ def broken_contract(function: str, trace: Trace, choices: Choices) -> Constraint
 class _Breaks:
     """What a trace needs beyond its contract."""
 
-    def __init__(self, trace: Trace, choices: Choices, contract: AssumedContract) -> None:
+    def __init__(self, trace: Trace, choices: CompileDecisions, contract: AssumedContract) -> None:
         self._trace = trace
         self._contract = contract
         said = contract.said()

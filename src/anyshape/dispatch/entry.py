@@ -7,14 +7,14 @@ from typing import Any, Final
 
 import torch.fx
 
-from anyshape.capture.dynamism_policy import Choices
+from anyshape.capture.dynamism_policy import CompileDecisions
 from anyshape.capture.outline.sites import Site
 from anyshape.capture.symbol_namespace import Roots
 from anyshape.capture.trace import Store, Trace
 from anyshape.dispatch.call_log import watched
-from anyshape.dispatch.trace_tree_builder import Backend, Growing, named
+from anyshape.dispatch.trace_tree_builder import Backend, TraceTreeBuilder, named
 from anyshape.explain.blame import expr_of
-from anyshape.explain.dim_status import Standing, standings
+from anyshape.explain.dim_status import DimStatus, standings
 from anyshape.explain.explanation import DynamicSource, EntryExplanation, conditions_of
 from anyshape.guards.emit import EntryPlan
 from anyshape.guards.guard import Frame, Guard, SymbolSource
@@ -62,7 +62,7 @@ all_counts: Final[list[Counts]] = []
 
 
 @dataclass(frozen=True, slots=True)
-class Symbol:
+class DynamicSymbol:
     """A dynamic size or integer of an entry, as people see it."""
 
     source: str
@@ -87,17 +87,17 @@ class Entry:
     """One compiled program of a function, for all the sizes that its guards admit."""
 
     id: str
-    choices: Choices
+    choices: CompileDecisions
     roots: Roots
     graphs: list[torch.fx.GraphModule] = field(default_factory=list[torch.fx.GraphModule])
     guards: Sequence[Guard] = ()
-    symbols: dict[str, Symbol] = field(default_factory=dict[str, Symbol])
+    symbols: dict[str, DynamicSymbol] = field(default_factory=dict[str, DynamicSymbol])
     plan: EntryPlan = EntryPlan((), (), (), lambda: None)
     counter: list[int] = field(default_factory=lambda: [0])
     #: why each symbol's source is dynamic
     reasons: Mapping[str, str] = field(default_factory=dict[str, str])
     #: where the way depends on data: the tree of all the ways seen
-    growing: Growing | None = None
+    growing: TraceTreeBuilder | None = None
     breaks: list[GraphBreak] = field(default_factory=list["GraphBreak"])
     #: what its programs write outside of themselves
     stores: list[Store] = field(default_factory=list[Store])
@@ -112,12 +112,12 @@ class Entry:
         """How many calls it has served, the one that made it aside."""
         return self.counter[0]
 
-    def standings(self) -> list[Standing]:
+    def standings(self) -> list[DimStatus]:
         """Of each size and integer that was met."""
         left = {each.text: self.symbols[each.symbol.name].range for each in self.plan.symbols}
         return standings(self.id, self.choices.rulings, left)
 
-    def explain(self, sizes: Sequence[Standing]) -> EntryExplanation:
+    def explain(self, sizes: Sequence[DimStatus]) -> EntryExplanation:
         """In words; `sizes` are its standings, compared with those of other entries."""
         return EntryExplanation(
             self.id,
@@ -130,7 +130,7 @@ class Entry:
             [line for graph in self.graphs for line in _said_of(graph)],
         )
 
-    def _dynamic(self, sizes: Sequence[Standing]) -> list[DynamicSource]:
+    def _dynamic(self, sizes: Sequence[DimStatus]) -> list[DynamicSource]:
         """What is not fixed: symbols, and the sizes that are not looked at."""
         symbols = [
             DynamicSource(
@@ -145,14 +145,14 @@ class Entry:
             if each.state == "unbacked"
         ]
 
-    def take(self, trace: Trace, options: Options, name: str) -> list[GraphBreak]:
+    def add_trace(self, trace: Trace, options: Options, name: str) -> list[GraphBreak]:
         """Serve another way through the program; the first one if there is none yet. Returns where
         graphs end that did not so far."""
         if self.growing is None and trace.is_flat:
             self._plan_flat(trace, options.backend, name)
             return []
         if self.growing is None:
-            self.growing = Growing(name, self.roots, options.backend, self.id)
+            self.growing = TraceTreeBuilder(name, self.roots, options.backend, self.id)
         self.growing.add(trace)
         self.graphs = self.growing.graphs
         growing = self.growing
@@ -215,11 +215,11 @@ def _said_of(graph: torch.fx.GraphModule) -> Sequence[str]:
     return () if report is None else report.lines()
 
 
-def _symbols(trace: Trace, profile: FunctionRecord) -> dict[str, Symbol]:
+def _symbols(trace: Trace, profile: FunctionRecord) -> dict[str, DynamicSymbol]:
     # Of a symbol with several sources, the first one names it.
     first = {source.symbol.name: source for source in reversed(trace.symbols)}
     return {
-        name: Symbol(
+        name: DynamicSymbol(
             first[name].text,
             trace.facts.range(expr_of(trace, first[name])),
             trace.facts.hints[first[name].symbol],

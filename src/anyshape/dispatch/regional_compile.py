@@ -26,7 +26,7 @@ from anyshape.capture.outline.sequences import stretch
 from anyshape.capture.outline.sites import Site, place_of
 from anyshape.capture.outline.split import RegionCode, SplitCode, split_code
 from anyshape.capture.rewrite.instrument import CodePlace, Refused, is_instrumented
-from anyshape.capture.tracer import Left
+from anyshape.capture.tracer import AbortReason
 from anyshape.dispatch.callable_target import (
     Target,
     has_other_hooks,
@@ -128,12 +128,12 @@ class Units:
             if found.version < _MOST_SPLITS:
                 found.add(site, leads_inside=depth > 0, seen_only=seen_only)
 
-    def add_later(self, left: Left) -> None:
+    def add_later(self, left: AbortReason) -> None:
         """Split functions, too, at calls that were seen after the capture had left."""
         for sites in left.later:
             self.add_boundaries(sites, seen_only=True)
 
-    def refine(self, slot: Slot, left: Left, line: int | None = None) -> None:
+    def refine(self, slot: Slot, left: AbortReason, line: int | None = None) -> None:
         """Split a function once more, since one of its regions could not be compiled: where the
         capture left, at a line, or else with all of the region as plain Python."""
         if left.reason == NOTHING_TO_COMPILE:

@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import torch.fx
 
-from anyshape.capture.record.segments import Carried, Expectation
+from anyshape.capture.record.segments import RuntimeAssert, SegmentOutput
 from anyshape.capture.symbol_namespace import Roots
 from anyshape.capture.trace import Trace, TracedSegment
 from anyshape.guards.guard import Frame, Guard, SymbolSource
 from anyshape.guards.path import Path
-from anyshape.ops.node_meta import COMPILE_ID, STANDING, Standing
-from anyshape.runtime.trace_tree import INPUT, Node, Place, Tree, make_finish, make_step
+from anyshape.ops.node_meta import COMPILE_ID, STANDING, TreePosition
+from anyshape.runtime.trace_tree import INPUT, RunValue, Tree, TreeNode, make_finish, make_step
 from anyshape.symbolic import Expr, Symbol, to_text
 from anyshape.symbolic.expr import of_atom
 
@@ -33,7 +33,7 @@ def named(graph: torch.fx.GraphModule, id: str) -> torch.fx.GraphModule:
     return graph
 
 
-class Growing:
+class TraceTreeBuilder:
     """The tree of one entry, and what all its ways need of a call."""
 
     def __init__(self, name: str, roots: Roots, backend: Backend, id: str) -> None:
@@ -43,12 +43,12 @@ class Growing:
         self._backend = backend
         #: what a call has to give: the arguments of the tree
         self.inputs: list[Path | Expr] = []
-        self._places: dict[Path | Expr, Place] = {}
+        self._places: dict[Path | Expr, RunValue] = {}
         self.guards: list[Guard] = []
         self.symbols: list[SymbolSource] = []
         self.graphs: list[torch.fx.GraphModule] = []
         #: by node, which of the graphs it runs
-        self._numbers: dict[Node, int] = {}
+        self._numbers: dict[TreeNode, int] = {}
         #: how often a call was captured that went a way which is known
         self.repeated = 0
         #: how often it has grown, by the line that asked
@@ -80,12 +80,14 @@ class Growing:
         self.tree.draws_random |= trace.draws_random or trace.may_draw
         self.tree.grown()
 
-    def _note_standing(self, before: Node | None, made: Node, trace: Trace, index: int) -> None:
+    def _note_standing(
+        self, before: TreeNode | None, made: TreeNode, trace: Trace, index: int
+    ) -> None:
         """For those who are told of the graph."""
         number = self._numbers[made] = len(self.graphs) - 1
         led = trace.segments[index - 1].decision if before is not None else None
         asked = trace.segments[index].decision
-        self.graphs[number].meta[STANDING] = Standing(
+        self.graphs[number].meta[STANDING] = TreePosition(
             number,
             None if before is None else self._numbers[before],
             "" if led is None else str(outcome_key(led.outcome)),
@@ -101,11 +103,11 @@ class Growing:
             or any(count >= at_one_line for count in self._grown.values())
         )
 
-    def _shared(self, trace: Trace) -> tuple[Node | None, int]:
+    def _shared(self, trace: Trace) -> tuple[TreeNode | None, int]:
         """The last node of the tree that the trace goes through, and the depth below it."""
         for root in self.tree.roots:
             node, depth = None, 0
-            following: Node | None = root
+            following: TreeNode | None = root
             while following is not None and following.key == _key(trace, depth):
                 node = following
                 decision = trace.segments[depth].decision
@@ -117,7 +119,7 @@ class Growing:
                 return node, depth
         return None, 0
 
-    def _node(self, trace: Trace, index: int) -> Node:
+    def _node(self, trace: Trace, index: int) -> TreeNode:
         segment = trace.segments[index]
         graph = segment.graph
         compiled = self._backend(named(graph, self._id), list(segment.examples))
@@ -146,7 +148,7 @@ class Growing:
             name=self.tree.name,
         )
         may_fail = trace.may_raise_late or trace.checks_forms or bool(segment.expectations)
-        node = Node(_key(trace, index), step, may_fail, bool(segment.changed))
+        node = TreeNode(_key(trace, index), step, may_fail, bool(segment.changed))
         if decision is None:
             node.finish = self._finish(trace, index)
         node.width = len(self.inputs)
@@ -154,30 +156,30 @@ class Growing:
 
     def _finish(self, trace: Trace, index: int) -> Any:
         values = {f"x{i}": self._place(source) for i, source in enumerate(trace.extra)}
-        values |= {f"t{i}": Place(index, i) for i in range(trace.segments[index].outputs)}
+        values |= {f"t{i}": RunValue(index, i) for i in range(trace.segments[index].outputs)}
         values |= {name: self._place(source) for name, source in trace.earlier.items()}
         return make_finish(values, trace.lines, trace.namespace, trace.result, self.tree.name)
 
     def _values(
         self, segment: TracedSegment, asked: Iterable[Iterable[Symbol]]
-    ) -> Mapping[str, Place]:
+    ) -> Mapping[str, RunValue]:
         symbols = sorted({symbol for each in asked for symbol in each}, key=lambda s: s.name)
         return {
             symbol.name: self._place(of_atom(symbol) if symbol.backed else segment.values[symbol])
             for symbol in symbols
         }
 
-    def _place(self, source: Path | Expr | Carried) -> Place:
-        if isinstance(source, Carried):
-            return Place(source.segment, source.output)
+    def _place(self, source: Path | Expr | SegmentOutput) -> RunValue:
+        if isinstance(source, SegmentOutput):
+            return RunValue(source.segment, source.output)
         found = self._places.get(source)
         if found is None:
-            found = self._places[source] = Place(INPUT, len(self.inputs))
+            found = self._places[source] = RunValue(INPUT, len(self.inputs))
             self.inputs.append(source)
         return found
 
 
-def _condition(each: Expectation, index: int) -> str:
+def _condition(each: RuntimeAssert, index: int) -> str:
     if each.fact is not None:
         return f"({to_text(each.fact)})"
     # By the digits, as outcomes are: a float may be NaN.

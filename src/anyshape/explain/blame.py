@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from linecache import getline
 from typing import Final, cast
 
-from anyshape.capture.dynamism_policy import Ruling
+from anyshape.capture.dynamism_policy import DimDecision
 from anyshape.capture.trace import Trace
 from anyshape.errors import DynamicDimWasFixed
 from anyshape.guards.guard import Guard, Kind, SymbolSource
@@ -66,7 +66,7 @@ def _known(trace: Trace, guards: Sequence[Guard]) -> Facts:
 # -- marks that the program does not keep -----------------------------------------------------
 
 
-def check_marks(trace: Trace, rulings: Mapping[str, Ruling]) -> None:
+def check_marks(trace: Trace, rulings: Mapping[str, DimDecision]) -> None:
     """What the user asked to be dynamic must not have been fixed."""
     for source, (value, decision) in rulings.items():
         if decision.required and decision.choice is Choice.STATIC:

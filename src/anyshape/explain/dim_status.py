@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from anyshape.capture.dynamism_policy import Ruling
+from anyshape.capture.dynamism_policy import DimDecision
 from anyshape.policy.decide import Choice
 from anyshape.policy.hints import what_changes
 from anyshape.support.lazy_dataclass import dataclass, replace
@@ -14,7 +14,7 @@ from anyshape.symbolic import Range
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class DimStatus:
     """One dimension or integer in one entry."""
 
     source: str
@@ -48,18 +48,17 @@ class Standing:
 
 
 def standings(
-    entry_id: str, rulings: Mapping[str, Ruling], ranges: Mapping[str, Range]
-) -> list[Standing]:
+    entry_id: str, rulings: Mapping[str, DimDecision], ranges: Mapping[str, Range]
+) -> list[DimStatus]:
     """Of one entry; `ranges` is what the guards left to each symbol, by source."""
     return [
-        _standing(source, ruling, ranges.get(source), entry_id)
-        for source, ruling in rulings.items()
+        _status(source, ruling, ranges.get(source), entry_id) for source, ruling in rulings.items()
     ]
 
 
-def _standing(source: str, ruling: Ruling, left: Range | None, entry_id: str) -> Standing:
+def _status(source: str, ruling: DimDecision, left: Range | None, entry_id: str) -> DimStatus:
     value, decision = ruling
-    made = Standing(
+    made = DimStatus(
         source,
         decision.choice.value,
         str(value),
@@ -87,12 +86,12 @@ def _kind(source: str, value: float) -> str:
 _FIXED: Final = "the lines that ask for this value, below"
 
 
-def since_when(entries: Sequence[Sequence[Standing]]) -> list[list[Standing]]:
+def since_when(entries: Sequence[Sequence[DimStatus]]) -> list[list[DimStatus]]:
     """The standings of all entries in order, each with the first entry in which it was so."""
-    before: dict[str, Standing] = {}
-    made: list[list[Standing]] = []
+    before: dict[str, DimStatus] = {}
+    made: list[list[DimStatus]] = []
     for entry in entries:
-        row: list[Standing] = []
+        row: list[DimStatus] = []
         for each in entry:
             last = before.get(each.source)
             if last is not None and _goes_on(last, each):
@@ -104,6 +103,6 @@ def since_when(entries: Sequence[Sequence[Standing]]) -> list[list[Standing]]:
     return made
 
 
-def _goes_on(last: Standing, now: Standing) -> bool:
+def _goes_on(last: DimStatus, now: DimStatus) -> bool:
     same_word = last.state == now.state and last.by == now.by
     return same_word and (now.is_free or last.values == now.values)

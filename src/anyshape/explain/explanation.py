@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from linecache import getline
 from typing import Final
 
-from anyshape.explain.dim_status import Standing
+from anyshape.explain.dim_status import DimStatus
 from anyshape.guards.guard import Frame, Guard, Kind
 from anyshape.support.lazy_dataclass import dataclass, replace
 
@@ -34,7 +34,7 @@ class EntryExplanation:
     #: where a graph ends and another begins: the reason and the line
     breaks: Sequence[tuple[str, Frame | None]] = ()
     #: every size and integer that was met: how it stands, since when, by whom
-    sizes: Sequence[Standing] = ()
+    sizes: Sequence[DimStatus] = ()
     #: what is native code and what torch is called for, and why
     code: Sequence[str] = ()
 
@@ -60,16 +60,16 @@ class EntryExplanation:
 _MOST_ALIKE: Final = 6
 
 
-def _alike(sizes: Sequence[Standing]) -> list[list[Standing]]:
+def _alike(sizes: Sequence[DimStatus]) -> list[list[DimStatus]]:
     """Those that are free one by one, then the others by what is said of them."""
-    groups: dict[object, list[Standing]] = {}
+    groups: dict[object, list[DimStatus]] = {}
     for each in sorted(sizes, key=lambda each: not each.is_free):
         key = each.source if each.is_free else (each.state, each.why, each.since, each.change)
         groups.setdefault(key, []).append(each)
     return list(groups.values())
 
 
-def _sizes_lines(alike: Sequence[Standing]) -> list[str]:
+def _sizes_lines(alike: Sequence[DimStatus]) -> list[str]:
     first, more = alike[0], len(alike) - _MOST_ALIKE
     listed = ", ".join(map(str, alike[:_MOST_ALIKE])) + (f" and {more} more" if more > 0 else "")
     return [f"  {first.state}: {listed}: {first.why}", f"      {first.background}"]

@@ -15,15 +15,15 @@ from typing import Any
 import torch
 
 from anyshape.capture.contract import AssumedContract
-from anyshape.capture.dynamism_policy import Choices
+from anyshape.capture.dynamism_policy import CompileDecisions
 from anyshape.capture.record.torch_state import can_capture
 from anyshape.capture.run import capture
 from anyshape.capture.symbol_namespace import Roots
 from anyshape.capture.trace import Trace
-from anyshape.capture.tracer import Left
+from anyshape.capture.tracer import AbortReason
 from anyshape.dispatch.arguments import by_parameter, no_collection, show_user_frames
 from anyshape.dispatch.callable_target import Target, is_module_call, module_target, target_of
-from anyshape.dispatch.contract import assumed, broken_contract, contract_of
+from anyshape.dispatch.contract import assumed, contract_of, contract_violation
 from anyshape.errors import (
     CannotExport,
     ConstraintViolation,
@@ -34,7 +34,7 @@ from anyshape.errors import (
 from anyshape.export.spec import Arguments, Spec
 from anyshape.guards.guard import SymbolSource
 from anyshape.policy.observations import Observations
-from anyshape.shapes.bind_spec import Way
+from anyshape.shapes.bind_spec import ArgumentPath
 from anyshape.support.lazy_dataclass import dataclass, replace
 from anyshape.symbolic import Expr
 
@@ -48,7 +48,7 @@ class Attempt:
     #: how the program needs more than the spec says, if it does
     broken: ConstraintViolation | None
     #: the arguments that the program changed in place
-    changed: frozenset[Way]
+    changed: frozenset[ArgumentPath]
 
     def symbol(self, source: SymbolSource) -> Expr:
         return self.trace.facts.symbols[source.symbol.name]
@@ -115,7 +115,9 @@ class Subject:
                 violations=tuple(f"in the example, {each}" for each in error.problems),
             ) from None
         assert shapes is not None, "there is a contract"
-        choices = Choices(Observations(), False, "export", contract=shapes, exact_strides=True)
+        choices = CompileDecisions(
+            Observations(), False, "export", contract=shapes, exact_strides=True
+        )
         leaves = replace(self.arguments, bound=copied).leaves()
         versions = [(leaf, _version(leaf.value)) for leaf in leaves if leaf.is_tensor]
         with undisturbed(self.module), no_collection():
@@ -131,15 +133,15 @@ class Subject:
             except Exception as error:
                 show_user_frames(error)
                 raise
-        if isinstance(captured.outcome, Left):
+        if isinstance(captured.outcome, AbortReason):
             raise self._left(captured.outcome)
         trace = captured.outcome
         changed = frozenset(
             leaf.way for leaf, version in versions if _version(leaf.value) != version
         )
-        return Attempt(trace, shapes, broken_contract(self.name, trace, choices), changed)
+        return Attempt(trace, shapes, contract_violation(self.name, trace, choices), changed)
 
-    def _left(self, left: Left) -> Exception:
+    def _left(self, left: AbortReason) -> Exception:
         where = str(left.frame) if left.frame else None
         if left.question is not None:
             return DataDependentError(

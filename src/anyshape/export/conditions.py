@@ -10,14 +10,14 @@ import torch
 from anyshape.support.lazy_dataclass import dataclass, field
 
 #: A way into the arguments: the parameter, then items (`["item", 0]`) and attributes.
-Way = tuple[Any, ...]
+ArgumentPath = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
     """Something that is checked of what lies at the end of a way."""
 
-    way: Way
+    way: ArgumentPath
     kind: str
     value: Any
     #: what the caller calls it, if that is not the way to it
@@ -28,7 +28,7 @@ class Condition:
         return self.called or text_of(self.way)
 
 
-class Call(Protocol):
+class CheckContext(Protocol):
     """What a check may ask of the program."""
 
     @property
@@ -39,7 +39,7 @@ class Call(Protocol):
     def size_text(self, size: str | int | None) -> str: ...
 
 
-def called(way: Way, starred: frozenset[str]) -> str:
+def called(way: ArgumentPath, starred: frozenset[str]) -> str:
     """As a caller would write it: what is given by name to a parameter that takes any, by that."""
     first, *steps = way
     if first not in starred or not steps:
@@ -48,7 +48,7 @@ def called(way: Way, starred: frozenset[str]) -> str:
     return text_of((name, *steps))
 
 
-def text_of(way: Way) -> str:
+def text_of(way: ArgumentPath) -> str:
     """As a program would write it."""
     first, *steps = way
     return str(first) + "".join(
@@ -56,7 +56,7 @@ def text_of(way: Way) -> str:
     )
 
 
-def find(bound: Mapping[str, Any], way: Way) -> tuple[Any, str]:
+def find(bound: Mapping[str, Any], way: ArgumentPath) -> tuple[Any, str]:
     """What lies at the end of a way, or a sentence that says it is not there."""
     first, *steps = way
     if first not in bound:
@@ -82,7 +82,7 @@ def _shown(value: Any) -> str:
     return text if len(text) < 60 else f"a {type(value).__name__}"
 
 
-def _tensor(call: Call, condition: Condition, value: Any, bound: dict[str, Any]) -> str:
+def _tensor(call: CheckContext, condition: Condition, value: Any, bound: dict[str, Any]) -> str:
     name, wanted = condition.name, condition.value
     if not isinstance(value, torch.Tensor):
         return f"{name} is {_shown(value)}, where a tensor is expected"
@@ -118,7 +118,9 @@ def _lies_in(value: torch.Tensor, order: Sequence[int]) -> bool:
     return True
 
 
-def _laid_out(call: Call, condition: Condition, value: torch.Tensor, bound: dict[str, Any]) -> str:
+def _laid_out(
+    call: CheckContext, condition: Condition, value: torch.Tensor, bound: dict[str, Any]
+) -> str:
     """Whether a tensor is fine that does not lie in the order of the example's. Most programs are
     the same for it, and raise what they would. Packages of earlier versions do not say so: they get
     a copy instead of an argument; what lies in the caller's objects is not replaced."""
@@ -137,7 +139,7 @@ def _laid_out(call: Call, condition: Condition, value: torch.Tensor, bound: dict
     return ""
 
 
-def _equals(call: Call, condition: Condition, value: Any, bound: Any) -> str:
+def _equals(call: CheckContext, condition: Condition, value: Any, bound: Any) -> str:
     wanted = condition.value
     same = type(value) is type(wanted) and (
         value == wanted or (value != value and wanted != wanted)
@@ -147,7 +149,7 @@ def _equals(call: Call, condition: Condition, value: Any, bound: Any) -> str:
     return f"{condition.name} is {_shown(value)}, where it is static: {wanted!r}"
 
 
-def _type(call: Call, condition: Condition, value: Any, bound: Any) -> str:
+def _type(call: CheckContext, condition: Condition, value: Any, bound: Any) -> str:
     if type_name(type(value)) == condition.value:
         return ""
     return f"{condition.name} is a {type_name(type(value))}, where a {condition.value} is expected"
@@ -159,7 +161,7 @@ def type_name(kind: Any) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _identity(call: Call, condition: Condition, value: Any, bound: Any) -> str:
+def _identity(call: CheckContext, condition: Condition, value: Any, bound: Any) -> str:
     if named(value) == condition.value:
         return ""
     return f"{condition.name} is {_shown(value)}, where {condition.value} is expected"
@@ -171,13 +173,13 @@ def named(value: Any) -> str:
     return f"{value.__module__}.{name}" if name else f"{type_name(type(value))}.{value}"
 
 
-def _length(call: Call, condition: Condition, value: Any, bound: Any) -> str:
+def _length(call: CheckContext, condition: Condition, value: Any, bound: Any) -> str:
     if len(value) == condition.value:
         return ""
     return f"{condition.name} has {len(value)} items, where {condition.value} are expected"
 
 
-def _keys(call: Call, condition: Condition, value: Any, bound: dict[str, Any]) -> str:
+def _keys(call: CheckContext, condition: Condition, value: Any, bound: dict[str, Any]) -> str:
     expected = list(condition.value)
     if list(value) == expected:
         return ""
@@ -193,39 +195,39 @@ def _keys(call: Call, condition: Condition, value: Any, bound: dict[str, Any]) -
     return f"{condition.name} has the keys {list(value)}, where {expected} are expected"
 
 
-def _members(call: Call, condition: Condition, value: Any, bound: Any) -> str:
+def _members(call: CheckContext, condition: Condition, value: Any, bound: Any) -> str:
     if set(value) == set(condition.value):
         return ""
     return f"{condition.name} is {_shown(value)}, where {set(condition.value)} is expected"
 
 
-def _contains(call: Call, condition: Condition, value: Any, bound: Any) -> str:
+def _contains(call: CheckContext, condition: Condition, value: Any, bound: Any) -> str:
     key, present = condition.value
     if (key in value) is present:
         return ""
     return f"{condition.name} has {'no' if present else 'a'} key {key!r}, unlike the example"
 
 
-def _without(call: Call, condition: Condition, value: Any, bound: Any) -> str:
+def _without(call: CheckContext, condition: Condition, value: Any, bound: Any) -> str:
     if condition.value not in getattr(value, "__dict__", {}):
         return ""
     return f"{condition.name} has an attribute {condition.value!r}, unlike the example"
 
 
-def _truth(call: Call, condition: Condition, value: Any, bound: Any) -> str:
+def _truth(call: CheckContext, condition: Condition, value: Any, bound: Any) -> str:
     if bool(value) is condition.value:
         return ""
     return f"{condition.name} is {'empty' if condition.value else 'not empty'}, unlike the example"
 
 
-def _same(call: Call, condition: Condition, value: Any, bound: Any) -> str:
+def _same(call: CheckContext, condition: Condition, value: Any, bound: Any) -> str:
     other, missing = find(bound, condition.value)
     if missing or other is value:
         return missing
     return f"{condition.name} and {text_of(condition.value)} are different objects"
 
 
-def _distinct(call: Call, condition: Condition, value: Any, bound: Any) -> str:
+def _distinct(call: CheckContext, condition: Condition, value: Any, bound: Any) -> str:
     found = [find(bound, way)[0] for way in condition.value]
     if len({id(each) for each in found}) == len(found):
         return ""
@@ -233,7 +235,7 @@ def _distinct(call: Call, condition: Condition, value: Any, bound: Any) -> str:
     return f"two of {names} are the same object, and the program changes one"
 
 
-CHECKS: Final[dict[str, Callable[[Call, Condition, Any, dict[str, Any]], str]]] = {
+CHECKS: Final[dict[str, Callable[[CheckContext, Condition, Any, dict[str, Any]], str]]] = {
     "tensor": _tensor,
     "equals": _equals,
     "type": _type,

@@ -21,7 +21,7 @@ from anyshape.export.inputs import Inputs, find
 from anyshape.export.program import Program
 from anyshape.export.show import readable
 from anyshape.export.suggest import Suggestion
-from anyshape.runtime.loader.code_bundle import Shelf
+from anyshape.runtime.loader.code_bundle import CodeBundle
 from anyshape.support.lazy_dataclass import dataclass
 from anyshape.symbolic import Range
 
@@ -54,7 +54,7 @@ class Exported:
         #: the graph with the changes that a call makes, and what calls it
         self._whole: torch.fx.GraphModule | None = None
         self._runs: Runs | None = None
-        self._shelf = Shelf(code or {})
+        self._shelf = CodeBundle(code or {})
         #: a spec of which no size is fixed that could be dynamic; None if there is nothing to say
         self.suggested = suggested
         #: what was asked for and is not so, in words

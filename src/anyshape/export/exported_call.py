@@ -12,15 +12,15 @@ import torch
 import torch.fx
 
 from anyshape.backends import BACKENDS, run_native
-from anyshape.compiler.driver import Function
+from anyshape.compiler.driver import FunctionCompiler
 from anyshape.dispatch.callable_target import module_target
-from anyshape.dispatch.compiled_function import NO_ANSWER
+from anyshape.dispatch.compiled_function import FALLBACK_ERRORS
 from anyshape.dispatch.entry import Entry, Options
 from anyshape.errors import BadOption
 from anyshape.export import results
 from anyshape.export.program import share_weights, with_weights_of
 from anyshape.ops.modes import back_to, modes_now
-from anyshape.runtime.loader.code_bundle import Shelf, opened
+from anyshape.runtime.loader.code_bundle import CodeBundle, opened
 from anyshape.support.lazy_dataclass import replace
 
 
@@ -64,18 +64,18 @@ class Runs:
     """A graph that is called. `shelf` has native code that may be used, and collects what is."""
 
     def __init__(
-        self, graph_module: torch.fx.GraphModule, name: str, backend: str, shelf: Shelf
+        self, graph_module: torch.fx.GraphModule, name: str, backend: str, shelf: CodeBundle
     ) -> None:
         check_backend(backend)
         core, self._finish = in_two(graph_module)
         self._graph_module = core
         self._module = plain_module(core, name)
         self._shelf = shelf
-        self._function: Function | None = None
+        self._function: FunctionCompiler | None = None
         if backend == "native":
             # Sizes are remembered for programs, not for what was made of them.
             target = replace(module_target(self._module, name), identity=lambda: None)
-            self._function = Function(target, Options(True, False, self._native))
+            self._function = FunctionCompiler(target, Options(True, False, self._native))
 
     @property
     def entries(self) -> list[Entry]:
@@ -97,11 +97,11 @@ class Runs:
         given = (self._module, *args)
         try:
             return function.dispatch(*given, **kwargs)
-        except NO_ANSWER as error:
-            if not function.is_no_answer(error):
+        except FALLBACK_ERRORS as error:
+            if not function.needs_fallback(error):
                 raise
             reason = error
-        return function.recover(reason, given, kwargs)
+        return function.fallback(reason, given, kwargs)
 
     def _native(self, graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
         with opened(self._shelf):

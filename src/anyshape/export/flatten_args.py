@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import torch
 
-from anyshape.shapes.bind_spec import Leaf, StepKind, Way
+from anyshape.shapes.bind_spec import ArgumentPath, Leaf, StepKind
 
 #: Objects whose attributes are not data of the call.
 _NO_CONTAINERS: Final = (type, torch.nn.Module, types.FunctionType, types.ModuleType, enum.Enum)
 
 
-def leaves_of(value: Any, way: Way, seen: set[int]) -> Iterator[Leaf]:
+def leaves_of(value: Any, way: ArgumentPath, seen: set[int]) -> Iterator[Leaf]:
     if isinstance(value, torch.Tensor):
         sizes = tuple(map(int, value.shape))
         yield Leaf(way, value, True, sizes, (None,) * len(sizes))

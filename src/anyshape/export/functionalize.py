@@ -24,7 +24,7 @@ import torch.fx
 from anyshape.export import results
 from anyshape.export.copy_on_write import method_on_copies, on_copies
 from anyshape.export.mutation_schema import Unknown, Write, write_of
-from anyshape.export.observe_aliases import is_outside, observe
+from anyshape.export.observe_aliases import is_external, observe
 from anyshape.export.operators import UnknownName, name_of
 from anyshape.export.program import place_of, place_text
 from anyshape.export.ssa_versions import NotFunctional, Versions
@@ -211,7 +211,7 @@ class _Rewriting(Versions):
     def _finish(self, output: Node) -> list[str]:
         with self._graph.inserting_before(output):
             self._with_arguments(output, self._in_the_end)
-        changed = [root for root, times in self._version.items() if times and is_outside(root)]
+        changed = [root for root, times in self._version.items() if times and is_external(root)]
         if changed:
             pairs = tuple((root, self._latest[root]) for root in changed)
             output.args = ((output.args[0], pairs),)

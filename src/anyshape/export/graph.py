@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 import torch
 import torch.fx
 
-from anyshape.capture.record.segments import Expectation
+from anyshape.capture.record.segments import RuntimeAssert
 from anyshape.capture.record.size_nodes import SizeNodes
 from anyshape.capture.trace import Trace, TracedSegment
 from anyshape.errors import CannotExport
@@ -210,7 +210,7 @@ class GraphBuilder:
             with self._graph.inserting_before(_behind_inputs(last)):
                 self._expect(each, outputs)
 
-    def _expect(self, each: Expectation, outputs: Sequence[Any]) -> None:
+    def _expect(self, each: RuntimeAssert, outputs: Sequence[Any]) -> None:
         where = ""
         if each.frame is not None:
             # Whoever reads it has another machine: folders say nothing there.

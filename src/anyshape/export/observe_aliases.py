@@ -145,10 +145,10 @@ class _Run:
 
 
 def _is_given(node: Node) -> bool:
-    return is_outside(node) and node.op != "get_attr"
+    return is_external(node) and node.op != "get_attr"
 
 
-def is_outside(node: Node) -> bool:
+def is_external(node: Node) -> bool:
     """Whether a tensor is found among the arguments, or is a weight."""
     while CALL not in node.meta and node.target in PATHS and isinstance(node.args[0], Node):
         node = node.args[0]

@@ -20,7 +20,7 @@ import torch
 from anyshape.errors import BadShapeSpec
 from anyshape.export.flatten_args import leaves_of
 from anyshape.shapes import Dim, Marker, Relation, Shapes
-from anyshape.shapes.bind_spec import Leaf, Matcher, StepKind, Way
+from anyshape.shapes.bind_spec import ArgumentPath, Leaf, Matcher, StepKind
 from anyshape.shapes.shape_string import Word
 from anyshape.shapes.spec import Item, read
 from anyshape.support.lazy_dataclass import dataclass, replace
@@ -37,7 +37,7 @@ def is_tensor(value: object) -> bool:
 class Spec:
     """What is said of the leaves of a call, and what always holds of the dims in it."""
 
-    leaves: Mapping[Way, Leaf]
+    leaves: Mapping[ArgumentPath, Leaf]
     where: tuple[Relation | Dim | str, ...] = ()
 
     def shapes(self, arguments: Arguments) -> Shapes:
@@ -60,7 +60,7 @@ class Spec:
             inner[keys[-1]] = said
         return root
 
-    def said(self, way: Way, dim: int) -> Item:
+    def said(self, way: ArgumentPath, dim: int) -> Item:
         leaf = self.leaves.get(way)
         return None if leaf is None else leaf.items[dim]
 
@@ -81,10 +81,10 @@ class Arguments:
         found: list[Leaf] = []
         seen: set[int] = set()
         for name, value in self.bound.items():
-            found += leaves_of(value, Way(name), seen)
+            found += leaves_of(value, ArgumentPath(name), seen)
         return found
 
-    def keys_of(self, way: Way) -> list[Any]:
+    def keys_of(self, way: ArgumentPath) -> list[Any]:
         """The way to an argument, and into it, as specs are written: by call name, or position."""
         keys: list[Any] = [way.parameter, *(step.key for step in way.steps)]
         if way.parameter == _starred(self.signature, Parameter.VAR_KEYWORD):
@@ -96,7 +96,7 @@ class Arguments:
             return [before + keys[1], *keys[2:]]
         return keys
 
-    def by_parameter(self, spec: object) -> Iterator[tuple[Way, object, str]]:
+    def by_parameter(self, spec: object) -> Iterator[tuple[ArgumentPath, object, str]]:
         """Each part of a spec with the way to its argument, and where in the spec it is."""
         known = self._known()
         if isinstance(spec, Mapping):
@@ -125,7 +125,7 @@ class Arguments:
 
     def _at(
         self, index: int, part: object, place: str, known: list[Parameter]
-    ) -> Iterator[tuple[Way, object, str]]:
+    ) -> Iterator[tuple[ArgumentPath, object, str]]:
         names = [each.name for each in known if each.kind in _BY_POSITION]
         star = _starred(self.signature, Parameter.VAR_POSITIONAL)
         if 0 <= index < len(names):
@@ -133,7 +133,7 @@ class Arguments:
             return
         taken = len([each for each in self.signature.parameters.values() if _by_position(each)])
         if star is not None and 0 <= index - taken < len(self.bound[star]):
-            yield Way(star).item(index - taken), part, place
+            yield ArgumentPath(star).item(index - taken), part, place
             return
         raise BadShapeSpec(
             place=place,
@@ -147,20 +147,20 @@ class Arguments:
 
     def _named(
         self, name: str, part: object, place: str, known: list[Parameter]
-    ) -> Iterator[tuple[Way, object, str]]:
+    ) -> Iterator[tuple[ArgumentPath, object, str]]:
         if name in self.signature.parameters:
-            yield Way(name), part, place
+            yield ArgumentPath(name), part, place
             return
         named = _starred(self.signature, Parameter.VAR_KEYWORD)
         if named is not None and name in self.bound[named]:
-            yield Way(named).item(name), part, place
+            yield ArgumentPath(named).item(name), part, place
             return
         names = [each.name for each in known]
         if name in names:
             star = _starred(self.signature, Parameter.VAR_POSITIONAL)
             index = names.index(name)
             if star is not None and index < len(self.bound[star]) and _by_position(known[index]):
-                yield Way(star).item(index), part, place
+                yield ArgumentPath(star).item(index), part, place
             return  # a parameter that is not given
         if named is not None and self.behind is None:
             given = list(self.bound[named])
@@ -181,7 +181,7 @@ def spec_of(dynamic_shapes: object, arguments: Arguments) -> Spec:
     where: tuple[Relation | Dim | str, ...] = ()
     if isinstance(dynamic_shapes, Shapes):
         dynamic_shapes, where = dynamic_shapes.spec, dynamic_shapes.where
-    leaves: dict[Way, Leaf] = {}
+    leaves: dict[ArgumentPath, Leaf] = {}
     for way, part, place in arguments.by_parameter(dynamic_shapes):
         for leaf in _matched(way, part, place, _at_way(arguments.bound, way)):
             if leaf.way in leaves:
@@ -194,7 +194,7 @@ def spec_of(dynamic_shapes: object, arguments: Arguments) -> Spec:
     return Spec(leaves, where)
 
 
-def _matched(way: Way, part: object, place: str, value: object) -> list[Leaf]:
+def _matched(way: ArgumentPath, part: object, place: str, value: object) -> list[Leaf]:
     matcher = Matcher(is_tensor)
     matcher.match(read(part, place), value, way)
     if matcher.problems:
@@ -206,7 +206,7 @@ def _matched(way: Way, part: object, place: str, value: object) -> list[Leaf]:
     return matcher.leaves
 
 
-def _at_way(bound: Mapping[str, Any], way: Way) -> Any:
+def _at_way(bound: Mapping[str, Any], way: ArgumentPath) -> Any:
     found = bound[way.parameter]
     for step in way.steps:
         found = found[step.key] if step.kind is StepKind.ITEM else getattr(found, str(step.key))
@@ -256,7 +256,7 @@ class ShapesCollection:
         return len(self._said)
 
     def spec(self, arguments: Arguments) -> Spec:
-        leaves: dict[Way, Leaf] = {}
+        leaves: dict[ArgumentPath, Leaf] = {}
         missing = dict(self._said)
         for leaf in arguments.leaves():
             said = self._said.get(id(leaf.value))
@@ -298,7 +298,7 @@ def inferred(spec: Spec, calls: Sequence[Arguments]) -> Spec:
     return Spec(leaves, spec.where)
 
 
-def _differ(way: Way, found: str) -> BadShapeSpec:
+def _differ(way: ArgumentPath, found: str) -> BadShapeSpec:
     return BadShapeSpec(
         place=f"example_inputs, at {way}",
         found=found,
@@ -317,7 +317,7 @@ def all_auto(spec: Spec, leaves: Sequence[Leaf]) -> Spec:
     )
 
 
-def unlike(spec: Spec, at: tuple[Way, int], item: Item) -> Spec:
+def unlike(spec: Spec, at: tuple[ArgumentPath, int], item: Item) -> Spec:
     """The spec with something else said of one dimension."""
     way, dim = at
     leaf = spec.leaves[way]
@@ -325,7 +325,7 @@ def unlike(spec: Spec, at: tuple[Way, int], item: Item) -> Spec:
     return Spec({**spec.leaves, way: replace(leaf, items=items)}, spec.where)
 
 
-def static(spec: Spec, places: Sequence[tuple[Way, int]]) -> Spec:
+def static(spec: Spec, places: Sequence[tuple[ArgumentPath, int]]) -> Spec:
     for at in places:
         spec = unlike(spec, at, Marker.STATIC)
     return spec

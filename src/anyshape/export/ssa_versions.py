@@ -14,7 +14,7 @@ import torch
 import torch.fx
 from torch._ops import OpOverload
 
-from anyshape.export.observe_aliases import Observed, is_outside
+from anyshape.export.observe_aliases import Observed, is_external
 from anyshape.ops.higher_order_ops import region_of
 from anyshape.ops.meta import Meta
 from anyshape.ops.node_meta import CALL, RESULT
@@ -164,7 +164,7 @@ class Versions:
         """What the caller gets of a tensor: with the memory of an argument, if it has it now."""
         node = self._resolved(node)
         root = self._root.get(node)
-        if root is None or not is_outside(root) or not self._version[root]:
+        if root is None or not is_external(root) or not self._version[root]:
             return self._now(node)
         if node is root:
             return node

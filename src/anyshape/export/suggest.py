@@ -14,7 +14,7 @@ from anyshape.errors import AnyshapeError
 from anyshape.export.attempt import Attempt
 from anyshape.export.spec import Arguments, Spec
 from anyshape.shapes import Dim, DimExpr, Marker, Shapes
-from anyshape.shapes.bind_spec import Leaf, Way
+from anyshape.shapes.bind_spec import ArgumentPath, Leaf
 from anyshape.shapes.dim_binding import homes_of
 from anyshape.shapes.shape_string import Word
 from anyshape.shapes.spec import Item
@@ -59,7 +59,7 @@ def suggestion_of(spec: Spec, arguments: Arguments) -> Suggestion:
 class _At(NamedTuple):
     """A dimension of a leaf."""
 
-    way: Way
+    way: ArgumentPath
     dim: int
 
 

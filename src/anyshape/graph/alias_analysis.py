@@ -15,8 +15,8 @@ import torch.fx
 from anyshape.graph.arguments import without_flag
 from anyshape.ops.higher_order_ops import region_of
 from anyshape.ops.node_meta import CALL
-from anyshape.ops.op import Lowering
-from anyshape.ops.table import Entry, lookup
+from anyshape.ops.op import OpKind
+from anyshape.ops.table import OpMatch, lookup
 
 #: Operators beside views that may give what they were given.
 _MAY_BE_ITSELF = frozenset(["contiguous", "to", "type", "type_as", "cpu"])
@@ -25,7 +25,7 @@ _MAY_BE_ITSELF = frozenset(["contiguous", "to", "type", "type_as", "cpu"])
 class Sharing:
     """Of a graph: the tensors that views lead back to, and who sees or writes them."""
 
-    def __init__(self, graph: torch.fx.Graph, may_write: Callable[[Entry, torch.fx.Node], bool]):
+    def __init__(self, graph: torch.fx.Graph, may_write: Callable[[OpMatch, torch.fx.Node], bool]):
         self._first: dict[torch.fx.Node, torch.fx.Node] = {}
         self._written: set[torch.fx.Node] = set()
         self._seen: Counter[torch.fx.Node] = Counter()
@@ -58,7 +58,7 @@ class Sharing:
         return first in self._written or self._seen[first] > made_here
 
 
-def _entry(node: torch.fx.Node) -> Entry | None:
+def _entry(node: torch.fx.Node) -> OpMatch | None:
     call = node.meta.get(CALL)
     return None if call is None else lookup(call.function)
 
@@ -77,6 +77,6 @@ def _leads_back(node: torch.fx.Node) -> bool:
     entry = _entry(node)
     if entry is None:
         return node.target is operator.getitem or CALL in node.meta
-    if _is_in_place(node) or entry.op.lowering in (Lowering.VIEW, Lowering.NOTHING):
+    if _is_in_place(node) or entry.op.lowering in (OpKind.VIEW, OpKind.NOTHING):
         return True
     return entry.op.name in _MAY_BE_ITSELF or entry.op.name == "getitem"

@@ -1,7 +1,8 @@
 """What a node of the graph is: a tensor of its own, or a view of one, or several.
 
-Values never change; a tensor of the program may. `Root` is a tensor with memory of its own: it has
-a value now, and another one after it was written to. A view names its root and how to read it.
+Values never change; a tensor of the program may. `Storage` is a tensor with memory of its own: it
+has a value now, and another one after it was written to. A view names its storage and how to read
+it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Rearranged:
 
 
 @dataclass(slots=True, eq=False)
-class Root:
+class Storage:
     """A tensor with memory of its own, as the program sees it."""
 
     meta: Meta
@@ -42,7 +43,7 @@ class Root:
     #: whether there are views of it that only strides tell of: it has to be in memory
     by_strides: bool = False
     #: other roots that may share its memory, as far as we know
-    entangled: set[Root] = field(default_factory=set["Root"])
+    entangled: set[Storage] = field(default_factory=set["Storage"])
     #: how often it was written to, for its version counter: natively, and by torch in the memory
     #: that it has now, which has counted that itself
     native_writes: int = 0
@@ -52,13 +53,13 @@ class Root:
 
 
 @dataclass(slots=True, eq=False)
-class Handle:
+class TensorView:
     """A tensor of the program: a root, or a view of one."""
 
-    root: Root
+    root: Storage
     meta: Meta
     #: from what it was made, and how; None for the root itself
-    base: Handle | None = None
+    base: TensorView | None = None
     index_map: IndexMap | None = None
     #: how the program made it, if Python can do the same
     view: View | None = None

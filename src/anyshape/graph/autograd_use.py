@@ -17,7 +17,7 @@ import torch.fx
 from anyshape.graph.arguments import without_flag
 from anyshape.graph.unlowerable import Unlowerable
 from anyshape.ops.meta import Meta
-from anyshape.ops.node_meta import CALL, RESULT, UNRECORDED, Call
+from anyshape.ops.node_meta import CALL, RESULT, UNRECORDED, RecordedCall
 from anyshape.ops.table import lookup
 
 
@@ -37,7 +37,7 @@ def refuse_recorded(nodes: Iterable[torch.fx.Node]) -> None:
             raise Unlowerable("a result requires grad")
 
 
-def _returns_its_argument(call: Call, result: Any) -> bool:
+def _returns_its_argument(call: RecordedCall, result: Any) -> bool:
     """Whether a call gives back what it was given, and has done nothing to it."""
     entry = lookup(call.function)
     if entry is None or entry.in_place or without_flag(call.function, call.args, call.kwargs)[0]:

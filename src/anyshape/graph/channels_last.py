@@ -3,8 +3,8 @@ which tensors are stored so for them.
 
 torch computes some convolutions several times faster that way. A program does not ask for it, and
 does not see it: a tensor is stored so only if nobody but native code reads it, which finds each
-element where it is. Whoever needs the tensor as the program has it gets a copy (`Storing.keep`).
-Nothing but speed depends on what is decided here.
+element where it is. Whoever needs the tensor as the program has it gets a copy
+(`Materialize.materialize_storage`). Nothing but speed depends on what is decided here.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import torch.fx
 from anyshape.graph.lowerings import ROWS, VIEWS, VIEWS_OF_EACH
 from anyshape.ops.meta import Meta, channels_last, contiguous
 from anyshape.ops.node_meta import CALL, RESULT
-from anyshape.ops.op import Lowering as Kind
-from anyshape.ops.table import Entry, lookup
+from anyshape.ops.op import OpKind as Kind
+from anyshape.ops.table import OpMatch, lookup
 from anyshape.symbolic import Expr, Symbol, evaluate
 
-BY_PIXELS: Final = channels_last(4)
+CHANNELS_LAST: Final = channels_last(4)
 
 #: So many pixels for each channel that a result is made of: from here on it is faster, by up to
 #: seven times. With few pixels of many channels it is slower, by up to two.
@@ -32,7 +32,7 @@ _MANY_PIXELS: Final = 64
 _GIVE_PIXELS: Final = frozenset({"cat", "interpolate", "batch_norm", "functional_batch_norm"})
 
 
-class Pixels:
+class ChannelsLast:
     """`convolutions` that are computed so; `stored`: whose results are stored so, if they are."""
 
     def __init__(self, nodes: Sequence[torch.fx.Node], seen: Mapping[Symbol, int]) -> None:
@@ -103,12 +103,12 @@ def _is_image(meta: Any) -> bool:
     )
 
 
-def _entry(node: torch.fx.Node) -> Entry | None:
+def _entry(node: torch.fx.Node) -> OpMatch | None:
     call = node.meta.get(CALL)
     return None if call is None else lookup(call.function)
 
 
-def _is_lowered(entry: Entry) -> bool:
+def _is_lowered(entry: OpMatch) -> bool:
     """Whether native code computes it from elements, and makes no view."""
     name = entry.op.name
     return name in ROWS and name not in VIEWS and name not in VIEWS_OF_EACH

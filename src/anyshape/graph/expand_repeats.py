@@ -15,19 +15,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anyshape.graph.fused_steps import FAR
-from anyshape.graph.plan import Compute, Held, LeftOut, Native, Plan, Step
+from anyshape.graph.plan import BufferDecl, Compute, ElidedRepeats, Native, Plan, Step
 from anyshape.loops.program import Area, Extern, Launch, Repeated
 
-Place = tuple[int, int]
+PartPosition = tuple[int, int]
 
 
 class NotRepeated(Exception):
     """The steps of a part do not come again as they are: nothing may be left out."""
 
 
-def put_back(
+def expand_repeats(
     plan: Plan,
-    left_out: LeftOut,
+    elided_repeats: ElidedRepeats,
     steps: Sequence[Step],
     made_of: Sequence[Sequence[int]],
     native: Sequence[Launch | Extern],
@@ -36,27 +36,27 @@ def put_back(
     """All steps, and which of them are the same. `steps`: those of the plan before kernels were
     joined; `made_of`: which of them each of the `native` ones is; `after`: the buffers that are
     used later."""
-    start, period = _found(plan, left_out, steps)
-    names = _Names(plan.held, left_out)
+    start, period = _found(plan, elided_repeats, steps)
+    names = _Names(plan.held, elided_repeats)
     first, second, third = (_first_from(made_of, start + period * number) for number in range(3))
     _check_joined(made_of, (first, second, third), start, period)
-    _check_read(plan.steps, left_out)
+    _check_read(plan.steps, elided_repeats)
     if not names.known.isdisjoint(after):
         raise NotRepeated("a buffer of a part is used after all of them")
     result = [_renamed(step, names, 0) for step in native[:second]]
     template = native[first:second]
-    for number in range(1, left_out.count + 1):
+    for number in range(1, elided_repeats.count + 1):
         result += [_renamed(step, names, number) for step in template]
     # That it is the same is proved; if it is not there is a mistake in the proof.
     if not all(map(_is_same, template, native[second:third])):
         raise NotRepeated("the part behind is another one")
-    result += [_renamed(step, names, left_out.count, behind=True) for step in native[second:]]
-    return result, Repeated(first, second - first, left_out.count + 2)
+    result += [_renamed(step, names, elided_repeats.count, behind=True) for step in native[second:]]
+    return result, Repeated(first, second - first, elided_repeats.count + 2)
 
 
-def _found(plan: Plan, left_out: LeftOut, steps: Sequence[Step]) -> tuple[int, int]:
+def _found(plan: Plan, elided_repeats: ElidedRepeats, steps: Sequence[Step]) -> tuple[int, int]:
     """Where the steps of the part begin, and how many they are."""
-    begin, middle, end = *left_out.steps, left_out.end
+    begin, middle, end = *elided_repeats.steps, elided_repeats.end
     period = middle - begin
     if not period or end - middle != period:
         raise NotRepeated("parts of different length")
@@ -101,12 +101,12 @@ def _check_joined(
         raise NotRepeated("joined in another way")
 
 
-def _check_read(steps: Sequence[Step], left_out: LeftOut) -> None:
+def _check_read(steps: Sequence[Step], elided_repeats: ElidedRepeats) -> None:
     """Whether each step of the part makes something for the part or the next one: then no step of
     any part is in vain."""
     read: set[str] = set()
-    begin, middle = left_out.steps
-    for number in reversed(range(begin, left_out.end)):
+    begin, middle = elided_repeats.steps
+    for number in reversed(range(begin, elided_repeats.end)):
         step = steps[number]
         if not isinstance(step, Compute | Native):
             raise NotRepeated("Python is called")
@@ -118,27 +118,29 @@ def _check_read(steps: Sequence[Step], left_out: LeftOut) -> None:
 class _Names:
     """The names of all parts."""
 
-    def __init__(self, held: dict[str, Held], left_out: LeftOut) -> None:
-        made, behind = left_out.made, left_out.made_behind
+    def __init__(self, held: dict[str, BufferDecl], elided_repeats: ElidedRepeats) -> None:
+        made, behind = elided_repeats.made, elided_repeats.made_behind
         if len(made) != len(behind):
             raise NotRepeated("another number of buffers")
         for one, other in zip(made, behind, strict=True):
             if not _alike(held[one], held[other]):
                 raise NotRepeated("other buffers")
-        own = (*made, *left_out.inputs[0])
+        own = (*made, *elided_repeats.inputs[0])
         place = {name: number for number, name in enumerate(own)}
-        before: dict[int, str] = {place[new]: old for old, new in left_out.moved.items()}
+        before: dict[int, str] = {place[new]: old for old, new in elided_repeats.moved.items()}
         #: by part, from the one that comes before
         self._parts: list[Mapping[int, str]] = [before, dict(enumerate(own))]
-        for number in range(1, left_out.count + 1):
+        for number in range(1, elided_repeats.count + 1):
             fresh = [f"{name}_{number}" for name in made]
             for name, new in zip(made, fresh, strict=True):
                 old = held[name]
-                held[new] = Held(new, old.dtype, old.sizes, old.strides, given=False)
-            self._parts.append(dict(enumerate((*fresh, *left_out.inputs[number]))))
-        later = (*behind, *left_out.inputs[-1])
+                held[new] = BufferDecl(new, old.dtype, old.sizes, old.strides, given=False)
+            self._parts.append(dict(enumerate((*fresh, *elided_repeats.inputs[number]))))
+        later = (*behind, *elided_repeats.inputs[-1])
         self._parts.append(dict(enumerate(later)))
-        self._places: dict[str, Place] = {name: (-1, number) for number, name in before.items()}
+        self._places: dict[str, PartPosition] = {
+            name: (-1, number) for number, name in before.items()
+        }
         self._places |= {name: (0, number) for number, name in enumerate(own)}
         #: what must not be used otherwise
         self.known = set(self._places)
@@ -156,7 +158,7 @@ class _Names:
         return found
 
 
-def _alike(one: Held, other: Held) -> bool:
+def _alike(one: BufferDecl, other: BufferDecl) -> bool:
     return (one.dtype, one.sizes, one.strides, one.given) == (
         other.dtype,
         other.sizes,

@@ -9,13 +9,13 @@ from typing import Any, Final
 import torch
 import torch.fx
 
-from anyshape.graph.aliasing import Handle, Root
+from anyshape.graph.aliasing import Storage, TensorView
 from anyshape.graph.arguments import without_flag
-from anyshape.graph.mutation import Writing
+from anyshape.graph.mutation import Mutation
 from anyshape.graph.plan import (
-    Call,
-    Held,
+    BufferDecl,
     NumberRef,
+    PythonCall,
     TensorRef,
 )
 from anyshape.graph.pytree import Foreign, Several, handles_in, has_tensors, is_size, several
@@ -24,9 +24,9 @@ from anyshape.graph.values import DTYPES, Memory, NotLowered
 from anyshape.ops.higher_order_ops import region_of
 from anyshape.ops.meta import Meta
 from anyshape.ops.node_meta import CALL, NUMBER, SYMBOL
-from anyshape.ops.op import Lowering as Kind
+from anyshape.ops.op import OpKind as Kind
 from anyshape.ops.runtime_checks import check_dense
-from anyshape.ops.table import Entry
+from anyshape.ops.table import OpMatch
 from anyshape.symbolic import (
     Size,
     maximum,
@@ -49,7 +49,7 @@ _OF_SIZES: Final[dict[Any, Callable[..., Size]]] = {
 _READS: Final = frozenset({"size", "item", "tolist", "dim", "numel", "stride", check_dense})
 
 
-class Calling(Writing):
+class Calling(Mutation):
     """Call-outs, and arguments in the forms that rows and calls need."""
 
     def _arguments(self, nodes: Any, metas: Any) -> Any:
@@ -74,7 +74,7 @@ class Calling(Writing):
 
     def _values(self, tree: Any) -> Any:
         """Handles as the values that they have now."""
-        if isinstance(tree, Handle):
+        if isinstance(tree, TensorView):
             return tree.value(self.values)
         if isinstance(tree, Foreign):
             raise NotLowered("a tensor that only Python handles")
@@ -87,7 +87,7 @@ class Calling(Writing):
         return tree
 
     def _metas(self, tree: Any) -> Any:
-        if isinstance(tree, Handle):
+        if isinstance(tree, TensorView):
             return tree.meta
         if isinstance(tree, Foreign):
             raise NotLowered("a tensor that only Python handles")
@@ -111,11 +111,11 @@ class Calling(Writing):
         refs = self._references(args)
         kwargs = self._references(self._arguments(node.kwargs, node.kwargs))
         self.steps.append(
-            Call(node.op, node.target, refs, kwargs, name, (), symbol, NUMBER in node.meta)
+            PythonCall(node.op, node.target, refs, kwargs, name, (), symbol, NUMBER in node.meta)
         )
         return NumberRef(name) if symbol is None else of_atom(symbol)
 
-    def _call_out(self, node: torch.fx.Node, entry: Entry | None, why: str) -> Any:
+    def _call_out(self, node: torch.fx.Node, entry: OpMatch | None, why: str) -> Any:
         """Let torch do it. What it may change is computed first by those who read it."""
         args = self._arguments(node.args, node.args)
         kwargs = self._arguments(node.kwargs, node.kwargs)
@@ -152,7 +152,7 @@ class Calling(Writing):
             ):
                 entangle([handle.root for handle in (*handles, *handles_in(bound))])
         self.steps.append(
-            Call(
+            PythonCall(
                 node.op,
                 node.target,
                 refs,
@@ -186,8 +186,8 @@ class Calling(Writing):
 
     def _references(self, tree: Any) -> Any:
         """Arguments as Python gets them; tensors are in memory by then."""
-        if isinstance(tree, Handle):
-            memory = self.keep(tree.root)
+        if isinstance(tree, TensorView):
+            memory = self.materialize_storage(tree.root)
             whole = not tree.is_view
             if whole:
                 return TensorRef(memory.buffer)
@@ -210,21 +210,21 @@ class Calling(Writing):
             return slice(*(self._references(part) for part in (tree.start, tree.stop, tree.step)))
         return tree
 
-    def _given(self, name: str, meta: Meta | None) -> Handle | Foreign:
+    def _given(self, name: str, meta: Meta | None) -> TensorView | Foreign:
         """A tensor that Python has."""
         if meta is None or meta.dtype not in DTYPES:
             return Foreign(name)
         if meta.device.type != "cpu":
             raise Unlowerable(f"a tensor on {meta.device}")
         dtype = DTYPES[meta.dtype]
-        self.held[name] = Held(name, dtype, meta.shape, meta.strides, given=True)
+        self.held[name] = BufferDecl(name, dtype, meta.shape, meta.strides, given=True)
         memory = Memory(name, meta.strides)
-        return Handle(
-            Root(meta, self.values.new(meta.shape, dtype, None, memory=memory), True), meta
+        return TensorView(
+            Storage(meta, self.values.new(meta.shape, dtype, None, memory=memory), True), meta
         )
 
 
-def entangle(roots: list[Root]) -> None:
+def entangle(roots: list[Storage]) -> None:
     for root in roots:
         root.entangled |= {other for other in roots if other is not root}
 
@@ -233,7 +233,7 @@ def entangle(roots: list[Root]) -> None:
 _RENORMALISING: Final = frozenset({"embedding", "embedding_bag"})
 
 
-def may_write(entry: Entry, node: torch.fx.Node) -> bool:
+def may_write(entry: OpMatch, node: torch.fx.Node) -> bool:
     """Operators that write what is not their first argument: statistics, tables, given results."""
     name = entry.op.name
     if name in _RENORMALISING:

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from anyshape.graph.plan import Compute, Held, Native, Step
+from anyshape.graph.plan import BufferDecl, Compute, Native, Step
 from anyshape.graph.read_write_sets import touched
-from anyshape.loops.fusion import Same, fused, without_buffers
+from anyshape.loops.fusion import ProvablyEqual, fused, without_buffers
 from anyshape.loops.kernels import Kernel
 
 #: How far back to look for a kernel to join.
@@ -16,7 +16,7 @@ FAR: Final = 6
 
 
 def fused_steps(
-    steps: Sequence[Step], held: Mapping[str, Held], after: set[str], same: Same
+    steps: Sequence[Step], held: Mapping[str, BufferDecl], after: set[str], same: ProvablyEqual
 ) -> tuple[list[Compute | Native], list[list[int]]]:
     """The steps with kernels joined, and the numbers of those that each was made of. `after`: the
     buffers that are used later."""
@@ -43,7 +43,7 @@ def computing(kernel: Kernel) -> Compute:
 
 
 def _place_to_join(
-    result: Sequence[Compute | Native], step: Compute | Native, same: Same
+    result: Sequence[Compute | Native], step: Compute | Native, same: ProvablyEqual
 ) -> tuple[int, Kernel] | None:
     """A kernel that the step can be part of, and what that makes of it."""
     if not isinstance(step, Compute):
@@ -64,7 +64,7 @@ def _independent(earlier: Compute | Native, later: Compute | Native) -> bool:
 
 
 def _lean(
-    step: Compute | Native, uses: Mapping[str, int], held: Mapping[str, Held]
+    step: Compute | Native, uses: Mapping[str, int], held: Mapping[str, BufferDecl]
 ) -> Compute | Native:
     """Without buffers that only this kernel uses."""
     if not isinstance(step, Compute):

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 import torch.fx
 
-from anyshape.graph.aliasing import Handle
+from anyshape.graph.aliasing import TensorView
 from anyshape.graph.fallback import Calling, entangle
-from anyshape.graph.plan import Call
+from anyshape.graph.plan import PythonCall
 from anyshape.graph.pytree import Several, several
 from anyshape.ops.modes import enter_mode, leave_mode
 from anyshape.ops.node_meta import CALL, UNRECORDED
@@ -55,9 +55,9 @@ class Settling(Calling):
             self._env[node] = self._made_now(held, made)
 
     def _made_now(self, held: Any, made: dict[int, Any]) -> Any:
-        if isinstance(held, Handle):
+        if isinstance(held, TensorView):
             if not held.is_view:
-                self.keep(held.root)
+                self.materialize_storage(held.root)
                 return held
             if id(held) not in made:
                 made[id(held)] = held, self._view_now(held)
@@ -68,12 +68,12 @@ class Settling(Calling):
             return type(held)(self._made_now(each, made) for each in held)
         return held
 
-    def _view_now(self, handle: Handle) -> Any:
+    def _view_now(self, handle: TensorView) -> Any:
         ref = self._references(handle)
         name, own = self._name("c"), self._name("t")
-        self.steps.append(Call("call_function", _itself, (ref,), {}, name, ((own, ()),)))
+        self.steps.append(PythonCall("call_function", _itself, (ref,), {}, name, ((own, ()),)))
         found = self._given(own, handle.meta)
-        if isinstance(found, Handle):
+        if isinstance(found, TensorView):
             entangle([handle.root, found.root])
         return found
 

@@ -14,10 +14,10 @@ import torch
 import torch.fx
 
 from anyshape.graph.alias_analysis import Sharing
-from anyshape.graph.aliasing import Handle, Rearranged, Root
+from anyshape.graph.aliasing import Rearranged, Storage, TensorView
 from anyshape.graph.arguments import named_as_torch, without_flag
 from anyshape.graph.autograd_use import refuse_recorded
-from anyshape.graph.channels_last import BY_PIXELS, Pixels
+from anyshape.graph.channels_last import CHANNELS_LAST, ChannelsLast
 from anyshape.graph.fallback import may_write
 from anyshape.graph.grad_mode_order import Settling
 from anyshape.graph.lowerings import ROWS, VIEWS, VIEWS_OF_EACH, WRITES
@@ -32,7 +32,7 @@ from anyshape.graph.unlowerable import Unlowerable
 from anyshape.graph.values import DTYPES, NotAView, NotLowered, Value
 from anyshape.ops.meta import Meta
 from anyshape.ops.node_meta import CALL, RESULT, SYMBOL, VERSION
-from anyshape.ops.table import Entry, lookup
+from anyshape.ops.table import OpMatch, lookup
 from anyshape.symbolic import Symbol, product
 from anyshape.symbolic.expr import of_atom
 
@@ -56,7 +56,7 @@ class Lowering(Settling):
         refuse_recorded(nodes)
         self._uses = {node: len(node.users) for node in nodes}
         self._sharing = Sharing(graph, may_write)
-        self.pixels = Pixels(nodes, self.facts.hints)
+        self.pixels = ChannelsLast(nodes, self.facts.hints)
         skipping: Skipping | None = None
         if not whole and not self._sharing.is_written:
             skipping = Skipping(self, nodes, self._env, self._uses, self._sharing.matters)
@@ -88,7 +88,7 @@ class Lowering(Settling):
             self.bumps,
             self.native,
             self.called,
-            None if skipping is None else skipping.left_out,
+            None if skipping is None else skipping.elided_repeats,
         )
 
     def _placeholder(self, node: torch.fx.Node) -> str | Symbol:
@@ -116,7 +116,7 @@ class Lowering(Settling):
             return
         if result is None and entry is not None and entry.in_place and args:
             # `x[i] = v` gives nothing; what it is about is its first argument.
-            result = self.result = args[0].meta if isinstance(args[0], Handle) else None
+            result = self.result = args[0].meta if isinstance(args[0], TensorView) else None
         if result is None:
             self._env[node] = self._without_meta(node)
             return
@@ -131,9 +131,11 @@ class Lowering(Settling):
             self.called.setdefault(name, str(why))
             self._env[node] = self._call_out(node, entry, str(why))
             return
-        self._keep_if_worthwhile(node)
+        self._materialize_if_shared(node)
 
-    def _by_row(self, function: Any, entry: Entry | None, args: Any, kwargs: dict[str, Any]) -> Any:
+    def _by_row(
+        self, function: Any, entry: OpMatch | None, args: Any, kwargs: dict[str, Any]
+    ) -> Any:
         if entry is None:
             raise NotLowered("not in the table of operators")
         if entry.in_place and entry.op.restrides:
@@ -144,7 +146,7 @@ class Lowering(Settling):
             raise Unlowerable("a result is written into a given tensor")
         if not (entry.in_place or in_place):
             for each in args:
-                if isinstance(each, Handle) and each.meta is self.result:
+                if isinstance(each, TensorView) and each.meta is self.result:
                     return each  # a cast to the dtype that it has, and the like
         view = VIEWS.get(entry.op.name)
         if view is not None:
@@ -158,7 +160,7 @@ class Lowering(Settling):
         if entry.in_place or in_place:
             self.read = handles_in((args, kwargs))[1:]
             if entry.op.name != "setitem":  # which writes to a part only
-                self.check_apart(args[0] if args else kwargs["input"])
+                self.check_no_overlap(args[0] if args else kwargs["input"])
         if entry.in_place and entry.op.name in WRITES:
             return self._write_into(WRITES[entry.op.name], args, kwargs)
         row = ROWS.get(entry.op.name)
@@ -172,7 +174,7 @@ class Lowering(Settling):
         made = self._not_an_argument(made, values)
         if entry.in_place or in_place:
             target = args[0] if args else kwargs["input"]
-            assert isinstance(target, Handle)
+            assert isinstance(target, TensorView)
             self._agrees(made, target.meta)
             self.write(target, made)
             return target
@@ -188,30 +190,30 @@ class Lowering(Settling):
 
     def _bound(self, made: Any, meta: Any) -> Any:
         """The handles of a row's result."""
-        if isinstance(made, Handle):
+        if isinstance(made, TensorView):
             return made
         if isinstance(made, Value):
             self._agrees(made, meta)
             stored = self.stored_as(meta)
-            if made.memory is not None and not self.lies_as(made.memory, stored):
+            if made.memory is not None and not self.has_layout(made.memory, stored):
                 made = self.values.new(made.sizes, made.dtype, made.at, (made,))
             self._laid_out[made] = stored
-            return Handle(self._own_root(meta, made), meta)
+            return TensorView(self._own_root(meta, made), meta)
         if not isinstance(meta, tuple) or len(meta) != len(made):
             raise NotLowered("another number of results")
         return tuple(self._bound(each, item) for each, item in zip(made, meta, strict=True))
 
-    def _own_root(self, meta: Meta, made: Value) -> Root:
+    def _own_root(self, meta: Meta, made: Value) -> Storage:
         """A tensor that native code makes: autograd knows nothing of it."""
         if meta.requires_grad:
             raise Unlowerable("a result requires grad")
         assert self._node is not None
         writes = 0 if meta.shares_if is not None else self._node.meta.get(VERSION, 0)
-        return Root(meta, made, native_writes=writes)
+        return Storage(meta, made, native_writes=writes)
 
     def stored_as(self, meta: Meta) -> Meta:
         """How the result of the node at hand is laid out if it is stored."""
-        return meta.like(layout=BY_PIXELS) if self._node in self.pixels.stored else meta
+        return meta.like(layout=CHANNELS_LAST) if self._node in self.pixels.stored else meta
 
     def _agrees(self, made: Value, meta: Meta) -> None:
         if meta.device.type != "cpu" or DTYPES.get(meta.dtype) != made.dtype:
@@ -221,13 +223,13 @@ class Lowering(Settling):
 
     def _view(self, view: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
         base = args[0] if args else kwargs.get("input")
-        if not isinstance(base, Handle):
+        if not isinstance(base, TensorView):
             raise NotLowered("a view of what only Python handles")
         found = view(self, base.meta, *self._metas(args[1:]), **self._metas(kwargs))
         how = self._how_viewed(args, kwargs)
         if isinstance(found, list):
             return tuple(
-                Handle(base.root, meta, base, index_map, how and how._replace(place=place))
+                TensorView(base.root, meta, base, index_map, how and how._replace(place=place))
                 for place, (meta, index_map) in enumerate(zip(self.result, found, strict=True))
             )
         if self.result.dtype is not base.meta.dtype:
@@ -235,20 +237,20 @@ class Lowering(Settling):
         if found is None:
             base.root.by_strides = True
         if found is None or not self._comes_out(base, found):
-            self.keep(base.root)
-        return Handle(base.root, self.result, base, found, how)
+            self.materialize_storage(base.root)
+        return TensorView(base.root, self.result, base, found, how)
 
     def _views_of_each(
         self, views: Callable[..., Any], args: Any, kwargs: dict[str, Any]
-    ) -> tuple[Handle, ...]:
+    ) -> tuple[TensorView, ...]:
         """Several tensors, of each a view."""
         given = args[0] if len(args) == 1 and isinstance(args[0], tuple | list) else args
-        bases = [base for base in given if isinstance(base, Handle)]
+        bases = [base for base in given if isinstance(base, TensorView)]
         if len(bases) != len(given):
             raise NotLowered("views of what only Python handles")
         maps = views(self, [base.meta for base in bases], **self._metas(kwargs))
         return tuple(
-            Handle(base.root, meta, base, index_map)
+            TensorView(base.root, meta, base, index_map)
             for base, meta, index_map in zip(bases, self.result, maps, strict=True)
         )
 
@@ -261,15 +263,17 @@ class Lowering(Settling):
             return View("getattr", node.args[1], (), {})
         return View(node.op, node.target, tuple(args[1:]), kwargs)
 
-    def _comes_out(self, base: Handle, found: Any) -> bool:
+    def _comes_out(self, base: TensorView, found: Any) -> bool:
         """Whether a view of an expression needs no division: what was merged is not split anew."""
         if not isinstance(found, Rearranged) or base.root.value.memory is not None:
             return True
         return found.factors(base.value(self.values).split_sizes()) is not None
 
-    def _write_into(self, write: Callable[..., None], args: Any, kwargs: dict[str, Any]) -> Handle:
+    def _write_into(
+        self, write: Callable[..., None], args: Any, kwargs: dict[str, Any]
+    ) -> TensorView:
         target = args[0]
-        assert isinstance(target, Handle)
+        assert isinstance(target, TensorView)
         values = self._values((args[1:], kwargs))
         try:
             write(self, target, *values[0], **values[1])
@@ -287,10 +291,10 @@ class Lowering(Settling):
             if handle.counts_apart and root.written_apart:
                 raise Unlowerable("`.data` is written to and returned")
             if root.native_writes and not root.outside:
-                self.bumps[self.keep(root).buffer] = root.native_writes
+                self.bumps[self.materialize_storage(root).buffer] = root.native_writes
         return refs
 
-    def _keep_if_worthwhile(self, node: torch.fx.Node) -> None:
+    def _materialize_if_shared(self, node: torch.fx.Node) -> None:
         """Store what would be computed several times, or has grown long."""
         for handle in handles_in(self._env[node]):
             value = handle.root.value
@@ -300,12 +304,12 @@ class Lowering(Settling):
                 value.cost > MOST_TWICE or bool(value.axes) or self._reads_many(value)
             )
             if twice or value.cost > MOST_AT_ALL:
-                self.realise(value, handle.root.meta)
+                self.materialize(value, handle.root.meta)
 
-    def keep_if_dear(self, value: Value, times: int) -> None:
+    def materialize_if_expensive(self, value: Value, times: int) -> None:
         """Store what a row reads so many times, unless it is nothing to compute it as often."""
         if value.memory is None and value.cost * (times - 1) > MOST_TWICE:
-            self.realise(value)
+            self.materialize(value)
 
     def _reads_many(self, value: Value) -> bool:
         """Whether it keeps several tensors of its own size from being released: the sum that runs

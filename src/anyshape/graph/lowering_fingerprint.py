@@ -18,8 +18,8 @@ from typing import Any, Final
 import torch
 import torch.fx
 
-from anyshape.graph.aliasing import Handle, Rearranged, Root
-from anyshape.graph.materialize import Storing
+from anyshape.graph.aliasing import Rearranged, Storage, TensorView
+from anyshape.graph.materialize import Materialize
 from anyshape.graph.plan import NumberRef, View
 from anyshape.graph.values import Memory, Value
 from anyshape.loops.expr import Axis
@@ -44,7 +44,7 @@ class LiveState:
 
     def __init__(
         self,
-        lowering: Storing,
+        lowering: Materialize,
         live: Sequence[tuple[object, Any]],
     ) -> None:
         self._lowering = lowering
@@ -125,7 +125,7 @@ class LiveState:
     def _axis(self, axis: Axis) -> object:
         return self._symbol(axis.symbol), axis.extent
 
-    def _handle(self, handle: Handle) -> object:
+    def _handle(self, handle: TensorView) -> object:
         again = self._again(handle)
         if again is not None:
             return "handle", again
@@ -139,7 +139,7 @@ class LiveState:
             self._of(handle.known_value()),
         )
 
-    def _root(self, root: Root) -> object:
+    def _root(self, root: Storage) -> object:
         again = self._again(root)
         if again is not None:
             return "root", again
@@ -198,8 +198,8 @@ class LiveState:
 
 _ROWS: Final[dict[type, Any]] = {
     Value: LiveState._value,
-    Handle: LiveState._handle,
-    Root: LiveState._root,
+    TensorView: LiveState._handle,
+    Storage: LiveState._root,
     Memory: LiveState._memory,
     Axis: LiveState._axis,
     Symbol: LiveState._symbol,

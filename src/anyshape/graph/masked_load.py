@@ -20,7 +20,7 @@ _DIVISIONS: Final = frozenset(["truncdiv", "truncmod", "floordiv", "floormod"])
 def guardable(c: Lowering, value: Value) -> Value:
     """The value; stored if reading it outside of its bounds would do more than read memory."""
     if not is_guardable(c, value):
-        c.realise(value)
+        c.materialize(value)
     return value
 
 

@@ -14,10 +14,10 @@ import torch.fx
 
 from anyshape.errors import AnyshapeError
 from anyshape.graph.alias_analysis import Sharing
-from anyshape.graph.aliasing import Root
+from anyshape.graph.aliasing import Storage
 from anyshape.graph.plan import (
+    BufferDecl,
     Compute,
-    Held,
     Native,
     Step,
 )
@@ -41,13 +41,13 @@ from anyshape.symbolic import (
 from anyshape.symbolic.expr import of_atom
 
 
-class Storing:
+class Materialize:
     """Buffers and steps of a plan."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self.values = Values()
-        self.held: dict[str, Held] = {}
+        self.held: dict[str, BufferDecl] = {}
         self.steps: list[Step] = []
         #: the meta of the result of the node at hand
         self.result: Any = None
@@ -76,7 +76,7 @@ class Storing:
         """How a value is laid out once it is stored, if it is a tensor of the program."""
         return self._laid_out.get(value)
 
-    def keep(self, root: Root) -> Memory:
+    def materialize_storage(self, root: Storage) -> Memory:
         """The memory of a tensor as the program has it, stored if it was not."""
         stored = self._laid_out.get(root.value)
         if stored is not None and stored.layout != root.meta.layout:
@@ -84,11 +84,11 @@ class Storing:
             root.value = self.values.new(inner.sizes, inner.dtype, inner.at, (inner,))
             self._laid_out[root.value] = root.meta
         if root.value.memory is None:
-            self.realise(root.value, root.meta)
+            self.materialize(root.value, root.meta)
         assert root.value.memory is not None
         return root.value.memory
 
-    def realise(self, value: Value, meta: Meta | None = None) -> Memory:
+    def materialize(self, value: Value, meta: Meta | None = None) -> Memory:
         """Store a value in a buffer of its own."""
         if value.memory is not None:
             return value.memory
@@ -104,7 +104,7 @@ class Storing:
             place = Memory(name, strides, start * strides[dim] if strides else 0)
             self._compute(self._kernel(part, place, meta))
             start = start + part.sizes[dim] if part.sizes else start
-        self.held[name] = Held(name, value.dtype, value.sizes, strides, given=False)
+        self.held[name] = BufferDecl(name, value.dtype, value.sizes, strides, given=False)
         self.values.now_stored(value, memory)
         return memory
 
@@ -118,7 +118,7 @@ class Storing:
         """Store values side by side along a dimension of one buffer."""
         made = self.values.new(sizes, parts[0].dtype, None, parts)
         self.stored_in_parts(made, parts, dim)
-        self.realise(made, meta)
+        self.materialize(made, meta)
         return made
 
     def in_order(self, value: Value, sizes: Sequence[Size]) -> Value:
@@ -141,7 +141,7 @@ class Storing:
     def _store_reduction(self, scalar: Scalar) -> None:
         found = self.values.reductions[scalar.data[1][0].symbol]()
         assert found is not None, "a reduction outlives its users"
-        self.realise(found)
+        self.materialize(found)
 
     def _loops(self, value: Value, meta: Meta | None) -> tuple[list[Axis], tuple[Size, ...]]:
         """Axes in the order of memory, and the index that they make."""
@@ -177,7 +177,7 @@ class Storing:
             except MustBeStored as needed:
                 for scalar in needed.reductions:
                     self._store_reduction(scalar)
-        self.held[name] = Held(name, value.dtype, value.sizes, memory.strides, given=False)
+        self.held[name] = BufferDecl(name, value.dtype, value.sizes, memory.strides, given=False)
         self._compute(kernel)
         return self.values.new(value.sizes, value.dtype, None, memory=memory)
 
@@ -196,7 +196,7 @@ class Storing:
         """A buffer that a step of the plan fills, and its value."""
         name = self._name("b")
         memory = Memory(name, strides or contiguous_strides(sizes))
-        self.held[name] = Held(name, dtype, tuple(sizes), memory.strides, given=False)
+        self.held[name] = BufferDecl(name, dtype, tuple(sizes), memory.strides, given=False)
         return self.values.new(sizes, dtype, None, memory=memory), memory
 
     def _compute(self, kernel: Kernel) -> None:

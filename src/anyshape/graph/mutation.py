@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anyshape.graph.aliasing import Handle, IndexMap, Root
-from anyshape.graph.materialize import Storing
+from anyshape.graph.aliasing import IndexMap, Storage, TensorView
+from anyshape.graph.materialize import Materialize
 from anyshape.graph.overlap_check import meets, overlaps_itself
 from anyshape.graph.pytree import handles_in
 from anyshape.graph.unlowerable import Unlowerable
@@ -21,10 +21,10 @@ from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic.expr import symbols_of
 
 
-class Writing(Storing):
+class Mutation(Materialize):
     """Changes of tensors."""
 
-    def write(self, target: Handle, value: Value) -> None:
+    def write(self, target: TensorView, value: Value) -> None:
         """The program changes a tensor: from now on it is `value` (cast and broadcast already)."""
         root = target.root
         self._may_be_written(target)
@@ -50,27 +50,27 @@ class Writing(Storing):
         assert memory is not None
         kernel = self._kernel(value, memory, target.meta)
         if not _reads_where_it_writes(kernel, memory.buffer):
-            self.realise(value, target.meta)
+            self.materialize(value, target.meta)
             kernel = self._kernel(value, memory, target.meta)
         self._compute(kernel)
         self._written(root)
 
     #: tensors that the write at hand reads
-    read: Sequence[Handle] = ()
+    read: Sequence[TensorView] = ()
 
-    def check_apart(self, target: Handle) -> None:
+    def check_no_overlap(self, target: TensorView) -> None:
         """What the program writes to is not what it reads, or reads the very same elements."""
         if meets(self.facts, target, self.read):
             raise NotLowered("what is written to may overlap with what is read")
 
-    def _may_be_written(self, target: Handle) -> None:
+    def _may_be_written(self, target: TensorView) -> None:
         if target.root.entangled:
             raise Unlowerable("a tensor is written to that may share memory with another")
         if overlaps_itself(target):
             # An error of eager's, or an order of writes that only eager knows.
             raise NotLowered("elements that share memory are written to")
 
-    def _count_write(self, target: Handle, *, called: bool = False) -> None:
+    def _count_write(self, target: TensorView, *, called: bool = False) -> None:
         """An operator writes to a tensor: its version is another one. `called`: torch does it."""
         root = target.root
         if self._counted == (self._node, root):
@@ -86,27 +86,32 @@ class Writing(Storing):
                 self.bumps[root.value.memory.buffer] = root.native_writes
 
     #: the operator and the tensor that were counted last
-    _counted: tuple[object, Root] | None = None
+    _counted: tuple[object, Storage] | None = None
 
-    def _now_is(self, root: Root, value: Value) -> None:
+    def _now_is(self, root: Storage, value: Value) -> None:
         """A tensor that has no other memory yet is this from now on."""
         root.native_writes += root.called_writes
         root.called_writes = 0
-        if value.memory is not None and not self.lies_as(value.memory, root.meta):
+        if value.memory is not None and not self.has_layout(value.memory, root.meta):
             # Its views go by the strides of the tensor.
             value = self.values.new(value.sizes, value.dtype, value.at, (value,))
         root.value = value
         self._laid_out[value] = root.meta
         if root.by_strides:
-            self.keep(root)
+            self.materialize_storage(root)
 
-    def lies_as(self, memory: Memory, meta: Meta) -> bool:
+    def has_layout(self, memory: Memory, meta: Meta) -> bool:
         """Whether memory is laid out as the tensor is."""
         strides = zip(meta.shape, memory.strides, meta.strides, strict=True)
         return all(size == 1 or self.same(own, wanted) for size, own, wanted in strides)
 
     def scatter(
-        self, target: Handle, value: Value, index_map: IndexMap, reads: Sequence[Value], mode: Mode
+        self,
+        target: TensorView,
+        value: Value,
+        index_map: IndexMap,
+        reads: Sequence[Value],
+        mode: Mode,
     ) -> None:
         """Write a value into a tensor, each element where the map says: to an index of the target
         that may be read from tensors (`reads`). Later elements win, or add up."""
@@ -127,7 +132,7 @@ class Writing(Storing):
     ) -> Value:
         """A copy of `base` with a value written into it, each element where the map says."""
         copy = self.values.new(base.sizes, base.dtype, base.at, (base,), factors=base.factors)
-        memory = self.realise(copy, meta)
+        memory = self.materialize(copy, meta)
         self._compute(self._scattering(value, memory, index_map, mode))
         return self.values.new(base.sizes, base.dtype, None, memory=memory)
 
@@ -145,25 +150,25 @@ class Writing(Storing):
     def _apart(self, value: Value, buffer: str) -> None:
         """Store a value that depends on a buffer elsewhere."""
         if value.memory is None:
-            self.realise(value)
+            self.materialize(value)
             return
         raise NotLowered("what is written is read for where it goes")
 
-    def _before_write(self, root: Root, but: Value | None = None) -> None:
+    def _before_write(self, root: Storage, but: Value | None = None) -> None:
         """Whoever still reads the tensor as it was does so now."""
-        memory = self.keep(root)
+        memory = self.materialize_storage(root)
         for other in {id(h.root): h.root for h in handles_in(list(self._env.values()))}.values():
             value = other.value
             if value is not but and value.memory is None and memory.buffer in value.buffers():
-                self.keep(other)
+                self.materialize_storage(other)
 
-    def _written(self, root: Root) -> None:
+    def _written(self, root: Storage) -> None:
         value = root.value
         if root.outside and value.memory is not None:
             self.changed.add(value.memory.buffer)
         root.value = self.values.new(value.sizes, value.dtype, None, memory=value.memory)
 
-    def _may_change(self, handles: Sequence[Handle]) -> None:
+    def _may_change(self, handles: Sequence[TensorView]) -> None:
         """Python code writes to these tensors, or may do so."""
         for handle in handles:
             if handle.root.entangled:
@@ -172,12 +177,12 @@ class Writing(Storing):
         for handle in handles:
             self._written(handle.root)
 
-    def dtype_of(self, handle: Handle) -> Dtype:
+    def dtype_of(self, handle: TensorView) -> Dtype:
         return handle.root.value.dtype
 
-    def stored(self, handle: Handle) -> Value:
+    def stored(self, handle: TensorView) -> Value:
         """What a tensor is now, in memory."""
-        self.keep(handle.root)
+        self.materialize_storage(handle.root)
         return handle.value(self.values)
 
 
@@ -205,7 +210,7 @@ def _reads_where_it_writes(kernel: Kernel, buffer: str) -> bool:
     return True
 
 
-def _is_all_of(target: Handle, root: Root) -> bool:
+def _is_all_of(target: TensorView, root: Storage) -> bool:
     """Whether a view shows all elements of its root in their order."""
     same = target.meta.offset == root.meta.offset and target.meta.numel == root.meta.numel
     return same and target.meta.is_contiguous and root.meta.is_contiguous

@@ -11,7 +11,7 @@ import operator
 from collections.abc import Iterable
 from typing import Final
 
-from anyshape.graph.aliasing import Handle
+from anyshape.graph.aliasing import TensorView
 from anyshape.ops.meta import Dense, Meta
 from anyshape.symbolic import Answer, Expr, Facts, Size, le
 
@@ -19,7 +19,7 @@ from anyshape.symbolic import Answer, Expr, Facts, Size, le
 _WINDOWS: Final = frozenset({"unfold", "as_strided"})
 
 
-def meets(facts: Facts, target: Handle, others: Iterable[Handle]) -> bool:
+def meets(facts: Facts, target: TensorView, others: Iterable[TensorView]) -> bool:
     """Whether a write to the target, for some sizes, may meet what it reads of these tensors. An
     element that is read where it is written is fine."""
     return any(
@@ -31,9 +31,9 @@ def meets(facts: Facts, target: Handle, others: Iterable[Handle]) -> bool:
     )
 
 
-def overlaps_itself(handle: Handle) -> bool:
+def overlaps_itself(handle: TensorView) -> bool:
     """Whether two elements of it may be one."""
-    each: Handle | None = handle
+    each: TensorView | None = handle
     while each is not None:
         made = each.view
         if made is not None and not isinstance(each.meta.layout, Dense):
@@ -56,7 +56,7 @@ def _is_same(facts: Facts, one: Meta, two: Meta) -> bool:
     )
 
 
-def _are_picked_alike(one: Handle, two: Handle) -> bool:
+def _are_picked_alike(one: TensorView, two: TensorView) -> bool:
     """Whether they are `base[i, :]` and `base[j, :]`: the same elements, or none in common."""
     if one.base is None or one.base is not two.base or overlaps_itself(one.base):
         return False
@@ -64,7 +64,7 @@ def _are_picked_alike(one: Handle, two: Handle) -> bool:
     return keys[0] is not None and keys[0] == keys[1]
 
 
-def _key(handle: Handle) -> list[str] | None:
+def _key(handle: TensorView) -> list[str] | None:
     """The form of a subscript of integers and whole dimensions."""
     view = handle.view
     if (

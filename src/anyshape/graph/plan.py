@@ -12,7 +12,7 @@ from anyshape.symbolic import Fact, Size, Symbol
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class BufferDecl:
     """Memory of a plan: one tensor. `given`: a tensor that Python has, an input or the result of a
     call-out; else it is the plan's to make."""
 
@@ -69,13 +69,13 @@ class TensorRef:
 
 @dataclass(frozen=True, slots=True)
 class NumberRef:
-    """A number that a `Call` of the plan gives."""
+    """A number that a `PythonCall` of the plan gives."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class PythonCall:
     """Call Python: an operator of torch without native code, a number, a change of state. Results
     are names; a tree of them where the call gives several. Arguments hold `TensorRef`, `NumberRef`
     and sizes."""
@@ -98,11 +98,11 @@ class Call:
         return frozenset(ref.buffer for ref in tensors_in((self.args, self.kwargs)))
 
 
-Step = Compute | Native | Call
+Step = Compute | Native | PythonCall
 
 
 @dataclass(slots=True)
-class LeftOut:
+class ElidedRepeats:
     """Equal parts of a graph that a plan is without. They come behind the steps `steps` of the
     plan, which are those of one part too."""
 
@@ -129,7 +129,7 @@ class Plan:
     calls use. `outputs`: as the graph gives them."""
 
     inputs: list[str | Symbol]
-    held: dict[str, Held]
+    held: dict[str, BufferDecl]
     steps: list[Step]
     outputs: list[Any]
     #: what it is for: a call of other sizes runs the graph as it is
@@ -141,7 +141,7 @@ class Plan:
     #: by operator: how often native, how often called out, and why
     native: dict[str, int] = field(default_factory=dict[str, int])
     called: dict[str, str] = field(default_factory=dict[str, str])
-    left_out: LeftOut | None = None
+    elided_repeats: ElidedRepeats | None = None
 
 
 def tensors_in(tree: Any) -> list[TensorRef]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from anyshape.graph.aliasing import Handle
+from anyshape.graph.aliasing import TensorView
 from anyshape.graph.values import Value
 from anyshape.symbolic import (
     Expr,
@@ -32,8 +32,8 @@ def several(name: str, items: Sequence[Any]) -> Several:
     return found
 
 
-def handles_in(tree: Any) -> list[Handle]:
-    if isinstance(tree, Handle):
+def handles_in(tree: Any) -> list[TensorView]:
+    if isinstance(tree, TensorView):
         return [tree]
     if isinstance(tree, dict):
         return [handle for item in tree.values() for handle in handles_in(item)]

@@ -17,8 +17,8 @@ import torch.fx
 
 from anyshape.graph.find_repeats import Run, repeated_run
 from anyshape.graph.lowering_fingerprint import LiveState, Unknown
-from anyshape.graph.materialize import Storing
-from anyshape.graph.plan import Call, LeftOut
+from anyshape.graph.materialize import Materialize
+from anyshape.graph.plan import ElidedRepeats, PythonCall
 
 #: The state may be the same only every second or third part: the sum that runs through all layers
 #: is stored when it has grown.
@@ -51,7 +51,7 @@ def _are_equal(one: _Mark, other: _Mark) -> bool:
 class Skipping:
     def __init__(
         self,
-        lowering: Storing,
+        lowering: Materialize,
         nodes: Sequence[torch.fx.Node],
         env: dict[torch.fx.Node, Any],
         uses: dict[torch.fx.Node, int],
@@ -71,7 +71,7 @@ class Skipping:
         self._since = 0
         self._next = -1
         self._held = 0
-        self.left_out: LeftOut | None = None
+        self.elided_repeats: ElidedRepeats | None = None
 
     def go_on(self, position: int) -> int:
         """The node to go on with at this one."""
@@ -134,7 +134,7 @@ class Skipping:
         done = (position - run.start) // run.length
         count = (run.parts - done) // together - _BEHIND
         steps = lowering.steps[first.steps : last.steps]
-        if count < 1 or any(isinstance(step, Call) for step in steps):
+        if count < 1 or any(isinstance(step, PythonCall) for step in steps):
             return position
         inputs = self._inputs(first.position, length, count)
         if inputs is None or not _are_equal(first, last):
@@ -149,7 +149,7 @@ class Skipping:
         own = {*made, *inputs[0]}
         if not own.issuperset(moved.values()):
             return position
-        self.left_out = LeftOut((first.steps, last.steps), count, made, inputs, moved)
+        self.elided_repeats = ElidedRepeats((first.steps, last.steps), count, made, inputs, moved)
         self._next = position + length * (count + 1)
         self._held = last.held
         self._count_native(first, last, count)
@@ -215,7 +215,7 @@ class Skipping:
 
     def _found_next(self) -> None:
         """The part behind those that were left out has been lowered."""
-        assert self.left_out is not None
-        lowering, left_out = self._lowering, self.left_out
-        left_out.end = len(lowering.steps)
-        left_out.made_behind = tuple(islice(lowering.held, self._held, None))
+        assert self.elided_repeats is not None
+        lowering, elided_repeats = self._lowering, self.elided_repeats
+        elided_repeats.end = len(lowering.steps)
+        elided_repeats.made_behind = tuple(islice(lowering.held, self._held, None))

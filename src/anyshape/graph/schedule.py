@@ -6,21 +6,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from anyshape.graph.expand_repeats import NotRepeated, put_back
+from anyshape.graph.expand_repeats import NotRepeated, expand_repeats
 from anyshape.graph.fused_steps import fused_steps
 from anyshape.graph.plan import (
-    Call,
+    BufferDecl,
     Compute,
-    Held,
     Native,
     NumberRef,
     Plan,
+    PythonCall,
     Step,
     TensorRef,
     tensors_in,
 )
-from anyshape.loops.canonical import Seen, canonical
-from anyshape.loops.fusion import Same
+from anyshape.loops.canonical import Hint, canonical
+from anyshape.loops.fusion import ProvablyEqual
 from anyshape.loops.generalized import range_of
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Area, Buffer, Extern, Launch, Repeated, Role, Segment, SizeRead
@@ -36,9 +36,9 @@ class Schedule:
     """`parts` in order; the rest as in the plan."""
 
     inputs: Sequence[str | Symbol]
-    parts: Sequence[Segment | Call]
+    parts: Sequence[Segment | PythonCall]
     outputs: Sequence[Any]
-    held: dict[str, Held]
+    held: dict[str, BufferDecl]
     #: what has to be true of the sizes, or the graph runs as it is
     assumed: Sequence[Fact] = ()
     #: inputs that are written to
@@ -51,35 +51,37 @@ class Schedule:
 Kernels = dict[tuple[str, tuple[Range, ...]], Kernel]
 
 
-def schedule(plan: Plan, same: Same, seen: Seen | None = None) -> Schedule:
+def schedule(plan: Plan, same: ProvablyEqual, seen: Hint | None = None) -> Schedule:
     """`same`: whether two sizes are equal for all calls. `seen`: what a size was when the program
     was captured."""
     steps = _numbers_first(_needed(plan))
     kernels: Kernels = {}
-    parts: list[Segment | Call] = []
+    parts: list[Segment | PythonCall] = []
     visible = {name for name in plan.inputs if isinstance(name, str)}
-    is_left_out = plan.left_out is not None
+    is_left_out = plan.elided_repeats is not None
     position = 0
     while position < len(steps):
         step = steps[position]
-        if isinstance(step, Call):
+        if isinstance(step, PythonCall):
             parts.append(step)
             visible |= {name for name, _ in step.tensors}
             position += 1
             continue
         end = position
-        while end < len(steps) and not isinstance(steps[end], Call):
+        while end < len(steps) and not isinstance(steps[end], PythonCall):
             end += 1
         after = _used(steps[end:], plan.outputs)
         fused, made_of = fused_steps(steps[position:end], plan.held, after, same)
         native = [_bound(step, kernels, same, seen) for step in fused]
         repeated: Repeated | None = None
-        if is_left_out and plan.left_out is not None:
-            begin = plan.steps[plan.left_out.steps[0]]
+        if is_left_out and plan.elided_repeats is not None:
+            begin = plan.steps[plan.elided_repeats.steps[0]]
             if any(step is begin for step in steps[position:end]):
                 is_left_out = False
                 run = steps[position:end]
-                native, repeated = put_back(plan, plan.left_out, run, made_of, native, after)
+                native, repeated = expand_repeats(
+                    plan, plan.elided_repeats, run, made_of, native, after
+                )
         segment = _segment(native, plan.held, visible, after, repeated)
         visible |= {buffer.name for buffer in segment.outputs}
         parts.append(segment)
@@ -98,7 +100,7 @@ def _needed(plan: Plan) -> list[Step]:
     kept: list[Step] = []
     for step in reversed(plan.steps):
         match step:
-            case Call():
+            case PythonCall():
                 if step.is_number and step.symbol is None and step.result not in numbers:
                     continue
                 wanted |= step.reads
@@ -137,7 +139,7 @@ def _numbers_first(steps: Sequence[Step]) -> list[Step]:
     late: set[str] = set()
     data: set[Symbol] = set()
     for step in steps:
-        if isinstance(step, Call):
+        if isinstance(step, PythonCall):
             uses = {ref.name for ref in numbers_in((step.args, step.kwargs))}
             symbols = _symbols_in((step.args, step.kwargs))
             if step.is_number and not uses & late and not symbols & data and step.symbol is None:
@@ -167,13 +169,13 @@ def _used(steps: Iterable[Step], outputs: Sequence[Any]) -> set[str]:
     found = {ref.buffer for ref in tensors_in(list(outputs))}
     for step in steps:
         found |= step.reads
-        if not isinstance(step, Call):
+        if not isinstance(step, PythonCall):
             found |= step.writes
     return found
 
 
 def _bound(
-    step: Compute | Native, kernels: Kernels, same: Same, seen: Seen | None
+    step: Compute | Native, kernels: Kernels, same: ProvablyEqual, seen: Hint | None
 ) -> Launch | Extern:
     if isinstance(step, Native):
         return step.extern
@@ -204,7 +206,7 @@ _MOST_RECENT: Final = 512
 
 def _segment(
     steps: Sequence[Launch | Extern],
-    held: dict[str, Held],
+    held: dict[str, BufferDecl],
     visible: set[str],
     after: set[str],
     repeated: Repeated | None,
@@ -256,12 +258,12 @@ def _told(inputs: Sequence[Buffer], symbols: set[Symbol]) -> tuple[SizeRead, ...
     return tuple(found.values())
 
 
-def _buffer(held: Held, role: Role) -> Buffer:
+def _buffer(held: BufferDecl, role: Role) -> Buffer:
     strides = _strides_of_empty(held) if role == "output" else held.strides
     return Buffer(held.name, held.dtype, held.sizes, strides, role)
 
 
-def _strides_of_empty(held: Held) -> tuple[Size, ...]:
+def _strides_of_empty(held: BufferDecl) -> tuple[Size, ...]:
     """The strides that torch gives a tensor of these sizes, also one without elements: there a size
     of 0 counts as 1."""
     layout = strided(held.sizes, held.strides)

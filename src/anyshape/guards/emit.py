@@ -27,7 +27,7 @@ from anyshape.guards.dispatch_entry import EntryPlan
 from anyshape.guards.dynamic_int import plain_int
 from anyshape.guards.fast_path.memory_watch import SUPPORTED
 from anyshape.guards.fast_path.tensor_impl_layout import TensorMemory
-from anyshape.guards.fast_path.version_check import Scope, Stamps, entries_hold
+from anyshape.guards.fast_path.version_check import StampScope, VersionChecks, entries_hold
 from anyshape.guards.guard import Guard, Kind, SymbolSource, paths_of
 from anyshape.guards.guard_codegen import CHECKS
 from anyshape.guards.interpret import Interpreter
@@ -262,7 +262,7 @@ class _Stamped:
     """The part of an entry that is checked by a stamp, with a function for the full check."""
 
     def __init__(
-        self, entry: EntryPlan, scope: Scope, root: Path | None, memory: TensorMemory | None
+        self, entry: EntryPlan, scope: StampScope, root: Path | None, memory: TensorMemory | None
     ) -> None:
         self.guards = {guard: None for guard in entry.guards if scope.has_guard(guard)}
         self.root = root
@@ -280,7 +280,7 @@ class _Stamped:
         self.below = {
             path for path in looked_at if path.root is root or _last_within(scope, path) is not None
         }
-        self.stamps = Stamps(tuple(self.guards), self.wanted, root, memory, entry.writes)
+        self.stamps = VersionChecks(tuple(self.guards), self.wanted, root, memory, entry.writes)
         self._full_check: Callable[[object], object] | None = None
 
     @staticmethod
@@ -303,7 +303,7 @@ class _Stamped:
         }
         roots = Counter(guard.path.root for guard in entry.guards if guard.path is not None)
         root = next((path for path, _ in roots.most_common() if path in candidates), None)
-        made = _Stamped(entry, Scope(entry.guards, root, memory), root, memory)
+        made = _Stamped(entry, StampScope(entry.guards, root, memory), root, memory)
         return made if len(made.guards) >= _WORTH_A_STAMP else None
 
     def variables(self, namespace: Namespace) -> dict[Path, str]:
@@ -380,7 +380,7 @@ class _WhenWorthIt:
         return self._function(root)
 
 
-def _last_within(scope: Scope, path: Path) -> Path | None:
+def _last_within(scope: StampScope, path: Path) -> Path | None:
     """The last step of the path that is within, if it is not the root of it."""
     step: Path | None = path
     while step is not None and not scope.has_path(step):

@@ -23,8 +23,8 @@ from anyshape.support.lazy_dataclass import dataclass, replace
 from anyshape.symbolic import Expr, Size, Symbol, as_symbol, symbol
 from anyshape.symbolic.expr import of_atom, symbols_of
 
-Same = Callable[[Size, Size], bool]
-Seen = Callable[[Size], int | None]
+ProvablyEqual = Callable[[Size, Size], bool]
+Hint = Callable[[Size], int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Bound:
     numbers: tuple[str, ...]
 
 
-def canonical(kernel: Kernel, same: Same | None = None, seen: Seen | None = None) -> Bound:
+def canonical(kernel: Kernel, same: ProvablyEqual | None = None, seen: Hint | None = None) -> Bound:
     """`same`: whether two sizes are equal whenever the kernel runs. `seen`: what a size was when
     the program was captured, if that is known."""
     if same is not None and seen is not None:
@@ -170,7 +170,7 @@ def _symbol(renaming: Renaming, name: Symbol, sizes: Mapping[Symbol, Size]) -> S
     return as_symbol(found) if isinstance(found, Expr) else name
 
 
-def _with_one_name(kernel: Kernel, same: Same, seen: Seen) -> Kernel:
+def _with_one_name(kernel: Kernel, same: ProvablyEqual, seen: Hint) -> Kernel:
     """Symbols that are always equal are one: there is less to compute for each row, and it shows
     where rows follow each other."""
     axes = [*kernel.axes, *(axis for stage in kernel.stages for axis in stage.axes)]

@@ -25,10 +25,10 @@ MOST_STAGES: Final = 16
 MOST_BUFFERS: Final = 24
 MOST_SCALARS: Final = 600
 
-Same = Callable[[Size, Size], bool]
+ProvablyEqual = Callable[[Size, Size], bool]
 
 
-def fused(first: Kernel, second: Kernel, same: Same) -> Kernel | None:
+def fused(first: Kernel, second: Kernel, same: ProvablyEqual) -> Kernel | None:
     """One kernel that does what the two do one after the other; None if they cannot be one, or
     had better not be."""
     if first.ordered or second.ordered:
@@ -56,7 +56,7 @@ def without_buffers(kernel: Kernel, unneeded: Iterable[str]) -> Kernel:
 # -- the same outer axes --------------------------------------------------------------------------
 
 
-def _alike(first: Kernel, second: Kernel, same: Same) -> tuple[Kernel, Kernel] | None:
+def _alike(first: Kernel, second: Kernel, same: ProvablyEqual) -> tuple[Kernel, Kernel] | None:
     """The two with as many outer axes of the same extents: a pointwise one can run its last axes
     inside."""
     count = min(len(first.axes), len(second.axes))
@@ -131,10 +131,10 @@ def _with_own_names(first: Kernel, second: Kernel) -> Kernel:
 # -- whether points stay apart --------------------------------------------------------------------
 
 #: of an access: the coefficients of the outer axes, and what the inner axes reach
-Place = tuple[tuple[Size, ...], tuple[tuple[Size, Size], ...], Size]
+AccessPattern = tuple[tuple[Size, ...], tuple[tuple[Size, Size], ...], Size]
 
 
-def _is_local(first: Kernel, second: Kernel, same: Same) -> bool:
+def _is_local(first: Kernel, second: Kernel, same: ProvablyEqual) -> bool:
     """Whether a point of the outer axes only touches what the same point of the other kernel
     touches, of all that one of them writes. They must have something in common, too."""
     reads_a, writes_a = _accesses(first)
@@ -149,7 +149,7 @@ def _is_local(first: Kernel, second: Kernel, same: Same) -> bool:
     if any(scalar.data[0] in shared for scalar in looked_up):
         return False
     for buffer in shared:
-        places: set[Place | None] = set()
+        places: set[AccessPattern | None] = set()
         for found in (reads_a, writes_a, reads_b, writes_b):
             places |= found.get(buffer, set())
         if len(places) != 1 or None in places:
@@ -159,9 +159,9 @@ def _is_local(first: Kernel, second: Kernel, same: Same) -> bool:
 
 def _accesses(
     kernel: Kernel,
-) -> tuple[dict[str, set[Place | None]], dict[str, set[Place | None]]]:
-    reads: dict[str, set[Place | None]] = {}
-    writes: dict[str, set[Place | None]] = {}
+) -> tuple[dict[str, set[AccessPattern | None]], dict[str, set[AccessPattern | None]]]:
+    reads: dict[str, set[AccessPattern | None]] = {}
+    writes: dict[str, set[AccessPattern | None]] = {}
     for stage in kernel.stages:
         for part in (*stage.stores, *stage.scans):
             if part.buffer not in kernel.private:
@@ -174,7 +174,7 @@ def _accesses(
     return reads, writes
 
 
-def _place(outer: Sequence[Axis], inner: Sequence[Axis], address: Size) -> Place | None:
+def _place(outer: Sequence[Axis], inner: Sequence[Axis], address: Size) -> AccessPattern | None:
     steps: list[Size] = []
     for axis in outer:
         found = coefficient(address, axis.symbol)
@@ -206,7 +206,7 @@ def _loads(roots: Iterable[Scalar]) -> list[Scalar]:
 # -- stages ---------------------------------------------------------------------------------------
 
 
-def _joined_stages(stages: Sequence[Stage], same: Same) -> list[Stage]:
+def _joined_stages(stages: Sequence[Stage], same: ProvablyEqual) -> list[Stage]:
     """Neighbours over the same axes become one stage where the later needs nothing that the earlier
     has only at its end."""
     result: list[Stage] = []
@@ -222,7 +222,7 @@ def _joined_stages(stages: Sequence[Stage], same: Same) -> list[Stage]:
     return result
 
 
-def _over(stage: Stage, axes: tuple[Axis, ...], same: Same) -> Stage:
+def _over(stage: Stage, axes: tuple[Axis, ...], same: ProvablyEqual) -> Stage:
     """The stage over these axes, if they run as far."""
     if stage.axes == axes or len(stage.axes) != len(axes):
         return stage

@@ -180,11 +180,11 @@ def generalized(
     They go by order already: `n0` is the first of `meanings`."""
     if not can_be_generalized(kernel):
         return kernel, meanings
-    outer = _Outer(kernel, meanings)
+    outer = _OuterLoops(kernel, meanings)
     return outer(kernel), outer.meanings
 
 
-class _Outer(_Change):
+class _OuterLoops(_Change):
     """Puts sizes for constants, the same one for the same constant at the same place."""
 
     def __init__(self, kernel: Kernel, meanings: Mapping[Symbol, Size]) -> None:

@@ -38,7 +38,7 @@ class Life:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MemoryPlan:
     """The buffers in an order such that those below come first, their bytes, and which lie directly
     below each: it begins behind the last of them, or at the start."""
 
@@ -50,7 +50,7 @@ class Plan:
 _USUAL: Final = 64
 
 
-def plan_memory(lives: Iterable[Life]) -> Plan:
+def plan_memory(lives: Iterable[Life]) -> MemoryPlan:
     lives = list(lives)
     symbols = {symbol for life in lives for symbol in symbols_of(life.size)}
     usual = {symbol: _usual(symbol) for symbol in symbols}
@@ -72,7 +72,7 @@ def plan_memory(lives: Iterable[Life]) -> Plan:
     order = _sorted(under)
     below = {name: tuple(_direct(name, under, order)) for name in order}
     sizes = {life.name: life.size for life in lives}
-    return Plan({name: sizes[name] for name in order}, below)
+    return MemoryPlan({name: sizes[name] for name in order}, below)
 
 
 class _Placed:

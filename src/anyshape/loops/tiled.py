@@ -28,7 +28,7 @@ from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Size, Symbol, as_symbol, floordiv, minimum, symbol
 from anyshape.symbolic.expr import of_atom
 
-Seen = Callable[[Size], int | None]
+Hint = Callable[[Size], int | None]
 
 #: Elements along either side, if they have up to four bytes; half as many of eight.
 TILE: Final = 64
@@ -47,7 +47,7 @@ _KEPT_AS: Final[dict[Dtype, Dtype]] = {
 }
 
 
-def tiled(kernel: Kernel, seen: Seen) -> Kernel:
+def tiled(kernel: Kernel, seen: Hint) -> Kernel:
     """The kernel in tiles, or as it is."""
     if not can_be_flattened(kernel):
         return kernel

@@ -7,11 +7,11 @@ from functools import lru_cache
 
 from anyshape.errors import Contradiction
 from anyshape.ops.meta import Dense, Meta, Strided, contiguous
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Facts, Size, and_, eq, ge, gt, le, lt, or_
 
 
-def broadcast(q: Questions, shapes: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+def broadcast(q: ShapeQuery, shapes: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """The common shape. Sizes not known to be equal are equal in this run, or one is stretched."""
     if len(shapes) == 1:
         return shapes[0]
@@ -29,7 +29,7 @@ def broadcast(q: Questions, shapes: Sequence[tuple[Size, ...]]) -> tuple[Size, .
     return tuple(result)
 
 
-def _stretched(q: Questions, a: Size, b: Size) -> Size:
+def _stretched(q: ShapeQuery, a: Size, b: Size) -> Size:
     if a is b or a == b or b == 1:
         return a
     if a == 1 or q.same(a, b):
@@ -48,7 +48,7 @@ def _stretched(q: Questions, a: Size, b: Size) -> Size:
     raise q.fail(f"sizes {a} and {b} neither are equal nor is one of them 1")
 
 
-def pointwise_layout(q: Questions, shape: tuple[Size, ...], operands: Sequence[Meta]) -> Dense:
+def pointwise_layout(q: ShapeQuery, shape: tuple[Size, ...], operands: Sequence[Meta]) -> Dense:
     """The layout of a fresh result: dense, its dimensions in the order of the operands' strides,
     earlier operands first.
 
@@ -83,7 +83,7 @@ def pointwise_layout(q: Questions, shape: tuple[Size, ...], operands: Sequence[M
 
 
 def _compare_strides(
-    q: Questions, a: int, b: int, shape: tuple[Size, ...], operands: Sequence[Meta]
+    q: ShapeQuery, a: int, b: int, shape: tuple[Size, ...], operands: Sequence[Meta]
 ) -> int:
     """Negative if dimension `a` has the smaller stride in the first operand that can tell, positive
     if `b`, else 0.
@@ -104,7 +104,7 @@ def _compare_strides(
 
 
 def _finds_one(
-    q: Questions, dims: tuple[int, int], shape: tuple[Size, ...], operands: Sequence[Meta]
+    q: ShapeQuery, dims: tuple[int, int], shape: tuple[Size, ...], operands: Sequence[Meta]
 ) -> bool:
     """Whether a size turns out to be 1, so that an operand of size 1 is not stretched: its stride
     counts.
@@ -120,7 +120,7 @@ def _finds_one(
     return False
 
 
-def _compare_two(q: Questions, operand: Meta, x: int, y: int) -> int:
+def _compare_two(q: ShapeQuery, operand: Meta, x: int, y: int) -> int:
     sizes, (a, b) = operand.shape, (operand.strides[x], operand.strides[y])
     if a == 0 or b == 0:
         return 0
@@ -172,7 +172,7 @@ def _relation_of_one(
     return above - below if above or below else None
 
 
-def expanded(q: Questions, meta: Meta, shape: tuple[Size, ...]) -> Meta:
+def expanded(q: ShapeQuery, meta: Meta, shape: tuple[Size, ...]) -> Meta:
     """A view stretched to a shape that `broadcast` found."""
     missing = len(shape) - meta.rank
     strides = (
@@ -185,7 +185,7 @@ def expanded(q: Questions, meta: Meta, shape: tuple[Size, ...]) -> Meta:
     return meta.viewed(shape, strides)
 
 
-def require_writable(q: Questions, target: Meta) -> None:
+def require_writable(q: ShapeQuery, target: Meta) -> None:
     """An in-place operator writes each element once: a stretched dimension has to be trivial.
 
     Operators that only fill take any target. Hence a run in which the sizes are larger says that
@@ -198,7 +198,7 @@ def require_writable(q: Questions, target: Meta) -> None:
                 q.require(trivial, "an expanded tensor is written in place")
 
 
-def require_expands(q: Questions, shape: tuple[Size, ...], target: tuple[Size, ...]) -> None:
+def require_expands(q: ShapeQuery, shape: tuple[Size, ...], target: tuple[Size, ...]) -> None:
     """Require that a tensor of this shape stretches to `target`; which sizes are 1 does not matter
     to the result.
     """

@@ -29,7 +29,7 @@ _SYMBOLIC: Final = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ConcreteCall:
     """A torch function and its arguments: a meta for each tensor, an expression for each symbol."""
 
     function: Callable[..., Any]
@@ -55,7 +55,7 @@ class DependsOnData(Exception):
     """The shape of the result, or the way to it, depends on what the tensors hold."""
 
 
-def at_numbers(call: Call, number: Number, *, grads: bool = False) -> Any:
+def at_numbers(call: ConcreteCall, number: Number, *, grads: bool = False) -> Any:
     """What a call returns if each size is the number given for it, by torch's shape functions."""
     twins = Twins(number, grads=grads)
     with calm(grads):

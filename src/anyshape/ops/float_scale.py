@@ -6,21 +6,21 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
 
-def scaled(q: Questions, size: Size, factor: float) -> Size:
+def scaled(q: ShapeQuery, size: Size, factor: float) -> Size:
     """`int(size * factor)`: a division where that is the same for all sizes, else for the size at
     hand only."""
     if isinstance(size, int):
         return int(size * factor)
     ratio = exact_ratio(factor)
     if ratio is None:
-        return int(q.fix(size, f"its product with the float {factor} is rounded") * factor)
+        return int(q.specialize(size, f"its product with the float {factor} is rounded") * factor)
     return size * ratio.numerator // ratio.denominator
 
 

@@ -11,13 +11,13 @@ import torch
 
 from anyshape.errors import SymbolicTypeError, UnknownOperator
 from anyshape.ops.broadcast import require_writable
-from anyshape.ops.concrete import Call
+from anyshape.ops.concrete import ConcreteCall
 from anyshape.ops.meta import Meta
 from anyshape.ops.meta_fallback import without_row
-from anyshape.ops.op import SYNONYMS, Lowering, Op
+from anyshape.ops.op import SYNONYMS, Op, OpKind
 from anyshape.ops.promotion import category
-from anyshape.ops.shape_query import Need, Questions
-from anyshape.ops.table import Entry, lookup
+from anyshape.ops.shape_query import Need, ShapeQuery
+from anyshape.ops.table import OpMatch, lookup
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Expr, Facts, Size, and_, eq
 
@@ -46,7 +46,7 @@ class Inferred(NamedTuple):
 
 
 #: What a rule says of `requires_grad` there is the base's for a view, and False for a copy.
-_MAY_BE_VIEWS: Final = (Lowering.VIEW, Lowering.INDEX_MAP)
+_MAY_BE_VIEWS: Final = (OpKind.VIEW, OpKind.INDEX_MAP)
 
 
 def infer(
@@ -73,11 +73,11 @@ def infer(
             return _by_rule(facts, entry, args, kwargs)
         except UnknownOperator:
             # The rule does not cover these arguments.
-            return _without_row(facts, Call(function, args, kwargs, seen))
-    return _without_row(facts, Call(function, args, kwargs, seen))
+            return _without_row(facts, ConcreteCall(function, args, kwargs, seen))
+    return _without_row(facts, ConcreteCall(function, args, kwargs, seen))
 
 
-def _without_row(facts: Facts, call: Call) -> Inferred:
+def _without_row(facts: Facts, call: ConcreteCall) -> Inferred:
     named = dict(call.kwargs)
     out = named.pop("out", None)
     found = without_row(facts, replace(call, kwargs=named), rule_value)
@@ -88,9 +88,9 @@ def _without_row(facts: Facts, call: Call) -> Inferred:
 
 
 def _by_rule(
-    facts: Facts, entry: Entry, args: Sequence[Any], kwargs: Mapping[str, Any]
+    facts: Facts, entry: OpMatch, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Inferred:
-    questions = Questions(facts, entry.op.name)
+    questions = ShapeQuery(facts, entry.op.name)
     named: dict[str, Any] = {}
     out = None
     if kwargs:
@@ -107,7 +107,7 @@ def _by_rule(
     return Inferred(value, needs, questions.facts, How.RULE, tuple(questions.unbacked))
 
 
-def rule_value(q: Questions, entry: Entry, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
+def rule_value(q: ShapeQuery, entry: OpMatch, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
     """What a row says; for an in-place form, of its target.
 
     Raises `UnknownOperator` if the rule does not cover the arguments.
@@ -124,7 +124,7 @@ def rule_value(q: Questions, entry: Entry, args: Sequence[Any], named: Mapping[s
     return value
 
 
-def _into(q: Questions, target: Meta, value: Any) -> Meta:
+def _into(q: ShapeQuery, target: Meta, value: Any) -> Meta:
     """The result of an in-place form: the target itself, which the value has to fit into."""
     computed: Meta = value[0] if isinstance(value, tuple | list) else value
     if category(computed.dtype) > category(target.dtype):
@@ -142,7 +142,7 @@ def _into(q: Questions, target: Meta, value: Any) -> Meta:
     return target
 
 
-def _onto(q: Questions, out: Any, value: Any) -> Any:
+def _onto(q: ShapeQuery, out: Any, value: Any) -> Any:
     """The result given by `out=`: the computed shape in the dtype of the given tensor, which is
     resized if need be."""
     if isinstance(out, tuple | list):
@@ -155,7 +155,7 @@ def _onto(q: Questions, out: Any, value: Any) -> Any:
     return value.like(dtype=out.dtype, layout=value.layout)
 
 
-def _has_shape(q: Questions, out: Meta, shape: tuple[Size, ...]) -> bool:
+def _has_shape(q: ShapeQuery, out: Meta, shape: tuple[Size, ...]) -> bool:
     if q.same_all(out.shape, shape):
         return True
     if len(out.shape) != len(shape):

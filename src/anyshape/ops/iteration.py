@@ -20,14 +20,14 @@ from anyshape.ops.meta import (
     dense_strides,
     suggests_channels_last,
 )
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, eq
 
 Numbers = tuple[int, ...]
 
 
 def iterated_layout(
-    q: Questions, shape: tuple[Size, ...], operands: Sequence[Meta], *, numbers: bool = False
+    q: ShapeQuery, shape: tuple[Size, ...], operands: Sequence[Meta], *, numbers: bool = False
 ) -> Dense:
     """The layout of a fresh result; `numbers`: there are numbers among the operands, too."""
     usual = pointwise_layout(q, shape, operands)
@@ -49,7 +49,7 @@ def iterated_layout(
     return Dense(found)
 
 
-def _now(q: Questions, sizes: Sequence[Size]) -> Numbers | None:
+def _now(q: ShapeQuery, sizes: Sequence[Size]) -> Numbers | None:
     """The numbers that they are in this run, if all are known."""
     found = [q.facts.hint(size) for size in sizes]
     known = tuple(each for each in found if each is not None)

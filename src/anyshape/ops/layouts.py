@@ -16,7 +16,7 @@ from typing import Final
 
 from anyshape.errors import Contradiction
 from anyshape.ops.meta import Dense, Meta, channels_last, contiguous, dense_strides
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import dataclass
 from anyshape.symbolic import (
     Expr,
@@ -65,7 +65,7 @@ class Steps:
     strides: tuple[Size, ...]
 
 
-def as_view(q: Questions, meta: Meta, shape: tuple[Size, ...]) -> tuple[Size, ...] | Copy:
+def as_view(q: ShapeQuery, meta: Meta, shape: tuple[Size, ...]) -> tuple[Size, ...] | Copy:
     """The strides that show a tensor in another shape of as many elements, or that it has to be
     copied.
     """
@@ -73,7 +73,9 @@ def as_view(q: Questions, meta: Meta, shape: tuple[Size, ...]) -> tuple[Size, ..
     return found if isinstance(found, Copy) else _with_batch(q, meta, shape, found)
 
 
-def _viewed_or_copied(q: Questions, meta: Meta, shape: tuple[Size, ...]) -> tuple[Size, ...] | Copy:
+def _viewed_or_copied(
+    q: ShapeQuery, meta: Meta, shape: tuple[Size, ...]
+) -> tuple[Size, ...] | Copy:
     found = _at_once(meta, shape)
     if found is None:
         found = _for_all_sizes(Steps(meta.shape, meta.strides), shape)
@@ -92,7 +94,7 @@ def _viewed_or_copied(q: Questions, meta: Meta, shape: tuple[Size, ...]) -> tupl
     return _as_in_this_run(q, steps, shape)
 
 
-def must_view(q: Questions, meta: Meta, shape: tuple[Size, ...]) -> tuple[Size, ...]:
+def must_view(q: ShapeQuery, meta: Meta, shape: tuple[Size, ...]) -> tuple[Size, ...]:
     """The strides that show a tensor in another shape; an error where there are none."""
     found = _at_once(meta, shape)
     if found is None:
@@ -106,7 +108,7 @@ def must_view(q: Questions, meta: Meta, shape: tuple[Size, ...]) -> tuple[Size, 
 
 
 def _with_batch(
-    q: Questions, meta: Meta, shape: tuple[Size, ...], strides: tuple[Size, ...]
+    q: ShapeQuery, meta: Meta, shape: tuple[Size, ...], strides: tuple[Size, ...]
 ) -> tuple[Size, ...]:
     """The strides where the batch may be 1: its stride is then that of what lies inside of it, by
     which torch does not take the view for channels-last any more."""
@@ -123,7 +125,7 @@ def _with_batch(
 @lru_cache(maxsize=4096)
 def _for_all_sizes(steps: Steps, shape: tuple[Size, ...]) -> tuple[Size, ...] | Copy | None:
     """What can be said without knowing anything of the sizes; most calls are answered here."""
-    q = Questions(Facts(), "view")
+    q = ShapeQuery(Facts(), "view")
     steps = _joined(q, steps)
     found = _laid_on(q, steps, shape)
     if found is not None:
@@ -143,7 +145,7 @@ def _at_once(meta: Meta, shape: tuple[Size, ...]) -> tuple[Size, ...] | None:
     return meta.strides if meta.shape == shape else None
 
 
-def _joined(q: Questions, steps: Steps) -> Steps:
+def _joined(q: ShapeQuery, steps: Steps) -> Steps:
     """The same with neighbours made one that step through memory as one whatever their sizes."""
     runs: list[tuple[Size, Size]] = []
     for size, stride in zip(reversed(steps.sizes), reversed(steps.strides), strict=True):
@@ -157,7 +159,7 @@ def _joined(q: Questions, steps: Steps) -> Steps:
     return Steps(tuple(size for size, _ in runs), tuple(stride for _, stride in runs))
 
 
-def _laid_on(q: Questions, steps: Steps, shape: tuple[Size, ...]) -> tuple[Size, ...] | None:
+def _laid_on(q: ShapeQuery, steps: Steps, shape: tuple[Size, ...]) -> tuple[Size, ...] | None:
     """Strides of a view with that shape that are right for all sizes, if they are to be found."""
     strides: list[Size] = [1] * len(shape)
     dim = len(shape)
@@ -180,7 +182,7 @@ def _laid_on(q: Questions, steps: Steps, shape: tuple[Size, ...]) -> tuple[Size,
     return tuple(strides)
 
 
-def _general(q: Questions, steps: Steps, shape: tuple[Size, ...]) -> Mapping[Symbol, int]:
+def _general(q: ShapeQuery, steps: Steps, shape: tuple[Size, ...]) -> Mapping[Symbol, int]:
     """Values that stand for the general case: those of this run, but nothing is 0, 1 or unknown by
     accident.
     """
@@ -224,7 +226,7 @@ def _broken(
 
 
 def _obstacle(
-    q: Questions, steps: Steps, shape: tuple[Size, ...], values: Mapping[Symbol, int]
+    q: ShapeQuery, steps: Steps, shape: tuple[Size, ...], values: Mapping[Symbol, int]
 ) -> list[Fact]:
     """Facts that together keep the tensor from being a view, all of them true for these values."""
     broken = _broken(steps, shape, values)
@@ -277,10 +279,10 @@ def _multiple(a: Size, of: Sequence[Size]) -> bool:
     )
 
 
-def _is_contiguous_view(q: Questions, part: Fact, steps: Steps, shape: tuple[Size, ...]) -> bool:
+def _is_contiguous_view(q: ShapeQuery, part: Fact, steps: Steps, shape: tuple[Size, ...]) -> bool:
     """Whether, where the part does not hold, there is a view, and with the strides of a copy."""
     try:
-        case = Questions(q.facts.assume(not_(part), _A_VIEW), q.op)
+        case = ShapeQuery(q.facts.assume(not_(part), _A_VIEW), q.op)
     except Contradiction:
         return True
     seen = _laid_on(case, _joined(case, steps), shape)
@@ -292,7 +294,9 @@ def _is_contiguous_view(q: Questions, part: Fact, steps: Steps, shape: tuple[Siz
     )
 
 
-def _as_in_this_run(q: Questions, steps: Steps, shape: tuple[Size, ...]) -> tuple[Size, ...] | Copy:
+def _as_in_this_run(
+    q: ShapeQuery, steps: Steps, shape: tuple[Size, ...]
+) -> tuple[Size, ...] | Copy:
     """View or copy as in this run, for the sizes that agree with it in all that matters."""
     values = q.facts.hints
     if any(q.facts.hint(size) is None for size in (*steps.sizes, *steps.strides, *shape)):
@@ -308,7 +312,7 @@ def _as_in_this_run(q: Questions, steps: Steps, shape: tuple[Size, ...]) -> tupl
 
 
 def _fitting_strides(
-    q: Questions, steps: Steps, shape: tuple[Size, ...], values: Mapping[Symbol, int]
+    q: ShapeQuery, steps: Steps, shape: tuple[Size, ...], values: Mapping[Symbol, int]
 ) -> tuple[Size, ...]:
     """The strides of the view that exists for these values, for all sizes that join and split
     dimensions in the same way.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from anyshape.ops.meta import Dense, Layout, Meta, Strided, channels_last, contiguous, dense_strides
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Size, and_, eq, ge, or_
 
 
-def is_channels_last(q: Questions, tensor: Meta) -> bool:
+def is_channels_last(q: ShapeQuery, tensor: Meta) -> bool:
     """Whether torch's `suggest_memory_format` says channels-last (of two or three spatial
     dimensions).
 
@@ -26,7 +26,7 @@ def is_channels_last(q: Questions, tensor: Meta) -> bool:
     return _strides_ascend(q, tensor.shape, tensor.strides)
 
 
-def _strides_ascend(q: Questions, shape: tuple[Size, ...], strides: tuple[Size, ...]) -> bool:
+def _strides_ascend(q: ShapeQuery, shape: tuple[Size, ...], strides: tuple[Size, ...]) -> bool:
     """Whether the strides do not fall from channels over the spatial dimensions to the batch."""
     if q.decide(eq(strides[1], 0), "a tensor with expanded channels is not channels-last"):
         return False
@@ -43,7 +43,7 @@ def _strides_ascend(q: Questions, shape: tuple[Size, ...], strides: tuple[Size, 
     return True
 
 
-def kept_format(q: Questions, tensor: Meta) -> Layout:
+def kept_format(q: ShapeQuery, tensor: Meta) -> Layout:
     """The layout of a result of the same rank that is channels-last where the tensor is, else
     contiguous."""
     if is_channels_last(q, tensor):
@@ -65,7 +65,7 @@ def unsqueezed(tensor: Meta, dim: int) -> Meta:
     return replace(tensor, shape=shape, layout=Strided(strides))
 
 
-def is_dense_in(q: Questions, tensor: Meta, order: tuple[int, ...]) -> bool:
+def is_dense_in(q: ShapeQuery, tensor: Meta, order: tuple[int, ...]) -> bool:
     """Whether the tensor is without gaps in this order of dimensions; sizes of 1 do not count."""
     if isinstance(tensor.layout, Dense) and tensor.layout.order == order:
         return True

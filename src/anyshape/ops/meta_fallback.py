@@ -10,11 +10,11 @@ from torch._ops import OpOverload, OpOverloadPacket
 from torch.overrides import get_testing_overrides
 
 from anyshape.errors import UnknownOperator
-from anyshape.ops.concrete import Call, DependsOnData, at_numbers
+from anyshape.ops.concrete import ConcreteCall, DependsOnData, at_numbers
 from anyshape.ops.meta import Meta
 from anyshape.ops.meta_tensors import leaves, rebuilt
 from anyshape.ops.promotion import category
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.ops.specialise import specialised
 from anyshape.ops.torch_meta import RuleOf, Unable, by_torch
 from anyshape.ops.validate_by_sampling import Untrue, probed
@@ -27,19 +27,19 @@ class Found:
     """The result of an operator without a row."""
 
     value: Any
-    questions: Questions
+    questions: ShapeQuery
     #: why the sizes of this run are the only ones it is for; None if they are not
     specialised: str | None = None
 
 
-def without_row(facts: Facts, call: Call, rule_of: RuleOf) -> Found:
+def without_row(facts: Facts, call: ConcreteCall, rule_of: RuleOf) -> Found:
     """What a call returns, for as many sizes as torch's shape functions allow."""
     if not _is_operator(call.function):
         raise UnknownOperator(op=call.name)  # It would be run, whatever it does.
     problems: list[str] = []
     # First as if no size were 0 or 1 where that is not known, then with a guard for each question.
     for hinted in (False, True):
-        q = Questions(facts, call.name)
+        q = ShapeQuery(facts, call.name)
         try:
             value = by_torch(q, call, rule_of, hinted=hinted)
             if q.unbacked:
@@ -51,13 +51,13 @@ def without_row(facts: Facts, call: Call, rule_of: RuleOf) -> Found:
             problems.append(str(error))
         else:
             return Found(_completed(q, call, value), q)
-    q = Questions(facts, call.name)
+    q = ShapeQuery(facts, call.name)
     why = "; ".join(dict.fromkeys(problems))
     value = specialised(q, call, why)
     return Found(_completed(q, call, value), q, why)
 
 
-def _completed(q: Questions, call: Call, value: Any) -> Any:
+def _completed(q: ShapeQuery, call: ConcreteCall, value: Any) -> Any:
     """The value with what shape functions do not say: who sees writes, and `requires_grad`."""
     given = {id(meta): meta for meta in call.metas}
     for leaf in leaves(value):
@@ -71,7 +71,7 @@ def _completed(q: Questions, call: Call, value: Any) -> Any:
     return value
 
 
-def _with_grad(q: Questions, call: Call, value: Any) -> Any:
+def _with_grad(q: ShapeQuery, call: ConcreteCall, value: Any) -> Any:
     """The value with `requires_grad` as autograd sets it at the sizes of this run."""
 
     def number(size: Size) -> int:

@@ -29,7 +29,7 @@ REPORT: Final = "report"
 STANDING: Final = "standing"
 
 
-class Standing(NamedTuple):
+class TreePosition(NamedTuple):
     """Where a graph stands in the tree of an entry, as people are told."""
 
     number: int
@@ -41,7 +41,7 @@ class Standing(NamedTuple):
     user_frame: Any
 
 
-class Call(NamedTuple):
+class RecordedCall(NamedTuple):
     """An operator and its arguments: a `Meta` for each tensor, a size for each integer. Numbers
     that the graph computes are those of the run at hand; the node's own arguments name them."""
 

@@ -14,7 +14,7 @@ from anyshape.support.lazy_dataclass import dataclass
 Rule = Callable[..., Any]
 
 
-class Lowering(Enum):
+class OpKind(Enum):
     """What code generation makes of an operator."""
 
     POINTWISE = auto()
@@ -47,7 +47,7 @@ class Op:
     #: "torch.nn.functional.relu"
     answers_to: tuple[str, ...]
     rule: Rule
-    lowering: Lowering
+    lowering: OpKind
     #: dotted names of its in-place forms: the result is the first argument, its shape and dtype
     #: unchanged. A form that gives the program nothing (`x[i] = v`) is one too: what the table says
     #: is its first argument afterwards

@@ -1,8 +1,8 @@
 """What a shape rule may ask, and what it has to say when it needs more than is known.
 
-A rule gets a `Questions` as its first argument. `known` and `same` only ask. `decide` and `require`
-also answer from the run at hand where nothing is known, and then record what they assumed as a
-`Need`:
+A rule gets a `ShapeQuery` as its first argument. `known` and `same` only ask. `decide` and
+`require` also answer from the run at hand where nothing is known, and then record what they assumed
+as a `Need`:
 
     decide    both answers are possible, and lead to different results: a guard
     require   the operator fails in eager too unless it holds: a check when the program runs, which
@@ -34,7 +34,7 @@ from anyshape.symbolic import (
 )
 
 
-class Kind(Enum):
+class NeedKind(Enum):
     """Why a fact is needed: see the module's text."""
 
     GUARD = "guard"
@@ -50,7 +50,7 @@ class Need:
 
     fact: Fact
     reason: str
-    kind: Kind
+    kind: NeedKind
     #: of a count: the size that it is
     size: Size | None = None
 
@@ -58,7 +58,7 @@ class Need:
         return f"{self.kind.value} {self.fact}: {self.reason}"
 
 
-class Questions:
+class ShapeQuery:
     """The questions of one operator call. Collects what the rule needed."""
 
     __slots__ = ("facts", "needs", "op", "unbacked")
@@ -90,7 +90,7 @@ class Questions:
         now = self.facts.holds_now(fact)
         if now is None:
             raise NeedsDecision(op=self.op, fact=str(fact), reason=reason)
-        self._assume(fact if now else not_(fact), reason, Kind.GUARD)
+        self._assume(fact if now else not_(fact), reason, NeedKind.GUARD)
         return now
 
     def decide_or(self, fact: Fact, default: bool, reason: str) -> bool:
@@ -98,7 +98,7 @@ class Questions:
         when it runs."""
         answer = self.facts.prove(fact)
         if answer is Answer.UNKNOWN and self.facts.holds_now(fact) is None:
-            self._assume(fact if default else not_(fact), reason, Kind.CHECK)
+            self._assume(fact if default else not_(fact), reason, NeedKind.CHECK)
             return default
         return self.decide(fact, reason)
 
@@ -110,23 +110,23 @@ class Questions:
             return
         if answer is Answer.NO or self.facts.holds_now(fact) is False:
             raise ShapeMismatch(op=self.op, detail=f"{detail} (`{fact}` does not hold)")
-        self._assume(fact, detail, Kind.CHECK)
+        self._assume(fact, detail, NeedKind.CHECK)
 
     def fail(self, detail: str) -> ShapeMismatch:
         """The error for arguments that eager rejects too: `raise q.fail("…")`."""
         return ShapeMismatch(op=self.op, detail=detail)
 
-    def fix(self, size: Size, reason: str) -> int:
+    def specialize(self, size: Size, reason: str) -> int:
         """The value of a size in this run, which becomes the only one that the result is for."""
-        return self._fixed(size, reason, Kind.SPECIALISED)
+        return self._specialized(size, reason, NeedKind.SPECIALISED)
 
     def count(self, size: Size, reason: str) -> int:
         """The value of a size that decides how many outputs there are: a guard, since the program
         sees the number.
         """
-        return self._fixed(size, reason, Kind.COUNT)
+        return self._specialized(size, reason, NeedKind.COUNT)
 
-    def _fixed(self, size: Size, reason: str, kind: Kind) -> int:
+    def _specialized(self, size: Size, reason: str, kind: NeedKind) -> int:
         value = self.facts.value(size)
         if value is not None:
             return value
@@ -137,7 +137,7 @@ class Questions:
         self.needs.append(Need(eq(size, hint), reason, kind, size))
         return hint
 
-    def _assume(self, fact: Fact, reason: str, kind: Kind) -> None:
+    def _assume(self, fact: Fact, reason: str, kind: NeedKind) -> None:
         self.facts = self.facts.assume(fact, reason)
         self.needs.append(Need(fact, reason, kind))
 

@@ -8,15 +8,15 @@ import torch
 from torch._ops import OpOverload, OpOverloadPacket
 
 from anyshape.errors import UnknownOperator
-from anyshape.ops.concrete import BY_DATA, Call, DependsOnData, at_numbers
+from anyshape.ops.concrete import BY_DATA, ConcreteCall, DependsOnData, at_numbers
 from anyshape.ops.meta import Meta
 from anyshape.ops.meta_tensors import leaves
 from anyshape.ops.promotion import category
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Expr, Size
 
 
-def specialised(q: Questions, call: Call, why: str) -> Any:
+def specialised(q: ShapeQuery, call: ConcreteCall, why: str) -> Any:
     """What a call returns at the sizes of this run, each of which it fixes.
 
     Never for a result that depends on data: `UnknownOperator`.
@@ -26,10 +26,10 @@ def specialised(q: Questions, call: Call, why: str) -> Any:
         sizes = (*leaf.shape, *leaf.strides) if isinstance(leaf, Meta) else (leaf,)
         for size in sizes:
             if isinstance(size, Expr):
-                q.fix(size, reason)
+                q.specialize(size, reason)
 
     def number(size: Size) -> int:
-        return q.fix(size, reason)
+        return q.specialize(size, reason)
 
     try:
         value = at_numbers(call, number)
@@ -42,7 +42,7 @@ def specialised(q: Questions, call: Call, why: str) -> Any:
     return value if call.seen is None else _confirmed(q, call, value)
 
 
-def _confirmed(q: Questions, call: Call, value: Any) -> Any:
+def _confirmed(q: ShapeQuery, call: ConcreteCall, value: Any) -> Any:
     """What the operator did in this run, if its shape function says the same: layouts are the
     operator's. Where they differ, data may have decided."""
     said, seen = list(leaves(value)), list(leaves(call.seen))
@@ -51,7 +51,7 @@ def _confirmed(q: Questions, call: Call, value: Any) -> Any:
     return call.seen
 
 
-def _shape_is_free_of_data(call: Call) -> bool:
+def _shape_is_free_of_data(call: ConcreteCall) -> bool:
     """Whether the result of this run has the shape of every run at these sizes.
 
     So for torch's own operators that are not tagged otherwise, if no tensor holds integers:

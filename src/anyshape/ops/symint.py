@@ -1,7 +1,8 @@
 """Our expressions and facts behind `torch.SymInt`, `torch.SymBool` and `torch.SymFloat`.
 
 Torch asks nothing of the node inside these but a set of methods, and computes with whatever answers
-them. `Node` answers with our algebra, and turns what torch wants to know into `Questions`:
+them. `SymNode` answers with our algebra, and turns what torch wants to know into questions
+of a `ShapeQuery`:
 
     if size > 4: ...              guard_bool         q.decide
     torch._check(size > 4)        expect_true        q.require
@@ -23,7 +24,7 @@ from typing import Any, Final
 import torch
 
 from anyshape.ops.actual_strides import dense_order, is_dense
-from anyshape.ops.symint_guards import Answers, Real
+from anyshape.ops.symint_guards import Real, SymIntGuards
 from anyshape.support.lazy_dataclass import dataclass
 from anyshape.symbolic import (
     FALSE,
@@ -50,22 +51,22 @@ from anyshape.symbolic import (
 
 _TRUTHS: Final = {True: TRUE, False: FALSE}
 
-Value = Size | Fact | Real
+SymValue = Size | Fact | Real
 
 
-class Asked(Answers):
+class Asked(SymIntGuards):
     """What one run of torch's functions asks: behind every node, and `node.shape_env` to torch."""
 
     __slots__ = ()
 
     def int(self, size: Size) -> Any:
         """The size as torch sees it."""
-        return torch.SymInt(Node(size, self)) if isinstance(size, Expr) else size
+        return torch.SymInt(SymNode(size, self)) if isinstance(size, Expr) else size
 
     # Read by torch.fx.experimental.symbolic_shapes, which torch's shape functions use.
 
     def evaluate_sym_node(
-        self, node: Node, size_oblivious: bool = False, fallback_value: bool | None = None
+        self, node: SymNode, size_oblivious: bool = False, fallback_value: bool | None = None
     ) -> bool:
         if fallback_value is None:
             return node.guard_bool("", 0)
@@ -81,7 +82,7 @@ class Asked(Answers):
 class Shown:
     """What torch gets for `node.expr`, where it expects a sympy expression: without parts."""
 
-    value: Value
+    value: SymValue
     free_symbols: frozenset[object] = frozenset()
     args: tuple[object, ...] = ()
     is_number: bool = False
@@ -92,10 +93,10 @@ class Shown:
         return str(self.value)
 
 
-def _binary(function: Callable[[Any, Any], Any]) -> Callable[[Node, Node], Node]:
+def _binary(function: Callable[[Any, Any], Any]) -> Callable[[SymNode, SymNode], SymNode]:
     """A method of two integers or two floats, by a function that takes either."""
 
-    def method(self: Node, other: Node) -> Node:
+    def method(self: SymNode, other: SymNode) -> SymNode:
         a, b = self.value, other.value
         if (
             isinstance(a, Real)
@@ -111,8 +112,8 @@ def _binary(function: Callable[[Any, Any], Any]) -> Callable[[Node, Node], Node]
 
 def _compared(
     of_sizes: Callable[..., Fact], of_numbers: Callable[..., bool]
-) -> Callable[..., Node]:
-    def method(self: Node, other: Node) -> Node:
+) -> Callable[..., SymNode]:
+    def method(self: SymNode, other: SymNode) -> SymNode:
         a, b = self.value, other.value
         if isinstance(a, int | Expr) and isinstance(b, int | Expr):
             return self.made(of_sizes(a, b))
@@ -124,7 +125,7 @@ def _compared(
     return method
 
 
-def _on_reals(asked: Asked, function: Callable[..., Any], *operands: Value | float) -> Real:
+def _on_reals(asked: Asked, function: Callable[..., Any], *operands: SymValue | float) -> Real:
     values: list[float | None] = []
     sizes: list[Size] = []
     for operand in operands:
@@ -141,7 +142,7 @@ def _on_reals(asked: Asked, function: Callable[..., Any], *operands: Value | flo
     return Real(now, tuple(dict.fromkeys(size for size in sizes if isinstance(size, Expr))))
 
 
-class Node:
+class SymNode:
     """A symbolic integer, truth value or float as torch's `SymNode` protocol wants it."""
 
     __slots__ = ("asked", "value")
@@ -152,12 +153,12 @@ class Node:
     _hint = None
     hint = None
 
-    def __init__(self, value: Value | float, asked: Asked) -> None:
+    def __init__(self, value: SymValue | float, asked: Asked) -> None:
         self.value = value
         self.asked = asked
 
-    def made(self, value: Value | float) -> Node:
-        return Node(value, self.asked)
+    def made(self, value: SymValue | float) -> SymNode:
+        return SymNode(value, self.asked)
 
     # -- what it is
 
@@ -219,7 +220,7 @@ class Node:
     def constant_bool(self) -> bool | None:
         return True if self.value is TRUE else False if self.value is FALSE else None
 
-    def clone(self) -> Node:
+    def clone(self) -> SymNode:
         return self
 
     def str(self) -> str:
@@ -227,13 +228,13 @@ class Node:
 
     _graph_repr = __str__ = __repr__ = str
 
-    def wrap_int(self, value: int) -> Node:
+    def wrap_int(self, value: int) -> SymNode:
         return self.made(int(value))
 
-    def wrap_float(self, value: float) -> Node:
+    def wrap_float(self, value: float) -> SymNode:
         return self.made(value)
 
-    def wrap_bool(self, value: bool) -> Node:
+    def wrap_bool(self, value: bool) -> SymNode:
         return self.made(_TRUTHS[value])
 
     # -- arithmetic
@@ -243,27 +244,27 @@ class Node:
     mul = _binary(operator.mul)
     float_pow = pow = _binary(operator.pow)
 
-    def sym_sum(self, nodes: Sequence[Node]) -> Node:
+    def sym_sum(self, nodes: Sequence[SymNode]) -> SymNode:
         return self.made(total([node.size for node in nodes]))
 
-    def int_floordiv(self, other: Node) -> Node:
+    def int_floordiv(self, other: SymNode) -> SymNode:
         return self.made(self.size // other._divisor())
 
     floordiv = int_floordiv
 
-    def mod(self, other: Node) -> Node:
+    def mod(self, other: SymNode) -> SymNode:
         if self.is_float() or other.is_float():
             return self.made(_on_reals(self.asked, operator.mod, self.value, other.value))
         return self.made(self.size % other._divisor())
 
-    def int_truediv(self, other: Node) -> Node:
+    def int_truediv(self, other: SymNode) -> SymNode:
         a, b = self.size, other._divisor()
         real = _on_reals(self.asked, operator.truediv, a, b)
         return self.made(Real(real.now, real.of, (a, b)))
 
     float_truediv = _binary(operator.truediv)
 
-    def truediv(self, other: Node) -> Node:
+    def truediv(self, other: SymNode) -> SymNode:
         whole = self.is_int() and other.is_int()
         return self.int_truediv(other) if whole else self.float_truediv(other)
 
@@ -273,40 +274,40 @@ class Node:
         self.asked.decide(ne(size, 0))
         return size
 
-    def pow_by_natural(self, other: Node) -> Node:
-        return self.made(power(self.size, self.asked.fix(other.size)))
+    def pow_by_natural(self, other: SymNode) -> SymNode:
+        return self.made(power(self.size, self.asked.specialize(other.size)))
 
-    def neg(self) -> Node:
+    def neg(self) -> SymNode:
         if self.is_float():
             return self.made(_on_reals(self.asked, operator.neg, self.value))
         return self.made(-self.size)
 
-    def pos(self) -> Node:
+    def pos(self) -> SymNode:
         return self
 
-    def abs(self) -> Node:
+    def abs(self) -> SymNode:
         if self.is_float():
             return self.made(_on_reals(self.asked, operator.abs, self.value))
         return self.made(absolute(self.size))
 
-    def sym_min(self, other: Node) -> Node:
+    def sym_min(self, other: SymNode) -> SymNode:
         whole = self.is_int() and other.is_int()
         return self.made(minimum(self.size, other.size)) if whole else _binary(min)(self, other)
 
-    def sym_max(self, other: Node) -> Node:
+    def sym_max(self, other: SymNode) -> SymNode:
         whole = self.is_int() and other.is_int()
         return self.made(maximum(self.size, other.size)) if whole else _binary(max)(self, other)
 
-    def sym_float(self) -> Node:
+    def sym_float(self) -> SymNode:
         if self.is_float():
             return self
         size = self.size
         return self.made(Real(_float_or_none(self.asked.q.facts.hint(size)), (size,), (size, 1)))
 
-    def sym_sqrt(self) -> Node:
+    def sym_sqrt(self) -> SymNode:
         return self.made(_on_reals(self.asked, math.sqrt, self.value))
 
-    def floor(self) -> Node:
+    def floor(self) -> SymNode:
         if self.is_int():
             return self
         if isinstance(self.value, Real) and self.value.ratio:
@@ -314,7 +315,7 @@ class Node:
             return self.made(a // b)
         return self.made(math.floor(self._float()))
 
-    def ceil(self) -> Node:
+    def ceil(self) -> SymNode:
         if self.is_int():
             return self
         if isinstance(self.value, Real) and self.value.ratio:
@@ -322,7 +323,7 @@ class Node:
             return self.made(-(-a // b))
         return self.made(math.ceil(self._float()))
 
-    def trunc(self) -> Node:
+    def trunc(self) -> SymNode:
         if self.is_float() and not self._is_natural():
             return self.made(math.trunc(self._float()))
         return self.floor()
@@ -336,18 +337,18 @@ class Node:
         a, b = self.value.ratio
         return self.asked.q.known(ge(a, 0)) and self.asked.q.known(gt(b, 0))
 
-    def round(self, digits: int | None = None) -> Node:
+    def round(self, digits: int | None = None) -> SymNode:
         return self if self.is_int() else self.made(round(self._float(), digits))
 
-    def is_integer(self) -> Node:
+    def is_integer(self) -> SymNode:
         return self.made(_TRUTHS[self.is_int() or self._float().is_integer()])
 
     def _float(self) -> float:
         value = self.value
         if isinstance(value, int | Expr):
-            return self.asked.fix(value)
+            return self.asked.specialize(value)
         assert isinstance(value, Real | float), "a number"
-        return self.asked.settle(value)
+        return self.asked.specialize_float(value)
 
     # -- comparisons
 
@@ -358,24 +359,24 @@ class Node:
     gt = _compared(gt, operator.gt)
     ge = _compared(ge, operator.ge)
 
-    def sym_and(self, other: Node) -> Node:
+    def sym_and(self, other: SymNode) -> SymNode:
         return self.made(and_(self.fact, other.fact))
 
-    def sym_or(self, other: Node) -> Node:
+    def sym_or(self, other: SymNode) -> SymNode:
         return self.made(or_(self.fact, other.fact))
 
-    def sym_not(self) -> Node:
+    def sym_not(self) -> SymNode:
         return self.made(not_(self.fact))
 
     and_, or_ = sym_and, sym_or
 
-    def sym_ite(self, then: Node, otherwise: Node) -> Node:
+    def sym_ite(self, then: SymNode, otherwise: SymNode) -> SymNode:
         return then if self.guard_bool("", 0) else otherwise
 
     # -- what torch wants to know
 
     def guard_int(self, file: str, line: int) -> int:
-        return self.asked.fix(self.size, file, line)
+        return self.asked.specialize(self.size, file, line)
 
     def guard_float(self, file: str, line: int) -> float:
         return self._float()
@@ -415,38 +416,42 @@ class Node:
     # -- layouts: what holds whatever the sizes, without a guard. A layout that is contiguous at
     #    some sizes only has the strides of the contiguous one there, where they matter.
 
-    def is_contiguous(self, sizes: Sequence[Node], strides: Sequence[Node]) -> Node:
+    def is_contiguous(self, sizes: Sequence[SymNode], strides: Sequence[SymNode]) -> SymNode:
         return self._dense(sizes, strides, range(len(sizes)))
 
     def is_channels_last_contiguous_2d(
-        self, sizes: Sequence[Node], strides: Sequence[Node]
-    ) -> Node:
+        self, sizes: Sequence[SymNode], strides: Sequence[SymNode]
+    ) -> SymNode:
         return self._dense(sizes, strides, (0, 2, 3, 1))
 
     def is_channels_last_contiguous_3d(
-        self, sizes: Sequence[Node], strides: Sequence[Node]
-    ) -> Node:
+        self, sizes: Sequence[SymNode], strides: Sequence[SymNode]
+    ) -> SymNode:
         return self._dense(sizes, strides, (0, 2, 3, 4, 1))
 
     is_channels_last_strides_2d = is_channels_last_contiguous_2d
     is_channels_last_strides_3d = is_channels_last_contiguous_3d
 
-    def _dense(self, sizes: Sequence[Node], strides: Sequence[Node], order: Sequence[int]) -> Node:
+    def _dense(
+        self, sizes: Sequence[SymNode], strides: Sequence[SymNode], order: Sequence[int]
+    ) -> SymNode:
         if len(sizes) != len(order):
             return self.made(FALSE)
         known = is_dense(_sizes(sizes), _sizes(strides), order)
         return self.made(_TRUTHS[known])
 
-    def is_non_overlapping_and_dense(self, sizes: Sequence[Node], strides: Sequence[Node]) -> Node:
+    def is_non_overlapping_and_dense(
+        self, sizes: Sequence[SymNode], strides: Sequence[SymNode]
+    ) -> SymNode:
         return self.made(_TRUTHS[dense_order(_sizes(sizes), _sizes(strides)) is not None])
 
     def is_non_overlapping_and_dense_indicator(
-        self, sizes: Sequence[Node], strides: Sequence[Node]
-    ) -> Node:
+        self, sizes: Sequence[SymNode], strides: Sequence[SymNode]
+    ) -> SymNode:
         return self.made(int(dense_order(_sizes(sizes), _sizes(strides)) is not None))
 
 
-def _sizes(nodes: Sequence[Node]) -> list[Size]:
+def _sizes(nodes: Sequence[SymNode]) -> list[Size]:
     return [node.size for node in nodes]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import dataclass
 from anyshape.symbolic import Answer, Fact, Size
 
@@ -22,12 +22,12 @@ class Real:
     ratio: tuple[Size, Size] | None = None
 
 
-class Answers:
+class SymIntGuards:
     """What is answered to one run of torch's functions, and what it has assumed so far."""
 
     __slots__ = ("defaulted", "hinted", "q")
 
-    def __init__(self, q: Questions, hinted: bool = False) -> None:
+    def __init__(self, q: ShapeQuery, hinted: bool = False) -> None:
         self.q = q
         #: whether `guard_or_*` decides by the sizes of this run, with a guard; else the default
         self.hinted = hinted
@@ -63,18 +63,18 @@ class Answers:
         self.q.require(fact, f"torch checks it ({_where(file, line)})")
         return True
 
-    def fix(self, size: Size, file: str = "", line: int = 0) -> int:
+    def specialize(self, size: Size, file: str = "", line: int = 0) -> int:
         known = self.q.facts.value(size)
         if known is not None:
             return known
-        return self.q.fix(size, f"torch needs the number ({_where(file, line)})")
+        return self.q.specialize(size, f"torch needs the number ({_where(file, line)})")
 
-    def settle(self, real: Real | float) -> float:
+    def specialize_float(self, real: Real | float) -> float:
         """The value of a float, which fixes the sizes that it is made of."""
         if not isinstance(real, Real):
             return real
         for size in real.of:
-            self.fix(size)
+            self.specialize(size)
         assert real.now is not None, "fixing a size that depends on data raises"
         return real.now
 

@@ -26,7 +26,7 @@ ROWS: tuple[Op, ...] = tuple(row for family in FAMILIES for row in family.ROWS)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class OpMatch:
     """The row behind a callable, and whether the callable is its in-place form."""
 
     op: Op
@@ -66,14 +66,14 @@ def _namespace(name: str) -> tuple[Any, Set[str] | None]:
 
 
 @lru_cache(maxsize=1)
-def entries() -> dict[Callable[..., Any], Entry]:
+def entries() -> dict[Callable[..., Any], OpMatch]:
     """Callable -> row, for every name of every row that this torch has."""
-    found: dict[Callable[..., Any], Entry] = {}
+    found: dict[Callable[..., Any], OpMatch] = {}
     for op in ROWS:
         for names, in_place in ((op.answers_to, False), (op.in_place, True)):
             if not names:
                 continue
-            entry = Entry(op, in_place)
+            entry = OpMatch(op, in_place)
             for name in names:
                 function = resolve(name)
                 if function is not None:
@@ -81,7 +81,7 @@ def entries() -> dict[Callable[..., Any], Entry]:
     return found
 
 
-def lookup(function: Callable[..., Any]) -> Entry | None:
+def lookup(function: Callable[..., Any]) -> OpMatch | None:
     """The row of a torch callable, or None."""
     try:
         return entries().get(function)

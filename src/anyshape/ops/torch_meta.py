@@ -27,7 +27,7 @@ from torch._ops import OpOverload
 from anyshape.errors import NeedsDecision, UnknownOperator
 from anyshape.ops.broadcast import broadcast, pointwise_layout
 from anyshape.ops.concrete import (
-    Call,
+    ConcreteCall,
     DependsOnData,
     OnMeta,
     calm,
@@ -36,14 +36,14 @@ from anyshape.ops.concrete import (
 )
 from anyshape.ops.meta import Meta
 from anyshape.ops.meta_tensors import META, Twins, meta_of, rebuilt, tensor_of
-from anyshape.ops.op import Lowering
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.op import OpKind
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.ops.symint import Asked
-from anyshape.ops.table import Entry, lookup
+from anyshape.ops.table import OpMatch, lookup
 from anyshape.symbolic import eq
 
 #: rule(questions, entry, args, kwargs): the value of a row, also of its in-place form.
-RuleOf = Callable[[Questions, Entry, Sequence[Any], Mapping[str, Any]], Any]
+RuleOf = Callable[[ShapeQuery, OpMatch, Sequence[Any], Mapping[str, Any]], Any]
 
 _META_KEY: Final = torch._C.DispatchKey.Meta
 _PARTS_KEYS: Final = (
@@ -56,7 +56,7 @@ class Unable(Exception):
     """Torch's functions do not give a result in symbols; the text says why."""
 
 
-def by_torch(q: Questions, call: Call, rule_of: RuleOf, *, hinted: bool = False) -> Any:
+def by_torch(q: ShapeQuery, call: ConcreteCall, rule_of: RuleOf, *, hinted: bool = False) -> Any:
     """What a call returns, by torch's own shape functions; `hinted` as in `symint.Asked`."""
     asked = Asked(q, hinted)
     twins = Twins(asked.int)
@@ -95,7 +95,7 @@ class _Functions(OnMeta):
         entry = _entry_of(func)
         if entry is None or "out" in kwargs:
             return NotImplemented
-        exact = entry.op.lowering is not Lowering.POINTWISE and func._schema.name not in _FILLS
+        exact = entry.op.lowering is not OpKind.POINTWISE and func._schema.name not in _FILLS
         given = _as_written(func, self._meta(args, exact))
         try:
             value = self._rule_of(self._asked.q, entry, given, self._meta(kwargs, exact))
@@ -192,7 +192,7 @@ _PREFIXES: Final = {"special": torch.special, "linalg": torch.linalg, "fft": tor
 
 
 @cache
-def _entry_of(func: OpOverload) -> Entry | None:
+def _entry_of(func: OpOverload) -> OpMatch | None:
     """The row of an operator as torch calls it inside.
 
     Functions and methods that torch generates take the arguments of the operator; those that are

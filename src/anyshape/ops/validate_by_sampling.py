@@ -16,10 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from anyshape.ops.actual_strides import layout_of
-from anyshape.ops.concrete import Call, at_numbers, first_line
+from anyshape.ops.concrete import ConcreteCall, at_numbers, first_line
 from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.meta_tensors import leaves, rebuilt
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import dataclass, field, replace
 from anyshape.symbolic import Expr, Size, Symbol, eq, evaluate, holds, not_, or_
 from anyshape.symbolic.expr import of_atom
@@ -31,15 +31,15 @@ class Untrue(Exception):
     """The result in symbols differs from torch's in a way that no guard mends."""
 
 
-def probed(q: Questions, call: Call, value: Any) -> Any:
+def probed(q: ShapeQuery, call: ConcreteCall, value: Any) -> Any:
     """The value with the operator's own layouts; a guard against each size at which it is wrong."""
     return _Probe(q, call, value).run()
 
 
 @dataclass
 class _Probe:
-    q: Questions
-    call: Call
+    q: ShapeQuery
+    call: ConcreteCall
     value: Any
     #: whether the operator has another layout than its shape function states
     misstated: bool = field(default=False, init=False)

@@ -42,7 +42,7 @@ EXIT_LIMIT_SECONDS: Final = 5.0
 _SECONDS_OF_A_DAY: Final = 24 * 60 * 60
 
 
-class Place(NamedTuple):
+class ProfileLocation(NamedTuple):
     """Where a profile is kept, by the settings at the time of a compile."""
 
     cache_dir: str
@@ -55,8 +55,8 @@ class Session:
     def __init__(self, read_limit: float = READ_LIMIT_SECONDS) -> None:
         self._read_limit = read_limit
         self._lock = threading.RLock()
-        self._known: dict[Place, Profile] = {}
-        self._news: dict[Place, dict[str, FunctionRecord]] = {}
+        self._known: dict[ProfileLocation, Profile] = {}
+        self._news: dict[ProfileLocation, dict[str, FunctionRecord]] = {}
         self._warned: set[str] = set()
         self._ends_with_python = False
         self._hangs = False
@@ -77,13 +77,13 @@ class Session:
 
     def known(self, key: str) -> FunctionRecord:
         """What earlier runs knew of a function."""
-        place = Place(config.cache_dir, config.profile_url)
+        place = ProfileLocation(config.cache_dir, config.profile_url)
         with self._lock:
             if place not in self._known:
                 self._known[place] = self._read(place)
             return self._known[place].get(key, NOTHING)
 
-    def _read(self, place: Place) -> Profile:
+    def _read(self, place: ProfileLocation) -> Profile:
         known = Profile()
         try:
             known = store.read(store.file_in(place.cache_dir))
@@ -121,7 +121,7 @@ class Session:
             },
             frozenset(filter(is_worth_keeping, written)),
         )
-        place = Place(config.cache_dir, config.profile_url)
+        place = ProfileLocation(config.cache_dir, config.profile_url)
         with self._lock:
             news = self._news.setdefault(place, {})
             before = news.get(identity.key)
@@ -147,7 +147,7 @@ class Session:
         with self._lock:
             self._known = {}
 
-    def _save(self, place: Place) -> None:
+    def _save(self, place: ProfileLocation) -> None:
         with self._lock:
             news = self._news.pop(place, None)
         if news is None:
@@ -165,7 +165,7 @@ class Session:
         if place.url is not None:
             self._sender.ask(place)
 
-    def _send(self, place: Place) -> None:
+    def _send(self, place: ProfileLocation) -> None:
         assert place.url is not None
         try:
             remote.send(place.url, store.read(store.file_in(place.cache_dir)))

@@ -12,7 +12,7 @@ from anyshape.events import kinds
 from anyshape.events.stream import stream
 from anyshape.policy.observations import Observation, Observations
 from anyshape.policy.other_ranks import ALONE, OtherRanks
-from anyshape.ranks.agreement_protocol import Result, Rounds
+from anyshape.ranks.agreement_protocol import AgreementProtocol, Result
 from anyshape.ranks.arguments import seen_in
 from anyshape.ranks.group import Group, Silent, current, within
 from anyshape.ranks.wire import Damaged
@@ -27,7 +27,7 @@ class AmongRanks:
     file: str
     line: int
     _group: Group | None = None
-    _rounds: Rounds | None = None
+    _rounds: AgreementProtocol | None = None
     #: what came out last
     _last: OtherRanks = ALONE
 
@@ -60,7 +60,7 @@ class AmongRanks:
         self._tell(result, group.rank, compile_id)
         return result.ranks
 
-    def _rounds_in(self, group: Group) -> Rounds:
+    def _rounds_in(self, group: Group) -> AgreementProtocol:
         if self._rounds is None or self._group is not group:
             # Without the folder: the program may lie elsewhere on another machine.
             name = f"{Path(self.file).name}:{self.line}:{self.function}"

@@ -102,7 +102,7 @@ class _Expected:
 
 
 @dataclass(slots=True)
-class Rounds:
+class AgreementProtocol:
     """The rounds of one function, as one rank goes through them."""
 
     store: Store

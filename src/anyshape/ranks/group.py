@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import torch.distributed as dist
 
-from anyshape.ranks.agreement_protocol import Patience, Rounds
+from anyshape.ranks.agreement_protocol import AgreementProtocol, Patience
 from anyshape.support.lazy_dataclass import dataclass, field
 
 #: Changes with the protocol, so that ranks of different versions of ours do not meet.
@@ -44,14 +44,14 @@ class Group:
     def is_of(self, store: Any) -> bool:
         return self._of() is store
 
-    def rounds(self, function: str) -> Rounds:
+    def rounds(self, function: str) -> AgreementProtocol:
         """For a function that has not been compiled in this group."""
         if self._store is None:
             self._store = self._connect()
         number = self._functions[function]
         self._functions[function] += 1
         name = f"{self._prefix}/{function}#{number}"
-        return Rounds(self._store, name, self.rank, self.world, self.patience)
+        return AgreementProtocol(self._store, name, self.rank, self.world, self.patience)
 
     def _connect(self) -> Any:
         store = self._of()

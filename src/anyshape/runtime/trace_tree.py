@@ -3,8 +3,8 @@
     graph ─► expectations hold? ─► the outcome of a question ─► the next graph by it ─► … ─► result
 
 Nothing outside is changed before the result is made, except by the graphs themselves, to tensors,
-and those are remembered. So a call that meets an outcome nobody has seen (`Unseen`) is as if it had
-never been made: the caller makes it again, watched, and the tree grows by what it does.
+and those are remembered. So a call that meets an outcome nobody has seen (`SideExit`) is as if it
+had never been made: the caller makes it again, watched, and the tree grows by what it does.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from anyshape.runtime.program import GraphFailed
 from anyshape.support.lazy_dataclass import dataclass, field
 
 
-class Unseen(Exception):
+class SideExit(Exception):
     """The call has been undone: it goes a way that the tree does not have."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RunValue:
     """A value of a run: an input of the call, or an output of the segment at that depth."""
 
     segment: int
@@ -39,11 +39,11 @@ class Place:
 INPUT: Final = -1
 
 #: The inputs of a call, the outputs of the segments so far, how to undo them.
-Step = Callable[[Sequence[Any], list[Sequence[Any]], "Undo | None"], Any]
+Step = Callable[[Sequence[Any], list[Sequence[Any]], "Rollback | None"], Any]
 Finish = Callable[[Sequence[Any], list[Sequence[Any]]], Any]
 
 
-class Undo:
+class Rollback:
     """Tensors and generators as they were before a run changed them."""
 
     __slots__ = ("_generators", "_tensors", "incomplete")
@@ -54,7 +54,7 @@ class Undo:
         self._tensors: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._generators: list[tuple[torch.Generator, torch.Tensor]] = []
 
-    def keep(self, changed: torch.Tensor | torch.Generator) -> None:
+    def save(self, changed: torch.Tensor | torch.Generator) -> None:
         if isinstance(changed, torch.Generator):
             self._generators.append((changed, changed.get_state()))
         else:
@@ -72,7 +72,7 @@ class Undo:
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class TreeNode:
     """A segment, and where it leads."""
 
     #: equal for segments that do the same
@@ -89,7 +89,7 @@ class Node:
     #: after the last segment: effects and result
     finish: Finish | None = None
     #: by outcome
-    children: dict[Any, Node] = field(default_factory=dict[Any, "Node"])
+    children: dict[Any, TreeNode] = field(default_factory=dict[Any, "TreeNode"])
 
     def is_open(self) -> bool:
         """Whether a run may go a way that is not there."""
@@ -102,7 +102,7 @@ class Node:
         )
         return not known or any(child.is_open() for child in self.children.values())
 
-    def __iter__(self) -> Iterator[Node]:
+    def __iter__(self) -> Iterator[TreeNode]:
         yield self
         for child in self.children.values():
             yield from child
@@ -113,7 +113,7 @@ class Tree:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.roots: list[Node] = []
+        self.roots: list[TreeNode] = []
         self.changes_state = False
         self.draws_random = False
         self._changes = False
@@ -129,19 +129,19 @@ class Tree:
         self._changes = any(node.changes for root in self.roots for node in root)
 
     def run(self, *inputs: Any) -> Any:
-        """Make the call. `Unseen` if that cannot be done, and then nothing has been done."""
+        """Make the call. `SideExit` if that cannot be done, and then nothing has been done."""
         state = modes_now() if self.changes_state else None
         random = torch.default_generator.get_state() if self.draws_random else None
         last = len(self.roots) - 1
         for number, root in enumerate(self.roots):
-            undo = Undo() if self._changes else None
+            undo = Rollback() if self._changes else None
             try:
                 return _walk(root, inputs, undo)
             except Exception as error:
                 if state is not None:
                     back_to(state)
                 failed = isinstance(error, GraphFailed)
-                if not failed and not isinstance(error, Unseen):
+                if not failed and not isinstance(error, SideExit):
                     raise  # from an effect, after the graphs
                 if undo is not None:
                     undo.undo()
@@ -154,15 +154,15 @@ class Tree:
                     raise  # of the compiler, and wanted as an error
                 if number == last:
                     # A graph that fails may be for other data, too: the program itself will say.
-                    raise Unseen from (error.error if failed else None)
-        raise Unseen
+                    raise SideExit from (error.error if failed else None)
+        raise SideExit
 
 
-def _walk(node: Node, inputs: Sequence[Any], undo: Undo | None) -> Any:
+def _walk(node: TreeNode, inputs: Sequence[Any], undo: Rollback | None) -> Any:
     outputs: list[Sequence[Any]] = []
     while True:
         if node.width > len(inputs):
-            raise Unseen
+            raise SideExit
         if undo is not None and node.changes and not node.keeps:
             undo.incomplete = True
         outcome = node.step(inputs, outputs, undo if node.keeps else None)
@@ -170,16 +170,16 @@ def _walk(node: Node, inputs: Sequence[Any], undo: Undo | None) -> Any:
             return node.finish(inputs, outputs)
         found = node.children.get(outcome)
         if found is None:
-            raise Unseen
+            raise SideExit
         node = found
 
 
 def make_step(
     graph: Callable[..., Any],
-    arguments: Sequence[Place],
+    arguments: Sequence[RunValue],
     *,
-    changed: Sequence[Place],
-    values: Mapping[str, Place],
+    changed: Sequence[RunValue],
+    values: Mapping[str, RunValue],
     expectation: str,
     outcome: str,
     name: str,
@@ -189,7 +189,7 @@ def make_step(
     source = ["def step(I, S, undo):"]
     if changed:
         source.append("    if undo is not None:")
-        source += [f"        undo.keep({place.text})" for place in changed]
+        source += [f"        undo.save({place.text})" for place in changed]
     source += [
         "    try:",
         f"        outputs = graph({', '.join(place.text for place in arguments)})",
@@ -211,13 +211,13 @@ def make_step(
             f"        return {outcome}",
             "    except ZeroDivisionError: raise Unseen from None",
         ]
-    namespace = {"graph": graph, "GraphFailed": GraphFailed, "Unseen": Unseen}
+    namespace = {"graph": graph, "GraphFailed": GraphFailed, "Unseen": SideExit}
     exec(compile("\n".join(source), f"<anyshape: {name}>", "exec"), namespace)
     return namespace["step"]
 
 
 def make_finish(
-    values: Mapping[str, Place],
+    values: Mapping[str, RunValue],
     lines: Sequence[str],
     namespace: Mapping[str, Any],
     result: str,

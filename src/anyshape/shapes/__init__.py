@@ -11,8 +11,17 @@ and where.
 It must not know what a graph or a guard is, and does not import torch.
 """
 
-from anyshape.shapes.contract import CallShapes, Contract, Place
+from anyshape.shapes.contract import CallShapes, Contract, ContractDim
 from anyshape.shapes.dims import Dim, DimExpr, Marker, Relation
 from anyshape.shapes.spec import Shapes
 
-__all__ = ["CallShapes", "Contract", "Dim", "DimExpr", "Marker", "Place", "Relation", "Shapes"]
+__all__ = [
+    "CallShapes",
+    "Contract",
+    "ContractDim",
+    "Dim",
+    "DimExpr",
+    "Marker",
+    "Relation",
+    "Shapes",
+]

@@ -12,7 +12,7 @@ from types import MemberDescriptorType
 from typing import NamedTuple, cast
 
 from anyshape.shapes.dims import Marker
-from anyshape.shapes.spec import Item, Items, Keyed, Node, One, Words
+from anyshape.shapes.spec import Item, Items, Keyed, One, SpecNode, Words
 from anyshape.support.lazy_dataclass import dataclass, field, fields, is_dataclass
 
 IsTensor = Callable[[object], bool]
@@ -26,7 +26,7 @@ class StepKind(Enum):
     SLOT = "slot"
 
 
-class Step(NamedTuple):
+class PathStep(NamedTuple):
     """From an object to one inside."""
 
     key: object
@@ -37,17 +37,17 @@ class Step(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class ArgumentPath:
     """From the arguments to an object."""
 
     parameter: str
-    steps: tuple[Step, ...] = ()
+    steps: tuple[PathStep, ...] = ()
 
-    def item(self, key: object) -> Way:
-        return Way(self.parameter, (*self.steps, Step(key)))
+    def item(self, key: object) -> ArgumentPath:
+        return ArgumentPath(self.parameter, (*self.steps, PathStep(key)))
 
-    def attribute(self, name: str, kind: StepKind) -> Way:
-        return Way(self.parameter, (*self.steps, Step(name, kind)))
+    def attribute(self, name: str, kind: StepKind) -> ArgumentPath:
+        return ArgumentPath(self.parameter, (*self.steps, PathStep(name, kind)))
 
     def __str__(self) -> str:
         return self.parameter + "".join(map(str, self.steps))
@@ -57,7 +57,7 @@ class Way:
 class Leaf:
     """A tensor with something said of each dimension, or an integer (one item)."""
 
-    way: Way
+    way: ArgumentPath
     value: object
     is_tensor: bool
     sizes: tuple[int, ...]
@@ -72,12 +72,12 @@ class Matcher:
     is_tensor: IsTensor
     leaves: list[Leaf] = field(default_factory=list[Leaf])
     #: what the spec speaks of and the call does not have
-    absent: list[Way] = field(default_factory=list[Way])
+    absent: list[ArgumentPath] = field(default_factory=list[ArgumentPath])
     #: how many items sequences must have
-    lengths: dict[Way, int] = field(default_factory=dict[Way, int])
+    lengths: dict[ArgumentPath, int] = field(default_factory=dict[ArgumentPath, int])
     problems: list[str] = field(default_factory=list[str])
 
-    def match(self, node: Node, value: object, way: Way) -> None:
+    def match(self, node: SpecNode, value: object, way: ArgumentPath) -> None:
         if isinstance(node, One) and node.item is None:
             return
         if value is None:
@@ -96,13 +96,13 @@ class Matcher:
         else:
             self._object(node, value, way)
 
-    def _wrong(self, node: Node, way: Way, value: object, expected: str) -> None:
+    def _wrong(self, node: SpecNode, way: ArgumentPath, value: object, expected: str) -> None:
         what = "a tensor" if self.is_tensor(value) else _with_article(type(value).__name__)
         self.problems.append(f"{way} is {what}, where {node.place} expects {expected}")
 
     # -- tensors -----------------------------------------------------------------------------------
 
-    def _tensor(self, node: Node, tensor: object, way: Way) -> None:
+    def _tensor(self, node: SpecNode, tensor: object, way: ArgumentPath) -> None:
         sizes = tuple(map(int, cast("Sequence[int]", getattr(tensor, "shape"))))  # noqa: B009
         rank = len(sizes)
         match node:
@@ -136,7 +136,9 @@ class Matcher:
             return
         self.leaves.append(Leaf(way, tensor, True, sizes, tuple(items)))
 
-    def _by_dimension(self, node: Keyed, tensor: object, sizes: tuple[int, ...], way: Way) -> None:
+    def _by_dimension(
+        self, node: Keyed, tensor: object, sizes: tuple[int, ...], way: ArgumentPath
+    ) -> None:
         items: list[Item] = [None] * len(sizes)
         seen: set[int] = set()
         for key, each in node.nodes.items():
@@ -156,7 +158,7 @@ class Matcher:
 
     # -- other values ------------------------------------------------------------------------------
 
-    def _integer(self, node: Node, value: int, way: Way) -> None:
+    def _integer(self, node: SpecNode, value: int, way: ArgumentPath) -> None:
         match node:
             case One(item=item) if item is not ...:
                 pass
@@ -167,13 +169,13 @@ class Matcher:
                 return
         self.leaves.append(Leaf(way, value, False, (int(value),), (item,)))
 
-    def _all_inside(self, node: One, value: object, way: Way) -> None:
+    def _all_inside(self, node: One, value: object, way: ArgumentPath) -> None:
         """A word without a name, said of a container: of every tensor in it."""
         for inside, item in _inside(value, way):
             if self.is_tensor(item) or _holds_others(item):
                 self.match(node, item, inside)
 
-    def _mapping(self, node: Node, value: Mapping[object, object], way: Way) -> None:
+    def _mapping(self, node: SpecNode, value: Mapping[object, object], way: ArgumentPath) -> None:
         if not isinstance(node, Keyed):
             self._wrong(node, way, value, _KIND_OF[type(node)])
             return
@@ -184,7 +186,7 @@ class Matcher:
                 keys = ", ".join(map(repr, value)) or "none"
                 self.problems.append(f"{way} has no key {key!r} ({each.place}); it has {keys}")
 
-    def _sequence(self, node: Node, value: Sequence[object], way: Way) -> None:
+    def _sequence(self, node: SpecNode, value: Sequence[object], way: ArgumentPath) -> None:
         if isinstance(node, Keyed):
             for key, each in node.nodes.items():
                 if type(key) is int and -len(value) <= key < len(value):
@@ -206,7 +208,7 @@ class Matcher:
             for index, each in enumerate(node.nodes):
                 self.match(each, value[index], way.item(index))
 
-    def _object(self, node: Node, value: object, way: Way) -> None:
+    def _object(self, node: SpecNode, value: object, way: ArgumentPath) -> None:
         if isinstance(node, Items) and is_dataclass(value):
             names = [each.name for each in fields(value)]
             if len(node.nodes) != len(names):
@@ -240,7 +242,7 @@ def _holds_others(value: object) -> bool:
     )
 
 
-def _inside(value: object, way: Way) -> Iterator[tuple[Way, object]]:
+def _inside(value: object, way: ArgumentPath) -> Iterator[tuple[ArgumentPath, object]]:
     if isinstance(value, dict):
         for key, item in cast("dict[object, object]", value).items():
             yield way.item(key), item
@@ -283,11 +285,11 @@ def _with_article(name: str) -> str:
     return f"{'an' if name[:1] in 'aeiouAEIOU' else 'a'} {name}"
 
 
-def _is_item(node: Node) -> bool:
+def _is_item(node: SpecNode) -> bool:
     return isinstance(node, One) or (isinstance(node, Words) and len(node.items) == 1)
 
 
-def _item(node: Node) -> Item:
+def _item(node: SpecNode) -> Item:
     match node:
         case One():
             return node.item

@@ -7,17 +7,17 @@ from inspect import Parameter, Signature
 from typing import Final, NamedTuple, cast
 
 from anyshape.errors import AnyshapeError, BadShapeSpec, ShapeContractViolation
-from anyshape.shapes.bind_spec import IsTensor, Leaf, Matcher, Way
+from anyshape.shapes.bind_spec import ArgumentPath, IsTensor, Leaf, Matcher
 from anyshape.shapes.dim_binding import Home, homes_of
 from anyshape.shapes.dims import DimExpr, Marker, Relation
 from anyshape.shapes.shape_string import Word
-from anyshape.shapes.spec import Items, Keyed, Node, Shapes, items_of
+from anyshape.shapes.spec import Items, Keyed, Shapes, SpecNode, items_of
 from anyshape.support.lazy_dataclass import dataclass, field
 from anyshape.symbolic import Size, Symbol, evaluate, holds, to_text
 from anyshape.symbolic.expr import single_atom
 
 
-class Place(NamedTuple):
+class ContractDim(NamedTuple):
     """A dimension of a tensor, or an integer, whose size the contract says."""
 
     leaf: Leaf
@@ -38,7 +38,7 @@ class Place(NamedTuple):
 class CallShapes:
     """The arguments of one call, as the contract sees them."""
 
-    places: Sequence[Place]
+    places: Sequence[ContractDim]
     #: where the values of dims come from: indices of places
     homes: Sequence[Home]
     values: Mapping[Symbol, int]
@@ -50,11 +50,11 @@ class CallShapes:
         default_factory=dict[int, Mapping[int, Marker]]
     )
     #: the same of integers, by way
-    integer_marks: Mapping[Way, Marker] = field(default_factory=dict[Way, Marker])
+    integer_marks: Mapping[ArgumentPath, Marker] = field(default_factory=dict[ArgumentPath, Marker])
     #: what the spec speaks of and this call does not have
-    absent: Sequence[Way] = ()
+    absent: Sequence[ArgumentPath] = ()
     #: how many items sequences must have
-    lengths: Mapping[Way, int] = field(default_factory=dict[Way, int])
+    lengths: Mapping[ArgumentPath, int] = field(default_factory=dict[ArgumentPath, int])
 
 
 class Contract:
@@ -78,7 +78,7 @@ class Contract:
 
     # -- the spec and the signature ----------------------------------------------------------------
 
-    def _bind(self, root: Node) -> Iterator[tuple[tuple[Way, ...], Node]]:
+    def _bind(self, root: SpecNode) -> Iterator[tuple[tuple[ArgumentPath, ...], SpecNode]]:
         """Each node with the ways to its argument: by position and by name, if both can be."""
         if isinstance(root, Items):
             for index, node in enumerate(root.nodes):
@@ -95,7 +95,7 @@ class Contract:
                     place=node.place, found=f"the key {key!r}", expected="a name or a position"
                 )
 
-    def _at(self, index: int, node: Node) -> tuple[Way, ...]:
+    def _at(self, index: int, node: SpecNode) -> tuple[ArgumentPath, ...]:
         positional = [each.name for each in self._known if each.kind in _BY_POSITION]
         if index < len(positional):
             return self._ways(positional[index], index)
@@ -103,7 +103,7 @@ class Contract:
             star = _starred(self._parameters, Parameter.VAR_POSITIONAL)
             assert star is not None, "what a wrapper hands on, it takes"
             before = len([each for each in self._parameters if each.kind in _BY_POSITION])
-            return (Way(star).item(index - before),)
+            return (ArgumentPath(star).item(index - before),)
         raise BadShapeSpec(
             place=node.place,
             found=f"a spec for argument {index}",
@@ -111,7 +111,7 @@ class Contract:
             f" {_listed(positional)}",
         )
 
-    def _named(self, name: str, node: Node) -> tuple[Way, ...]:
+    def _named(self, name: str, node: SpecNode) -> tuple[ArgumentPath, ...]:
         names = [each.name for each in self._known]
         if name in names:
             known = self._known[names.index(name)]
@@ -119,19 +119,19 @@ class Contract:
             return self._ways(name, positional.index(name) if known.name in positional else None)
         star = _starred(self._parameters, Parameter.VAR_KEYWORD)
         if star is not None and _starred(self._known, Parameter.VAR_KEYWORD) is not None:
-            return (Way(star).item(name),)
+            return (ArgumentPath(star).item(name),)
         raise BadShapeSpec(
             place=node.place,
             found=f"{self.function} has no parameter {name!r}",
             expected=f"one of its parameters: {_listed(names)}",
         )
 
-    def _ways(self, name: str, position: int | None) -> tuple[Way, ...]:
+    def _ways(self, name: str, position: int | None) -> tuple[ArgumentPath, ...]:
         if self._known is self._parameters:
-            return (Way(name),)
+            return (ArgumentPath(name),)
         args, kwargs = (each.name for each in self._parameters)
-        by_name = Way(kwargs).item(name)
-        return (by_name,) if position is None else (by_name, Way(args).item(position))
+        by_name = ArgumentPath(kwargs).item(name)
+        return (by_name,) if position is None else (by_name, ArgumentPath(args).item(position))
 
     def _check_homes(self) -> None:
         """Every dim can be computed from some size."""
@@ -166,7 +166,7 @@ class Contract:
                     matcher.match(node, given, way)
         leaves = matcher.leaves
         places = [
-            Place(leaf, index, size)
+            ContractDim(leaf, index, size)
             for leaf in leaves
             for index, item in enumerate(leaf.items)
             if (size := self._size(item)) is not None
@@ -204,7 +204,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names) or "none"
 
 
-def _given(arguments: Mapping[str, object], way: Way) -> object:
+def _given(arguments: Mapping[str, object], way: ArgumentPath) -> object:
     """The argument, if there is one: a star parameter may have fewer than the spec speaks of."""
     found = arguments[way.parameter]
     for step in way.steps:
@@ -219,7 +219,7 @@ _NOT_GIVEN: Final = object()
 
 
 def _values(
-    places: Sequence[Place], homes: Sequence[Home], problems: list[str]
+    places: Sequence[ContractDim], homes: Sequence[Home], problems: list[str]
 ) -> dict[Symbol, int]:
     values: dict[Symbol, int] = {}
     for home in homes:
@@ -246,8 +246,8 @@ def _symbols(size: Size) -> frozenset[Symbol]:
 
 
 def _without(
-    places: Sequence[Place], homes: Sequence[Home], homeless: frozenset[Symbol]
-) -> tuple[list[Place], list[Home]]:
+    places: Sequence[ContractDim], homes: Sequence[Home], homeless: frozenset[Symbol]
+) -> tuple[list[ContractDim], list[Home]]:
     """Without the places that speak of dims which nothing in this call tells: their argument is
     absent."""
     if not homeless:
@@ -257,7 +257,7 @@ def _without(
 
 
 def _differences(
-    places: Sequence[Place], values: Mapping[Symbol, int], homes: Sequence[Home]
+    places: Sequence[ContractDim], values: Mapping[Symbol, int], homes: Sequence[Home]
 ) -> Iterator[str]:
     found_at = {home.dim: places[home.place].text for home in homes}
     for place in places:
@@ -297,9 +297,11 @@ def _holds(relation: Relation, values: Mapping[Symbol, int]) -> bool:
         return False  # a division by a size that is 0
 
 
-def _marks(leaves: Sequence[Leaf]) -> tuple[dict[int, Mapping[int, Marker]], dict[Way, Marker]]:
+def _marks(
+    leaves: Sequence[Leaf],
+) -> tuple[dict[int, Mapping[int, Marker]], dict[ArgumentPath, Marker]]:
     tensors: dict[int, Mapping[int, Marker]] = {}
-    integers: dict[Way, Marker] = {}
+    integers: dict[ArgumentPath, Marker] = {}
     for leaf in leaves:
         marks = {dim: item for dim, item in enumerate(leaf.items) if isinstance(item, Marker)}
         if marks and leaf.is_tensor:

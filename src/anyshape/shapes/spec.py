@@ -57,7 +57,7 @@ class Items:
     """A tuple or list: sizes, or items of a container."""
 
     place: str
-    nodes: tuple[Node, ...]
+    nodes: tuple[SpecNode, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,10 +65,10 @@ class Keyed:
     """A dictionary: sizes by dimension, or items of a container by key, index or attribute."""
 
     place: str
-    nodes: Mapping[object, Node]
+    nodes: Mapping[object, SpecNode]
 
 
-Node = One | Words | Items | Keyed
+SpecNode = One | Words | Items | Keyed
 
 _EXPECTED: Final = (
     'a short string ("batch seq 64"), a Dim or a size computed from one, Dim.AUTO, Dim.DYNAMIC, '
@@ -76,7 +76,7 @@ _EXPECTED: Final = (
 )
 
 
-def read(spec: object, place: str = "shapes") -> Node:
+def read(spec: object, place: str = "shapes") -> SpecNode:
     """The tree of a spec."""
     if isinstance(spec, str):
         return Words(place, spec, words(spec, place))
@@ -113,7 +113,7 @@ def read(spec: object, place: str = "shapes") -> Node:
     )
 
 
-def items_of(node: Node) -> Iterator[Item]:
+def items_of(node: SpecNode) -> Iterator[Item]:
     match node:
         case One():
             yield node.item

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from anyshape.errors import ShapeMismatch
-from anyshape.ops.shape_query import Kind
+from anyshape.ops.shape_query import NeedKind
 from tests.ops.driver import Sym, check, dynamic
 from tests.ops.laid_out import channels_last, inside_out
 
@@ -108,7 +108,7 @@ def test_gradient():
     ):
         outcome = check(call, "b s", first=SIZES)
         assert outcome.served
-        assert all(need.kind is Kind.CHECK for need in outcome.needs)
+        assert all(need.kind is NeedKind.CHECK for need in outcome.needs)
     assert check(lambda x: torch.gradient(x, edge_order=2, dim=0), "b s", first=SIZES).served
 
 

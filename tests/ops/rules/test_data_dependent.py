@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 from anyshape.errors import ShapeMismatch
 from anyshape.ops.infer import infer
 from anyshape.ops.meta import Meta, contiguous
-from anyshape.ops.shape_query import Kind
+from anyshape.ops.shape_query import NeedKind
 from anyshape.symbolic import Facts, ge, le, symbol
 from tests.ops.driver import Sym, check, dynamic
 from tests.ops.laid_out import inside_out
@@ -69,7 +69,7 @@ def test_slices_may_not_be_empty(call: Callable[..., Any]):
     for prepare in (None, inside_out):
         outcome = check(call, "b s 4", first=SIZES, dtype=torch.int64, prepare=prepare)
         assert outcome.served
-        assert all(need.kind is Kind.CHECK for need in outcome.needs)
+        assert all(need.kind is NeedKind.CHECK for need in outcome.needs)
 
 
 @pytest.mark.parametrize(

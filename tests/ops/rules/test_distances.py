@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from anyshape.errors import ShapeMismatch
-from anyshape.ops.shape_query import Kind
+from anyshape.ops.shape_query import NeedKind
 from tests.ops.driver import check, dynamic
 from tests.ops.laid_out import inside_out
 
@@ -83,7 +83,7 @@ def test_nothing_has_no_extreme(call: Callable[..., Any], may_not_be_empty: set[
     assert {
         n for sizes in outcome.guarded for n, size in sizes.items() if size == 0
     } == may_not_be_empty
-    assert all(need.kind is Kind.CHECK for need in outcome.needs)
+    assert all(need.kind is NeedKind.CHECK for need in outcome.needs)
 
 
 def test_between_batches():

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from anyshape.errors import ShapeMismatch
 from anyshape.ops.infer import How
-from anyshape.ops.shape_query import Kind
+from anyshape.ops.shape_query import NeedKind
 from tests.ops.driver import check, dynamic
 from tests.ops.laid_out import inside_out
 
@@ -216,4 +216,4 @@ def test_a_distance_of_the_users_own_is_beyond_the_rule():
 
 def test_needs_are_checks_or_broadcasts():
     outcome = check(F.mse_loss, "b s", "n s", first=SIZES | {"n": 3})
-    assert [need.kind for need in outcome.needs] == [Kind.GUARD]
+    assert [need.kind for need in outcome.needs] == [NeedKind.GUARD]

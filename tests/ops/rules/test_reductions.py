@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from anyshape.errors import ShapeMismatch
-from anyshape.ops.shape_query import Kind
+from anyshape.ops.shape_query import NeedKind
 from tests.ops.driver import Sym, check, dynamic
 from tests.ops.laid_out import inside_out
 
@@ -104,7 +104,7 @@ def test_nothing_has_no_extreme(call: Callable[..., Any], may_not_be_empty: set[
         assert {
             name for sizes in outcome.guarded for name, size in sizes.items() if size == 0
         } == may_not_be_empty
-        assert all(need.kind is Kind.CHECK for need in outcome.needs)
+        assert all(need.kind is NeedKind.CHECK for need in outcome.needs)
 
 
 @pytest.mark.parametrize("function", [torch.max, torch.min])
@@ -157,7 +157,9 @@ def test_dtypes(dtype: torch.dtype):
         calls += [lambda x: x.argmax()]
         calls += [lambda x: x.logsumexp(1), lambda x: x.nansum(1)]
     for call in calls:
-        assert all(n.kind is Kind.CHECK for n in check(call, "b s", first=SIZES, dtype=dtype).needs)
+        assert all(
+            n.kind is NeedKind.CHECK for n in check(call, "b s", first=SIZES, dtype=dtype).needs
+        )
 
 
 REJECTED: list[tuple[Callable[..., Any], str, torch.dtype]] = [
@@ -200,7 +202,7 @@ def test_grad():
         return x.sum(0), x.max(1), x.argmax(1), x.any(), torch.var_mean(x, 0), torch.aminmax(x)
 
     outcome = check(call, "b 4", first={"b": 3}, prepare=lambda t: t.requires_grad_())
-    assert all(need.kind is Kind.CHECK for need in outcome.needs)
+    assert all(need.kind is NeedKind.CHECK for need in outcome.needs)
 
 
 def test_a_size_of_one_is_not_summed_where_the_layout_would_tell():
@@ -211,7 +213,7 @@ def test_a_size_of_one_is_not_summed_where_the_layout_would_tell():
     cases: list[dict[str, Any]] = [{"prepare": inside_out}, {"dtype": torch.int32}]
     for options in cases:
         outcome = check(call, "b s 4", Sym("b"), first=SIZES, **options)
-        assert [need.kind for need in outcome.needs] == [Kind.GUARD]
+        assert [need.kind for need in outcome.needs] == [NeedKind.GUARD]
     outcome = check(lambda x, n: x.sum_to_size(n), "s", Sym("n"), first={"s": 5, "n": 1})
     assert {"s": 7, "n": 1} not in outcome.guarded
-    assert [need.kind for need in outcome.needs] == [Kind.GUARD]
+    assert [need.kind for need in outcome.needs] == [NeedKind.GUARD]

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from anyshape.errors import ShapeMismatch
 from anyshape.ops.float_scale import exact_ratio
-from anyshape.ops.shape_query import Kind
+from anyshape.ops.shape_query import NeedKind
 from tests.ops.driver import Sym, check, dynamic
 from tests.ops.rules.test_pooling import channels_last
 
@@ -69,7 +69,7 @@ def test_other_factors_specialise() -> None:
     outcome = check(
         F.interpolate, "2 3 h", scale_factor=1.2345678, first={"h": 60}, then=[{"h": 61}]
     )
-    assert [need.kind for need in outcome.needs] == [Kind.SPECIALISED]
+    assert [need.kind for need in outcome.needs] == [NeedKind.SPECIALISED]
 
 
 def test_symbolic_size() -> None:

@@ -13,7 +13,7 @@ import torch
 
 from anyshape.errors import ShapeMismatch
 from anyshape.ops.infer import infer
-from anyshape.ops.shape_query import Kind
+from anyshape.ops.shape_query import NeedKind
 from anyshape.symbolic import Facts, as_symbol, evaluate, holds, symbol
 from tests.ops.driver import Sym, check, compare, dynamic
 
@@ -188,7 +188,7 @@ def test_numbers_beyond_double_precision_are_guarded() -> None:
     # As a program counts positions, nothing is guarded.
     for bounds in ((n,), (0, n), (0, n, 2), (0.5, n + 1)):
         found = infer(Facts().declare(n, 5), torch.arange, bounds, {"dtype": torch.float32})
-        assert all(need.kind is Kind.CHECK for need in found.needs), bounds
+        assert all(need.kind is NeedKind.CHECK for need in found.needs), bounds
 
 
 def test_integers_that_overflow_are_refused() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from anyshape.errors import ShapeMismatch
-from anyshape.ops.shape_query import Kind
+from anyshape.ops.shape_query import NeedKind
 from tests.ops.driver import Sym, check, dynamic
 from tests.ops.laid_out import inside_out
 
@@ -59,7 +59,7 @@ def test_along_a_dimension(call: Callable[..., Any], may_not_be_empty: set[str])
     for prepare in (None, inside_out):
         outcome = check(call, "b s 4", first=SIZES, prepare=prepare)
         assert empty_refused(outcome) == may_not_be_empty
-        assert all(need.kind is Kind.CHECK for need in outcome.needs)
+        assert all(need.kind is NeedKind.CHECK for need in outcome.needs)
 
 
 def test_quantiles_may_be_many():
@@ -91,7 +91,7 @@ def test_numbers_of_bins():
 @pytest.mark.parametrize("function", [torch.cov, torch.corrcoef])
 def test_one_variable_has_a_variance_and_no_matrix(function: Callable[..., Any]):
     outcome = check(function, "b s", first=SIZES)
-    assert [need.kind for need in outcome.needs] == [Kind.GUARD]
+    assert [need.kind for need in outcome.needs] == [NeedKind.GUARD]
     assert {sizes["b"] for sizes in outcome.guarded} == {1}
     assert dynamic(check(function, "s", first={"s": 5}))
     assert dynamic(check(function, "", first={}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anyshape.explain.report.analysis.stories import guards_on, recompiles_by_entry, recompiles_for
-from anyshape.explain.report.reading.model import Assumed, Attempt, Symbol
+from anyshape.explain.report.reading.model import Assumed, Attempt, TracedSymbol
 from tests.report.recordings import function_of
 
 
@@ -19,5 +19,5 @@ def test_the_story_of_a_specialised_size():
 def test_symbols_are_whole_words():
     attempt = Attempt(0.0)
     attempt.assumed = [Assumed(e, e, "", None, False) for e in ("s1 < 2", "s10 < 2", "2*s1 + s3")]
-    symbol = Symbol("s1", 1, "L['x']", "", "", None)
+    symbol = TracedSymbol("s1", 1, "L['x']", "", "", None)
     assert [guard.expr for guard in guards_on(symbol, attempt)] == ["s1 < 2", "2*s1 + s3"]

@@ -13,7 +13,7 @@ from anyshape.events.kinds import (
     RunsEagerly,
     SizesSeen,
 )
-from anyshape.explain.report.reading.fields import Place
+from anyshape.explain.report.reading.fields import SourceLine
 from anyshape.explain.report.reading.processes import read_trace
 from tests.report.made import compile_of, written
 from tests.report.recordings import function_of, processes_of
@@ -32,7 +32,7 @@ def test_a_program_that_tells_sizes_apart():
     assert (symbol.name, symbol.source, symbol.ranges) == ("s0", "L['x'].size()[0]", ["[10, 10]"])
     assert symbol.fixed is not None
     assert symbol.fixed.value == 10
-    assert symbol.place == Place("/program/specialised.py", 6, "f")
+    assert symbol.place == SourceLine("/program/specialised.py", 6, "f")
     assert process.sources["/program/specialised.py"][6] == "    if x.size()[0] == 10:"
     assert [r.entry_id for r in function.entries[2].first.recompile] == ["0/0", "0/1"]
 

@@ -12,14 +12,14 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from anyshape.backends.native.build import apart_function
+from anyshape.backends.native.build import no_alias_function
 
 
 @functools.cache
-def surely_apart() -> Callable[..., bool]:
+def no_alias() -> Callable[..., bool]:
     """`apart(n, *tensors)`: a quick look at tensors of which the first n are changed. True: they
     share no memory. False: ask `may_write`."""
-    return apart_function() or (lambda *_: False)
+    return no_alias_function() or (lambda *_: False)
 
 
 def may_write(changed: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:

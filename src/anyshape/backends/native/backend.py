@@ -17,7 +17,7 @@ import torch.fx
 
 from anyshape.backends.eager import run_graph, run_graph_later
 from anyshape.backends.native.build import (
-    Later,
+    DeferredCode,
     native_function,
     native_function_later,
     segment_source,
@@ -35,7 +35,7 @@ from anyshape.events.progress import progress
 from anyshape.events.stream import stream
 from anyshape.graph.expand_repeats import NotRepeated
 from anyshape.graph.lowering import Lowering
-from anyshape.graph.plan import Call, Plan
+from anyshape.graph.plan import Plan, PythonCall
 from anyshape.graph.schedule import Schedule, schedule
 from anyshape.graph.unlowerable import Unlowerable
 from anyshape.loops import expr
@@ -70,11 +70,11 @@ def _failed(graph: torch.fx.GraphModule, error: Exception, examples: Sequence[An
         graph.meta[REPORT] = NativeReport(whole=str(error))
     elif isinstance(error, NativeUnavailable):
         graph.meta[REPORT] = NativeReport(whole=str(error))
-        _tell_once(f"anyshape: no native code on this machine, graphs run eagerly: {error}")
+        _report_once(f"anyshape: no native code on this machine, graphs run eagerly: {error}")
     elif config.on_compile_error == "raise":
         raise error
     else:
-        _tell_of_defect(graph, list(examples), error)
+        _report_defect(graph, list(examples), error)
 
 
 def _failed_later(graph: torch.fx.GraphModule, error: Exception, args: Sequence[Any]) -> None:
@@ -89,7 +89,7 @@ def _built(graph: torch.fx.GraphModule, examples: list[Any], now: bool) -> Calla
     progress.graph()
     plan, made = lowered(graph)
     segments = [part for part in made.parts if isinstance(part, Segment)]
-    called = sum(isinstance(part, Call) for part in made.parts)
+    called = sum(isinstance(part, PythonCall) for part in made.parts)
     graph.meta[REPORT] = NativeReport(plan.native, plan.called, len(segments), called)
     id = graph.meta.get(COMPILE_ID, "")
     scope = expr.copied_scope() if stream.listening(kinds.Schedule) else None
@@ -143,12 +143,14 @@ def lowered(graph: torch.fx.GraphModule) -> tuple[Plan, Schedule]:
     raise AssertionError
 
 
-def _functions(texts: dict[str, str], now: bool) -> Callable[[Segment], Callable[..., Any] | Later]:
+def _functions(
+    texts: dict[str, str], now: bool
+) -> Callable[[Segment], Callable[..., Any] | DeferredCode]:
     """Makes the functions of segments; equal ones, as equal layers have them, once. `texts` gets
     the texts that had to be made."""
-    made: dict[str, Callable[..., Any] | Later] = {}
+    made: dict[str, Callable[..., Any] | DeferredCode] = {}
 
-    def function_of(segment: Segment) -> Callable[..., Any] | Later:
+    def function_of(segment: Segment) -> Callable[..., Any] | DeferredCode:
         segment = own_names(segment)
         key = _key(segment)
         if key not in made:
@@ -189,7 +191,7 @@ def schedule_text(made: Schedule, plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def _part_texts(parts: Iterable[Segment | Call]) -> Iterable[str]:
+def _part_texts(parts: Iterable[Segment | PythonCall]) -> Iterable[str]:
     for part in parts:
         if isinstance(part, Segment):
             yield segment_text(part)
@@ -198,13 +200,13 @@ def _part_texts(parts: Iterable[Segment | Call]) -> Iterable[str]:
             yield f"call {name}{f' ({part.why})' if part.why else ''}"
 
 
-def _tell_once(text: str) -> None:
+def _report_once(text: str) -> None:
     if text not in _told:
         _told.add(text)
         warnings.warn(text, stacklevel=2)
 
 
-def _tell_of_defect(graph: torch.fx.GraphModule, examples: list[Any], error: Exception) -> None:
+def _report_defect(graph: torch.fx.GraphModule, examples: list[Any], error: Exception) -> None:
     path = write_reproduction(graph, examples, error)
     where = "" if path is None else f"; {path} shows it"
     text = f"native code failed, the graph runs eagerly: {error!r}{where}"

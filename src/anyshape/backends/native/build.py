@@ -17,12 +17,12 @@ from anyshape.runtime.loader.build import (
     identity,
     load,
 )
-from anyshape.runtime.loader.code_bundle import contents_stamp
+from anyshape.runtime.loader.code_bundle import contents_hash
 from anyshape.runtime.loader.disk_cache import key_of
 from anyshape.runtime.loader.host_target import HostTarget, host_target
 from anyshape.runtime.loader.load import plain_function, python_function
 from anyshape.runtime.loader.serialized_code import Built
-from anyshape.runtime.loader.source_hash import source_stamp
+from anyshape.runtime.loader.source_hash import source_hash
 from anyshape.runtime.loader.torch_abi import TorchAbi, torch_abi
 from anyshape.symbolic import Size
 
@@ -50,10 +50,10 @@ def native_function(
 ) -> Callable[..., Any]:
     """What runs the segment: called with its tensors, integers and floats, gives its outputs."""
     made = native_function_later(segment, kernels_text, scratch_bytes, key=key, keep=keep)
-    return made.result() if isinstance(made, Later) else made
+    return made.result() if isinstance(made, DeferredCode) else made
 
 
-class Later:
+class DeferredCode:
     """A function whose code threads still make."""
 
     __slots__ = ("_function", "_make")
@@ -76,7 +76,7 @@ def native_function_later(
     *,
     key: str | None = None,
     keep: Callable[[str], None] | None = None,
-) -> Callable[..., Any] | Later:
+) -> Callable[..., Any] | DeferredCode:
     """What runs the segment, now or later.
 
     `key`: all that the text depends on besides our own sources, if that is less work than the text;
@@ -102,7 +102,7 @@ def native_function_later(
     helpers = _helpers(host, abi).code
     if isinstance(built, Built):
         return python_function(built, segment, helpers)
-    return Later(lambda: python_function(built.result(), segment, helpers))
+    return DeferredCode(lambda: python_function(built.result(), segment, helpers))
 
 
 class _Names:
@@ -112,10 +112,10 @@ class _Names:
         self._parts = parts
 
     def here(self) -> str:
-        return key_of(*self._parts, source_stamp(*_SOURCES))
+        return key_of(*self._parts, source_hash(*_SOURCES))
 
     def on_shelves(self) -> str:
-        return key_of(*self._parts, contents_stamp(*_ALL_SOURCES))
+        return key_of(*self._parts, contents_hash(*_ALL_SOURCES))
 
 
 def segment_source(
@@ -143,7 +143,7 @@ def source_of(
     return native_text.source_of(segment, kernels_text, scratch_bytes, host, abi)
 
 
-def apart_function() -> Callable[..., bool] | None:
+def no_alias_function() -> Callable[..., bool] | None:
     """`apart(n, *tensors)`: True where the first n tensors are contiguous and share no memory with
     each other or the rest. None where torch's memory is not known."""
     helpers = _helpers(host_target(disk_cache()), torch_abi())
@@ -174,5 +174,5 @@ def _helpers_source(abi: TorchAbi | None) -> Source:
 def native_identity() -> dict[str, str]:
     """What native code that is made here is for, and made by; `NativeUnavailable` if there is
     none."""
-    made_by = contents_stamp(*_ALL_SOURCES)
+    made_by = contents_hash(*_ALL_SOURCES)
     return {**identity(host_target(disk_cache())), "anyshape": made_by}

@@ -16,7 +16,7 @@ from time import perf_counter
 from types import FunctionType
 from typing import Any
 
-from anyshape.backends.native.build import Later
+from anyshape.backends.native.build import DeferredCode
 from anyshape.runtime.waits import told_of_waits
 
 #: What kept native code from being made, and what the graph is called with.
@@ -26,7 +26,7 @@ Failed = Callable[[Exception, Sequence[Any]], None]
 def when_built(
     ready: FunctionType,
     otherwise: FunctionType,
-    later: Mapping[str, Later],
+    later: Mapping[str, DeferredCode],
     failed: Failed,
 ) -> FunctionType:
     """A function that does what `ready` does as soon as its globals have these functions, and what
@@ -48,12 +48,12 @@ class _FirstRun:
         self,
         ready: FunctionType,
         otherwise: FunctionType,
-        later: Mapping[str, Later],
+        later: Mapping[str, DeferredCode],
         failed: Failed,
     ) -> None:
         self._ready = ready
         self._otherwise = otherwise
-        self._later: Mapping[str, Later] | None = later
+        self._later: Mapping[str, DeferredCode] | None = later
         self._failed = failed
         self._waited = told_of_waits()
         #: a signal's handler may call the function that it has interrupted
@@ -67,7 +67,7 @@ class _FirstRun:
                 self._wait(self._later, args)
         return self.run(*args)
 
-    def _wait(self, later: Mapping[str, Later], args: Sequence[Any]) -> None:
+    def _wait(self, later: Mapping[str, DeferredCode], args: Sequence[Any]) -> None:
         started = perf_counter()
         try:
             functions = {name: each.result() for name, each in later.items()}

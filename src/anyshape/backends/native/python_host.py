@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import torch
 from torch.autograd.graph import increment_version
 
-from anyshape.backends.native.alias_check import may_write, surely_apart
-from anyshape.backends.native.build import Later
+from anyshape.backends.native.alias_check import may_write, no_alias
+from anyshape.backends.native.build import DeferredCode
 from anyshape.backends.native.first_run import Failed, when_built
-from anyshape.graph.plan import Call, NumberRef, TensorRef, View, tensors_in
+from anyshape.graph.plan import NumberRef, PythonCall, TensorRef, View, tensors_in
 from anyshape.graph.read_write_sets import touched
 from anyshape.graph.schedule import Schedule, numbers_in
 from anyshape.graph.unlowerable import Unlowerable
@@ -34,7 +34,7 @@ def raised(error: Exception, args: Sequence[Any]) -> None:
 
 def python_host(
     schedule: Schedule,
-    function_of: Callable[[Segment], Callable[..., Any] | Later],
+    function_of: Callable[[Segment], Callable[..., Any] | DeferredCode],
     otherwise: Callable[..., Any],
     expected: Sequence[Fact] = (),
     failed: Failed = raised,
@@ -59,7 +59,7 @@ class _Writer:
     def __init__(
         self,
         schedule: Schedule,
-        function_of: Callable[[Segment], Callable[..., Any] | Later],
+        function_of: Callable[[Segment], Callable[..., Any] | DeferredCode],
         otherwise: Callable[..., Any],
         expected: Sequence[Fact],
     ) -> None:
@@ -69,7 +69,7 @@ class _Writer:
         self._bumps = dict(schedule.bumps)
         self._function_of = function_of
         #: functions of segments that are not there yet, by name
-        self._later: dict[str, Later] = {}
+        self._later: dict[str, DeferredCode] = {}
         self._lines: list[str] = []
         self._namespace: dict[str, Any] = {"laid_out": laid_out, "Unexpected": Unexpected}
         self._namespace |= {"may_write": may_write, "increment_version": increment_version}
@@ -135,7 +135,7 @@ class _Writer:
             return
         written = [name for name in given if name in changed]
         others = [name for name in given if name not in changed]
-        self._namespace["apart"] = surely_apart()
+        self._namespace["apart"] = no_alias()
         # Most tensors are apart, and native code sees that in no time.
         doubt = " or ".join(
             [
@@ -160,7 +160,7 @@ class _Writer:
     def _segment(self, segment: Segment) -> None:
         function = self._function_of(segment)
         name = self._named("segment", function)
-        if isinstance(function, Later):
+        if isinstance(function, DeferredCode):
             self._later[name] = function
         arguments = [
             *(buffer.name for buffer in segment.inputs),
@@ -181,7 +181,7 @@ class _Writer:
         if moved:
             self._lines.append(f"increment_version(({', '.join(moved)},))")
 
-    def _call(self, call: Call, native: set[str]) -> None:
+    def _call(self, call: PythonCall, native: set[str]) -> None:
         arguments = [self._text(each) for each in call.args]
         arguments += [f"{name}={self._text(each)}" for name, each in call.kwargs.items()]
         if call.kind == "call_method":
@@ -329,7 +329,7 @@ def _sizes(sizes: Sequence[Size]) -> str:
 
 
 def _arguments_of(schedule: Schedule) -> list[Any]:
-    calls = [part for part in schedule.parts if isinstance(part, Call)]
+    calls = [part for part in schedule.parts if isinstance(part, PythonCall)]
     return [schedule.outputs, [(call.args, call.kwargs) for call in calls]]
 
 

@@ -18,7 +18,7 @@ from torch._library.custom_ops import CustomOpDef
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt
 from anyshape.capture.record.op_kinds import RUNS_PYTHON
 from anyshape.capture.rewrite.instrument import is_instrumented
-from anyshape.capture.tracer import ATOMS, CODE, Leave
+from anyshape.capture.tracer import ATOMS, CODE, AbortCapture
 from anyshape.guards.guard import Kind
 
 Hooks = Any
@@ -32,7 +32,7 @@ _WRITES: Final = frozenset(
 
 def _apply(hooks: Hooks, function: Any, *args: Any, **kwargs: Any) -> Any:
     if kwargs:
-        raise Leave(f"`{function.__name__}.apply` takes {', '.join(kwargs)} by name")
+        raise AbortCapture(f"`{function.__name__}.apply` takes {', '.join(kwargs)} by name")
     given = [_argument(hooks, function, value) for value in args]
     shapes = tuple(place for place, value in enumerate(given) if type(value) is torch.Size)
     code = tuple((place, value) for place, value in enumerate(given) if isinstance(value, CODE))
@@ -56,16 +56,16 @@ def _argument(hooks: Hooks, function: Any, value: Any) -> Any:
         return value
     if kind in (list, tuple, dict) and not _holds_other(value):
         # Of a container from outside, what is in it now, with guards.
-        return hooks.operand(value) if hooks.outside.is_outside(value) else value
+        return hooks.operand(value) if hooks.outside.is_external(value) else value
     if isinstance(value, types.FunctionType):
         if is_instrumented(value.__code__):
-            raise Leave(f"`{function.__name__}.apply` takes a function made by the program")
+            raise AbortCapture(f"`{function.__name__}.apply` takes a function made by the program")
         if not _is_of_torch(value):
             _check_code(hooks, value, value.__code__, set())
         return value
     if isinstance(value, types.BuiltinFunctionType | type) and _is_of_library(value):
         return value
-    raise Leave(f"`{function.__name__}.apply` takes a {kind.__name__}")
+    raise AbortCapture(f"`{function.__name__}.apply` takes a {kind.__name__}")
 
 
 def _holds_other(value: Any) -> bool:
@@ -120,10 +120,10 @@ def _check_code(
         return
     seen.add(code)
     if function.__closure__ and code is function.__code__:
-        raise Leave(f"`{function.__qualname__}` closes over variables")
+        raise AbortCapture(f"`{function.__qualname__}` closes over variables")
     for each in dis.get_instructions(code):
         if each.opname in _WRITES:
-            raise Leave(f"`{function.__qualname__}` changes what is outside of it")
+            raise AbortCapture(f"`{function.__qualname__}` changes what is outside of it")
         if each.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
             _check_global(hooks, function, str(each.argval), seen)
     for inner in _inner(code):
@@ -135,11 +135,11 @@ def _check_containers(function: types.FunctionType, code: types.CodeType) -> Non
     for each in dis.get_instructions(code):
         changes = each.opname in ("STORE_SUBSCR", "DELETE_SUBSCR")
         if changes or (each.opname in _LOADS and each.argval in _CHANGING):
-            raise Leave(f"`{function.__qualname__}` may change a list that it is given")
+            raise AbortCapture(f"`{function.__qualname__}` may change a list that it is given")
         if each.opname == "LOAD_GLOBAL" and each.argval in function.__globals__:
             value = function.__globals__[each.argval]
             if isinstance(value, types.FunctionType) and not _is_of_torch(value):
-                raise Leave(f"`{function.__qualname__}` may hand on a list that it is given")
+                raise AbortCapture(f"`{function.__qualname__}` may hand on a list that it is given")
     for inner in _inner(code):
         _check_containers(function, inner)
 
@@ -164,21 +164,21 @@ def _check_global(
     path = hooks.tracer.constant(globals_, "G").item(name)
     if name not in globals_:
         if name not in _PURE_BUILTINS:
-            raise Leave(f"`{function.__qualname__}` calls `{name}`, which may have effects")
+            raise AbortCapture(f"`{function.__qualname__}` calls `{name}`, which may have effects")
         return
     value = globals_[name]
     if type(value) in ATOMS:
         hooks.tracer.read(value, path)
     elif isinstance(value, types.ModuleType | types.BuiltinFunctionType | type):
         if not _is_of_library(value):
-            raise Leave(f"`{function.__qualname__}` uses `{name}`, which may have state")
+            raise AbortCapture(f"`{function.__qualname__}` uses `{name}`, which may have state")
         hooks.tracer.read(value, path)
     elif isinstance(value, types.FunctionType):
         hooks.tracer.read(value, path)
         if not _is_of_torch(value):
             _check_code(hooks, value, value.__code__, seen)
     else:
-        raise Leave(f"`{function.__qualname__}` uses `{name}`, which may have state")
+        raise AbortCapture(f"`{function.__qualname__}` uses `{name}`, which may have state")
 
 
 _PURE_BUILTINS: Final = frozenset(

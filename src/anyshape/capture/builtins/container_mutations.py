@@ -13,8 +13,8 @@ import torch
 from anyshape.capture.builtins.iteration import make_dict, sort
 from anyshape.capture.externals.external_objects import ITERATORS
 from anyshape.capture.externals.side_effects import base_of
-from anyshape.capture.externals.untrace import stripped
-from anyshape.capture.tracer import Leave
+from anyshape.capture.externals.untrace import untraced
+from anyshape.capture.tracer import AbortCapture
 
 Hooks = Any
 
@@ -53,9 +53,9 @@ def _perform(hooks: Hooks, owner: Any, path: Any, function: Any, *args: Any) -> 
     if hooks.tracer.active:
         try:
             return hooks.outside.method(owner, path, function, args)
-        except Leave as left:
+        except AbortCapture as left:
             hooks.tracer.leave_for(left)
-    return function(owner, *map(stripped, args))
+    return function(owner, *map(untraced, args))
 
 
 def update(
@@ -86,9 +86,9 @@ def _store(hooks: Hooks, owner: Any, path: Any, key: Any, value: Any) -> None:
         try:
             hooks.outside.set_item(owner, path, key, value)
             return
-        except Leave as left:
+        except AbortCapture as left:
             hooks.tracer.leave_for(left)
-    base_of(owner).__setitem__(owner, stripped(key), stripped(value))
+    base_of(owner).__setitem__(owner, untraced(key), untraced(value))
 
 
 def _pairs(hooks: Hooks, base: Any, given: Any) -> Iterable[tuple[Any, Any]]:
@@ -113,7 +113,7 @@ def sort_list(hooks: Hooks, owner: Any, path: Any, kwargs: dict[str, Any]) -> No
     if hooks.tracer.active:
         hooks.outside.set_item(owner, path, slice(None), ordered)
     else:
-        owner[:] = stripped(ordered)
+        owner[:] = untraced(ordered)
 
 
 def _sort_own(hooks: Hooks, owner: list[Any], kwargs: dict[str, Any]) -> None:
@@ -141,7 +141,7 @@ def change(
     if kwargs.keys() == {"last"} and isinstance(owner, OrderedDict):
         args = (*args, hooks.truth(kwargs["last"]))
     elif kwargs:
-        raise Leave(f"`{name}` with keywords")
+        raise AbortCapture(f"`{name}` with keywords")
     if name == "__setitem__" and len(args) == 2:
         return hooks.outside.set_item(owner, path, *args)
     if name == "__delitem__" and len(args) == 1:
@@ -165,7 +165,7 @@ _RETURNS_ITSELF: Final = frozenset(["__imul__", "__ior__", "__iand__", "__isub__
 def _remove(hooks: Hooks, kind: Any, owner: Any, path: Any, value: Any) -> None:
     contents = hooks.outside.contents(owner, path)
     if any(isinstance(item, torch.Tensor) for item in (value, *contents)):
-        raise Leave("`remove` compares tensors")
+        raise AbortCapture("`remove` compares tensors")
     try:
         index = contents.index(value)
     except ValueError:

@@ -19,11 +19,11 @@ import torch.fx
 
 from anyshape.capture.record.graph_names import BoundGraph
 from anyshape.capture.record.recorder import Forget
-from anyshape.capture.record.segment_state import Known
-from anyshape.capture.tracer import Leave
+from anyshape.capture.record.segment_state import TracedTensor
+from anyshape.capture.tracer import AbortCapture
 from anyshape.ops.higher_order_ops import region
 from anyshape.ops.meta import Meta, contiguous
-from anyshape.ops.node_meta import CALL, RESULT, Call
+from anyshape.ops.node_meta import CALL, RESULT, RecordedCall
 from anyshape.symbolic import Size, eq, ge
 
 Hooks = Any
@@ -57,11 +57,11 @@ class Branch:
             return
         in_place, changes.any = changes.any, changed or changes.any
         if recorder.segment is not segment:
-            raise Leave(f"the way on depends on data inside of {self._what}")
+            raise AbortCapture(f"the way on depends on data inside of {self._what}")
         if in_place or _random_state() != random:
-            raise Leave(f"{self._what} changes a tensor, or draws random numbers")
+            raise AbortCapture(f"{self._what} changes a tensor, or draws random numbers")
         if numbers != len(segment.numbers) or expected != len(segment.expectations):
-            raise Leave(f"{self._what} has sizes or numbers that depend on data")
+            raise AbortCapture(f"{self._what} has sizes or numbers that depend on data")
         self._extract(last, before, carried)
 
     def returns(self, result: Any) -> None:
@@ -136,7 +136,7 @@ def flat(result: Any, what: str) -> list[torch.Tensor]:
         return [result]
     if type(result) in (tuple, list) and all(isinstance(item, torch.Tensor) for item in result):
         return list(result)
-    raise Leave(f"{what} returns something other than tensors")
+    raise AbortCapture(f"{what} returns something other than tensors")
 
 
 def like(result: Any, tensors: Sequence[torch.Tensor]) -> Any:
@@ -145,24 +145,24 @@ def like(result: Any, tensors: Sequence[torch.Tensor]) -> Any:
 
 def agree(hooks: Hooks, what: str, ones: Sequence[Meta], others: Sequence[Meta]) -> None:
     if len(ones) != len(others):
-        raise Leave(f"{what} do not return the same number of tensors")
+        raise AbortCapture(f"{what} do not return the same number of tensors")
     for one, other in zip(ones, others, strict=True):
         kinds = (one.dtype, one.device, one.rank) == (other.dtype, other.device, other.rank)
         if not kinds:
-            raise Leave(f"{what} do not return tensors of the same kind")
+            raise AbortCapture(f"{what} do not return tensors of the same kind")
         for a, b in zip(one.shape, other.shape, strict=True):
             if not hooks.tracer.decide(eq(a, b), f"{what} return the same sizes"):
-                raise Leave(f"{what} do not return the same sizes")
+                raise AbortCapture(f"{what} do not return the same sizes")
 
 
 def bind(hooks: Hooks, node: torch.fx.Node, tensors: Sequence[Any], metas: Sequence[Meta]) -> None:
     recorder = hooks.recorder
     found = [plain(meta, meta.shape, each) for each, meta in zip(tensors, metas, strict=True)]
-    node.meta[CALL] = Call(cast("Any", node.target), node.args, {})
+    node.meta[CALL] = RecordedCall(cast("Any", node.target), node.args, {})
     node.meta[RESULT] = tuple(found)
     for index, (tensor, meta) in enumerate(zip(tensors, found, strict=True)):
         alive = weakref.ref(tensor, Forget(recorder._known, id(tensor)))
-        recorder._known[id(tensor)] = Known((node, index), meta, alive, recorder.segment)
+        recorder._known[id(tensor)] = TracedTensor((node, index), meta, alive, recorder.segment)
 
 
 def plain(meta: Meta, shape: tuple[Size, ...], tensor: torch.Tensor) -> Meta:
@@ -185,10 +185,10 @@ def walking(
     recorder = hooks.recorder
     length = recorder.meta(walked[0]).shape[0]
     if not hooks.tracer.decide(ge(length, 1), f"{what} walks at least one item"):
-        raise Leave(f"{what} over nothing")
+        raise AbortCapture(f"{what} over nothing")
     for each in walked[1:]:
         if not hooks.tracer.decide(eq(recorder.meta(each).shape[0], length), f"{what} walks all"):
-            raise Leave(f"{what} over different numbers of items")
+            raise AbortCapture(f"{what} over different numbers of items")
     nodes = [recorder.node(each) for each in walked]
     first = [
         recorder.run(torch.clone, (recorder.run(torch.Tensor.select, (each, 0, 0), {}),), {})
@@ -219,7 +219,7 @@ def values_of(hooks: Hooks, nodes: Sequence[torch.fx.Node]) -> list[Any]:
             return node
         if node not in found:
             if node.op != "call_function" or not callable(node.target):
-                raise Leave("a value of the loop that is not at hand")
+                raise AbortCapture("a value of the loop that is not at hand")
             found[node] = node.target(*map(value, node.args))
         return found[node]
 
@@ -274,7 +274,7 @@ def _chosen(hooks: Hooks, pred: torch.Tensor, *parts: Part) -> Any:
 
 def _while_loop(hooks: Hooks, cond_fn: Any, body_fn: Any, carried_inputs: Any, *more: Any) -> Any:
     if more and list(hooks.iterate(more[0])):
-        raise Leave("torch.while_loop with additional inputs")
+        raise AbortCapture("torch.while_loop with additional inputs")
     given = list(hooks.iterate(carried_inputs))
     return _loop(hooks, given, _part(hooks, cond_fn), _part(hooks, body_fn))
 
@@ -289,7 +289,7 @@ def _loop(hooks: Hooks, given: Sequence[Any], goes_on: Part, step: Part) -> Any:
     with body.recorded(nodes):
         body.returns(step(*start.outputs))
     if not hooks.tracer.active:
-        raise Leave("torch.while_loop cannot be followed")
+        raise AbortCapture("torch.while_loop cannot be followed")
     agree(hooks, "the body of a loop and its start", body.metas, start.metas)
     made = region("while_loop", (test.graph, body.graph))
     more = values_of(hooks, test.inputs), values_of(hooks, body.inputs)
@@ -315,7 +315,7 @@ def _mapped(hooks: Hooks, walked: Sequence[torch.Tensor], part: Part) -> Any:
         result = part(*first)
         body.returns(result)
     if not hooks.tracer.active:
-        raise Leave("map cannot be followed")
+        raise AbortCapture("map cannot be followed")
     made = region("map", (body.graph,))
     more = values_of(hooks, body.inputs)
     with torch._C.DisableTorchFunction():

@@ -17,10 +17,10 @@ from typing import Any, Final
 import torch
 
 from anyshape.capture.externals.side_effects import Change, Effect
-from anyshape.capture.hooks.caller_frames import Place, caller, caller_of_run
+from anyshape.capture.hooks.caller_frames import CallerLine, caller, caller_of_run
 from anyshape.capture.hooks.formatting import shown, snapshot, text_of
 from anyshape.capture.numbers.traced_text import TRACED_VALUES, Snapshot, TracedText, bare
-from anyshape.capture.tracer import ATOMS, Leave
+from anyshape.capture.tracer import ATOMS, AbortCapture
 from anyshape.guards.guard import Kind
 
 Hooks = Any
@@ -57,7 +57,7 @@ def _as_now(hooks: Hooks, value: Any, name: str) -> Any:
         return value
     if isinstance(value, torch.Tensor):
         return snapshot(hooks, value)
-    if kind in (list, tuple, dict) and hooks.outside.is_outside(value):
+    if kind in (list, tuple, dict) and hooks.outside.is_external(value):
         value = hooks.operand(value)
     if kind in (list, tuple):
         return kind(_as_now(hooks, item, name) for item in value)
@@ -65,7 +65,7 @@ def _as_now(hooks: Hooks, value: Any, name: str) -> Any:
         return torch.Size(value)
     if kind is dict:
         return {hooks.key(key): _as_now(hooks, item, name) for key, item in value.items()}
-    raise Leave(f"`{name}` of a {kind.__name__}")
+    raise AbortCapture(f"`{name}` of a {kind.__name__}")
 
 
 # -- print -----------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ def _print(
 ) -> None:
     for value in (sep, end):
         if value is not None and type(value) not in (str, TracedText):
-            raise Leave(f"`print` with a separator that is a {type(value).__name__}")
+            raise AbortCapture(f"`print` with a separator that is a {type(value).__name__}")
     # An empty text is not the default.
     named = {name: value for name, value in (("sep", sep), ("end", end)) if value is not None}
     if hooks.truth(flush):
@@ -95,7 +95,7 @@ def _stream(hooks: Hooks, file: Any) -> Any:
     """A file that is written to, but not by code of the program."""
     standard = any(file is each for each in (sys.stdout, sys.stderr))
     if hooks.tracer.path_of(file) is None or not (standard or type(file) in _FILES):
-        raise Leave(f"`print` to a {type(file).__name__}")
+        raise AbortCapture(f"`print` to a {type(file).__name__}")
     return file
 
 
@@ -110,7 +110,7 @@ def write(hooks: Hooks, bound: Any, stream: Any, args: tuple[Any, ...]) -> Any:
         perform(hooks, _flush, stream)
         return None
     if name != "write" or len(args) != 1 or type(args[0]) is not str:
-        raise Leave(f"`{name}` of a {type(stream).__name__}")
+        raise AbortCapture(f"`{name}` of a {type(stream).__name__}")
     perform(hooks, _write, stream, args[0])
     return len(args[0])
 
@@ -135,17 +135,17 @@ def _warn(
     **kwargs: Any,
 ) -> None:
     if source is not None or kwargs:
-        raise Leave("a warning with a source")
+        raise AbortCapture("a warning with a source")
     if isinstance(message, Warning):
         category = type(message)
         if type(message.args) is not tuple or message.__dict__ or not _is_plain_warning(category):
-            raise Leave(f"a warning that is a {category.__name__}")
+            raise AbortCapture(f"a warning that is a {category.__name__}")
     elif type(message) not in (str, TracedText):
-        raise Leave(f"a warning that is a {type(message).__name__}")
+        raise AbortCapture(f"a warning that is a {type(message).__name__}")
     category = UserWarning if category is None else category
     if not (isinstance(category, type) and issubclass(category, Warning)):
-        raise Leave("a warning of no category")
-    here, place = caller(max(hooks.fixed(stacklevel, "a level of the stack"), 1) - 1)
+        raise AbortCapture("a warning of no category")
+    here, place = caller(max(hooks.specialized(stacklevel, "a level of the stack"), 1) - 1)
     warner, now = Warner(place, category), Warner(here, category)
     guard_warnings(hooks, category)
     if isinstance(message, Warning):
@@ -163,7 +163,7 @@ def _is_plain_warning(category: type) -> bool:
 class Warner:
     """Warns in the name of a line: once there, if that is what the filters say."""
 
-    def __init__(self, place: Place | int, category: type[Warning]) -> None:
+    def __init__(self, place: CallerLine | int, category: type[Warning]) -> None:
         self._place = place
         self._category = category
 
@@ -184,7 +184,7 @@ def guard_warnings(hooks: Hooks, category: type[Warning]) -> None:
     middle of the program."""
     check = NoError(category)
     if not check(None):
-        raise Leave("a warning that the filters make an error of")
+        raise AbortCapture("a warning that the filters make an error of")
     if check.decided_by(hooks.journal.filters):
         return
     path = hooks.tracer.constant(check)
@@ -225,18 +225,18 @@ def _log(level: int) -> Callable[..., Any]:
 
 
 def _log_at(hooks: Hooks, logger: Any, level: Any, message: Any, *args: Any, **kwargs: Any) -> None:
-    level = hooks.fixed(level, "a level of logging")
+    level = hooks.specialized(level, "a level of logging")
     if isinstance(logger, logging.LoggerAdapter):
         return _adapted(hooks, logger, level, message, args, kwargs)
     _check_logger(hooks, logger)
     if type(level) is not int:
-        raise Leave("a level of logging that is no integer")
+        raise AbortCapture("a level of logging that is no integer")
     if not logger.isEnabledFor(level):
         _guard_level(hooks, logger, level, False)
         return None
     given = {"stacklevel": 1, "extra": None, "exc_info": None, "stack_info": False, **kwargs}
     if given["exc_info"] or given["stack_info"] or len(given) > 4:
-        raise Leave("a log record with a stack")
+        raise AbortCapture("a log record with a stack")
     here, place = caller(max(given["stacklevel"], 1) - 1)
     values = [_as_now(hooks, value, "a logger") for value in (given["extra"], message, *args)]
     now = LogRecord(logger, level, here)
@@ -249,7 +249,7 @@ def _adapted(
     """A `LoggerAdapter` adds what it has to say, and hands on to its logger."""
     kind = type(adapter)
     if kind.log is not logging.LoggerAdapter.log or hasattr(adapter, "merge_extra"):
-        raise Leave(f"a {kind.__name__} logs")
+        raise AbortCapture(f"a {kind.__name__} logs")
     logger = hooks.attribute(adapter, "logger")
     _check_logger(hooks, logger)
     if not logger.isEnabledFor(level):
@@ -267,10 +267,10 @@ def _check_logger(hooks: Hooks, logger: Any) -> None:
     kind = type(logger)
     path = hooks.tracer.path_of(logger)
     if not isinstance(logger, logging.Logger) or path is None:
-        raise Leave(f"a {kind.__name__} logs")
+        raise AbortCapture(f"a {kind.__name__} logs")
     for name in ("makeRecord", "handle", "isEnabledFor", "_log"):
         if getattr(kind, name) is not getattr(logging.Logger, name):
-            raise Leave(f"a {kind.__name__} with a `{name}` of its own logs")
+            raise AbortCapture(f"a {kind.__name__} with a `{name}` of its own logs")
     hooks.tracer.guard(Kind.IDENTITY, path, logger)
 
 
@@ -296,7 +296,7 @@ class IsEnabled:
 def _is_enabled(hooks: Hooks, logger: Any, level: Any) -> bool:
     if isinstance(logger, logging.LoggerAdapter):
         logger = hooks.attribute(logger, "logger")
-    level = hooks.fixed(level, "a level of logging")
+    level = hooks.specialized(level, "a level of logging")
     _check_logger(hooks, logger)
     enabled = logger.isEnabledFor(level)
     _guard_level(hooks, logger, level, enabled)
@@ -304,7 +304,7 @@ def _is_enabled(hooks: Hooks, logger: Any, level: Any) -> bool:
 
 
 def _get_logger(hooks: Hooks, name: Any = None) -> Any:
-    found = logging.getLogger(hooks.fixed(name, "the name of a logger"))
+    found = logging.getLogger(hooks.specialized(name, "the name of a logger"))
     return hooks.tracer.read(found, hooks.tracer.constant(found))
 
 
@@ -312,7 +312,7 @@ def _log_to_root(level: int) -> Callable[..., Any]:
     def model(hooks: Hooks, message: Any, *args: Any, **kwargs: Any) -> None:
         root = _get_logger(hooks)
         if not root.handlers:
-            raise Leave("the first message of `logging` sets it up")
+            raise AbortCapture("the first message of `logging` sets it up")
         _log_at(hooks, root, level, message, *args, **kwargs)
 
     return model
@@ -321,7 +321,7 @@ def _log_to_root(level: int) -> Callable[..., Any]:
 class LogRecord:
     """Logs in the name of a line."""
 
-    def __init__(self, logger: logging.Logger, level: int, place: Place | int) -> None:
+    def __init__(self, logger: logging.Logger, level: int, place: CallerLine | int) -> None:
         self._logger = logger
         self._level = level
         self._place = place

@@ -14,7 +14,7 @@ import torch
 from anyshape.capture.builtins.pure import as_length
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt, maximum, minimum
 from anyshape.capture.numbers.traced import is_of_data
-from anyshape.capture.tracer import Leave
+from anyshape.capture.tracer import AbortCapture
 
 Hooks = Any
 
@@ -53,7 +53,7 @@ def _listed(kind: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _deque(hooks: Hooks, iterable: Any = (), maxlen: Any = None) -> deque[Any]:
-    most = hooks.fixed(maxlen, "a container is that long at most", "index")
+    most = hooks.specialized(maxlen, "a container is that long at most", "index")
     return deque(hooks.iterate(iterable), most)
 
 
@@ -76,11 +76,13 @@ def _zip(hooks: Hooks, *args: Any, strict: bool = False) -> Any:
 
 
 def _enumerate(hooks: Hooks, iterable: Any, start: Any = 0) -> Any:
-    return enumerate(hooks.iterate(iterable), hooks.fixed(start, "counting starts at it", "index"))
+    return enumerate(
+        hooks.iterate(iterable), hooks.specialized(start, "counting starts at it", "index")
+    )
 
 
 def _range(hooks: Hooks, *args: Any) -> range:
-    return range(*(hooks.fixed(arg, "the loop runs this often", "index") for arg in args))
+    return range(*(hooks.specialized(arg, "the loop runs this often", "index") for arg in args))
 
 
 def _map(hooks: Hooks, function: Any, *iterables: Any) -> Any:
@@ -141,7 +143,7 @@ def _next(hooks: Hooks, iterator: Any, *default: Any) -> Any:
                 return default[0]
             raise
     if hooks.tracer.path_of(iterator) is not None:
-        raise Leave("an iterator from outside is advanced")
+        raise AbortCapture("an iterator from outside is advanced")
     return next(iterator, *default)
 
 
@@ -194,7 +196,7 @@ def sort(hooks: Hooks, iterable: Any, *, key: Any = None, reverse: Any = False) 
     ordered = sorted(
         range(len(items)),
         key=lambda index: Sorted(hooks, keys[index]),
-        reverse=hooks.truth(hooks.fixed(reverse, "it says which way to sort", "int")),
+        reverse=hooks.truth(hooks.specialized(reverse, "it says which way to sort", "int")),
     )
     return [items[index] for index in ordered]
 

@@ -21,10 +21,10 @@ from anyshape.capture.builtins.pure import is_constant, pure
 from anyshape.capture.builtins.random_state import generator_method
 from anyshape.capture.externals.external_objects import SETS
 from anyshape.capture.externals.side_effects import base_of
-from anyshape.capture.externals.untrace import stripped
+from anyshape.capture.externals.untrace import untraced
 from anyshape.capture.hooks.formatting import braces, percent
 from anyshape.capture.numbers.traced_text import TRACED_VALUES, TracedText, joined
-from anyshape.capture.tracer import ATOMS, Leave
+from anyshape.capture.tracer import ATOMS, AbortCapture
 
 Hooks = Any
 
@@ -139,7 +139,7 @@ def unbound(
     hooks: Hooks, function: Any, home: type, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     if args[0] is None:
-        raise Leave(f"`{function.__name__}` of None")
+        raise AbortCapture(f"`{function.__name__}` of None")
     return method(
         hooks,
         types.MethodType(function, args[0]),
@@ -169,7 +169,7 @@ def method(
     if name == "join" and type(owner) in (str, TracedText) and len(args) == 1 and not kwargs:
         return _joined(hooks, owner, args[0])
     if type(owner) in _TRACED:
-        method = getattr(hooks.fixed(owner, f"`{name}` of it"), name)
+        method = getattr(hooks.specialized(owner, f"`{name}` of it"), name)
         return pure(hooks, method, args, kwargs)
     if type(owner) in ATOMS or type(owner) is VERSION:
         if type(owner) is str and name == "format":
@@ -180,18 +180,18 @@ def method(
     if isinstance(owner, torch.Size):
         if name == "numel":
             return prod(hooks, owner)
-        return getattr(hooks.fixed(owner, f"`{name}` of a shape"), name)(
-            *(hooks.fixed(arg, f"`{name}` of a shape") for arg in args)
+        return getattr(hooks.specialized(owner, f"`{name}` of a shape"), name)(
+            *(hooks.specialized(arg, f"`{name}` of a shape") for arg in args)
         )
     for kind in (list, dict, set, deque, tuple, frozenset):
         if isinstance(owner, kind):
             return _container_method(hooks, kind, bound, owner, name, args, kwargs)
     if type(owner) is slice:
-        plain = hooks.fixed(owner, f"`{name}` of a slice")
+        plain = hooks.specialized(owner, f"`{name}` of a slice")
         return pure(hooks, getattr(plain, name), args, kwargs)
     if isinstance(owner, types.GeneratorType):
         if hooks.tracer.path_of(owner) is not None:
-            raise Leave("a generator from outside is advanced")
+            raise AbortCapture("a generator from outside is advanced")
         return bound(*args, **kwargs)
     if type(owner) is torch.Generator and not kwargs:
         return generator_method(hooks, owner, name, args)
@@ -200,10 +200,10 @@ def method(
     if type(owner) in _READ_ONLY and hooks.tracer.path_of(owner) is None:
         return _read_only(hooks, bound, name, args, kwargs)
     if isinstance(owner, (re.Pattern, re.Match)):
-        if hooks.outside.is_outside(owner) and not is_constant(hooks, owner):
-            raise Leave(f"`{name}` of a {type(owner).__name__} from outside")
+        if hooks.outside.is_external(owner) and not is_constant(hooks, owner):
+            raise AbortCapture(f"`{name}` of a {type(owner).__name__} from outside")
         return pure(hooks, bound, args, kwargs)
-    raise Leave(f"`{name}` of a {type(owner).__name__} is native code without a model")
+    raise AbortCapture(f"`{name}` of a {type(owner).__name__} is native code without a model")
 
 
 #: Containers that show another one, which is guarded where it came from outside.
@@ -219,7 +219,9 @@ def _read_only(
     hooks: Hooks, bound: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     if kwargs or name not in _READS_ONLY:
-        raise Leave(f"`{name}` of a {type(bound.__self__).__name__} is native code without a model")
+        raise AbortCapture(
+            f"`{name}` of a {type(bound.__self__).__name__} is native code without a model"
+        )
     if name == "isdisjoint":
         return bound(*([hooks.key(item) for item in hooks.iterate(arg)] for arg in args))
     return bound(*(hooks.key(arg) for arg in args[:1]), *args[1:])
@@ -238,7 +240,9 @@ def _joined(hooks: Hooks, between: str, parts: Any) -> str:
     if not any(type(text) is TracedText for text in (between, *texts)):
         return between.join(texts)
     if not all(type(text) in (str, TracedText) for text in texts):
-        return hooks.fixed(between, "it joins texts").join(hooks.fixed(texts, "they are joined"))
+        return hooks.specialized(between, "it joins texts").join(
+            hooks.specialized(texts, "they are joined")
+        )
     spaced = [part for text in texts for part in (between, text)]
     return joined(tuple(spaced[1:]))
 
@@ -267,7 +271,9 @@ def _container_method(
         return grow(hooks, kind, owner, path, name, args)
     if kind is set and name == "pop" and len(owner) > 1:
         if path is not None:
-            raise Leave("which member of a set from outside goes first depends on its history")
+            raise AbortCapture(
+                "which member of a set from outside goes first depends on its history"
+            )
         hooks.in_this_order(owner)
     if kind in (set, frozenset) and name in _SET_ALGEBRA:
         args = tuple(_members(hooks, arg) for arg in args)
@@ -279,12 +285,12 @@ def _container_method(
             if name in _CHANGES.get(kind, ()):
                 return change(hooks, kind, owner, path, name, args, kwargs)
             return _read_outside(hooks, kind, owner, path, name, args, kwargs)
-    except Leave as left:
+    except AbortCapture as left:
         # An iterator among the arguments may be used up: what was in it is in `args`.
         hooks.tracer.leave_for(left)
     if hooks.tracer.active:
         return bound(*args, **kwargs)
-    return bound(*map(stripped, args), **{key: stripped(value) for key, value in kwargs.items()})
+    return bound(*map(untraced, args), **{key: untraced(value) for key, value in kwargs.items()})
 
 
 def _checked(
@@ -297,9 +303,9 @@ def _checked(
     elif kind in (set, frozenset) and name in _BY_MEMBER:
         args = tuple(map(hooks.key, args))
     elif name in _COMPARING and name not in ("update", "__setitem__", "__delitem__", "pop"):
-        args = tuple(hooks.fixed(arg, f"`{name}` compares it") for arg in args)
+        args = tuple(hooks.specialized(arg, f"`{name}` compares it") for arg in args)
         if kind in (list, tuple, deque) and name in ("index", "count", "remove"):
-            hooks.one_object(hooks.fixed(_items(hooks, owner, path), f"`{name}` compares it"))
+            hooks.one_object(hooks.specialized(_items(hooks, owner, path), f"`{name}` compares it"))
             hooks.one_object([*args[:1]])
     if name in _BY_POSITION and args:
         args = (_position(hooks, args[0]), *args[1:])
@@ -313,8 +319,8 @@ def _items(hooks: Hooks, owner: Any, path: Any) -> list[Any]:
 def _position(hooks: Hooks, value: Any) -> Any:
     """A position in a container, or a slice of it."""
     if type(value) is slice:
-        return hooks.fixed(value, "a position in a container")
-    return hooks.fixed(value, "a position in a container", "index")
+        return hooks.specialized(value, "a position in a container")
+    return hooks.specialized(value, "a position in a container", "index")
 
 
 _BY_KEY: Final = frozenset(
@@ -357,7 +363,7 @@ def _init_container(
     kwargs: dict[str, Any],
 ) -> None:
     if path is not None:
-        raise Leave(f"`{kind.__name__}.__init__` of an object from outside")
+        raise AbortCapture(f"`{kind.__name__}.__init__` of an object from outside")
     if isinstance(owner, defaultdict) and args:
         bound(args[0])
         args = args[1:]
@@ -380,11 +386,11 @@ def change_in_place(hooks: Hooks, name: str, owner: Any, path: Any, other: Any) 
     method = f"__i{name}__"
     kind = next((base for base in _CHANGES if isinstance(owner, base)), None)
     if kind is None or (kind is not dict and method not in _CHANGES[kind]):
-        raise Leave(f"a {type(owner).__name__} from outside is changed in place")
+        raise AbortCapture(f"a {type(owner).__name__} from outside is changed in place")
     if kind is set:
         if not isinstance(other, SETS):
-            raise Leave("a set from outside is combined with what is no set")
-        other = hooks.fixed(hooks.operand(other), "it is a member of a set")
+            raise AbortCapture("a set from outside is combined with what is no set")
+        other = hooks.specialized(hooks.operand(other), "it is a member of a set")
     bound = types.MethodType(getattr(base_of(owner), method), owner)
     return _container_method(hooks, kind, bound, owner, method, (other,), {})
 
@@ -400,7 +406,7 @@ def _read_outside(
 ) -> Any:
     outside = hooks.outside
     if name not in _READS and name not in _SET_ALGEBRA:
-        raise Leave(f"`{name}` of a {type(owner).__name__} from outside")
+        raise AbortCapture(f"`{name}` of a {type(owner).__name__} from outside")
     if kind is dict and name == "get" and args:
         if outside.has_key(owner, path, args[0]):
             return outside.item(owner, path, args[0])
@@ -465,7 +471,7 @@ def _class_method(
             return object.__new__(args[0])
         if owner in (tuple, dict, list, OrderedDict, set) and args:
             return bound(args[0], *(hooks.iterate(arg) for arg in args[1:]))
-        raise Leave(f"{owner.__name__}.__new__")
+        raise AbortCapture(f"{owner.__name__}.__new__")
     if owner is dict and name == "fromkeys":
         return dict.fromkeys([hooks.key(key) for key in hooks.iterate(args[0])], *args[1:])
     if owner in (itertools.chain,) and name == "from_iterable":
@@ -474,7 +480,7 @@ def _class_method(
         return pure(hooks, bound, args, kwargs)
     if name in ("mro", "__subclasses__"):
         return bound(*args)
-    raise Leave(f"`{owner.__name__}.{name}` is native code without a model")
+    raise AbortCapture(f"`{owner.__name__}.{name}` is native code without a model")
 
 
 def _get_attribute(hooks: Hooks, bound: Any, owner: Any, args: Any, kwargs: Any) -> Any:
@@ -493,8 +499,8 @@ def _init(hooks: Hooks, bound: Any, owner: Any, args: Any, kwargs: Any) -> Any:
     if isinstance(owner, CONTAINERS):
         return _MISSING
     holder = getattr(getattr(bound, "__func__", bound), "__objclass__", None)
-    if holder is not object and hooks.outside.is_outside(owner):
-        raise Leave(f"a {type(owner).__name__} from outside is initialised again")
+    if holder is not object and hooks.outside.is_external(owner):
+        raise AbortCapture(f"a {type(owner).__name__} from outside is initialised again")
     return None if not args and not kwargs else bound(*args, **kwargs)
 
 

@@ -13,7 +13,7 @@ from anyshape.capture.builtins.pure import pure
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt, maximum, minimum, plain
 from anyshape.capture.numbers.rules import asked, recorded
 from anyshape.capture.numbers.traced import is_of_data
-from anyshape.capture.tracer import Leave
+from anyshape.capture.tracer import AbortCapture
 
 Hooks = Any
 
@@ -32,8 +32,8 @@ def _int(hooks: Hooks, *args: Any) -> Any:
             return hooks.recorder.number(int, (value,))
         if type(value) is TracedFloat:
             return math.trunc(value)
-        return int(hooks.fixed(value, "it becomes an integer", "int"))
-    return int(*(hooks.fixed(arg, "it becomes an integer") for arg in args))
+        return int(hooks.specialized(value, "it becomes an integer", "int"))
+    return int(*(hooks.specialized(arg, "it becomes an integer") for arg in args))
 
 
 def _float(hooks: Hooks, *args: Any) -> Any:
@@ -45,7 +45,7 @@ def _float(hooks: Hooks, *args: Any) -> Any:
             return recorded(hooks.tracer, float, value)
         if isinstance(value, torch.Tensor):
             return hooks.recorder.run(torch.Tensor.__float__, (value,), {})
-        return float(hooks.fixed(value, "it becomes a float", "float"))
+        return float(hooks.specialized(value, "it becomes a float", "float"))
     return float(*args)
 
 
@@ -56,7 +56,7 @@ def _bool(hooks: Hooks, *args: Any) -> bool:
 def _str(hooks: Hooks, *args: Any) -> str:
     if len(args) == 1:
         return hooks.format(args[0], "s", "")
-    return str(*(hooks.fixed(arg, "it becomes text") for arg in args))
+    return str(*(hooks.specialized(arg, "it becomes text") for arg in args))
 
 
 def _repr(hooks: Hooks, value: Any) -> str:
@@ -68,28 +68,32 @@ def _abs(hooks: Hooks, value: Any) -> Any:
         return hooks.recorder.run(torch.Tensor.__abs__, (value,), {}, abs)
     if type(value) in _TRACED:
         return abs(value)
-    return hooks.natively(abs, hooks.fixed(value, "abs() of it", "abs"))
+    return hooks.natively(abs, hooks.specialized(value, "abs() of it", "abs"))
 
 
 def _round(hooks: Hooks, value: Any, *digits: Any) -> Any:
     if isinstance(value, torch.Tensor):
-        raise Leave("round() of a tensor")
-    digits = tuple(hooks.fixed(each, "it is rounded to that many", "index") for each in digits)
+        raise AbortCapture("round() of a tensor")
+    digits = tuple(
+        hooks.specialized(each, "it is rounded to that many", "index") for each in digits
+    )
     if type(value) in _TRACED:
         return round(value, *digits)
-    return hooks.natively(round, hooks.fixed(value, "round() of it", "round"), *digits)
+    return hooks.natively(round, hooks.specialized(value, "round() of it", "round"), *digits)
 
 
 def _divmod(hooks: Hooks, a: Any, b: Any) -> Any:
     if type(a) not in _NUMBERS or type(b) not in _NUMBERS:
-        a, b = (hooks.fixed(each, "divmod() of it", "divmod") for each in (a, b))
+        a, b = (hooks.specialized(each, "divmod() of it", "divmod") for each in (a, b))
         return hooks.natively(divmod, a, b)
     return hooks.binary("floordiv", a, b), hooks.binary("mod", a, b)
 
 
 def _pow(hooks: Hooks, a: Any, b: Any, *modulus: Any) -> Any:
     if modulus:
-        return pow(*(hooks.fixed(x, "a power with a modulus", "pow") for x in (a, b, *modulus)))
+        return pow(
+            *(hooks.specialized(x, "a power with a modulus", "pow") for x in (a, b, *modulus))
+        )
     return hooks.binary("pow", a, b)
 
 
@@ -146,18 +150,18 @@ def _index(hooks: Hooks, value: Any) -> Any:
         return value
     if isinstance(value, torch.Tensor):
         return hooks.recorder.run(torch.Tensor.__index__, (value,), {})
-    return operator.index(hooks.fixed(value, "it is an index", "index"))
+    return operator.index(hooks.specialized(value, "it is an index", "index"))
 
 
 def _broadcast_shapes(hooks: Hooks, *shapes: Any) -> torch.Size:
     """`torch.broadcast_shapes`: a size of 1 gives way to the others, which must be equal."""
     if not all(isinstance(shape, (int, list, tuple)) for shape in shapes):
-        raise Leave("torch.broadcast_shapes of what is no shape")
+        raise AbortCapture("torch.broadcast_shapes of what is no shape")
     shapes = tuple(
         (shape,) if isinstance(shape, int) else tuple(hooks.iterate(shape)) for shape in shapes
     )
     if not all(type(size) in (int, TracedInt) for shape in shapes for size in shape):
-        raise Leave("torch.broadcast_shapes of what is no shape")
+        raise AbortCapture("torch.broadcast_shapes of what is no shape")
     result: list[Any] = [1] * max(map(len, shapes), default=0)
     for shape in shapes:
         for position in range(-1, -1 - len(shape), -1):
@@ -179,7 +183,10 @@ def _plain_shape(shape: Any) -> tuple[int, ...]:
 def _size(hooks: Hooks, *args: Any) -> torch.Size:
     sizes = list(hooks.iterate(args[0])) if args else []
     return torch.Size(
-        [size if type(size) in _TRACED else hooks.fixed(size, "a size", "index") for size in sizes]
+        [
+            size if type(size) in _TRACED else hooks.specialized(size, "a size", "index")
+            for size in sizes
+        ]
     )
 
 

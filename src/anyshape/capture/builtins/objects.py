@@ -15,7 +15,7 @@ import torch
 from anyshape.capture.hooks import copies
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt
 from anyshape.capture.numbers.traced_text import TracedText
-from anyshape.capture.tracer import Leave
+from anyshape.capture.tracer import AbortCapture
 from anyshape.guards.guard import Kind
 
 Hooks = Any
@@ -28,8 +28,8 @@ _MISSING: Final = object()
 def _isinstance(hooks: Hooks, value: Any, kinds: Any) -> bool:
     own = _type(hooks, value)
     for kind in _flat(kinds):
-        if getattr(kind, "_is_runtime_protocol", False) and hooks.outside.is_outside(value):
-            raise Leave("a protocol looks at the attributes of an object from outside")
+        if getattr(kind, "_is_runtime_protocol", False) and hooks.outside.is_external(value):
+            raise AbortCapture("a protocol looks at the attributes of an object from outside")
         check = getattr(type(kind), "__instancecheck__", None)
         if isinstance(check, types.FunctionType) and not _is_plain_check(type(kind)):
             hooks.attributes.class_attribute(type(kind), "__instancecheck__")
@@ -69,7 +69,7 @@ def _is_plain_check(metaclass: type) -> bool:
 
 
 def _getattr(hooks: Hooks, obj: Any, name: str, default: Any = _MISSING) -> Any:
-    name = hooks.fixed(name, "it names an attribute")
+    name = hooks.specialized(name, "it names an attribute")
     if default is _MISSING:
         return hooks.attribute(obj, name)
     try:
@@ -80,7 +80,7 @@ def _getattr(hooks: Hooks, obj: Any, name: str, default: Any = _MISSING) -> Any:
 
 def _hasattr(hooks: Hooks, obj: Any, name: str) -> bool:
     try:
-        hooks.attribute(obj, hooks.fixed(name, "it names an attribute"))
+        hooks.attribute(obj, hooks.specialized(name, "it names an attribute"))
     except AttributeError:
         return False
     return True
@@ -88,14 +88,14 @@ def _hasattr(hooks: Hooks, obj: Any, name: str) -> bool:
 
 def _type(hooks: Hooks, *args: Any) -> Any:
     if len(args) != 1:
-        raise Leave("a class is made inside the function")
+        raise AbortCapture("a class is made inside the function")
     kind = type(args[0])
     return {TracedInt: int, TracedFloat: float, TracedText: str}.get(kind, kind)
 
 
 def _vars(hooks: Hooks, *args: Any) -> Any:
     if len(args) != 1:
-        raise Leave("vars()")
+        raise AbortCapture("vars()")
     try:
         return hooks.attribute(args[0], "__dict__")
     except AttributeError:
@@ -104,23 +104,23 @@ def _vars(hooks: Hooks, *args: Any) -> Any:
 
 def _super(hooks: Hooks, *args: Any) -> Any:
     if len(args) != 2:
-        raise Leave("super() without its class and instance")
+        raise AbortCapture("super() without its class and instance")
     owner, instance = args
     return super(owner, instance)
 
 
 def _hash(hooks: Hooks, value: Any) -> int:
-    plain = hooks.fixed(value, "its hash", "hash")
+    plain = hooks.specialized(value, "its hash", "hash")
     hooks.hashed(plain)
     if _is_hashed_by_identity(hooks, plain):
-        raise Leave("the hash of an object from outside: it is its identity")
+        raise AbortCapture("the hash of an object from outside: it is its identity")
     return hash(plain)
 
 
 def _is_hashed_by_identity(hooks: Hooks, value: Any) -> bool:
     if type(value) in (tuple, frozenset):
         return any(_is_hashed_by_identity(hooks, part) for part in value)
-    return hooks.outside.is_outside(value) and type(value).__hash__ in _BY_IDENTITY
+    return hooks.outside.is_external(value) and type(value).__hash__ in _BY_IDENTITY
 
 
 def _cast(hooks: Hooks, kind: Any, value: Any) -> Any:
@@ -132,7 +132,7 @@ def _partial(hooks: Hooks, *args: Any, **kwargs: Any) -> Any:
 
 
 def _make_reference(hooks: Hooks, value: Any, *callback: Any) -> Any:
-    raise Leave("a weak reference is made")
+    raise AbortCapture("a weak reference is made")
 
 
 def follow_reference(hooks: Hooks, reference: Any) -> Any:
@@ -140,7 +140,7 @@ def follow_reference(hooks: Hooks, reference: Any) -> Any:
     value = reference()
     path = hooks.tracer.path_of(reference)
     if path is None or (value is not None and hooks.tracer.path_of(value) is None):
-        raise Leave("a weak reference to an object of unknown origin")
+        raise AbortCapture("a weak reference to an object of unknown origin")
     hooks.tracer.guard(Kind.PREDICATE, path, _RefersTo(reference))
     return value
 
@@ -162,10 +162,10 @@ MODELS: Final[dict[Any, Callable[..., Any]]] = {
     getattr: _getattr,
     hasattr: _hasattr,
     setattr: lambda hooks, obj, name, value: hooks.set_attribute(
-        obj, hooks.fixed(name, "it names an attribute"), value
+        obj, hooks.specialized(name, "it names an attribute"), value
     ),
     delattr: lambda hooks, obj, name: hooks.delete_attribute(
-        obj, hooks.fixed(name, "it names an attribute")
+        obj, hooks.specialized(name, "it names an attribute")
     ),
     type: _type,
     vars: _vars,

@@ -20,7 +20,7 @@ from torch import overrides
 from torch.torch_version import TorchVersion
 
 from anyshape.capture.builtins.pure import pure
-from anyshape.capture.tracer import ATOMS, Leave
+from anyshape.capture.tracer import ATOMS, AbortCapture
 from anyshape.guards.guard import Kind
 
 Hooks = Any
@@ -52,15 +52,15 @@ def is_question(function: Any) -> bool:
 def ask(hooks: Hooks, function: Any, *args: Any, **kwargs: Any) -> Any:
     """The answer of a function to plain values, with a guard that it stays the same."""
     name = getattr(function, "__name__", "a question")
-    values = [hooks.fixed(value, f"`{name}` takes it") for value in (*args, *kwargs.values())]
+    values = [hooks.specialized(value, f"`{name}` takes it") for value in (*args, *kwargs.values())]
     if not all(type(value) in ATOMS for value in values):
-        raise Leave(f"`{name}` of an object")
+        raise AbortCapture(f"`{name}` of an object")
     given = tuple(values[: len(args)])
     named = tuple(zip(kwargs, values[len(args) :], strict=True))
     with torch._C.DisableTorchFunction():
         answer = function(*given, **dict(named))
     if not _is_plain(answer):
-        raise Leave(f"`{name}` returns a {type(answer).__name__}")
+        raise AbortCapture(f"`{name}` returns a {type(answer).__name__}")
     check = _answers(function, given, named, answer)
     hooks.tracer.guard(Kind.PREDICATE, hooks.tracer.constant(check), check, "a setting")
     return answer
@@ -97,9 +97,9 @@ _answers: Final = functools.lru_cache(maxsize=4096, typed=True)(Answers)
 
 def _environment_item(hooks: Hooks, environ: Any, key: Any) -> str:
     """`os.environ[key]`, with a guard in the dictionary behind it."""
-    key = hooks.fixed(key, "the name of an environment variable")
+    key = hooks.specialized(key, "the name of an environment variable")
     if environ is not os.environ or type(key) is not str:
-        raise Leave("an environment of the program's own")
+        raise AbortCapture("an environment of the program's own")
     held: Any = environ._data
     name = environ.encodekey(key)
     path = hooks.tracer.constant(held, "os.environ")
@@ -125,7 +125,7 @@ def _id(hooks: Hooks, value: Any) -> int:
     path = hooks.tracer.path_of(value)
     lasting = isinstance(value, (torch.nn.Module, torch.nn.Parameter, type, types.ModuleType))
     if not lasting or (path is None and not isinstance(value, (type, types.ModuleType))):
-        raise Leave(f"`id` of a {type(value).__name__}", "compare objects with `is`")
+        raise AbortCapture(f"`id` of a {type(value).__name__}", "compare objects with `is`")
     if path is not None:
         hooks.tracer.guard(Kind.IDENTITY, path, value)
     return id(value)
@@ -154,7 +154,7 @@ def _constant(function: Callable[..., Any]) -> Callable[..., Any]:
     """What stays the same for as long as the process lives."""
 
     def model(hooks: Hooks, *args: Any) -> Any:
-        return function(*(hooks.fixed(arg, "it is asked about") for arg in args))
+        return function(*(hooks.specialized(arg, "it is asked about") for arg in args))
 
     return model
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import torch
 
 from anyshape.capture.numbers.traced_text import TRACED_VALUES
-from anyshape.capture.tracer import ATOMS, Leave
+from anyshape.capture.tracer import ATOMS, AbortCapture
 from anyshape.guards.guard import Kind
 
 Hooks = Any
@@ -37,11 +37,11 @@ def pure(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
 
     def ready(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            raise Leave(f"`{name}` of a tensor")
+            raise AbortCapture(f"`{name}` of a tensor")
         checked = hooks.operand(value)
         if not is_data(checked):
-            raise Leave(f"`{name}` of a {type(value).__name__}")
-        return hooks.fixed(checked, f"`{name}` takes it")
+            raise AbortCapture(f"`{name}` of a {type(value).__name__}")
+        return hooks.specialized(checked, f"`{name}` takes it")
 
     return function(*map(ready, args), **{key: ready(value) for key, value in kwargs.items()})
 

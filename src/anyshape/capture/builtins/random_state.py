@@ -15,7 +15,7 @@ from torch.fx.node import has_side_effect
 
 from anyshape.capture.builtins.effects import perform
 from anyshape.capture.numbers.concolic import TracedInt
-from anyshape.capture.tracer import ATOMS, Leave
+from anyshape.capture.tracer import ATOMS, AbortCapture
 
 Hooks = Any
 
@@ -61,9 +61,9 @@ def _seed(hooks: Hooks, value: Any) -> tuple[Any, int]:
     if type(value) is TracedInt:
         plain = int.__pos__(value)
         return hooks.recorder.sizes.of(value.expr), plain
-    value = hooks.fixed(value, "it is a seed")
+    value = hooks.specialized(value, "it is a seed")
     if type(value) is not int:
-        raise Leave(f"a seed that is a {type(value).__name__}")
+        raise AbortCapture(f"a seed that is a {type(value).__name__}")
     return value, value
 
 
@@ -83,7 +83,7 @@ def _get_state(hooks: Hooks) -> torch.Tensor:
 
 def _set_state(hooks: Hooks, state: Any) -> None:
     if not isinstance(state, torch.Tensor):
-        raise Leave("the state of a generator that is no tensor")
+        raise AbortCapture("the state of a generator that is no tensor")
     node = hooks.recorder.node(state)
     with torch._C.DisableTorchFunction():
         torch.default_generator.set_state(state)
@@ -91,9 +91,9 @@ def _set_state(hooks: Hooks, state: Any) -> None:
 
 
 def _generator(hooks: Hooks, device: Any = "cpu") -> torch.Generator:
-    device = hooks.fixed(device, "the device of a generator")
+    device = hooks.specialized(device, "the device of a generator")
     if type(device) not in (str, torch.device):
-        raise Leave("a generator on a device that is no device")
+        raise AbortCapture("a generator on a device that is no device")
     made = torch.Generator(device)
     hooks.recorder.made_object(made, _node(hooks, make_generator, str(device)))
     return made
@@ -109,15 +109,15 @@ def generator_method(
         generator.manual_seed(plain)
         _node(hooks, seed_generator, own, node)
         return generator
-    raise Leave(f"`{name}` of a generator")
+    raise AbortCapture(f"`{name}` of a generator")
 
 
 def _seed_python(hooks: Hooks, *args: Any) -> None:
     """`random.seed`, which nothing in a graph reads."""
     owner, *given = args
-    values = [hooks.fixed(value, "it is a seed") for value in given]
+    values = [hooks.specialized(value, "it is a seed") for value in given]
     if owner is not _PYTHON or not values or any(type(value) not in ATOMS for value in values):
-        raise Leave("a seed of Python's random numbers")
+        raise AbortCapture("a seed of Python's random numbers")
     perform(hooks, random.seed, *values)
 
 

@@ -24,7 +24,7 @@ from anyshape.capture.builtins.control_flow import (
     values_of,
     walking,
 )
-from anyshape.capture.tracer import Leave
+from anyshape.capture.tracer import AbortCapture
 from anyshape.ops.higher_order_ops import region
 
 Hooks = Any
@@ -41,7 +41,7 @@ def _scan(
         carried, items = like(init, values[: len(starts)]), like(xs, values[len(starts) :])
         result = hooks.call(combine_fn, carried, items)
         if type(result) not in (tuple, list) or len(result) != 2:
-            raise Leave("the body of scan does not return a pair")
+            raise AbortCapture("the body of scan does not return a pair")
         shapes[:] = result
         return (*flat(result[0], "scan"), *flat(result[1], "scan"))
 
@@ -61,7 +61,7 @@ def _scanned(
     with body.recorded([*carried, *map(recorder.node, first)]):
         body.returns(step(*start.outputs, *first))
     if not hooks.tracer.active:
-        raise Leave("scan cannot be followed")
+        raise AbortCapture("scan cannot be followed")
     count = len(carried)
     agree(hooks, "the body of scan and its start", body.metas[:count], start.metas)
     made = region("scan", (body.graph,))
@@ -86,7 +86,7 @@ def _associative_scan(
     with torch._C.DisableTorchFunction():
         on_cpu = any(each.device.type == "cpu" for each in given)
     if combine_mode not in ("generic", "pointwise") or (combine_mode == "pointwise" and on_cpu):
-        raise Leave(f"associative_scan with combine_mode={combine_mode!r}")
+        raise AbortCapture(f"associative_scan with combine_mode={combine_mode!r}")
     dim, walked = _rows(hooks, given, dim, reverse)
 
     def step(*values: Any) -> Any:
@@ -108,7 +108,7 @@ def _associatively_scanned(
     with body.recorded([recorder.node(each) for each in (*before.outputs, *now.outputs)]):
         body.returns(step(*before.outputs, *now.outputs))
     if not hooks.tracer.active:
-        raise Leave("associative_scan cannot be followed")
+        raise AbortCapture("associative_scan cannot be followed")
     agree(hooks, "the body of associative_scan and its items", body.metas, now.metas)
     made = region("associative_scan", (body.graph,))
     more = values_of(hooks, body.inputs)
@@ -124,10 +124,10 @@ def _rows(
 ) -> tuple[int, list[torch.Tensor]]:
     """The dimension that is walked, counted from the first, and the tensors with it in front."""
     recorder = hooks.recorder
-    dim = int(hooks.fixed(dim, "the dimension that is walked"))
+    dim = int(hooks.specialized(dim, "the dimension that is walked"))
     dim = dim + recorder.meta(given[0]).rank if dim < 0 else dim
     if type(reverse) is not bool or any(recorder.meta(each).rank <= dim for each in given):
-        raise Leave("a scan with such arguments")
+        raise AbortCapture("a scan with such arguments")
     rows = [recorder.run(torch.movedim, (each, dim, 0), {}) for each in given]
     return dim, [recorder.run(torch.flip, (each, [0]), {}) for each in rows] if reverse else rows
 

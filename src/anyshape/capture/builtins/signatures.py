@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from anyshape.capture.builtins.pure import is_constant
 from anyshape.capture.hooks.class_lookups import is_trusted
-from anyshape.capture.tracer import Leave
+from anyshape.capture.tracer import AbortCapture
 from anyshape.guards.guard import Kind
 
 Hooks = Any
@@ -21,7 +21,7 @@ Hooks = Any
 
 def _signature(hooks: Hooks, function: Any, **kwargs: Any) -> inspect.Signature:
     if kwargs:
-        raise Leave("inspect.signature with options")
+        raise AbortCapture("inspect.signature with options")
     _guard(hooks, function)
     return inspect.signature(function)
 
@@ -33,23 +33,23 @@ def _guard(hooks: Hooks, function: Any) -> None:
     elif isinstance(function, types.MethodType):
         _guard(hooks, function.__func__)
     elif isinstance(function, functools.partial):
-        if hooks.outside.is_outside(function):
-            raise Leave("inspect.signature of a partial function from outside")
+        if hooks.outside.is_external(function):
+            raise AbortCapture("inspect.signature of a partial function from outside")
         _guard(hooks, function.func)
     elif isinstance(function, type):
-        raise Leave("inspect.signature of a class")
+        raise AbortCapture("inspect.signature of a class")
     elif isinstance(own := type(function).__call__, types.FunctionType):
         hooks.attributes.class_attribute(type(function), "__call__")
         if hasattr(function, "__signature__") or hasattr(function, "__wrapped__"):
-            raise Leave("inspect.signature of an object that says what it is")
+            raise AbortCapture("inspect.signature of an object that says what it is")
         _guard(hooks, own)
     else:
-        raise Leave(f"inspect.signature of a {type(function).__name__}")
+        raise AbortCapture(f"inspect.signature of a {type(function).__name__}")
 
 
 def _guard_function(hooks: Hooks, function: types.FunctionType) -> None:
     if "__signature__" in function.__dict__:
-        raise Leave("inspect.signature of a function that says what it is")
+        raise AbortCapture("inspect.signature of a function that says what it is")
     if "__wrapped__" in function.__dict__:
         hooks.attribute(function, "__wrapped__")
         _guard(hooks, function.__wrapped__)  # pyright: ignore[reportFunctionMemberAccess] it has it
@@ -73,8 +73,8 @@ def _handed_on(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function that hands its arguments on without a look at them."""
 
     def model(hooks: Hooks, bound: Any, *args: Any, **kwargs: Any) -> Any:
-        if hooks.outside.is_outside(bound) and not is_constant(hooks, bound):
-            raise Leave(f"`{function.__name__}` of a signature from outside")
+        if hooks.outside.is_external(bound) and not is_constant(hooks, bound):
+            raise AbortCapture(f"`{function.__name__}` of a signature from outside")
         return function(bound, *args, **kwargs)
 
     return model

@@ -36,7 +36,7 @@ from anyshape.capture.builtins.pure import (
     pure_python,
 )
 from anyshape.capture.hooks.contexts import CONTEXT_CLASSES, enter_or_leave
-from anyshape.capture.tracer import Leave
+from anyshape.capture.tracer import AbortCapture
 from anyshape.ops.higher_order_ops import region_of
 from anyshape.ops.origins import is_original
 from anyshape.support.boundary_markers import why_disabled
@@ -116,10 +116,10 @@ def call(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
     if type(function) is _BOUND and type(function.__self__) in _OWNERS:
         return method(hooks, function, function.__self__, function.__name__, args, kwargs)
     if not _has_hash(function) or not callable(function):
-        raise Leave(f"`{_full_name(function)}` is native code without a model")
+        raise AbortCapture(f"`{_full_name(function)}` is native code without a model")
     disabled = why_disabled(function)
     if disabled is not None:
-        raise Leave(f"`{_full_name(function)}` is not to be traced: {disabled}")
+        raise AbortCapture(f"`{_full_name(function)}` is not to be traced: {disabled}")
     name = getattr(function, "__name__", "")
     held = region_of(function)
     if held is not None:
@@ -139,7 +139,7 @@ def call(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
     handler = handler_of(function)
     if handler is not None:
         return handler(hooks, function, args, kwargs)
-    raise Leave(
+    raise AbortCapture(
         f"`{_full_name(function)}` is native code without a model",
         "call it outside the compiled function",
     )
@@ -186,14 +186,14 @@ def _of_the_library(
 
 def _asked(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if len(args) != 1:
-        raise Leave(f"`{_full_name(function)}` is native code without a model")
+        raise AbortCapture(f"`{_full_name(function)}` is native code without a model")
     # The question has been asked, and the answer is at hand.
     hooks.tracer.checking = False
     return hooks.truth(args[0])
 
 
 def _of_versions(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return function(*(hooks.fixed(arg, "a version is compared") for arg in args), **kwargs)
+    return function(*(hooks.specialized(arg, "a version is compared") for arg in args), **kwargs)
 
 
 def _question(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -252,12 +252,12 @@ def _is_of_torch(function: Any) -> bool:
 
 def _know_type(hooks: Hooks, function: Any, value: Any) -> None:
     """Leave if a value that Python's library looks into is from outside, and no type."""
-    if type(value) is tuple and not hooks.outside.is_outside(value):
+    if type(value) is tuple and not hooks.outside.is_external(value):
         for item in value:
             _know_type(hooks, function, item)
         return
-    if hooks.outside.is_outside(value) and not is_constant(hooks, value):
-        raise Leave(f"`{_full_name(function)}` of an object from outside")
+    if hooks.outside.is_external(value) and not is_constant(hooks, value):
+        raise AbortCapture(f"`{_full_name(function)}` of an object from outside")
 
 
 def _full_name(function: Any) -> str:
@@ -269,16 +269,16 @@ def _full_name(function: Any) -> str:
 def _itertool(hooks: Hooks, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     walked = _WALKED.get(kind)
     if walked is None:
-        raise Leave(f"itertools.{kind.__name__}")
+        raise AbortCapture(f"itertools.{kind.__name__}")
 
     def number(value: Any) -> Any:
-        return hooks.fixed(value, f"itertools.{kind.__name__} counts by it", "index")
+        return hooks.specialized(value, f"itertools.{kind.__name__} counts by it", "index")
 
     count = len(args) if walked == _ALL else walked
     given = [hooks.iterate(arg) for arg in args[:count]]
     if kind is itertools.repeat:
         if "object" in kwargs:
-            raise Leave("itertools.repeat with its object by name")
+            raise AbortCapture("itertools.repeat with its object by name")
         given, count = list(args[:1]), 1
     if kind in (itertools.zip_longest, itertools.product):
         return kind(*given, **kwargs)

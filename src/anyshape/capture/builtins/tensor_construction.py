@@ -11,7 +11,7 @@ from typing import Any, Final
 import torch
 
 from anyshape.capture.numbers.concolic import TracedInt
-from anyshape.capture.tracer import Leave
+from anyshape.capture.tracer import AbortCapture
 
 Hooks = Any
 
@@ -22,14 +22,14 @@ TENSOR_TYPE: Final = type(torch.LongTensor)
 def make(hooks: Hooks, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`torch.LongTensor(…)`, or `torch.Tensor(…)`, which has the default dtype."""
     if kwargs or (isinstance(kind, TENSOR_TYPE) and kind.is_cuda):
-        raise Leave(f"{kind.__name__}(…) on a device")
+        raise AbortCapture(f"{kind.__name__}(…) on a device")
     dtype = torch.get_default_dtype() if kind is torch.Tensor else kind.dtype
     return _made(hooks, args, torch.empty, torch.tensor, (), {"dtype": dtype, "device": "cpu"})
 
 
 def _new(hooks: Hooks, tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     if kwargs:
-        raise Leave("`new` on a device")
+        raise AbortCapture("`new` on a device")
     methods = torch.Tensor.new_empty, torch.Tensor.new_tensor
     return _made(hooks, args, *methods, (tensor,), {})
 
@@ -49,14 +49,14 @@ def _made(
         return run(of_sizes, (*first, args or (0,)), options)
     if len(args) == 1 and type(args[0]) in (list, tuple):
         return run(of_data, (*first, list(hooks.iterate(args[0]))), options)
-    raise Leave(f"a tensor is made of a {type(args[0]).__name__}")
+    raise AbortCapture(f"a tensor is made of a {type(args[0]).__name__}")
 
 
 def _type(hooks: Hooks, tensor: torch.Tensor, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
     """`x.type(torch.LongTensor)`."""
     if isinstance(dtype, TENSOR_TYPE):
         if dtype.is_cuda or not tensor.is_cpu:
-            raise Leave("`type` moves a tensor")
+            raise AbortCapture("`type` moves a tensor")
         dtype = dtype.dtype
     if dtype is None:
         hooks.recorder.known(tensor)
@@ -67,7 +67,7 @@ def _type(hooks: Hooks, tensor: torch.Tensor, dtype: Any = None, *args: Any, **k
 
 def _parameter(hooks: Hooks, data: Any = None, requires_grad: Any = True) -> Any:
     if type(data) is not torch.Tensor:
-        raise Leave(f"a parameter is made of a {type(data).__name__}")
+        raise AbortCapture(f"a parameter is made of a {type(data).__name__}")
     return hooks.recorder.run(torch.nn.Parameter, (data, hooks.truth(requires_grad)), {})
 
 

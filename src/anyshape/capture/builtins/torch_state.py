@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from anyshape.capture.builtins.process_queries import ask
 from anyshape.capture.numbers.concolic import plain
-from anyshape.capture.tracer import Leave
+from anyshape.capture.tracer import AbortCapture
 from anyshape.guards.guard import Kind
 from anyshape.ops.modes import AttentionKernels, enter_mode, leave_mode
 
@@ -36,14 +36,14 @@ def _false(hooks: Hooks, *args: Any) -> bool:
 def _as_is(function: Callable[..., Any]) -> Callable[..., Any]:
     """A read of torch's state that the guard of the state covers, or a pure function."""
     return lambda hooks, *args, **kwargs: function(
-        *(hooks.fixed(arg, f"`{function.__name__}` takes it") for arg in args), **kwargs
+        *(hooks.specialized(arg, f"`{function.__name__}` takes it") for arg in args), **kwargs
     )
 
 
 def _device(hooks: Hooks, *args: Any, **kwargs: Any) -> Any:
     # To make one is a function of torch to modes, and gives no tensor.
     with torch._C.DisableTorchFunction():
-        return torch.device(*(hooks.fixed(arg, "a device has it") for arg in args), **kwargs)
+        return torch.device(*(hooks.specialized(arg, "a device has it") for arg in args), **kwargs)
 
 
 class Returns:
@@ -61,7 +61,7 @@ def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def model(hooks: Hooks, *args: Any, **kwargs: Any) -> Any:
         if args or kwargs:
-            raise Leave(f"`torch.{function.__name__}` with arguments")
+            raise AbortCapture(f"`torch.{function.__name__}` with arguments")
         value = function()
         path = hooks.tracer.constant(function)
         hooks.tracer.guard(Kind.PREDICATE, path, Returns(value), "a setting of torch")
@@ -77,7 +77,7 @@ def _check(function: Callable[..., Any]) -> Callable[..., Any]:
     def model(hooks: Hooks, cond: Any, message: Any = None) -> None:
         hooks.tracer.checking = False
         if isinstance(cond, torch.Tensor):
-            raise Leave(f"torch.{function.__name__} of a tensor")
+            raise AbortCapture(f"torch.{function.__name__} of a tensor")
         if not hooks.truth(cond):
             function(False, message)
 
@@ -92,7 +92,7 @@ def _assert(hooks: Hooks, condition: Any, message: Any) -> None:
     finally:
         hooks.tracer.checking = False
     if not good:
-        _ASSERT(False, hooks.fixed(message, "it is shown"))
+        _ASSERT(False, hooks.specialized(message, "it is shown"))
 
 
 def _check_with(hooks: Hooks, error_type: Any, cond: Any, message: Any) -> None:
@@ -136,13 +136,13 @@ def _leave_mode(hooks: Hooks) -> None:
 
 def _sdpa_kernel(hooks: Hooks, backends: Any, set_priority: Any = False) -> Any:
     if hooks.truth(set_priority):
-        raise Leave("`sdpa_kernel` with priorities")
+        raise AbortCapture("`sdpa_kernel` with priorities")
     if not isinstance(backends, SDPBackend):
         backends = list(hooks.iterate(backends))
     given = backends if isinstance(backends, list) else [backends]
     for backend in given:
         if not isinstance(backend, SDPBackend):
-            raise Leave(f"`sdpa_kernel` of a {type(backend).__name__}")
+            raise AbortCapture(f"`sdpa_kernel` of a {type(backend).__name__}")
         path = hooks.tracer.path_of(backend)
         if path is not None:
             hooks.tracer.guard(Kind.IDENTITY, path, backend)
@@ -154,7 +154,7 @@ def _detect_anomaly(hooks: Hooks, mode: Any, check_nan: Any = True) -> Any:
     mode, check_nan = hooks.truth(mode), hooks.truth(check_nan)
     now = (ask(hooks, torch.is_anomaly_enabled), ask(hooks, torch.is_anomaly_check_nan_enabled))
     if now != (mode, check_nan):
-        raise Leave("the detection of anomalies is switched")
+        raise AbortCapture("the detection of anomalies is switched")
     return torch.autograd.set_detect_anomaly(mode, check_nan)
 
 

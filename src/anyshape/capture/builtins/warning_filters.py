@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from anyshape.capture.builtins.effects import perform
 from anyshape.capture.externals.side_effects import Change, Effect
-from anyshape.capture.tracer import ATOMS, Leave
+from anyshape.capture.tracer import ATOMS, AbortCapture
 
 Hooks = Any
 
@@ -60,18 +60,20 @@ class CatchWarnings:
 
 def _catch_warnings(hooks: Hooks, **kwargs: Any) -> Any:
     if any(value for value in kwargs.values()):
-        raise Leave("warnings are recorded, or filtered in a module")
+        raise AbortCapture("warnings are recorded, or filtered in a module")
     return CatchWarnings(hooks)
 
 
 def _filter(function: Callable[..., Any]) -> Callable[..., Any]:
     def model(hooks: Hooks, *args: Any, **kwargs: Any) -> None:
-        given = [hooks.fixed(value, "a filter of warnings") for value in (*args, *kwargs.values())]
+        given = [
+            hooks.specialized(value, "a filter of warnings") for value in (*args, *kwargs.values())
+        ]
         if not all(type(value) in ATOMS or isinstance(value, type) for value in given):
-            raise Leave(f"`warnings.{function.__name__}` of an object")
+            raise AbortCapture(f"`warnings.{function.__name__}` of an object")
         named = dict(zip(kwargs, given[len(args) :], strict=True))
         if named.get("append") or len(args) > _POSITIONAL[function]:
-            raise Leave("a filter of warnings behind the others")
+            raise AbortCapture("a filter of warnings behind the others")
         perform(hooks, function, *given[: len(args)], **named)
         hooks.journal.filters.insert(0, warnings.filters[0])
 

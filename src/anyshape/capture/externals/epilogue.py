@@ -22,10 +22,10 @@ from anyshape.capture.hooks.formatting import shown, written
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt
 from anyshape.capture.numbers.traced_text import Snapshot, TracedText
 from anyshape.capture.record.recorder import Recorder
-from anyshape.capture.record.segments import Carried
+from anyshape.capture.record.segments import SegmentOutput
 from anyshape.capture.rewrite.instrument import is_instrumented
 from anyshape.capture.rewrite.made_functions import is_outer_cell, own_cells, own_code
-from anyshape.capture.tracer import ATOMS, CODE, Leave, Tracer, depends_on_data
+from anyshape.capture.tracer import ATOMS, CODE, AbortCapture, Tracer, is_data_dependent
 from anyshape.guards.guard import Kind
 from anyshape.guards.path import Path
 from anyshape.symbolic import Expr
@@ -47,7 +47,7 @@ class Recipe:
         #: outputs of the graph
         self.outputs: list[torch.fx.Node] = []
         #: values of earlier segments, by name
-        self.from_earlier: dict[str, Carried] = {}
+        self.from_earlier: dict[str, SegmentOutput] = {}
         self._output_names: dict[torch.fx.Node, str] = {}
         #: what the function needs besides the inputs of the graph
         self.extra: list[Path | Expr] = []
@@ -96,7 +96,7 @@ class Recipe:
     def _size(self, size: Any) -> str:
         if type(size) is int:
             return repr(size)
-        if not depends_on_data(size):
+        if not is_data_dependent(size):
             return self._input(size)
         node = self._recorder.sizes.of(size)
         return repr(node) if type(node) is int else self._node(node)
@@ -104,11 +104,11 @@ class Recipe:
     def _node(self, node: torch.fx.Node) -> str:
         """What a node of the last segment gives, which may be no more than an input of it."""
         for placeholder, source, _ in self._recorder.segment.inputs:
-            if placeholder is node and isinstance(source, Carried):
+            if placeholder is node and isinstance(source, SegmentOutput):
                 return self.carried(source)
         return self.output(node)
 
-    def carried(self, source: Carried) -> str:
+    def carried(self, source: SegmentOutput) -> str:
         name = f"v{source.segment}_{source.output}"
         self.from_earlier[name] = source
         return name
@@ -135,7 +135,7 @@ class Recipe:
 
     def _make(self, value: Any) -> str:
         if value in self._tracer.shared:
-            raise Leave("a container that a cached function holds is returned or stored")
+            raise AbortCapture("a container that a cached function holds is returned or stored")
         maker = _MAKERS.get(type(value))
         if maker is not None:
             return maker(self, value)
@@ -147,13 +147,13 @@ class Recipe:
         if isinstance(value, tuple) and kind.__module__ == "torch.return_types":
             return self._of_a_tuple(value)
         if isinstance(value, BaseException | torch.nn.Module):
-            raise Leave(f"a {kind.__name__} made by the program is returned or stored")
+            raise AbortCapture(f"a {kind.__name__} made by the program is returned or stored")
         if isinstance(value, OrderedDict) and not _rebuilds_itself(kind):
             return self._dictionary_object(value)
         if isinstance(value, dict | list | set | tuple | str | int | float):
-            raise Leave(f"a {kind.__name__} is returned or stored")
+            raise AbortCapture(f"a {kind.__name__} is returned or stored")
         if _rebuilds_itself(kind):
-            raise Leave(f"a {kind.__name__} made by the program is returned or stored")
+            raise AbortCapture(f"a {kind.__name__} made by the program is returned or stored")
         return self._object(value)
 
     def _list(self, value: list[Any]) -> str:
@@ -167,7 +167,7 @@ class Recipe:
     def _tuple(self, value: tuple[Any, ...]) -> str:
         items = [self.value(item) for item in value]
         if id(value) in self._made:  # inside itself, through a list
-            raise Leave("a tuple that holds itself")
+            raise AbortCapture("a tuple that holds itself")
         name = self._new(value)
         self.lines.append(f"{name} = ({''.join(f'{item}, ' for item in items)})")
         return name
@@ -231,7 +231,7 @@ class Recipe:
         parts = [self.value(value.func), *map(self.value, value.args)]
         named = [f"{key!r}: {self.value(item)}" for key, item in value.keywords.items()]
         if value.__dict__:
-            raise Leave("a partial with attributes is returned or stored")
+            raise AbortCapture("a partial with attributes is returned or stored")
         name = self._new(value)
         call = f"{self._constant(functools.partial)}({', '.join(parts)}, **{{{', '.join(named)}}})"
         self.lines.append(f"{name} = {call}")
@@ -242,7 +242,7 @@ class Recipe:
         code = own_code(self._tracer.watched, value)
         cells = own_cells(value)
         if code is None or set(code.co_freevars) != set(cells):
-            raise Leave("a function made by the program is returned or stored")
+            raise AbortCapture("a function made by the program is returned or stored")
         self._plain_annotations(value)
         defaults = self.value(value.__defaults__)
         inner = "".join(f"{self._cell(cells[name])}, " for name in code.co_freevars)
@@ -265,7 +265,9 @@ class Recipe:
     def _plain_annotations(self, value: types.FunctionType) -> None:
         for held in value.__annotations__.values():
             if type(held) not in ATOMS and not isinstance(held, CODE):
-                raise Leave("a function with annotations made by the program is returned or stored")
+                raise AbortCapture(
+                    "a function with annotations made by the program is returned or stored"
+                )
 
     def _cell(self, cell: types.CellType) -> str:
         if is_outer_cell(self._tracer.watched, cell):
@@ -303,7 +305,7 @@ class Recipe:
 
     def _method(self, value: types.MethodType) -> str:
         if type(value.__self__) in (TracedInt, TracedFloat):
-            raise Leave("a method of a dynamic number is returned or stored")
+            raise AbortCapture("a method of a dynamic number is returned or stored")
         owner = self.value(value.__self__)
         function = self.value(value.__func__)
         return f"{self._constant(types.MethodType)}({function}, {owner})"
@@ -322,7 +324,7 @@ class Recipe:
         owner, name = value.__self__, value.__name__
         if type(owner).__flags__ & _HEAP_TYPE:
             # It may have another method of this name.
-            raise Leave(f"`{name}` of a {type(owner).__name__} is returned or stored")
+            raise AbortCapture(f"`{name}` of a {type(owner).__name__} is returned or stored")
         return f"{self._constant(getattr)}({self.value(owner)}, {name!r})"
 
     def _dictionary_object(self, value: OrderedDict[Any, Any]) -> str:
@@ -341,7 +343,7 @@ class Recipe:
         try:
             object.__new__(type(value))
         except TypeError:
-            raise Leave(f"a {type(value).__name__} is returned or stored") from None
+            raise AbortCapture(f"a {type(value).__name__} is returned or stored") from None
         name = self._new(value)
         kind = self._constant(type(value))
         self.lines.append(f"{name} = object.__new__({kind})")
@@ -360,7 +362,7 @@ class Recipe:
                     continue
                 member = base.__dict__.get(slot)
                 if member is None:
-                    raise Leave(f"a {type(value).__name__} with private slots")
+                    raise AbortCapture(f"a {type(value).__name__} with private slots")
                 try:
                     item = member.__get__(value)
                 except AttributeError:

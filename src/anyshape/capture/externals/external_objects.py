@@ -17,9 +17,9 @@ import torch
 
 from anyshape.capture.externals.dict_views import FOLLOWING
 from anyshape.capture.externals.side_effects import Change, Changed, Effect, Journal, Kept, base_of
-from anyshape.capture.externals.untrace import Stripping, detached, stripped
+from anyshape.capture.externals.untrace import Untrace, concretized, untraced
 from anyshape.capture.numbers.traced_text import TRACED_VALUES
-from anyshape.capture.tracer import ATOMS, CODE, Leave, Tracer
+from anyshape.capture.tracer import ATOMS, CODE, AbortCapture, Tracer
 from anyshape.guards.guard import Kind
 from anyshape.guards.path import Path
 
@@ -30,7 +30,7 @@ SETS: Final = (set, frozenset)
 ITERATORS: Final = (types.GeneratorType, zip, map, filter, enumerate, reversed, type(iter([])))
 
 
-class Outside:
+class Externals:
     """Reads and changes of external objects in one capture."""
 
     def __init__(self, tracer: Tracer, journal: Journal) -> None:
@@ -42,14 +42,14 @@ class Outside:
         #: dictionaries whose own `values()` or `items()` the program has got
         self._viewed: set[int] = set()
 
-    def is_outside(self, value: object) -> bool:
+    def is_external(self, value: object) -> bool:
         return id(value) in self.tracer.paths
 
     def strip(self) -> None:
         """The capture ends: what the program made and put outside holds plain numbers from now."""
         if not self.journal.effects:
             return
-        walk = Stripping(self.tracer.kept, modules=True)
+        walk = Untrace(self.tracer.kept, modules=True)
         for effect in self.journal.effects:
             for value in effect.values:
                 walk.strip(value)
@@ -70,7 +70,9 @@ class Outside:
         if type(key) is slice:
             return self._slice(container, path, base, key)
         if not isinstance(key, int):
-            raise Leave(f"an index of type {type(key).__name__} into a container from outside")
+            raise AbortCapture(
+                f"an index of type {type(key).__name__} into a container from outside"
+            )
         key = int(key)
         changed = self.journal.changed_container(container)
         if changed is not None:
@@ -96,12 +98,12 @@ class Outside:
 
     def _dict_item(self, container: dict[Any, Any], path: Path, key: Any) -> Any:
         if not is_key(key):
-            raise Leave(f"a key of type {type(key).__name__} into a dictionary from outside")
+            raise AbortCapture(f"a key of type {type(key).__name__} into a dictionary from outside")
         if self.journal.is_written(container, key):
             return self.journal.written(container, key)
         if not dict.__contains__(container, key):
             if type(container) is not dict and hasattr(type(container), "__missing__"):
-                raise Leave("a missing key of a dictionary from outside")
+                raise AbortCapture("a missing key of a dictionary from outside")
             self._guard_key(container, path, key)
             return dict.__getitem__(container, key)  # raises KeyError
         changed = self.journal.changed_container(container)
@@ -117,7 +119,7 @@ class Outside:
 
     def has_key(self, container: dict[Any, Any], path: Path, key: Any) -> bool:
         if not is_key(key):
-            raise Leave(f"a key of type {type(key).__name__}")
+            raise AbortCapture(f"a key of type {type(key).__name__}")
         if not self.journal.is_written(container, key):
             self._guard_key(container, path, key)
         return dict.__contains__(container, key)
@@ -140,18 +142,18 @@ class Outside:
         """A set from outside, with its members guarded but not their order."""
         members = frozenset(self._before(container))
         if not all(type(member) in ATOMS for member in members):
-            raise Leave("a set from outside with members that cannot be compared")
+            raise AbortCapture("a set from outside with members that cannot be compared")
         self.tracer.guard(Kind.MEMBERS, path, members)
         return container
 
     def keys(self, container: dict[Any, Any], path: Path) -> Any:
         """A dictionary from outside, with its keys guarded in order."""
         if id(container) in self.owners and self.journal.wrote_any(container):
-            raise Leave("an instance dictionary that the program changed")
+            raise AbortCapture("an instance dictionary that the program changed")
         before = self._before(container)
         keys = tuple(before) if before is not container else tuple(base_of(before).keys(before))
         if not all(map(is_key, keys)):
-            raise Leave("a dictionary from outside with keys that cannot be compared")
+            raise AbortCapture("a dictionary from outside with keys that cannot be compared")
         self.tracer.guard(Kind.KEYS, path, keys)
         return container
 
@@ -197,7 +199,7 @@ class Outside:
         if self.tracer.active:
             try:
                 return self.item(container, path, index)
-            except Leave as left:
+            except AbortCapture as left:
                 self.tracer.leave_for(left)
         return value
 
@@ -226,7 +228,7 @@ class Outside:
     def _guard_length(self, container: Any, path: Path) -> None:
         before = self._before(container)
         if before is container and self.journal.wrote_any(container):
-            raise Leave("the length of an instance dictionary that the program changed")
+            raise AbortCapture("the length of an instance dictionary that the program changed")
         if before is not container and isinstance(container, deque):
             self.bound(container, path)
         self.tracer.guard(Kind.LENGTH, path, base_of(before).__len__(before))
@@ -243,12 +245,14 @@ class Outside:
             self._set_element(container, path, key, value)
             return
         if not is_key(key):
-            raise Leave(f"a key of type {type(key).__name__} stored outside")
+            raise AbortCapture(f"a key of type {type(key).__name__} stored outside")
         # The order of the keys, and so what iteration gives, depends on whether it is new.
         self.has_key(container, path, key)
         stored = self.storable(value)
         if stored is not value and id(container) in self._viewed:
-            raise Leave("a dynamic number is stored into a dictionary whose values are looked at")
+            raise AbortCapture(
+                "a dynamic number is stored into a dictionary whose values are looked at"
+            )
         if id(container) in self.owners:
             self.journal.write(container, key, value)
             self.journal.write(self.owners[id(container)], key, value)
@@ -267,7 +271,7 @@ class Outside:
             value = self.spread(value)
             stored = list(map(self.storable, value))
             if not self.tracer.active:  # a generator has left
-                set_item(container, key, stripped(value))
+                set_item(container, key, untraced(value))
                 return
         now = self.journal.changing(container).now
         set_item(container, key, stored)
@@ -276,7 +280,7 @@ class Outside:
 
     def delete_item(self, container: Any, path: Path, key: Any) -> None:
         if id(container) in self.owners:
-            raise Leave("an item of an instance dictionary is deleted")
+            raise AbortCapture("an item of an instance dictionary is deleted")
         if isinstance(container, dict):
             self.has_key(container, path, key)
         else:
@@ -291,7 +295,7 @@ class Outside:
         parts = (key.start, key.stop, key.step) if type(key) is slice else (key,)
         for part in parts:
             if type(part) is not int and (part is not None or type(key) is not slice):
-                raise Leave(f"an index of type {type(part).__name__}")
+                raise AbortCapture(f"an index of type {type(part).__name__}")
 
     def _add(
         self,
@@ -311,12 +315,12 @@ class Outside:
     def method(self, container: Any, path: Path, function: Any, args: tuple[Any, ...]) -> Any:
         """A method that changes a container from outside."""
         if id(container) in self.owners:
-            raise Leave("an instance dictionary is changed by a method")
+            raise AbortCapture("an instance dictionary is changed by a method")
         name = function.__name__
         if name in _TAKES_MANY:
             args = tuple(map(self.spread, args))
             if not self.tracer.active:  # a generator has left
-                return function(container, *map(stripped, args))
+                return function(container, *map(untraced, args))
         self._guard_outcome(container, path, name, args)
         if isinstance(container, SETS):
             self.journal.changing(container)
@@ -366,7 +370,7 @@ class Outside:
 
     def storable(self, value: Any) -> Any:
         """A value as it may be put into an object outside, until the capture ends."""
-        return detached(value)
+        return concretized(value)
 
     def spread(self, value: Any) -> Any:
         """What is in a container now, as it is spread into another."""
@@ -377,7 +381,7 @@ class Outside:
             return type(value)(value)
         if path is None and isinstance(value, ITERATORS):
             return list(value)
-        raise Leave(f"a {type(value).__name__} spread into a container outside")
+        raise AbortCapture(f"a {type(value).__name__} spread into a container outside")
 
 
 class HasOrder:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import torch
 
-from anyshape.capture.tracer import Leave
+from anyshape.capture.tracer import AbortCapture
 from anyshape.guards.path import Path
 
 #: So many bytes are copied before each run, at most, to be able to undo it.
@@ -82,7 +82,9 @@ class Changes:
         """Which tensors the segment changed; leaves where that is not known, or could not be
         undone."""
         if self.unseen and self.any:
-            raise Leave("a tensor is changed where nobody can see it, before a decision on data")
+            raise AbortCapture(
+                "a tensor is changed where nobody can see it, before a decision on data"
+            )
         with torch._C.DisableTorchFunction():
             return list(self._newly_changed())
 
@@ -91,14 +93,16 @@ class Changes:
             before = self._versions.get(id(tensor), first)
             now = _version(tensor)
             if now is None and self.any:
-                raise Leave("an inference tensor may be changed before a decision on data")
+                raise AbortCapture("an inference tensor may be changed before a decision on data")
             if now == before and _geometry_of(tensor) != self._geometries[id(tensor)]:
-                raise Leave("a tensor is changed in form before a decision on data")
+                raise AbortCapture("a tensor is changed in form before a decision on data")
             if now != before or (self._written and _memory_of(tensor) in self._written):
                 if tensor.requires_grad and not tensor.is_leaf:
-                    raise Leave("a tensor with a history is changed before a decision on data")
+                    raise AbortCapture(
+                        "a tensor with a history is changed before a decision on data"
+                    )
                 if _geometry_of(tensor) != self._geometries[id(tensor)]:
-                    raise Leave("the shape of a tensor is changed before a decision on data")
+                    raise AbortCapture("the shape of a tensor is changed before a decision on data")
                 yield path
             self._versions[id(tensor)] = now
         self._written_before |= self._written

@@ -28,15 +28,15 @@ _VIEWS: Final = (
 )
 
 
-def stripped(value: Any) -> Any:
+def untraced(value: Any) -> Any:
     """A value with plain numbers for traced ones, in place wherever it can be changed."""
     kind = type(value)
     if kind in ATOMS or issubclass(kind, torch.Tensor):
         return value
-    return Stripping().strip(value)
+    return Untrace().strip(value)
 
 
-def detached(value: Any) -> Any:
+def concretized(value: Any) -> Any:
     """A value as an object outside may hold it while the capture goes on: no traced number in it
     that could not be replaced later. What can be changed stays the same object, because the program
     may go on with it; it is stripped in the end."""
@@ -45,10 +45,10 @@ def detached(value: Any) -> Any:
         return value
     if kind in TRACED_VALUES:
         return bare(value)
-    return _rebuilt(value, detached) if _is_frozen(kind) else value
+    return _rebuilt(value, concretized) if _is_frozen(kind) else value
 
 
-class Stripping:
+class Untrace:
     """One walk through objects that hold each other. Objects in `done` are not looked into."""
 
     def __init__(self, done: Iterable[object] = (), modules: bool = False) -> None:
@@ -239,30 +239,30 @@ class StrippingHooks(PlainHooks):
     """Plain Python after a capture was given up: traced numbers that are still about go nowhere."""
 
     def set_attribute(self, obj: Any, name: str, value: Any) -> None:
-        setattr(obj, name, stripped(value))
+        setattr(obj, name, untraced(value))
 
     def set_item(self, obj: Any, key: Any, value: Any) -> None:
-        obj[stripped(key)] = stripped(_items(value) if type(key) is slice else value)
+        obj[untraced(key)] = untraced(_items(value) if type(key) is slice else value)
 
     def store_global(self, frame: Any, name: str, value: Any) -> Any:
-        return stripped(value)
+        return untraced(value)
 
     def store_free(self, frame: Any, name: str, value: Any) -> Any:
-        return stripped(value)
+        return untraced(value)
 
     def inplace(self, name: str, left: Any, right: Any) -> Any:
         return INPLACE[name](left, _items(right) if isinstance(left, _CONTAINERS) else right)
 
     def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         if type(function) is _NATIVE and isinstance(function.__self__, _CONTAINERS):
-            return function(*map(_items, args), **{name: stripped(x) for name, x in kwargs.items()})
+            return function(*map(_items, args), **{name: untraced(x) for name, x in kwargs.items()})
         return called(
             function,
-            tuple(map(stripped, args)),
-            {name: stripped(value) for name, value in kwargs.items()},
+            tuple(map(untraced, args)),
+            {name: untraced(value) for name, value in kwargs.items()},
         )
 
 
 def _items(value: Any) -> Any:
     """What is put into a container: also what a generator has yet to give."""
-    return map(stripped, value) if type(value) is types.GeneratorType else stripped(value)
+    return map(untraced, value) if type(value) is types.GeneratorType else untraced(value)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import torch
 
-from anyshape.capture.externals.external_objects import Outside
+from anyshape.capture.externals.external_objects import Externals
 from anyshape.capture.externals.native_values import BY_IDENTITY, key_of_type
 from anyshape.capture.externals.side_effects import Change, Effect
 from anyshape.capture.hooks.class_lookups import (
@@ -29,7 +29,7 @@ from anyshape.capture.hooks.class_lookups import (
 from anyshape.capture.hooks.function_attributes import FunctionAttributes
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt
 from anyshape.capture.numbers.traced_text import TracedText
-from anyshape.capture.tracer import ATOMS, CODE, Leave, Tracer
+from anyshape.capture.tracer import ATOMS, CODE, AbortCapture, Tracer
 from anyshape.guards.guard import Kind
 from anyshape.guards.path import Path
 
@@ -44,7 +44,7 @@ Call = Callable[..., Any]
 class Attributes:
     """Attribute access in one capture. `call` is how user code found on the way is run."""
 
-    def __init__(self, tracer: Tracer, outside: Outside, call: Call) -> None:
+    def __init__(self, tracer: Tracer, outside: Externals, call: Call) -> None:
         self._tracer = tracer
         self._outside = outside
         self._journal = outside.journal
@@ -74,7 +74,7 @@ class Attributes:
         """An attribute of a value that is known in full, or a method of one that is not."""
         kind = type(obj)
         if kind in (TracedInt, TracedFloat) and name not in _OF_NUMBERS:
-            return getattr(self._tracer.fix(obj, f"`{name}` of it"), name)
+            return getattr(self._tracer.specialize(obj, f"`{name}` of it"), name)
         path = self._tracer.path_of(obj)
         if path is None or kind in _SAY_NOTHING:
             return getattr(obj, name)
@@ -85,7 +85,7 @@ class Attributes:
                 function = self._tracer.read(obj.__func__, path.attribute("__func__"))
                 return self._call(getattr, function, name)
         if kind is types.GeneratorType and not callable(getattr(obj, name, None)):
-            raise Leave(f"`{name}` of a generator from outside")
+            raise AbortCapture(f"`{name}` of a generator from outside")
         return getattr(obj, name)
 
     def _of_module(self, module: types.ModuleType, name: str) -> Any:
@@ -104,7 +104,7 @@ class Attributes:
                 path = self._tracer.constant(module, module.__name__).attribute(name)
                 self._tracer.guard(Kind.EQUALS, path, value, "a setting")
                 return value
-            raise Leave(f"the attribute `{name}` that module {module.__name__} makes up")
+            raise AbortCapture(f"the attribute `{name}` that module {module.__name__} makes up")
         path = self._tracer.constant(module.__dict__, f"G[{module.__name__!r}]")
         return self._tracer.read(value, path.item(name))
 
@@ -113,7 +113,7 @@ class Attributes:
         if is_trusted(owner.__module__):
             return getattr(owner, name)
         if metaclass.__getattribute__ is not type.__getattribute__:
-            raise Leave(f"a class whose metaclass {metaclass.__name__} looks up attributes")
+            raise AbortCapture(f"a class whose metaclass {metaclass.__name__} looks up attributes")
         of_metaclass = None
         has_own_metaclass = metaclass is not type and not is_trusted(metaclass.__module__)
         if has_own_metaclass:
@@ -128,7 +128,7 @@ class Attributes:
         if name in _CLASS_FACTS:
             return self.functions.fact(owner, owner.__module__, name)
         if name in _CLASS_SECRETS:
-            raise Leave(f"`{name}` of a class")
+            raise AbortCapture(f"`{name}` of a class")
         found = self.class_attribute(owner, name)
         if found is not None:
             return self._through_class(owner, owner, *found, name)
@@ -182,7 +182,7 @@ class Attributes:
         self.class_attribute(kind, "__getattribute__")
         if look_up is object.__getattribute__ or not isinstance(look_up, types.FunctionType):
             if not _looks_up_plainly(look_up):
-                raise Leave(f"native code looks up the attributes of a {kind.__name__}")
+                raise AbortCapture(f"native code looks up the attributes of a {kind.__name__}")
             return self.plain(obj, name)
         try:
             return self._call(look_up, obj, name)
@@ -237,7 +237,7 @@ class Attributes:
         if self._tracer.active:
             try:
                 return self._made_up(obj, self._path_of(obj), fallback, name)
-            except Leave as left:
+            except AbortCapture as left:
                 self._tracer.leave_for(left)
         return type(obj).__getattr__(obj, name)
 
@@ -252,7 +252,7 @@ class Attributes:
         """All instance attributes of an object from outside, guarded."""
         held = _instance_dictionary(obj)
         if held is None or self._journal.wrote_any(obj) or self._journal.wrote_any(held):
-            raise Leave(f"all attributes of a {type(obj).__name__}")
+            raise AbortCapture(f"all attributes of a {type(obj).__name__}")
         self._tracer.guard(Kind.KEYS, path.attribute("__dict__"), tuple(held))
         return {name: self._tracer.read(item, path.instance(name)) for name, item in held.items()}
 
@@ -275,7 +275,7 @@ class Attributes:
             return fallback(obj, name)  # raises
         if isinstance(fallback, types.FunctionType):
             return self._call(fallback, obj, name)
-        raise Leave(f"`__getattr__` of {type(obj).__name__} is native code")
+        raise AbortCapture(f"`__getattr__` of {type(obj).__name__} is native code")
 
     def bound(self, obj: Any, holder: type, name: str, value: Any) -> Any:
         """A class attribute as seen through an instance."""
@@ -357,9 +357,9 @@ class Attributes:
         if name == "__dict__":
             held = obj.__dict__
             path = self._tracer.path_of(obj)
-            if path is not None and not self._outside.is_outside(held):
+            if path is not None and not self._outside.is_external(held):
                 if self._journal.wrote_any(obj):
-                    raise Leave("the dictionary of an object that the program changed")
+                    raise AbortCapture("the dictionary of an object that the program changed")
                 # One of a class of the program's may answer otherwise.
                 self._tracer.guard(Kind.TYPE, path.attribute("__dict__"), type(held))
                 self._tracer.register(held, path.attribute("__dict__"))
@@ -376,15 +376,15 @@ class Attributes:
             return value
         if key_of_type(type(obj)) is not None and key_of_type(type(value)) is not None:
             return value  # It follows from the value that has it.
-        raise Leave(f"the native property `{name}` of a {type(obj).__name__}")
+        raise AbortCapture(f"the native property `{name}` of a {type(obj).__name__}")
 
     # -- changing --------------------------------------------------------------------------------
 
     def set(self, obj: Any, name: str, value: Any) -> None:
         if isinstance(obj, types.ModuleType):
-            raise Leave("an attribute of a module is set")
+            raise AbortCapture("an attribute of a module is set")
         if isinstance(obj, type):
-            raise Leave("an attribute of a class is set")
+            raise AbortCapture("an attribute of a class is set")
         kind = type(obj)
         own = kind.__setattr__
         self.class_attribute(kind, "__setattr__")
@@ -392,7 +392,7 @@ class Attributes:
             if isinstance(own, types.FunctionType):
                 self._call(own, obj, name, value)
                 return
-            raise Leave(f"`__setattr__` of {kind.__name__} is native code")
+            raise AbortCapture(f"`__setattr__` of {kind.__name__} is native code")
         self.set_plain(obj, name, value)
 
     def set_plain(self, obj: Any, name: str, value: Any) -> None:
@@ -400,7 +400,7 @@ class Attributes:
         if type(obj) is types.FunctionType and self.functions.is_own(obj):
             if not self.functions.set(obj, name, value):
                 if self.class_attribute(types.FunctionType, name) is not None:
-                    raise Leave(f"`{name}` of a function is set")
+                    raise AbortCapture(f"`{name}` of a function is set")
                 object.__setattr__(obj, name, value)
             return
         if self._through_descriptor("fset", "__set__", name, (obj, value)):
@@ -416,7 +416,7 @@ class Attributes:
             self._tracer.guard(Kind.NO_INSTANCE_ATTRIBUTE, path, name)
         object.__setattr__(obj, name, self._outside.storable(value))
         self._journal.write(obj, name, value)
-        if held is not None and self._outside.is_outside(held):
+        if held is not None and self._outside.is_external(held):
             self._journal.write(held, name, value)
         self._journal.add(Effect(Change.SET_ATTRIBUTE, path, name, (value,)))
 
@@ -436,7 +436,7 @@ class Attributes:
         if is_property:
             own = getattr(descriptor, function)
         if not isinstance(own, types.FunctionType):
-            raise Leave(f"a native descriptor is set: {name}")
+            raise AbortCapture(f"a native descriptor is set: {name}")
         if not is_property:
             args = (self._descriptor(holder, name, descriptor), *args)
         self._call(own, *args)
@@ -444,19 +444,19 @@ class Attributes:
 
     def delete(self, obj: Any, name: str) -> None:
         if isinstance(obj, type | types.ModuleType):
-            raise Leave("an attribute of a class or module is deleted")
+            raise AbortCapture("an attribute of a class or module is deleted")
         own = type(obj).__delattr__
         self.class_attribute(type(obj), "__delattr__")
         if own is not object.__delattr__:
             if isinstance(own, types.FunctionType):
                 self._call(own, obj, name)
                 return
-            raise Leave("a native __delattr__")
+            raise AbortCapture("a native __delattr__")
         if self._through_descriptor("fdel", "__delete__", name, (obj,)):
             return
         path = self._tracer.path_of(obj)
         if path is not None:
-            raise Leave("an attribute of an object from outside is deleted")
+            raise AbortCapture("an attribute of an object from outside is deleted")
         object.__delattr__(obj, name)
 
 

@@ -15,7 +15,7 @@ from anyshape.capture.builtins.pure import is_constant
 from anyshape.capture.externals.external_objects import (
     SEQUENCES,
     SETS,
-    Outside,
+    Externals,
     holds_traced,
     is_key,
 )
@@ -25,7 +25,7 @@ from anyshape.capture.hooks.identity_methods import builtins_in, told_by_identit
 from anyshape.capture.hooks.reference import PlainHooks
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt
 from anyshape.capture.numbers.traced_text import TracedText
-from anyshape.capture.tracer import ATOMS, CODE, Leave, Tracer
+from anyshape.capture.tracer import ATOMS, CODE, AbortCapture, Tracer
 from anyshape.guards.guard import Kind
 from anyshape.guards.path import Path
 
@@ -73,7 +73,7 @@ class HooksBase(PlainHooks):
 
     tracer: Tracer
     recorder: Any
-    outside: Outside
+    outside: Externals
     attributes: Any
     callables: Any
     #: paths of objects from outside that are found by their identity in sets and dictionaries
@@ -100,13 +100,13 @@ class HooksBase(PlainHooks):
                 continue  # of the metaclass, or what every object has
             holder, own = found
             if not isinstance(own, _NATIVE_CODE) and not self._is_member_code(value, holder):
-                raise Leave(f"`{name}` of a {kind.__name__}")
+                raise AbortCapture(f"`{name}` of a {kind.__name__}")
             if self._is_opaque(value):
-                raise Leave(f"`{name}` of a {kind.__name__} from outside")
+                raise AbortCapture(f"`{name}` of a {kind.__name__} from outside")
             return self._known_contents(value, protocol)
         if self._is_opaque(value) and has_native_state(kind):
             # It may have a buffer, which no method tells of.
-            raise Leave(f"native code looks into a {kind.__name__} from outside")
+            raise AbortCapture(f"native code looks into a {kind.__name__} from outside")
         return value
 
     def _is_member_code(self, value: Any, holder: type) -> bool:
@@ -176,7 +176,7 @@ class HooksBase(PlainHooks):
         if key_of_type(kind) is not None and is_trusted(kind.__module__):
             return value  # Its code, if it has any, is a function of the value.
         if _has_python_operators(kind) and not isinstance(value, enum.Enum):
-            raise Leave(f"native code looks into a {kind.__name__}")
+            raise AbortCapture(f"native code looks into a {kind.__name__}")
         if isinstance(value, _KNOWN_IN_FULL) and not _is_enum_with_code(kind):
             return value
         if key_of_type(kind) is not None:
@@ -184,12 +184,12 @@ class HooksBase(PlainHooks):
         known = self.tracer.path_of(value) is None or not reads_natively(kind)
         if known and self.is_told_by_identity(value):
             return value
-        raise Leave(f"native code looks into a {kind.__name__}")
+        raise AbortCapture(f"native code looks into a {kind.__name__}")
 
     def _checked_item(self, item: Any) -> None:
         if type(item) is float and item != item and self.tracer.active:
             # Containers take an object for equal to itself, and this one is not.
-            raise Leave("native code compares a container with NaN in it")
+            raise AbortCapture("native code compares a container with NaN in it")
         self.operand(item)
 
     def is_told_by_identity(self, value: Any) -> bool:
@@ -214,7 +214,7 @@ class HooksBase(PlainHooks):
     def hashed(self, key: Any) -> None:
         if is_key(key) and not _is_enum_with_code(type(key)):
             if type(key) is float and key != key:
-                raise Leave("NaN is a key: it is hashed by its identity")
+                raise AbortCapture("NaN is a key: it is hashed by its identity")
             return
         own = type(key)
         if isinstance(key, torch.Tensor) or self.is_told_by_identity(key):
@@ -229,7 +229,7 @@ class HooksBase(PlainHooks):
             return
         if own.__hash__ is None or (key_of_type(own) is not None and not _hashes_itself(own)):
             return
-        raise Leave(f"a {own.__name__} is a key: its own code hashes and compares it")
+        raise AbortCapture(f"a {own.__name__} is a key: its own code hashes and compares it")
 
     def _told_apart(self, key: Any) -> None:
         """An object is found by its identity among others: those from outside stay different."""
@@ -240,12 +240,12 @@ class HooksBase(PlainHooks):
                 self.tracer.guards.pop(_HASHED, None)
                 self.tracer.distinct(_HASHED, tuple(self.identities))
 
-    def fixed(self, value: Any, reason: str, protocol: str = "anything") -> Any:
+    def specialized(self, value: Any, reason: str, protocol: str = "anything") -> Any:
         """A value as native code may take it: one that may be observed in this way, with every
         traced number in it made plain, and guarded."""
         kind = type(value)
         if kind in TRACED:
-            return self.tracer.fix(value, reason)
+            return self.tracer.specialize(value, reason)
         if kind in ATOMS:
             return value
         value = self.operand(value) if protocol == "anything" else self.observe(value, protocol)
@@ -255,7 +255,7 @@ class HooksBase(PlainHooks):
         """A value with every traced number in it made plain, and guarded."""
         kind = type(value)
         if kind in TRACED:
-            return self.tracer.fix(value, reason)
+            return self.tracer.specialize(value, reason)
         if not holds_traced(value):
             return value
         if kind is slice:

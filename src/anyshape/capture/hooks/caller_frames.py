@@ -26,7 +26,7 @@ _REGION: Final = (os.path.join(OURSELVES, "units.py"), "region_call")
 _MODULE: Final = (os.path.join(OURSELVES, "capture", "callables.py"), "_module")
 
 
-class Place(NamedTuple):
+class CallerLine(NamedTuple):
     """A line of the program that is being run."""
 
     globals: dict[str, Any]
@@ -36,9 +36,9 @@ class Place(NamedTuple):
 
 
 #: Stands between the places of a captured call and those of its callers.
-_BOUNDARY: Final = Place({}, "", 0, "")
+_BOUNDARY: Final = CallerLine({}, "", 0, "")
 #: What Python names where there is no caller.
-_NOBODY: Final = Place(sys.__dict__, "sys", 1, "<module>")
+_NOBODY: Final = CallerLine(sys.__dict__, "sys", 1, "<module>")
 
 
 def is_ours(code: types.CodeType) -> bool:
@@ -54,11 +54,11 @@ def _outer(frame: types.FrameType) -> types.FrameType | None:
     return above.f_back if is_region and above is not None else above
 
 
-def _walk(frame: types.FrameType | None) -> Iterator[Place]:
+def _walk(frame: types.FrameType | None) -> Iterator[CallerLine]:
     while frame is not None:
         code = frame.f_code
         if not is_ours(code):
-            yield Place(frame.f_globals, code.co_filename, frame.f_lineno, code.co_name)
+            yield CallerLine(frame.f_globals, code.co_filename, frame.f_lineno, code.co_name)
         elif (code.co_filename, code.co_name) == _CAPTURE:
             yield _BOUNDARY
         elif (code.co_filename, code.co_name) == _MODULE:
@@ -67,9 +67,9 @@ def _walk(frame: types.FrameType | None) -> Iterator[Place]:
 
 
 @functools.cache
-def _calls_of_a_module() -> tuple[Place, ...]:
+def _calls_of_a_module() -> tuple[CallerLine, ...]:
     """The frames of torch between a call of a module and its `forward`, the innermost first."""
-    found: list[Place] = []
+    found: list[CallerLine] = []
     for function, call in (
         (torch.nn.Module._call_impl, "return forward_call("),
         (torch.nn.Module._wrapped_call_impl, "return self._call_impl("),
@@ -77,11 +77,13 @@ def _calls_of_a_module() -> tuple[Place, ...]:
         lines, first = inspect.getsourcelines(function)
         offset = next((index for index, line in enumerate(lines) if call in line), 0)
         code = function.__code__
-        found.append(Place(function.__globals__, code.co_filename, first + offset, code.co_name))
+        found.append(
+            CallerLine(function.__globals__, code.co_filename, first + offset, code.co_name)
+        )
     return tuple(found)
 
 
-def caller(level: int) -> tuple[Place, Place | int]:
+def caller(level: int) -> tuple[CallerLine, CallerLine | int]:
     """The caller so many levels above the code that is running, 0 for that code itself; and the
     same for compiled runs: of one outside of the capture, how far above the captured call it is."""
     found = 0
@@ -96,9 +98,9 @@ def caller(level: int) -> tuple[Place, Place | int]:
     return _NOBODY, _NOBODY if inside is None else level - inside
 
 
-def caller_of_run(place: Place | int) -> Place:
+def caller_of_run(place: CallerLine | int) -> CallerLine:
     """A caller that `caller` has found, in a compiled run."""
-    if isinstance(place, Place):
+    if isinstance(place, CallerLine):
         return place
     places = (each for each in _walk(sys._getframe(1)) if each is not _BOUNDARY)
     return next(itertools.islice(places, place, None), _NOBODY)

@@ -21,7 +21,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 from anyshape.capture.builtins import table as natives
 from anyshape.capture.builtins.tensor_construction import METHODS, TENSOR_TYPE, make
 from anyshape.capture.externals.native_values import BOUND
-from anyshape.capture.externals.untrace import stripped
+from anyshape.capture.externals.untrace import untraced
 from anyshape.capture.hooks import classes
 from anyshape.capture.hooks.caller_frames import called
 from anyshape.capture.hooks.class_lookups import is_trusted
@@ -31,7 +31,7 @@ from anyshape.capture.hooks.partials import filled
 from anyshape.capture.numbers.traced_text import TRACED_VALUES
 from anyshape.capture.replay.layers import Layers
 from anyshape.capture.rewrite.instrument import Refused, bind, instrumented_code, is_instrumented
-from anyshape.capture.tracer import ATOMS, CODE, Leave
+from anyshape.capture.tracer import ATOMS, CODE, AbortCapture
 from anyshape.guards.guard import Kind
 from anyshape.guards.path import Path
 from anyshape.guards.replaced_functions import replaced
@@ -78,14 +78,14 @@ class Callables:
                 if handler is not None:
                     return handler(self, function, args, kwargs)
                 return self._object(function, args, kwargs)
-            except Leave as left:
+            except AbortCapture as left:
                 tracer.leave_for(left)
         # One of the arguments may have left: those before it may hold traced numbers.
-        # Not in the handler: what the callee raises would have `Leave` as its context.
+        # Not in the handler: what the callee raises would have `AbortCapture` as its context.
         return called(
-            stripped(function),
-            tuple(map(stripped, args)),
-            {name: stripped(value) for name, value in kwargs.items()},
+            untraced(function),
+            tuple(map(untraced, args)),
+            {name: untraced(value) for name, value in kwargs.items()},
         )
 
     # -- Python functions ------------------------------------------------------------------------
@@ -97,7 +97,9 @@ class Callables:
         if bound is None:
             if is_instrumented(function.__code__):
                 return function(*args, **kwargs)
-            if function is torch.nn.Module.__init__ and not self._hooks.outside.is_outside(args[0]):
+            if function is torch.nn.Module.__init__ and not self._hooks.outside.is_external(
+                args[0]
+            ):
                 return function(*args, **kwargs)  # the bare state of a fresh module
             model = natives.MODELS.get(function)
             if model is not None:
@@ -122,7 +124,7 @@ class Callables:
             return None
         made = instrumented_code(code, function.__globals__)
         if isinstance(made, Refused):
-            self._tracer.leave(f"`{function.__qualname__}` cannot be watched: {made.reason}")
+            self._tracer.abort(f"`{function.__qualname__}` cannot be watched: {made.reason}")
             return None
         if not is_trusted(function.__module__):
             path = self._tracer.constant(function).attribute("__code__")
@@ -154,7 +156,7 @@ class Callables:
         self._tracer.read(value, path)
         if self._tracer.path_of(value) not in (None, path):
             # It is the default of later calls as well, and the tape does not tell.
-            self._tracer.tape = None
+            self._tracer.log = None
 
     def no_more_defaults(self, function: types.FunctionType) -> None:
         if is_trusted(function.__module__):
@@ -189,7 +191,7 @@ class Callables:
         if isinstance(owner, torch.Tensor):
             descriptor = getattr(torch.Tensor, function.__name__, None)
             if descriptor is None:
-                raise Leave(f"`{function.__name__}` of a tensor")
+                raise AbortCapture(f"`{function.__name__}` of a tensor")
             return self._tensor_method(descriptor, (owner, *args), kwargs)
         model = natives.MODELS.get(function)
         if model is not None:
@@ -308,13 +310,16 @@ class Callables:
             return kind(*args, **kwargs)
         if kind in CONTEXT_CLASSES:
             return kind(
-                *(self._hooks.fixed(arg, "a mode is set to it") for arg in args),
-                **{k: self._hooks.fixed(arg, "a mode is set to it") for k, arg in kwargs.items()},
+                *(self._hooks.specialized(arg, "a mode is set to it") for arg in args),
+                **{
+                    k: self._hooks.specialized(arg, "a mode is set to it")
+                    for k, arg in kwargs.items()
+                },
             )
         if kind is torch.Tensor:
             return make(self._hooks, kind, args, kwargs)
         if issubclass(kind, torch.Tensor):
-            raise Leave(f"{kind.__name__}(…) inside a compiled function")
+            raise AbortCapture(f"{kind.__name__}(…) inside a compiled function")
         if kind.__module__ == "itertools":
             return natives.call(self._hooks, kind, args, kwargs)
         metaclass = type(kind)
@@ -324,7 +329,7 @@ class Callables:
         if meta is not type.__call__:
             if isinstance(meta, types.FunctionType):
                 return self.call(meta, (kind, *args), kwargs)
-            raise Leave(f"a class with a native metaclass: {kind.__name__}")
+            raise AbortCapture(f"a class with a native metaclass: {kind.__name__}")
         return self.instance(kind, args, kwargs)
 
     def instance(self, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -335,7 +340,9 @@ class Callables:
         hooks.attributes.class_attribute(kind, "__new__")
         found = hooks.attributes.class_attribute(kind, "__init__")
         if hooks.attributes.class_attribute(kind, "__del__") is not None:
-            raise Leave(f"a {kind.__name__} is made, whose `__del__` runs when it is dropped")
+            raise AbortCapture(
+                f"a {kind.__name__} is made, whose `__del__` runs when it is dropped"
+            )
         if isinstance(new, types.FunctionType):
             made = self.call(new, (kind, *args), kwargs)
             if not isinstance(made, kind):
@@ -347,7 +354,7 @@ class Callables:
         elif classes.is_data(kind):
             made = classes.value(hooks, kind, args, kwargs)
         else:
-            raise Leave(f"{kind.__name__}(…) is made by native code")
+            raise AbortCapture(f"{kind.__name__}(…) is made by native code")
         if isinstance(init, types.FunctionType):
             if found is not None and classes.is_generated(found[0], init):
                 classes.dataclass_init(hooks, found[0], init, made, args, kwargs)

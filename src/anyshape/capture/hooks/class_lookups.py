@@ -12,7 +12,7 @@ import types
 from typing import Any, Final
 
 from anyshape.capture.externals.side_effects import Journal
-from anyshape.capture.tracer import CODE, Leave, Tracer
+from anyshape.capture.tracer import CODE, AbortCapture, Tracer
 from anyshape.guards.guard import Kind
 from anyshape.guards.replaced_functions import replaced
 
@@ -82,7 +82,9 @@ class ClassLookups:
         if owner not in self._ordered and not is_trusted(owner.__module__):
             self._ordered.add(owner)
             if type(owner).__getattribute__ is not type.__getattribute__:
-                raise Leave(f"a class whose metaclass {type(owner).__name__} looks up attributes")
+                raise AbortCapture(
+                    f"a class whose metaclass {type(owner).__name__} looks up attributes"
+                )
             path = self._tracer.constant(owner).attribute("__mro__")
             self._tracer.guard(Kind.IDENTITY, path, owner.__mro__)
 
@@ -164,6 +166,6 @@ _PLAINLY_BOUND: Final = (
 def check_binder(value: Any) -> None:
     """Native code is about to bind a class attribute: not if that runs user code."""
     if isinstance(value, classmethod) and not isinstance(value.__func__, _PLAINLY_BOUND):
-        raise Leave(f"a class method that is a {type(value.__func__).__name__}")
+        raise AbortCapture(f"a class method that is a {type(value.__func__).__name__}")
     if not isinstance(value, (*CODE, *_PLAINLY_BOUND)):
-        raise Leave(f"a native descriptor: {type(value).__name__}")
+        raise AbortCapture(f"a native descriptor: {type(value).__name__}")

@@ -8,7 +8,7 @@ import types
 from typing import Any, Final
 
 from anyshape.capture.hooks.class_lookups import is_trusted
-from anyshape.capture.tracer import Leave
+from anyshape.capture.tracer import AbortCapture
 
 _DATA: Final = (dict, list, set, tuple, frozenset, int, float, str, BaseException)
 _IMMUTABLE: Final = (tuple, frozenset, int, float, str, BaseException)
@@ -31,7 +31,7 @@ def value(hooks: Any, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     if issubclass(kind, (tuple, frozenset)):
         args = tuple(list(hooks.iterate(arg)) for arg in args)
     elif not issubclass(kind, BaseException):
-        args = tuple(hooks.fixed(hooks.operand(arg), "it becomes a value") for arg in args)
+        args = tuple(hooks.specialized(hooks.operand(arg), "it becomes a value") for arg in args)
     return new(kind, *args, **kwargs)
 
 
@@ -48,8 +48,8 @@ def member(hooks: Any, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     """A member of an enumeration by its value."""
     found = hooks.attributes.class_attribute(kind, "_missing_")
     if found is not None and not is_trusted(found[0].__module__):
-        raise Leave(f"{kind.__name__} has its own way to find a member")
-    return kind(*(hooks.fixed(arg, "it names a member") for arg in args), **kwargs)
+        raise AbortCapture(f"{kind.__name__} has its own way to find a member")
+    return kind(*(hooks.specialized(arg, "it names a member") for arg in args), **kwargs)
 
 
 # -- dataclasses -----------------------------------------------------------------------------------

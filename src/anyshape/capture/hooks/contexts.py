@@ -11,7 +11,7 @@ from torch.cpu.amp.autocast_mode import autocast as cpu_autocast
 from torch.cuda.amp.autocast_mode import autocast as cuda_autocast
 
 from anyshape.capture.builtins.warning_filters import CatchWarnings
-from anyshape.capture.tracer import Leave
+from anyshape.capture.tracer import AbortCapture
 from anyshape.ops.modes import AttentionKernels, enter_mode, leave_mode
 
 #: They switch the grad mode through a function that the recording mode sees.
@@ -38,8 +38,8 @@ _SWITCHED: Final = (
 def entered(hooks: Any, manager: Any) -> Any:
     """What stands in the `with` statement for a context manager."""
     kind = type(manager)
-    if hooks.outside.is_outside(manager) and kind in _RECORDED:
-        raise Leave("a context manager from outside")
+    if hooks.outside.is_external(manager) and kind in _RECORDED:
+        raise AbortCapture("a context manager from outside")
     if kind in _GRAD_MODES or kind is CatchWarnings:
         return manager
     if kind in _HARMLESS or kind is set_detect_anomaly or _is_off(manager):
@@ -52,7 +52,7 @@ def entered(hooks: Any, manager: Any) -> Any:
         hooks.attributes.class_attribute(kind, "__enter__")
         hooks.attributes.class_attribute(kind, "__exit__")
         return _Called(hooks, manager)
-    raise Leave(f"a native context manager: {kind.__name__}")
+    raise AbortCapture(f"a native context manager: {kind.__name__}")
 
 
 def _is_off(manager: Any) -> bool:
@@ -81,7 +81,7 @@ def enter_or_leave(hooks: Any, name: str, manager: Any, error: tuple[Any, ...]) 
         stack.append((manager, entered(hooks, manager)))
         return stack[-1][1].__enter__()
     if not stack or stack[-1][0] is not manager:
-        raise Leave(f"a {type(manager).__name__} is left that is not the last one entered")
+        raise AbortCapture(f"a {type(manager).__name__} is left that is not the last one entered")
     return stack.pop()[1].__exit__(*error)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import torch
 
 from anyshape.capture.numbers.traced_text import TRACED_VALUES
-from anyshape.capture.tracer import ATOMS, Leave
+from anyshape.capture.tracer import ATOMS, AbortCapture
 
 Hooks = Any
 
@@ -26,7 +26,7 @@ def shallow(hooks: Hooks, value: Any) -> Any:
 def deep(hooks: Hooks, value: Any, memo: Any = None) -> Any:
     """`copy.deepcopy(value)`."""
     if memo is not None and type(memo) is not Memo:
-        raise Leave("copy.deepcopy with a memo of the program's own")
+        raise AbortCapture("copy.deepcopy with a memo of the program's own")
     return _copied(hooks, value, Memo() if memo is None else memo)
 
 
@@ -51,7 +51,7 @@ def _copied(hooks: Hooks, value: Any, memo: Memo | None) -> Any:
         made = hooks.call(own, value) if memo is None else hooks.call(own, value, memo)
         return _remember(memo, value, made)
     if isinstance(value, torch.Tensor) or (own is not None and kind not in _CONTAINERS):
-        raise Leave(f"a copy of a {kind.__name__}")
+        raise AbortCapture(f"a copy of a {kind.__name__}")
     if kind in _CONTAINERS:
         return _container(hooks, value, memo)
     return _object(hooks, value, memo)
@@ -100,7 +100,7 @@ def _object(hooks: Hooks, value: Any, memo: Memo | None) -> Any:
         or any("__slots__" in base.__dict__ for base in kind.__mro__[:-1])
         or not hasattr(value, "__dict__")
     ):
-        raise Leave(f"a copy of a {kind.__name__}")
+        raise AbortCapture(f"a copy of a {kind.__name__}")
     for name in _PROTOCOL:
         hooks.attributes.class_attribute(kind, name)
     made = _remember(memo, value, object.__new__(kind))

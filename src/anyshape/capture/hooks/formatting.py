@@ -25,7 +25,7 @@ from anyshape.capture.numbers.traced_text import (
     joined,
 )
 from anyshape.capture.record.data_dependent_shapes import is_opaque
-from anyshape.capture.tracer import ATOMS, TENSORS, Leave
+from anyshape.capture.tracer import ATOMS, TENSORS, AbortCapture
 
 Hooks = Any
 
@@ -36,7 +36,7 @@ _DEEPEST: Final = 20
 def text_of(hooks: Hooks, value: Any, conversion: str | None, spec: str, depth: int = 0) -> str:
     """What a value is formatted to, as an f-string has it: conversion first, then the format."""
     kind = type(value)
-    spec = hooks.fixed(spec, "it is a format")
+    spec = hooks.specialized(spec, "it is a format")
     if kind in ATOMS:
         return _formatted(value, conversion, spec)
     if kind is TracedText and conversion in (None, "s") and not spec:
@@ -50,9 +50,9 @@ def text_of(hooks: Hooks, value: Any, conversion: str | None, spec: str, depth: 
     found = _through_own_method(hooks, value, conversion, spec)
     if found is not None:
         return found
-    value = hooks.fixed(hooks.operand(value), "it is formatted")
+    value = hooks.specialized(hooks.operand(value), "it is formatted")
     if not hooks.prints_itself(value):
-        raise Leave(f"a {kind.__name__} is formatted")
+        raise AbortCapture(f"a {kind.__name__} is formatted")
     return _formatted(value, conversion, spec)
 
 
@@ -76,7 +76,7 @@ def snapshot(hooks: Hooks, tensor: torch.Tensor) -> Snapshot:
     kind = type(tensor)
     with torch._C.DisableTorchFunction():
         if kind not in TENSORS or is_opaque(tensor) or tensor.is_quantized or tensor.is_meta:
-            raise Leave(f"a {kind.__name__} of layout {tensor.layout} is formatted")
+            raise AbortCapture(f"a {kind.__name__} of layout {tensor.layout} is formatted")
         function = tensor.grad_fn
         requires_grad = tensor.requires_grad
     run = hooks.recorder.run
@@ -144,16 +144,16 @@ def percent(hooks: Hooks, template: str, values: Any) -> str:
 
 
 def _plainly(hooks: Hooks, template: str, values: Any) -> str:
-    values = hooks.fixed(hooks.operand(values), "it is formatted")
+    values = hooks.specialized(hooks.operand(values), "it is formatted")
     if not hooks.prints_itself(values):
-        raise Leave("an object is formatted")
+        raise AbortCapture("an object is formatted")
     return template % values
 
 
 def _percent_piece(hooks: Hooks, form: str, letter: str, value: Any) -> str:
     if letter in _BY_NUMBER and isinstance(value, torch.Tensor):
         if letter not in "eEfFgG":
-            raise Leave(f"a tensor is formatted by `{form}`")
+            raise AbortCapture(f"a tensor is formatted by `{form}`")
         value = hooks.recorder.run(torch.Tensor.__float__, (value,), {})
     if type(value) in (TracedInt, TracedFloat):
         return _piece(hooks, value, bare(value), "%", form)
@@ -161,7 +161,7 @@ def _percent_piece(hooks: Hooks, form: str, letter: str, value: Any) -> str:
         text = text_of(hooks, value, letter, "")
         if form == f"%{letter}":
             return text
-        return form.replace(letter, "s") % hooks.fixed(text, "it is formatted")
+        return form.replace(letter, "s") % hooks.specialized(text, "it is formatted")
     return _plainly(hooks, form, (value,))
 
 
@@ -179,7 +179,7 @@ def braces(hooks: Hooks, template: str, args: tuple[Any, ...], kwargs: dict[str,
         if field is None:
             continue
         if "{" in (spec or "") or not (field == "" or field.isidentifier() or field.isdecimal()):
-            raise Leave(f"`{template}` is formatted with parts of its values")
+            raise AbortCapture(f"`{template}` is formatted with parts of its values")
         if field == "":
             field, position = str(position), position + 1
         value = args[int(field)] if field.isdecimal() else kwargs[field]
@@ -210,8 +210,8 @@ def _holds_pieces(value: Any, depth: int = 0) -> bool:
 
 def _of_container(hooks: Hooks, value: Any, depth: int) -> str:
     if depth > _DEEPEST:
-        raise Leave("a container that holds itself is formatted")
-    if hooks.outside.is_outside(value):
+        raise AbortCapture("a container that holds itself is formatted")
+    if hooks.outside.is_external(value):
         value = hooks.operand(value)
 
     def text(item: Any) -> str:
@@ -236,7 +236,7 @@ def _through_own_method(hooks: Hooks, value: Any, conversion: str | None, spec: 
             hooks.attributes.class_attribute(kind, name)
             result = hooks.call(own, value, *((spec,) if name == "__format__" else ()))
             if type(result) is not str and type(result) is not TracedText:
-                raise Leave(f"`{name}` of a {kind.__name__} returns no string")
+                raise AbortCapture(f"`{name}` of a {kind.__name__} returns no string")
             if name == "__format__" or not spec:
                 return result
             return text_of(hooks, result, None, spec)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import types
 from typing import Any, Final
 
-from anyshape.capture.externals.external_objects import Outside
+from anyshape.capture.externals.external_objects import Externals
 from anyshape.capture.hooks.class_lookups import is_trusted
 from anyshape.capture.rewrite.instrument import is_instrumented, original_closure
 from anyshape.capture.rewrite.nodes import HOOKS
-from anyshape.capture.tracer import ATOMS, Leave, Tracer
+from anyshape.capture.tracer import ATOMS, AbortCapture, Tracer
 from anyshape.guards.guard import Kind
 
 #: What a function says of itself: texts, and what follows from its being a function.
@@ -30,7 +30,7 @@ _SET: Final = frozenset(
 class FunctionAttributes:
     """Attributes of Python functions in one capture."""
 
-    def __init__(self, tracer: Tracer, outside: Outside) -> None:
+    def __init__(self, tracer: Tracer, outside: Externals) -> None:
         self._tracer = tracer
         self._outside = outside
 
@@ -55,7 +55,7 @@ class FunctionAttributes:
         if name in _HELD and hasattr(function, name):
             return self._tracer.read(getattr(function, name), path.attribute(name))
         if hasattr(function, name):
-            raise Leave(f"`{name}` of a function")
+            raise AbortCapture(f"`{name}` of a function")
         self._tracer.guard(Kind.NO_INSTANCE_ATTRIBUTE, path, name)
         return getattr(function, name)  # raises
 
@@ -66,7 +66,7 @@ class FunctionAttributes:
             return False
         names = function.__code__.co_freevars
         if HOOKS not in names or function.__closure__ is None:
-            raise Leave("an attribute of a function that nothing says the maker of")
+            raise AbortCapture("an attribute of a function that nothing says the maker of")
         hooks = function.__closure__[names.index(HOOKS)].cell_contents
         return getattr(hooks, "tracer", None) is self._tracer
 
@@ -74,14 +74,14 @@ class FunctionAttributes:
         if name == "__closure__":
             return original_closure(function)
         if name in ("__code__", "__globals__"):
-            raise Leave(f"`{name}` of a function that the program made")
+            raise AbortCapture(f"`{name}` of a function that the program made")
         return getattr(function, name)
 
     def _dictionary(self, function: types.FunctionType) -> dict[str, Any]:
         held = function.__dict__
-        if not self._outside.is_outside(held):
+        if not self._outside.is_external(held):
             if self._outside.journal.wrote_any(function):
-                raise Leave("the dictionary of a function that the program changed")
+                raise AbortCapture("the dictionary of a function that the program changed")
             path = self._tracer.constant(function).attribute("__dict__")
             self._tracer.register(held, path)
             self._outside.owners[id(held)] = function

@@ -1,7 +1,8 @@
 """The hooks that instrumented code calls: each does what Python does, and lets the tracer see it.
 
 The plain case comes first in every hook, because most values in a program are plain. What cannot be
-followed raises `Leave`; the hook then stops the capture and does the operation as plain Python.
+followed raises `AbortCapture`; the hook then stops the capture and does the operation as plain
+Python.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ import torch
 
 from anyshape.capture.builtins import table as natives
 from anyshape.capture.builtins.torch_state import CHECK_NAMES
-from anyshape.capture.externals.external_objects import Outside
+from anyshape.capture.externals.external_objects import Externals
 from anyshape.capture.externals.side_effects import Change, Effect
-from anyshape.capture.externals.untrace import stripped
+from anyshape.capture.externals.untrace import untraced
 from anyshape.capture.hooks import imports
 from anyshape.capture.hooks.attributes import Attributes, is_trusted
 from anyshape.capture.hooks.calls import Callables
@@ -29,15 +30,15 @@ from anyshape.capture.numbers.traced_text import joined
 from anyshape.capture.record.data_dependent_shapes import has_own_method
 from anyshape.capture.record.recorder import Recorder
 from anyshape.capture.record.tensor_metadata_reads import CONSTANT_ATTRIBUTES, shape
-from anyshape.capture.tracer import ATOMS, CODE, Leave, Tracer
+from anyshape.capture.tracer import ATOMS, CODE, AbortCapture, Tracer
 from anyshape.guards.guard import Kind
 from anyshape.guards.replaced_functions import replaced
 
 
 class Hooks(OperatorHooks, ItemHooks):
-    """The hooks of one capture. After `leave` watched code has plain ones instead."""
+    """The hooks of one capture. After `abort` watched code has plain ones instead."""
 
-    def __init__(self, tracer: Tracer, recorder: Recorder, outside: Outside) -> None:
+    def __init__(self, tracer: Tracer, recorder: Recorder, outside: Externals) -> None:
         self.tracer = tracer
         self.recorder = recorder
         self.outside = outside
@@ -70,7 +71,7 @@ class Hooks(OperatorHooks, ItemHooks):
             return known
         try:
             read = self._read_global(frame.globals, name, value)
-        except Leave as left:
+        except AbortCapture as left:
             self.tracer.leave_for(left)
             return value
         if type(read) in ATOMS or isinstance(read, CODE):
@@ -100,7 +101,7 @@ class Hooks(OperatorHooks, ItemHooks):
             return self.journal.written(cell, "cell_contents")
         try:
             return self.tracer.read(value, self._cell_path(frame, name, cell))
-        except Leave as left:
+        except AbortCapture as left:
             self.tracer.leave_for(left)
             return value
 
@@ -115,11 +116,11 @@ class Hooks(OperatorHooks, ItemHooks):
             self.journal.write(globals_, name, value)
             self.journal.add(Effect(Change.SET_ITEM, path, name, (value,)))
             self._globals_read[id(globals_), name] = value
-            self.tracer.tape = None  # It would not tell who reads this.
+            self.tracer.log = None  # It would not tell who reads this.
             return stored
-        except Leave as left:
+        except AbortCapture as left:
             self.tracer.leave_for(left)
-            return stripped(value)
+            return untraced(value)
 
     def store_free(self, frame: Any, name: str, value: Any) -> Any:
         cell = frame.cells[name]
@@ -129,19 +130,19 @@ class Hooks(OperatorHooks, ItemHooks):
             path = self.tracer.constant(cell, f"L[{name!r}]")
             self.journal.add(Effect(Change.SET_CELL, path, name, (value,)))
             return stored
-        except Leave as left:
+        except AbortCapture as left:
             self.tracer.leave_for(left)
-            return stripped(value)
+            return untraced(value)
 
     def delete_global(self, frame: Any, name: str) -> None:
-        self.tracer.leave(f"the global `{name}` is deleted")
+        self.tracer.abort(f"the global `{name}` is deleted")
 
     def imported(
         self, value: Any, module: str, name: str | None, level: int = 0, frame: Any = None
     ) -> Any:
         try:
             return imports.imported(self, value, module, name, level, frame)
-        except Leave as left:
+        except AbortCapture as left:
             self.tracer.leave_for(left)
             return value
 
@@ -154,7 +155,7 @@ class Hooks(OperatorHooks, ItemHooks):
             if isinstance(obj, torch.Tensor):
                 return self._tensor_attribute(obj, name)
             return self.attributes.get(obj, name)
-        except Leave as left:
+        except AbortCapture as left:
             self.tracer.leave_for(left)
         return getattr(obj, name)
 
@@ -175,7 +176,7 @@ class Hooks(OperatorHooks, ItemHooks):
                 return self._tensor_state(tensor, name)
             return self.recorder.run(found.__get__, (tensor,), {})
         if not callable(found):
-            raise Leave(f"`{name}` of a tensor")
+            raise AbortCapture(f"`{name}` of a tensor")
         with torch._C.DisableTorchFunction():
             return getattr(tensor, name)
 
@@ -196,25 +197,25 @@ class Hooks(OperatorHooks, ItemHooks):
             value = getattr(tensor, name)
         if path is None:
             if name == "grad" and value is not None:
-                raise Leave("the gradient of a tensor that the program made")
+                raise AbortCapture("the gradient of a tensor that the program made")
             return value
         return self.tracer.read(value, path.attribute(name))
 
     def set_attribute(self, obj: Any, name: str, value: Any) -> None:
         try:
             if isinstance(obj, torch.Tensor):
-                raise Leave(f"the attribute `{name}` of a tensor is set")
+                raise AbortCapture(f"the attribute `{name}` of a tensor is set")
             self.attributes.set(obj, name, value)
             return
-        except Leave as left:
+        except AbortCapture as left:
             self.tracer.leave_for(left)
-        setattr(obj, name, stripped(value))
+        setattr(obj, name, untraced(value))
 
     def delete_attribute(self, obj: Any, name: str) -> None:
         try:
             self.attributes.delete(obj, name)
             return
-        except Leave as left:
+        except AbortCapture as left:
             self.tracer.leave_for(left)
         delattr(obj, name)
 
@@ -231,9 +232,9 @@ class Hooks(OperatorHooks, ItemHooks):
     def format(self, value: Any, conversion: str | None, spec: str) -> str:
         try:
             return text_of(self, value, conversion, spec)
-        except Leave as left:
+        except AbortCapture as left:
             self.tracer.leave_for(left)
-        return super().format(stripped(value), conversion, stripped(spec))
+        return super().format(untraced(value), conversion, untraced(spec))
 
     def text(self, *parts: str) -> str:
         return joined(parts)
@@ -241,7 +242,7 @@ class Hooks(OperatorHooks, ItemHooks):
     def context(self, manager: Any) -> Any:
         try:
             return entered(self, manager)
-        except Leave as left:
+        except AbortCapture as left:
             self.tracer.leave_for(left)
             return manager
 
@@ -258,16 +259,16 @@ class Hooks(OperatorHooks, ItemHooks):
             subject = self.with_plain_numbers(subject, "it is matched")
             if not self.prints_itself(subject):
                 # Patterns look at attributes, which may be user code.
-                raise Leave(f"a {type(subject).__name__} is matched")
+                raise AbortCapture(f"a {type(subject).__name__} is matched")
             return subject
-        except Leave as left:
+        except AbortCapture as left:
             self.tracer.leave_for(left)
             return subject
 
     def plain(self, value: Any) -> Any:
         try:
-            return self.fixed(self.operand(value), "it is compared")
-        except Leave as left:
+            return self.specialized(self.operand(value), "it is compared")
+        except AbortCapture as left:
             self.tracer.leave_for(left)
             return value
 
@@ -275,7 +276,7 @@ class Hooks(OperatorHooks, ItemHooks):
         return slice_of(start, stop, step)
 
     def making_class(self, name: str) -> None:
-        self.tracer.leave(f"the class `{name}` is defined inside the function")
+        self.tracer.abort(f"the class `{name}` is defined inside the function")
 
 
 def _is_matched_by_parts(subject: Any) -> bool:

@@ -8,7 +8,7 @@ import sys
 import types
 from typing import Any
 
-from anyshape.capture.tracer import ATOMS, CODE, Leave
+from anyshape.capture.tracer import ATOMS, CODE, AbortCapture
 from anyshape.guards.guard import Kind
 
 
@@ -26,7 +26,7 @@ def imported(hooks: Any, value: Any, module: str, name: str | None, level: int, 
         return value
     source = sys.modules.get(full)
     if source is None:
-        raise Leave(f"module {full} is not in sys.modules after its import")
+        raise AbortCapture(f"module {full} is not in sys.modules after its import")
     _loaded(hooks, full, source)
     if name in vars(source):
         return hooks.attributes.get(source, name)
@@ -35,7 +35,7 @@ def imported(hooks: Any, value: Any, module: str, name: str | None, level: int, 
     if isinstance(value, CODE) or type(value) in ATOMS:
         tracer.guard(Kind.PREDICATE, tracer.constant(source), Gives(name, value), "it imports")
         return value
-    raise Leave(f"`{name}`, which module {full} makes up, is imported inside the function")
+    raise AbortCapture(f"`{name}`, which module {full} makes up, is imported inside the function")
 
 
 class Gives:
@@ -55,7 +55,7 @@ def _absolute(hooks: Any, module: str, level: int, globals_: dict[str, Any]) -> 
     """The full name of a module that is named relative to the package of the program."""
     package = globals_.get("__package__")
     if not isinstance(package, str):
-        raise Leave("a relative import without a package")
+        raise AbortCapture("a relative import without a package")
     where = hooks.tracer.constant(globals_, "G").item("__package__")
     hooks.tracer.guard(Kind.EQUALS, where, package, "it imports")
     return importlib.util.resolve_name("." * level + module, package)
@@ -67,12 +67,12 @@ def _loaded(hooks: Any, name: str, module: Any) -> None:
     held_in: Any = sys.modules
     modules = hooks.tracer.constant(held_in, "sys.modules")
     if held is None or not isinstance(held, types.ModuleType):
-        raise Leave(f"`{name}` in sys.modules is no module")
+        raise AbortCapture(f"`{name}` in sys.modules is no module")
     hooks.tracer.guard(Kind.IDENTITY, modules.item(name), held, "it imports")
     if held is module:
         return
     parent, _, last = name.rpartition(".")
     if not parent or vars(sys.modules[parent]).get(last) is not module:
-        raise Leave(f"`import {name}` gives something else than the module of that name")
+        raise AbortCapture(f"`import {name}` gives something else than the module of that name")
     _loaded(hooks, parent, sys.modules[parent])
     hooks.attributes.get(sys.modules[parent], last)

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 
 from anyshape.capture.externals.external_objects import SEQUENCES, SETS, holds_traced
-from anyshape.capture.externals.untrace import stripped
+from anyshape.capture.externals.untrace import untraced
 from anyshape.capture.hooks.attributes import is_trusted
 from anyshape.capture.hooks.base import BUILT_IN, ITERATORS, TRACED, HooksBase, defines
 from anyshape.capture.hooks.identity_methods import told_by_identity
-from anyshape.capture.tracer import ATOMS, Leave
+from anyshape.capture.tracer import ATOMS, AbortCapture
 from anyshape.guards.guard import Kind
 
 
@@ -30,7 +30,7 @@ class ItemHooks(HooksBase):
                     torch.Tensor.__getitem__, (obj, self.index(key)), {}, operator.getitem
                 )
             if type(key) in TRACED or holds_traced(key):
-                key = self.fixed(key, "a container is indexed by it")
+                key = self.specialized(key, "a container is indexed by it")
             path = self.tracer.path_of(obj)
             if path is None and kind in BUILT_IN:
                 return obj[self._position(obj, key)]
@@ -45,7 +45,7 @@ class ItemHooks(HooksBase):
                 if isinstance(own, types.ClassMethodDescriptorType):
                     return operator.getitem(obj, self._type_arguments(key))  # pyright: ignore[reportCallIssue, reportArgumentType] it has one
                 if own is not None and not isinstance(own, classmethod):
-                    raise Leave("a class that is indexed")
+                    raise AbortCapture("a class that is indexed")
                 if isinstance(own, classmethod) and isinstance(own.__func__, types.FunctionType):
                     return self.call(self.attribute(obj, "__class_getitem__"), key)
                 return operator.getitem(obj, key)  # pyright: ignore[reportCallIssue, reportArgumentType] of the metaclass
@@ -58,8 +58,8 @@ class ItemHooks(HooksBase):
                 kind.__module__
             ):
                 return obj[self._position(obj, key)]
-            raise Leave(f"an item of a {kind.__name__}")
-        except Leave as left:
+            raise AbortCapture(f"an item of a {kind.__name__}")
+        except AbortCapture as left:
             self.tracer.leave_for(left)
         return operator.getitem(obj, key)  # pyright: ignore[reportCallIssue, reportArgumentType] as Python does
 
@@ -68,7 +68,7 @@ class ItemHooks(HooksBase):
         for part in key if type(key) is tuple else (key,):
             path = self.tracer.path_of(part)
             if path is not None and type(part).__module__ not in ("typing", "types"):
-                raise Leave(f"a class is indexed by a {type(part).__name__}")
+                raise AbortCapture(f"a class is indexed by a {type(part).__name__}")
             if path is not None:
                 self.tracer.guard(Kind.IDENTITY, path, part)
         return key
@@ -125,7 +125,7 @@ class ItemHooks(HooksBase):
                 )
                 return
             if type(key) in TRACED or holds_traced(key):
-                key = self.fixed(key, "a container is indexed by it")
+                key = self.specialized(key, "a container is indexed by it")
             own = getattr(type(obj), "__setitem__", None)
             if isinstance(own, types.FunctionType):
                 self.attributes.class_attribute(type(obj), "__setitem__")
@@ -136,14 +136,14 @@ class ItemHooks(HooksBase):
                 if isinstance(obj, (list, dict, deque)):
                     self.outside.set_item(obj, path, key, value)
                     return
-                raise Leave(f"an item of a {type(obj).__name__} from outside is set")
+                raise AbortCapture(f"an item of a {type(obj).__name__} from outside is set")
             if type(key) is slice:
                 value = self.iterate(value)
             obj[self._position(obj, key)] = value
             return
-        except Leave as left:
+        except AbortCapture as left:
             self.tracer.leave_for(left)
-        obj[stripped(key)] = stripped(value)
+        obj[untraced(key)] = untraced(value)
 
     def delete_item(self, obj: Any, key: Any) -> None:
         try:
@@ -153,15 +153,15 @@ class ItemHooks(HooksBase):
                 return
             path = self.tracer.path_of(obj)
             if holds_traced(key):
-                key = self.fixed(key, "a container is indexed by it")
+                key = self.specialized(key, "a container is indexed by it")
             if path is not None:
                 if isinstance(obj, (list, dict, deque)):
                     self.outside.delete_item(obj, path, key)
                     return
-                raise Leave(f"an item of a {type(obj).__name__} from outside is deleted")
+                raise AbortCapture(f"an item of a {type(obj).__name__} from outside is deleted")
             del obj[self._position(obj, key)]
             return
-        except Leave as left:
+        except AbortCapture as left:
             self.tracer.leave_for(left)
         del obj[key]
 
@@ -170,9 +170,9 @@ class ItemHooks(HooksBase):
             if type(key) in ATOMS:
                 return key
             if holds_traced(key):
-                return self.fixed(key, "it is a key")
+                return self.specialized(key, "it is a key")
             self.hashed(key)
-        except Leave as left:
+        except AbortCapture as left:
             self.tracer.leave_for(left)
         return key
 
@@ -200,7 +200,7 @@ class ItemHooks(HooksBase):
                 self.attributes.class_attribute(kind, "__iter__")
                 return self.iterate_over(self.call(own, value))
             if path is not None:
-                raise Leave(f"iteration over a {kind.__name__} from outside")
+                raise AbortCapture(f"iteration over a {kind.__name__} from outside")
             if isinstance(value, (list, tuple, dict, set, frozenset, deque)):
                 return value
             if is_trusted(kind.__module__) or kind.__module__ == "itertools":
@@ -209,8 +209,8 @@ class ItemHooks(HooksBase):
                 return value
             if own is None and isinstance(getattr(kind, "__getitem__", None), types.FunctionType):
                 return self.by_index(value)
-            raise Leave(f"iteration over a {kind.__name__}")
-        except Leave as left:
+            raise AbortCapture(f"iteration over a {kind.__name__}")
+        except AbortCapture as left:
             self.tracer.leave_for(left)
             return value
 
@@ -223,7 +223,7 @@ class ItemHooks(HooksBase):
             if isinstance(member, (tuple, frozenset)):
                 self.in_this_order((*member, *member))
             elif isinstance(member, torch.Tensor):
-                raise Leave(
+                raise AbortCapture(
                     "iteration over a set of tensors, whose order is that of their addresses"
                 )
             elif type(member) not in ATOMS and told_by_identity(type(member)) is not None:
@@ -270,7 +270,7 @@ class ItemHooks(HooksBase):
             if path is not None:
                 if isinstance(value, dict) and not defines(type(value), "keys", "__getitem__"):
                     return self.outside.contents(value, path)
-                raise Leave(f"`**` of a {type(value).__name__} from outside")
+                raise AbortCapture(f"`**` of a {type(value).__name__} from outside")
             if isinstance(value, dict) and not defines(type(value), "keys", "__getitem__"):
                 return value
             if isinstance(value, torch.Tensor):
@@ -279,7 +279,7 @@ class ItemHooks(HooksBase):
             if isinstance(own, types.FunctionType):
                 keys = list(self.iterate(self.call(self.attribute(value, "keys"))))
                 return {key: self.item(value, key) for key in keys}
-            raise Leave(f"`**` of a {type(value).__name__}")
-        except Leave as left:
+            raise AbortCapture(f"`**` of a {type(value).__name__}")
+        except AbortCapture as left:
             self.tracer.leave_for(left)
             return value

@@ -21,11 +21,11 @@ import torch
 from anyshape.capture.builtins.pure import is_data
 from anyshape.capture.externals.external_objects import holds_traced, is_key
 from anyshape.capture.externals.side_effects import Change, Effect
-from anyshape.capture.externals.untrace import detached
+from anyshape.capture.externals.untrace import concretized
 from anyshape.capture.numbers.concolic import TracedInt
 from anyshape.capture.numbers.traced_text import TRACED_VALUES, bare
 from anyshape.capture.rewrite.source import all_code
-from anyshape.capture.tracer import ATOMS, CODE, Leave
+from anyshape.capture.tracer import ATOMS, CODE, AbortCapture
 from anyshape.guards.guard import Kind
 
 _MISSING: Final = object()
@@ -55,7 +55,7 @@ class Caches:
         if path is not None:
             self._tracer.guard(Kind.IDENTITY, path, function)
         given = (*args, *kwargs.values())
-        keys = [detached(arg) for arg in given] if any(map(holds_traced, given)) else []
+        keys = [concretized(arg) for arg in given] if any(map(holds_traced, given)) else []
         if keys and all(map(self._is_value, keys)) and _reads_code_only(function):
             named = dict(zip(kwargs, keys[len(args) :], strict=True))
             result = self._answer(function, tuple(keys[: len(args)]), named)
@@ -74,7 +74,7 @@ class Caches:
         known = self._known.get((id(function), key))
         if known is not None:
             if known[0] is not result:
-                raise Leave(f"the cached function `{function.__name__}` changes its mind")
+                raise AbortCapture(f"the cached function `{function.__name__}` changes its mind")
             return known[1]
         if not trusted:
             check = StillCached(function, key, args, kwargs, result)
@@ -99,7 +99,7 @@ class Caches:
             with torch._C.DisableTorchFunction():
                 return function(*args, **kwargs)
         except Exception as error:
-            self._tracer.leave(
+            self._tracer.abort(
                 f"the cached function `{function.__name__}` raises {error!r}", is_error=True
             )
             raise
@@ -122,9 +122,9 @@ class Caches:
         before = len(effects)
         result = self._hooks.call(function.__wrapped__, *args, **kwargs)
         if len(effects) > before:
-            self._tracer.leave(f"the cached function `{function.__name__}` does more than compute")
+            self._tracer.abort(f"the cached function `{function.__name__}` does more than compute")
         elif not _is_same_data(result, answer):
-            self._tracer.leave(f"what `{function.__name__}` has in its cache was changed")
+            self._tracer.abort(f"what `{function.__name__}` has in its cache was changed")
         if not self._tracer.active:
             return answer
         self._tracer.shared.add(result, answer)
@@ -143,11 +143,13 @@ class Caches:
         kind = type(value)
         by_identity = kind.__eq__ is object.__eq__ and kind.__hash__ is object.__hash__
         if path is None or not by_identity:
-            value = hooks.fixed(hooks.operand(value), "it is an argument of a cached function")
+            value = hooks.specialized(
+                hooks.operand(value), "it is an argument of a cached function"
+            )
         if _is_key(value):
             return value
         if path is None or not by_identity:
-            raise Leave(f"a {kind.__name__} is an argument of a cached function")
+            raise AbortCapture(f"a {kind.__name__} is an argument of a cached function")
         self._tracer.guard(Kind.IDENTITY, path, value)
         return value
 
@@ -249,7 +251,7 @@ def _cache_of(function: Any, key: Any) -> dict[Any, Any]:
         and key in held
     ]
     if len(found) != 1:
-        raise Leave(f"the cache of `{function.__name__}` cannot be looked at")
+        raise AbortCapture(f"the cache of `{function.__name__}` cannot be looked at")
     return found[0]
 
 

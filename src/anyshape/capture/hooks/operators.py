@@ -15,7 +15,7 @@ from anyshape.capture.builtins.methods import change_in_place
 from anyshape.capture.builtins.pure import as_length
 from anyshape.capture.externals.external_objects import SETS, holds_traced
 from anyshape.capture.externals.native_values import is_numpy_scalar
-from anyshape.capture.externals.untrace import stripped
+from anyshape.capture.externals.untrace import untraced
 from anyshape.capture.hooks.base import (
     BUILT_IN,
     ITERATORS,
@@ -28,7 +28,7 @@ from anyshape.capture.hooks.base import (
 from anyshape.capture.hooks.formatting import percent
 from anyshape.capture.numbers import concolic
 from anyshape.capture.numbers.traced_text import TracedText, joined
-from anyshape.capture.tracer import ATOMS, Leave
+from anyshape.capture.tracer import ATOMS, AbortCapture
 from anyshape.guards.guard import Kind
 
 _KEYS: Final[Any] = type({}.keys())
@@ -71,19 +71,19 @@ class OperatorHooks(HooksBase):
             if isinstance(a, torch.Tensor) or (isinstance(b, torch.Tensor) and kind_a is not str):
                 return self._tensor_binary(name, function, a, b)
             return self._operator(_FORWARD[name], _REFLECTED[name], function, a, b)
-        except Leave as left:
+        except AbortCapture as left:
             self.tracer.leave_for(left)
         return function(a, b)
 
     def _tensor_binary(self, name: str, function: Callable[..., Any], a: Any, b: Any) -> Any:
         if isinstance(a, torch.Tensor):
             if not isinstance(b, torch.Tensor) and type(b) not in (*NUMBERS, complex):
-                raise Leave(f"a tensor {name} a {type(b).__name__}")
+                raise AbortCapture(f"a tensor {name} a {type(b).__name__}")
             method = getattr(torch.Tensor, _FORWARD[name])
             result = self.recorder.run(method, (a, b), {}, function)
             return function(a, b) if result is NotImplemented else result  # raises
         if type(a) not in NUMBERS and type(a) is not complex:
-            raise Leave(f"a {type(a).__name__} {name} a tensor")
+            raise AbortCapture(f"a {type(a).__name__} {name} a tensor")
         method = getattr(torch.Tensor, _REFLECTED[name])
         return self.recorder.run(method, (b, a), {})
 
@@ -119,7 +119,7 @@ class OperatorHooks(HooksBase):
         for number, (this, other, name) in enumerate(attempts):
             try:
                 result = self._asked(this, other, name)
-            except Leave as left:
+            except AbortCapture as left:
                 if number == 0:
                     raise
                 # Code of the program has run, and must not run again.
@@ -139,7 +139,7 @@ class OperatorHooks(HooksBase):
             self.attributes.class_attribute(kind, name)
         if type(a) is str or not (_is_sequence(a) and _is_sequence(b)):
             # Formatting and repetition read the digits of a number.
-            a, b = self.fixed(a, "an operand"), self.fixed(b, "an operand")
+            a, b = self.specialized(a, "an operand"), self.specialized(b, "an operand")
         return self.natively(function, a, b)
 
     def natively(self, function: Callable[..., Any], *args: Any) -> Any:
@@ -150,7 +150,7 @@ class OperatorHooks(HooksBase):
             with sys.modules["numpy"].errstate(all="raise"):
                 return function(*args)
         except FloatingPointError:
-            raise Leave("numpy warns of a number, or raises, as its settings say") from None
+            raise AbortCapture("numpy warns of a number, or raises, as its settings say") from None
 
     def _asked(self, this: Any, other: Any, name: str) -> Any:
         """What the special method of an operand says, as Python finds and binds it."""
@@ -169,7 +169,7 @@ class OperatorHooks(HooksBase):
             return NotImplemented  # It looks at the type alone.
         if not isinstance(own, types.WrapperDescriptorType):
             return self.call(self.attributes.bound(this, holder, name, own), other)
-        this, other = self.fixed(this, "an operand"), self.fixed(other, "an operand")
+        this, other = self.specialized(this, "an operand"), self.specialized(other, "an operand")
         return self.natively(own, this, other)
 
     def _as_any_object(self, this: Any, other: Any, name: str) -> Any:
@@ -192,7 +192,7 @@ class OperatorHooks(HooksBase):
                 if method is None:
                     return self.binary(name, a, b)
                 if not isinstance(b, torch.Tensor) and type(b) not in NUMBERS:
-                    raise Leave(f"a tensor {name} a {type(b).__name__}, in place")
+                    raise AbortCapture(f"a tensor {name} a {type(b).__name__}, in place")
                 return self.recorder.run(method, (a, b), {}, function)
             own = special_method(kind_a, f"__i{name}__")
             if isinstance(own, types.FunctionType):
@@ -208,16 +208,16 @@ class OperatorHooks(HooksBase):
             asked = not is_number and special_method(type(b), _REFLECTED[name]) is not None
             if isinstance(a, list) and asked:
                 # Python asks the other operand first, and extends the list only then.
-                raise Leave(f"a list {name} a {type(b).__name__}, in place")
+                raise AbortCapture(f"a list {name} a {type(b).__name__}, in place")
             path = self.tracer.path_of(a)
             if path is not None:
                 return change_in_place(self, name, a, path, b)
             if kind_a is list:
                 return function(a, self.unpack(b))
             return function(a, self.operand(b))
-        except Leave as left:
+        except AbortCapture as left:
             self.tracer.leave_for(left)
-        return function(a, stripped(b))
+        return function(a, untraced(b))
 
     def unary(self, name: str, a: Any) -> Any:
         function = _UNARY[name]
@@ -231,8 +231,8 @@ class OperatorHooks(HooksBase):
             self.attributes.class_attribute(kind, f"__{name}__")
             return self.call(own, a)
         try:
-            return self.natively(function, self.fixed(a, f"`{name}` of it", name))
-        except Leave as left:
+            return self.natively(function, self.specialized(a, f"`{name}` of it", name))
+        except AbortCapture as left:
             self.tracer.leave_for(left)
             return function(a)
 
@@ -245,7 +245,7 @@ class OperatorHooks(HooksBase):
             if isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor):
                 return self._tensor_compare(name, function, a, b)
             return self._rich_compare(name, function, a, b)
-        except Leave as left:
+        except AbortCapture as left:
             self.tracer.leave_for(left)
         return function(a, b)
 
@@ -274,7 +274,7 @@ class OperatorHooks(HooksBase):
         and watch themselves: `x.shape == (n, 3)` is no reason to fix a size."""
         if type(value) in (list, tuple, torch.Size):
             return self.operand(value)
-        return self.fixed(value, "it is compared")
+        return self.specialized(value, "it is compared")
 
     def _is_compared_natively(self, value: Any) -> bool:
         """Whether native code compares it by more than its identity."""
@@ -309,27 +309,27 @@ class OperatorHooks(HooksBase):
             )
         if (a is None or b is None) and name in ("eq", "ne"):
             return name == "ne"
-        raise Leave(f"a tensor is compared with a {type(b).__name__}")
+        raise AbortCapture(f"a tensor is compared with a {type(b).__name__}")
 
     def same(self, a: Any, b: Any) -> bool:
         if type(a) in TRACED or type(b) in TRACED:
             if TracedText in (type(a), type(b)) and isinstance(a, str) and isinstance(b, str):
-                self.tracer.leave("values are compared by `is`", "compare them with `==`")
+                self.tracer.abort("values are compared by `is`", "compare them with `==`")
                 return a is b
             if type(a) not in NUMBERS or type(b) not in NUMBERS or bool in (type(a), type(b)):
                 return False
-            fix = self.tracer.fix
+            fix = self.tracer.specialize
             return fix(a, "it is compared by `is`") is fix(b, "it is compared by `is`")
         if a is None or b is None:
             return a is b
         if type(a) in _SHARED_BY_CHANCE and type(b) in _SHARED_BY_CHANCE:
-            self.tracer.leave("values are compared by `is`", "compare them with `==`")
+            self.tracer.abort("values are compared by `is`", "compare them with `==`")
             return a is b
         path_a, path_b = self.tracer.path_of(a), self.tracer.path_of(b)
         made = path_a is None or path_b is None
         if made and isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and a is not b:
             # At other sizes an operation may return its argument.
-            self.tracer.leave("tensors that the program made are compared by `is`")
+            self.tracer.abort("tensors that the program made are compared by `is`")
             return False
         if path_a is not None and path_b is not None and a is not b:
             key = (Kind.DISTINCT, path_a, path_b)
@@ -346,7 +346,7 @@ class OperatorHooks(HooksBase):
             if isinstance(container, torch.Tensor):
                 return self.recorder.run(torch.Tensor.__contains__, (container, item), {})
             if holds_traced(item) and isinstance(container, (dict, *SETS)):
-                item = self.fixed(item, "it is looked up")
+                item = self.specialized(item, "it is looked up")
             path = self.tracer.path_of(container)
             if path is not None and isinstance(container, dict):
                 return self.outside.has_key(container, path, item)
@@ -367,7 +367,7 @@ class OperatorHooks(HooksBase):
             ):
                 return self._in_sequence(item, container)
             return operator.contains(self.operand(container), self.operand(item))
-        except Leave as left:
+        except AbortCapture as left:
             self.tracer.leave_for(left)
         return item in container
 
@@ -377,7 +377,7 @@ class OperatorHooks(HooksBase):
     def equals(self, a: Any, b: Any) -> bool:
         """Whether containers take two objects for equal: they are one, or `==` says so."""
         if type(a) is float and type(b) is float and a != a and b != b:
-            self.tracer.leave("NaN is looked for by its identity")
+            self.tracer.abort("NaN is looked for by its identity")
         return a is b or self.truth(self.compare("eq", a, b))
 
     # -- truth -------------------------------------------------------------------------------------
@@ -402,9 +402,9 @@ class OperatorHooks(HooksBase):
                 if found is not None and not isinstance(found[1], types.WrapperDescriptorType):
                     return self._own_truth(value, name, *found)
                 if found is not None:
-                    return bool(self.fixed(value, "its truth", "truth"))
+                    return bool(self.specialized(value, "its truth", "truth"))
             return True
-        except Leave as left:
+        except AbortCapture as left:
             self.tracer.leave_for(left)
         return bool(value)
 
@@ -433,7 +433,7 @@ class OperatorHooks(HooksBase):
         if isinstance(value, torch.Tensor):
             return value  # Python asks a tensor itself, which the function mode sees.
         if _has_code(kind, "__bool__") or _has_code(kind, "__len__"):
-            self.tracer.leave(f"`and`/`or` on a {kind.__name__}")
+            self.tracer.abort(f"`and`/`or` on a {kind.__name__}")
             return value
         self.truth(value)
         return value

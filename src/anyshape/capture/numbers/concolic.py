@@ -8,7 +8,7 @@ learns of such a number is either traced on, or guarded:
     n = TracedInt(16, s0, tracer)
     n * 2 + 1       TracedInt 33, expression 2*s0 + 1
     n < 20          True, and tracer.decide(lt(s0, 20)) has been asked
-    n & 6           0, and tracer.fix(n) has been asked: there is no symbolic form
+    n & 6           0, and tracer.specialize(n) has been asked: there is no symbolic form
 
 When `tracer.active` is False everything gives plain Python results. Native code reads the digits of
 an int without asking any method here. Where it is the *left* operand of an operator (`1.5 * n`,
@@ -36,15 +36,15 @@ from anyshape.capture.numbers.rules import (
 )
 from anyshape.capture.numbers.traced import (
     Function,
+    NumberTracer,
     TracedFloat,
     TracedInt,
-    Tracer,
     is_of_data,
     is_tensor_like,
     is_traced,
     operand_of,
     plain,
-    settled,
+    specialized,
 )
 from anyshape.errors import ExpressionTooLarge
 from anyshape.symbolic import absolute
@@ -52,9 +52,9 @@ from anyshape.symbolic import maximum as larger
 from anyshape.symbolic import minimum as smaller
 
 __all__ = [
+    "NumberTracer",
     "TracedFloat",
     "TracedInt",
-    "Tracer",
     "binary",
     "compare",
     "is_traced",
@@ -106,7 +106,7 @@ def binary(function: Function, left: Any, right: Any) -> Any:
         return rule(right.tracer, operand, right)
     if is_tensor_like(left):
         return function(left, right)
-    return function(left, settled(right, "it was the operand of an object's own operator"))
+    return function(left, specialized(right, "it was the operand of an object's own operator"))
 
 
 def compare(function: Function, left: Any, right: Any) -> Any:
@@ -121,7 +121,7 @@ def compare(function: Function, left: Any, right: Any) -> Any:
         return compared(right.tracer, _MIRRORED[function], right, operand)
     if is_tensor_like(left):
         return function(left, right)
-    return function(left, settled(right, f"it was compared with {SYMBOLS[function]}"))
+    return function(left, specialized(right, f"it was compared with {SYMBOLS[function]}"))
 
 
 def minimum(a: Any, b: Any) -> Any:
@@ -148,7 +148,7 @@ def _extreme(function: Function, build: Function, a: Any, b: Any) -> Any:
     return b if second else a
 
 
-def _tracer_of(*values: Any) -> Tracer | None:
+def _tracer_of(*values: Any) -> NumberTracer | None:
     return next((v.tracer for v in values if is_traced(v) and v.tracer.active), None)
 
 
@@ -182,7 +182,7 @@ def _forward(function: Function) -> Function:
             return rule(tracer, self, operand)
         if is_tensor_like(other):
             return NotImplemented
-        return function(settled(self, "it was combined with another kind of object"), other)
+        return function(specialized(self, "it was combined with another kind of object"), other)
 
     return method
 
@@ -197,7 +197,7 @@ def _reflected(function: Function) -> Function:
             # `other` has declined; what is left is repetition (`[0] * n`), which for `*=` changes
             # `other` in place and must therefore be left to Python.
             if not is_tensor_like(other):
-                settled(self, "it was combined with another kind of object")
+                specialized(self, "it was combined with another kind of object")
             return NotImplemented
         return rule(tracer, operand, self) if tracer.active else function(operand, plain(self))
 
@@ -208,14 +208,14 @@ def _pow_method(self: Any, other: Any, modulus: Any = None) -> Any:
     if modulus is None:
         return _POWER_FORWARD(self, other)
     reason = "it was used in a power with a modulus"
-    return pow(settled(self, reason), settled(other, reason), settled(modulus, reason))
+    return pow(specialized(self, reason), specialized(other, reason), specialized(modulus, reason))
 
 
 def _rpow_method(self: Any, other: Any, modulus: Any = None) -> Any:
     if modulus is None:
         return _POWER_REFLECTED(self, other)
     reason = "it was used in a power with a modulus"
-    return pow(settled(other, reason), settled(self, reason), settled(modulus, reason))
+    return pow(specialized(other, reason), specialized(self, reason), specialized(modulus, reason))
 
 
 _POWER_FORWARD: Final = _forward(operator.pow)
@@ -236,7 +236,7 @@ def _comparing(function: Function) -> Function:
             return NotImplemented
         if type(other) in _OTHER_KINDS:
             return NotImplemented if equality else function(plain(self), other)  # raises
-        return function(settled(self, f"it was compared with {SYMBOLS[function]}"), other)
+        return function(specialized(self, f"it was compared with {SYMBOLS[function]}"), other)
 
     return method
 
@@ -246,7 +246,7 @@ def _fixing(base: type, name: str, reason: str) -> Function:
     native = getattr(base, name)
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return native(settled(self, reason), *[settled(a, reason) for a in args], **kwargs)
+        return native(specialized(self, reason), *[specialized(a, reason) for a in args], **kwargs)
 
     return method
 
@@ -265,7 +265,7 @@ def _unary(function: Function, build: Function) -> Function:
         try:
             size = build(self.expr)
         except ExpressionTooLarge:
-            return function(settled(self, "its expression is beyond what can be followed"))
+            return function(specialized(self, "its expression is beyond what can be followed"))
         return made(tracer, size, function(plain(self)))
 
     return method
@@ -299,15 +299,15 @@ def _counting_bits(name: str) -> Function:
 
 def _as_plain(self: Any, *_: Any) -> Any:
     """Copies and pickles hold plain numbers: they outlive the capture."""
-    return settled(self, "it was copied")
+    return specialized(self, "it was copied")
 
 
 def _reduced(self: Any, *_: Any) -> Any:
-    return type(plain(self)), (settled(self, "it was pickled"),)
+    return type(plain(self)), (specialized(self, "it was pickled"),)
 
 
 def _new_arguments(self: Any) -> Any:
-    return (settled(self, "it was pickled"),)
+    return (specialized(self, "it was pickled"),)
 
 
 #: Methods that tell the value, with the reason that the guard will give.

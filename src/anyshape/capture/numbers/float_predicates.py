@@ -19,7 +19,7 @@ from anyshape.capture.numbers.quotients import (
     nearest,
 )
 from anyshape.capture.numbers.rules import all_hold, asked, made
-from anyshape.capture.numbers.traced import Function, TracedFloat, Tracer, decided, plain
+from anyshape.capture.numbers.traced import Function, NumberTracer, TracedFloat, decided, plain
 from anyshape.errors import ExpressionTooLarge
 from anyshape.symbolic import Fact, Size, ge
 
@@ -51,7 +51,7 @@ def ask(function: Function, number: TracedFloat, args: tuple[Any, ...], reason: 
 
 
 def _of_quotient(
-    tracer: Tracer, function: Function, number: TracedFloat, quotient: Quotient, reason: str
+    tracer: NumberTracer, function: Function, number: TracedFloat, quotient: Quotient, reason: str
 ) -> Any:
     if not all_hold(tracer, quotient):
         return None

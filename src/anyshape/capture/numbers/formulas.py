@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from anyshape.capture.numbers.traced import (
     Function,
+    NumberTracer,
     TracedFloat,
     TracedInt,
-    Tracer,
     decided,
     plain,
 )
@@ -65,7 +65,7 @@ def formula_of(function: Function, args: tuple[Any, ...]) -> Formula | None:
     return Formula(function, args, sizes, operations)
 
 
-def answered(tracer: Tracer, function: Function, args: tuple[Any, ...], reason: str) -> Any:
+def answered(tracer: NumberTracer, function: Function, args: tuple[Any, ...], reason: str) -> Any:
     """`function(*args)` as a plain value, with a guard of the sizes that it is the same for;
     `NotImplemented` if that is no more than the present size."""
     formula = formula_of(function, args)

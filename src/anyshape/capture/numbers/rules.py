@@ -15,14 +15,14 @@ from anyshape.capture.numbers.formulas import answered, formula_of
 from anyshape.capture.numbers.quotients import Quotient, combined, crossed, needs, quotient_of
 from anyshape.capture.numbers.traced import (
     Function,
+    NumberTracer,
     TracedFloat,
     TracedInt,
-    Tracer,
     decided,
     is_of_data,
     is_traced,
     plain,
-    settled,
+    specialized,
 )
 from anyshape.errors import ExpressionTooLarge
 from anyshape.symbolic import Expr, Fact, Size, eq, floordiv, ge, gt, le, lt, modulo, ne, power
@@ -30,7 +30,7 @@ from anyshape.symbolic import Expr, Fact, Size, eq, floordiv, ge, gt, le, lt, mo
 #: Longer shifts give integers that no size has, and symbolic ones would be refused anyway.
 _MOST_SHIFT: Final = 4096
 
-Rule = Callable[[Tracer, Any, Any], Any]
+Rule = Callable[[NumberTracer, Any, Any], Any]
 
 
 def _size(number: Any) -> Size:
@@ -45,7 +45,7 @@ def _has_float(a: Any, b: Any) -> bool:
     return type(a) in _FLOATS or type(b) in _FLOATS
 
 
-def made(tracer: Tracer, size: Size, value: int) -> int:
+def made(tracer: NumberTracer, size: Size, value: int) -> int:
     if type(size) is Expr:
         if not tracer.active:  # it may have given up when it was asked about a divisor
             return value
@@ -54,7 +54,7 @@ def made(tracer: Tracer, size: Size, value: int) -> int:
     return value
 
 
-def recorded(tracer: Tracer, function: Function, *args: Any) -> Any:
+def recorded(tracer: NumberTracer, function: Function, *args: Any) -> Any:
     if not tracer.active:  # see `made`
         return function(*map(plain, args))
     result = tracer.record(function, args)
@@ -66,10 +66,10 @@ def recorded(tracer: Tracer, function: Function, *args: Any) -> Any:
 
 def _native(function: Function, a: Any, b: Any, reason: str) -> Any:
     """The plain result, with guards that fix the operands."""
-    return function(settled(a, reason), settled(b, reason))
+    return function(specialized(a, reason), specialized(b, reason))
 
 
-def symbolic(tracer: Tracer, function: Function, build: Function, a: Any, b: Any) -> Any:
+def symbolic(tracer: NumberTracer, function: Function, build: Function, a: Any, b: Any) -> Any:
     try:
         size = build(_size(a), _size(b))
     except ExpressionTooLarge:
@@ -80,7 +80,7 @@ def symbolic(tracer: Tracer, function: Function, build: Function, a: Any, b: Any
 def _ring(function: Function) -> Rule:
     """`+ - *`: the same function adds numbers and expressions."""
 
-    def rule(tracer: Tracer, a: Any, b: Any) -> Any:
+    def rule(tracer: NumberTracer, a: Any, b: Any) -> Any:
         if _has_float(a, b):
             return recorded(tracer, function, a, b)
         return symbolic(tracer, function, function, a, b)
@@ -88,7 +88,7 @@ def _ring(function: Function) -> Rule:
     return rule
 
 
-def _may_divide(tracer: Tracer, b: Any) -> bool:
+def _may_divide(tracer: NumberTracer, b: Any) -> bool:
     """Whether the divisor is not 0. What is recorded or built on it is only defined there."""
     if type(b) is not TracedInt:
         return bool(plain(b))
@@ -96,7 +96,7 @@ def _may_divide(tracer: Tracer, b: Any) -> bool:
 
 
 def _division(function: Function, build: Function) -> Rule:
-    def rule(tracer: Tracer, a: Any, b: Any) -> Any:
+    def rule(tracer: NumberTracer, a: Any, b: Any) -> Any:
         if type(b) is TracedFloat and not plain(b):
             return _native(function, a, b, "it was divided by")  # raises
         if not _may_divide(tracer, b):
@@ -108,7 +108,7 @@ def _division(function: Function, build: Function) -> Rule:
     return rule
 
 
-def _true_division(tracer: Tracer, a: Any, b: Any) -> Any:
+def _true_division(tracer: NumberTracer, a: Any, b: Any) -> Any:
     if type(b) is TracedFloat and not plain(b):
         return _native(operator.truediv, a, b, "it was divided by")  # raises
     if not _may_divide(tracer, b):
@@ -116,14 +116,14 @@ def _true_division(tracer: Tracer, a: Any, b: Any) -> Any:
     return recorded(tracer, operator.truediv, a, b)
 
 
-def _divmod(tracer: Tracer, a: Any, b: Any) -> Any:
+def _divmod(tracer: NumberTracer, a: Any, b: Any) -> Any:
     quotient = RULES[operator.floordiv](tracer, a, b)
     if not tracer.active:  # see `made`
         return divmod(plain(a), plain(b))
     return quotient, RULES[operator.mod](tracer, a, b)
 
 
-def _power(tracer: Tracer, a: Any, b: Any) -> Any:
+def _power(tracer: NumberTracer, a: Any, b: Any) -> Any:
     if type(a) is TracedInt and type(b) is int:
         if b >= 0:
             return symbolic(tracer, operator.pow, power, a, b)
@@ -135,7 +135,7 @@ def _power(tracer: Tracer, a: Any, b: Any) -> Any:
     return _native(operator.pow, a, b, "it was used in a power")
 
 
-def _is_real_power(tracer: Tracer, a: Any, b: Any) -> bool:
+def _is_real_power(tracer: NumberTracer, a: Any, b: Any) -> bool:
     """Whether the result is a float, here and wherever the guards made for the answer hold: a
     negative base gives complex numbers, 0 with a negative exponent raises."""
     if not _has_float(a, b):
@@ -149,18 +149,18 @@ def _is_real_power(tracer: Tracer, a: Any, b: Any) -> bool:
     return type(a) is TracedFloat and not is_traced(b) and b >= 0 and float(b).is_integer()
 
 
-def _shift_left(tracer: Tracer, a: Any, b: Any) -> Any:
+def _shift_left(tracer: NumberTracer, a: Any, b: Any) -> Any:
     return _shift(tracer, operator.lshift, lambda n, k: n * 2**k, a, b)
 
 
-def _shift_right(tracer: Tracer, a: Any, b: Any) -> Any:
+def _shift_right(tracer: NumberTracer, a: Any, b: Any) -> Any:
     return _shift(tracer, operator.rshift, lambda n, k: floordiv(n, 2**k), a, b)
 
 
-def _shift(tracer: Tracer, function: Function, build: Function, a: Any, b: Any) -> Any:
+def _shift(tracer: NumberTracer, function: Function, build: Function, a: Any, b: Any) -> Any:
     if _has_float(a, b):
         return function(plain(a), plain(b))  # raises
-    b = settled(b, "it says how far to shift")
+    b = specialized(b, "it says how far to shift")
     if type(a) is not TracedInt or not 0 <= b <= _MOST_SHIFT:
         return _native(function, a, b, "it was shifted")
     return symbolic(tracer, function, build, a, b)
@@ -172,7 +172,7 @@ def _is_of_data(number: Any) -> bool:
 
 
 def _bits(function: Function) -> Rule:
-    def rule(tracer: Tracer, a: Any, b: Any) -> Any:
+    def rule(tracer: NumberTracer, a: Any, b: Any) -> Any:
         if _has_float(a, b):
             return function(plain(a), plain(b))  # raises
         if _is_of_data(a) or _is_of_data(b):
@@ -182,7 +182,7 @@ def _bits(function: Function) -> Rule:
     return rule
 
 
-def _bit_and(tracer: Tracer, a: Any, b: Any) -> Any:
+def _bit_and(tracer: NumberTracer, a: Any, b: Any) -> Any:
     """`n & 7` is `n % 8` and `n & ~7` is `n - n % 8`, in Python for negative n too."""
     if type(b) is TracedInt and type(a) is int:
         a, b = b, a
@@ -231,7 +231,7 @@ COMPARISONS: Final[dict[Function, Callable[[Size, Size], Fact]]] = {
 SYMBOLS: Final = dict(zip(COMPARISONS, ("<", "<=", ">", ">=", "==", "!="), strict=True))
 
 
-def compared(tracer: Tracer, function: Function, a: Any, b: Any) -> bool:
+def compared(tracer: NumberTracer, function: Function, a: Any, b: Any) -> bool:
     """`function(a, b)` for a traced `a` and an operand `b`."""
     reason = f"it was compared with {SYMBOLS[function]}"
     if type(a) is TracedFloat or type(b) is TracedFloat:
@@ -251,7 +251,7 @@ def compared(tracer: Tracer, function: Function, a: Any, b: Any) -> bool:
     return decided(tracer, fact, reason)
 
 
-def _compared_floats(tracer: Tracer, function: Function, a: Any, b: Any, reason: str) -> bool:
+def _compared_floats(tracer: NumberTracer, function: Function, a: Any, b: Any, reason: str) -> bool:
     left, right = quotient_of(a), quotient_of(b)
     try:
         sizes = None if left is None or right is None else crossed(left, right)
@@ -263,17 +263,17 @@ def _compared_floats(tracer: Tracer, function: Function, a: Any, b: Any, reason:
     return asked(tracer, function, (a, b), reason)
 
 
-def asked(tracer: Tracer, function: Function, args: tuple[Any, ...], reason: str) -> Any:
+def asked(tracer: NumberTracer, function: Function, args: tuple[Any, ...], reason: str) -> Any:
     """The plain result, with guards of the sizes that it is the same for."""
     if not tracer.active:  # see `made`
         return function(*map(plain, args))
     answer = answered(tracer, function, args, reason)
     if answer is NotImplemented:
-        return function(*(settled(arg, reason) for arg in args))
+        return function(*(specialized(arg, reason) for arg in args))
     return answer
 
 
-def all_hold(tracer: Tracer, quotient: Quotient) -> bool:
+def all_hold(tracer: NumberTracer, quotient: Quotient) -> bool:
     """Whether what is said of a quotient is right, here and wherever the guards made for the answer
     hold."""
     reason = "a float was made of it, which is exact enough up to there"
@@ -281,7 +281,7 @@ def all_hold(tracer: Tracer, quotient: Quotient) -> bool:
 
 
 def _compared_with_fraction(
-    tracer: Tracer, function: Function, a: TracedInt, b: float, reason: str
+    tracer: NumberTracer, function: Function, a: TracedInt, b: float, reason: str
 ) -> bool:
     """An integer is below 2.5 exactly if it is at most 2, and never equal to it."""
     if function is operator.eq or function is operator.ne:

@@ -14,7 +14,7 @@ from anyshape.symbolic import FALSE, TRUE, Expr, Fact, ne
 Function = Callable[..., Any]
 
 
-class Tracer(Protocol):
+class NumberTracer(Protocol):
     """Who watches the run: answers questions about traced numbers, and keeps what answers rely on.
 
     A recorded function is called again at run time. If it raises there, or gives something else
@@ -28,7 +28,7 @@ class Tracer(Protocol):
         repeated."""
         ...
 
-    def fix(self, value: TracedInt | TracedFloat, reason: str) -> int | float:
+    def specialize(self, value: TracedInt | TracedFloat, reason: str) -> int | float:
         """The plain number; a guard makes sure that it is the same whenever this run is
         repeated."""
         ...
@@ -43,9 +43,9 @@ class TracedInt(int):
     """An int beside an expression that says what it is at any other size."""
 
     expr: Expr
-    tracer: Tracer
+    tracer: NumberTracer
 
-    def __new__(cls, value: int, expr: Expr, tracer: Tracer) -> TracedInt:
+    def __new__(cls, value: int, expr: Expr, tracer: NumberTracer) -> TracedInt:
         made = int.__new__(cls, value)
         made.expr = expr
         made.tracer = tracer
@@ -61,10 +61,10 @@ class TracedInt(int):
         return decided(self.tracer, ne(self.expr, 0), "its truth was tested")
 
     def __round__(self, ndigits: Any = None) -> Any:
-        digits = settled(ndigits, "a number of digits")
+        digits = specialized(ndigits, "a number of digits")
         if digits is None or (isinstance(digits, int) and digits >= 0):
             return self if self.tracer.active else plain(self)
-        return round(cast("int", settled(self, "it was rounded")), digits)
+        return round(cast("int", specialized(self, "it was rounded")), digits)
 
     def as_integer_ratio(self) -> tuple[Any, Any]:
         return (self if self.tracer.active else plain(self)), 1
@@ -84,12 +84,12 @@ class TracedFloat(float):
     __slots__ = ("formula", "node", "quotient", "tracer")
 
     node: Any
-    tracer: Tracer
+    tracer: NumberTracer
     #: what it is of sizes, where that is known: see `formulas.py` and `quotients.py`
     formula: Any
     quotient: Any
 
-    def __new__(cls, value: float, node: Any, tracer: Tracer) -> TracedFloat:
+    def __new__(cls, value: float, node: Any, tracer: NumberTracer) -> TracedFloat:
         made = float.__new__(cls, value)
         made.node = node
         made.tracer = tracer
@@ -130,20 +130,20 @@ def plain(value: Any) -> Any:
     return value if strip is None else strip(value)
 
 
-def settled(value: Any, reason: str) -> Any:
+def specialized(value: Any, reason: str) -> Any:
     """The bare number, with a guard that fixes it; anything else as it is."""
     if type(value) not in _PLAIN:
         return value
-    return value.tracer.fix(value, reason) if value.tracer.active else plain(value)
+    return value.tracer.specialize(value, reason) if value.tracer.active else plain(value)
 
 
-def decided(tracer: Tracer, fact: Fact, reason: str) -> bool:
+def decided(tracer: NumberTracer, fact: Fact, reason: str) -> bool:
     if fact is TRUE or fact is FALSE:
         return fact is TRUE
     return tracer.decide(fact, reason)
 
 
-def operand_of(tracer: Tracer, value: Any) -> Any:
+def operand_of(tracer: NumberTracer, value: Any) -> Any:
     """`value` as a rule takes it: a bare int or float, or a traced number of this tracer. None for
     whatever has arithmetic of its own."""
     kind = type(value)
@@ -152,7 +152,7 @@ def operand_of(tracer: Tracer, value: Any) -> Any:
     if kind in _PLAIN:
         if value.tracer is tracer:
             return value
-        return settled(value, "it was used while another function was captured")
+        return specialized(value, "it was used while another function was captured")
     if kind is bool:
         return int.__pos__(value)
     if isinstance(value, int) and calculates_like(int, kind):

@@ -54,15 +54,15 @@ class TracedText(str):
     # Programs look at it; that the class is ours is nobody's business.
     __class__ = property(lambda self: str)  # pyright: ignore[reportIncompatibleMethodOverride] ours
 
-    def settle(self, reason: str) -> None:
+    def specialize(self, reason: str) -> None:
         """Guard all numbers in it."""
         for piece in self.pieces:
             if not isinstance(piece, Piece):
                 continue
             if type(piece.value) is Snapshot:
-                self.tracer.leave("the text of a tensor is looked into", "print or log it instead")
+                self.tracer.abort("the text of a tensor is looked into", "print or log it instead")
                 return
-            self.tracer.fix(piece.value, reason)
+            self.tracer.specialize(piece.value, reason)
 
 
 TracedText.__name__ = "str"
@@ -79,7 +79,7 @@ class _Settling:
         if text is None:
             return self._own
         if text.tracer.active:
-            text.tracer.fix(text, "a text made of it is looked into")
+            text.tracer.specialize(text, "a text made of it is looked into")
         return functools.partial(self._own, bare(text))
 
 

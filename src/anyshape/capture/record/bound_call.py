@@ -9,9 +9,9 @@ import torch
 
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt, plain
 from anyshape.capture.numbers.traced_text import TracedText
-from anyshape.capture.tracer import ATOMS, Leave, is_plain_tensor
+from anyshape.capture.tracer import ATOMS, AbortCapture, is_plain_tensor
 from anyshape.ops.meta import Strided
-from anyshape.ops.op import Lowering
+from anyshape.ops.op import OpKind
 from anyshape.ops.packed_weights import Packed, class_of, is_packed, takes_packed
 from anyshape.ops.table import lookup
 from anyshape.symbolic import Size, Symbol
@@ -33,7 +33,7 @@ _SHAPE_FREE_OF_FLOATS: Final = frozenset(
     }
 )
 
-_POINTWISE_ENOUGH: Final = (Lowering.POINTWISE, Lowering.REDUCTION, Lowering.MATMUL)
+_POINTWISE_ENOUGH: Final = (OpKind.POINTWISE, OpKind.REDUCTION, OpKind.MATMUL)
 
 
 class CallForms:
@@ -77,7 +77,7 @@ class CallForms:
             ) = self._convert(value)
         if self._floats and not _free_of_floats(function):
             for value in self._floats:
-                recorder.tracer.fix(value, f"{name_of(function)} may shape its result by it")
+                recorder.tracer.specialize(value, f"{name_of(function)} may shape its result by it")
 
     @property
     def has_floats(self) -> bool:
@@ -100,7 +100,7 @@ class CallForms:
             return value, value, value
         if isinstance(value, torch.Tensor):
             if not is_plain_tensor(kind):
-                raise Leave(f"a tensor subclass: {kind.__name__}")
+                raise AbortCapture(f"a tensor subclass: {kind.__name__}")
             known = self._recorder.known(value)
             self.tensors[id(value)] = None
             self.opaque |= known.opaque
@@ -116,7 +116,7 @@ class CallForms:
             self._floats.append(value)
             return plain(value), self._recorder.number_node(value.node), plain(value)
         if kind is TracedText:
-            return (self._recorder.tracer.fix(value, "an operation takes it"),) * 3
+            return (self._recorder.tracer.specialize(value, "an operation takes it"),) * 3
         if kind is tuple or kind is list or kind is torch.Size:
             return self._sequence(value, tuple if kind is torch.Size else kind)
         if kind is dict:
@@ -132,7 +132,7 @@ class CallForms:
         if is_packed(value) and takes_packed(self._function):
             self.packed = True
             return value, self._recorder.object_node(value), Packed(class_of(value))
-        raise Leave(f"an operation takes a {kind.__name__}")
+        raise AbortCapture(f"an operation takes a {kind.__name__}")
 
     def _sequence(self, value: Any, make: Callable[..., Any]) -> tuple[Any, Any, Any]:
         items = [self._convert(item) for item in self._read(value)]
@@ -148,13 +148,13 @@ class CallForms:
     def _sizes_of(self, size: torch.Size) -> Any:
         """A shape where a tuple would be taken for data: its sizes, one by one."""
         if not size:
-            raise Leave("`new` takes a shape without sizes")
+            raise AbortCapture("`new` takes a shape without sizes")
         return self._read(size)
 
     def _items(self, value: dict[Any, Any]) -> Iterable[tuple[Any, Any]]:
         path = self._recorder.tracer.path_of(value)
         if path is not None:
-            raise Leave("an operation takes a dictionary from outside")
+            raise AbortCapture("an operation takes a dictionary from outside")
         return value.items()
 
     def _note(self, sizes: Iterable[Size]) -> None:

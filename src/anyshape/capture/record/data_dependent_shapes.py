@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch.fx.node import has_side_effect
 
-from anyshape.capture.tracer import TENSORS, Leave
+from anyshape.capture.tracer import TENSORS, AbortCapture
 from anyshape.ops.meta import Dense, Meta, contiguous, of_tensor
 from anyshape.ops.runtime_checks import OtherForm, is_dense
 from anyshape.symbolic import NATURAL, Size
@@ -59,7 +59,7 @@ class Form(NamedTuple):
         if not opaque:
             layout = of_tensor(tensor).layout
             if not isinstance(layout, Dense):
-                raise Leave("the result of an operation without a shape rule is not dense")
+                raise AbortCapture("the result of an operation without a shape rule is not dense")
             order = layout.order
         return cls(
             "Tensor" if kind in TENSORS else kind.__qualname__,
@@ -80,7 +80,7 @@ class Form(NamedTuple):
         mine = self._replace(order=None)
         try:
             theirs = Form.of(tensor)
-        except Leave:
+        except AbortCapture:
             return False
         if theirs._replace(order=None) != mine:
             return False
@@ -130,7 +130,7 @@ def form_of(result: Any) -> Any:
         return None
     if isinstance(result, tuple | list):
         return tuple(map(form_of, result))
-    raise Leave(f"an operation without a shape rule returns a {type(result).__name__}")
+    raise AbortCapture(f"an operation without a shape rule returns a {type(result).__name__}")
 
 
 def metas_of(recorder: Recorder, result: Any) -> Any:

@@ -8,9 +8,9 @@ import torch
 import torch.fx
 
 from anyshape.capture.record.data_dependent_shapes import Form, HasForm, is_opaque, meta_of
-from anyshape.capture.record.segment_state import Known, Segments, identifier
+from anyshape.capture.record.segment_state import Segments, TracedTensor, identifier
 from anyshape.capture.replay.events import Input
-from anyshape.capture.tracer import Leave
+from anyshape.capture.tracer import AbortCapture
 from anyshape.guards.guard import Kind, TensorSpec
 from anyshape.guards.path import Path
 from anyshape.ops.meta import Dense, Meta, Strided, of_tensor
@@ -27,11 +27,11 @@ class Inputs(Segments):
         made = self._objects.get(id(value))
         if made is not None:
             if made[2] is not self.segment:
-                raise Leave(f"a {type(value).__name__} is used after a decision on data")
+                raise AbortCapture(f"a {type(value).__name__} is used after a decision on data")
             return made[1]
         path = self.tracer.path_of(value)
         if path is None:
-            raise Leave(f"an operation takes a {type(value).__name__} made by the program")
+            raise AbortCapture(f"an operation takes a {type(value).__name__} made by the program")
         self.tracer.cannot_replay("an operation takes an object")
         if isinstance(value, torch.Generator):
             self.segment.generators[path] = None
@@ -46,7 +46,7 @@ class Inputs(Segments):
         """The program has made an object that operations take: the graph makes it in `node`."""
         self._objects[id(value)] = (value, node, self.segment)
 
-    def known(self, tensor: torch.Tensor) -> Known:
+    def known(self, tensor: torch.Tensor) -> TracedTensor:
         """What is known of a tensor; an external one becomes an input of the graph when it is first
         used."""
         found = self._known.get(id(tensor))
@@ -54,23 +54,23 @@ class Inputs(Segments):
             return found
         path = self.tracer.path_of(tensor)
         if path is None:
-            raise Leave(
+            raise AbortCapture(
                 "a tensor of unknown origin",
                 "it was made or found by native code; make it with a torch function instead",
             )
         with torch._C.DisableTorchFunction():
             return self._input(tensor, path)
 
-    def _input(self, tensor: torch.Tensor, path: Path) -> Known:
+    def _input(self, tensor: torch.Tensor, path: Path) -> TracedTensor:
         tracer = self.tracer
         if is_opaque(tensor):
             return self._opaque_input(tensor, path)
         if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:
-            raise Leave(f"a tensor of layout {tensor.layout}")
+            raise AbortCapture(f"a tensor of layout {tensor.layout}")
         if _is_transformed(tensor):
-            raise Leave("a tensor inside a function transform")
+            raise AbortCapture("a tensor inside a function transform")
         if tensor.is_conj() or tensor.is_neg():
-            raise Leave("a lazily conjugated or negated tensor")
+            raise AbortCapture("a lazily conjugated or negated tensor")
         chosen = tracer.chooser.sizes(path, tensor, tracer.owner(path))
         given = tracer.given_sizes.get(id(tensor), {})
         shape: list[Size] = []
@@ -104,13 +104,13 @@ class Inputs(Segments):
         node = self.segment.placeholder(identifier(path.text), path, tensor)
         node.meta[RESULT] = meta
         self.need_strides(meta)
-        found = self._known[id(tensor)] = Known(node, meta, tensor, self.segment, path)
+        found = self._known[id(tensor)] = TracedTensor(node, meta, tensor, self.segment, path)
         self.changes.add(path, tensor)
         for dim, declared in unbacked:
             self._size_of(shape[dim], node, dim)
             self._expect_range(shape[dim], declared)
-        if tracer.tape is not None:
-            tracer.tape.append(Input(found, tensor))
+        if tracer.log is not None:
+            tracer.log.append(Input(found, tensor))
         return found
 
     def _strides_with_gaps(self, tensor: torch.Tensor, path: Path, meta: Meta) -> tuple[Size, ...]:
@@ -151,14 +151,14 @@ class Inputs(Segments):
             if declared.upper is not None:
                 self.tracer.decide(le(size, declared.upper), "the range of the mark")
 
-    def _opaque_input(self, tensor: torch.Tensor, path: Path) -> Known:
+    def _opaque_input(self, tensor: torch.Tensor, path: Path) -> TracedTensor:
         """A sparse or jagged tensor: its form is guarded, its sizes are data."""
         self.tracer.cannot_replay("a tensor of another form")
         self.tracer.guard(Kind.PREDICATE, path, HasForm(Form.of(tensor)), "the form of a tensor")
         node = self.segment.placeholder(identifier(path.text), path, tensor)
         node.meta[RESULT] = None
         meta = meta_of(self, tensor)
-        found = self._known[id(tensor)] = Known(node, meta, tensor, self.segment, path)
+        found = self._known[id(tensor)] = TracedTensor(node, meta, tensor, self.segment, path)
         found.opaque = True
         for dim, size in enumerate(meta.shape):
             self._size_of(size, node, dim)

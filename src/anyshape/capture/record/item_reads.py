@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import torch
 
-from anyshape.capture.tracer import Leave
+from anyshape.capture.tracer import AbortCapture
 from anyshape.symbolic import EVERYTHING, Range
 
 Recorder = Any
@@ -46,7 +46,7 @@ def number_read(recorder: Recorder, dtype: torch.dtype, node: Any, value: Any) -
     if type(value) is bool:
         recorder.branch_on_number(node, value, "the program reads a truth from a tensor")
         return value
-    raise Leave(f"a {type(value).__name__} is read from a tensor")
+    raise AbortCapture(f"a {type(value).__name__} is read from a tensor")
 
 
 def _converted(function: Callable[[Any], Any]) -> Callable[..., Any]:
@@ -54,7 +54,7 @@ def _converted(function: Callable[[Any], Any]) -> Callable[..., Any]:
 
     def read(recorder: Recorder, tensor: torch.Tensor) -> Any:
         if tensor.is_complex():
-            raise Leave("a complex number is read from a tensor")
+            raise AbortCapture("a complex number is read from a tensor")
         value = function(tensor)
         node = recorder.graph.call_function(function, (recorder.node(tensor),))
         return number_read(recorder, tensor.dtype, node, value)
@@ -92,7 +92,7 @@ def _answer(function: Callable[..., bool], name: str) -> Callable[..., Any]:
 def _plain(value: Any) -> Any:
     if type(value) in (int, float, bool, type(None)):
         return value
-    raise Leave(f"a {type(value).__name__} in a question about data")
+    raise AbortCapture(f"a {type(value).__name__} in a question about data")
 
 
 def _contains(recorder: Recorder, tensor: torch.Tensor, item: Any) -> bool:
@@ -103,11 +103,13 @@ def _tolist(recorder: Recorder, tensor: torch.Tensor) -> Any:
     if tensor.dim() == 0:
         return _item(recorder, tensor)
     if tensor.dtype is torch.bool or tensor.is_complex():
-        raise Leave(f"a list is made of a tensor of {tensor.dtype}")
+        raise AbortCapture(f"a list is made of a tensor of {tensor.dtype}")
     if tensor.numel() > _MOST_LISTED:
-        raise Leave(f"a list is made of a tensor of {tensor.numel()} elements")
+        raise AbortCapture(f"a list is made of a tensor of {tensor.numel()} elements")
     length = recorder.meta(tensor).shape[0]
-    count = recorder.tracer.settle(length, "a list is made of a tensor") if tensor.dim() else 0
+    count = (
+        recorder.tracer.specialize_size(length, "a list is made of a tensor") if tensor.dim() else 0
+    )
     values = [recorder.run(torch.Tensor.__getitem__, (tensor, index), {}) for index in range(count)]
     return [_tolist(recorder, value) for value in values]
 

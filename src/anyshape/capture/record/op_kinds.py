@@ -13,7 +13,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 from anyshape.capture.record.bound_call import CallForms, name_of
 from anyshape.capture.record.data_dependent_shapes import is_jagged_method
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Lowering
+from anyshape.ops.op import OpKind
 from anyshape.ops.table import lookup
 
 #: Marks functions of ours that stand for code of the program.
@@ -33,7 +33,7 @@ _DIVISIONS: Final = re.compile("floor_?div|remainder|fmod|mod__|divide|^div_?$")
 
 #: Operators whose failure does not depend on what is in the tensors.
 _NEVER_RAISES: Final = frozenset(
-    {Lowering.POINTWISE, Lowering.REDUCTION, Lowering.VIEW, Lowering.MATMUL, Lowering.FACTORY}
+    {OpKind.POINTWISE, OpKind.REDUCTION, OpKind.VIEW, OpKind.MATMUL, OpKind.FACTORY}
 )
 
 #: Parts of names of operators that draw random numbers.
@@ -68,9 +68,7 @@ def _raises(function: Callable[..., Any]) -> tuple[bool, bool]:
         return True, True
     kind = entry.op.lowering
     is_division = _DIVISIONS.search(name_of(function)) is not None
-    return kind not in (*_NEVER_RAISES, Lowering.INDEX_MAP), (
-        is_division or kind is Lowering.INDEX_MAP
-    )
+    return kind not in (*_NEVER_RAISES, OpKind.INDEX_MAP), (is_division or kind is OpKind.INDEX_MAP)
 
 
 def _has_integers(tree: Any) -> bool:

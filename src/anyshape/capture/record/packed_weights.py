@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from anyshape.capture.record.unbacked import pairs
-from anyshape.capture.tracer import Leave
+from anyshape.capture.tracer import AbortCapture
 from anyshape.ops.infer import map_metas
 from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.runtime_checks import check_dense
@@ -35,7 +35,7 @@ def check_results(recorder: Recorder, value: Any, result: Any) -> None:
     recorder.checks_forms = True
     for meta, tensor in pairs(value, result):
         if not isinstance(meta.layout, Dense):
-            raise Leave("a result that a packed weight decides is not dense")
+            raise AbortCapture("a result that a packed weight decides is not dense")
         shape = tuple(map(recorder.sizes.of, meta.shape))
         order = None if meta.is_contiguous else meta.layout.order
         arguments = (recorder.node(tensor), shape, order, tensor.dtype)

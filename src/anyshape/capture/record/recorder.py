@@ -42,7 +42,7 @@ from anyshape.capture.record.op_kinds import (
     writes_statistics,
 )
 from anyshape.capture.record.packed_weights import check_results, is_quantized, with_sizes
-from anyshape.capture.record.segment_state import Known
+from anyshape.capture.record.segment_state import TracedTensor
 from anyshape.capture.record.tensor_metadata_reads import (
     CONSTANT_READS,
     DATA_READS,
@@ -51,13 +51,13 @@ from anyshape.capture.record.tensor_metadata_reads import (
 )
 from anyshape.capture.record.unbacked import observed, places
 from anyshape.capture.replay.events import ARGUMENTS, operation
-from anyshape.capture.tracer import Leave, Tracer, depends_on_data
+from anyshape.capture.tracer import AbortCapture, Tracer, is_data_dependent
 from anyshape.config import config
 from anyshape.errors import AnyshapeError, NeedsDecision, UnknownOperator
 from anyshape.guards.path import Path
 from anyshape.ops.meta import Dense, Meta, of_tensor
-from anyshape.ops.node_meta import CALL, NUMBER, RESULT, UNRECORDED, VERSION, Call
-from anyshape.ops.shape_query import Kind as NeedKind
+from anyshape.ops.node_meta import CALL, NUMBER, RESULT, UNRECORDED, VERSION, RecordedCall
+from anyshape.ops.shape_query import NeedKind as NeedKind
 from anyshape.ops.table import lookup
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import EVERYTHING, Expr, Size, as_symbol, eq
@@ -88,7 +88,7 @@ class Recorder(Inputs):
         except Exception:
             # The program may catch it: it is an error for these numbers only.
             if any(map(_is_of_data, args)):
-                self.tracer.leave(
+                self.tracer.abort(
                     f"`{name_of(function)}` of a number raised an error", is_error=True
                 )
             for source in sizes:
@@ -111,7 +111,7 @@ class Recorder(Inputs):
             return self.new_integer(node, value, EVERYTHING)
         try:
             self.branch_on_number(node, value, "a number that depends on data was asked about")
-        except Leave as left:
+        except AbortCapture as left:
             self.tracer.leave_for(left)
         return value
 
@@ -160,20 +160,22 @@ class Recorder(Inputs):
             if function in DATA_READS:
                 reader = (TRUTHS if native else DATA_READERS).get(function)
                 if reader is None:
-                    raise Leave(
+                    raise AbortCapture(
                         f"`{name_of(function)}` reads the data of a tensor",
                         "keep the value in a tensor (torch.where instead of `if`)",
                     )
                 return reader(self, *args, **kwargs)
             if reads_a_tensor(function, args, kwargs):
-                raise Leave(f"`{name_of(function)}` takes the value of a tensor for an integer")
+                raise AbortCapture(
+                    f"`{name_of(function)}` takes the value of a tensor for an integer"
+                )
             converted = self._converted(function, args, kwargs)
-        except Leave as left:
+        except AbortCapture as left:
             tracer.leave_for(left)
             return _NOT_RUN
         except Exception:
             # The program may catch it. What it depends on is not guarded.
-            tracer.leave(f"`{name_of(function)}` raised an error", is_error=True)
+            tracer.abort(f"`{name_of(function)}` raised an error", is_error=True)
             raise
         try:
             if converted.opaque:
@@ -182,7 +184,7 @@ class Recorder(Inputs):
             else:
                 result = function(*converted.plain_args, **converted.plain_kwargs)
         except BaseException:
-            tracer.leave(f"`{name_of(function)}` raised an error", is_error=True)
+            tracer.abort(f"`{name_of(function)}` raised an error", is_error=True)
             raise
         try:
             if converted.opaque and type(result) in (int, float, bool):
@@ -192,24 +194,24 @@ class Recorder(Inputs):
                 self._record(function, converted, result, target)
             except _CountFirst as first:
                 # The number of results is a branch; the operation belongs behind it.
-                tracer.settle(first.size, first.reason)
+                tracer.specialize_size(first.size, first.reason)
                 if tracer.active:
                     converted = self._converted(function, args, kwargs)
                     self._record(function, converted, result, target)
-        except Leave as left:
+        except AbortCapture as left:
             tracer.leave_for(left)
         except Exception as error:
             if config.on_compile_error == "raise":
                 raise
             # A defect of ours: the operation itself has run, and its result is right.
-            tracer.leave(f"recording `{name_of(function)}` failed: {error!r}")
+            tracer.abort(f"recording `{name_of(function)}` failed: {error!r}")
         return result
 
     def _converted(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> CallForms:
         """The forms of a call, with all nodes in the segment at hand: to make them may end it."""
-        tape = self.tracer.tape
+        tape = self.tracer.log
         if tape is not None:
             tape.append(ARGUMENTS)
         while True:
@@ -235,15 +237,15 @@ class Recorder(Inputs):
         target: Callable[..., Any] | str | None,
     ) -> None:
         if function in NOT_RECORDED:
-            raise Leave(f"`{name_of(function)}` inside a compiled function")
+            raise AbortCapture(f"`{name_of(function)}` inside a compiled function")
         getter = getattr(function, "__name__", "") == "__get__"
         if not _is_tensors(result) and (result is not None or getter):
-            raise Leave(f"`{name_of(function)}` returns a {type(result).__name__}")
+            raise AbortCapture(f"`{name_of(function)}` returns a {type(result).__name__}")
         call.in_place = is_in_place(function, call, result)
         with self.tracer.expecting():
             value, made = self._infer(function, call, result)
         node = self._call_node(function, call, target)
-        node.meta[CALL] = Call(function, call.metas, call.meta_kwargs)
+        node.meta[CALL] = RecordedCall(function, call.metas, call.meta_kwargs)
         if not torch.is_grad_enabled():
             node.meta[UNRECORDED] = True
         if result is not None:
@@ -259,8 +261,8 @@ class Recorder(Inputs):
             check_results(self, value, result)
         if made:
             self._name_sizes(made, result, value)
-        if self.tracer.tape is not None:
-            self.tracer.tape.append(operation(self, function, call, result, node))
+        if self.tracer.log is not None:
+            self.tracer.log.append(operation(self, function, call, result, node))
         if function in STATE_CHANGES:
             self.changes_state = True
             return
@@ -323,21 +325,25 @@ class Recorder(Inputs):
         if function in STATE_CHANGES:
             return None, ()
         if call.packed and is_quantized(result):
-            raise Leave(f"the result of `{name_of(function)}` is a quantized tensor")
+            raise AbortCapture(f"the result of `{name_of(function)}` is a quantized tensor")
         if call.opaque or _has_opaque(result) or (call.packed and lookup(function) is None):
             return metas_of(self, result), _OPAQUE
         seen = _metas(result) if lookup(function) is None else None
         try:
             found = inferred(tracer.facts, function, call, seen)
         except NeedsDecision as error:
-            raise Leave(str(error)) from None
+            raise AbortCapture(str(error)) from None
         except UnknownOperator:
             # Neither a rule nor a shape function: the shape may depend on the data.
             return metas_of(self, result), _OPAQUE
         except AnyshapeError as error:
             return self._fixed(function, call, result, str(error)), ()
         for need in found.needs:
-            if need.kind is NeedKind.COUNT and need.size is not None and depends_on_data(need.fact):
+            if (
+                need.kind is NeedKind.COUNT
+                and need.size is not None
+                and is_data_dependent(need.fact)
+            ):
                 raise _CountFirst(need.size, need.reason)
         seen_sizes = dict(observed(found.unbacked, found.value, result))
         if call.packed and len(seen_sizes) < len(found.unbacked):
@@ -350,7 +356,9 @@ class Recorder(Inputs):
         wrong = self._disagreement(found.value, result)
         if wrong:
             if found.unbacked and not call.packed:
-                raise Leave(f"`{name_of(function)}` has a result of an unforeseen shape ({wrong})")
+                raise AbortCapture(
+                    f"`{name_of(function)}` has a result of an unforeseen shape ({wrong})"
+                )
             self.defects.append(f"{name_of(function)}: {wrong}")
             return self._fixed(function, call, result, wrong), ()
         if call.packed:
@@ -411,17 +419,19 @@ class Recorder(Inputs):
                 self._known[identity].meta = meta
                 return
             alive = weakref.ref(result, Forget(self._known, identity))
-            known = self._known[identity] = Known(node, meta, alive, self.segment)
+            known = self._known[identity] = TracedTensor(node, meta, alive, self.segment)
             known.opaque = is_opaque(result)
         elif isinstance(result, tuple | list):
             whole = (
-                node if type(node) is torch.fx.Node else Known(node, _NOTHING, None, self.segment)
+                node
+                if type(node) is torch.fx.Node
+                else TracedTensor(node, _NOTHING, None, self.segment)
             )
             for index, (item, meta) in enumerate(zip(result, value, strict=True)):
                 if item is not None:
                     self._bind(item, meta, (whole, index), call)
 
-    def _returns_itself(self, call: CallForms, known: Known, value: Any, node: Any) -> None:
+    def _returns_itself(self, call: CallForms, known: TracedTensor, value: Any, node: Any) -> None:
         """An operation has returned its argument. Where the rule does not say that it always does,
         it may do so for these sizes only."""
         if call.in_place or value is known.meta:
@@ -465,7 +475,7 @@ class Forget:
 
     __slots__ = ("identity", "known")
 
-    def __init__(self, known: dict[int, Known], identity: int) -> None:
+    def __init__(self, known: dict[int, TracedTensor], identity: int) -> None:
         self.known = known
         self.identity = identity
 
@@ -496,7 +506,7 @@ def _sizes_in(value: Any) -> Iterable[Expr | Path]:
 
 def _is_of_data(value: Any) -> bool:
     if type(value) is TracedInt:
-        return isinstance(value.expr, Expr) and depends_on_data(value.expr)
+        return isinstance(value.expr, Expr) and is_data_dependent(value.expr)
     return type(value) is TracedFloat and value.node.of_data
 
 

@@ -24,9 +24,15 @@ from anyshape.capture.record.data_questions import (
     origin_of,
     question_of,
 )
-from anyshape.capture.record.segments import Carried, Computed, Decision, Expectation, Segment
+from anyshape.capture.record.segments import (
+    Computed,
+    Decision,
+    RecordedSegment,
+    RuntimeAssert,
+    SegmentOutput,
+)
 from anyshape.capture.record.size_nodes import SizeNodes
-from anyshape.capture.tracer import Leave, Tracer, asking_frame
+from anyshape.capture.tracer import AbortCapture, Tracer, asking_frame
 from anyshape.config import config
 from anyshape.guards.path import Path
 from anyshape.ops.meta import Meta, Strided
@@ -35,13 +41,18 @@ from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Expr, Fact, Range, Size, Symbol, as_symbol
 
 
-class Known:
+class TracedTensor:
     """A tensor that the capture can name: its node in the graph and its shape in symbols."""
 
     __slots__ = ("alive", "meta", "node", "opaque", "output", "path", "segment")
 
     def __init__(
-        self, node: Any, meta: Meta, alive: object, segment: Segment, path: Path | None = None
+        self,
+        node: Any,
+        meta: Meta,
+        alive: object,
+        segment: RecordedSegment,
+        path: Path | None = None,
     ) -> None:
         #: a node, or (node of a tuple, index) until somebody uses it
         self.node = node
@@ -67,11 +78,11 @@ class Segments:
         #: whether the graph checks what no guard can: a run may turn out to be for another one
         self.checks_forms = False
         #: segments that have ended
-        self.segments: list[Segment] = []
-        self.segment = Segment(0, self._symbol_node)
-        self._known: dict[int, Known] = {}
+        self.segments: list[RecordedSegment] = []
+        self.segment = RecordedSegment(0, self._symbol_node)
+        self._known: dict[int, TracedTensor] = {}
         #: objects that the program made and operations take, by identity, with their nodes
-        self._objects: dict[int, tuple[object, torch.fx.Node, Segment]] = {}
+        self._objects: dict[int, tuple[object, torch.fx.Node, RecordedSegment]] = {}
         #: sizes and integers that depend on data
         self._of_data: dict[Symbol, Computed] = {}
         self._origins: dict[Symbol, Origin] = {}
@@ -94,11 +105,11 @@ class Segments:
 
     # -- segments --------------------------------------------------------------------------------
 
-    def expect(self, fact: Fact, reason: str) -> None:
+    def runtime_assert(self, fact: Fact, reason: str) -> None:
         """Go on as if a fact about data held, as it does in this run: checked where the segment
         ends."""
         frame = self.tracer.user_frame()
-        self.segment.expectations.append(Expectation(reason, frame, fact))
+        self.segment.expectations.append(RuntimeAssert(reason, frame, fact))
         self.tracer.chooser.expected(fact, reason, frame)
 
     def branch_on_fact(self, fact: Fact, outcome: bool, reason: str) -> None:
@@ -110,9 +121,9 @@ class Segments:
     def branch_on_number(self, node: torch.fx.Node, outcome: Any, reason: str) -> None:
         """`node` is one of this segment."""
         output = self.segment.add_output(node)
-        if self.tracer.expects:
+        if self.tracer.runtime_asserts:
             frame = self.tracer.user_frame()
-            expectation = Expectation(reason, frame, output=output, value=outcome)
+            expectation = RuntimeAssert(reason, frame, output=output, value=outcome)
             self.segment.expectations.append(expectation)
             return
         self._end(Decision(outcome, reason, self.tracer.user_frame(), output=output))
@@ -120,13 +131,13 @@ class Segments:
     def _end(self, decision: Decision) -> None:
         """End the segment: what is alive is handed on."""
         if len(self.segments) >= config.max_data_decisions:
-            raise Leave(
+            raise AbortCapture(
                 f"more than {config.max_data_decisions} decisions on data in one call"
                 f" ({decision.reason})"
             )
         question = self._question(decision)
         if self.tracer.whole:
-            raise Leave(f"the way on depends on data: {question.text}", question=question)
+            raise AbortCapture(f"the way on depends on data: {question.text}", question=question)
         self._end_changes()
         segment = self.segment
         for known in list(self._known.values()):
@@ -137,7 +148,7 @@ class Segments:
         segment.facts = self.tracer.facts
         segment.decision = replace(decision, reason=question.reason, sites=sites_on_stack())
         self.segments.append(segment)
-        self.segment = Segment(len(self.segments), self._symbol_node)
+        self.segment = RecordedSegment(len(self.segments), self._symbol_node)
 
     def _question(self, decision: Decision) -> Question:
         # A look at the variables of a frame keeps them alive until it ends: only for an error.
@@ -164,14 +175,14 @@ class Segments:
             if number is not None and number.segment is self.segment:
                 number.output = int(output(number.node)[1:])
             elif number is None and not symbol.backed:
-                raise Leave(f"`{symbol.name}` is a size that the graph does not give")
+                raise AbortCapture(f"`{symbol.name}` is a size that the graph does not give")
 
-    def place(self, symbol: Symbol) -> Carried:
+    def place(self, symbol: Symbol) -> SegmentOutput:
         """Where the value of a data symbol is found when the segments have run."""
         number = self._of_data.get(symbol)
         if number is None or number.output is None:
-            raise Leave(f"`{symbol.name}` is a size that the graph does not give")
-        return Carried(number.segment.index, number.output)
+            raise AbortCapture(f"`{symbol.name}` is a size that the graph does not give")
+        return SegmentOutput(number.segment.index, number.output)
 
     def _end_changes(self) -> None:
         self.segment.changed = (*self.changes.end_segment(), *self.segment.generators)
@@ -197,15 +208,15 @@ class Segments:
         return self._carried(number, number.node, number.segment, number.output)
 
     def _carried(
-        self, key: Any, node: torch.fx.Node, segment: Segment, output: int | None
+        self, key: Any, node: torch.fx.Node, segment: RecordedSegment, output: int | None
     ) -> torch.fx.Node:
         found = self.segment.nodes.get(key)
         if found is None:
             if output is None:
-                raise Leave("a value of an earlier graph that was not handed on")
-            source = Carried(segment.index, output)
+                raise AbortCapture("a value of an earlier graph that was not handed on")
+            source = SegmentOutput(segment.index, output)
             found = self.segment.placeholder(node.name, source, None)
-            if isinstance(key, Known):
+            if isinstance(key, TracedTensor):
                 found.meta[RESULT] = None if key.opaque else key.meta
             elif SYMBOL in node.meta:
                 found.meta[SYMBOL] = node.meta[SYMBOL]
@@ -242,7 +253,7 @@ class Segments:
         self.segment.numbers.append(number)
         return TracedFloat(value, number, self.tracer)
 
-    def node_of(self, known: Known) -> torch.fx.Node:
+    def node_of(self, known: TracedTensor) -> torch.fx.Node:
         node = known.node
         if known.segment is not self.segment:
             return self._of_earlier(known)
@@ -253,7 +264,7 @@ class Segments:
             node = known.node = self.graph.call_function(operator.getitem, (whole, index))
         return node
 
-    def _of_earlier(self, known: Known) -> torch.fx.Node:
+    def _of_earlier(self, known: TracedTensor) -> torch.fx.Node:
         if known.path is None:
             return self._carried(known, known.node, known.segment, known.output)
         found = self.segment.nodes.get(known)

@@ -21,14 +21,14 @@ from anyshape.symbolic import Expr, Fact, Facts, Symbol
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class SegmentOutput:
     """An output of an earlier segment."""
 
     segment: int
     output: int
 
 
-Source = Path | Symbol | Carried
+InputSource = Path | Symbol | SegmentOutput
 
 
 @dataclass(slots=True, eq=False)
@@ -38,7 +38,7 @@ class Computed:
 
     node: torch.fx.Node
     sizes: frozenset[Expr | Path]
-    segment: Segment
+    segment: RecordedSegment
     #: whether it depends on what is in a tensor
     of_data: bool = False
     #: whether its value has been told to the program on this path
@@ -48,7 +48,7 @@ class Computed:
 
 
 @dataclass(frozen=True, slots=True)
-class Expectation:
+class RuntimeAssert:
     """What has to be true of sizes that depend on data, or the segment is not for this call."""
 
     reason: str
@@ -78,20 +78,20 @@ class Decision:
     sites: tuple[Any, ...] = ()
 
 
-class Segment:
+class RecordedSegment:
     """A part of the graph while it is recorded."""
 
     def __init__(self, index: int, symbol_node: Callable[[Symbol], torch.fx.Node]) -> None:
         self.index = index
         self.graph = BoundGraph()
         #: placeholders in the order in which they were made
-        self.inputs: list[tuple[torch.fx.Node, Source, Any]] = []
+        self.inputs: list[tuple[torch.fx.Node, InputSource, Any]] = []
         self.sizes = SizeNodes(self.graph, symbol_node)
         #: nodes of inputs, by what they stand for
         self.nodes: dict[Any, torch.fx.Node] = {}
         #: numbers made here
         self.numbers: list[Computed] = []
-        self.expectations: list[Expectation] = []
+        self.expectations: list[RuntimeAssert] = []
         self.outputs: list[torch.fx.Node] = []
         self._names: set[str] = set()
         self.decision: Decision | None = None
@@ -101,7 +101,7 @@ class Segment:
         self.changed: tuple[Path, ...] = ()
         self.generators: dict[Path, None] = {}
 
-    def placeholder(self, name: str, source: Source, example: Any) -> torch.fx.Node:
+    def placeholder(self, name: str, source: InputSource, example: Any) -> torch.fx.Node:
         name = self._unused(name)
         last = self.inputs[-1][0] if self.inputs else None
         if last is None:
@@ -110,7 +110,7 @@ class Segment:
         else:
             with self.graph.inserting_after(last):
                 node = self.graph.placeholder(name)
-        if isinstance(source, Carried):
+        if isinstance(source, SegmentOutput):
             # Named after a node of another graph. The name of the parameter is the node's own: one
             # that is given to it in a line of its own could be the parameter of another.
             node.target = node.name

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 import torch
 
 from anyshape.capture.record.data_dependent_shapes import is_jagged
-from anyshape.capture.tracer import Leave, Tracer
+from anyshape.capture.tracer import AbortCapture, Tracer
 from anyshape.ops.layouts import contiguity
 from anyshape.ops.meta import Meta, channels_last, contiguous
 from anyshape.symbolic import eq, or_
@@ -31,7 +31,7 @@ class Reader(Protocol):
 
 def shape(reader: Reader, tensor: torch.Tensor) -> torch.Size:
     if is_jagged(type(tensor)):
-        raise Leave("the shape of a jagged tensor")
+        raise AbortCapture("the shape of a jagged tensor")
     sizes = reader.meta(tensor).shape
     integer = reader.tracer.integer
     return torch.Size([size if type(size) is int else integer(size) for size in sizes])
@@ -46,7 +46,7 @@ def _size(reader: Reader, tensor: torch.Tensor, dim: Any = None) -> Any:
 def _dim(reader: Reader, tensor: torch.Tensor, dim: Any) -> int:
     if type(dim) is int and -tensor.dim() <= dim < tensor.dim():
         return dim
-    raise Leave("a dimension that is not a plain integer in range")
+    raise AbortCapture("a dimension that is not a plain integer in range")
 
 
 def _numel(reader: Reader, tensor: torch.Tensor) -> Any:
@@ -55,7 +55,7 @@ def _numel(reader: Reader, tensor: torch.Tensor) -> Any:
 
 def _length(reader: Reader, tensor: torch.Tensor) -> Any:
     if tensor.dim() == 0:
-        raise Leave("the length of a tensor without dimensions")
+        raise AbortCapture("the length of a tensor without dimensions")
     return reader.tracer.integer(reader.meta(tensor).shape[0])
 
 
@@ -99,7 +99,7 @@ def _is_contiguous(
             return real
         layout = channels_last(meta.rank)
     elif memory_format is not torch.contiguous_format:
-        raise Leave(f"is_contiguous({memory_format})")
+        raise AbortCapture(f"is_contiguous({memory_format})")
     said = reader.tracer.decide(
         or_(eq(meta.numel, 0), contiguity(meta, layout)), "the program asks for the layout"
     )

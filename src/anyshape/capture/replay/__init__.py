@@ -15,7 +15,7 @@ program. A call of a module that was captured (at `L['self'].layers[1]`) is repl
 A replay then adds the same guards and inputs, with the one path for the other, runs the same
 operations for real, and appends the same nodes. It does not run the Python between them.
 
-    tape        `Tracer.tape`: what a capture did, in order; a call is a stretch of it
+    log         `Tracer.log`: what a capture did, in order; a call is a stretch of it
     events      an operation as it lies on the tape
     forms       arguments and results without their tensors
     recording   a stretch of the tape as checks and actions; or why it is none

@@ -21,7 +21,7 @@ from anyshape.capture.record.op_kinds import (
     runs_python,
     writes_statistics,
 )
-from anyshape.capture.record.segment_state import Known
+from anyshape.capture.record.segment_state import TracedTensor
 from anyshape.guards.guard import Frame
 from anyshape.symbolic import Expr
 
@@ -34,10 +34,10 @@ class Input:
 
     __slots__ = ("face", "known", "meta")
 
-    def __init__(self, known: Known, tensor: torch.Tensor) -> None:
+    def __init__(self, known: TracedTensor, tensor: torch.Tensor) -> None:
         self.known = known
         self.meta = known.meta
-        self.face = face_of(tensor)
+        self.face = metadata_key(tensor)
 
 
 class Parts:
@@ -51,7 +51,7 @@ class Parts:
 
 
 class Operation:
-    """One operation. In `args` and `kwargs` a tensor is its `Known`, a dynamic size its
+    """One operation. In `args` and `kwargs` a tensor is its `TracedTensor`, a dynamic size its
     expression."""
 
     __slots__ = (
@@ -82,13 +82,13 @@ class Operation:
         self.args: list[Any] = []
         self.kwargs: dict[str, Any] = {}
         #: the tensors from outside among them
-        self.externals: dict[Known, Input] = {}
+        self.externals: dict[TracedTensor, Input] = {}
         #: arguments that the node has and the function has not: the name of a property
         self.more: tuple[Any, ...] = ()
         self.meta = dict(node.meta)
         #: the class of a result of several tensors
         self.whole: type | None = None
-        self.results: list[Known] = []
+        self.results: list[TracedTensor] = []
         #: of the results, when they were made: an operation in place gives a tensor another
         self.metas: list[Any] = []
         self.faces: list[tuple[Any, ...]] = []
@@ -105,7 +105,7 @@ class Operation:
         return made
 
 
-def face_of(tensor: torch.Tensor) -> tuple[Any, ...]:
+def metadata_key(tensor: torch.Tensor) -> tuple[Any, ...]:
     """All that a program can see of a tensor without looking at its data."""
     return (
         type(tensor),
@@ -164,7 +164,7 @@ def operation(
             return "a result that has no name"
         made.results.append(held)
         made.metas.append(held.meta)
-        made.faces.append(face_of(tensor))
+        made.faces.append(metadata_key(tensor))
     return made
 
 
@@ -179,7 +179,9 @@ class _NotSimple(Exception):
 class _Template:
     """Arguments with their tensors and sizes named."""
 
-    def __init__(self, known: dict[int, Known], externals: dict[Known, Input]) -> None:
+    def __init__(
+        self, known: dict[int, TracedTensor], externals: dict[TracedTensor, Input]
+    ) -> None:
         self._known = known
         self._externals = externals
 

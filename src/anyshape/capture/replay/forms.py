@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from anyshape.capture.numbers.concolic import TracedInt, plain
-from anyshape.capture.record.segment_state import Known
-from anyshape.capture.replay.events import face_of
+from anyshape.capture.record.segment_state import TracedTensor
+from anyshape.capture.replay.events import metadata_key
 from anyshape.capture.tracer import ATOMS, Tracer
 from anyshape.guards.path import Path
 from anyshape.guards.values import strictly_equal
@@ -54,13 +54,13 @@ class External:
 class Forms:
     """The form of the arguments of one call; tensors by the order in which they are met."""
 
-    def __init__(self, tracer: Tracer, known: dict[int, Known]) -> None:
+    def __init__(self, tracer: Tracer, known: dict[int, TracedTensor]) -> None:
         self._tracer = tracer
         self._known = known
         #: what is known of the tensors, and the tensors, in order
-        self.tensors: dict[Known, torch.Tensor] = {}
+        self.tensors: dict[TracedTensor, torch.Tensor] = {}
         #: the number of each
-        self._numbers: dict[Known, int] = {}
+        self._numbers: dict[TracedTensor, int] = {}
         self.externals: list[External] = []
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
@@ -91,7 +91,7 @@ class Forms:
         if path is not None:
             self.externals.append(External(tensor, path))
             return (number, self.externals[-1], known.meta)
-        return (number, known.meta, face_of(tensor))
+        return (number, known.meta, metadata_key(tensor))
 
 
 class Made:
@@ -104,7 +104,7 @@ class Made:
         self.parts = parts
 
 
-def result_form(value: Any, tracer: Tracer, known: dict[int, Known], seen: set[int]) -> Any:
+def result_form(value: Any, tracer: Tracer, known: dict[int, TracedTensor], seen: set[int]) -> Any:
     """A result with each tensor as what is known of it, and each dynamic size as its expression."""
     kind = type(value)
     if kind in ATOMS:
@@ -124,18 +124,18 @@ def result_form(value: Any, tracer: Tracer, known: dict[int, Known], seen: set[i
     raise NoForm(kind.__name__)
 
 
-def tensors_in(form: Any) -> Iterator[Known]:
-    if type(form) is Known:
+def tensors_in(form: Any) -> Iterator[TracedTensor]:
+    if type(form) is TracedTensor:
         yield form
     elif type(form) is Made:
         for part in form.parts:
             yield from tensors_in(part)
 
 
-def built(form: Any, tensors: dict[Known, torch.Tensor], tracer: Tracer) -> Any:
+def built(form: Any, tensors: dict[TracedTensor, torch.Tensor], tracer: Tracer) -> Any:
     """The result of a replay."""
     kind = type(form)
-    if kind is Known:
+    if kind is TracedTensor:
         return tensors[form]
     if kind is Expr:
         return tracer.integer(form)

@@ -1,6 +1,6 @@
 """A stretch of the tape as checks and actions, with numbers for the paths below the module's own.
 
-`Recording` is the result. `record` gives the reason instead where the stretch has something that a
+`LayerTrace` is the result. `record` gives the reason instead where the stretch has something that a
 replay could not do, or that says more of its module than its guards do: an object below the path
 that was reached from elsewhere (`self.parent.layers[0] is self`) is this module's only.
 """
@@ -16,7 +16,7 @@ from typing import Any, Final
 import torch
 import torch.fx
 
-from anyshape.capture.record.segment_state import Known
+from anyshape.capture.record.segment_state import TracedTensor
 from anyshape.capture.replay.checks import (
     STEPS,
     Check,
@@ -27,7 +27,7 @@ from anyshape.capture.replay.checks import (
     is_that,
     step,
 )
-from anyshape.capture.replay.events import ARGUMENTS, Input, Operation, Parts, face_of
+from anyshape.capture.replay.events import ARGUMENTS, Input, Operation, Parts, metadata_key
 from anyshape.capture.tracer import ATOMS, CODE, Tracer
 from anyshape.guards.guard import Guard, Kind
 from anyshape.guards.path import Access, Path
@@ -38,7 +38,7 @@ class NotReplayed(Exception):
     """Why a stretch of the tape is no recording."""
 
 
-class Recording:
+class LayerTrace:
     """What a call of a module did, in terms of paths below the module's own, which is number 0."""
 
     def __init__(self, path: Path) -> None:
@@ -64,7 +64,7 @@ class Recording:
         #: what to do, in order
         self.actions: list[tuple[Any, ...]] = []
         #: tensors from elsewhere
-        self.constants: dict[Known, torch.Tensor] = {}
+        self.constants: dict[TracedTensor, torch.Tensor] = {}
         self.unchanged: list[Input] = []
         self.draws = False
 
@@ -81,12 +81,12 @@ def record(
     tracer: Tracer,
     path: Path,
     events: Iterable[Any],
-    arguments: Iterable[Known],
-    result: Iterable[Known],
+    arguments: Iterable[TracedTensor],
+    result: Iterable[TracedTensor],
     guards_before: int,
     guards_after: int,
     nodes: list[torch.fx.Node],
-) -> Recording:
+) -> LayerTrace:
     """The recording of a call, of the module at `path`; raises `NotReplayed`."""
     new = set(map(id, islice(tracer.guards.values(), guards_before, guards_after)))
     made = _Reader(tracer, path, arguments, new)
@@ -100,9 +100,9 @@ class _Reader:
     """Reads the tape, event by event."""
 
     def __init__(
-        self, tracer: Tracer, path: Path, arguments: Iterable[Known], new_guards: set[int]
+        self, tracer: Tracer, path: Path, arguments: Iterable[TracedTensor], new_guards: set[int]
     ) -> None:
-        self.made = Recording(path)
+        self.made = LayerTrace(path)
         self._tracer = tracer
         self._path = path
         self._new_guards = new_guards
@@ -112,11 +112,11 @@ class _Reader:
         self._seen_guards: set[int] = set()
         self._seen_outside: set[Path] = set()
         self._unsettled: set[Path] = set()
-        self._tensors: set[Known] = set(arguments)
+        self._tensors: set[TracedTensor] = set(arguments)
         self._nodes: set[torch.fx.Node] = set()
         #: tensors that became inputs as arguments of the next operation, if it is being made: the
         #: order of inputs is that of the arguments
-        self._for_arguments: dict[Known, tuple[Input, int, Any]] | None = None
+        self._for_arguments: dict[TracedTensor, tuple[Input, int, Any]] | None = None
 
     def event(self, event: Any) -> None:
         kind = type(event)
@@ -134,7 +134,7 @@ class _Reader:
         else:
             raise NotReplayed(event)
 
-    def finish(self, result: Iterable[Known], nodes: list[torch.fx.Node]) -> None:
+    def finish(self, result: Iterable[TracedTensor], nodes: list[torch.fx.Node]) -> None:
         self._settle_inputs()
         for known in result:
             self._tensor(known, None)
@@ -294,7 +294,7 @@ class _Reader:
             raise NotReplayed(f"a size of {path} is dynamic")
         self.made.checks.append(_has_face(number, event.face))
 
-    def _tensor(self, known: Known, event: Input | None) -> None:
+    def _tensor(self, known: TracedTensor, event: Input | None) -> None:
         """A tensor that an operation uses, or that is returned."""
         if known in self._tensors:
             return
@@ -322,8 +322,8 @@ class _Reader:
         self._for_arguments = None
 
 
-def _tensors_in(argument: Any) -> Iterable[Known]:
-    if type(argument) is Known:
+def _tensors_in(argument: Any) -> Iterable[TracedTensor]:
+    if type(argument) is TracedTensor:
         yield argument
     elif type(argument) is Parts:
         for part in argument.parts:
@@ -333,7 +333,7 @@ def _tensors_in(argument: Any) -> Iterable[Known]:
 def _has_face(number: int, face: tuple[Any, ...]) -> Check:
     def check(objects: list[Any]) -> bool:
         # Its class was compared before: it is a tensor.
-        return face_of(objects[number]) == face
+        return metadata_key(objects[number]) == face
 
     return check
 

@@ -10,14 +10,14 @@ from typing import Any, Final
 import torch
 import torch.fx
 
-from anyshape.capture.externals.untrace import stripped
-from anyshape.capture.record.segment_state import Known
+from anyshape.capture.externals.untrace import untraced
+from anyshape.capture.record.segment_state import TracedTensor
 from anyshape.capture.record.torch_state import read_state
 from anyshape.capture.replay.forms import Forms, NoForm, built, result_form, tensors_in
-from anyshape.capture.replay.layer_trace import NotReplayed, Recording, record
-from anyshape.capture.replay.replayer import Player, Surprise
+from anyshape.capture.replay.layer_trace import LayerTrace, NotReplayed, record
+from anyshape.capture.replay.replayer import Replayer, ReplayMismatch
 from anyshape.capture.replay.switch import switch
-from anyshape.capture.tracer import Leave
+from anyshape.capture.tracer import AbortCapture
 from anyshape.config import config
 from anyshape.guards.guard import Frame
 from anyshape.guards.path import Path
@@ -34,7 +34,7 @@ class _Call:
     def __init__(self, path: Path, form: Any, forms: Forms, standing: Any, frame: Frame | None):
         self.path = path
         self.form = form
-        self.arguments: list[Known] = list(forms.tensors)
+        self.arguments: list[TracedTensor] = list(forms.tensors)
         self.externals = [each.path for each in forms.externals]
         self.standing = standing
         self.frame = frame
@@ -43,7 +43,7 @@ class _Call:
         self.first: torch.fx.Node
         self.last: torch.fx.Node
         self.result: Any = None
-        self.recording: Recording | None = None
+        self.recording: LayerTrace | None = None
 
     def nodes(self) -> list[torch.fx.Node]:
         """Those that the call added to the graph, if they are still there."""
@@ -79,8 +79,8 @@ class Layers:
     ) -> Any:
         tracer = self._tracer
         path = tracer.path_of(module)
-        standing = self._standing()
-        if tracer.tape is None or path is None or standing is None:
+        standing = self._state_snapshot()
+        if tracer.log is None or path is None or standing is None:
             return watch(module, args, kwargs)
         forms = Forms(tracer, self._recorder._known)
         form = self._form(forms, args, kwargs)
@@ -115,11 +115,11 @@ class Layers:
     ) -> Any:
         tracer = self._tracer
         graph = self._recorder.graph
-        tape = tracer.tape
+        tape = tracer.log
         call.start, call.first, before = len(tape), graph._root.prev, len(tracer.guards)
         result = watch(module, args, kwargs)
-        standing = self._standing()
-        if tracer.tape is not tape or standing is None:
+        standing = self._state_snapshot()
+        if tracer.log is not tape or standing is None:
             return result
         if not tracer.active or not _is_same(standing, call.standing):
             return result
@@ -131,12 +131,12 @@ class Layers:
                 self._calls.setdefault(type(module), deque(maxlen=_MOST)).append(call)
         return result
 
-    def _standing(self) -> tuple[Any, ...] | None:
+    def _state_snapshot(self) -> tuple[Any, ...] | None:
         """All that a call may leave changed besides the tape, and the modes that it runs in; None
         while something is asked that a check expects."""
         tracer, recorder, hooks = self._tracer, self._recorder, self._hooks
         journal, outside, changes = hooks.journal, hooks.outside, recorder.changes
-        if tracer.expects:
+        if tracer.runtime_asserts:
             return None
         segment = recorder.segment
         return (
@@ -162,7 +162,7 @@ class Layers:
 
     # -- replaying -------------------------------------------------------------------------------
 
-    def _ready(self, call: _Call, module: torch.nn.Module, path: Path) -> Player | None:
+    def _ready(self, call: _Call, module: torch.nn.Module, path: Path) -> Replayer | None:
         if _is_below(path, call.path) or _is_below(call.path, path):
             return None
         if call.recording is None:
@@ -171,14 +171,14 @@ class Layers:
             except NotReplayed:
                 self._calls[type(module)].remove(call)
                 return None
-        player = Player(call.recording, self._tracer, self._recorder, module, path)
+        player = Replayer(call.recording, self._tracer, self._recorder, module, path)
         with torch._C.DisableTorchFunction():
             return player if player.may() else None
 
-    def _recording(self, call: _Call) -> Recording:
+    def _recording(self, call: _Call) -> LayerTrace:
         if any(_is_below(path, call.path) for path in call.externals):
             raise NotReplayed("an argument is a part of the module")
-        tape = self._tracer.tape
+        tape = self._tracer.log
         with torch._C.DisableTorchFunction():
             return record(
                 self._tracer,
@@ -192,7 +192,7 @@ class Layers:
 
     def _replay(
         self,
-        player: Player,
+        player: Replayer,
         call: _Call,
         forms: Forms,
         module: torch.nn.Module,
@@ -208,9 +208,9 @@ class Layers:
             return built(call.result, player.tensors, self._tracer)
         except BaseException as error:
             # As the operation would have been left, had it been watched.
-            self._tracer.leave(str(error))
+            self._tracer.abort(str(error))
             self._tracer.lent_frame = None
-            expected = isinstance(error, Surprise | Leave)
+            expected = isinstance(error, ReplayMismatch | AbortCapture)
             if not isinstance(error, Exception):
                 raise
             if not expected and config.on_compile_error == "raise":
@@ -218,8 +218,8 @@ class Layers:
         # Nothing has been changed so far, and the program may know what to do.
         if random is not None:
             random.restore()
-        return stripped(module)(
-            *map(stripped, args), **{name: stripped(each) for name, each in kwargs.items()}
+        return untraced(module)(
+            *map(untraced, args), **{name: untraced(each) for name, each in kwargs.items()}
         )
 
 

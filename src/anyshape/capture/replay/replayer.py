@@ -9,25 +9,25 @@ import torch
 
 from anyshape.capture.record.bound_call import name_of
 from anyshape.capture.record.recorder import Forget
-from anyshape.capture.record.segment_state import Known
+from anyshape.capture.record.segment_state import TracedTensor
 from anyshape.capture.replay.checks import MISSING
-from anyshape.capture.replay.events import ARGUMENTS, Input, Operation, Parts, face_of
-from anyshape.capture.replay.layer_trace import GUARD, INPUT, OPERATE, READ, Recording
+from anyshape.capture.replay.events import ARGUMENTS, Input, Operation, Parts, metadata_key
+from anyshape.capture.replay.layer_trace import GUARD, INPUT, OPERATE, READ, LayerTrace
 from anyshape.capture.tracer import Tracer
 from anyshape.guards.guard import Guard
 from anyshape.guards.path import Path
 from anyshape.symbolic import Expr
 
 
-class Surprise(Exception):
+class ReplayMismatch(Exception):
     """An operation gave something else than before: the program has to run itself."""
 
 
-class Player:
+class Replayer:
     """One replay, of a module at a path."""
 
     def __init__(
-        self, recording: Recording, tracer: Tracer, recorder: Any, module: Any, path: Path
+        self, recording: LayerTrace, tracer: Tracer, recorder: Any, module: Any, path: Path
     ) -> None:
         self._recording = recording
         self._tracer = tracer
@@ -36,9 +36,9 @@ class Player:
         self._paths: list[Path] = [path]
         self._objects: list[Any] = [module]
         #: the tensors of this replay, by what was known of those of the recording
-        self.tensors: dict[Known, torch.Tensor] = {}
+        self.tensors: dict[TracedTensor, torch.Tensor] = {}
         #: those that become inputs as arguments of the operation at hand
-        self._inputs: dict[Known, tuple[Input, int, Any]] = {}
+        self._inputs: dict[TracedTensor, tuple[Input, int, Any]] = {}
 
     @property
     def draws(self) -> bool:
@@ -108,11 +108,11 @@ class Player:
 
     # -- doing -----------------------------------------------------------------------------------
 
-    def play(self, arguments: dict[Known, torch.Tensor]) -> None:
+    def play(self, arguments: dict[TracedTensor, torch.Tensor]) -> None:
         self.tensors = {**self._recording.constants, **arguments}
         for number, event in self._recording.used:
             self.tensors[event.known] = self._objects[number]
-        tape = self._tracer.tape
+        tape = self._tracer.log
         assert tape is not None, "there is a tape where there is a recording"
         for action in self._recording.actions:
             kind = action[0]
@@ -150,7 +150,7 @@ class Player:
         finally:
             tracer.lent_frame = None
         if made.meta != event.meta:
-            raise Surprise("an input is not what it was")
+            raise ReplayMismatch("an input is not what it was")
         self.tensors[event.known] = tensor
 
     def _operate(self, was: Operation) -> Operation:
@@ -163,19 +163,19 @@ class Player:
             result = was.function(*args, **kwargs)
         except Exception as error:
             self._tracer.lent_frame = (was.frame,)
-            raise Surprise(f"`{name_of(was.function)}` raised an error") from error
+            raise ReplayMismatch(f"`{name_of(was.function)}` raised an error") from error
         several = was.whole is not None
         results = list(result) if several and type(result) is was.whole else [result]
         if len(results) != len(was.results):
-            raise Surprise("an operation has another number of results")
+            raise ReplayMismatch("an operation has another number of results")
         for each, face, known in zip(results, was.faces, was.results, strict=True):
             before = self.tensors.get(known)
             if before is not None:
                 alike = each is before
             else:
                 alike = isinstance(each, torch.Tensor) and id(each) not in recorder._known
-            if not alike or face_of(each) != face:
-                raise Surprise("the result of an operation is not what it was")
+            if not alike or metadata_key(each) != face:
+                raise ReplayMismatch("the result of an operation is not what it was")
         node = recorder._node(
             was.kind, was.target, (*node_args, *was.more), {} if was.more else node_kwargs
         )
@@ -193,14 +193,16 @@ class Player:
         return made
 
     def _bind(
-        self, tensor: torch.Tensor, known: Known, was: Operation, index: int, node: Any
-    ) -> Known:
+        self, tensor: torch.Tensor, known: TracedTensor, was: Operation, index: int, node: Any
+    ) -> TracedTensor:
         recorder = self._recorder
         if known not in self.tensors:
             identity = id(tensor)
             alive = weakref.ref(tensor, Forget(recorder._known, identity))
             named = node if was.whole is None else (node, index)
-            recorder._known[identity] = Known(named, was.metas[index], alive, recorder.segment)
+            recorder._known[identity] = TracedTensor(
+                named, was.metas[index], alive, recorder.segment
+            )
             self.tensors[known] = tensor
         return recorder._known[id(tensor)]
 
@@ -215,7 +217,7 @@ class Player:
 
     def _as_node(self, each: Any) -> Any:
         kind = type(each)
-        if kind is Known:
+        if kind is TracedTensor:
             if each not in self.tensors:
                 self._input(*self._inputs[each])
             return self._recorder.node(self.tensors[each])
@@ -225,7 +227,7 @@ class Player:
 
     def _as_value(self, each: Any) -> Any:
         kind = type(each)
-        if kind is Known:
+        if kind is TracedTensor:
             return self.tensors[each]
         if kind is Expr:
             return self._tracer.value_of(each)
@@ -233,10 +235,10 @@ class Player:
 
     def _renamed(self, each: Any) -> Any:
         kind = type(each)
-        if kind is Known:
+        if kind is TracedTensor:
             return self._recorder._known[id(self.tensors[each])]
         return Parts(each.make, list(map(self._renamed, each.parts))) if kind is Parts else each
 
 
-def _is_alike(known: Known | None, before: Input, path: Path) -> bool:
+def _is_alike(known: TracedTensor | None, before: Input, path: Path) -> bool:
     return known is not None and known.path is path and known.meta == before.meta

@@ -25,7 +25,7 @@ from anyshape.capture.rewrite.nodes import (
     node_at,
     replaced,
 )
-from anyshape.capture.rewrite.scopes import Kind, Place, Scope
+from anyshape.capture.rewrite.scopes import NameKind, NameScope, Scope
 
 Statements = list[ast.stmt]
 
@@ -57,7 +57,9 @@ class AssignmentRewriter(ExpressionRewriter):
             out.append(node_at(ast.Assign, at, targets=targets, value=nothing, type_comment=None))
 
     def is_local_name(self, node: ast.expr) -> bool:
-        return isinstance(node, ast.Name) and self.scope.place(self.mangle(node.id)) is Place.LOCAL
+        return (
+            isinstance(node, ast.Name) and self.scope.place(self.mangle(node.id)) is NameScope.LOCAL
+        )
 
     def is_parameter(self, node: ast.expr) -> bool:
         """A name that is bound from the start and that no expression changes."""
@@ -150,7 +152,7 @@ class AssignmentRewriter(ExpressionRewriter):
         self.clear([name for _, name in waiting], at, out)
 
     def annotated(self, node: ast.AnnAssign, out: Statements) -> None:
-        if self.scope.kind is Kind.CLASS:
+        if self.scope.kind is NameKind.CLASS:
             node.annotation = self.annotation(node.annotation)
             if isinstance(node.target, ast.Name):
                 node.value = self.optional(node.value)
@@ -225,9 +227,9 @@ class AssignmentRewriter(ExpressionRewriter):
             case ast.Name():
                 name = self.mangle(target.id)
                 place = self.scope.place(name)
-                if place is Place.FREE:
+                if place is NameScope.FREE:
                     raise CannotRewrite(f"it deletes `{name}`, a variable of a function around it")
-                if place is Place.GLOBAL:
+                if place is NameScope.GLOBAL:
                     frame = self.nodes.name(FRAME, target)
                     text = self.constant(name, target)
                     self.run(self.hook("delete_global", target, frame, text), out)
@@ -237,7 +239,7 @@ class AssignmentRewriter(ExpressionRewriter):
 
     def store_again(self, name: str, at: ast.AST, out: Statements) -> None:
         """After a statement that itself bound a name: a store outside must be seen."""
-        if self.scope.place(self.mangle(name)) is not Place.LOCAL:
+        if self.scope.place(self.mangle(name)) is not NameScope.LOCAL:
             value = self.stored(self.mangle(name), name_at(name, at), at)
             out.append(assign_at(name, value, at))
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from anyshape.capture.rewrite.nodes import FRAME, TEMPORARY, CannotRewrite, Nodes, name_position
-from anyshape.capture.rewrite.scopes import Kind, Place, Scope, mangle
+from anyshape.capture.rewrite.scopes import NameKind, NameScope, Scope, mangle
 
 ExpressionHandler = Callable[[Any, Any], ast.expr]
 
@@ -55,23 +55,23 @@ class Rewriter:
         """A new variable of the function. It is cleared after use: it must keep nothing alive."""
         name = self.new_variable()
         scope = self.scope.function()
-        if scope.kind is Kind.CLASS:
+        if scope.kind is NameKind.CLASS:
             scope.borrowed.append(name)
         return name
 
     def is_stable(self, name: str) -> bool:
         """A local variable that nothing can rebind while an expression is evaluated."""
         scope = self.scope
-        if name not in scope.bound or scope.kind is Kind.CLASS:
+        if name not in scope.bound or scope.kind is NameKind.CLASS:
             return False
         return not self.has_nonlocal and name not in scope.unstable
 
     def stored(self, name: str, value: ast.expr, at: Any) -> ast.expr:
         """What to store under a (mangled) name, given what the user stores."""
         place = self.scope.place(name)
-        if place is Place.LOCAL:
+        if place is NameScope.LOCAL:
             return value
-        method = "store_free" if place is Place.FREE else "store_global"
+        method = "store_free" if place is NameScope.FREE else "store_global"
         return self.hook(method, at, self.nodes.name(FRAME, at), self.constant(name, at), value)
 
     def store(self, target: ast.Attribute | ast.Subscript, value: ast.expr) -> ast.Call:

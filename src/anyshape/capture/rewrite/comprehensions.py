@@ -18,7 +18,7 @@ from anyshape.capture.rewrite.nodes import (
     plain_node,
     replaced,
 )
-from anyshape.capture.rewrite.scopes import Kind, Scope, comprehension_targets
+from anyshape.capture.rewrite.scopes import NameKind, Scope, comprehension_targets
 
 
 class ComprehensionRewriter(ConditionRewriter):
@@ -27,7 +27,7 @@ class ComprehensionRewriter(ConditionRewriter):
     ) -> ast.expr:
         around = self.scope
         inner = Scope(
-            Kind.COMPREHENSION,
+            NameKind.COMPREHENSION,
             comprehension_targets(node.generators, around.class_name),
             parent=around,
             class_name=around.class_name,

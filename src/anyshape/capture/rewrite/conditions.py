@@ -20,7 +20,7 @@ from anyshape.capture.rewrite.nodes import (
     node_at,
     read_and_clear,
 )
-from anyshape.capture.rewrite.scopes import Kind, Scope, walrus_targets
+from anyshape.capture.rewrite.scopes import NameKind, Scope, walrus_targets
 
 COMPARE_NAMES: Mapping[type[ast.cmpop], str] = {
     ast.Lt: "lt",
@@ -113,7 +113,7 @@ class ConditionRewriter(Rewriter):
         if self.walrus_is_safe():
             first = self.expression(node.left)
             return self.chain_with_walrus(node, first, 0, as_condition)
-        names = self.scope.kind is not Kind.CLASS
+        names = self.scope.kind is not NameKind.CLASS
         if names and not (self.has_walrus and any(True for _ in walrus_targets(node))):
             first, second = self.expression(operands[0]), self.expression(operands[1])
             return self.chain_with_lambda(node, first, second, 0, as_condition)
@@ -135,12 +135,12 @@ class ConditionRewriter(Rewriter):
         Two generators of one generator expression would share the variable.
         """
         scope = self.scope
-        while scope.kind is Kind.COMPREHENSION and scope.parent is not None:
+        while scope.kind is NameKind.COMPREHENSION and scope.parent is not None:
             if scope.is_generator_expression:
                 return False
             scope = scope.parent
         in_comprehension = scope is not self.scope
-        return self.iterable_depth == 0 and not (in_comprehension and scope.kind is Kind.CLASS)
+        return self.iterable_depth == 0 and not (in_comprehension and scope.kind is NameKind.CLASS)
 
     def linked(self, link: ast.expr, rest: ast.expr, at: ast.expr, as_condition: bool) -> ast.expr:
         """`link and rest`, where `link` is one comparison of a chain."""
@@ -200,7 +200,7 @@ class ConditionRewriter(Rewriter):
         first, second = self.new_variable(), self.new_variable()
         around = self.scope
         self.scope = Scope(
-            Kind.FUNCTION, {first, second}, parent=around, class_name=around.class_name
+            NameKind.FUNCTION, {first, second}, parent=around, class_name=around.class_name
         )
         following = self.expression(node.comparators[index + 1])
         link = self.comparison(node.ops[index], name_at(first, node), name_at(second, node), node)

@@ -28,7 +28,13 @@ from anyshape.capture.rewrite.nodes import (
     name_position,
     node_at,
 )
-from anyshape.capture.rewrite.scopes import Kind, Place, Scope, all_arguments, walrus_targets
+from anyshape.capture.rewrite.scopes import (
+    NameKind,
+    NameScope,
+    Scope,
+    all_arguments,
+    walrus_targets,
+)
 
 BINARY_NAMES: Mapping[type[ast.operator], str] = {
     ast.Add: "add",
@@ -72,13 +78,13 @@ class ExpressionRewriter(ComprehensionRewriter):
         if name in self.scope.bound:
             return node
         place = self.scope.place(name)
-        if place is Place.LOCAL or name in LEFT_ALONE:
+        if place is NameScope.LOCAL or name in LEFT_ALONE:
             return node
         if name in NEEDS_THE_FRAME:
             raise CannotRewrite(f"it uses `{name}`, which looks at the frame of its caller")
         if name == "stack" and self.globals.get(name) is inspect.stack:
             raise CannotRewrite("it uses `inspect.stack`, which looks at the frame of its caller")
-        method = "load_free" if place is Place.FREE else "load_global"
+        method = "load_free" if place is NameScope.FREE else "load_global"
         frame = self.nodes.name(FRAME, node)
         return self.hook(method, node, frame, self.constant(name, node), node)
 
@@ -115,7 +121,7 @@ class ExpressionRewriter(ComprehensionRewriter):
             name = self.mangle(function.id)
             if not node.args and not node.keywords:
                 self.refuse_frame_functions(name)
-                if name == "super" and self.scope.place(name) is Place.GLOBAL:
+                if name == "super" and self.scope.place(name) is NameScope.GLOBAL:
                     return self.bare_super(node)
         elif isinstance(function, ast.Attribute) and function.lineno != function.end_lineno:
             at = name_position(function)
@@ -150,17 +156,20 @@ class ExpressionRewriter(ComprehensionRewriter):
         return node_at(ast.Call, at, func=inner, args=[function, starred.value], keywords=keywords)
 
     def refuse_frame_functions(self, name: str) -> None:
-        if name in NEEDS_THE_FRAME_WITHOUT_ARGUMENTS and self.scope.place(name) is not Place.LOCAL:
+        if (
+            name in NEEDS_THE_FRAME_WITHOUT_ARGUMENTS
+            and self.scope.place(name) is not NameScope.LOCAL
+        ):
             raise CannotRewrite(f"it uses `{name}()`, which looks at the frame of its caller")
 
     def bare_super(self, node: ast.Call) -> ast.expr:
         """`super()`: the class from the cell that the compiler keeps, and the first argument."""
         scope = self.scope
-        while scope.kind is Kind.COMPREHENSION and scope.parent is not None:
+        while scope.kind is NameKind.COMPREHENSION and scope.parent is not None:
             if scope.is_generator_expression or not INLINED_COMPREHENSIONS:
                 raise CannotRewrite("it has `super()` in a comprehension")
             scope = scope.parent
-        if scope.kind is not Kind.FUNCTION or scope.first_argument is None:
+        if scope.kind is not NameKind.FUNCTION or scope.first_argument is None:
             raise CannotRewrite("it has `super()` where there is no first argument")
         if "super" in self.globals:
             raise CannotRewrite("it has `super()`, and its module redefines `super`")
@@ -235,7 +244,7 @@ class ExpressionRewriter(ComprehensionRewriter):
         walruses = set(walrus_targets(node.body)) if self.has_walrus else set[str]()
         walruses = {self.mangle(name) for name in walruses}
         self.scope = Scope(
-            Kind.FUNCTION,
+            NameKind.FUNCTION,
             {*names, *walruses},
             parent=around,
             unstable=walruses,

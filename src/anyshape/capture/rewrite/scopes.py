@@ -16,13 +16,13 @@ from typing import Any
 from anyshape.support.lazy_dataclass import dataclass, field
 
 
-class Kind(Enum):
+class NameKind(Enum):
     FUNCTION = "function"
     CLASS = "class"
     COMPREHENSION = "comprehension"
 
 
-class Place(Enum):
+class NameScope(Enum):
     """Where a name lives, seen from outside the rewritten function."""
 
     LOCAL = "bound within the rewritten code"
@@ -52,7 +52,7 @@ class Bindings:
 
 @dataclass(slots=True)
 class Scope:
-    kind: Kind
+    kind: NameKind
     bound: set[str]
     parent: Scope | None = None
     declared_global: frozenset[str] | set[str] = frozenset()
@@ -69,23 +69,23 @@ class Scope:
     # them as attributes.
     borrowed: list[str] = field(default_factory=list)
 
-    def place(self, name: str) -> Place:
+    def place(self, name: str) -> NameScope:
         """What a (mangled) name refers to when it is used in this scope."""
         scope = self
         while True:
-            if scope.kind is not Kind.CLASS or scope is self:
+            if scope.kind is not NameKind.CLASS or scope is self:
                 if name in scope.bound:
-                    return Place.LOCAL
+                    return NameScope.LOCAL
                 if name in scope.declared_global:
-                    return Place.GLOBAL
+                    return NameScope.GLOBAL
             if scope.parent is None:
-                return Place.FREE if name in scope.free else Place.GLOBAL
+                return NameScope.FREE if name in scope.free else NameScope.GLOBAL
             scope = scope.parent
 
     def function(self) -> Scope:
         """The scope that a walrus binds in: comprehensions do not count."""
         scope = self
-        while scope.kind is Kind.COMPREHENSION and scope.parent is not None:
+        while scope.kind is NameKind.COMPREHENSION and scope.parent is not None:
             scope = scope.parent
         return scope
 

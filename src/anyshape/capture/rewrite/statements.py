@@ -20,7 +20,14 @@ from anyshape.capture.rewrite.nodes import (
     name_at,
     node_at,
 )
-from anyshape.capture.rewrite.scopes import Kind, Place, Scope, all_arguments, bindings, mangle
+from anyshape.capture.rewrite.scopes import (
+    NameKind,
+    NameScope,
+    Scope,
+    all_arguments,
+    bindings,
+    mangle,
+)
 
 Handler = Callable[[Any, Any, Statements], None]
 
@@ -84,7 +91,7 @@ class StatementRewriter(AssignmentRewriter):
         for handler in node.handlers:
             handler.type = self.optional(handler.type)
             name = handler.name
-            if name is not None and self.scope.place(self.mangle(name)) is not Place.LOCAL:
+            if name is not None and self.scope.place(self.mangle(name)) is not NameScope.LOCAL:
                 raise CannotRewrite(f"`except ... as {name}` binds a variable outside of it")
             handler.body = self.body(handler.body)
         node.orelse = self.body(node.orelse)
@@ -109,7 +116,7 @@ class StatementRewriter(AssignmentRewriter):
         node.subject = self.hook("match", node.subject, self.expression(node.subject))
         for case in node.cases:
             captures = bindings([cast(ast.stmt, case.pattern)], self.scope.class_name).bound
-            outside = [name for name in captures if self.scope.place(name) is not Place.LOCAL]
+            outside = [name for name in captures if self.scope.place(name) is not NameScope.LOCAL]
             if outside:
                 raise CannotRewrite(f"a pattern binds `{outside[0]}`, a variable outside of it")
             if case.guard is not None:
@@ -155,7 +162,7 @@ class StatementRewriter(AssignmentRewriter):
 
     def imported(self, bound: str, what: list[ast.expr], at: ast.stmt, out: Statements) -> None:
         value = self.hook("imported", at, name_at(bound, at), *what)
-        if self.scope.kind is Kind.CLASS:
+        if self.scope.kind is NameKind.CLASS:
             # A second store could be seen by the namespace that a metaclass prepared.
             self.run(value, out)
         else:
@@ -207,7 +214,7 @@ class StatementRewriter(AssignmentRewriter):
         around = self.scope
         found = bindings(node.body, node.name)
         self.scope = inner = Scope(
-            Kind.CLASS,
+            NameKind.CLASS,
             found.bound,
             parent=around,
             declared_global=found.declared_global,
@@ -225,7 +232,7 @@ class StatementRewriter(AssignmentRewriter):
         """Temporaries of a class body are variables of the function around it."""
         place = 1 if ast.get_docstring(node, clean=False) is not None else 0
         body.insert(place, node_at(ast.Nonlocal, node_start(node), names=names))
-        if self.scope.kind is Kind.CLASS:
+        if self.scope.kind is NameKind.CLASS:
             self.scope.borrowed += names
         else:
             for name in names:
@@ -250,7 +257,7 @@ def function_scope(
 ) -> Scope:
     found = bindings(body, class_name, parameters, with_expressions=has_walrus)
     return Scope(
-        Kind.FUNCTION,
+        NameKind.FUNCTION,
         found.bound,
         parent=parent,
         declared_global=found.declared_global,

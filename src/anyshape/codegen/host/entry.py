@@ -14,7 +14,7 @@ from typing import Final
 
 from anyshape.codegen.host.abi import HostAbi
 from anyshape.codegen.host.error_codes import Reasons
-from anyshape.codegen.host.ir_builder import Lines
+from anyshape.codegen.host.ir_builder import FunctionBody
 from anyshape.codegen.host.sizes import Sizes
 from anyshape.loops.program import Buffer, Extern, Segment
 from anyshape.symbolic import Size, product, total
@@ -52,7 +52,7 @@ class _Entry:
         self._abi = abi
         self._why = why
         self._read = {each.symbol: each for each in segment.read}
-        self._lines = Lines()
+        self._lines = FunctionBody()
         self._code = self._lines.stack("i64", hint="code")
         tensors = len(segment.inputs) + len(segment.outputs)
         self._buffers = self._lines.stack(f"[{max(tensors, 1)} x ptr]", hint="buffers")

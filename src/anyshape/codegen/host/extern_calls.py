@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 from anyshape.codegen.host.abi import HostUnsupported
 from anyshape.codegen.host.error_codes import Reasons
 from anyshape.codegen.host.externs import EXTERNS, ExternFunction
-from anyshape.codegen.host.ir_builder import Lines
+from anyshape.codegen.host.ir_builder import FunctionBody
 from anyshape.loops.expr import WIDTH
 from anyshape.loops.program import Area, Buffer, Extern
 from anyshape.symbolic import Expr, Size
@@ -29,7 +29,7 @@ class ExternCalls:
     def __init__(
         self,
         prefix: str,
-        lines: Lines,
+        lines: FunctionBody,
         sizes: HasSizes,
         numbers: Mapping[str, str],
         pointer: Callable[[str], str],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-class Lines:
+class FunctionBody:
     """The body of one function. What is put `first` comes before all else: memory on the stack."""
 
     def __init__(self) -> None:

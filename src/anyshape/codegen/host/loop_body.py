@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from anyshape.codegen.host.error_codes import Reasons
-from anyshape.codegen.host.ir_builder import Lines
-from anyshape.codegen.host.loop_rolling import Rounds
+from anyshape.codegen.host.ir_builder import FunctionBody
+from anyshape.codegen.host.loop_rolling import RolledLoop
 from anyshape.codegen.host.steps import KernelCode, Steps
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Buffer, Launch, Step
@@ -23,13 +23,13 @@ from anyshape.symbolic import Expr, Size
 _ARRAYS = ("buffers", "tensors", "workspace", "adopted", "handles", "sizes", "numbers")
 
 
-class Part:
+class LoopBody:
     """`sizes`: what the caller has to put into the array of that name."""
 
     def __init__(
         self,
         name: str,
-        rounds: Rounds,
+        rounds: RolledLoop,
         steps: Sequence[Step],
         scratch: Mapping[int, str],
         buffers: Mapping[str, Buffer],
@@ -40,7 +40,7 @@ class Part:
     ) -> None:
         self._name = name
         self._rounds = rounds
-        self._lines = lines = Lines()
+        self._lines = lines = FunctionBody()
         self._kinds = dict(rounds.roles)
         self._places = {name: place for place, (name, _) in enumerate(rounds.roles)}
         self._indices: dict[str, str] = {}
@@ -99,7 +99,7 @@ class Part:
         head = f"define private i64 @{self._name}({arguments}) nounwind {{"
         return "\n".join([*self._steps.calls.globals(), table, head, self._lines.text(), "}"])
 
-    def call(self, lines: Lines, arrays: Mapping[str, str], steps: Steps) -> None:
+    def call(self, lines: FunctionBody, arrays: Mapping[str, str], steps: Steps) -> None:
         """All rounds, in the text of the caller."""
         counter = lines.stack("i64", hint="round")
         head, body, done = lines.new("head"), lines.new("body"), lines.new("done")
@@ -143,7 +143,7 @@ class Part:
 class _Loaded:
     """Sizes that the caller has computed."""
 
-    def __init__(self, lines: Lines) -> None:
+    def __init__(self, lines: FunctionBody) -> None:
         self._lines = lines
         self._values: dict[Expr, str] = {}
         self.places: dict[Expr, int] = {}

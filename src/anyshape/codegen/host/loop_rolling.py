@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 
 from anyshape.loops.program import Area, Buffer, Launch, Repeated, Step
 
-Kind = Literal["given", "workspace", "adopted"]
+RoleKind = Literal["given", "workspace", "adopted"]
 
 #: Fewer rounds are written out.
 _LEAST: Final = 3
@@ -22,10 +22,10 @@ class Role(NamedTuple):
     """The name of the buffer in the first round, and what is looked up in the table."""
 
     name: str
-    kind: Kind
+    kind: RoleKind
 
 
-class Rounds(NamedTuple):
+class RolledLoop(NamedTuple):
     """`table`: of each round, the number of the buffer for each role. `ends`: after which step of a
     round tensors of C functions are given up, and the names of these in the first."""
 
@@ -41,10 +41,10 @@ def find_rounds(
     repeated: Repeated | None,
     steps: Sequence[Step],
     buffers: Mapping[str, Buffer],
-    numbers: Mapping[str, tuple[Kind, int]],
+    numbers: Mapping[str, tuple[RoleKind, int]],
     scratch: Mapping[int, str],
     ends: Mapping[int, Sequence[str]],
-) -> Rounds | None:
+) -> RolledLoop | None:
     """The most rounds that can be the same code. `numbers`: what each buffer is, and its number;
     `scratch`: by number of a step, the name of memory that its threads need; `ends`: by number of a
     step, what is given up after it."""
@@ -82,9 +82,9 @@ class _Finding:
     def rounds(
         self,
         buffers: Mapping[str, Buffer],
-        numbers: Mapping[str, tuple[Kind, int]],
+        numbers: Mapping[str, tuple[RoleKind, int]],
         ends: Mapping[int, Sequence[str]],
-    ) -> Rounds | None:
+    ) -> RolledLoop | None:
         own = self._names[0]
         roles = tuple(Role(name, numbers[name][0]) for name in dict.fromkeys(own))
         table: list[tuple[int, ...]] = []
@@ -102,7 +102,7 @@ class _Finding:
             ):
                 return None
             table.append(tuple(numbers[known[name]][1] for name, _ in roles))
-        return Rounds(self._first, self._length, self._rounds, roles, tuple(table), given_up)
+        return RolledLoop(self._first, self._length, self._rounds, roles, tuple(table), given_up)
 
     def _ends(self, each: int, ends: Mapping[int, Sequence[str]]) -> dict[int, tuple[str, ...]]:
         start = self._first + each * self._length

@@ -15,9 +15,9 @@ from typing import Final
 
 from anyshape.codegen.host.abi import HostAbi, HostUnsupported
 from anyshape.codegen.host.error_codes import Reasons
-from anyshape.codegen.host.ir_builder import Lines
-from anyshape.codegen.host.loop_body import Part
-from anyshape.codegen.host.loop_rolling import Kind, Rounds, find_rounds
+from anyshape.codegen.host.ir_builder import FunctionBody
+from anyshape.codegen.host.loop_body import LoopBody
+from anyshape.codegen.host.loop_rolling import RoleKind, RolledLoop, find_rounds
 from anyshape.codegen.host.owned_results import adopted_buffers, results_of
 from anyshape.codegen.host.sizes import Sizes
 from anyshape.codegen.host.steps import KernelCode, Steps
@@ -27,7 +27,7 @@ from anyshape.loops.kernels import Kernel
 from anyshape.loops.memory_plan import (
     ALIGNMENT,
     Life,
-    Plan,
+    MemoryPlan,
     in_place,
     lives_of,
     merged,
@@ -71,7 +71,7 @@ class _Run:
         self._name = name
         self._kernels = kernels
         self._why = why
-        self._lines = Lines()
+        self._lines = FunctionBody()
         self._dtypes = abi.dtypes
         buffers = (*segment.inputs, *segment.temporaries, *segment.outputs)
         self._buffers = {buffer.name: buffer for buffer in buffers}
@@ -139,7 +139,7 @@ class _Run:
         rounds = find_rounds(
             segment.repeated, segment.steps, self._buffers, self._places(), scratch, ends
         )
-        part: Part | None = None
+        part: LoopBody | None = None
         number = 0
         while number < len(segment.steps):
             if rounds is not None and number == rounds.first:
@@ -175,9 +175,9 @@ class _Run:
 
     # -- rounds ----------------------------------------------------------------------------------
 
-    def _places(self) -> dict[str, tuple[Kind, int]]:
+    def _places(self) -> dict[str, tuple[RoleKind, int]]:
         """What each buffer is, and its number among those."""
-        found: dict[str, tuple[Kind, int]] = {}
+        found: dict[str, tuple[RoleKind, int]] = {}
         found |= {name: ("given", k) for name, k in self._given.items()}
         found |= {name: ("adopted", k) for name, k in self._adopted.items()}
         places: dict[str, int] = {}
@@ -185,9 +185,9 @@ class _Run:
             found[name] = "workspace", places.setdefault(pointer, len(places))
         return found
 
-    def _part(self, rounds: Rounds, scratch: Mapping[int, str]) -> Part:
+    def _part(self, rounds: RolledLoop, scratch: Mapping[int, str]) -> LoopBody:
         segment = self._segment
-        return Part(
+        return LoopBody(
             f"{self._name}.part",
             rounds,
             segment.steps,
@@ -199,7 +199,7 @@ class _Run:
             self._why,
         )
 
-    def _arrays(self, part: Part) -> dict[str, str]:
+    def _arrays(self, part: LoopBody) -> dict[str, str]:
         lines = self._lines
         places = list(dict.fromkeys(self._pointers.values()))
         workspace = lines.stack(f"[{max(len(places), 1)} x ptr]", hint="places")
@@ -258,7 +258,7 @@ class _Run:
             found.setdefault(life.last, []).append(life.name)
         return found
 
-    def _all_sizes(self, plan: Plan) -> list[Size]:
+    def _all_sizes(self, plan: MemoryPlan) -> list[Size]:
         found: list[Size] = [*plan.sizes.values()]
         for step in self._segment.steps:
             if isinstance(step, Launch):
@@ -273,7 +273,7 @@ class _Run:
                     found.append(argument)
         return found
 
-    def _place(self, plan: Plan) -> str | None:
+    def _place(self, plan: MemoryPlan) -> str | None:
         """Take the workspace and say where buffers lie in it. Returns what has to be freed."""
         if not plan.sizes:
             return None

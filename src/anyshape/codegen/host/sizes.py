@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from anyshape.codegen.host.abi import HostUnsupported
-from anyshape.codegen.host.ir_builder import Lines
+from anyshape.codegen.host.ir_builder import FunctionBody
 from anyshape.symbolic import Expr, Size, Symbol
 from anyshape.symbolic.bounds import DECLARED
 from anyshape.symbolic.expr import (
@@ -41,7 +41,7 @@ class Sizes:
     """Values of expressions, given those of symbols. All lines go to one block, which dominates
     every use."""
 
-    def __init__(self, lines: Lines, symbols: Mapping[Symbol, str]) -> None:
+    def __init__(self, lines: FunctionBody, symbols: Mapping[Symbol, str]) -> None:
         self._lines = lines
         self._symbols = symbols
         self._values: dict[Expr, str] = {}

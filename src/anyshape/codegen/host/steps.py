@@ -10,7 +10,7 @@ from typing import Final
 
 from anyshape.codegen.host.error_codes import Reasons
 from anyshape.codegen.host.extern_calls import ExternCalls, HasSizes
-from anyshape.codegen.host.ir_builder import Lines
+from anyshape.codegen.host.ir_builder import FunctionBody
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Buffer, Extern, Launch
 from anyshape.support.lazy_dataclass import dataclass
@@ -33,7 +33,7 @@ class Steps:
     def __init__(
         self,
         prefix: str,
-        lines: Lines,
+        lines: FunctionBody,
         sizes: HasSizes,
         numbers: Mapping[str, str],
         pointer: Callable[[str], str],

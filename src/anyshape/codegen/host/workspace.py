@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from anyshape.codegen.host.ir_builder import Lines
+from anyshape.codegen.host.ir_builder import FunctionBody
 from anyshape.codegen.host.sizes import Sizes
-from anyshape.loops.memory_plan import ALIGNMENT, Plan
+from anyshape.loops.memory_plan import ALIGNMENT, MemoryPlan
 from anyshape.symbolic import Expr, Size
 
 Number = int | str
 
 
-def offsets(lines: Lines, sizes: Sizes, plan: Plan) -> tuple[dict[str, Number], Number]:
+def offsets(
+    lines: FunctionBody, sizes: Sizes, plan: MemoryPlan
+) -> tuple[dict[str, Number], Number]:
     """Where each buffer begins, and the bytes of the whole, which are some."""
     numbers = _Numbers(lines, sizes)
     starts: dict[str, Number] = {}
@@ -31,7 +33,7 @@ def offsets(lines: Lines, sizes: Sizes, plan: Plan) -> tuple[dict[str, Number], 
 class _Numbers:
     """None of them is negative."""
 
-    def __init__(self, lines: Lines, sizes: Sizes) -> None:
+    def __init__(self, lines: FunctionBody, sizes: Sizes) -> None:
         self._lines = lines
         self._sizes = sizes
         self._rounded: dict[Expr, str] = {}

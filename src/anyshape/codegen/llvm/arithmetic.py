@@ -12,7 +12,7 @@ from anyshape.support.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class OperationCall:
     """An operation on arguments that are all in one lane or in all."""
 
     e: Emitter
@@ -67,7 +67,7 @@ class Call:
         return self.op("fcmp uno", arg, arg)
 
 
-Row = Callable[[Call], str]
+Row = Callable[[OperationCall], str]
 
 
 def _plain(floats: str, ints: str) -> Row:
@@ -86,7 +86,7 @@ def _extreme(sign: str) -> Row:
     """The larger or smaller one; NaN if one is. LLVM's own has more instructions, for the sake of
     the sign of zero, which eager does not mind."""
 
-    def row(c: Call) -> str:
+    def row(c: OperationCall) -> str:
         a, b = c.args
         chosen = c.choose(c.compare(sign, a, b), a, b)
         return c.choose(c.is_nan(a), a, chosen) if c.is_float else chosen
@@ -97,7 +97,7 @@ def _extreme(sign: str) -> Row:
 def _extreme_number(sign: str) -> Row:
     """The larger or smaller one; NaN only if both are."""
 
-    def row(c: Call) -> str:
+    def row(c: OperationCall) -> str:
         a, b = c.args
         # As C's fmax: the first one of two zeros.
         chosen = c.choose(c.compare(sign, b, a), b, a)
@@ -106,18 +106,18 @@ def _extreme_number(sign: str) -> Row:
     return row
 
 
-def _sign(c: Call) -> str:
+def _sign(c: OperationCall) -> str:
     zero, (x,) = c.constant(0), c.args
     below = c.constant(0) if c.dtype in UNSIGNED else c.constant(-1)
     negative = c.choose(c.compare("lt", x, zero), below, zero)
     return c.choose(c.compare("gt", x, zero), c.constant(1), negative)
 
 
-def _neg(c: Call) -> str:
+def _neg(c: OperationCall) -> str:
     return c.op("fneg") if c.is_float else c.op("sub", c.constant(0), *c.args)
 
 
-def _abs(c: Call) -> str:
+def _abs(c: OperationCall) -> str:
     if c.is_float:
         return c.intrinsic("fabs")
     if c.dtype in UNSIGNED:
@@ -125,7 +125,7 @@ def _abs(c: Call) -> str:
     return c.choose(c.compare("lt", c.args[0], c.constant(0)), _neg(c), c.args[0])
 
 
-def _not(c: Call) -> str:
+def _not(c: OperationCall) -> str:
     ones = c.constant(True) if c.dtype == "b1" else c.constant(-1)
     return c.op("xor", c.args[0], ones)
 
@@ -133,7 +133,7 @@ def _not(c: Call) -> str:
 # -- integers ----------------------------------------------------------------------------------
 
 
-def _quotient_and_rest(c: Call) -> tuple[str, str]:
+def _quotient_and_rest(c: OperationCall) -> tuple[str, str]:
     """Towards zero. The processor must not trap, whatever the divisor is: a check may say later
     that it was 0."""
     a, b = c.args
@@ -148,7 +148,7 @@ def _quotient_and_rest(c: Call) -> tuple[str, str]:
     return c.choose(minus, c.op("sub", c.constant(0), a), quotient), rest
 
 
-def _quotient_by_floats(c: Call, a: str, b: str) -> str:
+def _quotient_by_floats(c: OperationCall, a: str, b: str) -> str:
     """Processors divide no vectors of integers. The quotient of two integers that a float holds
     exactly rounds to an integer from below only if it is one."""
     narrow = BITS[REGISTER[c.dtype]] < 32
@@ -163,13 +163,13 @@ def _quotient_by_floats(c: Call, a: str, b: str) -> str:
     return c.e.define(f"trunc {ints} {whole} to {c.type}")
 
 
-def _differs_in_sign(c: Call, rest: str) -> str:
+def _differs_in_sign(c: OperationCall, rest: str) -> str:
     some = c.compare("ne", rest, c.constant(0))
     mixed = c.op("icmp slt", c.op("xor", rest, c.args[1]), c.constant(0))
     return c.both(some, mixed)
 
 
-def _floordiv(c: Call) -> str:
+def _floordiv(c: OperationCall) -> str:
     quotient, rest = _quotient_and_rest(c)
     if c.dtype in UNSIGNED:
         return quotient
@@ -177,21 +177,21 @@ def _floordiv(c: Call) -> str:
     return c.choose(_differs_in_sign(c, rest), less, quotient)
 
 
-def _floormod(c: Call) -> str:
+def _floormod(c: OperationCall) -> str:
     _, rest = _quotient_and_rest(c)
     if c.dtype in UNSIGNED:
         return rest
     return c.choose(_differs_in_sign(c, rest), c.op("add", rest, c.args[1]), rest)
 
 
-def _shift_left(c: Call) -> str:
+def _shift_left(c: OperationCall) -> str:
     bits = c.constant(BITS[REGISTER[c.dtype]])
     fits = c.op("icmp ult", c.args[1], bits)
     by = c.choose(fits, c.args[1], c.constant(0))
     return c.choose(fits, c.op("shl", c.args[0], by), c.constant(0))
 
 
-def _shift_right(c: Call) -> str:
+def _shift_right(c: OperationCall) -> str:
     most = c.constant(BITS[REGISTER[c.dtype]] - 1)
     fits = c.op("icmp ule", c.args[1], most)
     by = c.choose(fits, c.args[1], most)
@@ -203,15 +203,15 @@ def _shift_right(c: Call) -> str:
 # -- floats ------------------------------------------------------------------------------------
 
 
-def _is_infinite(c: Call) -> str:
+def _is_infinite(c: OperationCall) -> str:
     return c.op("fcmp oeq", c.intrinsic("fabs"), c.constant(float("inf")))
 
 
-def _is_finite(c: Call) -> str:
+def _is_finite(c: OperationCall) -> str:
     return c.op("fcmp olt", c.intrinsic("fabs"), c.constant(float("inf")))
 
 
-def _signbit(c: Call) -> str:
+def _signbit(c: OperationCall) -> str:
     ints = vector(f"i{BITS[REGISTER[c.dtype]]}", c.lanes)
     bits = c.e.define(f"bitcast {c.type} {c.args[0]} to {ints}")
     return c.e.define(f"icmp slt {ints} {bits}, {'zeroinitializer' if c.lanes else '0'}")

@@ -12,7 +12,7 @@ from __future__ import annotations
 from anyshape.codegen.llvm.emitter import Emitter, Loop, StageScope
 from anyshape.codegen.llvm.parameters import PARAMETERS
 from anyshape.codegen.llvm.sizes import divide_naturals, lane_numbers, narrow_size
-from anyshape.codegen.llvm.types import REGISTER, Value
+from anyshape.codegen.llvm.types import REGISTER, IrValue
 from anyshape.codegen.llvm.writer import States
 from anyshape.loops.collapsed_axes import SHORT, Flattened
 from anyshape.loops.expr import Scalar
@@ -148,10 +148,10 @@ class _Table:
         text = e.widen(e.value(self.scalar))
         e.do(f"store {self.type} {text}, ptr {place}, align 1")
 
-    def read(self, phase: str) -> Value:
+    def read(self, phase: str) -> IrValue:
         e, dtype = self.e, self.scalar.dtype
         place = e.define(f"getelementptr {REGISTER[dtype]}, ptr {self.place}, i64 {phase}")
-        return Value(e.define(f"load {self.type}, ptr {place}, align 1"), dtype, True)
+        return IrValue(e.define(f"load {self.type}, ptr {place}, align 1"), dtype, True)
 
 
 def choice(e: Emitter, extent: Size, name: str, linkage: str) -> str:

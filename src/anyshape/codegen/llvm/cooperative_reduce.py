@@ -21,7 +21,7 @@ def _shared(e: Emitter) -> str:
     return e.once(0, "shared", lambda: e.define("icmp ugt i64 %team, 1"))
 
 
-def share(e: Emitter, stage: int, axis: Axis, is_split: bool) -> tuple[str, str]:
+def thread_slice(e: Emitter, stage: int, axis: Axis, is_split: bool) -> tuple[str, str]:
     """The part of the axis that this thread takes, all of it if it is alone. With `is_split` false
     the first thread takes all."""
     extent = narrow_size(e, axis.extent)
@@ -34,7 +34,7 @@ def share(e: Emitter, stage: int, axis: Axis, is_split: bool) -> tuple[str, str]
             first = e.define("icmp eq i64 %thread, 0")
             return "0", e.define(f"select i1 {first}, i64 {extent}, i64 0")
         # Whole vectors for all but the last thread.
-        unit = e.lanes * e.plan.copies[stage] if e.plan.column is None else 1
+        unit = e.lanes * e.plan.unroll[stage] if e.plan.column is None else 1
         more = e.define(f"add i64 {extent}, {e.define('add i64 %team, -1')}")
         each = e.define(f"udiv i64 {more}, %team")
         each = e.define(f"and i64 {e.define(f'add i64 {each}, {unit - 1}')}, {-unit}")
@@ -72,7 +72,7 @@ def leader_only(e: Emitter, body: Callable[[], None]) -> None:
     e.when(leader, [], [], inside)
 
 
-def meet(
+def reduce_across_threads(
     e: Emitter, foldings: list[Folding], states: States, lanes: int, copies: int, is_last: bool
 ) -> States:
     """Wait for the other threads, and fold what they have."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from anyshape.codegen.llvm.plan import Plan
+from anyshape.codegen.llvm.plan import KernelPlan
 from anyshape.codegen.llvm.target_features import Machine
-from anyshape.codegen.llvm.types import REGISTER, Value, vector
+from anyshape.codegen.llvm.types import REGISTER, IrValue, vector
 from anyshape.codegen.llvm.writer import Writer
 from anyshape.loops.expr import Scalar
 from anyshape.loops.vector_axis import linear_parts
@@ -43,7 +43,7 @@ class Emitter(Writer):
     """The code of one kernel in the making."""
 
     def __init__(
-        self, plan: Plan, machine: Machine, compute: Callable[[Emitter, Scalar], Value]
+        self, plan: KernelPlan, machine: Machine, compute: Callable[[Emitter, Scalar], IrValue]
     ) -> None:
         super().__init__(plan.lanes)
         self._compute = compute
@@ -63,8 +63,8 @@ class Emitter(Writer):
         #: atoms of sizes that are at hand for each lane, by their number and the vector
         self.lane_atoms: dict[tuple[int, int], str] = {}
         #: scalars that are in registers already, by the vector
-        self.at_hand: dict[tuple[Scalar, int], Value] = {}
-        self.rows: dict[tuple[str, int], Value] = {}
+        self.at_hand: dict[tuple[Scalar, int], IrValue] = {}
+        self.rows: dict[tuple[str, int], IrValue] = {}
         self.stage = StageScope(0, 0, frozenset())
         #: where loads of stages without axes of their own may stand
         self.loads_from = 0
@@ -92,7 +92,7 @@ class Emitter(Writer):
     def copy_if(self, wide: bool) -> int:
         return self.copy if wide else -1
 
-    def widen(self, value: Value) -> str:
+    def widen(self, value: IrValue) -> str:
         """The text of the value in all lanes."""
         return value.text if value.wide else self.splat(REGISTER[value.dtype], value.text)
 
@@ -197,7 +197,7 @@ class Emitter(Writer):
 
     # -- values --------------------------------------------------------------------------------
 
-    def value(self, scalar: Scalar) -> Value:
+    def value(self, scalar: Scalar) -> IrValue:
         """The scalar in registers, computed at the level that it belongs to."""
         # Not by recursion, as in `traits`. A load has its say about what it needs.
         waiting = [scalar]
@@ -212,7 +212,7 @@ class Emitter(Writer):
             if not waiting:
                 return found
 
-    def _at_hand(self, scalar: Scalar) -> Value | None:
+    def _at_hand(self, scalar: Scalar) -> IrValue | None:
         found = self.at_hand.get((scalar, self.copy))
         if found is not None:
             return found
@@ -221,7 +221,7 @@ class Emitter(Writer):
             return self.rows[scalar.data, self.copy_if(wide)]
         return self.levels[level].known.get((scalar, self.copy_if(wide)))
 
-    def _value(self, scalar: Scalar) -> Value:
+    def _value(self, scalar: Scalar) -> IrValue:
         found = self._at_hand(scalar)
         if found is not None:
             return found

@@ -13,7 +13,7 @@ from __future__ import annotations
 from anyshape.codegen.llvm.casts import round_half
 from anyshape.codegen.llvm.emitter import Emitter
 from anyshape.codegen.llvm.plan import function_of
-from anyshape.codegen.llvm.types import REGISTER, Value, vector
+from anyshape.codegen.llvm.types import REGISTER, IrValue, vector
 from anyshape.loops.expr import HALVES, Scalar
 
 
@@ -36,7 +36,7 @@ def _call(e: Emitter, scalar: Scalar, copies: int) -> None:
         level, ("together", scalar), lambda: _results(e, scalar, function_of(scalar), copies)
     )
     for copy, text in enumerate(results):
-        e.once(level, (scalar, copy), lambda text=text: Value(text, scalar.dtype, True))
+        e.once(level, (scalar, copy), lambda text=text: IrValue(text, scalar.dtype, True))
 
 
 def _results(e: Emitter, scalar: Scalar, function: tuple[str, str], copies: int) -> list[str]:

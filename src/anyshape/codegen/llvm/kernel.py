@@ -36,7 +36,7 @@ def part_function(e: Emitter, name: str, linkage: str = "internal") -> str:
     if around:
         _points(e, around)
     elif column is None:
-        _stages(e, e.plan.copies)
+        _stages(e, e.plan.unroll)
     else:
         _vectors(e, column, "%lo", "%hi")
     result = _result(e)
@@ -86,7 +86,7 @@ def _points(e: Emitter, axes: tuple[Axis, ...]) -> None:
             e.loops[axis.symbol] = Loop(len(e.levels) - 1, digit, axis.extent)
         following = _count_up(e, digits, extents)
         if column is None:
-            _stages(e, e.plan.copies)
+            _stages(e, e.plan.unroll)
         else:
             before = e.define(f"mul i64 {row}, {narrow_size(e, column.extent)}")
             low = e.define(f"sub i64 %lo, {before}")
@@ -152,14 +152,14 @@ def _pieces(e: Emitter, axis: Axis, begin: str, end: str, most: int, exact: bool
     bound = narrow_size(e, seam.bound)
     middle = e.define(f"call i64 @llvm.smax.i64(i64 {bound}, i64 {begin})")
     middle = e.define(f"call i64 @llvm.smin.i64(i64 {middle}, i64 {end})")
-    exact = exact and divides(e.lanes * max(e.plan.copies), seam.bound)
+    exact = exact and divides(e.lanes * max(e.plan.unroll), seam.bound)
     piece(e.define(f"icmp slt i64 {begin}, {middle}"), True, begin, middle, exact)
     piece(e.define(f"icmp slt i64 {middle}, {end}"), False, middle, end, exact)
 
 
 def _span(e: Emitter, axis: Axis, begin: str, end: str, exact: bool) -> None:
     """Vectors along a range of a parallel axis that is not empty."""
-    copies = max(e.plan.copies)
+    copies = max(e.plan.unroll)
     step = e.lanes * copies
     stages = e.kernel.stages
     # Where there are loops inside that are all memory, lanes that are missing cost nothing.

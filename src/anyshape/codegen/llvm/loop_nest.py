@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from anyshape.codegen.llvm.casts import cast
-from anyshape.codegen.llvm.cooperative_reduce import barrier, leader_only, meet, share
+from anyshape.codegen.llvm.cooperative_reduce import (
+    barrier,
+    leader_only,
+    reduce_across_threads,
+    thread_slice,
+)
 from anyshape.codegen.llvm.emitter import Emitter, Loop, StageScope
 from anyshape.codegen.llvm.interleave import compute_together
 from anyshape.codegen.llvm.memory import store
 from anyshape.codegen.llvm.plan import LONG, can_be_shared
-from anyshape.codegen.llvm.prefetch import ask_for_next, loads_to_come
+from anyshape.codegen.llvm.prefetch import emit_prefetch, prefetchable_loads
 from anyshape.codegen.llvm.reductions import FLUSH, Folding
 from anyshape.codegen.llvm.scans import Scanning
 from anyshape.codegen.llvm.sizes import narrow_size, wide_size
-from anyshape.codegen.llvm.types import Value, vector
+from anyshape.codegen.llvm.types import IrValue, vector
 from anyshape.codegen.llvm.writer import States
 from anyshape.loops.expr import Axis
 from anyshape.loops.kernels import Stage
@@ -39,7 +44,7 @@ class StageCode:
             Folding(f.fold, f.value.dtype if f.fold.startswith("arg") else f.dtype, f.dtype)
             for f in self.stage.folds
         ]
-        self.ahead = loads_to_come(e, number)
+        self.ahead = prefetchable_loads(e, number)
         #: of states: a stage without vectors has single numbers
         self.lanes = e.lanes if self.in_columns or self.stage.axes else 0
         carry_lanes = e.lanes if self.in_columns else 0
@@ -54,7 +59,7 @@ class StageCode:
         written = frozenset(part.buffer for part in (*stage.stores, *stage.scans))
         states = [s for f in self.foldings for s in f.start(self.lanes)] * self.kept
         if stage.axes:
-            begin, end = share(e, self.number, stage.axes[0], can_be_shared(stage))
+            begin, end = thread_slice(e, self.number, stage.axes[0], can_be_shared(stage))
             conditions = [e.define(f"icmp slt i64 {begin}, {end}")]
             for axis in stage.axes[1:]:
                 extent = narrow_size(e, axis.extent)
@@ -70,7 +75,7 @@ class StageCode:
         if not self.in_columns and stage.axes:
             states = self._across(states)
         result_lanes = e.lanes if self.in_columns else 0
-        states = meet(e, self.foldings, states, result_lanes, self.kept, is_last)
+        states = reduce_across_threads(e, self.foldings, states, result_lanes, self.kept, is_last)
         self._finish(states)
 
     def _loops(self, bounds: tuple[str, str], states: States, written: frozenset[str]) -> States:
@@ -259,7 +264,7 @@ class StageCode:
                 set_masks(e, variable, bounds[1], self.copies)
             results = self._round(inside[:count], inside[count:])
             if not masked:
-                ask_for_next(e, self.number, self.ahead, self.copies)
+                emit_prefetch(e, self.number, self.ahead, self.copies)
             if masked:
                 e.masks = ()
             return results
@@ -367,7 +372,7 @@ def set_masks(e: Emitter, variable: str, end: str, copies: int) -> None:
     e.masks, e.counts = tuple(masks), tuple(counts)
 
 
-def _check(e: Emitter, number: int, condition: Value) -> None:
+def _check(e: Emitter, number: int, condition: IrValue) -> None:
     """Remember that a condition failed in some lane that exists."""
     if condition.wide:
         truth = f"<{e.lanes} x i1>"

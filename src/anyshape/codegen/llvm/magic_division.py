@@ -17,7 +17,7 @@ from anyshape.loops.arithmetic import round_to
 from anyshape.loops.expr import Scalar
 
 if TYPE_CHECKING:
-    from anyshape.codegen.llvm.arithmetic import Call
+    from anyshape.codegen.llvm.arithmetic import OperationCall
 
 _DIVIDENDS: Final = {"u8": range(256), "i8": range(-128, 128)}
 #: Exponents that keep all of this far from what is too large or too small.
@@ -35,7 +35,7 @@ def factors(scalar: Scalar) -> tuple[float, float] | None:
     return _factors(source, divisor.data) if source in _DIVIDENDS else None
 
 
-def quotient(c: Call, high: float, low: float) -> str:
+def quotient(c: OperationCall, high: float, low: float) -> str:
     a, b = (f"splat (float {literal(each, 'f32')})" for each in (high, low))
     if not c.lanes:
         a, b = literal(high, "f32"), literal(low, "f32")

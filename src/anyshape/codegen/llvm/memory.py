@@ -7,12 +7,12 @@ not exist; they touch no memory.
 
 from __future__ import annotations
 
-from anyshape.codegen.llvm.arithmetic import ROWS, Call
+from anyshape.codegen.llvm.arithmetic import ROWS, OperationCall
 from anyshape.codegen.llvm.casts import from_memory, round_half, to_memory
 from anyshape.codegen.llvm.emitter import Emitter
 from anyshape.codegen.llvm.scratch import private_offsets
 from anyshape.codegen.llvm.sizes import lane_numbers, narrow_size, terms_by_level, wide_size
-from anyshape.codegen.llvm.types import MEMORY, REGISTER, Value, suffix, vector
+from anyshape.codegen.llvm.types import MEMORY, REGISTER, IrValue, suffix, vector
 from anyshape.loops.expr import WIDTH, Dtype, Scalar
 from anyshape.symbolic import Size
 from anyshape.symbolic.expr import Monomial, of_atom, polynomial
@@ -92,13 +92,13 @@ def _nowhere(e: Emitter) -> str:
 # -- loads -----------------------------------------------------------------------------------------
 
 
-def load(e: Emitter, scalar: Scalar) -> Value:
+def load(e: Emitter, scalar: Scalar) -> IrValue:
     buffer, address = scalar.data
     dtype = scalar.dtype
     mask, other = (e.value(arg) for arg in scalar.args) if scalar.args else (None, None)
     _, wide = e.traits(scalar)
     if not wide:
-        return Value(_load_one(e, buffer, address, dtype, mask, other), dtype, False)
+        return IrValue(_load_one(e, buffer, address, dtype, mask, other), dtype, False)
     if _is_private_to_lanes(e, buffer):
         place = _private_place(e, buffer, address, dtype)
         raw = e.define(f"load {vector(MEMORY[dtype], e.lanes)}, ptr {place}, align {WIDTH[dtype]}")
@@ -113,7 +113,7 @@ def load(e: Emitter, scalar: Scalar) -> Value:
         type_ = e.type_of(dtype, True)
         truth = e.type_of("b1", mask.wide)
         text = e.define(f"select {truth} {mask.text}, {type_} {text}, {type_} {e.widen(other)}")
-    return Value(text, dtype, True)
+    return IrValue(text, dtype, True)
 
 
 def _private_place(e: Emitter, buffer: str, address: Size, dtype: Dtype) -> str:
@@ -121,7 +121,12 @@ def _private_place(e: Emitter, buffer: str, address: Size, dtype: Dtype) -> str:
 
 
 def _load_one(
-    e: Emitter, buffer: str, address: Size, dtype: Dtype, mask: Value | None, other: Value | None
+    e: Emitter,
+    buffer: str,
+    address: Size,
+    dtype: Dtype,
+    mask: IrValue | None,
+    other: IrValue | None,
 ) -> str:
     place = pointer(e, buffer, address, dtype)
     if mask is not None:
@@ -134,7 +139,7 @@ def _load_one(
     return e.define(f"select i1 {mask.text}, {type_} {text}, {type_} {other.text}")
 
 
-def _load_lanes(e: Emitter, buffer: str, address: Size, dtype: Dtype, mask: Value | None) -> str:
+def _load_lanes(e: Emitter, buffer: str, address: Size, dtype: Dtype, mask: IrValue | None) -> str:
     steady = e.steady_parts(address)
     if steady is not None and steady[0] == 1:
         place = pointer(e, buffer, address, dtype)
@@ -190,7 +195,7 @@ def _load_reversed(e: Emitter, place: str, dtype: Dtype) -> str:
 
 
 def store(
-    e: Emitter, buffer: str, address: Size, value: Value, mode: str, mask: Value | None
+    e: Emitter, buffer: str, address: Size, value: IrValue, mode: str, mask: IrValue | None
 ) -> None:
     dtype = value.dtype
     if e.vector_axis is None:
@@ -214,7 +219,7 @@ def store(
         _store_lanes(e, buffer, address, value, mode, mask)
 
 
-def _store_one(e: Emitter, place: str, value: Value, mode: str, mask: Value | None) -> None:
+def _store_one(e: Emitter, place: str, value: IrValue, mode: str, mask: IrValue | None) -> None:
     if mask is not None:
         place = e.define(f"select i1 {mask.text}, ptr {place}, ptr {_nowhere(e)}")
     _put_one(e, place, value.text, value.dtype, mode)
@@ -228,7 +233,7 @@ def _put_one(e: Emitter, place: str, text: str, dtype: Dtype, mode: str) -> None
     e.do(f"store {MEMORY[dtype]} {raw}, ptr {place}, align {WIDTH[dtype]}")
 
 
-def _store_vector(e: Emitter, place: str, value: Value, mode: str, mask: Value | None) -> None:
+def _store_vector(e: Emitter, place: str, value: IrValue, mode: str, mask: IrValue | None) -> None:
     dtype, width = value.dtype, WIDTH[value.dtype]
     text = e.widen(value)
     allowed = None if mask is None else e.widen(mask)
@@ -260,7 +265,7 @@ def _store_vector(e: Emitter, place: str, value: Value, mode: str, mask: Value |
 
 
 def _store_lanes(
-    e: Emitter, buffer: str, address: Size, value: Value, mode: str, mask: Value | None
+    e: Emitter, buffer: str, address: Size, value: IrValue, mode: str, mask: IrValue | None
 ) -> None:
     """Lane after lane, as the rounds would be: two of them may mean the same element."""
     dtype = value.dtype
@@ -274,7 +279,7 @@ def _store_lanes(
 def _combined(e: Emitter, mode: str, a: str, b: str, dtype: Dtype, lanes: int) -> str:
     if dtype == "b1" and mode == "add":
         return e.define(f"or {vector('i1', lanes)} {a}, {b}")
-    text = ROWS[mode](Call(e, dtype, lanes, (a, b)))
+    text = ROWS[mode](OperationCall(e, dtype, lanes, (a, b)))
     return round_half(e, text, dtype, lanes) if dtype in ("f16", "bf16") else text
 
 
@@ -319,7 +324,7 @@ def _each_place(
     return [e.define(f"extractelement {pointers} {places}, i64 {lane}") for lane in range(e.lanes)]
 
 
-def _active(e: Emitter, mask: Value | None) -> str | None:
+def _active(e: Emitter, mask: IrValue | None) -> str | None:
     return _and(e, e.mask, None if mask is None else e.widen(mask))
 
 

@@ -12,7 +12,7 @@ from anyshape.codegen.llvm.collapsed_axes import choice
 from anyshape.codegen.llvm.emitter import Emitter
 from anyshape.codegen.llvm.kernel import part_function
 from anyshape.codegen.llvm.parameters import PARAMETERS
-from anyshape.codegen.llvm.plan import Plan, make_plan, short_plan
+from anyshape.codegen.llvm.plan import KernelPlan, make_plan, short_plan
 from anyshape.codegen.llvm.scratch import bytes_for_a_thread
 from anyshape.codegen.llvm.target_features import Machine
 from anyshape.codegen.llvm.threads import (
@@ -82,7 +82,7 @@ def module_texts(kernels: Mapping[str, Kernel], target: Target) -> Texts:
 
 
 class _Code(NamedTuple):
-    plan: Plan
+    plan: KernelPlan
     #: that follows from its text
     name: str
     modules: tuple[str, ...]
@@ -130,7 +130,7 @@ def _triple(target: Target) -> str:
     return f'target triple = "{target.triple}"'
 
 
-def _emitter(plan: Plan, target: Target) -> Emitter:
+def _emitter(plan: KernelPlan, target: Target) -> Emitter:
     return Emitter(plan, Machine.of(target), compute)
 
 
@@ -141,7 +141,7 @@ def _write(kernel: Kernel, name: str, target: Target) -> tuple[str, frozenset[Fu
 
 
 def _part(
-    plan: Plan, kernel: Kernel, name: str, linkage: str, target: Target
+    plan: KernelPlan, kernel: Kernel, name: str, linkage: str, target: Target
 ) -> tuple[str, frozenset[Function]]:
     """The function of a part, and those of vector_math that it calls. There may be two of it, for a
     short axis and for a long one."""
@@ -159,7 +159,7 @@ def _part(
     return "\n\n".join(texts), frozenset(usual.functions | short.functions)
 
 
-def _fits(short: Plan, plan: Plan) -> bool:
+def _fits(short: KernelPlan, plan: KernelPlan) -> bool:
     """Whether the memory of a thread, which is that of the usual plan, is enough."""
     needed, given = bytes_for_a_thread(short), bytes_for_a_thread(plan)
     return isinstance(needed, int) and isinstance(given, int) and needed <= given

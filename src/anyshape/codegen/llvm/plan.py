@@ -65,7 +65,7 @@ _OFTEN: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class KernelPlan:
     kernel: Kernel
     #: vectors run along this parallel axis, the last of the kernel; None: along the stages' own
     column: Axis | None
@@ -74,7 +74,7 @@ class Plan:
     costs: tuple[int, ...]
     #: how many vectors a round of a stage's innermost loop takes (rows), or of the loop over
     #: columns
-    copies: tuple[int, ...]
+    unroll: tuple[int, ...]
     #: buffers that the kernel writes
     written: frozenset[str]
     #: functions of vector_math, (name, dtype), that are called for all vectors of a round at once
@@ -85,7 +85,7 @@ class Plan:
     splits: bool
 
 
-def make_plan(kernel: Kernel, target: Target) -> Plan:
+def make_plan(kernel: Kernel, target: Target) -> KernelPlan:
     if isinstance(vectors_extent(kernel), int):
         known_to_be_short = short_plan(kernel, target)
         if known_to_be_short is not None:
@@ -95,7 +95,7 @@ def make_plan(kernel: Kernel, target: Target) -> Plan:
     return replace(plan, splits=plan.splits and not kernel.ordered)
 
 
-def short_plan(kernel: Kernel, target: Target) -> Plan | None:
+def short_plan(kernel: Kernel, target: Target) -> KernelPlan | None:
     """The plan of a kernel for the case that the axis of vectors is short, if there is another:
     vectors along two axes at once, or along a parallel one."""
     if not kernel.short or kernel.ordered:
@@ -112,7 +112,7 @@ def _plan(
     column: Axis | None,
     flat: Flattened | None = None,
     scatters: bool = False,
-) -> Plan:
+) -> KernelPlan:
     if column is not None and not kernel.ordered:
         others = tuple(axis for axis in kernel.axes if axis is not column)
         kernel = replace(kernel, axes=(*others, column))
@@ -136,12 +136,12 @@ def _plan(
     registers = max(1, lanes // machine.register) if is_known else 1
     copies = _copies(kernel, column, costs, masks_freely, called, scatters, registers)
     points = 1 if column is None else lanes * max(copies)
-    return Plan(
+    return KernelPlan(
         kernel=kernel,
         column=column,
         lanes=lanes,
         costs=costs,
-        copies=copies,
+        unroll=copies,
         written=written,
         together=frozenset(together),
         flat=flat,

@@ -20,7 +20,7 @@ from anyshape.symbolic import Size
 _LONGEST: Final = 1 << 18
 
 
-def loads_to_come(e: Emitter, number: int) -> dict[Scalar, Size]:
+def prefetchable_loads(e: Emitter, number: int) -> dict[Scalar, Size]:
     """The loads of a stage that are the second of their kind in the kernel, and how many elements
     further the next point has the same."""
     if e.plan.column is not None or not e.kernel.axes or not e.kernel.stages[number].axes:
@@ -51,7 +51,7 @@ def _loads(e: Emitter, number: int) -> list[Scalar]:
     ]
 
 
-def ask_for_next(e: Emitter, number: int, ahead: dict[Scalar, Size], copies: int) -> None:
+def emit_prefetch(e: Emitter, number: int, ahead: dict[Scalar, Size], copies: int) -> None:
     """In a round of the stage: what these loads are going to read for the next point."""
     for load, step in ahead.items():
         distance = _distance(e, number, load, step)

@@ -8,10 +8,10 @@ a pairwise sum.
 
 from __future__ import annotations
 
-from anyshape.codegen.llvm.arithmetic import ROWS, Call
+from anyshape.codegen.llvm.arithmetic import ROWS, OperationCall
 from anyshape.codegen.llvm.casts import cast
 from anyshape.codegen.llvm.emitter import Emitter
-from anyshape.codegen.llvm.types import REGISTER, Value, literal, vector
+from anyshape.codegen.llvm.types import REGISTER, IrValue, literal, vector
 from anyshape.codegen.llvm.writer import States
 from anyshape.loops.expr import FLOATS, Dtype
 from anyshape.support.lazy_dataclass import dataclass
@@ -44,7 +44,7 @@ def operate(e: Emitter, fold: str, dtype: Dtype, lanes: int, a: str, b: str) -> 
     name = _OPERATION[fold]
     if dtype == "b1":
         name = {"add": "or", "mul": "and", "maximum": "or", "minimum": "and"}.get(name, name)
-    return ROWS[name](Call(e, dtype, lanes, (a, b)))
+    return ROWS[name](OperationCall(e, dtype, lanes, (a, b)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Folding:
             # As in `update`: the first argument's NaN is handed on, and the second's as well.
             return [operate(e, self.fold, dtype, lanes, b[0], a[0])]
         truth = vector("i1", lanes)
-        call = Call(e, dtype, lanes, (b[0], a[0]))
+        call = OperationCall(e, dtype, lanes, (b[0], a[0]))
         better = self._is_better(e, dtype, lanes, b[0], a[0])
         worse = self._is_better(e, dtype, lanes, a[0], b[0])
         same = e.define(f"xor {truth} {call.both(better, worse, 'or')}, {_true(lanes)}")
@@ -143,7 +143,7 @@ class Folding:
     def _is_better(self, e: Emitter, dtype: Dtype, lanes: int, a: str, b: str) -> str:
         """Whether `a` replaces `b`: NaN counts as the extreme, and the first NaN stays."""
         sign = "gt" if self.fold == "argmax" else "lt"
-        call = Call(e, dtype, lanes, (a, b))
+        call = OperationCall(e, dtype, lanes, (a, b))
         if dtype not in FLOATS:
             return call.compare(sign)
         beyond = call.op(f"fcmp u{sign}")
@@ -165,11 +165,11 @@ class Folding:
             for type_, text in zip(self.types(1), states, strict=True)
         ]
 
-    def finish(self, e: Emitter, states: States, wide: bool) -> Value:
+    def finish(self, e: Emitter, states: States, wide: bool) -> IrValue:
         if self.has_position:
-            return Value(states[1], "i64", wide)
+            return IrValue(states[1], "i64", wide)
         text = cast(e, states[0], self.dtypes[0], self.result, wide)
-        return Value(text, self.result, wide)
+        return IrValue(text, self.result, wide)
 
 
 def _choose(

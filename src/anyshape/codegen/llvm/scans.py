@@ -5,7 +5,7 @@ from __future__ import annotations
 from anyshape.codegen.llvm.casts import cast
 from anyshape.codegen.llvm.emitter import Emitter
 from anyshape.codegen.llvm.reductions import neutral, operate
-from anyshape.codegen.llvm.types import REGISTER, Value, literal, vector
+from anyshape.codegen.llvm.types import REGISTER, IrValue, literal, vector
 from anyshape.loops.expr import Dtype
 from anyshape.loops.kernels import Scan
 from anyshape.support.lazy_dataclass import dataclass
@@ -34,7 +34,7 @@ class Scanning:
         text = literal(neutral(self.scan.fold, self.dtype), self.dtype)
         return f"splat ({REGISTER[self.dtype]} {text})" if self.lanes else text
 
-    def step(self, e: Emitter, carry: str, value: Value) -> tuple[str, Value]:
+    def step(self, e: Emitter, carry: str, value: IrValue) -> tuple[str, IrValue]:
         """The carry after a round, and what the round gives."""
         text = cast(e, e.widen(value), value.dtype, self.dtype, True)
         if self.lanes:
@@ -42,7 +42,7 @@ class Scanning:
             return total, self._result(e, total)
         return self._within(e, carry, text)
 
-    def _within(self, e: Emitter, carry: str, text: str) -> tuple[str, Value]:
+    def _within(self, e: Emitter, carry: str, text: str) -> tuple[str, IrValue]:
         element = REGISTER[self.dtype]
         type_ = vector(element, e.lanes)
         nothing = f"splat ({element} {literal(neutral(self.scan.fold, self.dtype), self.dtype)})"
@@ -62,5 +62,5 @@ class Scanning:
     def _operate(self, e: Emitter, a: str, b: str) -> str:
         return operate(e, self.scan.fold, self.dtype, e.lanes, a, b)
 
-    def _result(self, e: Emitter, text: str) -> Value:
-        return Value(cast(e, text, self.dtype, self.scan.dtype, True), self.scan.dtype, True)
+    def _result(self, e: Emitter, text: str) -> IrValue:
+        return IrValue(cast(e, text, self.dtype, self.scan.dtype, True), self.scan.dtype, True)

@@ -9,7 +9,7 @@ itself. Little work runs in the calling thread, and so does all work inside a pa
 from __future__ import annotations
 
 from anyshape.codegen.llvm.emitter import Emitter
-from anyshape.codegen.llvm.plan import GRAIN, Plan
+from anyshape.codegen.llvm.plan import GRAIN, KernelPlan
 from anyshape.codegen.llvm.scratch import bytes_for_a_thread
 from anyshape.codegen.llvm.sizes import narrow_size
 from anyshape.symbolic import Size, floordiv, product
@@ -52,7 +52,7 @@ def entry_function(e: Emitter, name: str, part: str) -> str:
         e.enter()
         points = narrow_size(e, _points(plan))
         size = narrow_size(e, bytes_for_a_thread(plan))
-        unit = 1 if plan.column is None else plan.lanes * max(plan.copies)
+        unit = 1 if plan.column is None else plan.lanes * max(plan.unroll)
         result = e.define(
             f"call i32 @as.launch(ptr @{part}.part, {given}, i64 {rounds}, i64 {work},"
             f" i64 {points}, i64 {size}, i64 {unit}, i64 {int(plan.splits)})"
@@ -154,7 +154,7 @@ end:
 """
 
 
-def _work(plan: Plan) -> Size:
+def _work(plan: KernelPlan) -> Size:
     """Instructions on elements in all."""
     inner: Size = 0
     for stage, cost in zip(plan.kernel.stages, plan.costs, strict=True):
@@ -162,11 +162,11 @@ def _work(plan: Plan) -> Size:
     return product([axis.extent for axis in plan.kernel.axes]) * inner
 
 
-def _points(plan: Plan) -> Size:
+def _points(plan: KernelPlan) -> Size:
     """What threads share out; a vector of columns is one."""
     if plan.column is None:
         return product([axis.extent for axis in plan.kernel.axes])
-    unit = plan.lanes * max(plan.copies)
+    unit = plan.lanes * max(plan.unroll)
     strips = floordiv(plan.column.extent + (unit - 1), unit)
     return product([axis.extent for axis in plan.kernel.axes[:-1]]) * strips
 

@@ -39,7 +39,7 @@ _SUFFIX: Final = {"float": "f32", "double": "f64", "half": "f16"}
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class IrValue:
     """A register or a literal. `wide`: one for each lane; else the same for all of them."""
 
     text: str

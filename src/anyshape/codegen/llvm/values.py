@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from anyshape.codegen.llvm.arithmetic import EXACT_IN_HALVES, ROWS, Call
+from anyshape.codegen.llvm.arithmetic import EXACT_IN_HALVES, ROWS, OperationCall
 from anyshape.codegen.llvm.casts import cast, round_half
 from anyshape.codegen.llvm.emitter import Emitter
 from anyshape.codegen.llvm.magic_division import factors, quotient
 from anyshape.codegen.llvm.memory import load
 from anyshape.codegen.llvm.sizes import narrow_size, wide_size
-from anyshape.codegen.llvm.types import REGISTER, Value, literal, vector
+from anyshape.codegen.llvm.types import REGISTER, IrValue, literal, vector
 from anyshape.loops.expr import FLOATS, HALVES, Scalar
 
 
-def compute(e: Emitter, scalar: Scalar) -> Value:
+def compute(e: Emitter, scalar: Scalar) -> IrValue:
     """The code of one scalar; its arguments have theirs."""
     _, wide = e.traits(scalar)
     match scalar.op:
         case "constant":
-            return Value(literal(scalar.data, scalar.dtype), scalar.dtype, False)
+            return IrValue(literal(scalar.data, scalar.dtype), scalar.dtype, False)
         case "index":
             text = wide_size(e, scalar.data) if wide else narrow_size(e, scalar.data)
-            return Value(text, "i64", wide)
+            return IrValue(text, "i64", wide)
         case "number":
-            return Value(_number(e, scalar.data), "f64", False)
+            return IrValue(_number(e, scalar.data), "f64", False)
         case "load":
             return load(e, scalar)
         case _:
-            return Value(_operation(e, scalar, wide), scalar.dtype, wide)
+            return IrValue(_operation(e, scalar, wide), scalar.dtype, wide)
 
 
 def _number(e: Emitter, name: str) -> str:
@@ -45,9 +45,9 @@ def _operation(e: Emitter, scalar: Scalar, wide: bool) -> str:
     row = ROWS.get(scalar.op)
     small = factors(scalar)
     if small is not None:
-        text = quotient(Call(e, dtype, e.lanes_if(wide), texts), *small)
+        text = quotient(OperationCall(e, dtype, e.lanes_if(wide), texts), *small)
     elif row is not None:
-        text = row(Call(e, dtype, e.lanes_if(wide), texts))
+        text = row(OperationCall(e, dtype, e.lanes_if(wide), texts))
     else:
         text = _function(e, scalar, texts, wide)
     if scalar.dtype in HALVES and scalar.op not in EXACT_IN_HALVES:
@@ -55,7 +55,7 @@ def _operation(e: Emitter, scalar: Scalar, wide: bool) -> str:
     return text
 
 
-def _where(e: Emitter, scalar: Scalar, values: list[Value], wide: bool) -> str:
+def _where(e: Emitter, scalar: Scalar, values: list[IrValue], wide: bool) -> str:
     condition, yes, no = values
     type_ = e.type_of(scalar.dtype, wide)
     a, b = (e.widen(value) if wide else value.text for value in (yes, no))

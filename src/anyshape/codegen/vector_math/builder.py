@@ -1,11 +1,11 @@
 """Write the body of a function over vectors as if it were mathematics.
 
-    def hypotenuse(x: Value, y: Value) -> Value:
+    def hypotenuse(x: VectorValue, y: VectorValue) -> VectorValue:
         return sqrt(fma(x, x, y * y))
 
-Each operation on a `Value` appends one instruction to the `Body` that made the value. An operation
-asked for twice is emitted once, so helpers may recompute what they need. Numbers become constants
-of the kind of the other operand.
+Each operation on a `VectorValue` appends one instruction to the `Body` that made the value. An
+operation asked for twice is emitted once, so helpers may recompute what they need. Numbers become
+constants of the kind of the other operand.
 """
 
 from __future__ import annotations
@@ -70,80 +70,80 @@ def function_name(name: str, kind: str, lanes: int) -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Value:
+class VectorValue:
     """A vector in a register, or a constant. Comparisons give lanes of `b1`, false for NaN."""
 
     body: Body
     kind: str
     text: str
 
-    def __add__(self, other: Operand) -> Value:
+    def __add__(self, other: Operand) -> VectorValue:
         return self.body.binary("add", self, other)
 
-    def __radd__(self, other: Operand) -> Value:
+    def __radd__(self, other: Operand) -> VectorValue:
         return self.body.binary("add", self.body.value(other, self.kind), self)
 
-    def __sub__(self, other: Operand) -> Value:
+    def __sub__(self, other: Operand) -> VectorValue:
         return self.body.binary("sub", self, other)
 
-    def __rsub__(self, other: Operand) -> Value:
+    def __rsub__(self, other: Operand) -> VectorValue:
         return self.body.binary("sub", self.body.value(other, self.kind), self)
 
-    def __mul__(self, other: Operand) -> Value:
+    def __mul__(self, other: Operand) -> VectorValue:
         return self.body.binary("mul", self, other)
 
-    def __rmul__(self, other: Operand) -> Value:
+    def __rmul__(self, other: Operand) -> VectorValue:
         return self.body.binary("mul", self.body.value(other, self.kind), self)
 
-    def __truediv__(self, other: Operand) -> Value:
+    def __truediv__(self, other: Operand) -> VectorValue:
         return self.body.binary("div", self, other)
 
-    def __rtruediv__(self, other: Operand) -> Value:
+    def __rtruediv__(self, other: Operand) -> VectorValue:
         return self.body.binary("div", self.body.value(other, self.kind), self)
 
-    def __neg__(self) -> Value:
+    def __neg__(self) -> VectorValue:
         return self.body.line(self.kind, f"fneg {self.body.typed(self)}")
 
-    def __and__(self, other: Operand) -> Value:
+    def __and__(self, other: Operand) -> VectorValue:
         return self.body.binary("and", self, other)
 
-    def __or__(self, other: Operand) -> Value:
+    def __or__(self, other: Operand) -> VectorValue:
         return self.body.binary("or", self, other)
 
-    def __xor__(self, other: Operand) -> Value:
+    def __xor__(self, other: Operand) -> VectorValue:
         return self.body.binary("xor", self, other)
 
-    def __lshift__(self, other: Operand) -> Value:
+    def __lshift__(self, other: Operand) -> VectorValue:
         return self.body.binary("shl", self, other)
 
-    def __rshift__(self, other: Operand) -> Value:
+    def __rshift__(self, other: Operand) -> VectorValue:
         """An arithmetic shift: the sign is kept."""
         return self.body.binary("ashr", self, other)
 
-    def __invert__(self) -> Value:
+    def __invert__(self) -> VectorValue:
         return self.body.binary("xor", self, -1 if self.kind != "b1" else 1)
 
-    def __lt__(self, other: Operand) -> Value:
+    def __lt__(self, other: Operand) -> VectorValue:
         return self.body.compare("olt", "slt", self, other)
 
-    def __le__(self, other: Operand) -> Value:
+    def __le__(self, other: Operand) -> VectorValue:
         return self.body.compare("ole", "sle", self, other)
 
-    def __gt__(self, other: Operand) -> Value:
+    def __gt__(self, other: Operand) -> VectorValue:
         return self.body.compare("ogt", "sgt", self, other)
 
-    def __ge__(self, other: Operand) -> Value:
+    def __ge__(self, other: Operand) -> VectorValue:
         return self.body.compare("oge", "sge", self, other)
 
-    def equals(self, other: Operand) -> Value:
+    def equals(self, other: Operand) -> VectorValue:
         return self.body.compare("oeq", "eq", self, other)
 
-    def differs(self, other: Operand) -> Value:
+    def differs(self, other: Operand) -> VectorValue:
         """True also where either side is NaN."""
         return self.body.compare("une", "ne", self, other)
 
 
-Operand = Value | float | int
+Operand = VectorValue | float | int
 
 FLOAT_OPCODE = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 
@@ -156,46 +156,48 @@ class Body:
     lines: list[str] = field(default_factory=list)
     declares: set[str] = field(default_factory=set)
     calls: set[tuple[str, str, int]] = field(default_factory=set)
-    emitted: dict[str, Value] = field(default_factory=dict)
+    emitted: dict[str, VectorValue] = field(default_factory=dict)
     block: str = "entry"
     count: int = 0
 
     def type(self, kind: str) -> str:
         return vector_type(kind, self.lanes)
 
-    def typed(self, value: Value) -> str:
+    def typed(self, value: VectorValue) -> str:
         return f"{self.type(value.kind)} {value.text}"
 
-    def number(self, kind: str, number: float) -> Value:
+    def number(self, kind: str, number: float) -> VectorValue:
         one = literal(kind, number)
-        return Value(self, kind, one if self.lanes == 1 else f"splat ({ELEMENT[kind]} {one})")
+        return VectorValue(self, kind, one if self.lanes == 1 else f"splat ({ELEMENT[kind]} {one})")
 
-    def value(self, operand: Operand, kind: str) -> Value:
-        return operand if isinstance(operand, Value) else self.number(kind, operand)
+    def value(self, operand: Operand, kind: str) -> VectorValue:
+        return operand if isinstance(operand, VectorValue) else self.number(kind, operand)
 
-    def line(self, kind: str, instruction: str) -> Value:
+    def line(self, kind: str, instruction: str) -> VectorValue:
         """The result of an instruction without side effects."""
         known = self.emitted.get(instruction)
         if known is None:
             self.count += 1
-            known = self.emitted[instruction] = Value(self, kind, f"%v{self.count}")
+            known = self.emitted[instruction] = VectorValue(self, kind, f"%v{self.count}")
             self.lines.append(f"  {known.text} = {instruction}")
         return known
 
-    def binary(self, opcode: str, left: Value, right: Operand) -> Value:
+    def binary(self, opcode: str, left: VectorValue, right: Operand) -> VectorValue:
         right = self.value(right, left.kind)
         assert left.kind == right.kind, f"{opcode} of {left.kind} and {right.kind}"
         if left.kind.startswith("f"):
             opcode = FLOAT_OPCODE[opcode]
         return self.line(left.kind, f"{opcode} {self.typed(left)}, {right.text}")
 
-    def compare(self, of_floats: str, of_integers: str, left: Value, right: Operand) -> Value:
+    def compare(
+        self, of_floats: str, of_integers: str, left: VectorValue, right: Operand
+    ) -> VectorValue:
         right = self.value(right, left.kind)
         assert left.kind == right.kind, f"comparison of {left.kind} and {right.kind}"
         how = f"fcmp {of_floats}" if left.kind.startswith("f") else f"icmp {of_integers}"
         return self.line("b1", f"{how} {self.typed(left)}, {right.text}")
 
-    def intrinsic(self, name: str, *operands: Value) -> Value:
+    def intrinsic(self, name: str, *operands: VectorValue) -> VectorValue:
         kind = operands[0].kind
         full = f"@llvm.{name}.{mangled(kind, self.lanes)}"
         types = ", ".join(self.type(operand.kind) for operand in operands)
@@ -203,12 +205,12 @@ class Body:
         arguments = ", ".join(self.typed(operand) for operand in operands)
         return self.line(kind, f"call {self.type(kind)} {full}({arguments})")
 
-    def convert(self, opcode: str, value: Value, kind: str) -> Value:
+    def convert(self, opcode: str, value: VectorValue, kind: str) -> VectorValue:
         if value.kind == kind:
             return value
         return self.line(kind, f"{opcode} {self.typed(value)} to {self.type(kind)}")
 
-    def call(self, name: str, *operands: Value) -> Value:
+    def call(self, name: str, *operands: VectorValue) -> VectorValue:
         """Call another function of vector math."""
         kind = operands[0].kind
         self.calls.add((name, kind, self.lanes))
@@ -216,7 +218,7 @@ class Body:
         callee = function_name(name, kind, self.lanes)
         return self.line(kind, f"call {self.type(kind)} {callee}({arguments})")
 
-    def any_lane(self, condition: Value) -> Value:
+    def any_lane(self, condition: VectorValue) -> VectorValue:
         """One `i1`: whether the condition holds in some lane."""
         if self.lanes == 1:
             return condition
@@ -230,8 +232,8 @@ class Body:
 
 
 def body_of(*operands: Operand) -> Body:
-    return next(operand.body for operand in operands if isinstance(operand, Value))
+    return next(operand.body for operand in operands if isinstance(operand, VectorValue))
 
 
 def kind_of(*operands: Operand) -> str:
-    return next(operand.kind for operand in operands if isinstance(operand, Value))
+    return next(operand.kind for operand in operands if isinstance(operand, VectorValue))

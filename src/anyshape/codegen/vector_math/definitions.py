@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from anyshape.codegen.vector_math.builder import Body, Value, function_name
+from anyshape.codegen.vector_math.builder import Body, VectorValue, function_name
 from anyshape.codegen.vector_math.table import ROWS
 
 INLINED = "alwaysinline nounwind willreturn memory(none)"
@@ -34,7 +34,7 @@ def definition(name: str, kind: str, lanes: int) -> tuple[Body, str]:
     assert kind in row.kinds, f"{name} of {kind} is not written"
     body = Body(lanes)
     type_ = body.type(kind)
-    parameters = [Value(body, kind, f"%{letter}") for letter in "xy"[: row.arity]]
+    parameters = [VectorValue(body, kind, f"%{letter}") for letter in "xy"[: row.arity]]
     result = row.write(*parameters)
     head = ", ".join(body.typed(parameter) for parameter in parameters)
     attributes = RARE if row.is_rare else INLINED

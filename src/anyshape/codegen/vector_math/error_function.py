@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from anyshape.codegen.vector_math.builder import Value
+from anyshape.codegen.vector_math.builder import VectorValue
 from anyshape.codegen.vector_math.coefficients import (
     ERFCX_POLE,
     GELU_POLE,
@@ -32,7 +32,7 @@ from anyshape.codegen.vector_math.operations import (
 )
 
 
-def erf(x: Value) -> Value:
+def erf(x: VectorValue) -> VectorValue:
     """Near zero a polynomial in x^2; beyond 1 one minus a power of two; then 1."""
     a = absolute(x)
     near = fma(a, even_and_odd(a * a, POLYNOMIALS["erf", x.kind]), a)
@@ -42,7 +42,7 @@ def erf(x: Value) -> Value:
     return copysign(select(a < 1.0, near, fma(-power, rest, 1.0)), x)
 
 
-def by_t(t: Value, name: str) -> tuple[Value, Value]:
+def by_t(t: VectorValue, name: str) -> tuple[VectorValue, VectorValue]:
     """(high, low) of the polynomial in t = (a - pole) / (a + pole)."""
     high, low, *rest = POLYNOMIALS[name, t.kind]
     small = fma(t, polynomial(t, rest), low)
@@ -50,8 +50,8 @@ def by_t(t: Value, name: str) -> tuple[Value, Value]:
 
 
 def times_gaussian(
-    high: Value, low: Value, square: Value, square_low: Value
-) -> tuple[Value, float]:
+    high: VectorValue, low: VectorValue, square: VectorValue, square_low: VectorValue
+) -> tuple[VectorValue, float]:
     """(partial, second): (high + low) exp(-square - square_low) = partial * second.
 
     The second factor is a power of two that is left to the caller, because the product may be
@@ -65,7 +65,7 @@ def times_gaussian(
 ERFC_LIMIT = {"f32": 10.5, "f64": 27.3}
 
 
-def erfc(x: Value) -> Value:
+def erfc(x: VectorValue) -> VectorValue:
     """Near zero 1 - erf(x), where 1 - |x| is exact when it matters."""
     a = at_most(absolute(x), ERFC_LIMIT[x.kind])
     square = a * a
@@ -83,11 +83,11 @@ def erfc(x: Value) -> Value:
     return select(a < 0.8, near, select(x < 0.0, 2.0 - tail, tail))
 
 
-def gelu(x: Value) -> Value:
+def gelu(x: VectorValue) -> VectorValue:
     return {"f32": gelu_f32, "f64": gelu_f64}[x.kind](x)
 
 
-def gelu_f32(x: Value) -> Value:
+def gelu_f32(x: VectorValue) -> VectorValue:
     """max(x, 0) - |x| normal(-|x|);  normal(-a) = 2^(a P(a) - 1).
 
     As good as eager where x is negative: the digits of the tail are lost gradually. What comes of
@@ -105,7 +105,7 @@ def gelu_f32(x: Value) -> Value:
 GELU_LIMIT = 38.9
 
 
-def gelu_f64(x: Value) -> Value:
+def gelu_f64(x: VectorValue) -> VectorValue:
     """x times the normal distribution. The tail is that of -|x|; gelu(x) = x + gelu(-x)."""
     a = at_most(absolute(x), GELU_LIMIT)
     near = x * fma(x, polynomial(a * a, POLYNOMIALS["normal", x.kind]), 0.5)
@@ -120,7 +120,7 @@ def gelu_f64(x: Value) -> Value:
     return select(x.equals(-math.inf), math.nan, result)
 
 
-def erfinv(x: Value) -> Value:
+def erfinv(x: VectorValue) -> VectorValue:
     """x times a function of w = -log(1 - x^2), which is tame near zero as well as near one."""
     rest = fma(-x, x, 1.0)
     w = -log_of_normal(at_least(rest, 2.0**-24))

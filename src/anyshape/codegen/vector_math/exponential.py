@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 
-from anyshape.codegen.vector_math.builder import FORMATS, Value
+from anyshape.codegen.vector_math.builder import FORMATS, VectorValue
 from anyshape.codegen.vector_math.coefficients import POLYNOMIALS, SPLIT
 from anyshape.codegen.vector_math.operations import (
     absolute,
     at_least,
     at_most,
+    cold_branch,
     copysign,
     either,
     estimated_inverse,
@@ -22,7 +23,6 @@ from anyshape.codegen.vector_math.operations import (
     power_of_product,
     power_of_two,
     quotient,
-    rarely,
     select,
     two_product,
     two_sum,
@@ -33,7 +33,7 @@ EXP_RANGE = {"f32": (-104.5, 89.0), "f64": (-746.0, 710.0)}
 EXP2_RANGE = {"f32": (-151.0, 128.5), "f64": (-1076.0, 1024.5)}
 
 
-def scaled(x: Value, n: Value) -> Value:
+def scaled(x: VectorValue, n: VectorValue) -> VectorValue:
     """`x * 2**n`, rounded once, for n twice as far as the exponents of normal floats.
 
     Two factors: neither overflows nor is denormal, also where the result is. The first product is
@@ -43,7 +43,7 @@ def scaled(x: Value, n: Value) -> Value:
     return x * power_of_two(half) * power_of_two(n - half)
 
 
-def reduced(x: Value) -> tuple[Value, Value, Value]:
+def reduced(x: VectorValue) -> tuple[VectorValue, VectorValue, VectorValue]:
     """(n, r, error of r): x = n ln(2) + r."""
     ln2 = SPLIT["ln2", x.kind]
     n, integer = nearest_integer(x, SPLIT["log2e", x.kind][0])
@@ -52,7 +52,9 @@ def reduced(x: Value) -> tuple[Value, Value, Value]:
     return integer, r, fma(n, -ln2[1], exact - r)
 
 
-def reduced_with_power(x: Value, sign: float, more: int = 0) -> tuple[Value, Value]:
+def reduced_with_power(
+    x: VectorValue, sign: float, more: int = 0
+) -> tuple[VectorValue, VectorValue]:
     """(r, 2^(n + more)): sign x = n ln(2) + r, for powers that are normal floats."""
     ln2 = SPLIT["ln2", x.kind]
     n, _, power = power_of_product(x, sign * SPLIT["log2e", x.kind][0], more)
@@ -60,18 +62,18 @@ def reduced_with_power(x: Value, sign: float, more: int = 0) -> tuple[Value, Val
     return fma(n, -ln2[1], fma(n, -ln2[0], signed)), power
 
 
-def exp_minus_one(r: Value) -> Value:
+def exp_minus_one(r: VectorValue) -> VectorValue:
     """exp(r) - 1, only as good as exp(r) needs."""
     return fma(r * r, even_and_odd(r, POLYNOMIALS["exp", r.kind]), r)
 
 
-def exp_parts(x: Value) -> tuple[Value, Value]:
+def exp_parts(x: VectorValue) -> tuple[VectorValue, VectorValue]:
     """(e, n): exp(x) = 2^n (1 + e)."""
     n, r, _ = reduced(x)
     return exp_minus_one(r), n
 
 
-def exp_of_sum(x: Value, low: Value) -> tuple[Value, Value, Value]:
+def exp_of_sum(x: VectorValue, low: VectorValue) -> tuple[VectorValue, VectorValue, VectorValue]:
     """(r, q, n): exp(x + low) = 2^n (1 + r + q), with |q| well below |r|."""
     ln2 = SPLIT["ln2", x.kind]
     multiple, n = nearest_integer(x, SPLIT["log2e", x.kind][0])
@@ -79,7 +81,7 @@ def exp_of_sum(x: Value, low: Value) -> tuple[Value, Value, Value]:
     return r, fma(r * r, polynomial(r, POLYNOMIALS["exp", x.kind]), error), n
 
 
-def clamped(x: Value) -> Value:
+def clamped(x: VectorValue) -> VectorValue:
     low, high = EXP_RANGE[x.kind]
     return at_least(at_most(x, high), low)
 
@@ -89,35 +91,37 @@ EXP_NORMAL = {"f32": 86.98, "f64": 708.0}
 EXP_ZERO = {"f32": -104.0, "f64": -745.2}
 
 
-def exp(x: Value) -> Value:
+def exp(x: VectorValue) -> VectorValue:
     """One comparison says of all lanes that 2^n is a normal float. The rest is seldom: first zeros,
     since softmax of a masked row is full of them, then what is denormal or nearly infinite."""
     r, power = reduced_with_power(x, 1.0)
     usual = fma(exp_minus_one(r), power, power)
     beyond = absolute(x) > EXP_NORMAL[x.kind]
 
-    def mended() -> Value:
+    def mended() -> VectorValue:
         zero = x < EXP_ZERO[x.kind]
-        return rarely(beyond & ~zero, select(zero, 0.0, usual), lambda: x.body.call("exp_tiny", x))
+        return cold_branch(
+            beyond & ~zero, select(zero, 0.0, usual), lambda: x.body.call("exp_tiny", x)
+        )
 
-    return rarely(beyond, usual, mended)
+    return cold_branch(beyond, usual, mended)
 
 
-def exp_tiny(x: Value) -> Value:
+def exp_tiny(x: VectorValue) -> VectorValue:
     e, n = exp_parts(clamped(x))
     return scaled(1.0 + e, n)
 
 
-def exp2(x: Value) -> Value:
+def exp2(x: VectorValue) -> VectorValue:
     """Denormal results and zeros take a way of their own."""
     low, high = {"f32": (-125.0, 128.0), "f64": (-1021.0, 1024.0)}[x.kind]
     _, r, half_power = power_of_product(at_least(at_most(x, high), low), 1.0, -1)
     # Half of 2^n may be a float where 2^n is not.
     double = fma(r, even_and_odd(r, [c * 2.0 for c in POLYNOMIALS["exp2", x.kind]]), 2.0)
-    return rarely(x < low, double * half_power, lambda: x.body.call("exp2_tiny", x))
+    return cold_branch(x < low, double * half_power, lambda: x.body.call("exp2_tiny", x))
 
 
-def exp2_tiny(x: Value) -> Value:
+def exp2_tiny(x: VectorValue) -> VectorValue:
     low, high = EXP2_RANGE[x.kind]
     x = at_least(at_most(x, high), low)
     n, integer = nearest_integer(x, 1.0)
@@ -125,13 +129,13 @@ def exp2_tiny(x: Value) -> Value:
     return scaled(fma(r, polynomial(r, POLYNOMIALS["exp2", x.kind]), 1.0), integer)
 
 
-def expm1_parts(x: Value) -> tuple[Value, Value, Value]:
+def expm1_parts(x: VectorValue) -> tuple[VectorValue, VectorValue, VectorValue]:
     """(r, q, n): expm1(x) = 2^n (r + q) + (2^n - 1), with |q| well below |r|."""
     n, r, error = reduced(x)
     return r, fma(r * r, polynomial(r, POLYNOMIALS["expm1", x.kind]), error), n
 
 
-def expm1(x: Value) -> Value:
+def expm1(x: VectorValue) -> VectorValue:
     # Below, the result is -1; above, exp overflows.
     low, high = {"f32": (-18.0, 89.0), "f64": (-40.0, 710.0)}[x.kind]
     r, q, n = expm1_parts(at_least(at_most(x, high), low))
@@ -143,7 +147,9 @@ def expm1(x: Value) -> Value:
     return select(tiny, x, half + half)
 
 
-def refined_quotient(top: Value, top_low: Value | None, bottom: Value, bottom_low: Value) -> Value:
+def refined_quotient(
+    top: VectorValue, top_low: VectorValue | None, bottom: VectorValue, bottom_low: VectorValue
+) -> VectorValue:
     """(top + top_low) / (bottom + bottom_low), within little more than half an ulp."""
     inverse = 1.0 / bottom
     quotient = top * inverse
@@ -158,7 +164,7 @@ def refined_quotient(top: Value, top_low: Value | None, bottom: Value, bottom_lo
 SMALL_POWER = {"f32": 64, "f64": 512}
 
 
-def negative_power(n: Value) -> tuple[Value, float]:
+def negative_power(n: VectorValue) -> tuple[VectorValue, float]:
     """Two factors of 2^n, n <= 0, down to where floats vanish: the first is normal.
 
     The product of the second, a constant, may be denormal, so it comes last in a computation.
@@ -171,37 +177,37 @@ def negative_power(n: Value) -> tuple[Value, float]:
 SIGMOID_RANGE = {"f32": 87.0, "f64": 708.0}
 
 
-def inverse_of_sigmoid(x: Value) -> Value:
+def inverse_of_sigmoid(x: VectorValue) -> VectorValue:
     """1 + exp(-x), for x in the range above; 1 / sigmoid(x)."""
     r, power = reduced_with_power(x, -1.0)
     # power + 1 is exact where it matters.
     return fma(exp_minus_one(r), power, power + 1.0)
 
 
-def clamped_for_sigmoid(x: Value) -> Value:
+def clamped_for_sigmoid(x: VectorValue) -> VectorValue:
     bound = SIGMOID_RANGE[x.kind]
     return at_least(at_most(x, bound), -bound)
 
 
-def sigmoid(x: Value) -> Value:
+def sigmoid(x: VectorValue) -> VectorValue:
     """Where its result may be denormal, it is exp."""
     usual = inverse(inverse_of_sigmoid(clamped_for_sigmoid(x)))
-    return rarely(x < -SIGMOID_RANGE[x.kind], usual, lambda: x.body.call("exp_tiny", x))
+    return cold_branch(x < -SIGMOID_RANGE[x.kind], usual, lambda: x.body.call("exp_tiny", x))
 
 
-def times_sigmoid(x: Value, u: Value) -> Value:
+def times_sigmoid(x: VectorValue, u: VectorValue) -> VectorValue:
     """x sigmoid(u), where u is above the lower end of the range above."""
     result = quotient(x, inverse_of_sigmoid(clamped_for_sigmoid(u)))
     # Infinity stays what it is; the zeros, too.
     return select(u < SIGMOID_RANGE[x.kind], copysign(result, x), x)
 
 
-def silu(x: Value) -> Value:
+def silu(x: VectorValue) -> VectorValue:
     tiny = x < -SIGMOID_RANGE[x.kind]
-    return rarely(tiny, times_sigmoid(x, x), lambda: x.body.call("silu_tiny", x))
+    return cold_branch(tiny, times_sigmoid(x, x), lambda: x.body.call("silu_tiny", x))
 
 
-def silu_tiny(x: Value) -> Value:
+def silu_tiny(x: VectorValue) -> VectorValue:
     """x exp(x). The exponential may be denormal where the product is not: scale the product."""
     low = {"f32": -112.0, "f64": -760.0}[x.kind]
     e, n = exp_parts(at_least(x, low))
@@ -209,7 +215,7 @@ def silu_tiny(x: Value) -> Value:
     return select(x < low, x * 0.0, scaled(fma(x, e, x), n))
 
 
-def tanh(x: Value) -> Value:
+def tanh(x: VectorValue) -> VectorValue:
     """w / (w + 1),  w = expm1(2|x|) / 2, which is as good near zero."""
     a = at_most(absolute(x), {"f32": 9.1, "f64": 20.0}[x.kind])
     log2e, ln2 = SPLIT["log2e", x.kind][0], SPLIT["ln2", x.kind][0]
@@ -223,18 +229,18 @@ def tanh(x: Value) -> Value:
     return copysign(fma(fma(-result, w, w - result), estimate, result), x)
 
 
-def gelu_tanh(x: Value) -> Value:
+def gelu_tanh(x: VectorValue) -> VectorValue:
     return {"f32": gelu_tanh_f32, "f64": gelu_tanh_f64}[x.kind](x)
 
 
-def gelu_tanh_f32(x: Value) -> Value:
+def gelu_tanh_f32(x: VectorValue) -> VectorValue:
     """x sigmoid(u),  u = x (linear + cubic x^2). As good as eager, whose tail loses more digits."""
     linear, cubic = SPLIT["gelu_linear", x.kind][0], SPLIT["gelu_cubic", x.kind][0]
     u = x * fma(x * x, cubic, linear)
     return select(u < -SIGMOID_RANGE[x.kind], x * 0.0, times_sigmoid(x, u))
 
 
-def gelu_tanh_f64(x: Value) -> Value:
+def gelu_tanh_f64(x: VectorValue) -> VectorValue:
     """x / 2 (1 + tanh(u / 2)) = x sigmoid(u),  u = x (linear + cubic x^2), as two floats."""
     linear, linear_low, *_ = SPLIT["gelu_linear", x.kind]
     cubic, cubic_low, *_ = SPLIT["gelu_cubic", x.kind]

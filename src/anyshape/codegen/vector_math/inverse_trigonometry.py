@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from anyshape.codegen.vector_math.builder import Value
+from anyshape.codegen.vector_math.builder import VectorValue
 from anyshape.codegen.vector_math.coefficients import POLYNOMIALS, SPLIT
 from anyshape.codegen.vector_math.operations import (
     absolute,
@@ -22,13 +22,13 @@ from anyshape.codegen.vector_math.operations import (
 TAN_OF_EIGHTH = math.tan(math.pi / 8)
 
 
-def odd_polynomial(x: Value, name: str) -> Value:
+def odd_polynomial(x: VectorValue, name: str) -> VectorValue:
     """x^3 P(x^2): what the function adds to x."""
     z = x * x
     return x * z * polynomial(z, POLYNOMIALS[name, x.kind])
 
 
-def asin_parts(a: Value) -> tuple[Value, Value, Value]:
+def asin_parts(a: VectorValue) -> tuple[VectorValue, VectorValue, VectorValue]:
     """(far, s, rest): asin(a) is s + rest, or where a > 1/2, pi / 2 - 2 (s + rest)."""
     far = a > 0.5
     z = select(far, fma(a, -0.5, 0.5), a * a)
@@ -36,14 +36,14 @@ def asin_parts(a: Value) -> tuple[Value, Value, Value]:
     return far, s, s * z * polynomial(z, POLYNOMIALS["asin", a.kind])
 
 
-def asin(x: Value) -> Value:
+def asin(x: VectorValue) -> VectorValue:
     high, low, *_ = SPLIT["half_pi", x.kind]
     far, s, rest = asin_parts(absolute(x))
     folded = high - (2.0 * s - fma(rest, -2.0, low))
     return copysign(select(far, folded, s + rest), x)
 
 
-def acos(x: Value) -> Value:
+def acos(x: VectorValue) -> VectorValue:
     high, low, *_ = SPLIT["half_pi", x.kind]
     far, s, rest = asin_parts(absolute(x))
     signed, signed_rest = copysign(s, x), copysign(rest, x)
@@ -53,7 +53,9 @@ def acos(x: Value) -> Value:
     return select(far, select(x > 0.0, twice, beyond), near)
 
 
-def folded_fraction(top: Value, bottom: Value) -> tuple[Value, Value, Value]:
+def folded_fraction(
+    top: VectorValue, bottom: VectorValue
+) -> tuple[VectorValue, VectorValue, VectorValue]:
     """(small, large, q): top / bottom = tan(start + atan(q)), |q| <= tan(pi / 8).
 
     The angle starts from 0 where the fraction is small, from pi / 2 where it is large, otherwise
@@ -66,19 +68,19 @@ def folded_fraction(top: Value, bottom: Value) -> tuple[Value, Value, Value]:
     return small, large, numerator / denominator
 
 
-def angle(q: Value, high: Value, low: Value) -> Value:
+def angle(q: VectorValue, high: VectorValue, low: VectorValue) -> VectorValue:
     """atan(q) + high + low."""
     return high + (q + (odd_polynomial(q, "atan") + low))
 
 
-def atan(x: Value) -> Value:
+def atan(x: VectorValue) -> VectorValue:
     small, large, q = folded_fraction(absolute(x), x.body.number(x.kind, 1.0))
     half, quarter = SPLIT["half_pi", x.kind], SPLIT["quarter_pi", x.kind]
     high, low = (select(small, 0.0, either(large, half[i], quarter[i], x)) for i in range(2))
     return copysign(angle(q, high, low), x)
 
 
-def atan2(y: Value, x: Value) -> Value:
+def atan2(y: VectorValue, x: VectorValue) -> VectorValue:
     """The angle of (|x|, |y|), mirrored. float32 divides in float64, free of overflow."""
     top, bottom = absolute(y), absolute(x)
     both_infinite = top.equals(math.inf) & bottom.equals(math.inf)

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import math
 
-from anyshape.codegen.vector_math.builder import FORMATS, Value, bits_of
+from anyshape.codegen.vector_math.builder import FORMATS, VectorValue, bits_of
 from anyshape.codegen.vector_math.coefficients import POLYNOMIALS, SPLIT
 from anyshape.codegen.vector_math.operations import (
     bits,
+    cold_branch,
     even_and_odd,
     fma,
     from_bits,
     is_usual,
     polynomial,
     power_of_two,
-    rarely,
     select,
     to_float,
 )
 
 
-def exponent(x: Value) -> Value:
+def exponent(x: VectorValue) -> VectorValue:
     """n of a positive normal x."""
     return (bits(x) - bits_of(x.kind, math.sqrt(0.5))) >> FORMATS[x.kind].mantissa
 
 
-def decomposed(x: Value) -> tuple[Value, Value]:
+def decomposed(x: VectorValue) -> tuple[VectorValue, VectorValue]:
     """(n, f) of a positive x; a denormal one is first made normal."""
     layout = FORMATS[x.kind]
     denormal = x < layout.smallest_normal
@@ -37,7 +37,7 @@ def decomposed(x: Value) -> tuple[Value, Value]:
     return select(denormal, whole - float(shift), whole), f
 
 
-def log1p_parts(f: Value) -> Value:
+def log1p_parts(f: VectorValue) -> VectorValue:
     """log(1 + f) - f."""
     if f.kind == "f32":
         square = f * f
@@ -48,25 +48,25 @@ def log1p_parts(f: Value) -> Value:
     return s * fma(z, polynomial(z, POLYNOMIALS["log_by_s", f.kind]), -f)
 
 
-def special_cases(x: Value, result: Value, pole: float = 0.0) -> Value:
+def special_cases(x: VectorValue, result: VectorValue, pole: float = 0.0) -> VectorValue:
     """What a logarithm is at its pole, left of it, at infinity and for NaN."""
     result = select(x.equals(math.inf), math.inf, result)
     result = select(x.equals(pole), -math.inf, result)
     return select(x >= pole, result, math.nan)
 
 
-def log(x: Value) -> Value:
-    return rarely(~is_usual(x), log_of_normal(x), lambda: x.body.call("log_rare", x))
+def log(x: VectorValue) -> VectorValue:
+    return cold_branch(~is_usual(x), log_of_normal(x), lambda: x.body.call("log_rare", x))
 
 
-def log_rare(x: Value) -> Value:
+def log_rare(x: VectorValue) -> VectorValue:
     high, low, *_ = SPLIT["ln2_short", x.kind]
     n, f = decomposed(x)
     rest = fma(n, low, log1p_parts(f))
     return special_cases(x, fma(n, high, f + rest))
 
 
-def log_of_normal(x: Value) -> Value:
+def log_of_normal(x: VectorValue) -> VectorValue:
     """Without special cases. Of ln(2), one float is enough: its error is far below half an ulp."""
     n, f = fraction(x)
     if x.kind == "f32":
@@ -76,7 +76,7 @@ def log_of_normal(x: Value) -> Value:
     return fma(n, SPLIT["ln2", x.kind][0], result)
 
 
-def scaled_log(x: Value, base: str, per_octave: tuple[float, ...]) -> Value:
+def scaled_log(x: VectorValue, base: str, per_octave: tuple[float, ...]) -> VectorValue:
     """log(x) times a constant; n counts `per_octave`."""
     high, low, *_ = SPLIT[base, x.kind]
     n, f = decomposed(x)
@@ -84,40 +84,40 @@ def scaled_log(x: Value, base: str, per_octave: tuple[float, ...]) -> Value:
     return special_cases(x, fma(n, per_octave[0], fma(f, high, rest)))
 
 
-def log2_rare(x: Value) -> Value:
+def log2_rare(x: VectorValue) -> VectorValue:
     return scaled_log(x, "log2e", (1.0, 0.0))
 
 
-def log10_rare(x: Value) -> Value:
+def log10_rare(x: VectorValue) -> VectorValue:
     return scaled_log(x, "log10e", SPLIT["log10_2_short", x.kind])
 
 
-def fraction(x: Value) -> tuple[Value, Value]:
+def fraction(x: VectorValue) -> tuple[VectorValue, VectorValue]:
     """(n, f) of a positive normal x."""
     n = exponent(x)
     return to_float(n), from_bits(bits(x) - (n << FORMATS[x.kind].mantissa)) - 1.0
 
 
-def log2(x: Value) -> Value:
+def log2(x: VectorValue) -> VectorValue:
     if x.kind == "f64":
         return log2_rare(x)
     n, f = fraction(x)
     linear, *higher = POLYNOMIALS["log2_of_normal", x.kind]
     usual = fma(f, linear, fma(f * f, even_and_odd(f, higher), n))
-    return rarely(~is_usual(x), usual, lambda: x.body.call("log2_rare", x))
+    return cold_branch(~is_usual(x), usual, lambda: x.body.call("log2_rare", x))
 
 
-def log10(x: Value) -> Value:
+def log10(x: VectorValue) -> VectorValue:
     if x.kind == "f64":
         return log10_rare(x)
     n, f = fraction(x)
     linear, *higher = POLYNOMIALS["log10_of_normal", x.kind]
     rest = fma(f, linear, f * f * even_and_odd(f, higher))
     usual = fma(n, SPLIT["log10_2", x.kind][0], rest)
-    return rarely(~is_usual(x), usual, lambda: x.body.call("log10_rare", x))
+    return cold_branch(~is_usual(x), usual, lambda: x.body.call("log10_rare", x))
 
 
-def log1p(x: Value) -> Value:
+def log1p(x: VectorValue) -> VectorValue:
     """With the exponent n of 1 + x, f = (x + 1) / 2^n - 1 is found without rounding 1 + x."""
     shift = FORMATS[x.kind].mantissa
     high, low, *_ = SPLIT["ln2_short", x.kind]

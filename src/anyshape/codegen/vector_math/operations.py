@@ -9,48 +9,48 @@ from anyshape.codegen.vector_math.builder import (
     BITS_OF,
     FORMATS,
     Operand,
-    Value,
+    VectorValue,
     bits_of,
     body_of,
     kind_of,
 )
 
 
-def _intrinsic(name: str, *operands: Operand) -> Value:
+def _intrinsic(name: str, *operands: Operand) -> VectorValue:
     body, kind = body_of(*operands), kind_of(*operands)
     return body.intrinsic(name, *(body.value(operand, kind) for operand in operands))
 
 
-def fma(a: Operand, b: Operand, c: Operand) -> Value:
+def fma(a: Operand, b: Operand, c: Operand) -> VectorValue:
     """`a * b + c`, rounded once."""
     return _intrinsic("fma", a, b, c)
 
 
-def sqrt(x: Value) -> Value:
+def sqrt(x: VectorValue) -> VectorValue:
     return _intrinsic("sqrt", x)
 
 
-def absolute(x: Value) -> Value:
+def absolute(x: VectorValue) -> VectorValue:
     return _intrinsic("fabs", x)
 
 
-def floor(x: Value) -> Value:
+def floor(x: VectorValue) -> VectorValue:
     return _intrinsic("floor", x)
 
 
-def truncate(x: Value) -> Value:
+def truncate(x: VectorValue) -> VectorValue:
     return _intrinsic("trunc", x)
 
 
-def round_even(x: Value) -> Value:
+def round_even(x: VectorValue) -> VectorValue:
     return _intrinsic("roundeven", x)
 
 
-def copysign(magnitude: Operand, sign: Operand) -> Value:
+def copysign(magnitude: Operand, sign: Operand) -> VectorValue:
     return _intrinsic("copysign", magnitude, sign)
 
 
-def select(condition: Value, yes: Operand, no: Operand) -> Value:
+def select(condition: VectorValue, yes: Operand, no: Operand) -> VectorValue:
     body, kind = condition.body, kind_of(yes, no)
     yes, no = body.value(yes, kind), body.value(no, kind)
     assert yes.kind == no.kind, f"select of {yes.kind} and {no.kind}"
@@ -58,65 +58,65 @@ def select(condition: Value, yes: Operand, no: Operand) -> Value:
     return body.line(yes.kind, choice)
 
 
-def either(condition: Value, yes: float, no: float, like: Value) -> Value:
+def either(condition: VectorValue, yes: float, no: float, like: VectorValue) -> VectorValue:
     """One of two constants."""
     return select(condition, like.body.number(like.kind, yes), no)
 
 
-def at_most(x: Value, bound: float) -> Value:
+def at_most(x: VectorValue, bound: float) -> VectorValue:
     """`min(x, bound)`; NaN stays NaN."""
     return select(x > bound, bound, x)
 
 
-def at_least(x: Value, bound: float) -> Value:
+def at_least(x: VectorValue, bound: float) -> VectorValue:
     """`max(x, bound)`; NaN stays NaN."""
     return select(x < bound, bound, x)
 
 
-def is_nan(x: Value) -> Value:
+def is_nan(x: VectorValue) -> VectorValue:
     return x.differs(x)
 
 
-def bits(x: Value) -> Value:
+def bits(x: VectorValue) -> VectorValue:
     """The bit pattern of a float."""
     return x.body.convert("bitcast", x, BITS_OF[x.kind])
 
 
-def from_bits(pattern: Value) -> Value:
+def from_bits(pattern: VectorValue) -> VectorValue:
     """The float of a bit pattern."""
     return pattern.body.convert("bitcast", pattern, {"i32": "f32", "i64": "f64"}[pattern.kind])
 
 
-def sign_bit(x: Value) -> Value:
+def sign_bit(x: VectorValue) -> VectorValue:
     """The bit pattern of `x` with all but the sign cleared."""
     return bits(x) & bits_of(x.kind, -0.0)
 
 
-def flip_sign(x: Value, sign: Value) -> Value:
+def flip_sign(x: VectorValue, sign: VectorValue) -> VectorValue:
     """`x`, negated where the top bit of the pattern `sign` (no other is set) is set."""
     return from_bits(bits(x) ^ sign)
 
 
-def to_float(integer: Value) -> Value:
+def to_float(integer: VectorValue) -> VectorValue:
     kind = {"i32": "f32", "i64": "f64"}[integer.kind]
     return integer.body.convert("sitofp", integer, kind)
 
 
-def widen(x: Value) -> Value:
+def widen(x: VectorValue) -> VectorValue:
     """float32 as float64, exactly."""
     return x.body.convert("fpext", x, "f64")
 
 
-def narrow(x: Value) -> Value:
+def narrow(x: VectorValue) -> VectorValue:
     return x.body.convert("fptrunc", x, "f32")
 
 
-def narrow_integer(integer: Value) -> Value:
+def narrow_integer(integer: VectorValue) -> VectorValue:
     """The low half of an i64."""
     return integer.body.convert("trunc", integer, "i32")
 
 
-def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
+def polynomial(x: VectorValue, coefficients: Sequence[float]) -> VectorValue:
     """The constant term comes first.
 
     By Estrin's scheme: neighbours are paired until one is left. Horner's rule needs a few products
@@ -133,7 +133,7 @@ def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
     return fma(x, terms[0], constant)
 
 
-def horner(x: Value, coefficients: Sequence[float]) -> Value:
+def horner(x: VectorValue, coefficients: Sequence[float]) -> VectorValue:
     """The same by Horner's rule: for |x| above 1, whose powers would magnify rounding."""
     *lower, last = coefficients
     total = x.body.number(x.kind, last)
@@ -142,20 +142,20 @@ def horner(x: Value, coefficients: Sequence[float]) -> Value:
     return total
 
 
-def even_and_odd(x: Value, coefficients: Sequence[float]) -> Value:
+def even_and_odd(x: VectorValue, coefficients: Sequence[float]) -> VectorValue:
     """The same by Horner's rule for the even and the odd terms: two chains, one product more."""
     square = x * x
     even = horner(square, coefficients[::2])
     return fma(x, horner(square, coefficients[1::2]), even)
 
 
-def power_of_two(exponent: Value) -> Value:
+def power_of_two(exponent: VectorValue) -> VectorValue:
     """`2 ** exponent` of an integer between those of the smallest and the largest normal float."""
     layout = FORMATS["f32" if exponent.kind == "i32" else "f64"]
     return from_bits((exponent + layout.bias) << layout.mantissa)
 
 
-def nearest_integer(x: Value, scale: float) -> tuple[Value, Value]:
+def nearest_integer(x: VectorValue, scale: float) -> tuple[VectorValue, VectorValue]:
     """`round(x * scale)` as a float and as an integer, for results below 2**22 (2**51).
 
     Adding 1.5 * 2**mantissa leaves the integer in the low bits of the sum: two instructions,
@@ -166,7 +166,9 @@ def nearest_integer(x: Value, scale: float) -> tuple[Value, Value]:
     return sum_ - magic, bits(sum_) - bits_of(x.kind, magic)
 
 
-def power_of_product(x: Value, factor: Operand, more: int = 0) -> tuple[Value, Value, Value]:
+def power_of_product(
+    x: VectorValue, factor: Operand, more: int = 0
+) -> tuple[VectorValue, VectorValue, VectorValue]:
     """(n, r, power): x * factor = n + r with n whole and |r| <= 1/2; power = 2**(n + more).
 
     The product is not rounded. With the bias in the added number as well, the low bits of the sum
@@ -180,7 +182,7 @@ def power_of_product(x: Value, factor: Operand, more: int = 0) -> tuple[Value, V
     return n, fma(x, factor, -n), from_bits(bits(sum_) << layout.mantissa)
 
 
-def estimated_inverse(x: Value) -> Value:
+def estimated_inverse(x: VectorValue) -> VectorValue:
     """1 / x, where the machine has an estimate of it: that, after one step of Newton's by LLVM.
 
     The estimate may have but 11 bits, so one more step is up to the caller. x may be NaN, but not
@@ -190,7 +192,7 @@ def estimated_inverse(x: Value) -> Value:
     return x.body.line(x.kind, f"fdiv arcp ninf contract {x.body.typed(one)}, {x.text}")
 
 
-def inverse(x: Value) -> Value:
+def inverse(x: VectorValue) -> VectorValue:
     """1 / x, as good as a division but faster; the limits are those of `estimated_inverse`."""
     if x.kind == "f64":
         return 1.0 / x
@@ -198,7 +200,7 @@ def inverse(x: Value) -> Value:
     return fma(fma(-x, estimate, 1.0), estimate, estimate)
 
 
-def quotient(top: Value, bottom: Value) -> Value:
+def quotient(top: VectorValue, bottom: VectorValue) -> VectorValue:
     """top / bottom, likewise."""
     if top.kind == "f64":
         return top / bottom
@@ -207,31 +209,33 @@ def quotient(top: Value, bottom: Value) -> Value:
     return fma(fma(-result, bottom, top), estimate, result)
 
 
-def is_usual(x: Value) -> Value:
+def is_usual(x: VectorValue) -> VectorValue:
     """Neither 0 nor denormal, negative, infinite or NaN."""
     return (x >= FORMATS[x.kind].smallest_normal) & (x < math.inf)
 
 
-def two_sum(a: Value, b: Operand) -> tuple[Value, Value]:
+def two_sum(a: VectorValue, b: Operand) -> tuple[VectorValue, VectorValue]:
     """`a + b` and its rounding error, for any a and b."""
     total = a + b
     b_part = total - a
     return total, (a - (total - b_part)) + (b - b_part)
 
 
-def fast_two_sum(a: Value | float, b: Value) -> tuple[Value, Value]:
+def fast_two_sum(a: VectorValue | float, b: VectorValue) -> tuple[VectorValue, VectorValue]:
     """`a + b` and its rounding error, for |a| >= |b|."""
     total = a + b
     return total, b - (total - a)
 
 
-def two_product(a: Value, b: Operand) -> tuple[Value, Value]:
+def two_product(a: VectorValue, b: Operand) -> tuple[VectorValue, VectorValue]:
     """`a * b` and its rounding error."""
     product = a * b
     return product, fma(a, b, -product)
 
 
-def rarely(condition: Value, usual: Value, rare: Callable[[], Value]) -> Value:
+def cold_branch(
+    condition: VectorValue, usual: VectorValue, rare: Callable[[], VectorValue]
+) -> VectorValue:
     """`select(condition, rare(), usual)`, where `rare` costs nothing if no lane needs it."""
     body = usual.body
     body.count += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from anyshape.codegen.vector_math.builder import FORMATS, Value
+from anyshape.codegen.vector_math.builder import FORMATS, VectorValue
 from anyshape.codegen.vector_math.coefficients import POLYNOMIALS, SPLIT
 from anyshape.codegen.vector_math.exponential import EXP2_RANGE, scaled
 from anyshape.codegen.vector_math.logarithm import decomposed, exponent
@@ -13,6 +13,7 @@ from anyshape.codegen.vector_math.operations import (
     at_least,
     at_most,
     bits,
+    cold_branch,
     estimated_inverse,
     fast_two_sum,
     fma,
@@ -22,7 +23,6 @@ from anyshape.codegen.vector_math.operations import (
     narrow_integer,
     nearest_integer,
     polynomial,
-    rarely,
     select,
     sign_bit,
     sqrt,
@@ -33,21 +33,21 @@ from anyshape.codegen.vector_math.operations import (
 )
 
 
-def rsqrt(x: Value) -> Value:
+def rsqrt(x: VectorValue) -> VectorValue:
     """From an estimate, where the machine has one: LLVM's step of Newton's and one more."""
     if x.kind == "f64":
         return rsqrt_rare(x)
     estimate = estimated_inverse(sqrt(x))
     rest = fma(-x * estimate, estimate, 1.0)
     usual = fma(estimate * 0.5, rest, estimate)
-    return rarely(~is_usual(x), usual, lambda: x.body.call("rsqrt_rare", x))
+    return cold_branch(~is_usual(x), usual, lambda: x.body.call("rsqrt_rare", x))
 
 
-def rsqrt_rare(x: Value) -> Value:
+def rsqrt_rare(x: VectorValue) -> VectorValue:
     return 1.0 / sqrt(x)
 
 
-def log2_for_power(a: Value) -> Value:
+def log2_for_power(a: VectorValue) -> VectorValue:
     """log2 of a float32 (not negative), in float64: there its denormals are normal."""
     n = exponent(a)
     f = from_bits(bits(a) - (n << FORMATS["f64"].mantissa)) - 1.0
@@ -56,7 +56,7 @@ def log2_for_power(a: Value) -> Value:
     return select(a.equals(0.0), -math.inf, select(a < math.inf, result, a))
 
 
-def log2_in_two(a: Value) -> tuple[Value, Value]:
+def log2_in_two(a: VectorValue) -> tuple[VectorValue, VectorValue]:
     """log2 of a float64 (not negative) as a sum of two, within 2^-64 of itself."""
     linear, linear_low, *_ = SPLIT["log2_linear", a.kind]
     cubic, cubic_low, *_ = SPLIT["log2_cubic", a.kind]
@@ -82,7 +82,7 @@ def log2_in_two(a: Value) -> tuple[Value, Value]:
     return high, low + part_low
 
 
-def power_of_f32(a: Value, y: Value) -> Value:
+def power_of_f32(a: VectorValue, y: VectorValue) -> VectorValue:
     """The product and its whole part in float64, the rest in float32."""
     low, high = EXP2_RANGE["f32"]
     product = at_least(at_most(widen(y) * log2_for_power(widen(a)), high), low)
@@ -92,7 +92,7 @@ def power_of_f32(a: Value, y: Value) -> Value:
     return scaled(power, narrow_integer(n))
 
 
-def power_of_f64(a: Value, y: Value) -> Value:
+def power_of_f64(a: VectorValue, y: VectorValue) -> VectorValue:
     """The product as a sum of two float64."""
     low, high = EXP2_RANGE["f64"]
     log, log_low = log2_in_two(a)
@@ -105,13 +105,13 @@ def power_of_f64(a: Value, y: Value) -> Value:
     return scaled(fma(r, polynomial(r, POLYNOMIALS["exp2", "f64"]), 1.0), n)
 
 
-def pow_(x: Value, y: Value) -> Value:
+def pow_(x: VectorValue, y: VectorValue) -> VectorValue:
     """|x|^y = 2^(y log2 |x|); then signs and special cases, as in C99."""
     magnitude = {"f32": power_of_f32, "f64": power_of_f64}[x.kind]
     return with_special_cases(x, y, magnitude(absolute(x), y))
 
 
-def with_special_cases(x: Value, y: Value, result: Value) -> Value:
+def with_special_cases(x: VectorValue, y: VectorValue, result: VectorValue) -> VectorValue:
     a = absolute(x)
     # One to the infinite, which is NaN above.
     result = select(a.equals(1.0) & y.equals(y), 1.0, result)

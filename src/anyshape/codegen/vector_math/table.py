@@ -14,7 +14,7 @@ from anyshape.codegen.vector_math import (
     power,
     trigonometry,
 )
-from anyshape.codegen.vector_math.builder import Value
+from anyshape.codegen.vector_math.builder import VectorValue
 from anyshape.support.lazy_dataclass import dataclass
 
 BOTH = ("f32", "f64")
@@ -26,7 +26,7 @@ class Row:
     """A function: how many vectors it takes, who writes its body, for which kinds it is good."""
 
     arity: int
-    write: Callable[..., Value]
+    write: Callable[..., VectorValue]
     kinds: tuple[str, ...] = BOTH
     # Rare paths are functions of their own that are called, not inlined.
     is_rare: bool = False

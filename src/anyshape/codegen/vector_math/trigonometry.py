@@ -3,12 +3,13 @@ four quarters x is in."""
 
 from __future__ import annotations
 
-from anyshape.codegen.vector_math.builder import FORMATS, Value
+from anyshape.codegen.vector_math.builder import FORMATS, VectorValue
 from anyshape.codegen.vector_math.coefficients import POLYNOMIALS, SPLIT, TWO_OVER_PI_BY_EXPONENT
 from anyshape.codegen.vector_math.operations import (
     absolute,
     at_most,
     bits,
+    cold_branch,
     copysign,
     fast_two_sum,
     flip_sign,
@@ -19,7 +20,6 @@ from anyshape.codegen.vector_math.operations import (
     narrow_integer,
     nearest_integer,
     polynomial,
-    rarely,
     round_even,
     select,
     two_product,
@@ -31,7 +31,7 @@ from anyshape.codegen.vector_math.operations import (
 CODY_WAITE_LIMIT = {"f32": 2.0**17, "f64": 2.0**25}
 
 
-def reduced(x: Value) -> tuple[Value, Value]:
+def reduced(x: VectorValue) -> tuple[VectorValue, VectorValue]:
     """(k, r). The first of the three steps is exact."""
     multiple, k = nearest_integer(x, SPLIT["two_over_pi", x.kind][0])
     r = x
@@ -40,7 +40,7 @@ def reduced(x: Value) -> tuple[Value, Value]:
     return k, r
 
 
-def reduced_in_two(x: Value) -> tuple[Value, Value, Value]:
+def reduced_in_two(x: VectorValue) -> tuple[VectorValue, VectorValue, VectorValue]:
     """(k, r, error of r)."""
     first, second, third, *_ = SPLIT["half_pi", x.kind]
     multiple, k = nearest_integer(x, SPLIT["two_over_pi", x.kind][0])
@@ -49,28 +49,28 @@ def reduced_in_two(x: Value) -> tuple[Value, Value, Value]:
     return k, *fast_two_sum(near, fma(multiple, -third, error + product_low))
 
 
-def sin_of_reduced(r: Value) -> Value:
+def sin_of_reduced(r: VectorValue) -> VectorValue:
     z = r * r
     return fma(r * z, polynomial(z, POLYNOMIALS["sin", r.kind]), r)
 
 
-def cos_of_reduced(r: Value) -> Value:
+def cos_of_reduced(r: VectorValue) -> VectorValue:
     z = r * r
     return fma(z, fma(z, polynomial(z, POLYNOMIALS["cos", r.kind]), -0.5), 1.0)
 
 
-def sin_in_quarter(k: Value, r: Value) -> Value:
+def sin_in_quarter(k: VectorValue, r: VectorValue) -> VectorValue:
     """sin(k pi / 2 + r)."""
     width = 32 if k.kind == "i32" else 64
     value = select((k & 1).equals(0), sin_of_reduced(r), cos_of_reduced(r))
     return flip_sign(value, (k & 2) << (width - 2))
 
 
-def sin(x: Value) -> Value:
+def sin(x: VectorValue) -> VectorValue:
     return {"f32": sin_f32, "f64": sin_f64}[x.kind](x)
 
 
-def sin_f32(x: Value) -> Value:
+def sin_f32(x: VectorValue) -> VectorValue:
     """By half turns, x = k pi + r, |r| <= pi / 2: one polynomial, where quarters need two.
 
     Rounding must not take it beyond 1.
@@ -84,42 +84,42 @@ def sin_f32(x: Value) -> Value:
     return unless_huge("sin", x, copysign(at_most(size, 1.0), flip_sign(r, integer << 31)))
 
 
-def sin_f64(x: Value) -> Value:
+def sin_f64(x: VectorValue) -> VectorValue:
     usual = sin_in_quarter(*reduced(x))
     # Keeps the sign of zero.
     tiny = absolute(x) < 2.0 ** -(FORMATS[x.kind].mantissa // 2 + 2)
     return unless_huge("sin", x, select(tiny, x, usual))
 
 
-def cos(x: Value) -> Value:
+def cos(x: VectorValue) -> VectorValue:
     k, r = reduced(x)
     return unless_huge("cos", x, sin_in_quarter(k + 1, r))
 
 
-def tan(x: Value) -> Value:
+def tan(x: VectorValue) -> VectorValue:
     tiny = absolute(x) < 2.0 ** -(FORMATS[x.kind].mantissa // 2 + 2)
     return unless_huge("tan", x, select(tiny, x, tan_in_quarter(*reduced_in_two(x))))
 
 
-def tan_in_quarter(k: Value, r: Value, low: Value) -> Value:
+def tan_in_quarter(k: VectorValue, r: VectorValue, low: VectorValue) -> VectorValue:
     """tan(k pi / 2 + r + low): that of r + low, or -1 over it."""
     z = r * r
     value = r + fma(r * z, polynomial(z, POLYNOMIALS["tan", r.kind]), fma(z, low, low))
     return select((k & 1).equals(0), value, -1.0 / value)
 
 
-def unless_huge(name: str, x: Value, usual: Value) -> Value:
+def unless_huge(name: str, x: VectorValue, usual: VectorValue) -> VectorValue:
     """NaN takes the usual way, infinity (whose result is NaN) the rare one.
 
     Nobody takes the sine of a float64 beyond 2^25 in earnest: there it is the C library's.
     """
     huge = absolute(x) > CODY_WAITE_LIMIT[x.kind]
     if x.kind == "f64":
-        return rarely(huge, usual, lambda: x.body.intrinsic(name, x))
-    return rarely(huge, usual, lambda: x.body.call(f"{name}_huge", x))
+        return cold_branch(huge, usual, lambda: x.body.intrinsic(name, x))
+    return cold_branch(huge, usual, lambda: x.body.call(f"{name}_huge", x))
 
 
-def reduced_huge(x: Value) -> tuple[Value, Value]:
+def reduced_huge(x: VectorValue) -> tuple[VectorValue, VectorValue]:
     """(k, r) of a huge float32, r in float64.
 
     For a range of exponents, x = m 2^s where m fits 40 bits, and 2^s 2 / pi modulo 4 is a constant
@@ -143,16 +143,16 @@ def reduced_huge(x: Value) -> tuple[Value, Value]:
     return integer, ((turns - k) + error) * SPLIT["half_pi", "f64"][0]
 
 
-def sin_huge(x: Value) -> Value:
+def sin_huge(x: VectorValue) -> VectorValue:
     k, r = reduced_huge(x)
     return sin_in_quarter(k, narrow(r))
 
 
-def cos_huge(x: Value) -> Value:
+def cos_huge(x: VectorValue) -> VectorValue:
     k, r = reduced_huge(x)
     return sin_in_quarter(k + 1, narrow(r))
 
 
-def tan_huge(x: Value) -> Value:
+def tan_huge(x: VectorValue) -> VectorValue:
     k, r = reduced_huge(x)
     return tan_in_quarter(k, narrow(r), narrow(r - widen(narrow(r))))

@@ -22,7 +22,7 @@ from anyshape.dispatch.callable_target import Target
 from anyshape.dispatch.dynamic_int_arguments import plain_call
 from anyshape.dispatch.verification.compare import Comparison
 from anyshape.dispatch.verification.copies import Copies
-from anyshape.dispatch.verification.places import Place, places_of
+from anyshape.dispatch.verification.places import WrittenPlace, places_of
 from anyshape.dispatch.verification.random_states import (
     differing_generators,
     random_states,
@@ -35,7 +35,7 @@ from anyshape.events.stream import stream
 from anyshape.guards.dispatch_entry import EntryPlan
 from anyshape.guards.explain import first_failure
 from anyshape.runtime.program import GraphFailed
-from anyshape.runtime.trace_tree import Unseen
+from anyshape.runtime.trace_tree import SideExit
 from anyshape.support.lazy_dataclass import replace
 
 
@@ -174,7 +174,7 @@ class _Call:
         random_before, grad_before = random_states(), torch.is_grad_enabled()
         examples = _kept(inputs)
         ours = _Outcome(lambda: plan.run(*inputs))
-        if isinstance(ours.error, Unseen) or (
+        if isinstance(ours.error, SideExit) or (
             isinstance(ours.error, GraphFailed) and ours.error.repeatable
         ):
             raise ours.error
@@ -196,7 +196,7 @@ class _Call:
     def _eager(self) -> _Outcome:
         args, kwargs = as_given(by_parameter(self._target.signature, self._copied))
         with _places_lock:
-            put: list[Place] = []
+            put: list[WrittenPlace] = []
             _this_thread.is_eager = True
             try:
                 for place in self._places:

@@ -26,7 +26,7 @@ class Copying(Protocol):
     def of(self, value: Any) -> Any: ...
 
 
-class Place:
+class WrittenPlace:
     """An item of a dictionary of globals, a cell, or an attribute of a class or function."""
 
     def __init__(self, holder: Any, access: Access, key: Any, text: str) -> None:
@@ -81,9 +81,11 @@ class Place:
             self.write(self.ours)
 
 
-def places_of(inputs: Iterable[Any], stores: Iterable[Store], copies: Copying) -> list[Place]:
+def places_of(
+    inputs: Iterable[Any], stores: Iterable[Store], copies: Copying
+) -> list[WrittenPlace]:
     """Where the tensors come from that are no arguments, and what the program writes to."""
-    found: dict[object, Place] = {}
+    found: dict[object, WrittenPlace] = {}
     for path in inputs:
         if isinstance(path, Path):
             _add(found, _outermost(path))
@@ -95,12 +97,12 @@ def places_of(inputs: Iterable[Any], stores: Iterable[Store], copies: Copying) -
     return list(found.values())
 
 
-def _add(found: dict[object, Place], place: Place | None) -> None:
+def _add(found: dict[object, WrittenPlace], place: WrittenPlace | None) -> None:
     if place is not None:
         found.setdefault(place.identity, place)
 
 
-def _written(target: Path, key: object, copies: Copying) -> Place | None:
+def _written(target: Path, key: object, copies: Copying) -> WrittenPlace | None:
     if target.root.access is Access.LOCAL:
         return None
     holder = _resolved(target)
@@ -108,11 +110,11 @@ def _written(target: Path, key: object, copies: Copying) -> Place | None:
     if place is not None:
         return place
     if isinstance(holder, types.CellType):
-        return Place(holder, Access.CELL, None, target.text)
+        return WrittenPlace(holder, Access.CELL, None, target.text)
     if isinstance(holder, dict):
-        return Place(holder, Access.ITEM, key, f"{target.text}[{key!r}]")
+        return WrittenPlace(holder, Access.ITEM, key, f"{target.text}[{key!r}]")
     if isinstance(holder, (types.ModuleType, type, types.FunctionType)):
-        return Place(holder, Access.ATTRIBUTE, key, f"{target.text}.{key}")
+        return WrittenPlace(holder, Access.ATTRIBUTE, key, f"{target.text}.{key}")
     if id(target.root.key) not in copies.memo:
         raise CannotCopy(f"it writes to {target.text}, in whose place no copy can be put")
     return None
@@ -123,7 +125,7 @@ def _resolved(path: Path) -> Any:
     return STEPS[path.access](parent, path.key)
 
 
-def _outermost(path: Path) -> Place | None:
+def _outermost(path: Path) -> WrittenPlace | None:
     """The place nearest to the root whose object can be copied; None for arguments."""
     steps: list[Path] = []
     while path.parent is not None:
@@ -140,7 +142,7 @@ def _outermost(path: Path) -> Place | None:
             return (
                 None
                 if isinstance(holder, tuple)
-                else Place(holder, step.access, step.key, step.text)
+                else WrittenPlace(holder, step.access, step.key, step.text)
             )
         holder = value
     return None

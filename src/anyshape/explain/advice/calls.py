@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from anyshape.explain.advice.evaluation import evaluated_before, is_run_once
-from anyshape.explain.advice.history import Compile, Function, call_place, is_library
-from anyshape.explain.advice.reading import Place
+from anyshape.explain.advice.history import Compile, FunctionHistory, call_place, is_library
+from anyshape.explain.advice.reading import SourceLine
 from anyshape.explain.advice.source_lines import Listing
 
 #: A call may be written on so many lines.
@@ -20,10 +20,10 @@ _OTHERS: Final = frozenset(
 )
 
 
-class Call(NamedTuple):
+class CallSite(NamedTuple):
     """A statement that calls the function: its first line, and what it gives each parameter."""
 
-    place: Place
+    place: SourceLine
     text: str
     given: Mapping[str, ast.expr]
     is_one_line: bool
@@ -35,7 +35,7 @@ class Call(NamedTuple):
         return self.text[: len(self.text) - len(self.text.lstrip())]
 
 
-def call_of(function: Function, compiled: Compile, listing: Listing) -> Call | None:
+def call_of(function: FunctionHistory, compiled: Compile, listing: Listing) -> CallSite | None:
     """The call that was compiled for, if the trace has its line and it can be made out."""
     place = call_place(compiled)
     definition = listing.block(function.file, function.line)
@@ -52,7 +52,7 @@ def call_of(function: Function, compiled: Compile, listing: Listing) -> Call | N
         given = dict(zip(parameters, call.args, strict=False))
         given |= {each.arg: each.value for each in call.keywords if each.arg}
         earlier = {name: evaluated_before(module, each) for name, each in given.items()}
-        return Call(place, text, given, count == 1, earlier)
+        return CallSite(place, text, given, count == 1, earlier)
     return None
 
 
@@ -108,7 +108,7 @@ class Rewritten(NamedTuple):
     text: str
 
 
-def with_variables(call: Call, parameters: Iterable[str], listing: Listing) -> Rewritten | None:
+def with_variables(call: CallSite, parameters: Iterable[str], listing: Listing) -> Rewritten | None:
     """The call with a variable for what these parameters are given, which may be any expression:
     `f(torch.ones(n))` becomes `x_in = torch.ones(n)` and `f(x_in)`."""
     names, before = dict[str, str](), list[str]()
@@ -131,13 +131,13 @@ def with_variables(call: Call, parameters: Iterable[str], listing: Listing) -> R
     return Rewritten(names, before, text)
 
 
-def _from_the_right(call: Call, parameters: Iterable[str]) -> list[tuple[ast.expr | None, str]]:
+def _from_the_right(call: CallSite, parameters: Iterable[str]) -> list[tuple[ast.expr | None, str]]:
     """What is to the left of a change keeps its place."""
     given = [(call.given.get(each), each) for each in dict.fromkeys(parameters)]
     return sorted(given, key=lambda pair: getattr(pair[0], "col_offset", 0), reverse=True)
 
 
-def _bounds(call: Call, node: ast.expr) -> tuple[int, int]:
+def _bounds(call: CallSite, node: ast.expr) -> tuple[int, int]:
     """Columns are counted in bytes, without the indent."""
     text, indent = call.text.lstrip().encode(), len(call.indent)
     last = node.end_col_offset or 0
@@ -145,12 +145,12 @@ def _bounds(call: Call, node: ast.expr) -> tuple[int, int]:
     return first + indent, last + indent
 
 
-def _segment(call: Call, node: ast.expr) -> str:
+def _segment(call: CallSite, node: ast.expr) -> str:
     first, last = _bounds(call, node)
     return call.text[first:last]
 
 
-def replaced(call: Call, text: str, node: ast.expr, by: str) -> str:
+def replaced(call: CallSite, text: str, node: ast.expr, by: str) -> str:
     """The line with something else for an expression in it; nothing to the left of that may have
     been changed before."""
     first, last = _bounds(call, node)

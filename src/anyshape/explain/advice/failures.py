@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from anyshape.explain.advice.history import Compile, Guard, Reason
-from anyshape.explain.advice.reading import Place
+from anyshape.explain.advice.history import Compile, GuardRecord, Reason
+from anyshape.explain.advice.reading import SourceLine
 
 
 class Failure(NamedTuple):
@@ -23,7 +23,7 @@ class Failure(NamedTuple):
     source: str
     expected: str
     actual: str
-    place: Place | None
+    place: SourceLine | None
     #: why the entry relied on it
     reason: str = ""
     #: the sentence as it was told
@@ -92,7 +92,7 @@ def _guard_failure(reason: Reason, entry: Compile) -> Failure | None:
     return None
 
 
-def _of_guard(guard: Guard, actual: str, reason: Reason) -> Failure:
+def _of_guard(guard: GuardRecord, actual: str, reason: Reason) -> Failure:
     kind = _BY_GUARD[guard.kind]
     expected = guard.text.partition(" == ")[2] if kind in ("equals", "state") else guard.text
     if kind == "type":
@@ -122,7 +122,7 @@ _SIZES: Final = re.compile(r"(?<=, )(?:size|stride)=\[[^\]]*\](?:, )?")
 _SEVERAL: Final = frozenset({"NO_ATTRIBUTE", "NOT_HASATTR", "DICT_CONTAINS", "PREDICATE"})
 
 
-def standing(compiled: Compile) -> dict[tuple[str, str], Guard]:
+def non_shape_guards(compiled: Compile) -> dict[tuple[str, str], GuardRecord]:
     """The guards that are not about sizes and integers, by what they look at."""
     return {
         (guard.kind, guard.text if guard.kind in _SEVERAL else guard.source): guard
@@ -131,14 +131,14 @@ def standing(compiled: Compile) -> dict[tuple[str, str], Guard]:
     }
 
 
-def text_without_sizes(guard: Guard) -> str:
+def text_without_sizes(guard: GuardRecord) -> str:
     return _SIZES.sub("", guard.text) if guard.kind == "TENSOR_MATCH" else guard.text
 
 
 def differences(entry: Compile, compiled: Compile) -> Iterator[Failure]:
     """Where the guards of two entries differ, other than in sizes."""
-    theirs = standing(compiled)
-    for key, guard in standing(entry).items():
+    theirs = non_shape_guards(compiled)
+    for key, guard in non_shape_guards(entry).items():
         other = theirs.get(key)
         if other is None or text_without_sizes(other) == text_without_sizes(guard):
             continue
@@ -149,7 +149,7 @@ def differences(entry: Compile, compiled: Compile) -> Iterator[Failure]:
             yield _of_guard(guard, actual, Reason(entry.id, f"{guard.text}, {actual}", guard.place))
 
 
-def _tensor_differences(guard: Guard, other: Guard) -> Iterator[Failure]:
+def _tensor_differences(guard: GuardRecord, other: GuardRecord) -> Iterator[Failure]:
     mine, theirs = _attributes(guard.text), _attributes(other.text)
     for name, expected in mine.items():
         actual = theirs.get(name, "")

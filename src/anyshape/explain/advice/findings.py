@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 from anyshape.explain.advice.evaluate_condition import holds
 from anyshape.explain.advice.failures import Failure, differences, failure_of
-from anyshape.explain.advice.history import Compile, Decision, Function, Guard
-from anyshape.explain.advice.reading import Place
+from anyshape.explain.advice.history import Compile, DimDecision, FunctionHistory, GuardRecord
+from anyshape.explain.advice.reading import SourceLine
 from anyshape.explain.advice.similar import are_similar, nearest
 from anyshape.explain.advice.source_lines import Listing
 from anyshape.explain.advice.source_names import pattern_of
@@ -28,7 +28,7 @@ class Finding(NamedTuple):
     kind: str
     #: what changed: sizes, integers, an attribute
     sources: tuple[str, ...]
-    place: Place | None
+    place: SourceLine | None
     failure: Failure
     compiled: Compile
     entry: Compile
@@ -40,7 +40,7 @@ class Finding(NamedTuple):
     is_similar: bool = True
 
 
-def findings_of(function: Function, listing: Listing) -> Iterator[Finding]:
+def findings_of(function: FunctionHistory, listing: Listing) -> Iterator[Finding]:
     """One for each compile that has a cause which can be told."""
     for compiled in function.compiles:
         near = nearest(function, compiled)
@@ -100,7 +100,7 @@ def _static(
     failure: Failure, entry: Compile, compiled: Compile, similar: bool, listing: Listing
 ) -> Finding | None:
     source = failure.source
-    decision = entry.decisions.get(source, Decision("static", ""))
+    decision = entry.decisions.get(source, DimDecision("static", ""))
     made = Finding("static_first", (source,), failure.place, failure, compiled, entry)
     made = made._replace(is_similar=similar)
     if not similar or source in compiled.specialised:
@@ -134,7 +134,7 @@ _FORCE: Final = {
 
 
 def _changed_alike(
-    source: str, decision: Decision, entry: Compile, compiled: Compile
+    source: str, decision: DimDecision, entry: Compile, compiled: Compile
 ) -> tuple[str, ...]:
     """The guard that failed names one: those that changed with it, and were static for the same
     reason, would fail next."""
@@ -147,7 +147,7 @@ def _changed_alike(
     return tuple(dict.fromkeys([source, *alike]))
 
 
-def _tied(source: str, entry: Compile) -> Guard | None:
+def _tied(source: str, entry: Compile) -> GuardRecord | None:
     """The guard by which a static size has fixed a dynamic one."""
     value = entry.values.get(source)
     for guard in entry.guards:
@@ -169,7 +169,7 @@ def _other_program(made: Finding, listing: Listing) -> Finding | None:
     return None
 
 
-def _telling_apart(entry: Compile, compiled: Compile, source: str) -> Guard | None:
+def _telling_apart(entry: Compile, compiled: Compile, source: str) -> GuardRecord | None:
     """A condition on the size that holds for the call of one of them only."""
     for one, other in ((compiled, entry), (entry, compiled)):
         values = other.values
@@ -225,10 +225,10 @@ def _static_partners(entry: Compile, compiled: Compile) -> tuple[str, ...]:
     )
 
 
-def _by_reason(made: Finding, guard: Guard) -> Finding:
+def _by_reason(made: Finding, guard: GuardRecord) -> Finding:
     made = made._replace(kind=_kind_of(guard), place=guard.place or made.place)
     return made._replace(detail=guard.reason, condition=guard.text)
 
 
-def _kind_of(guard: Guard) -> str:
+def _kind_of(guard: GuardRecord) -> str:
     return next((kind for words, kind in _REASONS if words.search(guard.reason)), "operator")

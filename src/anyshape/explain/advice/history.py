@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from anyshape.explain.advice.reading import (
     Event,
-    Place,
     Process,
+    SourceLine,
     items_of,
     mapping_of,
     number_of,
@@ -20,12 +20,12 @@ from anyshape.explain.advice.source_lines import Listing
 from anyshape.support.lazy_dataclass import dataclass, field
 
 
-class Guard(NamedTuple):
+class GuardRecord(NamedTuple):
     kind: str
     text: str
     source: str
     reason: str
-    place: Place | None
+    place: SourceLine | None
 
 
 class Reason(NamedTuple):
@@ -33,10 +33,10 @@ class Reason(NamedTuple):
 
     entry_id: str
     text: str
-    place: Place | None
+    place: SourceLine | None
 
 
-class Decision(NamedTuple):
+class DimDecision(NamedTuple):
     #: "static", "dynamic", "unbacked"
     choice: str
     reason: str
@@ -50,7 +50,7 @@ class Stop(NamedTuple):
     """Where a graph ends, or why a call runs eagerly."""
 
     reason: str
-    place: Place | None
+    place: SourceLine | None
     hints: tuple[str, ...]
 
 
@@ -60,12 +60,12 @@ class Compile:
 
     id: str
     #: where the program made the call, the outermost first
-    stack: tuple[Place, ...] = ()
+    stack: tuple[SourceLine, ...] = ()
     reasons: tuple[Reason, ...] = ()
     #: what the call had, by source, in words
     seen: dict[str, str] = field(default_factory=dict[str, str])
-    decisions: dict[str, Decision] = field(default_factory=dict[str, Decision])
-    guards: tuple[Guard, ...] = ()
+    decisions: dict[str, DimDecision] = field(default_factory=dict[str, DimDecision])
+    guards: tuple[GuardRecord, ...] = ()
     #: sources that were dynamic and have one value left: why, and where
     specialised: dict[str, Stop] = field(default_factory=dict[str, Stop])
     #: of the graphs that it began with
@@ -91,7 +91,7 @@ class Compile:
         return found
 
 
-def call_place(compiled: Compile) -> Place | None:
+def call_place(compiled: Compile) -> SourceLine | None:
     """The line of the program that made the call."""
     calls = [each for each in compiled.stack if not each.file.startswith("<")]
     return calls[-1] if calls else None
@@ -110,7 +110,7 @@ _SCALAR: Final = re.compile(r"scalar (-?\d{1,300})")
 
 
 @dataclass(slots=True)
-class Function:
+class FunctionHistory:
     """A compiled function, or one life of it: `reset` begins another."""
 
     name: str
@@ -130,7 +130,7 @@ class Function:
 @dataclass(slots=True)
 class History:
     rank: int | None
-    functions: list[Function]
+    functions: list[FunctionHistory]
     listing: Listing
 
 
@@ -142,7 +142,7 @@ class _Reader:
     def __init__(self, process: Process) -> None:
         self.history = History(process.rank, [], Listing(process.folder))
         #: the current life of each function, by the number before the slash
-        self._functions: dict[str, Function] = {}
+        self._functions: dict[str, FunctionHistory] = {}
         #: the compile that is under way, by id
         self._open: dict[str, Compile] = {}
         #: why it was needed is told before it begins
@@ -152,15 +152,15 @@ class _Reader:
             if row is not None:
                 row(event)
 
-    def _function(self, event: Event) -> Function:
+    def _function(self, event: Event) -> FunctionHistory:
         number = text_of(event, "compile_id").partition("/")[0]
         found = self._functions.get(number)
         if found is None:
             found = self._begin(number, event)
         return found
 
-    def _begin(self, number: str, event: Event) -> Function:
-        made = Function(
+    def _begin(self, number: str, event: Event) -> FunctionHistory:
+        made = FunctionHistory(
             text_of(event, "function"), text_of(event, "file"), number_of(event, "line")
         )
         self._functions[number] = made
@@ -204,7 +204,7 @@ class _Reader:
         for source, said in mapping_of(event, "decisions").items():
             match said:
                 case [str() as choice, str() as reason]:
-                    current.decisions[source] = Decision(choice, reason)
+                    current.decisions[source] = DimDecision(choice, reason)
                 case _:
                     pass
 
@@ -259,11 +259,11 @@ def _reasons(items: Iterable[Any]) -> Iterable[Reason]:
                 pass
 
 
-def _guards(items: Iterable[Any]) -> Iterable[Guard]:
+def _guards(items: Iterable[Any]) -> Iterable[GuardRecord]:
     for item in items:
         match item:
             case [str() as kind, str() as text, str() as source, str() as reason, place]:
-                yield Guard(kind, text, source, reason, place_of(place))
+                yield GuardRecord(kind, text, source, reason, place_of(place))
             case _:
                 pass
 

@@ -12,9 +12,9 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from anyshape.explain.advice.calls import Call, call_of, replaced, with_variables
+from anyshape.explain.advice.calls import CallSite, call_of, replaced, with_variables
 from anyshape.explain.advice.findings import Finding
-from anyshape.explain.advice.history import Function
+from anyshape.explain.advice.history import FunctionHistory
 from anyshape.explain.advice.source_lines import Listing
 from anyshape.explain.advice.source_names import parameter_of, tensor_and_dim
 
@@ -30,20 +30,20 @@ class Edit(NamedTuple):
 
 
 class Case(NamedTuple):
-    function: Function
+    function: FunctionHistory
     group: Sequence[Finding]
     sources: Sequence[str]
     listing: Listing
 
     @property
-    def call(self) -> Call | None:
+    def call(self) -> CallSite | None:
         """The one that was compiled for again."""
         return call_of(self.function, self.group[0].compiled, self.listing)
 
 
 def propose(
     row: str,
-    function: Function,
+    function: FunctionHistory,
     group: Sequence[Finding],
     sources: Sequence[str],
     listing: Listing,
@@ -103,7 +103,7 @@ def _mark(case: Case) -> Edit | None:
 
 
 def _mark_sizes(
-    case: Case, call: Call, sizes: Sequence[str], fixed: Collection[str], package: str
+    case: Case, call: CallSite, sizes: Sequence[str], fixed: Collection[str], package: str
 ) -> Edit | None:
     made = with_variables(call, map(parameter_of, sizes), case.listing)
     if made is None:
@@ -117,7 +117,7 @@ def _mark_sizes(
     return _before(call, lines, made.text)
 
 
-def _mark_integer(call: Call, integers: Sequence[str], package: str) -> Edit | None:
+def _mark_integer(call: CallSite, integers: Sequence[str], package: str) -> Edit | None:
     if not call.is_one_line or len(integers) != 1:
         return None
     passed = call.given.get(parameter_of(integers[0]))
@@ -127,7 +127,7 @@ def _mark_integer(call: Call, integers: Sequence[str], package: str) -> Edit | N
     return _before(call, (), text)
 
 
-def _before(call: Call, lines: Iterable[str], text: str) -> Edit:
+def _before(call: CallSite, lines: Iterable[str], text: str) -> Edit:
     added = [call.indent + line for line in dict.fromkeys(lines)]
     return Edit(call.place.file, call.place.line, (*added, text))
 

@@ -20,7 +20,7 @@ _FILES: Final = "anyshape_events_*.jsonl"
 Event = Mapping[str, Any]
 
 
-class Place(NamedTuple):
+class SourceLine(NamedTuple):
     """A line of the program."""
 
     file: str
@@ -96,9 +96,9 @@ def mapping_of(event: Event, name: str) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def place_of(value: object) -> Place | None:
+def place_of(value: object) -> SourceLine | None:
     match value:
         case [str() as file, int() as line, str() as function]:
-            return Place(file, line, function)
+            return SourceLine(file, line, function)
         case _:
             return None

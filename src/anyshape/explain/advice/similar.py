@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from anyshape.explain.advice.failures import standing, text_without_sizes
-from anyshape.explain.advice.history import Compile, Function
+from anyshape.explain.advice.failures import non_shape_guards, text_without_sizes
+from anyshape.explain.advice.history import Compile, FunctionHistory
 
 
 def are_similar(a: Compile, b: Compile) -> bool:
@@ -18,12 +18,12 @@ def differ_in_sizes_only(a: Compile, b: Compile) -> bool:
 
 def _signature(compiled: Compile) -> object:
     if compiled.signature is None:
-        said = {key: text_without_sizes(guard) for key, guard in standing(compiled).items()}
+        said = {key: text_without_sizes(guard) for key, guard in non_shape_guards(compiled).items()}
         compiled.signature = frozenset(said.items())
     return compiled.signature
 
 
-def nearest(function: Function, compiled: Compile) -> tuple[Compile, bool] | None:
+def nearest(function: FunctionHistory, compiled: Compile) -> tuple[Compile, bool] | None:
     """The earlier entry that comes closest to having served the call, and whether only sizes are
     between them; the latest of those that are equally close."""
     told = {reason.entry_id for reason in compiled.reasons}

@@ -10,10 +10,10 @@ from typing import Final
 from anyshape.explain.advice.advice import Advice, Setting
 from anyshape.explain.advice.failures import Failure
 from anyshape.explain.advice.findings import Finding
-from anyshape.explain.advice.history import Function, Stop, call_place, is_library
+from anyshape.explain.advice.history import FunctionHistory, Stop, call_place, is_library
 from anyshape.explain.advice.kinds import KINDS, STATE, Row
 from anyshape.explain.advice.patches import propose
-from anyshape.explain.advice.reading import Place
+from anyshape.explain.advice.reading import SourceLine
 from anyshape.explain.advice.source_lines import Listing
 from anyshape.explain.advice.source_names import (
     in_words,
@@ -30,7 +30,9 @@ _MOST: Final = 6
 _TOGETHER: Final = frozenset({"static_first", "dynamic_false"})
 
 
-def advice_of(function: Function, found: Iterable[Finding], listing: Listing) -> Iterator[Advice]:
+def advice_of(
+    function: FunctionHistory, found: Iterable[Finding], listing: Listing
+) -> Iterator[Advice]:
     groups: defaultdict[object, list[Finding]] = defaultdict(list)
     for each in found:
         key = (each.kind, each.place, each.sources, _mode(each)[0], each.detail)
@@ -39,7 +41,7 @@ def advice_of(function: Function, found: Iterable[Finding], listing: Listing) ->
         yield _advice(function, group, listing)
 
 
-def _advice(function: Function, group: Sequence[Finding], listing: Listing) -> Advice:
+def _advice(function: FunctionHistory, group: Sequence[Finding], listing: Listing) -> Advice:
     first = group[0]
     row = KINDS.get(first.kind, KINDS["unknown"])
     sources = tuple(dict.fromkeys(s for each in group for s in each.sources if s))
@@ -63,7 +65,7 @@ def _advice(function: Function, group: Sequence[Finding], listing: Listing) -> A
     )
 
 
-def _reached(place: Place, finding: Finding) -> str:
+def _reached(place: SourceLine, finding: Finding) -> str:
     """A line of a library is reached from a line of the program."""
     call = call_place(finding.compiled)
     if call is None or not is_library(place.file) or is_library(call.file):
@@ -72,7 +74,7 @@ def _reached(place: Place, finding: Finding) -> str:
     return f" The line is a library's; the call at {where} leads there."
 
 
-def _call_of(finding: Finding) -> Place | None:
+def _call_of(finding: Finding) -> SourceLine | None:
     """Of a state that no line of the function reads: who made the call."""
     return call_place(finding.compiled) if finding.kind == "state" else None
 
@@ -178,9 +180,9 @@ def _parts(text: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
-def _first_use(function: Function, sources: Sequence[str], listing: Listing) -> Place:
+def _first_use(function: FunctionHistory, sources: Sequence[str], listing: Listing) -> SourceLine:
     """The line that first uses a parameter; guards on arguments are made before any line runs."""
-    own = Place(function.file, function.line, function.name)
+    own = SourceLine(function.file, function.line, function.name)
     names = {parameter_of(source) for source in sources} - {""}
     line = listing.first_use(function.file, function.line, names)
     return own if line is None else own._replace(line=line)
@@ -189,14 +191,14 @@ def _first_use(function: Function, sources: Sequence[str], listing: Listing) -> 
 # -- what is not compiled, or not in one piece -----------------------------------------------------
 
 
-def advice_on_limits(function: Function, listing: Listing) -> Iterator[Advice]:
+def advice_on_limits(function: FunctionHistory, listing: Listing) -> Iterator[Advice]:
     if function.limit:
-        place = Place(function.file, function.line, function.name)
+        place = SourceLine(function.file, function.line, function.name)
         why = Stop(str(function.limit), place, ())
         yield _stopped("recompile_limit", function, [why], listing, function.last_reason)
 
 
-def advice_on_breaks(function: Function, listing: Listing) -> Iterator[Advice]:
+def advice_on_breaks(function: FunctionHistory, listing: Listing) -> Iterator[Advice]:
     breaks: defaultdict[object, list[tuple[Stop, str, int]]] = defaultdict(list)
     for compiled in function.compiles:
         for each in compiled.breaks:
@@ -212,7 +214,7 @@ def advice_on_breaks(function: Function, listing: Listing) -> Iterator[Advice]:
 
 def _stopped(
     kind: str,
-    function: Function,
+    function: FunctionHistory,
     stops: Sequence[Stop],
     listing: Listing,
     text: str = "",
@@ -220,7 +222,7 @@ def _stopped(
     saves: int = 0,
 ) -> Advice:
     stop, row = stops[0], KINDS[kind]
-    place = stop.place or Place(function.file, function.line, function.name)
+    place = stop.place or SourceLine(function.file, function.line, function.name)
     code = listing.line(place.file, place.line)
     hints = "; or ".join(stop.hints) or "Keep it out of the compiled function"
     words = _Words(

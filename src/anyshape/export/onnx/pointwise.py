@@ -21,7 +21,7 @@ def binary(kind: str) -> Row:
     return row
 
 
-def turned_round(row: Row) -> Row:
+def swap_operands(row: Row) -> Row:
     return lambda w, node, a, b: row(w, node, b, a)
 
 

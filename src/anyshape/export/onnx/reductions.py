@@ -63,7 +63,7 @@ def place_of_extreme(kind: str) -> Row:
     return row
 
 
-def spread(root: bool) -> Row:
+def variance(root: bool) -> Row:
     """`var` and `std`."""
 
     def row(

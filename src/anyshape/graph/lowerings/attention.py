@@ -64,7 +64,7 @@ def _area(c: Lowering, value: Value) -> Area:
     memory = value.memory
     if memory is None or memory.strides[-1] != 1:
         copy = elementwise(c, lambda x: x, value, takes=value.dtype, gives=value.dtype)
-        memory = c.realise(copy)
+        memory = c.materialize(copy)
     return Area(memory.buffer, value.sizes, memory.strides, memory.offset)
 
 
@@ -79,5 +79,5 @@ def _mask(c: Lowering, mask: Value, query: Value, sizes: tuple[Size, ...]) -> Ar
         mask = chosen(c, mask, 0.0, float("-inf"), query.dtype)
     elif mask.dtype != query.dtype:
         raise NotLowered("a mask of another dtype")
-    memory: Memory = c.realise(mask) if mask.memory is None else mask.memory
+    memory: Memory = c.materialize(mask) if mask.memory is None else mask.memory
     return Area(memory.buffer, mask.sizes, memory.strides, memory.offset)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from anyshape.graph.lowerings.losses import arguments, how_reduced
+from anyshape.graph.lowerings.losses import arguments, reduction_mode
 from anyshape.graph.lowerings.pointwise import constant_like, op, test, where
 from anyshape.graph.lowerings.reductions import as_dtype, divided_by, exponentials, rounded
 from anyshape.graph.lowerings.table import row
@@ -72,7 +72,7 @@ def reduced_loss(c: Lowering, losses: Value, shares: Value, how: str, gives: exp
             losses = elementwise(c, operation("div"), losses, shares)
         return rounded(c, losses, gives)
     # The losses of rows are a kernel of their own; their sum is another.
-    c.realise(losses)
+    c.materialize(losses)
     total = c.values.reduction("sum", losses, dims, losses.dtype, keep=False)
     if how == "mean":
         whole = c.values.reduction("sum", shares, dims, losses.dtype, keep=False)
@@ -96,7 +96,7 @@ def nll_loss(c: Lowering, *args: Any, **kwargs: Any) -> Value:
     ignored = given.get("ignore_index", -100)
     _checked(input, target, ignored)
     losses, shares = picked(c, input, target, weight, ignored)
-    return reduced_loss(c, losses, shares, how_reduced(given, "mean"), input.dtype)
+    return reduced_loss(c, losses, shares, reduction_mode(given, "mean"), input.dtype)
 
 
 @row("cross_entropy")
@@ -113,7 +113,7 @@ def cross_entropy(c: Lowering, *args: Any, **kwargs: Any) -> Value:
     _checked(input, target, ignored)
     scores = _log_softmax(c, input, along)
     losses, shares = picked(c, scores, target, weight, ignored)
-    how = how_reduced(given, "mean")
+    how = reduction_mode(given, "mean")
     if smoothing:
         losses = _smoothed(c, scores, target, weight, losses, along, ignored, smoothing)
     return reduced_loss(c, losses, shares, how, input.dtype)
@@ -160,11 +160,11 @@ def _of_chances(
     each = c.values.new(scores.sizes, dtype, at, [scores, *parts], cost=4)
     rows = c.values.reduction("sum", each, [along], dtype, keep=False)
     losses = elementwise(c, operation("neg"), rows)
-    how = how_reduced(given, "mean")
+    how = reduction_mode(given, "mean")
     if how == "none" or not losses.sizes:
         return losses
     # The losses of rows are a kernel of their own; their sum is another.
-    c.realise(losses)
+    c.materialize(losses)
     dims = list(range(len(losses.sizes)))
     total = c.values.reduction("sum", losses, dims, dtype, keep=False)
     return divided_by(c, total, product(losses.sizes)) if how == "mean" else total

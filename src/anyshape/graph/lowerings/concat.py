@@ -17,7 +17,7 @@ from anyshape.graph.values import Index, NotLowered, Value
 from anyshape.loops import expr
 from anyshape.loops.expr import Dtype, Scalar
 from anyshape.ops.node_meta import CALL
-from anyshape.ops.op import Lowering as Kind
+from anyshape.ops.op import OpKind as Kind
 from anyshape.ops.table import lookup
 from anyshape.symbolic import Size, total
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from anyshape.graph.lowerings.matmul import stored
+from anyshape.graph.lowerings.matmul import materialized
 from anyshape.graph.lowerings.table import row
 from anyshape.graph.pointwise_builder import elementwise
 from anyshape.graph.values import NotLowered, Value
@@ -27,7 +27,7 @@ def _numbers(value: Any, rank: int) -> tuple[int, ...]:
 
 
 def _area(c: Lowering, value: Value) -> Area:
-    memory = stored(c, value)
+    memory = materialized(c, value)
     return Area(memory.buffer, value.sizes, memory.strides, memory.offset)
 
 
@@ -36,10 +36,10 @@ def _by_pixels(c: Lowering, image: Value) -> Value:
     wanted = c.result.like(image.sizes, layout=channels_last(4))
     known = c.meta_of(image)
     if image.memory is None and known is not None and known.layout == wanted.layout:
-        c.realise(image)
-    if image.memory is None or not c.lies_as(image.memory, wanted):
+        c.materialize(image)
+    if image.memory is None or not c.has_layout(image.memory, wanted):
         image = elementwise(c, lambda x: x, image, takes=image.dtype, gives=image.dtype)
-        c.realise(image, wanted)
+        c.materialize(image, wanted)
     return image
 
 

@@ -31,7 +31,7 @@ def running_row(name: str, fold: str) -> None:
             return from_zero(c, source) if fold == "sum" else source
         if source.factors is not None and len(source.factors[along]) != 1:
             # Merged dimensions are run through one by one elsewhere; here they are one.
-            memory = c.realise(source)
+            memory = c.materialize(source)
             source = c.values.new(source.sizes, source.dtype, None, memory=memory)
         return c.scan(fold, source, along, c.result)
 
@@ -51,7 +51,7 @@ def running_extreme_row(name: str, fold: str) -> None:
         if input.sizes[along] == 1:
             raise NotLowered("a running extreme along a dimension of size 1")
         # Read twice, and by itself: merged dimensions are one here.
-        memory = c.realise(input)
+        memory = c.materialize(input)
         source = c.values.new(input.sizes, input.dtype, None, memory=memory)
         extremes = c.scan(fold, source, along, c.result[0])
 

@@ -241,7 +241,7 @@ def cross(c: Lowering, input: Value, other: Value, dim: Any = None) -> Value:
         return c.values.new(sizes, dtype, at, (input, other), cost=3)
 
     for each in (input, other):
-        c.keep_if_dear(each, 4)
+        c.materialize_if_expensive(each, 4)
     return c.joined([component(number) for number in range(3)], along, whole, c.result)
 
 

@@ -115,7 +115,7 @@ def col2im(
     if grid.stride != (1, 1) and grid.dilation != (1, 1):
         raise NotLowered("windows with gaps, by steps")
     if input.memory is None and input.cost > 1:
-        c.realise(input)
+        c.materialize(input)
     guardable(c, input)
     counts = [-(-size // step) for size, step in zip(grid.kernel, grid.stride, strict=True)]
     tall, wide = grid.kernel

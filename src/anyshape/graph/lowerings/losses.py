@@ -29,7 +29,7 @@ def arguments(order: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict
     return dict(zip(order.split(), args, strict=False)) | kwargs
 
 
-def how_reduced(given: dict[str, Any], default: str) -> str:
+def reduction_mode(given: dict[str, Any], default: str) -> str:
     """The reduction by name; two older flags win over it."""
     average, reduce = given.get("size_average"), given.get("reduce")
     if average is not None or reduce is not None:
@@ -38,7 +38,7 @@ def how_reduced(given: dict[str, Any], default: str) -> str:
     return _BY_NUMBER.get(found, "") if isinstance(found, int) else found
 
 
-def lessened(c: Lowering, losses: Value, how: str) -> Value:
+def apply_reduction(c: Lowering, losses: Value, how: str) -> Value:
     """All losses, their sum or their mean."""
     dims = list(range(len(losses.sizes)))
     if how == "none":
@@ -81,7 +81,7 @@ def mse_loss(c: Lowering, *args: Any, **kwargs: Any) -> Value:
     # The difference is rounded, too.
     away = of_two(c, given, operation("sub"))
     squares = elementwise(c, lambda x: op("mul", x, x), away)
-    return lessened(c, _weighted(c, squares, given), how_reduced(given, "mean"))
+    return apply_reduction(c, _weighted(c, squares, given), reduction_mode(given, "mean"))
 
 
 def _distance(a: Scalar, b: Scalar) -> Scalar:
@@ -92,7 +92,7 @@ def _distance(a: Scalar, b: Scalar) -> Scalar:
 def l1_loss(c: Lowering, *args: Any, **kwargs: Any) -> Value:
     given = arguments(f"{_TWO} {_FLAGS} weight", args, kwargs)
     losses = _weighted(c, of_two(c, given, _distance), given)
-    return lessened(c, losses, how_reduced(given, "mean"))
+    return apply_reduction(c, losses, reduction_mode(given, "mean"))
 
 
 @row("smooth_l1_loss")
@@ -108,7 +108,7 @@ def smooth_l1_loss(c: Lowering, *args: Any, **kwargs: Any) -> Value:
         return where(test("lt", away, edge), near, far)
 
     losses = of_two(c, given, _distance if beta == 0 else compute)
-    return lessened(c, losses, how_reduced(given, "mean"))
+    return apply_reduction(c, losses, reduction_mode(given, "mean"))
 
 
 @row("huber_loss")
@@ -124,7 +124,7 @@ def huber_loss(c: Lowering, *args: Any, **kwargs: Any) -> Value:
         return where(test("le", away, edge), near, far)
 
     losses = _weighted(c, of_two(c, given, compute), given)
-    return lessened(c, losses, how_reduced(given, "mean"))
+    return apply_reduction(c, losses, reduction_mode(given, "mean"))
 
 
 @row("binary_cross_entropy_with_logits")
@@ -159,7 +159,7 @@ def bce_with_logits(c: Lowering, *args: Any, **kwargs: Any) -> Value:
     losses = step(operation("sub"), losses, logs)
     if weight is not None:
         losses = step(operation("mul"), losses, weight)
-    return lessened(c, losses, how_reduced(given, default))
+    return apply_reduction(c, losses, reduction_mode(given, default))
 
 
 @row("binary_cross_entropy")
@@ -185,7 +185,7 @@ def binary_cross_entropy(c: Lowering, *args: Any, **kwargs: Any) -> Value:
     c.require(input, "is a chance", is_chance, "all elements are between 0 and 1")
     if weight is not None:
         losses = elementwise(c, operation("mul"), losses, weight)
-    return lessened(c, losses, how_reduced(given, "mean"))
+    return apply_reduction(c, losses, reduction_mode(given, "mean"))
 
 
 @row("kl_div")
@@ -194,7 +194,7 @@ def kl_div(c: Lowering, *args: Any, **kwargs: Any) -> Value:
     if len(args) > 2 or (not c.is_functional and "reduction" not in given):
         raise NotLowered("a reduction without its name")
     input, target = given["input"], given["target"]
-    how = how_reduced(given, "mean")
+    how = reduction_mode(given, "mean")
     if input.dtype not in FLOATS or input.dtype != target.dtype:
         raise NotLowered("a divergence of integers, or of two dtypes")
     dtype = target.dtype
@@ -208,8 +208,8 @@ def kl_div(c: Lowering, *args: Any, **kwargs: Any) -> Value:
         own = x_log_y(c, target, target)
         losses = step(operation("sub"), own, step(operation("mul"), target, input))
     if how != "batchmean":
-        return lessened(c, losses, how)
-    total = lessened(c, losses, "sum")
+        return apply_reduction(c, losses, how)
+    total = apply_reduction(c, losses, "sum")
     if not input.sizes:
         return total
     return as_dtype(c, ROWS["div"](c, total, input.sizes[0]), dtype)

@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 _NO_FLOATS: Final = "products of integers"
 
 
-def stored(c: Lowering, value: Value) -> Memory:
-    return c.realise(value) if value.memory is None else value.memory
+def materialized(c: Lowering, value: Value) -> Memory:
+    return c.materialize(value) if value.memory is None else value.memory
 
 
 def contiguous(c: Lowering, value: Value) -> Memory:
     """Where the value is with nothing between its elements; a copy if need be."""
-    memory = stored(c, value)
+    memory = materialized(c, value)
     step: Size = 1
     for size, stride in zip(reversed(value.sizes), reversed(memory.strides), strict=True):
         if size != 1 and not c.same(stride, step):
             copy = elementwise(c, lambda x: x, value, takes=value.dtype, gives=value.dtype)
-            return c.realise(copy)
+            return c.materialize(copy)
         step = step * size
     return memory
 
@@ -37,7 +37,7 @@ def contiguous(c: Lowering, value: Value) -> Memory:
 def as_rows(c: Lowering, value: Value) -> Area:
     """A tensor as a matrix: all dimensions but the last one are rows."""
     if len(value.sizes) == 2:
-        memory = stored(c, value)
+        memory = materialized(c, value)
         return Area(memory.buffer, value.sizes, memory.strides, memory.offset)
     memory = contiguous(c, value)
     columns = value.sizes[-1]
@@ -48,7 +48,7 @@ def as_rows(c: Lowering, value: Value) -> Area:
 def as_matrices(c: Lowering, value: Value) -> Area:
     """A tensor as a batch of matrices."""
     if len(value.sizes) == 3:
-        memory = stored(c, value)
+        memory = materialized(c, value)
         return Area(memory.buffer, value.sizes, memory.strides, memory.offset)
     memory = contiguous(c, value)
     rows, columns = value.sizes[-2:]
@@ -95,7 +95,7 @@ def linear(c: Lowering, input: Value, weight: Value, bias: Value | None = None) 
 def _with_bias(c: Lowering, sizes: tuple[Size, ...], a: Area, b: Area, bias: Value) -> Value:
     """The bias is added before the sum is rounded."""
     made, memory = c.fresh(sizes, bias.dtype)
-    kept = stored(c, bias)
+    kept = materialized(c, bias)
     if len(bias.sizes) != 1:
         raise NotLowered("a bias that is no vector")
     rows, columns = a.sizes[0], b.sizes[1]

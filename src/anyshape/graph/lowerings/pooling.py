@@ -68,7 +68,7 @@ class Windows:
             raise NotLowered("large windows")
         if input.memory is None and input.cost > 1:
             # Windows overlap: what is in them is computed once.
-            c.realise(input)
+            c.materialize(input)
         guardable(c, input)
 
     def start(self, index: Index, dim: int) -> Size:

@@ -247,7 +247,7 @@ def without_ones(c: Lowering, value: Value, dims: list[int], keep: bool) -> Valu
     return c.values.new(sizes, value.dtype, at, (value,))
 
 
-def spread(
+def variance(
     c: Lowering, input: Value, dim: Any, correction: Any, keep: bool, root: bool
 ) -> tuple[Value, Value]:
     if input.dtype not in FLOATS:
@@ -290,7 +290,7 @@ def spread_row(name: str, root: bool, with_mean: bool) -> None:
             dim, unbiased = None, dim
         if correction is None:
             correction = 1 if unbiased is None or unbiased else 0
-        both = spread(c, input, dim, correction, keepdim, root)
+        both = variance(c, input, dim, correction, keepdim, root)
         return both if with_mean else both[0]
 
 

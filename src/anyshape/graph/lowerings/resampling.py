@@ -99,7 +99,7 @@ def _nearest(c: Lowering, input: Value, axes: Sequence[_Resized]) -> Value:
 
 
 def _between(c: Lowering, input: Value, axes: Sequence[_Resized], corners: bool) -> Value:
-    c.keep_if_dear(input, 2 ** len(axes))
+    c.materialize_if_expensive(input, 2 ** len(axes))
 
     def source(axis: _Resized, here: Size) -> Scalar:
         if corners:

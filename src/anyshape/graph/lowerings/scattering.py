@@ -7,7 +7,7 @@ import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from anyshape.graph.aliasing import Handle, IndexMap
+from anyshape.graph.aliasing import IndexMap, TensorView
 from anyshape.graph.lowerings.indexing import Positions, Subscript, subscript
 from anyshape.graph.lowerings.pointwise import INTEGERS, where
 from anyshape.graph.lowerings.table import row, writes
@@ -24,7 +24,7 @@ from anyshape.graph.scalar_range_check import must_fit
 from anyshape.graph.values import Index, NotLowered, Value
 from anyshape.loops.expr import FLOATS, HALVES, Dtype, Scalar
 from anyshape.ops.rules.indexing import first_round
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Expr, Size, eq
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _fitting(value: Any, dtype: Dtype) -> Operand:
 
 
 @writes("setitem")
-def setitem(c: Lowering, target: Handle, key: Any, value: Any) -> None:
+def setitem(c: Lowering, target: TensorView, key: Any, value: Any) -> None:
     items = list(key) if isinstance(key, tuple) else [key]
     tensors = [item for item in items if isinstance(item, Value)]
     if any(isinstance(item, bool | list | range) for item in items):
@@ -96,10 +96,10 @@ def setitem(c: Lowering, target: Handle, key: Any, value: Any) -> None:
         raise NotLowered("a slice by data")
     if not tensors:
         part = _part(c, target, key)
-        c.check_apart(part)
+        c.check_no_overlap(part)
         c.write(part, filled(c, value, part.meta.shape, c.dtype_of(target)))
         return
-    c.check_apart(target)
+    c.check_no_overlap(target)
     if all(item.dtype == "b1" for item in tensors):
         _fill_mask(c, target, items, value)
         return
@@ -113,22 +113,22 @@ def setitem(c: Lowering, target: Handle, key: Any, value: Any) -> None:
     c.scatter(target, written, meaning.index, meaning.lookups, "set")
 
 
-def _questions(c: Lowering) -> Questions:
-    return Questions(c.facts, "setitem")
+def _questions(c: Lowering) -> ShapeQuery:
+    return ShapeQuery(c.facts, "setitem")
 
 
-def _part(c: Lowering, target: Handle, key: Any) -> Handle:
+def _part(c: Lowering, target: TensorView, key: Any) -> TensorView:
     """The view that integers, slices and new dimensions make."""
     questions = _questions(c)
     seen, _ = first_round(questions, target.meta, key)
     if questions.needs or questions.unbacked:
         raise NotLowered("a part of a tensor by what is not known")
     view = View("call_function", operator.getitem, (key,), {})
-    return Handle(target.root, seen, target, view=view)
+    return TensorView(target.root, seen, target, view=view)
 
 
 def _shape_found(
-    c: Lowering, target: Handle, items: Sequence[Any], meaning: Subscript
+    c: Lowering, target: TensorView, items: Sequence[Any], meaning: Subscript
 ) -> tuple[Size, ...]:
     """The sizes of what a subscript with tensors names."""
     plain = tuple(slice(None) if isinstance(item, Value) else item for item in items)
@@ -148,7 +148,7 @@ def _shape_found(
     return (*kept[: meaning.first], *meaning.places, *kept[meaning.first :])
 
 
-def _fill_mask(c: Lowering, target: Handle, items: Sequence[Any], value: Any) -> None:
+def _fill_mask(c: Lowering, target: TensorView, items: Sequence[Any], value: Any) -> None:
     """`x[mask] = number`: chosen element by element."""
     if len(items) != 1:
         raise NotLowered("a mask beside other indices")
@@ -201,7 +201,7 @@ def scatter_row(name: str, plan: Any, otherwise: Any = None) -> None:
         return c.scattered(input, value, index_map, mode, c.result)
 
     @writes(name)
-    def written(c: Lowering, target: Handle, *args: Any, **kwargs: Any) -> None:
+    def written(c: Lowering, target: TensorView, *args: Any, **kwargs: Any) -> None:
         value, index_map, lookups, mode = plan(
             c, target.meta.shape, c.dtype_of(target), *args, **kwargs
         )

@@ -15,7 +15,7 @@ from anyshape.graph.values import Index, NotAView, NotLowered
 from anyshape.loops.reshape_indexing import divided, merged, reshaped
 from anyshape.ops.layouts import Copy, as_view
 from anyshape.ops.meta import Meta
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Answer, Expr, Fact, Size, ge, le, maximum
 from anyshape.symbolic.expr import terms_of
 
@@ -50,7 +50,7 @@ def as_shape(c: Lowering, base: Meta, *_: Any, **__: Any) -> IndexMap:
 def maybe_copied(c: Lowering, base: Meta, *_: Any, **__: Any) -> IndexMap:
     if c.result.shape == base.shape and c.result.layout == base.layout:
         return lambda index: index
-    questions = Questions(c.facts, "reshape")
+    questions = ShapeQuery(c.facts, "reshape")
     found = as_view(questions, base, c.result.shape)
     if questions.needs:
         raise NotLowered("a copy or a view by what is not known")

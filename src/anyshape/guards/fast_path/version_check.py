@@ -90,7 +90,7 @@ class Entries(NamedTuple):
 # -- what can be stamped: decided when code is generated ----------------------------------------
 
 
-class Scope:
+class StampScope:
     """Which paths and guards of an entry a stamp stands for."""
 
     def __init__(
@@ -232,22 +232,22 @@ def _is_immutable(value: object) -> bool:
     return all(map(_is_immutable, parts)) if parts else type(value) in PRIMITIVES
 
 
-_STEPS: Final[dict[Access, Callable[[Scope, Path], bool]]] = {
-    Access.INSTANCE: Scope.has_dictionary,
-    Access.ITEM: Scope.has_items,
-    Access.KEY: Scope.has_keys,
-    Access.CELL: Scope.is_cell,
+_STEPS: Final[dict[Access, Callable[[StampScope, Path], bool]]] = {
+    Access.INSTANCE: StampScope.has_dictionary,
+    Access.ITEM: StampScope.has_items,
+    Access.KEY: StampScope.has_keys,
+    Access.CELL: StampScope.is_cell,
 }
-_COVERED: Final[dict[Kind, Callable[[Scope, Path, object], bool]]] = {
-    Kind.TYPE: Scope.always,
-    Kind.IDENTITY: Scope.always,
-    Kind.EQUALS: Scope.equals,
-    Kind.LENGTH: Scope.size,
-    Kind.TRUTH: Scope.size,
-    Kind.CONTAINS: Scope.contains,
-    Kind.KEYS: Scope.keys,
-    Kind.NO_INSTANCE_ATTRIBUTE: Scope.no_name,
-    Kind.TENSOR: Scope.tensor,
+_COVERED: Final[dict[Kind, Callable[[StampScope, Path, object], bool]]] = {
+    Kind.TYPE: StampScope.always,
+    Kind.IDENTITY: StampScope.always,
+    Kind.EQUALS: StampScope.equals,
+    Kind.LENGTH: StampScope.size,
+    Kind.TRUTH: StampScope.size,
+    Kind.CONTAINS: StampScope.contains,
+    Kind.KEYS: StampScope.keys,
+    Kind.NO_INSTANCE_ATTRIBUTE: StampScope.no_name,
+    Kind.TENSOR: StampScope.tensor,
 }
 
 
@@ -279,7 +279,7 @@ def entries_hold(entries: Entries) -> bool:
 _get: Final = cast("Callable[[_Dictionary, object, object], object]", getattr(dict, "get"))  # noqa: B009
 
 
-class Stamps:
+class VersionChecks:
     """The stamps of one entry, by the identity of the root object: one entry serves many instances
     of a class."""
 

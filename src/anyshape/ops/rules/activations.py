@@ -6,10 +6,10 @@ from typing import Any
 
 from anyshape.ops.broadcast import pointwise_layout, require_writable
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Lowering, Op, Rule
+from anyshape.ops.op import Op, OpKind, Rule
 from anyshape.ops.promotion import floating
 from anyshape.ops.rules.pointwise import everywhere, pointwise_row, same, unary
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import eq, or_
 
 #: Functions of `torch.nn.functional` that work in place on demand, and where `inplace` stands among
@@ -31,7 +31,7 @@ _PLAIN = (
 def on_demand(rule: Rule, place: int) -> Rule:
     """A rule that returns the input itself where argument number `place`, or `inplace`, is true."""
 
-    def maybe_in_place(q: Questions, input: Meta, *args: Any, **kwargs: Any) -> Any:
+    def maybe_in_place(q: ShapeQuery, input: Meta, *args: Any, **kwargs: Any) -> Any:
         if kwargs.get("inplace", args[place - 1] if len(args) >= place else False):
             require_writable(q, input)
             return input
@@ -40,7 +40,7 @@ def on_demand(rule: Rule, place: int) -> Rule:
     return maybe_in_place
 
 
-def _prelu(q: Questions, input: Meta, weight: Meta) -> Meta:
+def _prelu(q: ShapeQuery, input: Meta, weight: Meta) -> Meta:
     if input.dtype != weight.dtype:
         raise q.fail(f"input and weight must have the same dtype: {input.dtype}, {weight.dtype}")
     if weight.rank > 1:
@@ -55,7 +55,7 @@ def _prelu(q: Questions, input: Meta, weight: Meta) -> Meta:
     return unary(same)(q, input)
 
 
-def _glu(q: Questions, input: Meta, dim: int = -1) -> Meta:
+def _glu(q: ShapeQuery, input: Meta, dim: int = -1) -> Meta:
     if not input.shape:
         raise q.fail("a tensor without dimensions has no halves")
     dim = q.dim(dim, input.rank)
@@ -66,24 +66,24 @@ def _glu(q: Questions, input: Meta, dim: int = -1) -> Meta:
     return input.like(shape, layout=pointwise_layout(q, shape, (half, half)))
 
 
-def _contiguous(q: Questions, input: Meta, *_: Any, **__: Any) -> Meta:
+def _contiguous(q: ShapeQuery, input: Meta, *_: Any, **__: Any) -> Meta:
     return input.like()
 
 
 _NN = "torch.nn.functional."
 ROWS = (
     *(
-        Op(name, (_NN + name,), on_demand(unary(same), place), Lowering.POINTWISE)
+        Op(name, (_NN + name,), on_demand(unary(same), place), OpKind.POINTWISE)
         for name, place in _ON_DEMAND.items()
     ),
     *(pointwise_row(name, unary(same)) for name in _PLAIN),
     *(
-        Op(name, (_NN + name,), unary(floating), Lowering.POINTWISE)
+        Op(name, (_NN + name,), unary(floating), OpKind.POINTWISE)
         for name in ("softsign", "tanhshrink")
     ),
-    Op("rrelu", (_NN + "rrelu",), on_demand(_contiguous, 4), Lowering.POINTWISE),
+    Op("rrelu", (_NN + "rrelu",), on_demand(_contiguous, 4), OpKind.POINTWISE),
     pointwise_row("rrelu", _contiguous),
-    Op("prelu", everywhere("prelu"), _prelu, Lowering.POINTWISE),
-    Op("glu", everywhere("glu"), _glu, Lowering.POINTWISE),
-    Op("log_sigmoid", everywhere("log_sigmoid", "logsigmoid"), _contiguous, Lowering.POINTWISE),
+    Op("prelu", everywhere("prelu"), _prelu, OpKind.POINTWISE),
+    Op("glu", everywhere("glu"), _glu, OpKind.POINTWISE),
+    Op("log_sigmoid", everywhere("log_sigmoid", "logsigmoid"), _contiguous, OpKind.POINTWISE),
 )

@@ -9,14 +9,14 @@ import torch
 from anyshape.errors import UnknownOperator
 from anyshape.ops.broadcast import broadcast, pointwise_layout, require_expands
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Lowering, Op
+from anyshape.ops.op import Op, OpKind
 from anyshape.ops.rules.matmul import require_one_dtype, require_rank, require_same
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, eq, gt, or_, product
 
 
 def _scaled_dot_product(
-    q: Questions,
+    q: ShapeQuery,
     query: Meta,
     key: Meta,
     value: Meta,
@@ -56,7 +56,7 @@ def _scaled_dot_product(
 
 
 def _batches(
-    q: Questions, query: Meta, others: tuple[Meta, ...], grouped: bool
+    q: ShapeQuery, query: Meta, others: tuple[Meta, ...], grouped: bool
 ) -> list[tuple[Size, ...]]:
     """The sizes before the last two; of grouped heads each is there for several of the query's."""
     if not grouped:
@@ -73,7 +73,7 @@ def _batches(
     return [(*other.shape[:-3], heads) for other in others]
 
 
-def _require_mask(q: Questions, mask: Meta, dtype: torch.dtype, scores: tuple[Size, ...]) -> None:
+def _require_mask(q: ShapeQuery, mask: Meta, dtype: torch.dtype, scores: tuple[Size, ...]) -> None:
     if mask.dtype not in (torch.bool, torch.float32, dtype):
         raise q.fail(f"a mask is of booleans or of {dtype}, not {mask.dtype}")
     if mask.rank < 2:
@@ -82,7 +82,7 @@ def _require_mask(q: Questions, mask: Meta, dtype: torch.dtype, scores: tuple[Si
 
 
 def _is_fused(
-    q: Questions,
+    q: ShapeQuery,
     query: Meta,
     key: Meta,
     value: Meta,
@@ -120,12 +120,12 @@ def _is_fused(
     return q.decide(or_(gt(other, 0), eq(length, 0)), "an empty key takes another kernel")
 
 
-def _differs(q: Questions, a: Size, b: Size) -> bool:
+def _differs(q: ShapeQuery, a: Size, b: Size) -> bool:
     return a is not b and not q.decide(eq(a, b), "which kernel computes attention depends on it")
 
 
 def _multi_head(
-    q: Questions,
+    q: ShapeQuery,
     query: Meta,
     key: Meta,
     value: Meta,
@@ -189,7 +189,7 @@ def _multi_head(
     return result, query.like((*middle, *heads, length, source))
 
 
-def _require_projection(q: Questions, tensor: Meta, weight: Meta | None, rows: Size) -> None:
+def _require_projection(q: ShapeQuery, tensor: Meta, weight: Meta | None, rows: Size) -> None:
     if weight is None or weight.rank != 2:
         raise q.fail("query, key and value are projected by matrices")
     require_same(q, weight.shape[0], rows, "the rows of a projection")
@@ -199,7 +199,7 @@ def _require_projection(q: Questions, tensor: Meta, weight: Meta | None, rows: S
 
 
 def _require_masks(
-    q: Questions,
+    q: ShapeQuery,
     batched: bool,
     sizes: tuple[Size, Size, Size, Size],
     mask: Meta | None,
@@ -219,7 +219,7 @@ def _require_masks(
 
 
 def _encoder_layer(
-    q: Questions,
+    q: ShapeQuery,
     src: Meta,
     embed_dim: Size,
     num_heads: int,
@@ -254,17 +254,17 @@ _ATTENTION: tuple[Any, ...] = (
     "torch._C._nn.scaled_dot_product_attention",
 )
 ROWS: tuple[Op, ...] = (
-    Op("scaled_dot_product_attention", _ATTENTION, _scaled_dot_product, Lowering.CALL_OUT),
+    Op("scaled_dot_product_attention", _ATTENTION, _scaled_dot_product, OpKind.CALL_OUT),
     Op(
         "multi_head_attention",
         (_F + "multi_head_attention_forward",),
         _multi_head,
-        Lowering.CALL_OUT,
+        OpKind.CALL_OUT,
     ),
     Op(
         "transformer_encoder_layer",
         ("torch._transformer_encoder_layer_fwd",),
         _encoder_layer,
-        Lowering.CALL_OUT,
+        OpKind.CALL_OUT,
     ),
 )

@@ -9,10 +9,10 @@ import torch
 from anyshape.ops.broadcast import broadcast, expanded, pointwise_layout, require_expands
 from anyshape.ops.layouts import contiguity
 from anyshape.ops.meta import Dense, Meta, channels_last, contiguous
-from anyshape.ops.op import Lowering, Op, Rule
+from anyshape.ops.op import Op, OpKind, Rule
 from anyshape.ops.promotion import category
 from anyshape.ops.rules.pointwise import Operand
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Fact, Size, and_, eq, or_
 
@@ -41,7 +41,7 @@ def device_named(device: Any, default: torch.device) -> torch.device:
     return found
 
 
-def returns_itself(q: Questions, when: Fact, reason: str) -> bool:
+def returns_itself(q: ShapeQuery, when: Fact, reason: str) -> bool:
     """Whether the operator gives its argument back in this run, as it does for some sizes only.
 
     Then the program has one object under two names, and no copy of later runs could be told from
@@ -51,7 +51,7 @@ def returns_itself(q: Questions, when: Fact, reason: str) -> bool:
     return q.facts.holds_now(when) is True and q.decide(when, reason)
 
 
-def layout_in(q: Questions, input: Meta, memory_format: torch.memory_format | None) -> Dense:
+def layout_in(q: ShapeQuery, input: Meta, memory_format: torch.memory_format | None) -> Dense:
     """The layout of a copy in a memory format; by default that of a pointwise result."""
     if memory_format is None or memory_format is torch.preserve_format:
         return pointwise_layout(q, input.shape, (input,))
@@ -63,7 +63,7 @@ def layout_in(q: Questions, input: Meta, memory_format: torch.memory_format | No
     return channels_last(rank)
 
 
-def _suggested(q: Questions, input: Meta) -> torch.memory_format:
+def _suggested(q: ShapeQuery, input: Meta) -> torch.memory_format:
     """What torch takes a memory format to be: contiguous, unless strides look channels-last."""
     for memory_format, rank in _CHANNELS_LAST.items():
         if input.rank == rank and layout_in(q, input, None) == channels_last(rank):
@@ -72,7 +72,7 @@ def _suggested(q: Questions, input: Meta) -> torch.memory_format:
 
 
 def cast(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     dtype: torch.dtype | None = None,
     device: Any = None,
@@ -91,7 +91,7 @@ def cast(
     return Meta(input.shape, dtype, layout_in(q, input, memory_format), place)
 
 
-def _to(q: Questions, input: Meta, *args: Any, **kwargs: Any) -> Meta:
+def _to(q: ShapeQuery, input: Meta, *args: Any, **kwargs: Any) -> Meta:
     """First come a dtype, or a device and maybe a dtype, or a tensor; then two flags."""
     dtype, device = kwargs.pop("dtype", None), kwargs.pop("device", None)
     other = kwargs.pop("other", None)
@@ -118,7 +118,7 @@ def _tracked(input: Meta, result: Meta) -> Meta:
 
 
 def _casting(dtype: torch.dtype) -> Rule:
-    def rule(q: Questions, input: Meta, memory_format: torch.memory_format | None = None) -> Meta:
+    def rule(q: ShapeQuery, input: Meta, memory_format: torch.memory_format | None = None) -> Meta:
         return cast(q, input, dtype, memory_format=memory_format)
 
     return rule
@@ -126,7 +126,7 @@ def _casting(dtype: torch.dtype) -> Rule:
 
 def _moving(kind: str) -> Rule:
     def rule(
-        q: Questions,
+        q: ShapeQuery,
         input: Meta,
         device: Any = None,
         non_blocking: bool = False,
@@ -137,7 +137,7 @@ def _moving(kind: str) -> Rule:
     return rule
 
 
-def _type(q: Questions, input: Meta, dtype: Any = None, non_blocking: bool = False) -> Meta | str:
+def _type(q: ShapeQuery, input: Meta, dtype: Any = None, non_blocking: bool = False) -> Meta | str:
     """To a dtype or an old tensor type, maybe by name; without it, the name of the type."""
     if dtype is None:
         return torch.empty(0, dtype=input.dtype, device=input.device).type()
@@ -149,16 +149,16 @@ def _type(q: Questions, input: Meta, dtype: Any = None, non_blocking: bool = Fal
     return cast(q, input, dtype if isinstance(dtype, torch.dtype) else dtype.dtype, device)
 
 
-def _type_as(q: Questions, input: Meta, other: Meta) -> Meta:
+def _type_as(q: ShapeQuery, input: Meta, other: Meta) -> Meta:
     return _tracked(input, cast(q, input, other.dtype, other.device))
 
 
-def _clone(q: Questions, input: Meta, *, memory_format: torch.memory_format | None = None) -> Meta:
+def _clone(q: ShapeQuery, input: Meta, *, memory_format: torch.memory_format | None = None) -> Meta:
     return input.like(layout=layout_in(q, input, memory_format))
 
 
 def _contiguous(
-    q: Questions, input: Meta, memory_format: torch.memory_format = torch.contiguous_format
+    q: ShapeQuery, input: Meta, memory_format: torch.memory_format = torch.contiguous_format
 ) -> Meta:
     if memory_format is torch.preserve_format:
         raise q.fail("`contiguous` needs a memory format, not `preserve_format`")
@@ -171,44 +171,44 @@ def _contiguous(
     return replace(input.like(layout=layout), shares_if=shares)
 
 
-def _copied(q: Questions, input: Meta) -> Meta:
+def _copied(q: ShapeQuery, input: Meta) -> Meta:
     return input.like()
 
 
-def _detach(q: Questions, input: Meta) -> Meta:
+def _detach(q: ShapeQuery, input: Meta) -> Meta:
     return replace(input, requires_grad=False)
 
 
-def _requires_grad(q: Questions, input: Meta, requires_grad: bool = True) -> Meta:
+def _requires_grad(q: ShapeQuery, input: Meta, requires_grad: bool = True) -> Meta:
     return replace(input, requires_grad=requires_grad)
 
 
-def _parameter(q: Questions, data: Meta, requires_grad: bool = True) -> Meta:
+def _parameter(q: ShapeQuery, data: Meta, requires_grad: bool = True) -> Meta:
     return replace(data, requires_grad=requires_grad)
 
 
-def _copy(q: Questions, input: Meta, src: Meta, non_blocking: bool = False) -> Meta:
+def _copy(q: ShapeQuery, input: Meta, src: Meta, non_blocking: bool = False) -> Meta:
     require_expands(q, src.shape, input.shape)
     return input
 
 
-def _fill(q: Questions, input: Meta, value: Operand) -> Meta:
+def _fill(q: ShapeQuery, input: Meta, value: Operand) -> Meta:
     if isinstance(value, Meta) and value.shape:
         raise q.fail("the value must be a number or a tensor without dimensions")
     return input.like(layout=layout_in(q, input, None))
 
 
-def _zero(q: Questions, input: Meta) -> Meta:
+def _zero(q: ShapeQuery, input: Meta) -> Meta:
     return input
 
 
-def _broadcast_tensors(q: Questions, *tensors: Any) -> tuple[Meta, ...]:
+def _broadcast_tensors(q: ShapeQuery, *tensors: Any) -> tuple[Meta, ...]:
     listed = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else tensors
     shape = broadcast(q, [tensor.shape for tensor in listed])
     return tuple(_broadcast_to(q, tensor, shape) for tensor in listed)
 
 
-def _broadcast_to(q: Questions, tensor: Meta, shape: tuple[Size, ...]) -> Meta:
+def _broadcast_to(q: ShapeQuery, tensor: Meta, shape: tuple[Size, ...]) -> Meta:
     """A tensor that has the common shape already is given back itself."""
     if q.same_all(tensor.shape, shape):
         return tensor
@@ -220,67 +220,67 @@ def _broadcast_to(q: Questions, tensor: Meta, shape: tuple[Size, ...]) -> Meta:
 
 
 ROWS = (
-    Op("to", (_METHOD + "to",), _to, Lowering.POINTWISE, differentiable=False),
+    Op("to", (_METHOD + "to",), _to, OpKind.POINTWISE, differentiable=False),
     *(
-        Op(name, (_METHOD + name,), _casting(dtype), Lowering.POINTWISE)
+        Op(name, (_METHOD + name,), _casting(dtype), OpKind.POINTWISE)
         for name, dtype in _CASTS.items()
     ),
     *(
-        Op(kind, (_METHOD + kind,), _moving(kind), Lowering.CALL_OUT)
+        Op(kind, (_METHOD + kind,), _moving(kind), OpKind.CALL_OUT)
         for kind in ("cpu", "cuda", "xpu", "mtia")
     ),
-    Op("type", (_METHOD + "type",), _type, Lowering.POINTWISE),
-    Op("type_as", (_METHOD + "type_as",), _type_as, Lowering.POINTWISE, differentiable=False),
-    Op("clone", ("torch.clone", _METHOD + "clone"), _clone, Lowering.POINTWISE),
-    Op("contiguous", (_METHOD + "contiguous",), _contiguous, Lowering.POINTWISE),
-    Op("alias_copy", ("torch.alias_copy", "torch.detach_copy"), _copied, Lowering.POINTWISE),
+    Op("type", (_METHOD + "type",), _type, OpKind.POINTWISE),
+    Op("type_as", (_METHOD + "type_as",), _type_as, OpKind.POINTWISE, differentiable=False),
+    Op("clone", ("torch.clone", _METHOD + "clone"), _clone, OpKind.POINTWISE),
+    Op("contiguous", (_METHOD + "contiguous",), _contiguous, OpKind.POINTWISE),
+    Op("alias_copy", ("torch.alias_copy", "torch.detach_copy"), _copied, OpKind.POINTWISE),
     Op(
         "detach",
         ("torch.detach", _METHOD + "detach", _METHOD + "data.__get__"),
         _detach,
-        Lowering.VIEW,
+        OpKind.VIEW,
         differentiable=False,
     ),
     Op(
         "detach_",
         ("torch.detach_", _METHOD + "detach_"),
         _detach,
-        Lowering.NOTHING,
+        OpKind.NOTHING,
         differentiable=False,
     ),
     Op(
         "requires_grad_",
         (_METHOD + "requires_grad_",),
         _requires_grad,
-        Lowering.NOTHING,
+        OpKind.NOTHING,
         differentiable=False,
     ),
     Op(
         "parameter",
         ("torch.nn.Parameter",),
         _parameter,
-        Lowering.NOTHING,
+        OpKind.NOTHING,
         differentiable=False,
     ),
-    Op("copy_", (), _copy, Lowering.POINTWISE, in_place=(_METHOD + "copy_",)),
+    Op("copy_", (), _copy, OpKind.POINTWISE, in_place=(_METHOD + "copy_",)),
     Op(
         "fill",
         ("torch.fill",),
         _fill,
-        Lowering.POINTWISE,
+        OpKind.POINTWISE,
         in_place=("torch.fill_", _METHOD + "fill_"),
     ),
     Op(
         "zero_",
         (),
         _zero,
-        Lowering.POINTWISE,
+        OpKind.POINTWISE,
         in_place=("torch.zero_", _METHOD + "zero_"),
     ),
     Op(
         "broadcast_tensors",
         ("torch.broadcast_tensors", "torch.functional.broadcast_tensors"),
         _broadcast_tensors,
-        Lowering.VIEW,
+        OpKind.VIEW,
     ),
 )

@@ -8,19 +8,19 @@ from typing import Any
 import torch
 
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Lowering, Op, Rule
+from anyshape.ops.op import Op, OpKind, Rule
 from anyshape.ops.promotion import result_type
 from anyshape.ops.rules.reductions import reduced, require_float
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, eq, le, maximum, ne, or_, total
 
 _BY_NUMBER = {0: "none", 1: "mean", 2: "sum"}
 
 #: reduce(questions, loss of each element, name of the reduction)
-Reduction = Callable[[Questions, Meta, str], Meta]
+Reduction = Callable[[ShapeQuery, Meta, str], Meta]
 
 
-def _lessened(q: Questions, loss: Meta, reduction: str) -> Meta:
+def _lessened(q: ShapeQuery, loss: Meta, reduction: str) -> Meta:
     """The loss of each element, or the number that they are reduced to."""
     return loss if reduction == "none" else loss.like(())
 
@@ -29,19 +29,19 @@ def functional_row(rule: Rule, order: str, reduce: Reduction = _lessened) -> Op:
     """In `torch.nn.functional` a reduction has a name, and two older flags win over it."""
     name = rule.__name__
     called = _called(rule, order.split(), "mean", reduce)
-    return Op(name, (f"torch.nn.functional.{name}",), called, Lowering.CALL_OUT)
+    return Op(name, (f"torch.nn.functional.{name}",), called, OpKind.CALL_OUT)
 
 
 def torch_row(name: str, rule: Rule, order: str, reduce: Reduction = _lessened) -> Op:
     """In `torch` a reduction is a number, which when left out is 0: none."""
     called = _called(rule, order.split(), 0, reduce)
-    return Op(name, (f"torch.{name}",), called, Lowering.CALL_OUT)
+    return Op(name, (f"torch.{name}",), called, OpKind.CALL_OUT)
 
 
 def _called(rule: Rule, order: list[str], default: str | int, reduce: Reduction) -> Rule:
     """A rule for the loss of each element as torch calls it, its arguments in this order."""
 
-    def called(q: Questions, *args: Any, **kwargs: Any) -> Meta:
+    def called(q: ShapeQuery, *args: Any, **kwargs: Any) -> Meta:
         given = dict(zip(order, args, strict=False))
         if len(args) > len(order) or not kwargs.keys() <= set(order) - given.keys():
             raise TypeError(f"{q.op} takes {', '.join(order)}")
@@ -55,7 +55,7 @@ def _called(rule: Rule, order: list[str], default: str | int, reduce: Reduction)
 
 
 def _reduction(
-    q: Questions, reduction: str | int, size_average: bool | None, reduce: bool | None
+    q: ShapeQuery, reduction: str | int, size_average: bool | None, reduce: bool | None
 ) -> str:
     """The reduction by name."""
     if size_average is not None or reduce is not None:
@@ -68,7 +68,9 @@ def _reduction(
     return name
 
 
-def require_sizes(q: Questions, shape: Sequence[Size], wanted: Sequence[Size], detail: str) -> None:
+def require_sizes(
+    q: ShapeQuery, shape: Sequence[Size], wanted: Sequence[Size], detail: str
+) -> None:
     if len(shape) != len(wanted):
         raise q.fail(f"{detail}: {tuple(shape)} and {tuple(wanted)}")
     for size, other in zip(shape, wanted, strict=True):
@@ -76,7 +78,9 @@ def require_sizes(q: Questions, shape: Sequence[Size], wanted: Sequence[Size], d
             q.require(eq(size, other), detail)
 
 
-def nll_loss(q: Questions, input: Meta, target: Meta, weight: Meta | None = None, **_: Any) -> Meta:
+def nll_loss(
+    q: ShapeQuery, input: Meta, target: Meta, weight: Meta | None = None, **_: Any
+) -> Meta:
     require_float(q, input.dtype)
     if not input.rank or target.dtype not in (torch.int64, torch.uint8):
         raise q.fail(f"scores of {input.rank} dimensions with classes of {target.dtype}")
@@ -99,7 +103,7 @@ def nll_loss(q: Questions, input: Meta, target: Meta, weight: Meta | None = None
 
 
 def cross_entropy(
-    q: Questions, input: Meta, target: Meta, weight: Meta | None = None, **_: Any
+    q: ShapeQuery, input: Meta, target: Meta, weight: Meta | None = None, **_: Any
 ) -> Meta:
     if target.rank != input.rank or not target.dtype.is_floating_point:
         if input.rank == target.rank == 1:
@@ -120,7 +124,7 @@ def cross_entropy(
 
 
 def linear_cross_entropy(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     linear_weight: Meta,
     target: Meta,
@@ -148,7 +152,7 @@ def linear_cross_entropy(
 
 
 def multi_margin_loss(
-    q: Questions, input: Meta, target: Meta, weight: Meta | None = None, **_: Any
+    q: ShapeQuery, input: Meta, target: Meta, weight: Meta | None = None, **_: Any
 ) -> Meta:
     classes, batch = _rows_of_classes(q, input)
     if target.rank > 1:
@@ -159,14 +163,14 @@ def multi_margin_loss(
     return input.like(target.shape)
 
 
-def multilabel_margin_loss(q: Questions, input: Meta, target: Meta, **_: Any) -> Meta:
+def multilabel_margin_loss(q: ShapeQuery, input: Meta, target: Meta, **_: Any) -> Meta:
     _rows_of_classes(q, input)
     shape, wanted = (target.shape, input.shape) if input.shape else (target.shape or (1,), (1,))
     require_sizes(q, shape, wanted, "there must be a label for each score")
     return input.like(input.shape[:1] if input.rank == 2 else ())
 
 
-def _rows_of_classes(q: Questions, input: Meta) -> tuple[Size, Size]:
+def _rows_of_classes(q: ShapeQuery, input: Meta) -> tuple[Size, Size]:
     """The number of classes and of rows of a vector or a matrix of scores."""
     require_float(q, input.dtype)
     if input.rank > 2:
@@ -177,7 +181,7 @@ def _rows_of_classes(q: Questions, input: Meta) -> tuple[Size, Size]:
 
 
 def ctc_loss(
-    q: Questions,
+    q: ShapeQuery,
     log_probs: Meta,
     targets: Meta,
     input_lengths: Meta | Sequence[Size],
@@ -205,7 +209,9 @@ def ctc_loss(
     return log_probs.like(shape)
 
 
-def _require_lengths(q: Questions, lengths: Meta | Sequence[Size], batch: Size, most: Size) -> None:
+def _require_lengths(
+    q: ShapeQuery, lengths: Meta | Sequence[Size], batch: Size, most: Size
+) -> None:
     """A length for each sequence. In a tensor they are data, as numbers they are compared."""
     count = (lengths.shape or (1,))[0] if isinstance(lengths, Meta) else len(lengths)
     q.require(eq(count, batch), "there must be a length for each sequence")

@@ -8,7 +8,7 @@ import torch
 
 from anyshape.ops.broadcast import broadcast
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Lowering, Op
+from anyshape.ops.op import Op, OpKind
 from anyshape.ops.promotion import result_type
 from anyshape.ops.rules.data_dependent import where_true
 from anyshape.ops.rules.pointwise import (
@@ -20,7 +20,7 @@ from anyshape.ops.rules.pointwise import (
     pointwise_row,
     unary,
 )
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 
 _COMPARISONS = {
     "eq": "__eq__",
@@ -41,13 +41,13 @@ def _compare(name: str, *aliases: str, method: str) -> Op:
     return pointwise_row(name, binary(boolean), *aliases, methods=method.split())
 
 
-def _isclose(q: Questions, input: Meta, other: Meta, *_: Any, **__: Any) -> Meta:
+def _isclose(q: ShapeQuery, input: Meta, other: Meta, *_: Any, **__: Any) -> Meta:
     if input.dtype != other.dtype:
         raise q.fail(f"both tensors must have the same dtype, not {input.dtype} and {other.dtype}")
     return fresh(q, [input, other], torch.bool)
 
 
-def _isin(q: Questions, elements: Operand, test_elements: Operand, **_: Any) -> Meta:
+def _isin(q: ShapeQuery, elements: Operand, test_elements: Operand, **_: Any) -> Meta:
     if isinstance(elements, Meta):
         return elements.like(dtype=torch.bool)
     if not isinstance(test_elements, Meta):
@@ -55,7 +55,7 @@ def _isin(q: Questions, elements: Operand, test_elements: Operand, **_: Any) -> 
     return test_elements.like((), torch.bool)
 
 
-def _choose(q: Questions, condition: Meta, input: Operand, other: Operand) -> Meta:
+def _choose(q: ShapeQuery, condition: Meta, input: Operand, other: Operand) -> Meta:
     if condition.dtype not in (torch.bool, torch.uint8):
         raise q.fail(f"the condition must be boolean, not {condition.dtype}")
     operands = (condition, input, other)
@@ -64,18 +64,18 @@ def _choose(q: Questions, condition: Meta, input: Operand, other: Operand) -> Me
 
 
 def _where(
-    q: Questions, condition: Meta, input: Operand | None = None, other: Operand | None = None
+    q: ShapeQuery, condition: Meta, input: Operand | None = None, other: Operand | None = None
 ) -> Meta | tuple[Meta, ...]:
     if input is None or other is None:
         return where_true(q, condition)
     return _choose(q, condition, input, other)
 
 
-def _where_method(q: Questions, input: Meta, condition: Meta, other: Operand) -> Meta:
+def _where_method(q: ShapeQuery, input: Meta, condition: Meta, other: Operand) -> Meta:
     return _choose(q, condition, input, other)
 
 
-def _masked_fill(q: Questions, input: Meta, mask: Meta, value: Operand) -> Meta:
+def _masked_fill(q: ShapeQuery, input: Meta, mask: Meta, value: Operand) -> Meta:
     if mask.dtype is not torch.bool:
         raise q.fail(f"the mask must be boolean, not {mask.dtype}")
     if isinstance(value, Meta) and value.shape:
@@ -86,9 +86,9 @@ def _masked_fill(q: Questions, input: Meta, mask: Meta, value: Operand) -> Meta:
 ROWS = (
     *(_compare(*names.split(), method=method) for names, method in _COMPARISONS.items()),
     *(pointwise_row(name, unary(boolean)) for name in _TESTS),
-    Op("isclose", everywhere("isclose"), _isclose, Lowering.POINTWISE),
-    Op("isin", everywhere("isin"), _isin, Lowering.CALL_OUT),
-    Op("where", ("torch.where",), _where, Lowering.POINTWISE),
-    Op("where", ("torch.Tensor.where",), _where_method, Lowering.POINTWISE),
+    Op("isclose", everywhere("isclose"), _isclose, OpKind.POINTWISE),
+    Op("isin", everywhere("isin"), _isin, OpKind.CALL_OUT),
+    Op("where", ("torch.where",), _where, OpKind.POINTWISE),
+    Op("where", ("torch.Tensor.where",), _where_method, OpKind.POINTWISE),
     pointwise_row("masked_fill", _masked_fill),
 )

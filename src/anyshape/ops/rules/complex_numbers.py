@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Lowering, Op
+from anyshape.ops.op import Op, OpKind
 from anyshape.ops.promotion import complex_of, floating, real
 from anyshape.ops.rules.pointwise import elementwise, everywhere, fresh, same
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
 
 
@@ -17,58 +17,58 @@ def _part(input: Meta, which: int) -> Meta:
     return replace(view, dtype=real(input.dtype))
 
 
-def _real(q: Questions, input: Meta) -> Meta:
+def _real(q: ShapeQuery, input: Meta) -> Meta:
     return _part(input, 0) if input.dtype.is_complex else input
 
 
-def _imag(q: Questions, input: Meta) -> Meta:
+def _imag(q: ShapeQuery, input: Meta) -> Meta:
     if not input.dtype.is_complex:
         raise q.fail(f"a tensor of {input.dtype} has no imaginary part")
     return _part(input, 1)
 
 
-def _angle(q: Questions, input: Meta) -> Meta:
+def _angle(q: ShapeQuery, input: Meta) -> Meta:
     if input.dtype.is_complex:
         return input.like(dtype=real(input.dtype))
     return elementwise(q, (input,), floating)
 
 
-def _conj(q: Questions, input: Meta) -> Meta:
+def _conj(q: ShapeQuery, input: Meta) -> Meta:
     """A view that is marked as conjugated, with the same strides."""
     return replace(input) if input.dtype.is_complex else input
 
 
-def _conj_physical(q: Questions, input: Meta) -> Meta:
+def _conj_physical(q: ShapeQuery, input: Meta) -> Meta:
     return elementwise(q, (input,), same) if input.dtype.is_complex else input
 
 
-def _resolved(q: Questions, input: Meta) -> Meta:
+def _resolved(q: ShapeQuery, input: Meta) -> Meta:
     return input
 
 
-def _from_parts(q: Questions, real: Meta, imag: Meta) -> Meta:
+def _from_parts(q: ShapeQuery, real: Meta, imag: Meta) -> Meta:
     if real.dtype != imag.dtype or not real.dtype.is_floating_point:
         raise q.fail(f"both parts must be of one float dtype: {real.dtype}, {imag.dtype}")
     return fresh(q, [real, imag], complex_of(real.dtype))
 
 
-def _polar(q: Questions, abs: Meta, angle: Meta) -> Meta:
+def _polar(q: ShapeQuery, abs: Meta, angle: Meta) -> Meta:
     return _from_parts(q, abs, angle)
 
 
 ROWS = (
-    Op("real", ("torch.real", "torch.Tensor.real.__get__"), _real, Lowering.VIEW),
-    Op("imag", ("torch.imag", "torch.Tensor.imag.__get__"), _imag, Lowering.VIEW),
-    Op("angle", everywhere("angle"), _angle, Lowering.POINTWISE),
-    Op("conj", everywhere("conj"), _conj, Lowering.POINTWISE),
+    Op("real", ("torch.real", "torch.Tensor.real.__get__"), _real, OpKind.VIEW),
+    Op("imag", ("torch.imag", "torch.Tensor.imag.__get__"), _imag, OpKind.VIEW),
+    Op("angle", everywhere("angle"), _angle, OpKind.POINTWISE),
+    Op("conj", everywhere("conj"), _conj, OpKind.POINTWISE),
     Op(
         "conj_physical",
         everywhere("conj_physical"),
         _conj_physical,
-        Lowering.POINTWISE,
+        OpKind.POINTWISE,
         in_place=everywhere("conj_physical_"),
     ),
-    Op("resolve_conj", everywhere("resolve_conj", "resolve_neg"), _resolved, Lowering.NOTHING),
-    Op("complex", ("torch.complex",), _from_parts, Lowering.POINTWISE),
-    Op("polar", ("torch.polar",), _polar, Lowering.POINTWISE),
+    Op("resolve_conj", everywhere("resolve_conj", "resolve_neg"), _resolved, OpKind.NOTHING),
+    Op("complex", ("torch.complex",), _from_parts, OpKind.POINTWISE),
+    Op("polar", ("torch.polar",), _polar, OpKind.POINTWISE),
 )

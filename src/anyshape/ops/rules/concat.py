@@ -7,10 +7,10 @@ from typing import Any
 
 from anyshape.ops.memory_format import is_channels_last
 from anyshape.ops.meta import Dense, Meta, channels_last, contiguous
-from anyshape.ops.op import Lowering, Op, Rule
+from anyshape.ops.op import Op, OpKind, Rule
 from anyshape.ops.promotion import result_type
 from anyshape.ops.rules.views import unsqueezed
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Size, eq, ne, total
 
@@ -22,7 +22,7 @@ def tensors_of(tensors: Sequence[Any]) -> list[Meta]:
     return list(tensors)
 
 
-def cat(q: Questions, tensors: Sequence[Meta], dim: int = 0) -> Meta:
+def cat(q: ShapeQuery, tensors: Sequence[Meta], dim: int = 0) -> Meta:
     if not tensors:
         raise q.fail("there are no tensors to join")
     if any(not tensor.shape for tensor in tensors):
@@ -42,7 +42,7 @@ def cat(q: Questions, tensors: Sequence[Meta], dim: int = 0) -> Meta:
     return first.like(tuple(shape), dtype=result_type(tensors), layout=layout)
 
 
-def _without_empty_vectors(q: Questions, tensors: Sequence[Meta]) -> Sequence[Meta]:
+def _without_empty_vectors(q: ShapeQuery, tensors: Sequence[Meta]) -> Sequence[Meta]:
     """A vector without elements may stand beside tensors of any rank, and does not count."""
     if all(tensor.rank == tensors[0].rank for tensor in tensors):
         return tensors
@@ -54,7 +54,7 @@ def _without_empty_vectors(q: Questions, tensors: Sequence[Meta]) -> Sequence[Me
     return [tensor for tensor in tensors if tensor.rank != 1]
 
 
-def _layout(q: Questions, tensors: Sequence[Meta], dim: int) -> Dense:
+def _layout(q: ShapeQuery, tensors: Sequence[Meta], dim: int) -> Dense:
     """Channels-last if all tensors are; one without elements is not."""
     rank = tensors[0].rank
     if not all(tensor.rank == rank and is_channels_last(q, tensor) for tensor in tensors):
@@ -66,7 +66,7 @@ def _layout(q: Questions, tensors: Sequence[Meta], dim: int) -> Dense:
     return channels_last(rank) if whole else contiguous(rank)
 
 
-def stack(q: Questions, tensors: Sequence[Meta], dim: int = 0) -> Meta:
+def stack(q: ShapeQuery, tensors: Sequence[Meta], dim: int = 0) -> Meta:
     if not tensors:
         raise q.fail("there are no tensors to stack")
     first = tensors[0]
@@ -106,7 +106,7 @@ def at_least(tensor: Meta, rank: int) -> Meta:
 
 
 def _atleast(rank: int) -> Rule:
-    def rule(q: Questions, *tensors: Any) -> Any:
+    def rule(q: ShapeQuery, *tensors: Any) -> Any:
         if len(tensors) == 1 and isinstance(tensors[0], Meta):
             return at_least(tensors[0], rank)
         return tuple(at_least(tensor, rank) for tensor in tensors_of(tensors))
@@ -114,28 +114,28 @@ def _atleast(rank: int) -> Rule:
     return rule
 
 
-def _one_or_more(q: Questions, tensors: Sequence[Meta]) -> None:
+def _one_or_more(q: ShapeQuery, tensors: Sequence[Meta]) -> None:
     if not tensors:
         raise q.fail("there are no tensors to stack")
 
 
-def hstack(q: Questions, tensors: Sequence[Meta]) -> Meta:
+def hstack(q: ShapeQuery, tensors: Sequence[Meta]) -> Meta:
     _one_or_more(q, tensors)
     raised = [at_least(tensor, 1) for tensor in tensors]
     return cat(q, raised, 0 if raised[0].rank == 1 else 1)
 
 
-def vstack(q: Questions, tensors: Sequence[Meta]) -> Meta:
+def vstack(q: ShapeQuery, tensors: Sequence[Meta]) -> Meta:
     _one_or_more(q, tensors)
     return cat(q, [at_least(tensor, 2) for tensor in tensors], 0)
 
 
-def dstack(q: Questions, tensors: Sequence[Meta]) -> Meta:
+def dstack(q: ShapeQuery, tensors: Sequence[Meta]) -> Meta:
     _one_or_more(q, tensors)
     return cat(q, [at_least(tensor, 3) for tensor in tensors], 2)
 
 
-def column_stack(q: Questions, tensors: Sequence[Meta]) -> Meta:
+def column_stack(q: ShapeQuery, tensors: Sequence[Meta]) -> Meta:
     _one_or_more(q, tensors)
     columns = [
         t if t.rank > 1 else t.viewed((t.numel, 1), (*t.strides, 1)[-2:] if t.shape else (1, 1))
@@ -144,7 +144,7 @@ def column_stack(q: Questions, tensors: Sequence[Meta]) -> Meta:
     return hstack(q, columns)
 
 
-def block_diag(q: Questions, *tensors: Any) -> Meta:
+def block_diag(q: ShapeQuery, *tensors: Any) -> Meta:
     blocks = [at_least(tensor, 2) for tensor in tensors_of(tensors)]
     if any(block.rank > 2 for block in blocks):
         raise q.fail("blocks have at most 2 dimensions")
@@ -156,7 +156,7 @@ def block_diag(q: Questions, *tensors: Any) -> Meta:
 
 
 def _row(name: str, rule: Rule, *also: str) -> Op:
-    return Op(name, (f"torch.{name}", *also), rule, Lowering.INDEX_MAP)
+    return Op(name, (f"torch.{name}", *also), rule, OpKind.INDEX_MAP)
 
 
 ROWS: tuple[Op, ...] = (
@@ -168,7 +168,7 @@ ROWS: tuple[Op, ...] = (
     _row("column_stack", column_stack),
     _row("block_diag", block_diag),
     *(
-        Op(f"atleast_{rank}d", (f"torch.atleast_{rank}d",), _atleast(rank), Lowering.VIEW)
+        Op(f"atleast_{rank}d", (f"torch.atleast_{rank}d",), _atleast(rank), OpKind.VIEW)
         for rank in (1, 2, 3)
     ),
 )

@@ -12,9 +12,9 @@ import torch
 from anyshape.errors import UnknownOperator
 from anyshape.ops.memory_format import is_channels_last, unsqueezed
 from anyshape.ops.meta import Meta, channels_last, contiguous
-from anyshape.ops.op import Lowering, Op, Rule
+from anyshape.ops.op import Op, OpKind, Rule
 from anyshape.ops.rules.matmul import require_one_dtype, require_rank, require_same
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, eq, ge, gt, ne, or_, product
 
 Sizes = tuple[Size, ...]
@@ -24,7 +24,7 @@ Sizes = tuple[Size, ...]
 _LARGE_IMAGE = 20480
 
 
-def per_dimension(q: Questions, value: Any, dims: int, what: str) -> Sizes:
+def per_dimension(q: ShapeQuery, value: Any, dims: int, what: str) -> Sizes:
     """One value a spatial dimension; a single one stands for all."""
     values = tuple(value) if isinstance(value, Sequence) else (value,)
     if len(values) == dims:
@@ -36,7 +36,7 @@ def per_dimension(q: Questions, value: Any, dims: int, what: str) -> Sizes:
 
 def _convolve(dims: int) -> Rule:
     def rule(
-        q: Questions,
+        q: ShapeQuery,
         input: Meta,
         weight: Meta,
         bias: Meta | None = None,
@@ -53,7 +53,7 @@ def _convolve(dims: int) -> Rule:
 
 def _transpose(dims: int) -> Rule:
     def rule(
-        q: Questions,
+        q: ShapeQuery,
         input: Meta,
         weight: Meta,
         bias: Meta | None = None,
@@ -70,7 +70,7 @@ def _transpose(dims: int) -> Rule:
 
 
 def _convolution(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     weight: Meta,
     bias: Meta | None,
@@ -96,7 +96,7 @@ class _Call:
 
     def __init__(
         self,
-        q: Questions,
+        q: ShapeQuery,
         dims: int,
         input: Meta,
         weight: Meta,
@@ -262,7 +262,7 @@ class _Call:
         return self.q.decide(large, "torch computes a small single image itself")
 
 
-def _conv_tbc(q: Questions, input: Meta, weight: Meta, bias: Meta, pad: Size = 0) -> Meta:
+def _conv_tbc(q: ShapeQuery, input: Meta, weight: Meta, bias: Meta, pad: Size = 0) -> Meta:
     for tensor, rank in ((input, 3), (weight, 3), (bias, 1)):
         require_rank(q, tensor, rank, "a tensor of this convolution")
     if not input.is_contiguous:
@@ -276,12 +276,12 @@ def _conv_tbc(q: Questions, input: Meta, weight: Meta, bias: Meta, pad: Size = 0
 
 
 def _row(name: str, rule: Rule) -> Op:
-    return Op(name, (f"torch.{name}", f"torch.nn.functional.{name}"), rule, Lowering.CALL_OUT)
+    return Op(name, (f"torch.{name}", f"torch.nn.functional.{name}"), rule, OpKind.CALL_OUT)
 
 
 ROWS: tuple[Op, ...] = (
     *(_row(f"conv{dims}d", _convolve(dims)) for dims in (1, 2, 3)),
     *(_row(f"conv_transpose{dims}d", _transpose(dims)) for dims in (1, 2, 3)),
-    Op("convolution", ("torch.convolution", "torch._convolution"), _convolution, Lowering.CALL_OUT),
+    Op("convolution", ("torch.convolution", "torch._convolution"), _convolution, OpKind.CALL_OUT),
     _row("conv_tbc", _conv_tbc),
 )

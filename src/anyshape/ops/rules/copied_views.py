@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from anyshape.ops.meta import Meta, Strided
-from anyshape.ops.op import Lowering, Op, Rule, names_of
+from anyshape.ops.op import Op, OpKind, Rule, names_of
 from anyshape.ops.rules import reshaping, splitting, views
 from anyshape.ops.rules.index_operators import cloned
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Size, absolute, eq, le
 
@@ -19,7 +19,7 @@ from anyshape.symbolic import Size, absolute, eq, le
 def _copied(rule: Rule) -> Rule:
     """The rule of a view, its result fresh and contiguous."""
 
-    def fresh(q: Questions, *args: Any, **kwargs: Any) -> Any:
+    def fresh(q: ShapeQuery, *args: Any, **kwargs: Any) -> Any:
         seen = rule(q, *args, **kwargs)
         return seen.like() if isinstance(seen, Meta) else tuple(part.like() for part in seen)
 
@@ -51,7 +51,7 @@ _COPIES: dict[str, Rule] = {
 # ---- a view written into a copy ------------------------------------------------------------------
 
 
-def _with_written(q: Questions, input: Meta, seen: Meta, src: Meta) -> Meta:
+def _with_written(q: ShapeQuery, input: Meta, seen: Meta, src: Meta) -> Meta:
     """A copy of `input` in which the part that is `seen` has been replaced by `src`, of exactly its
     shape.
     """
@@ -69,12 +69,12 @@ def _with_written(q: Questions, input: Meta, seen: Meta, src: Meta) -> Meta:
     return replace(input, requires_grad=False, shares_if=None)
 
 
-def select_scatter(q: Questions, input: Meta, src: Meta, dim: int, index: Size) -> Meta:
+def select_scatter(q: ShapeQuery, input: Meta, src: Meta, dim: int, index: Size) -> Meta:
     return _with_written(q, input, views.select(q, input, dim, index), src)
 
 
 def slice_scatter(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     src: Meta,
     dim: int = 0,
@@ -86,13 +86,13 @@ def slice_scatter(
 
 
 def diagonal_scatter(
-    q: Questions, input: Meta, src: Meta, offset: Size = 0, dim1: int = 0, dim2: int = 1
+    q: ShapeQuery, input: Meta, src: Meta, offset: Size = 0, dim1: int = 0, dim2: int = 1
 ) -> Meta:
     return _with_written(q, input, views.diagonal(q, input, offset, dim1, dim2), src)
 
 
 def as_strided_scatter(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     src: Meta,
     size: Sequence[Size],
@@ -106,7 +106,7 @@ def as_strided_scatter(
 # ---- diagonals -----------------------------------------------------------------------------------
 
 
-def diag(q: Questions, input: Meta, diagonal: Size = 0) -> Meta:
+def diag(q: ShapeQuery, input: Meta, diagonal: Size = 0) -> Meta:
     if input.rank == 1:
         return diag_embed(q, input, diagonal)
     if input.rank != 2:
@@ -114,7 +114,9 @@ def diag(q: Questions, input: Meta, diagonal: Size = 0) -> Meta:
     return views.diagonal(q, input, diagonal).like()
 
 
-def diag_embed(q: Questions, input: Meta, offset: Size = 0, dim1: int = -2, dim2: int = -1) -> Meta:
+def diag_embed(
+    q: ShapeQuery, input: Meta, offset: Size = 0, dim1: int = -2, dim2: int = -1
+) -> Meta:
     if not input.shape:
         raise q.fail("a tensor without dimensions is no diagonal")
     rank = input.rank + 1
@@ -128,7 +130,7 @@ def diag_embed(q: Questions, input: Meta, offset: Size = 0, dim1: int = -2, dim2
     return input.like(tuple(shape))
 
 
-def diagflat(q: Questions, input: Meta, offset: Size = 0) -> Meta:
+def diagflat(q: ShapeQuery, input: Meta, offset: Size = 0) -> Meta:
     return diag_embed(q, input.like((input.numel,)), offset)
 
 
@@ -143,9 +145,6 @@ _WRITTEN: dict[str, Rule] = {
 }
 
 ROWS: tuple[Op, ...] = (
-    *(
-        Op(name, names_of(name), _copied(rule), Lowering.INDEX_MAP)
-        for name, rule in _COPIES.items()
-    ),
-    *(Op(name, names_of(name), rule, Lowering.INDEX_MAP) for name, rule in _WRITTEN.items()),
+    *(Op(name, names_of(name), _copied(rule), OpKind.INDEX_MAP) for name, rule in _COPIES.items()),
+    *(Op(name, names_of(name), rule, OpKind.INDEX_MAP) for name, rule in _WRITTEN.items()),
 )

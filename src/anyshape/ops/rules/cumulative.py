@@ -11,34 +11,34 @@ from anyshape.errors import UnknownOperator
 from anyshape.ops.broadcast import broadcast, pointwise_layout
 from anyshape.ops.memory_format import kept_format
 from anyshape.ops.meta import Layout, Meta
-from anyshape.ops.op import Lowering, Op, Rule, in_place_names, names_of
+from anyshape.ops.op import Op, OpKind, Rule, in_place_names, names_of
 from anyshape.ops.promotion import Number, category, floating, join, result_type
 from anyshape.ops.rules.casts import returns_itself
 from anyshape.ops.rules.reductions import Dims, dims_or_all, reduced, require_float, whole
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, eq, ge, maximum, ne
 
 
-def running(q: Questions, input: Meta, dim: int, *, dtype: torch.dtype | None = None) -> Meta:
+def running(q: ShapeQuery, input: Meta, dim: int, *, dtype: torch.dtype | None = None) -> Meta:
     """cumsum, cumprod."""
     q.dim(dim, input.rank)
     return input.like(dtype=whole(input.dtype) if dtype is None else dtype)
 
 
-def logcumsumexp(q: Questions, input: Meta, dim: int) -> Meta:
+def logcumsumexp(q: ShapeQuery, input: Meta, dim: int) -> Meta:
     require_float(q, input.dtype)
     q.dim(dim, input.rank)
     return input.like()
 
 
-def running_extreme(q: Questions, input: Meta, dim: int) -> tuple[Meta, Meta]:
+def running_extreme(q: ShapeQuery, input: Meta, dim: int) -> tuple[Meta, Meta]:
     """cummax, cummin."""
     q.dim(dim, input.rank)
     return input.like(), input.like(dtype=torch.int64)
 
 
 def diff(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     n: Size = 1,
     dim: int = -1,
@@ -69,16 +69,16 @@ def diff(
     return input.like(shape, dtype, layout)
 
 
-def _own_order(q: Questions, input: Meta) -> Layout:
+def _own_order(q: ShapeQuery, input: Meta) -> Layout:
     return pointwise_layout(q, input.shape, (input,))
 
 
-def _common_layout(q: Questions, parts: Sequence[Meta]) -> Layout | None:
+def _common_layout(q: ShapeQuery, parts: Sequence[Meta]) -> Layout | None:
     formats = {kept_format(q, part) for part in parts}
     return formats.pop() if len(formats) == 1 else None
 
 
-def _require_joinable(q: Questions, input: Meta, other: Meta, along: int) -> None:
+def _require_joinable(q: ShapeQuery, input: Meta, other: Meta, along: int) -> None:
     if other.rank != input.rank:
         raise q.fail(f"{other.rank} dimensions do not join {input.rank}")
     for d, (size, wanted) in enumerate(zip(other.shape, input.shape, strict=True)):
@@ -87,7 +87,7 @@ def _require_joinable(q: Questions, input: Meta, other: Meta, along: int) -> Non
 
 
 def gradient(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     *,
     spacing: Number | Sequence[Any] | None = None,
@@ -112,7 +112,7 @@ def gradient(
     return [input.like(dtype=floating(result_type(operands))) for _ in dims]
 
 
-def _samples(q: Questions, y: Meta, x: Meta | Number | None, dim: int) -> tuple[int, Meta]:
+def _samples(q: ShapeQuery, y: Meta, x: Meta | Number | None, dim: int) -> tuple[int, Meta]:
     """The dimension to integrate over, and `y` as it is with the steps of `x` broadcast to it."""
     if not y.rank:
         raise q.fail("a tensor without dimensions has no integral")
@@ -145,7 +145,7 @@ def _samples(q: Questions, y: Meta, x: Meta | Number | None, dim: int) -> tuple[
 
 
 def trapezoid(
-    q: Questions, y: Meta, x: Meta | Number | None = None, *, dx: Number = 1, dim: int = -1
+    q: ShapeQuery, y: Meta, x: Meta | Number | None = None, *, dx: Number = 1, dim: int = -1
 ) -> Meta:
     along, samples = _samples(q, y, x, dim)
     if category(y.dtype) < 2:
@@ -158,7 +158,7 @@ def trapezoid(
 
 
 def cumulative_trapezoid(
-    q: Questions, y: Meta, x: Meta | Number | None = None, *, dx: Number = 1, dim: int = -1
+    q: ShapeQuery, y: Meta, x: Meta | Number | None = None, *, dx: Number = 1, dim: int = -1
 ) -> Meta:
     along, samples = _samples(q, y, x, dim)
     shape = samples.shape
@@ -166,7 +166,7 @@ def cumulative_trapezoid(
 
 
 def _row(name: str, rule: Rule) -> Op:
-    return Op(name, names_of(name), rule, Lowering.CALL_OUT, in_place=in_place_names(name))
+    return Op(name, names_of(name), rule, OpKind.CALL_OUT, in_place=in_place_names(name))
 
 
 ROWS: tuple[Op, ...] = (
@@ -176,12 +176,12 @@ ROWS: tuple[Op, ...] = (
     _row("cummax", running_extreme),
     _row("cummin", running_extreme),
     _row("diff", diff),
-    Op("gradient", ("torch.gradient",), gradient, Lowering.CALL_OUT),
-    Op("trapezoid", ("torch.trapezoid", "torch.trapz"), trapezoid, Lowering.CALL_OUT),
+    Op("gradient", ("torch.gradient",), gradient, OpKind.CALL_OUT),
+    Op("trapezoid", ("torch.trapezoid", "torch.trapz"), trapezoid, OpKind.CALL_OUT),
     Op(
         "cumulative_trapezoid",
         ("torch.cumulative_trapezoid",),
         cumulative_trapezoid,
-        Lowering.CALL_OUT,
+        OpKind.CALL_OUT,
     ),
 )

@@ -11,15 +11,15 @@ import torch
 
 from anyshape.ops.broadcast import broadcast
 from anyshape.ops.meta import Dense, Meta
-from anyshape.ops.op import Lowering, Op, Rule, names_of
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.op import Op, OpKind, Rule, names_of
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import NATURAL, Expr, Range, Size, eq, ge, gt, le, ne, or_, product
 
 _POSITIONS = (torch.int64, torch.int32)
 
 
-def _found(q: Questions, among: Size, least: int = 0) -> Expr:
+def _found(q: ShapeQuery, among: Size, least: int = 0) -> Expr:
     """How many of so many elements: at least `least`, unless there may be none."""
     least = least if least and q.known(gt(among, 0)) else 0
     count = q.new_size(Range(least, among if isinstance(among, int) else None))
@@ -28,7 +28,7 @@ def _found(q: Questions, among: Size, least: int = 0) -> Expr:
     return count
 
 
-def nonzero(q: Questions, input: Meta, *, as_tuple: bool = False) -> Meta | tuple[Meta, ...]:
+def nonzero(q: ShapeQuery, input: Meta, *, as_tuple: bool = False) -> Meta | tuple[Meta, ...]:
     if as_tuple:
         return where_true(q, input)
     # One row of positions for each dimension is written, and seen transposed.
@@ -36,7 +36,7 @@ def nonzero(q: Questions, input: Meta, *, as_tuple: bool = False) -> Meta | tupl
     return input.like((count, input.rank), torch.int64, Dense((1, 0)))
 
 
-def where_true(q: Questions, condition: Meta) -> tuple[Meta, ...]:
+def where_true(q: ShapeQuery, condition: Meta) -> tuple[Meta, ...]:
     """A vector of positions for each dimension; a tensor without dimensions counts as a vector."""
     count = _found(q, condition.numel)
     position = condition.like((count,), torch.int64)
@@ -44,16 +44,16 @@ def where_true(q: Questions, condition: Meta) -> tuple[Meta, ...]:
     return tuple(replace(position, offset=row * count) for row in range(max(condition.rank, 1)))
 
 
-def argwhere(q: Questions, input: Meta) -> Meta:
+def argwhere(q: ShapeQuery, input: Meta) -> Meta:
     return input.like((_found(q, input.numel), input.rank), torch.int64, Dense((1, 0)))
 
 
-def nonzero_static(q: Questions, input: Meta, *, size: Size, fill_value: int = -1) -> Meta:
+def nonzero_static(q: ShapeQuery, input: Meta, *, size: Size, fill_value: int = -1) -> Meta:
     q.require(ge(size, 0), "a size is not negative")
     return input.like((size, input.rank), torch.int64)
 
 
-def masked_select(q: Questions, input: Meta, mask: Meta) -> Meta:
+def masked_select(q: ShapeQuery, input: Meta, mask: Meta) -> Meta:
     if mask.dtype is not torch.bool:
         raise q.fail(f"the mask must be boolean, not {mask.dtype}")
     shape = broadcast(q, (input.shape, mask.shape))
@@ -61,7 +61,7 @@ def masked_select(q: Questions, input: Meta, mask: Meta) -> Meta:
 
 
 def unique(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     sorted: bool = True,
     return_inverse: bool = False,
@@ -72,7 +72,7 @@ def unique(
 
 
 def unique_consecutive(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     return_inverse: bool = False,
     return_counts: bool = False,
@@ -82,7 +82,7 @@ def unique_consecutive(
 
 
 def _unique(
-    q: Questions, input: Meta, inverse: bool, counts: bool, dim: int | None
+    q: ShapeQuery, input: Meta, inverse: bool, counts: bool, dim: int | None
 ) -> Meta | tuple[Meta, ...]:
     if dim is None:
         count = _found(q, input.numel, 1)
@@ -110,7 +110,7 @@ def _unique(
     return (values, *extra)
 
 
-def bincount(q: Questions, input: Meta, weights: Meta | None = None, minlength: Size = 0) -> Meta:
+def bincount(q: ShapeQuery, input: Meta, weights: Meta | None = None, minlength: Size = 0) -> Meta:
     if input.rank != 1 or input.dtype.is_floating_point or input.dtype.is_complex:
         raise q.fail("a vector of integers is needed")
     q.require(ge(minlength, 0), "a length is not negative")
@@ -130,7 +130,7 @@ def bincount(q: Questions, input: Meta, weights: Meta | None = None, minlength: 
 
 
 def repeat_interleave(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     repeats: Meta | Size | None = None,
     dim: int | None = None,
@@ -167,7 +167,7 @@ def repeat_interleave(
 
 
 def _row(name: str, rule: Rule, also: tuple[str, ...] = (), **options: Any) -> Op:
-    return Op(name, names_of(name, also), rule, Lowering.CALL_OUT, **options)
+    return Op(name, names_of(name, also), rule, OpKind.CALL_OUT, **options)
 
 
 ROWS: tuple[Op, ...] = (

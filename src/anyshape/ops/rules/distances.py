@@ -9,7 +9,7 @@ import torch
 
 from anyshape.ops.broadcast import broadcast, pointwise_layout
 from anyshape.ops.meta import Meta, strided
-from anyshape.ops.op import Lowering, Op, Rule, in_place_names, names_of
+from anyshape.ops.op import Op, OpKind, Rule, in_place_names, names_of
 from anyshape.ops.promotion import Number, category, floating, real, result_type
 from anyshape.ops.rules.pointwise import elementwise, same
 from anyshape.ops.rules.reductions import (
@@ -19,14 +19,14 @@ from anyshape.ops.rules.reductions import (
     require_elements,
     require_float,
 )
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Expr, Size, eq
 
 Order = Number | str | None
 
 
 def vector_norm(
-    q: Questions,
+    q: ShapeQuery,
     x: Meta,
     ord: Number = 2,
     dim: Dims = None,
@@ -43,7 +43,7 @@ def vector_norm(
 
 
 def matrix_norm(
-    q: Questions,
+    q: ShapeQuery,
     A: Meta,
     ord: Order = "fro",
     dim: Sequence[int] = (-2, -1),
@@ -59,7 +59,7 @@ def matrix_norm(
 
 
 def linalg_norm(
-    q: Questions,
+    q: ShapeQuery,
     A: Meta,
     ord: Order = None,
     dim: Dims = None,
@@ -77,7 +77,7 @@ def linalg_norm(
 
 
 def norm(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     p: Order = "fro",
     dim: Dims = None,
@@ -91,19 +91,19 @@ def norm(
     return vector_norm(q, input, order, dim, keepdim, dtype=dtype)
 
 
-def frobenius_norm(q: Questions, input: Meta, dim: Dims, keepdim: bool = False) -> Meta:
+def frobenius_norm(q: ShapeQuery, input: Meta, dim: Dims, keepdim: bool = False) -> Meta:
     return vector_norm(q, input, 2, dim, keepdim)
 
 
 def nuclear_norm(
-    q: Questions, input: Meta, dim: Sequence[int] | bool = (-2, -1), keepdim: bool = False
+    q: ShapeQuery, input: Meta, dim: Sequence[int] | bool = (-2, -1), keepdim: bool = False
 ) -> Meta:
     if isinstance(dim, bool):  # nuclear_norm(input, keepdim)
         dim, keepdim = (-2, -1), dim
     return matrix_norm(q, input, "nuc", dim, keepdim)
 
 
-def norm_except_dim(q: Questions, v: Meta, pow: int = 2, dim: int = 0) -> Meta:
+def norm_except_dim(q: ShapeQuery, v: Meta, pow: int = 2, dim: int = 0) -> Meta:
     require_float(q, v.dtype)
     if dim == -1:  # here it means: over everything
         return v.like((), real(v.dtype))
@@ -113,7 +113,9 @@ def norm_except_dim(q: Questions, v: Meta, pow: int = 2, dim: int = 0) -> Meta:
     return v.like(shape, real(v.dtype))
 
 
-def normalize(q: Questions, input: Meta, p: float = 2.0, dim: Dims = 1, eps: float = 1e-12) -> Meta:
+def normalize(
+    q: ShapeQuery, input: Meta, p: float = 2.0, dim: Dims = 1, eps: float = 1e-12
+) -> Meta:
     length = norm(q, input, p, dim, True)
     # The divisor is the length expanded over the reduced dimensions.
     dims = dims_or_all(q, dim, input.rank)
@@ -122,7 +124,7 @@ def normalize(q: Questions, input: Meta, p: float = 2.0, dim: Dims = 1, eps: flo
     return input.like(layout=pointwise_layout(q, input.shape, (input, divisor)))
 
 
-def renorm(q: Questions, input: Meta, p: Number, dim: int, maxnorm: Number) -> Meta:
+def renorm(q: ShapeQuery, input: Meta, p: Number, dim: int, maxnorm: Number) -> Meta:
     require_float(q, input.dtype)
     if input.rank < 2:
         raise q.fail(f"two dimensions are needed, not {input.rank}")
@@ -132,18 +134,18 @@ def renorm(q: Questions, input: Meta, p: Number, dim: int, maxnorm: Number) -> M
     return input.like()
 
 
-def dist(q: Questions, input: Meta, other: Meta, p: Number = 2) -> Meta:
+def dist(q: ShapeQuery, input: Meta, other: Meta, p: Number = 2) -> Meta:
     return vector_norm(q, elementwise(q, (input, other), same), p)
 
 
 def pairwise_distance(
-    q: Questions, x1: Meta, x2: Meta, p: Number = 2.0, eps: float = 1e-6, keepdim: bool = False
+    q: ShapeQuery, x1: Meta, x2: Meta, p: Number = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Meta:
     difference = elementwise(q, (x1, x2), floating)
     return vector_norm(q, difference, p, -1, keepdim)
 
 
-def cosine_similarity(q: Questions, x1: Meta, x2: Meta, dim: int = 1, eps: float = 1e-8) -> Meta:
+def cosine_similarity(q: ShapeQuery, x1: Meta, x2: Meta, dim: int = 1, eps: float = 1e-8) -> Meta:
     dtype = result_type((x1, x2))
     require_float(q, dtype)
     shape = broadcast(q, (x1.shape, x2.shape))
@@ -151,7 +153,7 @@ def cosine_similarity(q: Questions, x1: Meta, x2: Meta, dim: int = 1, eps: float
 
 
 def cdist(
-    q: Questions, x1: Meta, x2: Meta, p: float = 2.0, compute_mode: str | None = None
+    q: ShapeQuery, x1: Meta, x2: Meta, p: float = 2.0, compute_mode: str | None = None
 ) -> Meta:
     if x1.rank < 2 or x2.rank < 2:
         raise q.fail("both must have at least two dimensions")
@@ -162,7 +164,7 @@ def cdist(
     return x1.like((*batch, x1.shape[-2], x2.shape[-2]))
 
 
-def pdist(q: Questions, input: Meta, p: float = 2.0) -> Meta:
+def pdist(q: ShapeQuery, input: Meta, p: float = 2.0) -> Meta:
     if input.rank != 2 or category(input.dtype) != 2:
         raise q.fail("a matrix of floating point numbers is needed")
     rows: Size = input.shape[0]
@@ -170,15 +172,15 @@ def pdist(q: Questions, input: Meta, p: float = 2.0) -> Meta:
 
 
 def _row(name: str, answers_to: tuple[str, ...], rule: Rule, in_place: tuple[str, ...] = ()) -> Op:
-    return Op(name, answers_to, rule, Lowering.CALL_OUT, in_place=in_place)
+    return Op(name, answers_to, rule, OpKind.CALL_OUT, in_place=in_place)
 
 
 _F = "torch.nn.functional."
 ROWS: tuple[Op, ...] = (
-    Op("vector_norm", ("torch.linalg.vector_norm",), vector_norm, Lowering.REDUCTION),
-    Op("norm", names_of("norm"), norm, Lowering.REDUCTION),
-    Op("frobenius_norm", ("torch.frobenius_norm",), frobenius_norm, Lowering.REDUCTION),
-    Op("norm_except_dim", ("torch.norm_except_dim",), norm_except_dim, Lowering.REDUCTION),
+    Op("vector_norm", ("torch.linalg.vector_norm",), vector_norm, OpKind.REDUCTION),
+    Op("norm", names_of("norm"), norm, OpKind.REDUCTION),
+    Op("frobenius_norm", ("torch.frobenius_norm",), frobenius_norm, OpKind.REDUCTION),
+    Op("norm_except_dim", ("torch.norm_except_dim",), norm_except_dim, OpKind.REDUCTION),
     _row("matrix_norm", ("torch.linalg.matrix_norm",), matrix_norm),
     _row("linalg_norm", ("torch.linalg.norm",), linalg_norm),
     _row("nuclear_norm", ("torch.nuclear_norm",), nuclear_norm),

@@ -9,37 +9,37 @@ import torch
 
 from anyshape.ops.broadcast import pointwise_layout, require_writable
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Lowering, Op, Rule
+from anyshape.ops.op import Op, OpKind, Rule
 from anyshape.ops.promotion import result_type
 from anyshape.ops.rules.casts import returns_itself
 from anyshape.ops.rules.pointwise import fresh
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import eq
 
 
-def _noise(q: Questions, input: Meta) -> Meta:
+def _noise(q: ShapeQuery, input: Meta) -> Meta:
     return input.like(layout=pointwise_layout(q, input.shape, (input,)))
 
 
-def _noise_by_feature(q: Questions, input: Meta) -> Meta:
+def _noise_by_feature(q: ShapeQuery, input: Meta) -> Meta:
     """One number for each feature of each item: dimensions 0 and 1."""
     if input.rank < 2:
         raise q.fail("feature dropout needs at least two dimensions")
     return input.like((*input.shape[:2], *(1,) * (input.rank - 2)))
 
 
-def _noise_by_channel(q: Questions, input: Meta) -> Meta:
+def _noise_by_channel(q: ShapeQuery, input: Meta) -> Meta:
     """One number for each feature of a single item: dimension 0."""
     if input.rank < 1:
         raise q.fail("feature dropout needs at least one dimension")
     return input.like((*input.shape[:1], *(1,) * (input.rank - 1)))
 
 
-def _dropped(noise: Callable[[Questions, Meta], Meta], training: bool) -> Rule:
+def _dropped(noise: Callable[[ShapeQuery, Meta], Meta], training: bool) -> Rule:
     """The rule of a function with these defaults; operators have none, and no `inplace`."""
 
     def rule(
-        q: Questions,
+        q: ShapeQuery,
         input: Meta,
         p: float = 0.5,
         training: bool = training,
@@ -64,7 +64,7 @@ def _spatial(batched: int, only: tuple[int, ...] = ()) -> Rule:
     """Feature dropout on batches of that rank; other ranks (or those of `only`) are one item."""
     by_item, alone = _dropped(_noise_by_feature, True), _dropped(_noise_by_channel, True)
 
-    def rule(q: Questions, input: Meta, *args: Any, **kwargs: Any) -> Meta:
+    def rule(q: ShapeQuery, input: Meta, *args: Any, **kwargs: Any) -> Meta:
         if input.rank == batched:
             return by_item(q, input, *args, **kwargs)
         if only and input.rank not in only:
@@ -74,14 +74,14 @@ def _spatial(batched: int, only: tuple[int, ...] = ()) -> Rule:
     return rule
 
 
-def _native(q: Questions, input: Meta, p: float, train: bool | None) -> tuple[Meta, Meta]:
+def _native(q: ShapeQuery, input: Meta, p: float, train: bool | None) -> tuple[Meta, Meta]:
     layout = pointwise_layout(q, input.shape, (input,))
     if q.decide(eq(input.numel, 0), "the mask of no elements has the dtype of the input"):
         return input.like(layout=layout), input.like(layout=layout)
     return input.like(layout=layout), input.like(dtype=torch.bool, layout=layout)
 
 
-def _native_backward(q: Questions, grad_output: Meta, mask: Meta, scale: float) -> Meta:
+def _native_backward(q: ShapeQuery, grad_output: Meta, mask: Meta, scale: float) -> Meta:
     return fresh(q, [grad_output, mask], result_type((grad_output, scale)))
 
 
@@ -90,7 +90,7 @@ def _row(name: str, rule: Rule, *homes: str, in_place: bool = False) -> Op:
         name,
         tuple(f"{home}.{name}" for home in homes),
         rule,
-        Lowering.CALL_OUT,
+        OpKind.CALL_OUT,
         in_place=(f"torch.{name}_",) if in_place else (),
     )
 
@@ -115,6 +115,6 @@ ROWS = (
         "native_dropout_backward",
         ("torch.ops.aten.native_dropout_backward.default",),
         _native_backward,
-        Lowering.POINTWISE,
+        OpKind.POINTWISE,
     ),
 )

@@ -18,11 +18,11 @@ import torch
 from anyshape.errors import UnknownOperator
 from anyshape.ops.broadcast import broadcast
 from anyshape.ops.meta import Meta, Strided, contiguous, dense_strides
-from anyshape.ops.op import Lowering, Op
+from anyshape.ops.op import Op, OpKind
 from anyshape.ops.promotion import result_type
 from anyshape.ops.rules.matmul import require_one_dtype, require_same
 from anyshape.ops.rules.pointwise import elementwise, same
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import dataclass, replace
 from anyshape.symbolic import Expr, Facts, Size, eq, gt, ne, or_
 
@@ -35,7 +35,7 @@ Label = str | int
 _ONE = "a dimension of size 1 changes the order in which factors are multiplied, and so the layout"
 
 
-def _einsum(q: Questions, *args: Any) -> Meta:
+def _einsum(q: ShapeQuery, *args: Any) -> Meta:
     terms, output, operands = _parsed(q, args)
     if (
         len(operands) > 2
@@ -55,7 +55,7 @@ def _einsum(q: Questions, *args: Any) -> Meta:
     return _multiplied(q, lined, order, shape)
 
 
-def _parsed(q: Questions, args: tuple[Any, ...]) -> tuple[list[str], str | None, list[Meta]]:
+def _parsed(q: ShapeQuery, args: tuple[Any, ...]) -> tuple[list[str], str | None, list[Meta]]:
     """The labels of each operand ("." for the ellipsis), those of the result if they are given, and
     the operands.
     """
@@ -75,7 +75,7 @@ def _parsed(q: Questions, args: tuple[Any, ...]) -> tuple[list[str], str | None,
     return terms, output if arrow else None, operands
 
 
-def _letters(q: Questions, labels: Sequence[Any]) -> str:
+def _letters(q: ShapeQuery, labels: Sequence[Any]) -> str:
     """The form with numbers: 0 to 25 are capitals, 26 to 51 small letters."""
     letters = (
         "." if label is ... else chr(label + (ord("A") if label < 26 else ord("a") - 26))
@@ -84,7 +84,7 @@ def _letters(q: Questions, labels: Sequence[Any]) -> str:
     return "".join(letters)
 
 
-def _spread(q: Questions, term: str, rank: int) -> list[Label]:
+def _spread(q: ShapeQuery, term: str, rank: int) -> list[Label]:
     """One label a dimension: the ellipsis stands for as many dimensions as the letters leave."""
     left, dots, right = term.partition(".")
     missing = rank - len(left) - len(right)
@@ -101,7 +101,7 @@ class _Order:
     summed: list[Label]
 
 
-def _order(q: Questions, labels: list[list[Label]], output: str | None) -> _Order:
+def _order(q: ShapeQuery, labels: list[list[Label]], output: str | None) -> _Order:
     everywhere = [label for term in labels for label in term]
     dots: list[Label] = list(
         range(min((x for x in everywhere if isinstance(x, int)), default=0), 0)
@@ -131,7 +131,7 @@ class _Factor:
         return self.meta.strides[self.labels.index(label)] if label in self.labels else 0
 
 
-def _diagonal(q: Questions, labels: list[Label], operand: Meta) -> _Factor:
+def _diagonal(q: ShapeQuery, labels: list[Label], operand: Meta) -> _Factor:
     """A label that appears twice in a term walks along the diagonal."""
     if len(set(labels)) == len(labels):
         return _Factor(operand, labels)
@@ -146,7 +146,7 @@ def _diagonal(q: Questions, labels: list[Label], operand: Meta) -> _Factor:
     return _Factor(seen, list(sizes))
 
 
-def _sizes(q: Questions, factors: list[_Factor], order: _Order) -> dict[Label, Size]:
+def _sizes(q: ShapeQuery, factors: list[_Factor], order: _Order) -> dict[Label, Size]:
     """The size of each label of the result; sizes of summed labels are only checked."""
     sizes: dict[Label, Size] = {}
     for label in order.kept:
@@ -170,7 +170,7 @@ def _of_one(factor: _Factor, order: _Order, shape: tuple[Size, ...]) -> Meta:
     return factor.meta.like(shape, dtype if whole else torch.int64)
 
 
-def _product_type(q: Questions, operands: list[Meta], order: _Order) -> torch.dtype:
+def _product_type(q: ShapeQuery, operands: list[Meta], order: _Order) -> torch.dtype:
     return require_one_dtype(q, *operands) if order.summed else result_type(operands)
 
 
@@ -211,7 +211,7 @@ def _ends_with(labels: list[Label], later: list[Label], earlier: list[Label]) ->
 
 
 def _multiplied(
-    q: Questions, factors: list[_Factor], order: _Order, shape: tuple[Size, ...]
+    q: ShapeQuery, factors: list[_Factor], order: _Order, shape: tuple[Size, ...]
 ) -> Meta:
     """The general case: as torch does it, with every dimension either 1 or not."""
     ones = _ones(q, factors, order)
@@ -219,7 +219,7 @@ def _multiplied(
     return result.viewed(shape, result.strides[: len(shape)])
 
 
-def _product(q: Questions, factors: list[_Factor], order: _Order, ones: frozenset[Size]) -> Meta:
+def _product(q: ShapeQuery, factors: list[_Factor], order: _Order, ones: frozenset[Size]) -> Meta:
     """The product with a dimension for every label, where exactly these sizes are 1."""
     labels = [*order.kept, *order.summed]
     lined = [_lined(q, factor, labels, ones) for factor in factors]
@@ -241,7 +241,7 @@ def _product(q: Questions, factors: list[_Factor], order: _Order, ones: frozense
     return lined[0]
 
 
-def _ones(q: Questions, factors: list[_Factor], order: _Order) -> frozenset[Size]:
+def _ones(q: ShapeQuery, factors: list[_Factor], order: _Order) -> frozenset[Size]:
     """The sizes that are 1. Of those that may be, it is only asked where the answer changes the
     layout.
     """
@@ -298,7 +298,7 @@ def _agree(
             )
             for own, shape in zip(labels, shapes, strict=True)
         ]
-        result = _product(Questions(Facts(), "einsum"), factors, order, frozenset({1}))
+        result = _product(ShapeQuery(Facts(), "einsum"), factors, order, frozenset({1}))
         sizes, strides = _known(result.shape), _known(result.strides)
         dims = [dim for dim in range(len(kept)) if sizes[dim] != 1]
         found = sorted(dims, key=lambda dim: -strides[dim])
@@ -316,7 +316,7 @@ def _known(sizes: tuple[Size, ...]) -> list[int]:
     return [size for size in sizes if isinstance(size, int)]
 
 
-def _lined(q: Questions, factor: _Factor, labels: list[Label], ones: frozenset[Size]) -> Meta:
+def _lined(q: ShapeQuery, factor: _Factor, labels: list[Label], ones: frozenset[Size]) -> Meta:
     """The operand with a dimension for every label, of size 1 where it has none."""
     shape = tuple(1 if size in ones else size for size in map(factor.size, labels))
     strides = tuple(
@@ -332,7 +332,7 @@ def _summed(factor: Meta, dim: int) -> Meta:
     return factor.like(shape, factor.dtype if whole else torch.int64, Strided(strides))
 
 
-def _elementwise(q: Questions, left: Meta, right: Meta) -> Meta:
+def _elementwise(q: ShapeQuery, left: Meta, right: Meta) -> Meta:
     pairs = list(zip(left.shape, right.shape, strict=True))
     if (1, 1) not in pairs or not (
         any(a == 1 != b for a, b in pairs) and any(b == 1 != a for a, b in pairs)
@@ -344,7 +344,9 @@ def _elementwise(q: Questions, left: Meta, right: Meta) -> Meta:
     return left.like(shape, result_type((left, right)), Strided(dense_strides(shape, order)))
 
 
-def _iterated(q: Questions, shape: tuple[Size, ...], operands: tuple[Meta, ...]) -> tuple[int, ...]:
+def _iterated(
+    q: ShapeQuery, shape: tuple[Size, ...], operands: tuple[Meta, ...]
+) -> tuple[int, ...]:
     """The order, outermost first, in which torch walks operands: an insertion sort that passes over
     pairs no operand tells apart.
     """
@@ -379,7 +381,7 @@ def _iterated(q: Questions, shape: tuple[Size, ...], operands: tuple[Meta, ...])
     return tuple(reversed(order))
 
 
-def _pair(q: Questions, left: Meta, right: Meta, summed: list[int]) -> Meta:
+def _pair(q: ShapeQuery, left: Meta, right: Meta, summed: list[int]) -> Meta:
     """The product of two, summed over dimensions that both have."""
     if not summed:
         return _elementwise(q, left, right)
@@ -404,5 +406,5 @@ def _pair(q: Questions, left: Meta, right: Meta, summed: list[int]) -> Meta:
 
 
 ROWS: tuple[Op, ...] = (
-    Op("einsum", ("torch.einsum", "torch.functional.einsum"), _einsum, Lowering.CALL_OUT),
+    Op("einsum", ("torch.einsum", "torch.functional.einsum"), _einsum, OpKind.CALL_OUT),
 )

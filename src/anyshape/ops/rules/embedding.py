@@ -5,25 +5,25 @@ from __future__ import annotations
 import torch
 
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Lowering, Op
+from anyshape.ops.op import Op, OpKind
 from anyshape.ops.rules.matmul import require_rank, require_same
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, and_, eq, ge, gt, lt, or_
 
 
-def _require_indices(q: Questions, *tensors: Meta) -> None:
+def _require_indices(q: ShapeQuery, *tensors: Meta) -> None:
     for tensor in tensors:
         if tensor.dtype not in (torch.int32, torch.int64):
             raise q.fail(f"positions are of int32 or int64, not {tensor.dtype}")
 
 
-def _require_rows(q: Questions, input: Meta, weight: Meta) -> None:
+def _require_rows(q: ShapeQuery, input: Meta, weight: Meta) -> None:
     filled = or_(gt(weight.shape[0], 0), eq(input.numel, 0))
     q.require(filled, "a table without rows has nothing to look up")
 
 
 def _embedding(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     weight: Meta,
     padding_idx: Size | None = None,
@@ -43,7 +43,7 @@ def _embedding(
 
 
 def _torch_embedding(
-    q: Questions,
+    q: ShapeQuery,
     weight: Meta,
     indices: Meta,
     padding_idx: int = -1,
@@ -54,7 +54,7 @@ def _torch_embedding(
 
 
 def _embedding_bag(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     weight: Meta,
     offsets: Meta | None = None,
@@ -79,7 +79,7 @@ def _embedding_bag(
     return weight.like((_bags(q, input, offsets, include_last_offset), weight.shape[1]))
 
 
-def _bags(q: Questions, input: Meta, offsets: Meta | None, include_last: bool) -> Size:
+def _bags(q: ShapeQuery, input: Meta, offsets: Meta | None, include_last: bool) -> Size:
     if input.rank == 2:
         if offsets is not None:
             raise q.fail("a matrix of positions has a bag in each row, and takes no offsets")
@@ -95,7 +95,7 @@ def _bags(q: Questions, input: Meta, offsets: Meta | None, include_last: bool) -
     return offsets.shape[0] - 1
 
 
-def _require_weights(q: Questions, input: Meta, weight: Meta, samples: Meta, mode: str) -> None:
+def _require_weights(q: ShapeQuery, input: Meta, weight: Meta, samples: Meta, mode: str) -> None:
     if mode != "sum" or samples.dtype != weight.dtype:
         raise q.fail("weights of samples go with mode 'sum' and have the table's dtype")
     require_rank(q, samples, input.rank, "the weights of samples")
@@ -105,7 +105,7 @@ def _require_weights(q: Questions, input: Meta, weight: Meta, samples: Meta, mod
 
 _F = "torch.nn.functional."
 ROWS: tuple[Op, ...] = (
-    Op("embedding", (_F + "embedding",), _embedding, Lowering.INDEX_MAP),
-    Op("torch.embedding", ("torch.embedding",), _torch_embedding, Lowering.INDEX_MAP),
-    Op("embedding_bag", (_F + "embedding_bag",), _embedding_bag, Lowering.CALL_OUT),
+    Op("embedding", (_F + "embedding",), _embedding, OpKind.INDEX_MAP),
+    Op("torch.embedding", ("torch.embedding",), _torch_embedding, OpKind.INDEX_MAP),
+    Op("embedding_bag", (_F + "embedding_bag",), _embedding_bag, OpKind.CALL_OUT),
 )

@@ -8,16 +8,16 @@ from typing import Any
 import torch
 
 from anyshape.ops.meta import Dense, Layout, Meta, contiguous, strided
-from anyshape.ops.op import Lowering, Op, Rule
+from anyshape.ops.op import Op, OpKind, Rule
 from anyshape.ops.promotion import category, dtype_of_number, join
 from anyshape.ops.rules.casts import cast, device_named, layout_in
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Expr, Size, ge, gt, maximum
 
 
 def made(
-    q: Questions,
+    q: ShapeQuery,
     shape: Sequence[Size],
     dtype: torch.dtype | None,
     *,
@@ -40,7 +40,7 @@ def made(
     )
 
 
-def require_natural(q: Questions, size: Any, what: str) -> None:
+def require_natural(q: ShapeQuery, size: Any, what: str) -> None:
     if isinstance(size, int):
         if size < 0:
             raise q.fail(f"{what} must not be negative, but is {size}")
@@ -58,12 +58,12 @@ def size_in(args: tuple[Any, ...], size: Any) -> tuple[Size, ...]:
 
 
 def _filled(
-    q: Questions, *args: Any, size: Any = None, dtype: torch.dtype | None = None, **options: Any
+    q: ShapeQuery, *args: Any, size: Any = None, dtype: torch.dtype | None = None, **options: Any
 ) -> Meta:
     return made(q, size_in(args, size), dtype, **_laid_out(q, size_in(args, size), options))
 
 
-def _laid_out(q: Questions, shape: tuple[Size, ...], options: dict[str, Any]) -> dict[str, Any]:
+def _laid_out(q: ShapeQuery, shape: tuple[Size, ...], options: dict[str, Any]) -> dict[str, Any]:
     """The options with `memory_format` (of `empty`) turned into a layout."""
     chosen = options.pop("memory_format", None)
     if chosen is not None:
@@ -81,17 +81,17 @@ def dtype_of_value(value: Any) -> torch.dtype:
 
 
 def _full(
-    q: Questions, size: Any, fill_value: Any, *, dtype: torch.dtype | None = None, **options: Any
+    q: ShapeQuery, size: Any, fill_value: Any, *, dtype: torch.dtype | None = None, **options: Any
 ) -> Meta:
     return made(q, tuple(size), dtype or dtype_of_value(fill_value), **options)
 
 
-def _scalar(q: Questions, s: Any, *, dtype: torch.dtype | None = None, **options: Any) -> Meta:
+def _scalar(q: ShapeQuery, s: Any, *, dtype: torch.dtype | None = None, **options: Any) -> Meta:
     return made(q, (), dtype, **options)
 
 
 def _empty_strided(
-    q: Questions, size: Any, stride: Any, *, dtype: torch.dtype | None = None, **options: Any
+    q: ShapeQuery, size: Any, stride: Any, *, dtype: torch.dtype | None = None, **options: Any
 ) -> Meta:
     shape, strides = tuple(size), tuple(stride)
     if len(shape) != len(strides):
@@ -102,7 +102,7 @@ def _empty_strided(
 
 
 def _empty_permuted(
-    q: Questions, size: Any, physical_layout: Any, *, dtype: Any = None, **options: Any
+    q: ShapeQuery, size: Any, physical_layout: Any, *, dtype: Any = None, **options: Any
 ) -> Meta:
     named = tuple(q.count(dim, "the order of the dimensions") for dim in physical_layout)
     order = q.dims(named, len(size))
@@ -112,7 +112,7 @@ def _empty_permuted(
 
 
 def _eye(
-    q: Questions,
+    q: ShapeQuery,
     n: Size,
     m: Size | None = None,
     *,
@@ -140,7 +140,7 @@ def _triangle(rows: Size, columns: Size, offset: Size) -> Size:
 
 def _triangle_indices(upper: bool) -> Rule:
     def rule(
-        q: Questions,
+        q: ShapeQuery,
         row: Size,
         col: Size,
         offset: Size = 0,
@@ -161,7 +161,7 @@ def _triangle_indices(upper: bool) -> Rule:
 
 
 def _window(
-    q: Questions, window_length: Size, *_: Any, dtype: torch.dtype | None = None, **options: Any
+    q: ShapeQuery, window_length: Size, *_: Any, dtype: torch.dtype | None = None, **options: Any
 ) -> Meta:
     for parameter in ("periodic", "alpha", "beta"):
         options.pop(parameter, None)
@@ -170,7 +170,7 @@ def _window(
     return made(q, (window_length,), dtype, **options)
 
 
-def _vander(q: Questions, x: Meta, N: Size | None = None, increasing: bool = False) -> Meta:
+def _vander(q: ShapeQuery, x: Meta, N: Size | None = None, increasing: bool = False) -> Meta:
     if x.rank != 1:
         raise q.fail(f"`x` must have one dimension, not {x.rank}")
     columns = x.shape[0] if N is None else N
@@ -184,7 +184,7 @@ def _vander(q: Questions, x: Meta, N: Size | None = None, increasing: bool = Fal
 
 
 def like(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     *,
     dtype: torch.dtype | None = None,
@@ -203,31 +203,31 @@ def like(
     )
 
 
-def _full_like(q: Questions, input: Meta, fill_value: Any, **options: Any) -> Meta:
+def _full_like(q: ShapeQuery, input: Meta, fill_value: Any, **options: Any) -> Meta:
     return like(q, input, **options)
 
 
-def _new(q: Questions, input: Meta, *args: Any, size: Any = None, **options: Any) -> Meta:
+def _new(q: ShapeQuery, input: Meta, *args: Any, size: Any = None, **options: Any) -> Meta:
     return _new_of(q, input, size_in(args, size), **options)
 
 
-def _new_of(q: Questions, input: Meta, size: Any, **options: Any) -> Meta:
+def _new_of(q: ShapeQuery, input: Meta, size: Any, **options: Any) -> Meta:
     options.setdefault("device", None)
     options["device"] = options["device"] or input.device
     return made(q, tuple(size), options.pop("dtype", None), default=input.dtype, **options)
 
 
-def _new_full(q: Questions, input: Meta, size: Any, fill_value: Any, **options: Any) -> Meta:
+def _new_full(q: ShapeQuery, input: Meta, size: Any, fill_value: Any, **options: Any) -> Meta:
     return _new_of(q, input, size, **options)
 
 
-def _new_empty_strided(q: Questions, input: Meta, size: Any, stride: Any, **options: Any) -> Meta:
+def _new_empty_strided(q: ShapeQuery, input: Meta, size: Any, stride: Any, **options: Any) -> Meta:
     found = _empty_strided(q, size, stride)
     return replace(_new_of(q, input, size, **options), layout=found.layout)
 
 
 def _tensor(
-    q: Questions,
+    q: ShapeQuery,
     data: Any,
     *,
     dtype: torch.dtype | None = None,
@@ -244,7 +244,7 @@ def _tensor(
 
 
 def _as_tensor(
-    q: Questions, data: Any, dtype: torch.dtype | None = None, device: Any = None
+    q: ShapeQuery, data: Any, dtype: torch.dtype | None = None, device: Any = None
 ) -> Meta:
     if isinstance(data, Meta):
         return cast(q, data, dtype, device)
@@ -252,7 +252,7 @@ def _as_tensor(
 
 
 def _as_array(
-    q: Questions,
+    q: ShapeQuery,
     obj: Any,
     *,
     dtype: torch.dtype | None = None,
@@ -265,14 +265,14 @@ def _as_array(
     return _tensor(q, obj, dtype=dtype, device=device)
 
 
-def _new_tensor(q: Questions, input: Meta, data: Any, **options: Any) -> Meta:
+def _new_tensor(q: ShapeQuery, input: Meta, data: Any, **options: Any) -> Meta:
     options["device"] = options.get("device") or input.device
     if not isinstance(data, Meta):
         options["dtype"] = options.get("dtype") or input.dtype
     return _tensor(q, data, **options)
 
 
-def _shape_of(q: Questions, data: Any) -> tuple[Size, ...]:
+def _shape_of(q: ShapeQuery, data: Any) -> tuple[Size, ...]:
     if isinstance(data, Meta):
         return data.shape
     if not isinstance(data, tuple | list):
@@ -295,7 +295,7 @@ def _dtype_of(data: Any) -> torch.dtype:
 
 def factory_row(name: str, rule: Rule, *names: str) -> Op:
     """A row of tensors from nothing, whose results never require grad unless they are told to."""
-    return Op(name, names or (f"torch.{name}",), rule, Lowering.FACTORY, differentiable=False)
+    return Op(name, names or (f"torch.{name}",), rule, OpKind.FACTORY, differentiable=False)
 
 
 _WINDOWS = ("bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window")
@@ -321,6 +321,6 @@ ROWS = (
     factory_row("new_empty_strided", _new_empty_strided, "torch.Tensor.new_empty_strided"),
     factory_row("tensor", _tensor),
     factory_row("new_tensor", _new_tensor, "torch.Tensor.new_tensor"),
-    Op("as_tensor", ("torch.as_tensor",), _as_tensor, Lowering.NOTHING),
-    Op("asarray", ("torch.asarray",), _as_array, Lowering.NOTHING),
+    Op("as_tensor", ("torch.as_tensor",), _as_tensor, OpKind.NOTHING),
+    Op("asarray", ("torch.asarray",), _as_array, OpKind.NOTHING),
 )

@@ -19,9 +19,9 @@ import torch
 from anyshape.errors import UnknownOperator
 from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.meta import Dense, Meta, Strided
-from anyshape.ops.op import Lowering, Op, Rule
+from anyshape.ops.op import Op, OpKind, Rule
 from anyshape.ops.promotion import complex_of, floating, real
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Size, ge, gt
 
@@ -32,7 +32,7 @@ def _with_mkl() -> bool:
     return torch.backends.mkl.is_available()
 
 
-def _prepared(q: Questions, input: Meta, dims: Dims, sizes: Sequence[Size]) -> Meta:
+def _prepared(q: ShapeQuery, input: Meta, dims: Dims, sizes: Sequence[Size]) -> Meta:
     """The input with the lengths that are transformed."""
     if input.device.type != "cpu":
         raise UnknownOperator(op=q.op)
@@ -57,7 +57,7 @@ def _prepared(q: Questions, input: Meta, dims: Dims, sizes: Sequence[Size]) -> M
     return replace(input, shape=tuple(shape), layout=Strided(input.strides))
 
 
-def _by_strides(q: Questions, input: Meta, dims: Sequence[int]) -> list[int]:
+def _by_strides(q: ShapeQuery, input: Meta, dims: Sequence[int]) -> list[int]:
     """The dimensions by falling strides."""
     if isinstance(input.layout, Dense):
         return sorted(dims, key=input.layout.order.index)
@@ -72,7 +72,7 @@ def _by_strides(q: Questions, input: Meta, dims: Sequence[int]) -> list[int]:
 
 
 def _transformed(
-    q: Questions, input: Meta, dims: Sequence[int], dtype: torch.dtype, last: Size | None = None
+    q: ShapeQuery, input: Meta, dims: Sequence[int], dtype: torch.dtype, last: Size | None = None
 ) -> Meta:
     """One step of a transform; `last` is the new length of the last of the dimensions, which then
     stays last.
@@ -88,7 +88,7 @@ def _transformed(
     return input.like(tuple(shape), dtype, Dense(order))
 
 
-def _to_complex(q: Questions, input: Meta, dims: Dims, sizes: Sequence[Size]) -> Meta:
+def _to_complex(q: ShapeQuery, input: Meta, dims: Dims, sizes: Sequence[Size]) -> Meta:
     """Complex or real numbers to complex ones."""
     dtype = floating(input.dtype)
     dtype = dtype if dtype.is_complex else complex_of(dtype)
@@ -97,7 +97,7 @@ def _to_complex(q: Questions, input: Meta, dims: Dims, sizes: Sequence[Size]) ->
     return _transformed(q, _prepared(q, input, dims, sizes), dims, dtype)
 
 
-def _real_to_half(q: Questions, input: Meta, dims: Dims, sizes: Sequence[Size]) -> Meta:
+def _real_to_half(q: ShapeQuery, input: Meta, dims: Dims, sizes: Sequence[Size]) -> Meta:
     """Real numbers to the first half of their symmetric transform."""
     if input.dtype.is_complex:
         raise q.fail("the input must be real")
@@ -105,7 +105,7 @@ def _real_to_half(q: Questions, input: Meta, dims: Dims, sizes: Sequence[Size]) 
     return _transformed(q, prepared, dims, complex_of(floating(input.dtype)), sizes[-1] // 2 + 1)
 
 
-def _half_to_real(q: Questions, input: Meta, dims: Dims, sizes: Sequence[Size]) -> Meta:
+def _half_to_real(q: ShapeQuery, input: Meta, dims: Dims, sizes: Sequence[Size]) -> Meta:
     """The first half of a symmetric transform back to real numbers: the last dimension apart from
     the others.
     """
@@ -117,7 +117,7 @@ def _half_to_real(q: Questions, input: Meta, dims: Dims, sizes: Sequence[Size]) 
     return _transformed(q, found, dims[-1:], dtype, sizes[-1])
 
 
-def _real_to_half_apart(q: Questions, input: Meta, dims: Dims, sizes: Sequence[Size]) -> Meta:
+def _real_to_half_apart(q: ShapeQuery, input: Meta, dims: Dims, sizes: Sequence[Size]) -> Meta:
     """As `_real_to_half`, but the last dimension first and apart from the others."""
     if input.dtype.is_complex:
         raise q.fail("the input must be real")
@@ -129,7 +129,7 @@ def _real_to_half_apart(q: Questions, input: Meta, dims: Dims, sizes: Sequence[S
 
 def _of_one(kind: Rule, *, halved: bool) -> Rule:
     def rule(
-        q: Questions, input: Meta, n: Size | None = None, dim: int = -1, norm: Any = None
+        q: ShapeQuery, input: Meta, n: Size | None = None, dim: int = -1, norm: Any = None
     ) -> Meta:
         if not input.shape:
             raise q.fail("a tensor without dimensions has no transform")
@@ -141,7 +141,7 @@ def _of_one(kind: Rule, *, halved: bool) -> Rule:
 
 def _of_many(kind: Rule, *, halved: bool, default: Dims | None = None) -> Rule:
     def rule(
-        q: Questions,
+        q: ShapeQuery,
         input: Meta,
         s: Sequence[Size] | None = None,
         dim: Sequence[int] | int | None = default,
@@ -177,14 +177,14 @@ def _lengths(
     return tuple(a if keep and b == -1 else b for a, b in zip(own, given, strict=True))
 
 
-def _shift(q: Questions, input: Meta, dim: Any = None) -> Meta:
+def _shift(q: ShapeQuery, input: Meta, dim: Any = None) -> Meta:
     q.dims(dim, input.rank)
     return input.like()
 
 
 def _frequencies(halved: bool) -> Rule:
     def rule(
-        q: Questions,
+        q: ShapeQuery,
         n: Size,
         d: float = 1.0,
         *,
@@ -216,7 +216,7 @@ _MANY_DIMS = {**_ONE_DIM, "ihfft": (_real_to_half_apart, False)}
 
 
 def _row(name: str, rule: Rule) -> Op:
-    return Op(f"fft.{name}", (f"torch.fft.{name}",), rule, Lowering.CALL_OUT)
+    return Op(f"fft.{name}", (f"torch.fft.{name}",), rule, OpKind.CALL_OUT)
 
 
 ROWS: tuple[Op, ...] = (
@@ -236,7 +236,7 @@ ROWS: tuple[Op, ...] = (
             name,
             (f"torch.fft.{name}",),
             _frequencies(halved),
-            Lowering.FACTORY,
+            OpKind.FACTORY,
             differentiable=False,
         )
         for name, halved in (("fftfreq", False), ("rfftfreq", True))

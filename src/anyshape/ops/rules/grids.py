@@ -10,16 +10,16 @@ import torch
 
 from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Lowering, Op, names_of
+from anyshape.ops.op import Op, OpKind, names_of
 from anyshape.ops.promotion import category, result_type
 from anyshape.ops.rules.concat import tensors_of
 from anyshape.ops.rules.reshaping import viewed_as
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Size, ge, gt, ne, product
 
 
-def meshgrid(q: Questions, *tensors: Any, indexing: str | None = None) -> tuple[Meta, ...]:
+def meshgrid(q: ShapeQuery, *tensors: Any, indexing: str | None = None) -> tuple[Meta, ...]:
     axes = tensors_of(tensors)
     if not axes or any(axis.rank > 1 for axis in axes):
         raise q.fail("a grid is made of vectors, at least one")
@@ -41,7 +41,7 @@ def meshgrid(q: Questions, *tensors: Any, indexing: str | None = None) -> tuple[
     return tuple(grids)
 
 
-def cartesian_prod(q: Questions, *tensors: Any) -> Meta:
+def cartesian_prod(q: ShapeQuery, *tensors: Any) -> Meta:
     axes = tensors_of(tensors)
     if any(axis.rank != 1 for axis in axes):
         raise q.fail("a product is of vectors")
@@ -51,7 +51,7 @@ def cartesian_prod(q: Questions, *tensors: Any) -> Meta:
     return axes[0].like((product([axis.numel for axis in axes]), len(axes)))
 
 
-def combinations(q: Questions, input: Meta, r: int = 2, with_replacement: bool = False) -> Meta:
+def combinations(q: ShapeQuery, input: Meta, r: int = 2, with_replacement: bool = False) -> Meta:
     if input.rank != 1:
         raise q.fail(f"combinations are of a vector, not of {input.rank} dimensions")
     if r < 0:
@@ -64,7 +64,7 @@ def combinations(q: Questions, input: Meta, r: int = 2, with_replacement: bool =
     return input.like((ordered // factorial(r), r))
 
 
-def kron(q: Questions, input: Meta, other: Meta) -> Meta:
+def kron(q: ShapeQuery, input: Meta, other: Meta) -> Meta:
     rank = max(input.rank, other.rank)
     a, b = _interleaved(input, rank, 0), _interleaved(other, rank, 1)
     pairs = tuple(
@@ -90,7 +90,7 @@ def _interleaved(tensor: Meta, rank: int, place: int) -> Meta:
 
 
 def unravel_index(
-    q: Questions, indices: Meta, shape: Size | Sequence[Size] | Meta
+    q: ShapeQuery, indices: Meta, shape: Size | Sequence[Size] | Meta
 ) -> tuple[Meta, ...]:
     if category(indices.dtype) != 1:
         raise q.fail(f"indices are integers, not {indices.dtype}")
@@ -111,7 +111,7 @@ def unravel_index(
     return tuple(replace(one, offset=index * together.strides[-1]) for index in range(count))
 
 
-def one_hot(q: Questions, input: Meta, num_classes: Size = -1) -> Meta:
+def one_hot(q: ShapeQuery, input: Meta, num_classes: Size = -1) -> Meta:
     if input.dtype is not torch.int64:
         raise q.fail(f"classes are of int64, not {input.dtype}")
     if q.decide(gt(num_classes, 0), "the number of classes is given"):
@@ -123,15 +123,15 @@ def one_hot(q: Questions, input: Meta, num_classes: Size = -1) -> Meta:
 
 
 ROWS: tuple[Op, ...] = (
-    Op("meshgrid", ("torch.meshgrid",), meshgrid, Lowering.VIEW),
-    Op("cartesian_prod", ("torch.cartesian_prod",), cartesian_prod, Lowering.INDEX_MAP),
-    Op("combinations", ("torch.combinations",), combinations, Lowering.INDEX_MAP),
-    Op("kron", names_of("kron"), kron, Lowering.POINTWISE),
-    Op("unravel_index", ("torch.unravel_index",), unravel_index, Lowering.POINTWISE),
+    Op("meshgrid", ("torch.meshgrid",), meshgrid, OpKind.VIEW),
+    Op("cartesian_prod", ("torch.cartesian_prod",), cartesian_prod, OpKind.INDEX_MAP),
+    Op("combinations", ("torch.combinations",), combinations, OpKind.INDEX_MAP),
+    Op("kron", names_of("kron"), kron, OpKind.POINTWISE),
+    Op("unravel_index", ("torch.unravel_index",), unravel_index, OpKind.POINTWISE),
     Op(
         "one_hot",
         ("torch.nn.functional.one_hot", "torch._C._nn.one_hot"),
         one_hot,
-        Lowering.INDEX_MAP,
+        OpKind.INDEX_MAP,
     ),
 )

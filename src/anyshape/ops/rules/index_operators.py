@@ -10,37 +10,37 @@ import torch
 
 from anyshape.ops.broadcast import broadcast, pointwise_layout
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Lowering, Op, Rule, in_place_names, names_of
+from anyshape.ops.op import Op, OpKind, Rule, in_place_names, names_of
 from anyshape.ops.promotion import Number
 from anyshape.ops.rules.indexing import first_round, require_written, shape_found
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, eq, ne, or_
 
 
-def cloned(q: Questions, input: Meta) -> Meta:
+def cloned(q: ShapeQuery, input: Meta) -> Meta:
     """A fresh tensor in the layout of another: what an operator returns that writes into a copy."""
     return input.like(layout=pointwise_layout(q, input.shape, (input,)))
 
 
-def _require_long(q: Questions, *indices: Meta) -> None:
+def _require_long(q: ShapeQuery, *indices: Meta) -> None:
     for index in indices:
         if index.dtype is not torch.int64:
             raise q.fail(f"indices must be of int64, not {index.dtype}")
 
 
-def _require_same_dtype(q: Questions, input: Meta, source: Meta) -> None:
+def _require_same_dtype(q: ShapeQuery, input: Meta, source: Meta) -> None:
     if input.dtype != source.dtype:
         raise q.fail(f"{source.dtype} does not go into a tensor of {input.dtype}")
 
 
-def _count(q: Questions, index: Meta) -> Size:
+def _count(q: ShapeQuery, index: Meta) -> Size:
     """How many indices a vector has; a tensor without dimensions is one."""
     if index.rank > 1:
         raise q.fail(f"the indices must be a vector, not of {index.rank} dimensions")
     return index.numel
 
 
-def index_select(q: Questions, input: Meta, dim: int, index: Meta) -> Meta:
+def index_select(q: ShapeQuery, input: Meta, dim: int, index: Meta) -> Meta:
     dim = q.dim(dim, input.rank)
     if index.dtype not in (torch.int64, torch.int32):
         raise q.fail(f"indices must be of int64 or int32, not {index.dtype}")
@@ -54,7 +54,7 @@ def index_select(q: Questions, input: Meta, dim: int, index: Meta) -> Meta:
     return input.like((*input.shape[:dim], count, *input.shape[dim + 1 :]))
 
 
-def take(q: Questions, input: Meta, index: Meta) -> Meta:
+def take(q: ShapeQuery, input: Meta, index: Meta) -> Meta:
     _require_long(q, index)
     q.require(
         or_(ne(input.numel, 0), eq(index.numel, 0)), "there is nothing to take from no elements"
@@ -62,7 +62,7 @@ def take(q: Questions, input: Meta, index: Meta) -> Meta:
     return input.like(index.shape)
 
 
-def take_along_dim(q: Questions, input: Meta, indices: Meta, dim: int | None = None) -> Meta:
+def take_along_dim(q: ShapeQuery, input: Meta, indices: Meta, dim: int | None = None) -> Meta:
     _require_long(q, indices)
     if dim is None:
         return take(q, input, indices.like((indices.numel,)))
@@ -83,7 +83,7 @@ def take_along_dim(q: Questions, input: Meta, indices: Meta, dim: int | None = N
 
 
 def index_put(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     indices: Sequence[Meta | None],
     values: Meta,
@@ -108,7 +108,7 @@ def _at_least_vector(index: Meta) -> Meta:
     return index if index.shape else index.viewed((1,), (1,))
 
 
-def _require_place(q: Questions, input: Meta, dim: int, count: Size) -> None:
+def _require_place(q: ShapeQuery, input: Meta, dim: int, count: Size) -> None:
     """Nothing can be written into a dimension of size 0, unless it is nothing anyway."""
     sizes = [count, *(size for d, size in enumerate(input.shape) if d != dim)]
     if input.shape:
@@ -118,7 +118,7 @@ def _require_place(q: Questions, input: Meta, dim: int, count: Size) -> None:
         )
 
 
-def index_fill(q: Questions, input: Meta, dim: int, index: Meta, value: Meta | Number) -> Meta:
+def index_fill(q: ShapeQuery, input: Meta, dim: int, index: Meta, value: Meta | Number) -> Meta:
     _require_long(q, index)
     _require_place(q, input, q.dim(dim, input.rank), _count(q, index))
     if isinstance(value, Meta):
@@ -131,7 +131,7 @@ def index_fill(q: Questions, input: Meta, dim: int, index: Meta, value: Meta | N
     return cloned(q, input)
 
 
-def index_copy(q: Questions, input: Meta, dim: int, index: Meta, source: Meta) -> Meta:
+def index_copy(q: ShapeQuery, input: Meta, dim: int, index: Meta, source: Meta) -> Meta:
     dim = q.dim(dim, input.rank)
     _require_long(q, index)
     _require_same_dtype(q, input, source)
@@ -151,7 +151,7 @@ def index_copy(q: Questions, input: Meta, dim: int, index: Meta, source: Meta) -
     return input.like()
 
 
-def put(q: Questions, input: Meta, index: Meta, source: Meta, accumulate: bool = False) -> Meta:
+def put(q: ShapeQuery, input: Meta, index: Meta, source: Meta, accumulate: bool = False) -> Meta:
     _require_long(q, index)
     _require_same_dtype(q, input, source)
     q.require(eq(index.numel, source.numel), "the source has one element an index")
@@ -161,7 +161,7 @@ def put(q: Questions, input: Meta, index: Meta, source: Meta, accumulate: bool =
     return cloned(q, input)
 
 
-def masked_scatter(q: Questions, input: Meta, mask: Meta, source: Meta) -> Meta:
+def masked_scatter(q: ShapeQuery, input: Meta, mask: Meta, source: Meta) -> Meta:
     if mask.dtype is not torch.bool:
         raise q.fail(f"a mask is of bool, not {mask.dtype}")
     _require_same_dtype(q, input, source)
@@ -172,7 +172,7 @@ def masked_scatter(q: Questions, input: Meta, mask: Meta, source: Meta) -> Meta:
 
 def _row(name: str, rule: Rule, *, writes: bool) -> Op:
     in_place = in_place_names(name) if writes else ()
-    return Op(name, names_of(name), rule, Lowering.INDEX_MAP, in_place=in_place)
+    return Op(name, names_of(name), rule, OpKind.INDEX_MAP, in_place=in_place)
 
 
 ROWS: tuple[Op, ...] = (

@@ -16,9 +16,9 @@ import torch
 
 from anyshape.ops.broadcast import broadcast, pointwise_layout, require_expands
 from anyshape.ops.meta import Meta, contiguous, of_tensor
-from anyshape.ops.op import Lowering, Op
+from anyshape.ops.op import Op, OpKind
 from anyshape.ops.rules.views import selected, sliced, unsqueezed, without
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import dataclass, replace
 from anyshape.symbolic import Expr, Range, Size, and_, as_symbol, eq, ge, le, lt, ne, or_
 
@@ -58,12 +58,12 @@ class WrittenMask:
 Lookups = list[Lookup | None]
 
 
-def getitem(q: Questions, input: Meta, index: Any) -> Meta:
+def getitem(q: ShapeQuery, input: Meta, index: Any) -> Meta:
     base, lookups = first_round(q, input, index)
     return looked_up(q, base, lookups)
 
 
-def setitem(q: Questions, input: Meta, index: Any, value: Any) -> Meta:
+def setitem(q: ShapeQuery, input: Meta, index: Any, value: Any) -> Meta:
     base, lookups = first_round(q, input, index)
     target = shape_found(q, base, lookups)
     if isinstance(value, Meta):
@@ -74,7 +74,7 @@ def setitem(q: Questions, input: Meta, index: Any, value: Any) -> Meta:
     return input
 
 
-def _require_dtype(q: Questions, input: Meta, found: Sequence[Lookup], value: Meta) -> None:
+def _require_dtype(q: ShapeQuery, input: Meta, found: Sequence[Lookup], value: Meta) -> None:
     """Slices take values of any dtype; index tensors do not, except that one mask may be filled
     with one number.
     """
@@ -85,7 +85,7 @@ def _require_dtype(q: Questions, input: Meta, found: Sequence[Lookup], value: Me
         raise q.fail(f"values of {value.dtype} are not put into a tensor of {input.dtype}")
 
 
-def _require_fits(q: Questions, shape: tuple[Size, ...], target: tuple[Size, ...]) -> None:
+def _require_fits(q: ShapeQuery, shape: tuple[Size, ...], target: tuple[Size, ...]) -> None:
     """A value that is written: stretched to its target; dimensions of size 1 at its front do not
     count.
     """
@@ -98,7 +98,7 @@ def _require_fits(q: Questions, shape: tuple[Size, ...], target: tuple[Size, ...
     require_written(q, shape[extra:], target)
 
 
-def require_written(q: Questions, shape: tuple[Size, ...], target: tuple[Size, ...]) -> None:
+def require_written(q: ShapeQuery, shape: tuple[Size, ...], target: tuple[Size, ...]) -> None:
     """Require that a value of this shape stretches to the places that are written.
 
     How many places a mask names is not asked: no result has that size, and torch compares the two
@@ -116,7 +116,7 @@ def require_written(q: Questions, shape: tuple[Size, ...], target: tuple[Size, .
 # ---- the first round: a view ---------------------------------------------------------------------
 
 
-def first_round(q: Questions, input: Meta, index: Any) -> tuple[Meta, Lookups]:
+def first_round(q: ShapeQuery, input: Meta, index: Any) -> tuple[Meta, Lookups]:
     """The view that integers, slices and new dimensions make, and the lookups left to do."""
     items = [_as_tensor(q, item) for item in _items(index)]
     named = sum(map(_dims_named, items))
@@ -167,7 +167,7 @@ def _dims_named(item: Any) -> int:
     return item.rank if isinstance(item, Meta) and item.dtype in _MASKS else 1
 
 
-def _as_tensor(q: Questions, item: Any) -> Any:
+def _as_tensor(q: ShapeQuery, item: Any) -> Any:
     """Sequences and arrays as the index tensors that torch makes of them."""
     if item is None or isinstance(item, Meta | slice | EllipsisType | int | Expr):
         return item
@@ -200,7 +200,7 @@ def _outermost(item: Any) -> tuple[Size, ...]:
     return (*({min(plain), max(plain)} if plain else ()), *others)
 
 
-def _apply_slice(q: Questions, base: Meta, dim: int, item: slice) -> Meta:
+def _apply_slice(q: ShapeQuery, base: Meta, dim: int, item: slice) -> Meta:
     start, stop, step = item.start, item.stop, 1 if item.step is None else item.step
     if not isinstance(start, Meta) and not isinstance(stop, Meta) and not isinstance(step, Meta):
         return sliced(q, base, dim, start, stop, step)
@@ -218,7 +218,7 @@ def _is_position(item: Meta) -> bool:
     return not item.shape and not item.dtype.is_floating_point and item.dtype not in _MASKS
 
 
-def _at_position(q: Questions, base: Meta, dim: int) -> Meta:
+def _at_position(q: ShapeQuery, base: Meta, dim: int) -> Meta:
     position = q.new_size()
     q.require(ne(base.shape[dim], 0), "there is a position to select")
     q.given(lt(position, base.shape[dim]))
@@ -226,7 +226,7 @@ def _at_position(q: Questions, base: Meta, dim: int) -> Meta:
     return without(moved, (dim,))
 
 
-def _truth(q: Questions, item: Meta | bool, input: Meta) -> Lookup:
+def _truth(q: ShapeQuery, item: Meta | bool, input: Meta) -> Lookup:
     """What a truth value looks up: the one position of a new dimension, or none."""
     if isinstance(item, bool):
         size: Size = int(item)
@@ -238,7 +238,7 @@ def _truth(q: Questions, item: Meta | bool, input: Meta) -> Lookup:
 
 
 def _as_lookups(
-    q: Questions, base: Meta, dim: int, item: Meta | WrittenMask | WrittenIndices
+    q: ShapeQuery, base: Meta, dim: int, item: Meta | WrittenMask | WrittenIndices
 ) -> Lookups:
     """One lookup a dimension: a mask looks up as many dimensions as it has, at the places where it
     is True.
@@ -264,7 +264,7 @@ def _as_lookups(
 # ---- the second round: lookups -------------------------------------------------------------------
 
 
-def looked_up(q: Questions, base: Meta, lookups: Lookups) -> Meta:
+def looked_up(q: ShapeQuery, base: Meta, lookups: Lookups) -> Meta:
     """The elements that the index tensors name, which are broadcast; one tensor of indices a
     dimension.
     """
@@ -283,13 +283,13 @@ def looked_up(q: Questions, base: Meta, lookups: Lookups) -> Meta:
     return base.like(result, layout=pointwise_layout(q, result, operands))
 
 
-def shape_found(q: Questions, base: Meta, lookups: Lookups) -> tuple[Size, ...]:
+def shape_found(q: ShapeQuery, base: Meta, lookups: Lookups) -> tuple[Size, ...]:
     """The shape of what is looked up."""
     return _found(q, base, lookups)[0] if any(lookups) else base.shape
 
 
 def _found(
-    q: Questions, base: Meta, lookups: Lookups
+    q: ShapeQuery, base: Meta, lookups: Lookups
 ) -> tuple[tuple[Size, ...], tuple[Size, ...], int]:
     """The shape of what is looked up, that of the indices in it, and where they stand."""
     found = [lookup.index for lookup in lookups if lookup is not None]
@@ -309,7 +309,7 @@ def _found(
     return result, places, first
 
 
-def _places(q: Questions, shapes: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+def _places(q: ShapeQuery, shapes: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """The shape of the indices broadcast together.
 
     Beside a vector of a known size above 1 another may be of that size or 1: the result is the
@@ -334,7 +334,7 @@ def _laid_over(index: Meta, before: int, after: int) -> Meta:
     )
 
 
-def _require_in_range(q: Questions, base: Meta, lookups: Lookups, result: Sequence[Size]) -> None:
+def _require_in_range(q: ShapeQuery, base: Meta, lookups: Lookups, result: Sequence[Size]) -> None:
     """Positions that the program wrote out exist, unless there is nothing to look up anyway."""
     for size, lookup in zip(base.shape, lookups, strict=False):
         for position in lookup.written if lookup is not None else ():
@@ -346,7 +346,7 @@ def _require_in_range(q: Questions, base: Meta, lookups: Lookups, result: Sequen
                 )
 
 
-def _require_positions(q: Questions, sizes: Sequence[Size], places: Sequence[Size]) -> None:
+def _require_positions(q: ShapeQuery, sizes: Sequence[Size], places: Sequence[Size]) -> None:
     """Nothing can be looked up in a dimension of size 0."""
     empty = [ne(size, 0) for size in sizes]
     q.require(
@@ -356,6 +356,6 @@ def _require_positions(q: Questions, sizes: Sequence[Size], places: Sequence[Siz
 
 
 ROWS: tuple[Op, ...] = (
-    Op("getitem", ("torch.Tensor.__getitem__",), getitem, Lowering.INDEX_MAP),
-    Op("setitem", (), setitem, Lowering.INDEX_MAP, in_place=("torch.Tensor.__setitem__",)),
+    Op("getitem", ("torch.Tensor.__getitem__",), getitem, OpKind.INDEX_MAP),
+    Op("setitem", (), setitem, OpKind.INDEX_MAP, in_place=("torch.Tensor.__setitem__",)),
 )

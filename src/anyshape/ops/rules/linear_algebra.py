@@ -13,10 +13,10 @@ import torch
 from anyshape.errors import UnknownOperator
 from anyshape.ops.broadcast import broadcast
 from anyshape.ops.meta import Dense, Layout, Meta, Strided, contiguous
-from anyshape.ops.op import Lowering, Op, Rule
+from anyshape.ops.op import Op, OpKind, Rule
 from anyshape.ops.promotion import category, complex_of, real
 from anyshape.ops.rules.matmul import require_one_dtype, require_rank, require_same
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, and_, eq, ge, gt, maximum, minimum, product
 
 _LAPACK = (torch.float32, torch.float64, torch.complex64, torch.complex128)
@@ -27,18 +27,18 @@ def by_columns(rank: int) -> Layout:
     return Dense((*range(rank - 2), rank - 1, rank - 2)) if rank > 1 else contiguous(rank)
 
 
-def _require_matrix(q: Questions, a: Meta) -> None:
+def _require_matrix(q: ShapeQuery, a: Meta) -> None:
     if a.rank < 2:
         raise q.fail("a matrix has at least two dimensions")
 
 
-def _require_lapack(q: Questions, a: Meta) -> None:
+def _require_lapack(q: ShapeQuery, a: Meta) -> None:
     _require_matrix(q, a)
     if a.dtype not in _LAPACK:
         raise q.fail(f"there is no decomposition of {a.dtype}")
 
 
-def _require_square(q: Questions, a: Meta) -> None:
+def _require_square(q: ShapeQuery, a: Meta) -> None:
     _require_lapack(q, a)
     require_same(q, a.shape[-2], a.shape[-1], "the sizes of a square matrix")
 
@@ -54,49 +54,49 @@ def _infos(a: Meta) -> Meta:
     return a.like(a.shape[:-2], torch.int32)
 
 
-def _square(q: Questions, A: Meta, *_: Any, **__: Any) -> Meta:
+def _square(q: ShapeQuery, A: Meta, *_: Any, **__: Any) -> Meta:
     """A matrix of the same size, by columns."""
     _require_square(q, A)
     return _columns(A)
 
 
-def _square_ex(q: Questions, A: Meta, **_: Any) -> tuple[Meta, Meta]:
+def _square_ex(q: ShapeQuery, A: Meta, **_: Any) -> tuple[Meta, Meta]:
     _require_square(q, A)
     return _columns(A), _infos(A)
 
 
-def _number(q: Questions, A: Meta) -> Meta:
+def _number(q: ShapeQuery, A: Meta) -> Meta:
     """One number a matrix."""
     _require_square(q, A)
     return A.like(A.shape[:-2])
 
 
-def _slogdet(q: Questions, A: Meta) -> tuple[Meta, Meta]:
+def _slogdet(q: ShapeQuery, A: Meta) -> tuple[Meta, Meta]:
     _require_square(q, A)
     return A.like(A.shape[:-2]), A.like(A.shape[:-2], real(A.dtype))
 
 
-def _eigh(q: Questions, A: Meta, UPLO: str = "L") -> tuple[Meta, Meta]:
+def _eigh(q: ShapeQuery, A: Meta, UPLO: str = "L") -> tuple[Meta, Meta]:
     _require_square(q, A)
     return A.like(A.shape[:-1], real(A.dtype)), _columns(A)
 
 
-def _eigvalsh(q: Questions, A: Meta, UPLO: str = "L") -> Meta:
+def _eigvalsh(q: ShapeQuery, A: Meta, UPLO: str = "L") -> Meta:
     return _eigh(q, A)[0]
 
 
-def _eig(q: Questions, A: Meta) -> tuple[Meta, Meta]:
+def _eig(q: ShapeQuery, A: Meta) -> tuple[Meta, Meta]:
     _require_square(q, A)
     dtype = A.dtype if A.dtype.is_complex else complex_of(A.dtype)
     return A.like(A.shape[:-1], dtype), _columns(A, dtype=dtype)
 
 
-def _eigvals(q: Questions, A: Meta) -> Meta:
+def _eigvals(q: ShapeQuery, A: Meta) -> Meta:
     return _eig(q, A)[0]
 
 
 def _svd(
-    q: Questions, A: Meta, full_matrices: bool = True, *, driver: str | None = None
+    q: ShapeQuery, A: Meta, full_matrices: bool = True, *, driver: str | None = None
 ) -> tuple[Meta, Meta, Meta]:
     _require_lapack(q, A)
     *batch, m, n = A.shape
@@ -109,12 +109,12 @@ def _svd(
     )
 
 
-def _svdvals(q: Questions, A: Meta, *, driver: str | None = None) -> Meta:
+def _svdvals(q: ShapeQuery, A: Meta, *, driver: str | None = None) -> Meta:
     return _svd(q, A)[1]
 
 
 def _old_svd(
-    q: Questions, input: Meta, some: bool = True, compute_uv: bool = True
+    q: ShapeQuery, input: Meta, some: bool = True, compute_uv: bool = True
 ) -> tuple[Meta, Meta, Meta]:
     u, s, vh = _svd(q, input, not some)
     if compute_uv:
@@ -123,7 +123,7 @@ def _old_svd(
     return input.like((*batch, m, m)), s, _columns(input, (*batch, n, n))
 
 
-def _qr(q: Questions, A: Meta, mode: str = "reduced") -> tuple[Meta, Meta]:
+def _qr(q: ShapeQuery, A: Meta, mode: str = "reduced") -> tuple[Meta, Meta]:
     _require_lapack(q, A)
     if mode not in ("reduced", "complete", "r"):
         raise q.fail(f"mode is 'reduced', 'complete' or 'r', not {mode!r}")
@@ -134,22 +134,22 @@ def _qr(q: Questions, A: Meta, mode: str = "reduced") -> tuple[Meta, Meta]:
     )
 
 
-def _old_qr(q: Questions, input: Meta, some: bool = True) -> tuple[Meta, Meta]:
+def _old_qr(q: ShapeQuery, input: Meta, some: bool = True) -> tuple[Meta, Meta]:
     return _qr(q, input, "reduced" if some else "complete")
 
 
-def _geqrf(q: Questions, input: Meta) -> tuple[Meta, Meta]:
+def _geqrf(q: ShapeQuery, input: Meta) -> tuple[Meta, Meta]:
     _require_lapack(q, input)
     return _columns(input), input.like((*input.shape[:-2], minimum(*input.shape[-2:])))
 
 
-def _require_pivot(q: Questions, a: Meta, pivot: bool) -> None:
+def _require_pivot(q: ShapeQuery, a: Meta, pivot: bool) -> None:
     _require_lapack(q, a)
     if not pivot and a.device.type == "cpu":
         raise q.fail("on the CPU a triangular decomposition takes pivots")
 
 
-def _lu(q: Questions, A: Meta, *, pivot: bool = True) -> tuple[Meta, Meta, Meta]:
+def _lu(q: ShapeQuery, A: Meta, *, pivot: bool = True) -> tuple[Meta, Meta, Meta]:
     if not pivot:
         raise UnknownOperator(op=q.op)
     _require_pivot(q, A, pivot)
@@ -158,34 +158,36 @@ def _lu(q: Questions, A: Meta, *, pivot: bool = True) -> tuple[Meta, Meta, Meta]
     return A.like((*batch, m, m)), A.like((*batch, m, k)), A.like((*batch, k, n))
 
 
-def _lu_factor(q: Questions, A: Meta, *, pivot: bool = True) -> tuple[Meta, Meta]:
+def _lu_factor(q: ShapeQuery, A: Meta, *, pivot: bool = True) -> tuple[Meta, Meta]:
     _require_pivot(q, A, pivot)
     return _columns(A), A.like((*A.shape[:-2], minimum(*A.shape[-2:])), torch.int32)
 
 
 def _lu_factor_ex(
-    q: Questions, A: Meta, *, pivot: bool = True, check_errors: bool = False
+    q: ShapeQuery, A: Meta, *, pivot: bool = True, check_errors: bool = False
 ) -> tuple[Meta, ...]:
     return (*_lu_factor(q, A, pivot=pivot), _infos(A))
 
 
-def _old_lu(q: Questions, A: Meta, pivot: bool = True, get_infos: bool = False) -> tuple[Meta, ...]:
+def _old_lu(
+    q: ShapeQuery, A: Meta, pivot: bool = True, get_infos: bool = False
+) -> tuple[Meta, ...]:
     found = _lu_factor(q, A, pivot=pivot)
     return (*found, _infos(A)) if get_infos else found
 
 
-def _ldl_factor(q: Questions, A: Meta, *, hermitian: bool = False) -> tuple[Meta, Meta]:
+def _ldl_factor(q: ShapeQuery, A: Meta, *, hermitian: bool = False) -> tuple[Meta, Meta]:
     _require_square(q, A)
     return _columns(A), A.like(A.shape[:-1], torch.int32)
 
 
 def _ldl_factor_ex(
-    q: Questions, A: Meta, *, hermitian: bool = False, check_errors: bool = False
+    q: ShapeQuery, A: Meta, *, hermitian: bool = False, check_errors: bool = False
 ) -> tuple[Meta, ...]:
     return (*_ldl_factor(q, A), _infos(A))
 
 
-def _matrix_power(q: Questions, A: Meta, n: int) -> Meta:
+def _matrix_power(q: ShapeQuery, A: Meta, n: int) -> Meta:
     _require_matrix(q, A)
     require_same(q, A.shape[-2], A.shape[-1], "the sizes of a square matrix")
     if type(n) is not int:
@@ -197,7 +199,7 @@ def _matrix_power(q: Questions, A: Meta, n: int) -> Meta:
     return _columns(A) if n == -1 else A.like()
 
 
-def _matrix_exp(q: Questions, input: Meta) -> Meta:
+def _matrix_exp(q: ShapeQuery, input: Meta) -> Meta:
     _require_matrix(q, input)
     if category(input.dtype) < 2:
         raise q.fail(f"there is no exponential of {input.dtype}")
@@ -207,13 +209,13 @@ def _matrix_exp(q: Questions, input: Meta) -> Meta:
     return input.like()
 
 
-def _require_numbers(q: Questions, *tolerances: Any) -> None:
+def _require_numbers(q: ShapeQuery, *tolerances: Any) -> None:
     if any(isinstance(tolerance, Meta) for tolerance in tolerances):
         raise UnknownOperator(op=q.op)
 
 
 def _matrix_rank(
-    q: Questions,
+    q: ShapeQuery,
     A: Meta,
     tol: Any = None,
     hermitian: bool = False,
@@ -227,7 +229,7 @@ def _matrix_rank(
 
 
 def _pinv(
-    q: Questions,
+    q: ShapeQuery,
     A: Meta,
     rcond: Any = None,
     hermitian: bool = False,
@@ -240,12 +242,12 @@ def _pinv(
     return A.like((*A.shape[:-2], A.shape[-1], A.shape[-2]))
 
 
-def _cond(q: Questions, A: Meta, p: Any = None) -> Meta:
+def _cond(q: ShapeQuery, A: Meta, p: Any = None) -> Meta:
     (_require_lapack if p in (None, 2, -2) else _require_square)(q, A)
     return A.like(A.shape[:-2], real(A.dtype))
 
 
-def _householder(q: Questions, A: Meta, tau: Meta) -> Meta:
+def _householder(q: ShapeQuery, A: Meta, tau: Meta) -> Meta:
     _require_lapack(q, A)
     require_one_dtype(q, A, tau)
     require_rank(q, tau, A.rank - 1, "the scales of the reflections")
@@ -256,7 +258,7 @@ def _householder(q: Questions, A: Meta, tau: Meta) -> Meta:
     return _columns(A)
 
 
-def _is_vector(q: Questions, a: Meta, b: Meta) -> bool:
+def _is_vector(q: ShapeQuery, a: Meta, b: Meta) -> bool:
     """Whether the right side is one vector a system: by its rank, or because it has the shape of
     such vectors.
     """
@@ -268,7 +270,7 @@ def _is_vector(q: Questions, a: Meta, b: Meta) -> bool:
     return q.decide(and_(*facts), "a right side in the shape of vectors is taken for vectors")
 
 
-def _systems(q: Questions, a: Meta, b: Meta, *, left: bool = True) -> tuple[Size, ...]:
+def _systems(q: ShapeQuery, a: Meta, b: Meta, *, left: bool = True) -> tuple[Size, ...]:
     """The shape of the solutions of square systems with matrices as right sides."""
     _require_square(q, a)
     _require_matrix(q, b)
@@ -277,7 +279,7 @@ def _systems(q: Questions, a: Meta, b: Meta, *, left: bool = True) -> tuple[Size
     return (*broadcast(q, [a.shape[:-2], b.shape[:-2]]), *b.shape[-2:])
 
 
-def _solve(q: Questions, A: Meta, B: Meta, *, left: bool = True) -> Meta:
+def _solve(q: ShapeQuery, A: Meta, B: Meta, *, left: bool = True) -> Meta:
     _require_square(q, A)
     if not _is_vector(q, A, B):
         shape = _systems(q, A, B, left=left)
@@ -292,19 +294,19 @@ def _solve(q: Questions, A: Meta, B: Meta, *, left: bool = True) -> Meta:
 
 
 def _solve_ex(
-    q: Questions, A: Meta, B: Meta, *, left: bool = True, check_errors: bool = False
+    q: ShapeQuery, A: Meta, B: Meta, *, left: bool = True, check_errors: bool = False
 ) -> tuple[Meta, Meta]:
     return _solve(q, A, B, left=left), _infos(A)
 
 
 def _solve_triangular(
-    q: Questions, A: Meta, B: Meta, *, upper: bool, left: bool = True, unitriangular: bool = False
+    q: ShapeQuery, A: Meta, B: Meta, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Meta:
     return _columns(A, _systems(q, A, B, left=left))
 
 
 def _old_triangular_solve(
-    q: Questions,
+    q: ShapeQuery,
     b: Meta,
     A: Meta,
     upper: bool = True,
@@ -315,12 +317,12 @@ def _old_triangular_solve(
     return _columns(A, shape), _columns(A, (*shape[:-2], *A.shape[-2:]))
 
 
-def _cholesky_solve(q: Questions, B: Meta, L: Meta, upper: bool = False) -> Meta:
+def _cholesky_solve(q: ShapeQuery, B: Meta, L: Meta, upper: bool = False) -> Meta:
     return _columns(L, _systems(q, L, B))
 
 
 def _lu_solve(
-    q: Questions, LU: Meta, pivots: Meta, B: Meta, *, left: bool = True, adjoint: bool = False
+    q: ShapeQuery, LU: Meta, pivots: Meta, B: Meta, *, left: bool = True, adjoint: bool = False
 ) -> Meta:
     if not left or pivots.dtype is not torch.int32:
         raise UnknownOperator(op=q.op)
@@ -330,12 +332,12 @@ def _lu_solve(
     return _columns(LU, _systems(q, LU, B))
 
 
-def _old_lu_solve(q: Questions, b: Meta, LU_data: Meta, LU_pivots: Meta) -> Meta:
+def _old_lu_solve(q: ShapeQuery, b: Meta, LU_data: Meta, LU_pivots: Meta) -> Meta:
     return _lu_solve(q, LU_data, LU_pivots, b)
 
 
 def _lstsq(
-    q: Questions, A: Meta, B: Meta, rcond: float | None = None, *, driver: str | None = None
+    q: ShapeQuery, A: Meta, B: Meta, rcond: float | None = None, *, driver: str | None = None
 ) -> tuple[Meta, ...]:
     _require_lapack(q, A)
     vector = _is_vector(q, A, B)
@@ -362,7 +364,7 @@ def _lstsq(
 
 
 def _lstsq_findings(
-    q: Questions, a: Meta, residuals: tuple[Size, ...], driver: str
+    q: ShapeQuery, a: Meta, residuals: tuple[Size, ...], driver: str
 ) -> tuple[Meta, Meta, Meta]:
     """Residuals, ranks and singular values: which of them there are depends on the driver."""
     *batch, m, n = a.shape
@@ -374,7 +376,7 @@ def _lstsq_findings(
     return a.like(residuals, dtype) if more_rows else nothing, a.like((0,), torch.int64), nothing
 
 
-def _cross(q: Questions, input: Meta, other: Meta, dim: int | None = None) -> Meta:
+def _cross(q: ShapeQuery, input: Meta, other: Meta, dim: int | None = None) -> Meta:
     if dim is None:
         three = (q.decide(eq(size, 3), "the first dimension of size 3") for size in input.shape)
         dim = next((place for place, is_three in enumerate(three) if is_three), None)
@@ -383,7 +385,7 @@ def _cross(q: Questions, input: Meta, other: Meta, dim: int | None = None) -> Me
     return _linalg_cross(q, input, other, dim=dim)
 
 
-def _linalg_cross(q: Questions, input: Meta, other: Meta, *, dim: int = -1) -> Meta:
+def _linalg_cross(q: ShapeQuery, input: Meta, other: Meta, *, dim: int = -1) -> Meta:
     if input.rank != other.rank or not input.shape:
         raise q.fail("both vectors have the same number of dimensions, at least one")
     dtype = require_one_dtype(q, input, other)
@@ -393,7 +395,7 @@ def _linalg_cross(q: Questions, input: Meta, other: Meta, *, dim: int = -1) -> M
     return input.like(broadcast(q, [input.shape, other.shape]), dtype)
 
 
-def _vander(q: Questions, input: Meta, *, N: Size | None = None) -> Meta:
+def _vander(q: ShapeQuery, input: Meta, *, N: Size | None = None) -> Meta:
     if input.dtype is torch.bool:
         raise q.fail("there are no powers of booleans")
     shape = input.shape or (1,)
@@ -402,7 +404,9 @@ def _vander(q: Questions, input: Meta, *, N: Size | None = None) -> Meta:
     return input.like((*shape, count), input.dtype if category(input.dtype) > 1 else torch.int64)
 
 
-def _old_vander(q: Questions, input: Meta, N: Size | None = None, increasing: bool = False) -> Meta:
+def _old_vander(
+    q: ShapeQuery, input: Meta, N: Size | None = None, increasing: bool = False
+) -> Meta:
     require_rank(q, input, 1, "the vector")
     count = input.shape[0] if N is None else N
     q.require(ge(count, 0), "the number of powers is not negative")
@@ -411,7 +415,7 @@ def _old_vander(q: Questions, input: Meta, N: Size | None = None, increasing: bo
     )
 
 
-def _tensorinv(q: Questions, A: Meta, ind: int = 2) -> Meta:
+def _tensorinv(q: ShapeQuery, A: Meta, ind: int = 2) -> Meta:
     if A.dtype not in _LAPACK or not 0 < ind <= A.rank:
         raise q.fail(f"no inverse of {A.dtype} with {ind} leading dimensions")
     rows, columns = A.shape[ind:], A.shape[:ind]
@@ -420,7 +424,7 @@ def _tensorinv(q: Questions, A: Meta, ind: int = 2) -> Meta:
     return A.like((*rows, *columns), layout=Dense(order))
 
 
-def _tensorsolve(q: Questions, A: Meta, B: Meta, dims: Any = None) -> Meta:
+def _tensorsolve(q: ShapeQuery, A: Meta, B: Meta, dims: Any = None) -> Meta:
     if A.dtype not in _LAPACK:
         raise q.fail(f"there is no decomposition of {A.dtype}")
     require_one_dtype(q, A, B)
@@ -437,7 +441,7 @@ def _tensorsolve(q: Questions, A: Meta, B: Meta, dims: Any = None) -> Meta:
 
 def _rows(names: dict[str, tuple[Rule, tuple[str, ...]]], prefix: str) -> tuple[Op, ...]:
     return tuple(
-        Op(f"linalg.{name}", (*(prefix + name,), *also), rule, Lowering.CALL_OUT)
+        Op(f"linalg.{name}", (*(prefix + name,), *also), rule, OpKind.CALL_OUT)
         for name, (rule, also) in names.items()
     )
 

@@ -18,51 +18,53 @@ from anyshape.ops.rules.classification_losses import functional_row, require_siz
 from anyshape.ops.rules.distances import pairwise_distance
 from anyshape.ops.rules.pointwise import DtypeRule, elementwise, same
 from anyshape.ops.rules.reductions import reduced, require_float, whole
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Size, and_, eq, or_
 
 
-def _of_two(q: Questions, input: Meta, target: Meta, dtype: DtypeRule = same) -> Meta:
+def _of_two(q: ShapeQuery, input: Meta, target: Meta, dtype: DtypeRule = same) -> Meta:
     """Torch expands these operands first: also one without dimensions counts for the dtype."""
     return replace(
         elementwise(q, (input, target), same), dtype=dtype(join(input.dtype, target.dtype))
     )
 
 
-def _weighted(q: Questions, loss: Meta, input: Meta, weight: Meta | None) -> Meta:
+def _weighted(q: ShapeQuery, loss: Meta, input: Meta, weight: Meta | None) -> Meta:
     if weight is None:
         return loss
     require_sizes(q, weight.shape, input.shape, "there must be a weight for each value")
     return elementwise(q, (loss, weight), same)
 
 
-def _summed(q: Questions, loss: Meta, reduction: str) -> Meta:
+def _summed(q: ShapeQuery, loss: Meta, reduction: str) -> Meta:
     """Reduced as `sum` and `mean` do it: integers sum to 64 bits and have no mean."""
     if reduction == "mean":
         require_float(q, loss.dtype)
     return loss if reduction == "none" else loss.like((), whole(loss.dtype))
 
 
-def mse_loss(q: Questions, input: Meta, target: Meta, weight: Meta | None = None, **_: Any) -> Meta:
+def mse_loss(
+    q: ShapeQuery, input: Meta, target: Meta, weight: Meta | None = None, **_: Any
+) -> Meta:
     loss = _of_two(q, input, target)
     if weight is None:
         require_float(q, loss.dtype)
     return _weighted(q, loss, input, weight)
 
 
-def l1_loss(q: Questions, input: Meta, target: Meta, weight: Meta | None = None, **_: Any) -> Meta:
+def l1_loss(q: ShapeQuery, input: Meta, target: Meta, weight: Meta | None = None, **_: Any) -> Meta:
     return _weighted(q, _of_two(q, input, target, real), input, weight)
 
 
-def smooth_l1_loss(q: Questions, input: Meta, target: Meta, **_: Any) -> Meta:
+def smooth_l1_loss(q: ShapeQuery, input: Meta, target: Meta, **_: Any) -> Meta:
     loss = _of_two(q, input, target)
     require_float(q, loss.dtype)
     return loss
 
 
 def huber_loss(
-    q: Questions, input: Meta, target: Meta, weight: Meta | None = None, **_: Any
+    q: ShapeQuery, input: Meta, target: Meta, weight: Meta | None = None, **_: Any
 ) -> Meta:
     require_float(q, input.dtype)
     shape = broadcast(q, (input.shape, target.shape))
@@ -70,26 +72,26 @@ def huber_loss(
     return _weighted(q, loss, input, weight)
 
 
-def soft_margin_loss(q: Questions, input: Meta, target: Meta, **_: Any) -> Meta:
+def soft_margin_loss(q: ShapeQuery, input: Meta, target: Meta, **_: Any) -> Meta:
     require_float(q, input.dtype)
     _require_fits(q, target, input)
     return input.like(layout=pointwise_layout(q, input.shape, (input,)))
 
 
-def _require_fits(q: Questions, other: Meta, into: Meta) -> None:
+def _require_fits(q: ShapeQuery, other: Meta, into: Meta) -> None:
     """The formula multiplies in place: the other operand may be stretched, but not the first."""
     shape = broadcast(q, (into.shape, other.shape))
     require_sizes(q, shape, into.shape, "an operand must broadcast to the shape of the first")
 
 
-def kl_div(q: Questions, input: Meta, target: Meta, **_: Any) -> Meta:
+def kl_div(q: ShapeQuery, input: Meta, target: Meta, **_: Any) -> Meta:
     require_float(q, input.dtype)
     require_float(q, target.dtype)
     return elementwise(q, (target, input), same)
 
 
 def binary_cross_entropy(
-    q: Questions, input: Meta, target: Meta, weight: Meta | None = None, **_: Any
+    q: ShapeQuery, input: Meta, target: Meta, weight: Meta | None = None, **_: Any
 ) -> Meta:
     require_float(q, input.dtype)
     require_sizes(q, target.shape, input.shape, "input and target must have the same shape")
@@ -100,13 +102,13 @@ def binary_cross_entropy(
     return input.like(layout=pointwise_layout(q, input.shape, (input,)))
 
 
-def binary_cross_entropy_with_logits(q: Questions, input: Meta, target: Meta, **rest: Any) -> Meta:
+def binary_cross_entropy_with_logits(q: ShapeQuery, input: Meta, target: Meta, **rest: Any) -> Meta:
     require_sizes(q, target.shape, input.shape, "input and target must have the same shape")
     return _with_logits(q, input, target, **rest)
 
 
 def _with_logits(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     target: Meta,
     weight: Meta | None = None,
@@ -122,11 +124,13 @@ def _with_logits(
     return target.like(layout=pointwise_layout(q, target.shape, (target,)))
 
 
-def poisson_nll_loss(q: Questions, input: Meta, target: Meta, **_: Any) -> Meta:
+def poisson_nll_loss(q: ShapeQuery, input: Meta, target: Meta, **_: Any) -> Meta:
     return elementwise(q, (elementwise(q, (input,), floating), target), same)
 
 
-def gaussian_nll_loss(q: Questions, input: Meta, target: Meta, var: Meta | float, **_: Any) -> Meta:
+def gaussian_nll_loss(
+    q: ShapeQuery, input: Meta, target: Meta, var: Meta | float, **_: Any
+) -> Meta:
     variance = input.like(layout=pointwise_layout(q, input.shape, (input,)))
     if isinstance(var, Meta):
         variance = elementwise(q, (_variance(q, input, var),), floating)
@@ -136,7 +140,7 @@ def gaussian_nll_loss(q: Questions, input: Meta, target: Meta, var: Meta | float
     return elementwise(q, (variance, elementwise(q, (squares, variance), floating)), floating)
 
 
-def _variance(q: Questions, input: Meta, var: Meta) -> Meta:
+def _variance(q: ShapeQuery, input: Meta, var: Meta) -> Meta:
     """The variance as it is broadcast: one dimension may be stretched, or the last one missing."""
     if var.rank == input.rank - 1:
         require_sizes(q, var.shape, input.shape[:-1], "there must be a variance for each row")
@@ -160,24 +164,24 @@ def _variance(q: Questions, input: Meta, var: Meta) -> Meta:
     return var
 
 
-def hinge_embedding_loss(q: Questions, input: Meta, target: Meta, **_: Any) -> Meta:
+def hinge_embedding_loss(q: ShapeQuery, input: Meta, target: Meta, **_: Any) -> Meta:
     shape = broadcast(q, (target.shape, input.shape))
     return input.like(shape, layout=pointwise_layout(q, shape, (target, input)))
 
 
-def margin_ranking_loss(q: Questions, input1: Meta, input2: Meta, target: Meta, **_: Any) -> Meta:
+def margin_ranking_loss(q: ShapeQuery, input1: Meta, input2: Meta, target: Meta, **_: Any) -> Meta:
     if not input1.rank == input2.rank == target.rank:
         raise q.fail("all must have as many dimensions")
     return _ranking(q, input1, input2, target)
 
 
-def _ranking(q: Questions, input1: Meta, input2: Meta, target: Meta, **_: Any) -> Meta:
+def _ranking(q: ShapeQuery, input1: Meta, input2: Meta, target: Meta, **_: Any) -> Meta:
     difference = elementwise(q, (input1, input2), same)
     return elementwise(q, (target, difference), floating)
 
 
 def multilabel_soft_margin_loss(
-    q: Questions, input: Meta, target: Meta, weight: Meta | None = None, **_: Any
+    q: ShapeQuery, input: Meta, target: Meta, weight: Meta | None = None, **_: Any
 ) -> Meta:
     require_float(q, input.dtype)
     loss = elementwise(q, (target, input), same)
@@ -186,7 +190,9 @@ def multilabel_soft_margin_loss(
     return loss.like(reduced(loss.shape, (max(input.rank - 1, 0),), False))
 
 
-def cosine_embedding_loss(q: Questions, input1: Meta, input2: Meta, target: Meta, **_: Any) -> Meta:
+def cosine_embedding_loss(
+    q: ShapeQuery, input1: Meta, input2: Meta, target: Meta, **_: Any
+) -> Meta:
     if target.rank > 1 or not input1.rank == input2.rank == target.rank + 1:
         raise q.fail("a number is for two vectors, a vector for two matrices")
     likeness = broadcast(q, (input1.shape, input2.shape))[:-1]
@@ -195,7 +201,7 @@ def cosine_embedding_loss(q: Questions, input1: Meta, input2: Meta, target: Meta
 
 
 def triplet_margin_loss(
-    q: Questions,
+    q: ShapeQuery,
     anchor: Meta,
     positive: Meta,
     negative: Meta,
@@ -214,7 +220,7 @@ def triplet_margin_loss(
 
 
 def triplet_margin_with_distance_loss(
-    q: Questions,
+    q: ShapeQuery,
     anchor: Meta,
     positive: Meta,
     negative: Meta,

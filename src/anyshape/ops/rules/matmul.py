@@ -11,25 +11,25 @@ import torch
 
 from anyshape.ops.broadcast import broadcast, require_expands
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Lowering, Op, Rule, in_place_names, names_of
+from anyshape.ops.op import Op, OpKind, Rule, in_place_names, names_of
 from anyshape.ops.promotion import Number, category, result_type
 from anyshape.ops.rules.pointwise import elementwise, same
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, eq, gt, or_
 
 
-def require_same(q: Questions, a: Size, b: Size, what: str) -> None:
+def require_same(q: ShapeQuery, a: Size, b: Size, what: str) -> None:
     """Require that two sizes are equal, as torch does: not even a size of 1 is stretched."""
     if a is not b:
         q.require(eq(a, b), f"{what}: {a} and {b} must be equal")
 
 
-def require_rank(q: Questions, tensor: Meta, rank: int, what: str) -> None:
+def require_rank(q: ShapeQuery, tensor: Meta, rank: int, what: str) -> None:
     if tensor.rank != rank:
         raise q.fail(f"{what} must have {rank} dimensions, not {tensor.rank}")
 
 
-def require_one_dtype(q: Questions, *tensors: Meta | None) -> torch.dtype:
+def require_one_dtype(q: ShapeQuery, *tensors: Meta | None) -> torch.dtype:
     """The dtype that all of them have: products do not promote, and there are none of booleans."""
     dtypes = {tensor.dtype for tensor in tensors if tensor is not None}
     if len(dtypes) != 1:
@@ -40,7 +40,7 @@ def require_one_dtype(q: Questions, *tensors: Meta | None) -> torch.dtype:
     return dtype
 
 
-def product_of(q: Questions, a: Meta, b: Meta) -> Meta:
+def product_of(q: ShapeQuery, a: Meta, b: Meta) -> Meta:
     """`a @ b`: a vector on the left is a row, one on the right a column; dimensions before the last
     two broadcast.
     """
@@ -53,18 +53,18 @@ def product_of(q: Questions, a: Meta, b: Meta) -> Meta:
     return a.like((*batch, *a.shape[-2:-1], *(b.shape[-1:] if b.rank > 1 else ())), dtype)
 
 
-def _matmul(q: Questions, input: Meta, other: Meta) -> Meta:
+def _matmul(q: ShapeQuery, input: Meta, other: Meta) -> Meta:
     return product_of(q, input, other)
 
 
-def _rmatmul(q: Questions, input: Meta, other: Meta) -> Meta:
+def _rmatmul(q: ShapeQuery, input: Meta, other: Meta) -> Meta:
     return product_of(q, other, input)
 
 
 def _of_ranks(left: int, right: int, name: str) -> Rule:
     """A product that only takes these ranks; `name` is what torch calls the second factor."""
 
-    def rule(q: Questions, input: Meta, *rest: Any, **named: Any) -> Meta:
+    def rule(q: ShapeQuery, input: Meta, *rest: Any, **named: Any) -> Meta:
         other, *options = (*rest, *([named.pop(name)] if name in named else ()))
         require_rank(q, input, left, "the left factor")
         require_rank(q, other, right, "the right factor")
@@ -77,13 +77,13 @@ def _of_ranks(left: int, right: int, name: str) -> Rule:
     return rule
 
 
-def _outer(q: Questions, input: Meta, vec2: Meta) -> Meta:
+def _outer(q: ShapeQuery, input: Meta, vec2: Meta) -> Meta:
     require_rank(q, input, 1, "the left factor")
     require_rank(q, vec2, 1, "the right factor")
     return input.like((input.shape[0], vec2.shape[0]), result_type((input, vec2)))
 
 
-def _inner(q: Questions, input: Meta, other: Meta) -> Meta:
+def _inner(q: ShapeQuery, input: Meta, other: Meta) -> Meta:
     if not input.shape or not other.shape:
         return elementwise(q, (input, other), same)
     require_same(q, input.shape[-1], other.shape[-1], "the last sizes of an inner product")
@@ -95,7 +95,7 @@ def _added(left: int, right: int, summed: bool = False) -> Rule:
     """`beta * input + alpha * (first @ second)`: the input is expanded to the product's shape."""
 
     def rule(
-        q: Questions,
+        q: ShapeQuery,
         input: Meta,
         first: Meta,
         second: Meta,
@@ -119,7 +119,7 @@ def _added(left: int, right: int, summed: bool = False) -> Rule:
 
 
 def _addmv(
-    q: Questions, input: Meta, mat: Meta, vec: Meta, *, beta: Any = 1, alpha: Any = 1
+    q: ShapeQuery, input: Meta, mat: Meta, vec: Meta, *, beta: Any = 1, alpha: Any = 1
 ) -> Meta:
     result = _added(2, 1)(q, input, mat, vec)
     if beta == 0 or q.same_all(input.shape, result.shape):
@@ -132,7 +132,7 @@ def _addmv(
 def _named(rule: Rule, first: str, second: str) -> Rule:
     """The same rule where torch calls the factors by these names."""
 
-    def renamed(q: Questions, input: Meta, *rest: Any, **named: Any) -> Any:
+    def renamed(q: ShapeQuery, input: Meta, *rest: Any, **named: Any) -> Any:
         given = [*rest, *(named.pop(name) for name in (first, second) if name in named)]
         return rule(q, input, *given, **named)
 
@@ -140,7 +140,7 @@ def _named(rule: Rule, first: str, second: str) -> Rule:
 
 
 def _addr(
-    q: Questions, input: Meta, vec1: Meta, vec2: Meta, *, beta: Number = 1, alpha: Number = 1
+    q: ShapeQuery, input: Meta, vec1: Meta, vec2: Meta, *, beta: Number = 1, alpha: Number = 1
 ) -> Meta:
     require_rank(q, vec1, 1, "the left factor")
     require_rank(q, vec2, 1, "the right factor")
@@ -154,7 +154,7 @@ def _addr(
     return elementwise(q, (full,), lambda _: dtype)
 
 
-def _linear(q: Questions, input: Meta, weight: Meta, bias: Meta | None = None) -> Meta:
+def _linear(q: ShapeQuery, input: Meta, weight: Meta, bias: Meta | None = None) -> Meta:
     if weight.rank > 2 or not weight.shape or not input.shape:
         raise q.fail(f"a weight of shape {weight.shape} does not apply to an input {input.shape}")
     if weight.rank == 1 and bias is not None:
@@ -168,7 +168,7 @@ def _linear(q: Questions, input: Meta, weight: Meta, bias: Meta | None = None) -
 
 
 def _bilinear(
-    q: Questions, input1: Meta, input2: Meta, weight: Meta, bias: Meta | None = None
+    q: ShapeQuery, input1: Meta, input2: Meta, weight: Meta, bias: Meta | None = None
 ) -> Meta:
     require_rank(q, weight, 3, "the weight")
     if input1.rank != input2.rank or not input1.shape:
@@ -186,7 +186,7 @@ def _bilinear(
     return input1.like((*input1.shape[:-1], weight.shape[0]))
 
 
-def _tensordot(q: Questions, a: Meta, b: Meta, dims: Any = 2) -> Meta:
+def _tensordot(q: ShapeQuery, a: Meta, b: Meta, dims: Any = 2) -> Meta:
     left, right = _contracted(q, a, b, dims)
     require_one_dtype(q, a, b)
     for i, j in zip(left, right, strict=True):
@@ -200,7 +200,7 @@ def _tensordot(q: Questions, a: Meta, b: Meta, dims: Any = 2) -> Meta:
 
 
 def _contracted(
-    q: Questions, a: Meta, b: Meta, dims: Any
+    q: ShapeQuery, a: Meta, b: Meta, dims: Any
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     if isinstance(dims, Meta):
         raise q.fail("the dimensions are the values of a tensor, which shapes do not tell")
@@ -214,7 +214,7 @@ def _contracted(
     return q.dims(left, a.rank), q.dims(right, b.rank)
 
 
-def _multi_dot(q: Questions, tensors: Sequence[Meta]) -> Meta:
+def _multi_dot(q: ShapeQuery, tensors: Sequence[Meta]) -> Meta:
     if len(tensors) < 2:
         raise q.fail("a chain of products needs at least two tensors")
     for position, tensor in enumerate(tensors):
@@ -227,13 +227,13 @@ def _multi_dot(q: Questions, tensors: Sequence[Meta]) -> Meta:
     return result
 
 
-def _chain_matmul(q: Questions, *matrices: Meta) -> Meta:
+def _chain_matmul(q: ShapeQuery, *matrices: Meta) -> Meta:
     for matrix in matrices:
         require_rank(q, matrix, 2, "a matrix of the chain")
     return matrices[0] if len(matrices) == 1 else _multi_dot(q, matrices)
 
 
-def _vecdot(q: Questions, x: Meta, y: Meta, *, dim: int = -1) -> Meta:
+def _vecdot(q: ShapeQuery, x: Meta, y: Meta, *, dim: int = -1) -> Meta:
     dtype = require_one_dtype(q, x, y)
     if category(dtype) < 2:
         raise q.fail(f"a product of vectors of {dtype}: only floats and complex numbers have one")
@@ -245,14 +245,14 @@ def _vecdot(q: Questions, x: Meta, y: Meta, *, dim: int = -1) -> Meta:
     return x.like(shape[:dim] + shape[dim + 1 :])
 
 
-def _vecdot_renamed(q: Questions, *given: Meta, dim: int = -1, **named: Meta) -> Meta:
+def _vecdot_renamed(q: ShapeQuery, *given: Meta, dim: int = -1, **named: Meta) -> Meta:
     # infer takes `x` for torch's usual `input`.
     x, y = (*given, *(named[name] for name in ("input", "y") if name in named))
     return _vecdot(q, x, y, dim=dim)
 
 
 def _row(name: str, rule: Rule, also: tuple[str, ...] = (), in_place: tuple[str, ...] = ()) -> Op:
-    return Op(name, names_of(name, also), rule, Lowering.MATMUL, in_place)
+    return Op(name, names_of(name, also), rule, OpKind.MATMUL, in_place)
 
 
 def _added_row(name: str, rule: Rule, first: str, second: str) -> Op:
@@ -263,28 +263,28 @@ _T = "torch.Tensor."
 _F = "torch.nn.functional."
 ROWS: tuple[Op, ...] = (
     _row("matmul", _matmul, (_T + "__matmul__", "torch.linalg.matmul")),
-    Op("rmatmul", (_T + "__rmatmul__",), _rmatmul, Lowering.MATMUL),
+    Op("rmatmul", (_T + "__rmatmul__",), _rmatmul, OpKind.MATMUL),
     _row("mm", _of_ranks(2, 2, "mat2")),
     _row("bmm", _of_ranks(3, 3, "mat2")),
     _row("mv", _of_ranks(2, 1, "vec")),
     _row("dot", _of_ranks(1, 1, "tensor")),
     _row("vdot", _of_ranks(1, 1, "other")),
-    Op("outer", (*names_of("outer"), *names_of("ger")), _outer, Lowering.POINTWISE),
+    Op("outer", (*names_of("outer"), *names_of("ger")), _outer, OpKind.POINTWISE),
     _row("inner", _inner),
     _added_row("addmm", _added(2, 2), "mat1", "mat2"),
     _added_row("addbmm", _added(3, 3, summed=True), "batch1", "batch2"),
     _added_row("baddbmm", _added(3, 3), "batch1", "batch2"),
     _added_row("addmv", _addmv, "mat", "vec"),
-    Op("addr", names_of("addr"), _addr, Lowering.POINTWISE, in_place_names("addr")),
-    Op("linear", (_F + "linear", "torch._C._nn.linear"), _linear, Lowering.MATMUL),
-    Op("bilinear", ("torch.bilinear", _F + "bilinear"), _bilinear, Lowering.CALL_OUT),
-    Op("tensordot", ("torch.tensordot", "torch.functional.tensordot"), _tensordot, Lowering.MATMUL),
-    Op("multi_dot", ("torch.linalg.multi_dot",), _multi_dot, Lowering.CALL_OUT),
+    Op("addr", names_of("addr"), _addr, OpKind.POINTWISE, in_place_names("addr")),
+    Op("linear", (_F + "linear", "torch._C._nn.linear"), _linear, OpKind.MATMUL),
+    Op("bilinear", ("torch.bilinear", _F + "bilinear"), _bilinear, OpKind.CALL_OUT),
+    Op("tensordot", ("torch.tensordot", "torch.functional.tensordot"), _tensordot, OpKind.MATMUL),
+    Op("multi_dot", ("torch.linalg.multi_dot",), _multi_dot, OpKind.CALL_OUT),
     Op(
         "chain_matmul",
         ("torch.chain_matmul", "torch.functional.chain_matmul"),
         _chain_matmul,
-        Lowering.CALL_OUT,
+        OpKind.CALL_OUT,
     ),
-    Op("vecdot", ("torch.linalg.vecdot",), _vecdot_renamed, Lowering.REDUCTION),
+    Op("vecdot", ("torch.linalg.vecdot",), _vecdot_renamed, OpKind.REDUCTION),
 )

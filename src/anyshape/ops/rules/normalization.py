@@ -10,11 +10,11 @@ import torch
 from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.memory_format import is_dense_in, kept_format
 from anyshape.ops.meta import Layout, Meta, channels_last
-from anyshape.ops.op import Lowering, Op, Rule
+from anyshape.ops.op import Op, OpKind, Rule
 from anyshape.ops.promotion import category, floating
 from anyshape.ops.rules.casts import returns_itself
 from anyshape.ops.rules.reductions import require_elements, require_float
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.ops.versions import GROUP_NORM_NEEDS_VALUES
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Size, eq, gt, ne, or_, product
@@ -22,7 +22,7 @@ from anyshape.symbolic import Size, eq, gt, ne, or_, product
 Scale = Meta | None
 
 
-def softmax(q: Questions, input: Meta, dim: int, dtype: torch.dtype | None = None) -> Meta:
+def softmax(q: ShapeQuery, input: Meta, dim: int, dtype: torch.dtype | None = None) -> Meta:
     found = input.dtype if dtype is None else dtype
     require_float(q, found)
     q.dim(dim, input.rank)
@@ -30,7 +30,7 @@ def softmax(q: Questions, input: Meta, dim: int, dtype: torch.dtype | None = Non
 
 
 def softmax_functional(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     dim: int | None = None,
     _stacklevel: int = 3,
@@ -42,7 +42,7 @@ def softmax_functional(
 
 
 def gumbel_softmax(
-    q: Questions,
+    q: ShapeQuery,
     logits: Meta,
     tau: float = 1,
     hard: bool = False,
@@ -55,7 +55,7 @@ def gumbel_softmax(
 
 
 def _require_normalized(
-    q: Questions, input: Meta, normalized_shape: Sequence[Size], *scales: Scale
+    q: ShapeQuery, input: Meta, normalized_shape: Sequence[Size], *scales: Scale
 ) -> int:
     """Check the trailing sizes and the scales; the number of dimensions that are left alone."""
     left = input.rank - len(normalized_shape)
@@ -72,7 +72,7 @@ def _require_normalized(
 
 
 def layer_norm(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     normalized_shape: Sequence[Size],
     weight: Scale = None,
@@ -86,7 +86,7 @@ def layer_norm(
 
 
 def native_layer_norm(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     normalized_shape: Sequence[Size],
     weight: Scale,
@@ -100,7 +100,7 @@ def native_layer_norm(
 
 
 def rms_norm(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     normalized_shape: Sequence[Size],
     weight: Scale = None,
@@ -122,21 +122,21 @@ def _tracked(result: Meta, *operands: Scale) -> Meta:
     return replace(result, requires_grad=True) if tracked else result
 
 
-def require_nothing(q: Questions, input: Meta) -> None:
+def require_nothing(q: ShapeQuery, input: Meta) -> None:
     q.require(
         or_(*(eq(size, 0) for size in input.shape)),
         f"a batch and channels are needed, not {input.rank} dimensions",
     )
 
 
-def _require_channels(q: Questions, channels: Size, *scales: Scale) -> None:
+def _require_channels(q: ShapeQuery, channels: Size, *scales: Scale) -> None:
     for scale in scales:
         if scale is not None and scale.shape != (channels,):
             q.require(eq(scale.numel, channels), "there must be one value for each channel")
 
 
 def group_norm(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     num_groups: Size,
     weight: Scale = None,
@@ -151,7 +151,7 @@ def group_norm(
 
 
 def _require_groups(
-    q: Questions, channels: Size, values: Size, groups: Size, *scales: Scale
+    q: ShapeQuery, channels: Size, values: Size, groups: Size, *scales: Scale
 ) -> None:
     """What `group_norm` checks; `values` are those of one channel of one element of the batch."""
     if GROUP_NORM_NEEDS_VALUES:
@@ -163,7 +163,7 @@ def _require_groups(
 
 
 def group_norm_functional(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     num_groups: Size,
     weight: Scale = None,
@@ -177,7 +177,7 @@ def group_norm_functional(
 
 
 def native_group_norm(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     weight: Scale,
     bias: Scale,
@@ -194,7 +194,7 @@ def native_group_norm(
 
 
 def batch_norm(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     weight: Scale,
     bias: Scale,
@@ -220,7 +220,7 @@ def batch_norm(
     return input.like(layout=_format_of_batch(q, input))
 
 
-def _format_of_batch(q: Questions, input: Meta) -> Layout:
+def _format_of_batch(q: ShapeQuery, input: Meta) -> Layout:
     """Here channels-last is also what merely lies so in memory, sizes of 1 aside."""
     if input.rank in (4, 5) and not input.is_contiguous:
         wanted = channels_last(input.rank)
@@ -230,7 +230,7 @@ def _format_of_batch(q: Questions, input: Meta) -> Layout:
 
 
 def batch_norm_functional(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     running_mean: Scale,
     running_var: Scale,
@@ -248,7 +248,7 @@ def batch_norm_functional(
 
 
 def native_batch_norm(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     weight: Scale,
     bias: Scale,
@@ -266,14 +266,14 @@ def native_batch_norm(
     return _tracked(result, input, weight, bias), stats, stats
 
 
-def batch_norm_legit(q: Questions, input: Meta, weight: Scale, bias: Scale, *rest: Any) -> Any:
+def batch_norm_legit(q: ShapeQuery, input: Meta, weight: Scale, bias: Scale, *rest: Any) -> Any:
     """With running statistics, or without: three arguments less two tensors."""
     stats: tuple[Any, ...] = rest if isinstance(rest[0], Meta) else (None, None, *rest)
     return native_batch_norm(q, input, weight, bias, *stats)
 
 
 def batch_norm_with_update(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     weight: Scale,
     bias: Scale,
@@ -289,7 +289,7 @@ def batch_norm_with_update(
 
 
 def instance_norm(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     weight: Scale,
     bias: Scale,
@@ -313,7 +313,7 @@ def instance_norm(
 
 
 def instance_norm_functional(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     running_mean: Scale = None,
     running_var: Scale = None,
@@ -333,7 +333,7 @@ def instance_norm_functional(
 
 
 def local_response_norm(
-    q: Questions, input: Meta, size: Size, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+    q: ShapeQuery, input: Meta, size: Size, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Meta:
     if input.rank < 3:
         raise q.fail(f"three or more dimensions are needed, not {input.rank}")
@@ -350,7 +350,7 @@ def local_response_norm(
 
 
 def _row(name: str, answers_to: Sequence[str], rule: Rule, differentiable: bool = True) -> Op:
-    return Op(name, tuple(answers_to), rule, Lowering.REDUCTION, differentiable=differentiable)
+    return Op(name, tuple(answers_to), rule, OpKind.REDUCTION, differentiable=differentiable)
 
 
 def _softmax_names(name: str) -> tuple[str, ...]:

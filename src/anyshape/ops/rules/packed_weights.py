@@ -12,22 +12,22 @@ import torch
 
 from anyshape.errors import UnknownOperator
 from anyshape.ops.meta import Dense, Meta
-from anyshape.ops.op import Lowering, Op, Rule
+from anyshape.ops.op import Op, OpKind, Rule
 from anyshape.ops.packed_weights import Packed
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 
 
-def _linear(q: Questions, X: Meta, W_prepack: Packed, reduce_range: bool = False) -> Meta:
+def _linear(q: ShapeQuery, X: Meta, W_prepack: Packed, reduce_range: bool = False) -> Meta:
     if X.rank < 2:
         raise UnknownOperator(op=q.op)
     return X.like((*X.shape[:-1], q.new_size()), torch.float32)
 
 
-def _embedding(q: Questions, weight: Packed, indices: Meta, pruned_weights: bool = False) -> Meta:
+def _embedding(q: ShapeQuery, weight: Packed, indices: Meta, pruned_weights: bool = False) -> Meta:
     return indices.like((*indices.shape, q.new_size()), torch.float32)
 
 
-def _whole(q: Questions, input: Meta, hx: Any, params: Any, *rest: Any, **named: Any) -> Any:
+def _whole(q: ShapeQuery, input: Meta, hx: Any, params: Any, *rest: Any, **named: Any) -> Any:
     """All steps of all layers. A packed sequence, which comes with the sizes of its batches in the
     place of the states, is left to torch."""
     states = tuple(hx) if isinstance(hx, Sequence) else (hx,)
@@ -48,7 +48,7 @@ def _is_state(value: Any) -> bool:
 
 
 def _lstm_cell(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     hx: Sequence[Meta],
     w_ih: Packed,
@@ -60,7 +60,7 @@ def _lstm_cell(
 
 
 def _cell(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     hx: Meta,
     w_ih: Packed,
@@ -74,7 +74,7 @@ def _cell(
 def _row(name: str, rule: Rule, *spaces: str, overload: str = "default") -> Op:
     names = tuple(f"torch.ops.{space}.{name}" for space in spaces or ("quantized",))
     overloads = tuple(f"{each}.{overload}" for each in names)
-    return Op(name, (*names, *overloads), rule, Lowering.CALL_OUT)
+    return Op(name, (*names, *overloads), rule, OpKind.CALL_OUT)
 
 
 ROWS: tuple[Op, ...] = (

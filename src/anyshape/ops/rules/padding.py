@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.memory_format import kept_format
 from anyshape.ops.meta import Meta, contiguous
-from anyshape.ops.op import Lowering, Op
+from anyshape.ops.op import Op, OpKind
 from anyshape.ops.rules.views import part
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.ops.versions import REPLICATION_LEAVES_ALL_SIZES
 from anyshape.symbolic import Size, and_, by_multiples, eq, ge, gt, le, lt, ne, or_
 
@@ -17,7 +17,7 @@ from anyshape.symbolic import Size, and_, by_multiples, eq, ge, gt, le, lt, ne, 
 Pads = list[tuple[int, Size, Size]]
 
 
-def _pads(q: Questions, input: Meta, pad: Sequence[Size]) -> Pads:
+def _pads(q: ShapeQuery, input: Meta, pad: Sequence[Size]) -> Pads:
     """The padding by dimension: it is given in pairs, from the last dimension on."""
     if len(pad) % 2 or len(pad) > 2 * input.rank:
         raise q.fail(f"padding {list(pad)} is no pair for each of at most {input.rank} dimensions")
@@ -33,7 +33,7 @@ def _grown(input: Meta, pads: Pads) -> tuple[Size, ...]:
     return tuple(shape)
 
 
-def constant_pad_nd(q: Questions, input: Meta, pad: Sequence[Size], value: object = 0) -> Meta:
+def constant_pad_nd(q: ShapeQuery, input: Meta, pad: Sequence[Size], value: object = 0) -> Meta:
     pads = _pads(q, input, pad)
     inner = input
     for dim, front, behind in pads:
@@ -52,7 +52,7 @@ def constant_pad_nd(q: Questions, input: Meta, pad: Sequence[Size], value: objec
     return input.like(shape, layout=layout)
 
 
-def _cut(q: Questions, input: Meta, dim: int, front: Size, behind: Size) -> Meta:
+def _cut(q: ShapeQuery, input: Meta, dim: int, front: Size, behind: Size) -> Meta:
     """The tensor without what negative padding cuts off."""
     if q.decide(lt(front, 0), "negative padding cuts off"):
         q.require(ge(input.shape[dim] + front, 0), f"{-front} positions are cut off in front")
@@ -63,7 +63,7 @@ def _cut(q: Questions, input: Meta, dim: int, front: Size, behind: Size) -> Meta
     return input
 
 
-def circular(q: Questions, input: Meta, pads: Pads) -> Meta:
+def circular(q: ShapeQuery, input: Meta, pads: Pads) -> Meta:
     for dim, front, behind in pads:
         size = input.shape[dim]
         q.require(
@@ -74,7 +74,7 @@ def circular(q: Questions, input: Meta, pads: Pads) -> Meta:
     return input.like(shape, layout=contiguous(len(shape)))
 
 
-def mirrored(q: Questions, input: Meta, pads: Pads, *, reflect: bool) -> Meta:
+def mirrored(q: ShapeQuery, input: Meta, pads: Pads, *, reflect: bool) -> Meta:
     """Reflected or repeated edges."""
     if input.dtype.is_floating_point is False and str(input.dtype) == "torch.bool":
         raise q.fail("booleans cannot be padded in this way")
@@ -97,7 +97,7 @@ def mirrored(q: Questions, input: Meta, pads: Pads, *, reflect: bool) -> Meta:
 
 
 def pad(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     pad: Sequence[Size],
     mode: str = "constant",
@@ -116,6 +116,6 @@ def pad(
 
 
 ROWS: tuple[Op, ...] = (
-    Op("pad", ("torch.nn.functional.pad", "torch._C._nn.pad"), pad, Lowering.INDEX_MAP),
-    Op("constant_pad_nd", ("torch.constant_pad_nd",), constant_pad_nd, Lowering.INDEX_MAP),
+    Op("pad", ("torch.nn.functional.pad", "torch._C._nn.pad"), pad, OpKind.INDEX_MAP),
+    Op("constant_pad_nd", ("torch.constant_pad_nd",), constant_pad_nd, OpKind.INDEX_MAP),
 )

@@ -8,40 +8,40 @@ from collections.abc import Sequence
 
 from anyshape.ops.memory_format import is_channels_last, kept_format
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Lowering, Op, Rule, in_place_names, names_of
+from anyshape.ops.op import Op, OpKind, Rule, in_place_names, names_of
 from anyshape.ops.rules.index_operators import cloned
 from anyshape.ops.rules.reshaping import sizes_of
 from anyshape.ops.rules.views import transposed
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Expr, Size, and_, eq, ge, gt, maximum, ne, or_
 
 
-def flip(q: Questions, input: Meta, *dims: int | Sequence[int], **named: Sequence[int]) -> Meta:
+def flip(q: ShapeQuery, input: Meta, *dims: int | Sequence[int], **named: Sequence[int]) -> Meta:
     q.dims(sizes_of(dims or tuple(named.values())), input.rank)  # pyright: ignore[reportArgumentType]
     return cloned(q, input)
 
 
-def fliplr(q: Questions, input: Meta) -> Meta:
+def fliplr(q: ShapeQuery, input: Meta) -> Meta:
     if input.rank < 2:
         raise q.fail("left and right need two dimensions")
     return cloned(q, input)
 
 
-def flipud(q: Questions, input: Meta) -> Meta:
+def flipud(q: ShapeQuery, input: Meta) -> Meta:
     if not input.shape:
         raise q.fail("up and down need a dimension")
     return cloned(q, input)
 
 
-def backwards(q: Questions, input: Meta) -> Meta:
+def backwards(q: ShapeQuery, input: Meta) -> Meta:
     return cloned(q, input) if input.shape else input
 
 
-def rot90(q: Questions, input: Meta, k: int = 1, dims: Sequence[int] = (0, 1)) -> Meta:
+def rot90(q: ShapeQuery, input: Meta, k: int = 1, dims: Sequence[int] = (0, 1)) -> Meta:
     if len(dims) != 2 or input.rank < 2:
         raise q.fail("a rotation needs two dimensions")
     a, b = q.dims(tuple(dims), input.rank)
-    turns = q.fix(k, "the number of quarter turns") % 4
+    turns = q.specialize(k, "the number of quarter turns") % 4
     if turns == 0:
         return input.like()
     flipped = cloned(q, input)
@@ -49,7 +49,7 @@ def rot90(q: Questions, input: Meta, k: int = 1, dims: Sequence[int] = (0, 1)) -
 
 
 def roll(
-    q: Questions, input: Meta, shifts: Size | Sequence[Size], dims: int | Sequence[int] = ()
+    q: ShapeQuery, input: Meta, shifts: Size | Sequence[Size], dims: int | Sequence[int] = ()
 ) -> Meta:
     moves = sizes_of((shifts,))
     along = [q.dim(dim, input.rank) for dim in ((dims,) if isinstance(dims, int | Expr) else dims)]
@@ -71,7 +71,7 @@ def roll(
 
 
 def repeat(
-    q: Questions, input: Meta, *repeats: Size | Sequence[Size], **named: Sequence[Size]
+    q: ShapeQuery, input: Meta, *repeats: Size | Sequence[Size], **named: Sequence[Size]
 ) -> Meta:
     times = sizes_of(repeats or tuple(named.values()))
     if len(times) < input.rank:
@@ -79,12 +79,12 @@ def repeat(
     return _repeated(q, input, times)
 
 
-def tile(q: Questions, input: Meta, *dims: Size | Sequence[Size], **named: Sequence[Size]) -> Meta:
+def tile(q: ShapeQuery, input: Meta, *dims: Size | Sequence[Size], **named: Sequence[Size]) -> Meta:
     times = sizes_of(dims or tuple(named.values()))
     return _repeated(q, input, (*(1,) * (input.rank - len(times)), *times))
 
 
-def _repeated(q: Questions, input: Meta, times: tuple[Size, ...]) -> Meta:
+def _repeated(q: ShapeQuery, input: Meta, times: tuple[Size, ...]) -> Meta:
     shape = (*(1,) * (len(times) - input.rank), *input.shape)
     for size, count in zip(shape, times, strict=True):
         # A negative size is refused; nothing repeated a negative number of times is still nothing.
@@ -92,7 +92,7 @@ def _repeated(q: Questions, input: Meta, times: tuple[Size, ...]) -> Meta:
     return input.like(tuple(size * count for size, count in zip(shape, times, strict=True)))
 
 
-def triangle(q: Questions, input: Meta, diagonal: Size = 0) -> Meta:
+def triangle(q: ShapeQuery, input: Meta, diagonal: Size = 0) -> Meta:
     if input.rank < 2:
         raise q.fail(f"a triangle needs two dimensions, not {input.rank}")
     return input.like()
@@ -101,7 +101,7 @@ def triangle(q: Questions, input: Meta, diagonal: Size = 0) -> Meta:
 # ---- channels and space --------------------------------------------------------------------------
 
 
-def pixel_shuffle(q: Questions, input: Meta, upscale_factor: Size) -> Meta:
+def pixel_shuffle(q: ShapeQuery, input: Meta, upscale_factor: Size) -> Meta:
     *batch, channels, height, width = _spatial(q, input)
     factor = upscale_factor
     q.require(gt(factor, 0), f"the factor must be above 0, not {factor}")
@@ -113,7 +113,7 @@ def pixel_shuffle(q: Questions, input: Meta, upscale_factor: Size) -> Meta:
     return input.like(shape, layout=kept_format(q, input))
 
 
-def pixel_unshuffle(q: Questions, input: Meta, downscale_factor: Size) -> Meta:
+def pixel_unshuffle(q: ShapeQuery, input: Meta, downscale_factor: Size) -> Meta:
     *batch, channels, height, width = _spatial(q, input)
     factor = downscale_factor
     q.require(gt(factor, 0), f"the factor must be above 0, not {factor}")
@@ -127,13 +127,13 @@ def pixel_unshuffle(q: Questions, input: Meta, downscale_factor: Size) -> Meta:
     return input.like(shape, layout=kept_format(q, input))
 
 
-def _spatial(q: Questions, input: Meta) -> tuple[Size, ...]:
+def _spatial(q: ShapeQuery, input: Meta) -> tuple[Size, ...]:
     if input.rank < 3:
         raise q.fail(f"channels, height and width are needed, not {input.rank} dimensions")
     return input.shape
 
 
-def channel_shuffle(q: Questions, input: Meta, groups: Size) -> Meta:
+def channel_shuffle(q: ShapeQuery, input: Meta, groups: Size) -> Meta:
     if input.rank < 3:
         raise q.fail(f"at least 3 dimensions are needed, not {input.rank}")
     q.require(gt(groups, 0), f"the number of groups must be above 0, not {groups}")
@@ -149,7 +149,7 @@ def channel_shuffle(q: Questions, input: Meta, groups: Size) -> Meta:
 Pair = Size | Sequence[Size]
 
 
-def _pair(q: Questions, value: Pair) -> tuple[Size, Size]:
+def _pair(q: ShapeQuery, value: Pair) -> tuple[Size, Size]:
     if not isinstance(value, tuple | list):
         return value, value  # pyright: ignore[reportReturnType] a size, then
     if len(value) not in (1, 2):
@@ -158,7 +158,7 @@ def _pair(q: Questions, value: Pair) -> tuple[Size, Size]:
 
 
 def _windows(
-    q: Questions,
+    q: ShapeQuery,
     sizes: tuple[Size, Size],
     kernel: Pair,
     dilation: Pair,
@@ -183,7 +183,7 @@ def _windows(
 
 
 def im2col(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     kernel_size: Pair,
     dilation: Pair = 1,
@@ -201,7 +201,7 @@ def im2col(
 
 
 def col2im(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     output_size: Pair,
     kernel_size: Pair,
@@ -223,7 +223,7 @@ def col2im(
 
 
 def _row(name: str, rule: Rule, *also: str, in_place: tuple[str, ...] = ()) -> Op:
-    return Op(name, names_of(name, also), rule, Lowering.INDEX_MAP, in_place=in_place)
+    return Op(name, names_of(name, also), rule, OpKind.INDEX_MAP, in_place=in_place)
 
 
 _F, _NN = "torch.nn.functional.", "torch._C._nn."
@@ -231,7 +231,7 @@ ROWS: tuple[Op, ...] = (
     _row("flip", flip),
     _row("fliplr", fliplr),
     _row("flipud", flipud),
-    Op("reversed", ("torch.Tensor.__reversed__",), backwards, Lowering.INDEX_MAP),
+    Op("reversed", ("torch.Tensor.__reversed__",), backwards, OpKind.INDEX_MAP),
     _row("rot90", rot90),
     _row("roll", roll),
     _row("repeat", repeat),

@@ -10,9 +10,9 @@ import torch
 from anyshape.ops.broadcast import broadcast
 from anyshape.ops.iteration import iterated_layout
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Lowering, Op, Rule
+from anyshape.ops.op import Op, OpKind, Rule
 from anyshape.ops.promotion import Number, category, floating, real, result_type
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 
 DtypeRule = Callable[[torch.dtype], torch.dtype]
 Operand = Meta | Number
@@ -37,7 +37,7 @@ def widest(dtype: torch.dtype) -> torch.dtype:
     return torch.complex128 if dtype.is_complex else torch.float64
 
 
-def elementwise(q: Questions, operands: tuple[Operand, ...], dtype: DtypeRule) -> Meta:
+def elementwise(q: ShapeQuery, operands: tuple[Operand, ...], dtype: DtypeRule) -> Meta:
     """The result of computing element by element on broadcast operands."""
     tensors = [operand for operand in operands if isinstance(operand, Meta)]
     if not tensors:
@@ -52,7 +52,7 @@ def elementwise(q: Questions, operands: tuple[Operand, ...], dtype: DtypeRule) -
     return fresh(q, tensors, dtype(found), numbers=len(tensors) < len(operands))
 
 
-def fresh(q: Questions, tensors: list[Meta], dtype: torch.dtype, *, numbers: bool = False) -> Meta:
+def fresh(q: ShapeQuery, tensors: list[Meta], dtype: torch.dtype, *, numbers: bool = False) -> Meta:
     """A result of the shape and the layout that these tensors give it; `numbers` if there were
     numbers among the operands, too."""
     shape, device = tensors[0].shape, tensors[0].device
@@ -83,7 +83,7 @@ def pointwise_row(
         name,
         everywhere(*names) + tuple(f"torch.Tensor.{method}" for method in plain),
         rule,
-        Lowering.POINTWISE,
+        OpKind.POINTWISE,
         in_place=everywhere(*(f"{name}_" for name in names))
         + tuple(f"torch.Tensor.{method}" for method in methods if method not in plain),
         differentiable=differentiable,
@@ -95,7 +95,7 @@ def _is_in_place(method: str) -> bool:
 
 
 def unary(dtype: DtypeRule) -> Rule:
-    def rule(q: Questions, input: Meta, *_: Any, **__: Any) -> Meta:
+    def rule(q: ShapeQuery, input: Meta, *_: Any, **__: Any) -> Meta:
         return Meta(
             input.shape,
             dtype(input.dtype),
@@ -107,7 +107,7 @@ def unary(dtype: DtypeRule) -> Rule:
 
 
 def binary(dtype: DtypeRule) -> Rule:
-    def rule(q: Questions, input: Operand, other: Operand, **_: Any) -> Meta:
+    def rule(q: ShapeQuery, input: Operand, other: Operand, **_: Any) -> Meta:
         return elementwise(q, (input, other), dtype)
 
     return rule
@@ -116,19 +116,19 @@ def binary(dtype: DtypeRule) -> Rule:
 def reflected(rule: Rule) -> Rule:
     """The rule of `other - input` from that of `input - other`."""
 
-    def swapped(q: Questions, input: Meta, other: Operand, **_: Any) -> Meta:
+    def swapped(q: ShapeQuery, input: Meta, other: Operand, **_: Any) -> Meta:
         return rule(q, other, input)
 
     return swapped
 
 
-def _add(q: Questions, input: Operand, other: Operand, *old: Operand, **_: Any) -> Meta:
+def _add(q: ShapeQuery, input: Operand, other: Operand, *old: Operand, **_: Any) -> Meta:
     """`input + alpha * other`; an old form has alpha in second place."""
     return elementwise(q, (input, *(old or (other,))), same)
 
 
 def _divide(
-    q: Questions, input: Operand, other: Operand, *, rounding_mode: str | None = None
+    q: ShapeQuery, input: Operand, other: Operand, *, rounding_mode: str | None = None
 ) -> Meta:
     if rounding_mode not in (None, "floor", "trunc"):
         raise q.fail(f"no rounding mode {rounding_mode!r}")
@@ -136,7 +136,7 @@ def _divide(
 
 
 def _power(dtype: DtypeRule) -> Rule:
-    def rule(q: Questions, input: Operand, exponent: Operand) -> Meta:
+    def rule(q: ShapeQuery, input: Operand, exponent: Operand) -> Meta:
         power = elementwise(q, (input, exponent), dtype)
         # A number to the power of a tensor does not look at the tensor's layout.
         return power if isinstance(input, Meta) else power.like()
@@ -144,33 +144,33 @@ def _power(dtype: DtypeRule) -> Rule:
     return rule
 
 
-def _ldexp(q: Questions, input: Meta, other: Operand) -> Meta:
+def _ldexp(q: ShapeQuery, input: Meta, other: Operand) -> Meta:
     return elementwise(q, (input, _power(same)(q, 2.0, other)), same)
 
 
-def _frexp(q: Questions, input: Meta) -> tuple[Meta, Meta]:
+def _frexp(q: ShapeQuery, input: Meta) -> tuple[Meta, Meta]:
     mantissa = elementwise(q, (input,), same)
     return mantissa, mantissa.like(dtype=torch.int32, layout=mantissa.layout)
 
 
-def _polygamma(q: Questions, n: int | Meta, input: Meta | int) -> Meta:
+def _polygamma(q: ShapeQuery, n: int | Meta, input: Meta | int) -> Meta:
     """The method takes the tensor first, the function last."""
     tensor = input if isinstance(input, Meta) else n
     assert isinstance(tensor, Meta), "one of the two is the tensor"
     return elementwise(q, (tensor,), floating)
 
 
-def _mvlgamma(q: Questions, input: Meta, p: int) -> Meta:
+def _mvlgamma(q: ShapeQuery, input: Meta, p: int) -> Meta:
     return input.like(dtype=floating(input.dtype))
 
 
-def _lerp(q: Questions, input: Meta, end: Meta, weight: Operand) -> Meta:
+def _lerp(q: ShapeQuery, input: Meta, end: Meta, weight: Operand) -> Meta:
     tensors = [operand for operand in (input, end, weight) if isinstance(operand, Meta)]
     return fresh(q, tensors, input.dtype)
 
 
 def _fused(
-    q: Questions, input: Meta, tensor1: Any, tensor2: Any = None, *old: Any, **_: Any
+    q: ShapeQuery, input: Meta, tensor1: Any, tensor2: Any = None, *old: Any, **_: Any
 ) -> Meta:
     """`input + value * tensor1 ∘ tensor2`; an old form has the value in second place."""
     if not isinstance(tensor1, Meta):
@@ -179,7 +179,7 @@ def _fused(
 
 
 def _clamp(
-    q: Questions, input: Meta, min: Operand | None = None, max: Operand | None = None
+    q: ShapeQuery, input: Meta, min: Operand | None = None, max: Operand | None = None
 ) -> Meta:
     bounds = [bound for bound in (min, max) if bound is not None]
     if not bounds:
@@ -187,15 +187,15 @@ def _clamp(
     return elementwise(q, (input, *bounds), same)
 
 
-def _clamp_min(q: Questions, input: Meta, min: Operand) -> Meta:
+def _clamp_min(q: ShapeQuery, input: Meta, min: Operand) -> Meta:
     return elementwise(q, (input, min), same)
 
 
-def _clamp_max(q: Questions, input: Meta, max: Operand) -> Meta:
+def _clamp_max(q: ShapeQuery, input: Meta, max: Operand) -> Meta:
     return elementwise(q, (input, max), same)
 
 
-def _positive(q: Questions, input: Meta) -> Meta:
+def _positive(q: ShapeQuery, input: Meta) -> Meta:
     if category(input.dtype) == 0:
         raise q.fail("`+` is not defined for booleans")
     return input
@@ -304,14 +304,14 @@ ROWS = (
     _row("clamp clip", _clamp),
     _row("clamp_min", _clamp_min),
     _row("clamp_max", _clamp_max),
-    Op("rsub", everywhere("rsub"), reflected(binary(same)), Lowering.POINTWISE),
-    Op("positive", (*everywhere("positive"), "torch.Tensor.__pos__"), _positive, Lowering.NOTHING),
+    Op("rsub", everywhere("rsub"), reflected(binary(same)), OpKind.POINTWISE),
+    Op("positive", (*everywhere("positive"), "torch.Tensor.__pos__"), _positive, OpKind.NOTHING),
     *(
         Op(
             methods.split()[0],
             tuple(f"torch.Tensor.{method}" for method in methods.split()),
             reflected(rule),
-            Lowering.POINTWISE,
+            OpKind.POINTWISE,
         )
         for methods, rule in _REFLECTED.items()
     ),

@@ -10,28 +10,28 @@ import torch
 from anyshape.ops.float_scale import scaled
 from anyshape.ops.memory_format import is_channels_last, is_dense_in, kept_format, unsqueezed
 from anyshape.ops.meta import Dense, Layout, Meta, channels_last, contiguous
-from anyshape.ops.op import Lowering, Op, Rule
+from anyshape.ops.op import Op, OpKind, Rule
 from anyshape.ops.promotion import category, floating
 from anyshape.ops.rules.convolution import per_dimension
 from anyshape.ops.rules.matmul import require_same
 from anyshape.ops.rules.pointwise import elementwise
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, and_, ceildiv, eq, ge, gt, le, lt, minimum, or_
 
 
-def _require_rank(q: Questions, input: Meta, dims: int) -> None:
+def _require_rank(q: ShapeQuery, input: Meta, dims: int) -> None:
     if input.rank not in (dims + 1, dims + 2):
         raise q.fail(f"pooling over {dims} dimensions takes {dims + 1} or {dims + 2}")
 
 
-def _require_elements(q: Questions, input: Meta, dims: int) -> None:
+def _require_elements(q: ShapeQuery, input: Meta, dims: int) -> None:
     """All sizes but the batch's must be positive, the channels' included."""
     for size in input.shape[-dims - 1 :]:
         q.require(gt(size, 0), f"only the batch may be empty, in {input.shape}")
 
 
 def _window(
-    q: Questions, size: Size, kernel: Size, stride: Size, padding: Size, dilation: Size, ceil: bool
+    q: ShapeQuery, size: Size, kernel: Size, stride: Size, padding: Size, dilation: Size, ceil: bool
 ) -> Size:
     """How many windows there are along a dimension."""
     for value in (kernel, stride, dilation):
@@ -51,7 +51,7 @@ def _window(
 
 
 def _windows(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     dims: int,
     kernel: Any,
@@ -78,7 +78,7 @@ def _windows(
     return (*input.shape[:-dims], *spatial)
 
 
-def _format(q: Questions, input: Meta, dims: int) -> Layout:
+def _format(q: ShapeQuery, input: Meta, dims: int) -> Layout:
     """The layout of a result: channels-last images stay so, and signals, which torch sees as images
     of height 1.
     """
@@ -89,7 +89,7 @@ def _format(q: Questions, input: Meta, dims: int) -> Layout:
     return kept_format(q, input)
 
 
-def _format_of_max(q: Questions, input: Meta, dims: int) -> Layout:
+def _format_of_max(q: ShapeQuery, input: Meta, dims: int) -> Layout:
     """As `_format`, but volumes without a batch are looked at as well."""
     if dims < 3 or input.rank == 5 or input.is_contiguous:
         return _format(q, input, dims)
@@ -99,12 +99,12 @@ def _format_of_max(q: Questions, input: Meta, dims: int) -> Layout:
     return contiguous(4)
 
 
-def _require_dtype(q: Questions, dtype: torch.dtype, integers: tuple[torch.dtype, ...]) -> None:
+def _require_dtype(q: ShapeQuery, dtype: torch.dtype, integers: tuple[torch.dtype, ...]) -> None:
     if dtype is torch.bool or dtype.is_complex or (category(dtype) == 1 and dtype not in integers):
         raise q.fail(f"there is no pooling of {dtype}")
 
 
-def _require_floats(q: Questions, input: Meta, dims: int) -> None:
+def _require_floats(q: ShapeQuery, input: Meta, dims: int) -> None:
     """What adaptive, fractional and reverse pooling ask of an input."""
     _require_rank(q, input, dims)
     _require_elements(q, input, dims)
@@ -120,7 +120,7 @@ _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 def _max_pool(dims: int, indices: bool) -> Rule:
     def rule(
-        q: Questions,
+        q: ShapeQuery,
         input: Meta,
         kernel_size: Any,
         stride: Any = None,
@@ -144,7 +144,7 @@ def _max_pool(dims: int, indices: bool) -> Rule:
 
 def _avg_pool(dims: int) -> Rule:
     def rule(
-        q: Questions,
+        q: ShapeQuery,
         input: Meta,
         kernel_size: Any,
         stride: Any = None,
@@ -171,7 +171,7 @@ def _lp_pool(dims: int) -> Rule:
     average = _avg_pool(dims)
 
     def rule(
-        q: Questions,
+        q: ShapeQuery,
         input: Meta,
         norm_type: float,
         kernel_size: Any,
@@ -184,7 +184,7 @@ def _lp_pool(dims: int) -> Rule:
     return rule
 
 
-def _targets(q: Questions, input: Meta, dims: int, output_size: Any) -> tuple[Size, ...]:
+def _targets(q: ShapeQuery, input: Meta, dims: int, output_size: Any) -> tuple[Size, ...]:
     """The wanted sizes; None stands for the size that is there."""
     if not isinstance(output_size, Sequence):
         output_size = (output_size,) * dims
@@ -199,7 +199,7 @@ def _targets(q: Questions, input: Meta, dims: int, output_size: Any) -> tuple[Si
 
 
 def adaptive_avg(dims: int) -> Rule:
-    def rule(q: Questions, input: Meta, output_size: Any) -> Meta:
+    def rule(q: ShapeQuery, input: Meta, output_size: Any) -> Meta:
         _require_rank(q, input, dims)
         targets = _targets(q, input, dims, output_size)
         if category(input.dtype) < 2:
@@ -218,7 +218,7 @@ def adaptive_avg(dims: int) -> Rule:
 
 def _adaptive_max(dims: int, indices: bool) -> Rule:
     def rule(
-        q: Questions, input: Meta, output_size: Any, return_indices: bool = False
+        q: ShapeQuery, input: Meta, output_size: Any, return_indices: bool = False
     ) -> Meta | tuple[Meta, Meta]:
         _require_floats(q, input, dims)
         shape = (*input.shape[:-dims], *_targets(q, input, dims, output_size))
@@ -231,7 +231,7 @@ def _adaptive_max(dims: int, indices: bool) -> Rule:
 
 def _fractional(dims: int, indices: bool) -> Rule:
     def rule(
-        q: Questions,
+        q: ShapeQuery,
         input: Meta,
         kernel_size: Any,
         output_size: Any = None,
@@ -265,7 +265,7 @@ def _fractional(dims: int, indices: bool) -> Rule:
     return rule
 
 
-def _require_samples(q: Questions, input: Meta, samples: Meta, dims: int) -> None:
+def _require_samples(q: ShapeQuery, input: Meta, samples: Meta, dims: int) -> None:
     if samples.rank != 3:
         raise q.fail("the random samples have three dimensions")
     batch = input.shape[0] if input.rank == dims + 2 else 1
@@ -276,7 +276,7 @@ def _require_samples(q: Questions, input: Meta, samples: Meta, dims: int) -> Non
 
 def _unpool(dims: int) -> Rule:
     def rule(
-        q: Questions,
+        q: ShapeQuery,
         input: Meta,
         indices: Meta,
         kernel_size: Any,
@@ -307,7 +307,7 @@ def _unpool(dims: int) -> Rule:
 
 
 def _chosen(
-    q: Questions, usual: list[Size], steps: tuple[Size, ...], wanted: tuple[Size, ...], dims: int
+    q: ShapeQuery, usual: list[Size], steps: tuple[Size, ...], wanted: tuple[Size, ...], dims: int
 ) -> list[Size]:
     """The sizes that the caller wants, each less than a stride off the usual one."""
     if len(wanted) not in (dims, dims + 2):
@@ -324,7 +324,7 @@ _NN = "torch._C._nn."
 
 
 def _row(name: str, rule: Rule, *also: str) -> Op:
-    return Op(name, (_F + name, *also), rule, Lowering.CALL_OUT)
+    return Op(name, (_F + name, *also), rule, OpKind.CALL_OUT)
 
 
 def _of_dims(dims: int) -> tuple[Op, ...]:

@@ -8,27 +8,27 @@ import torch
 
 from anyshape.ops.broadcast import broadcast
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Lowering, Op
+from anyshape.ops.op import Op, OpKind
 from anyshape.ops.rules.factories import factory_row, like, made, size_in
 from anyshape.ops.rules.pointwise import Operand
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Expr, Size, eq, ge, gt, le, lt, or_
 
 _METHOD = "torch.Tensor."
 
 
 def _random(
-    q: Questions, *args: Any, size: Any = None, dtype: torch.dtype | None = None, **options: Any
+    q: ShapeQuery, *args: Any, size: Any = None, dtype: torch.dtype | None = None, **options: Any
 ) -> Meta:
     return made(q, size_in(args, size), dtype, **options)
 
 
-def _require_between(q: Questions, low: Any, high: Any) -> None:
+def _require_between(q: ShapeQuery, low: Any, high: Any) -> None:
     if isinstance(low, int | Expr) and isinstance(high, int | Expr):
         q.require(lt(low, high), "the lower bound must be below the upper one")
 
 
-def _randint(q: Questions, *args: Any, dtype: torch.dtype | None = None, **options: Any) -> Meta:
+def _randint(q: ShapeQuery, *args: Any, dtype: torch.dtype | None = None, **options: Any) -> Meta:
     """`randint(high, size)` or `randint(low, high, size)`, each by name if one likes."""
     size = options.pop("size", None)
     *bounds, shape = args if size is None else (*args, size)
@@ -38,30 +38,30 @@ def _randint(q: Questions, *args: Any, dtype: torch.dtype | None = None, **optio
     return made(q, tuple(shape), dtype, default=torch.int64, **options)
 
 
-def _randint_like(q: Questions, input: Meta, *bounds: Any, **options: Any) -> Meta:
+def _randint_like(q: ShapeQuery, input: Meta, *bounds: Any, **options: Any) -> Meta:
     named = [options.pop(name) for name in ("low", "high") if name in options]
     low, high = [0, *bounds, *named][-2:]
     _require_between(q, low, high)
     return like(q, input, **options)
 
 
-def _randperm(q: Questions, n: Size, *, dtype: torch.dtype | None = None, **options: Any) -> Meta:
+def _randperm(q: ShapeQuery, n: Size, *, dtype: torch.dtype | None = None, **options: Any) -> Meta:
     return made(q, (n,), dtype, default=torch.int64, **options)
 
 
-def _sampled(q: Questions, input: Meta, *_: Any, **__: Any) -> Meta:
+def _sampled(q: ShapeQuery, input: Meta, *_: Any, **__: Any) -> Meta:
     """One sample for each element; these operators do not look at layouts."""
     return input.like()
 
 
-def _binomial(q: Questions, count: Meta, prob: Meta, generator: Any = None) -> Meta:
+def _binomial(q: ShapeQuery, count: Meta, prob: Meta, generator: Any = None) -> Meta:
     if count.dtype != prob.dtype:
         raise q.fail(f"counts and probabilities must have one dtype: {count.dtype}, {prob.dtype}")
     return count.like(broadcast(q, [count.shape, prob.shape]))
 
 
 def _normal(
-    q: Questions, mean: Operand = 0.0, std: Operand = 1.0, size: Any = None, **options: Any
+    q: ShapeQuery, mean: Operand = 0.0, std: Operand = 1.0, size: Any = None, **options: Any
 ) -> Meta:
     tensors = [operand for operand in (mean, std) if isinstance(operand, Meta)]
     if tensors:
@@ -72,7 +72,7 @@ def _normal(
 
 
 def _multinomial(
-    q: Questions, input: Meta, num_samples: Size, replacement: bool = False, **_: Any
+    q: ShapeQuery, input: Meta, num_samples: Size, replacement: bool = False, **_: Any
 ) -> Meta:
     if input.rank not in (1, 2):
         raise q.fail(f"the distributions must have one or two dimensions, not {input.rank}")
@@ -90,11 +90,11 @@ def _multinomial(
     return input.like((*input.shape[:-1], num_samples), torch.int64)
 
 
-def _overwritten(q: Questions, input: Meta, *_: Any, **__: Any) -> Meta:
+def _overwritten(q: ShapeQuery, input: Meta, *_: Any, **__: Any) -> Meta:
     return input
 
 
-def _random_in_place(q: Questions, input: Meta, *bounds: Any, **named: Any) -> Meta:
+def _random_in_place(q: ShapeQuery, input: Meta, *bounds: Any, **named: Any) -> Meta:
     if len(bounds) == 2:
         _require_between(q, *bounds)
     return input
@@ -112,26 +112,26 @@ ROWS = (
     factory_row("randint_like", _randint_like),
     factory_row("randperm", _randperm),
     *(
-        Op(name, (f"torch.{name}", _METHOD + name), _sampled, Lowering.CALL_OUT)
+        Op(name, (f"torch.{name}", _METHOD + name), _sampled, OpKind.CALL_OUT)
         for name in ("bernoulli", "poisson", "_standard_gamma", "_sample_dirichlet")
     ),
-    Op("binomial", ("torch.binomial",), _binomial, Lowering.CALL_OUT),
-    Op("normal", ("torch.normal",), _normal, Lowering.CALL_OUT),
+    Op("binomial", ("torch.binomial",), _binomial, OpKind.CALL_OUT),
+    Op("normal", ("torch.normal",), _normal, OpKind.CALL_OUT),
     Op(
         "multinomial",
         ("torch.multinomial", _METHOD + "multinomial"),
         _multinomial,
-        Lowering.CALL_OUT,
+        OpKind.CALL_OUT,
     ),
     *(
         Op(
             name,
             (),
             _overwritten,
-            Lowering.CALL_OUT,
+            OpKind.CALL_OUT,
             in_place=(_METHOD + name, f"torch.{name}"),
         )
         for name in _IN_PLACE
     ),
-    Op("random_", (), _random_in_place, Lowering.CALL_OUT, in_place=(_METHOD + "random_",)),
+    Op("random_", (), _random_in_place, OpKind.CALL_OUT, in_place=(_METHOD + "random_",)),
 )

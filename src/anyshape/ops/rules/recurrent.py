@@ -10,9 +10,9 @@ from typing import Any
 from anyshape.errors import UnknownOperator
 from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.meta import Dense, Layout, Meta, contiguous
-from anyshape.ops.op import Lowering, Op, Rule
+from anyshape.ops.op import Op, OpKind, Rule
 from anyshape.ops.rules.matmul import require_one_dtype, require_rank, require_same
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, gt
 
 #: How many matrices are stacked in one weight.
@@ -21,7 +21,7 @@ _GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 
 def _whole(gates: int, *, cell_state: bool) -> Rule:
     def rule(
-        q: Questions,
+        q: ShapeQuery,
         input: Meta,
         hx: Any,
         params: Any,
@@ -63,7 +63,7 @@ def _sequence(input: Meta, steps: Size, batch: Size, features: Size, batch_first
 
 
 def _require_cell(
-    q: Questions,
+    q: ShapeQuery,
     gates: int,
     input: Meta,
     states: Sequence[Meta],
@@ -86,7 +86,7 @@ def _require_cell(
 
 
 def _lstm_cell(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     hx: Sequence[Meta],
     w_ih: Meta,
@@ -98,9 +98,9 @@ def _lstm_cell(
     return hx[0].like(), hx[1].like()
 
 
-def _cell(gates: int, layout: Callable[[Questions, Meta], Layout]) -> Rule:
+def _cell(gates: int, layout: Callable[[ShapeQuery, Meta], Layout]) -> Rule:
     def rule(
-        q: Questions,
+        q: ShapeQuery,
         input: Meta,
         hx: Meta,
         w_ih: Meta,
@@ -114,17 +114,17 @@ def _cell(gates: int, layout: Callable[[Questions, Meta], Layout]) -> Rule:
     return rule
 
 
-def _plain(q: Questions, hx: Meta) -> Layout:
+def _plain(q: ShapeQuery, hx: Meta) -> Layout:
     return contiguous(hx.rank)
 
 
-def _mixed(q: Questions, hx: Meta) -> Layout:
+def _mixed(q: ShapeQuery, hx: Meta) -> Layout:
     """The last step mixes the old state into the new one, element by element."""
     return pointwise_layout(q, hx.shape, [hx, hx.like()])
 
 
 def _row(name: str, rule: Rule) -> Op:
-    return Op(name, (f"torch.{name}",), rule, Lowering.CALL_OUT)
+    return Op(name, (f"torch.{name}",), rule, OpKind.CALL_OUT)
 
 
 ROWS: tuple[Op, ...] = (

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Lowering, Op, Rule, names_of
+from anyshape.ops.op import Op, OpKind, Rule, names_of
 from anyshape.ops.promotion import Number, category, floating, real
 from anyshape.ops.rules.pointwise import DtypeRule, elementwise, same
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Expr, Size, eq, ne
 
@@ -30,14 +30,14 @@ def reduced(shape: tuple[Size, ...], dims: Sequence[int], keepdim: bool) -> tupl
     return tuple(size for dim, size in enumerate(shape) if dim not in dims)
 
 
-def dims_or_all(q: Questions, dim: Dims, rank: int) -> tuple[int, ...]:
+def dims_or_all(q: ShapeQuery, dim: Dims, rank: int) -> tuple[int, ...]:
     """The dimensions to reduce; no dimension at all means every one, as for most reductions."""
     if dim is None or (not isinstance(dim, int) and not dim):
         return tuple(range(rank))
     return q.dims(dim, rank)
 
 
-def require_elements(q: Questions, input: Meta, dims: Sequence[int]) -> None:
+def require_elements(q: ShapeQuery, input: Meta, dims: Sequence[int]) -> None:
     """The operator has no value for nothing: none of these dimensions may be empty."""
     for dim in dims:
         if dim < input.rank:
@@ -58,14 +58,14 @@ def counted(dtype: torch.dtype) -> torch.dtype:
     return torch.int64
 
 
-def require_float(q: Questions, dtype: torch.dtype) -> None:
+def require_float(q: ShapeQuery, dtype: torch.dtype) -> None:
     if category(dtype) < 2:
         raise q.fail(f"only floating point and complex tensors are accepted, not {dtype}")
 
 
 def _fold(result: DtypeRule, floats: bool = False) -> Rule:
     def rule(
-        q: Questions,
+        q: ShapeQuery,
         input: Meta,
         dim: Dims = None,
         keepdim: bool = False,
@@ -80,19 +80,19 @@ def _fold(result: DtypeRule, floats: bool = False) -> Rule:
     return rule
 
 
-def any_all(q: Questions, input: Meta, dim: Dims = None, keepdim: bool = False) -> Meta:
+def any_all(q: ShapeQuery, input: Meta, dim: Dims = None, keepdim: bool = False) -> Meta:
     # Unlike the others, an empty tuple reduces nothing here.
     dims = q.dims(dim, input.rank)
     return input.like(reduced(input.shape, dims, keepdim), truth(input.dtype))
 
 
-def logsumexp(q: Questions, input: Meta, dim: Dims, keepdim: bool = False) -> Meta:
+def logsumexp(q: ShapeQuery, input: Meta, dim: Dims, keepdim: bool = False) -> Meta:
     if input.rank and not isinstance(dim, int) and not dim:
         raise q.fail("the dimensions to reduce must be given")
     return input.like(reduced(input.shape, q.dims(dim, input.rank), keepdim), floating(input.dtype))
 
 
-def extreme_values(q: Questions, input: Meta, dim: Dims = (), keepdim: bool = False) -> Meta:
+def extreme_values(q: ShapeQuery, input: Meta, dim: Dims = (), keepdim: bool = False) -> Meta:
     """amax, amin."""
     dims = dims_or_all(q, dim, input.rank)
     require_elements(q, input, dims)
@@ -100,12 +100,14 @@ def extreme_values(q: Questions, input: Meta, dim: Dims = (), keepdim: bool = Fa
 
 
 def hash_tensor(
-    q: Questions, input: Meta, dim: Dims = (), *, keepdim: bool = False, mode: int = 0
+    q: ShapeQuery, input: Meta, dim: Dims = (), *, keepdim: bool = False, mode: int = 0
 ) -> Meta:
     return replace(extreme_values(q, input, dim, keepdim), dtype=torch.uint64)
 
 
-def extreme_index(q: Questions, input: Meta, dim: int | None = None, keepdim: bool = False) -> Meta:
+def extreme_index(
+    q: ShapeQuery, input: Meta, dim: int | None = None, keepdim: bool = False
+) -> Meta:
     """argmax, argmin."""
     dims = q.dims(dim, input.rank)
     require_elements(q, input, dims)
@@ -113,7 +115,7 @@ def extreme_index(q: Questions, input: Meta, dim: int | None = None, keepdim: bo
 
 
 def aminmax(
-    q: Questions, input: Meta, *, dim: int | None = None, keepdim: bool = False
+    q: ShapeQuery, input: Meta, *, dim: int | None = None, keepdim: bool = False
 ) -> tuple[Meta, Meta]:
     dims = q.dims(dim, input.rank)
     require_elements(q, input, dims)
@@ -122,7 +124,7 @@ def aminmax(
 
 
 def extremum(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta | Number,
     dim: Meta | int | None = None,
     keepdim: bool = False,
@@ -141,7 +143,7 @@ def extremum(
     return along(q, input, q.dim(dim, input.rank), keepdim)
 
 
-def along(q: Questions, input: Meta, dim: int, keepdim: bool) -> tuple[Meta, Meta]:
+def along(q: ShapeQuery, input: Meta, dim: int, keepdim: bool) -> tuple[Meta, Meta]:
     """Values along a dimension that may not be empty, with their positions."""
     dims = (q.dim(dim, input.rank),)
     require_elements(q, input, dims)
@@ -153,7 +155,7 @@ def _moments(with_mean: bool) -> Rule:
     """var, std; with `with_mean` also the mean, which stays complex where the input is."""
 
     def rule(
-        q: Questions,
+        q: ShapeQuery,
         input: Meta,
         dim: Dims | bool = None,
         unbiased: bool = True,
@@ -171,13 +173,13 @@ def _moments(with_mean: bool) -> Rule:
     return rule
 
 
-def trace(q: Questions, input: Meta) -> Meta:
+def trace(q: ShapeQuery, input: Meta) -> Meta:
     if input.rank != 2:
         raise q.fail(f"a matrix is needed, not a tensor of {input.rank} dimensions")
     return input.like((), whole(input.dtype))
 
 
-def sum_to_size(q: Questions, input: Meta, *size: Any) -> Meta:
+def sum_to_size(q: ShapeQuery, input: Meta, *size: Any) -> Meta:
     listed = len(size) == 1 and isinstance(size[0], tuple | list)
     wanted: tuple[Size, ...] = tuple(size[0]) if listed else size
     missing = input.rank - len(wanted)
@@ -196,7 +198,7 @@ def sum_to_size(q: Questions, input: Meta, *size: Any) -> Meta:
     return input.like(wanted, whole(input.dtype)) if summed else input
 
 
-def _is_one(q: Questions, have: Size, want: Size) -> bool:
+def _is_one(q: ShapeQuery, have: Size, want: Size) -> bool:
     """Whether a size is to become 1; one that is 1 now, where the other is not, must stay 1."""
     if want == 1 or q.facts.hint(want) != 1 or q.facts.hint(have) == 1:
         return want == 1
@@ -204,7 +206,7 @@ def _is_one(q: Questions, have: Size, want: Size) -> bool:
 
 
 def _row(name: str, rule: Rule, also: tuple[str, ...] = ()) -> Op:
-    return Op(name, names_of(name, also), rule, Lowering.REDUCTION)
+    return Op(name, names_of(name, also), rule, OpKind.REDUCTION)
 
 
 ROWS: tuple[Op, ...] = (
@@ -230,5 +232,5 @@ ROWS: tuple[Op, ...] = (
     _row("var_mean", _moments(with_mean=True)),
     _row("std_mean", _moments(with_mean=True)),
     _row("trace", trace),
-    Op("sum_to_size", ("torch.Tensor.sum_to_size",), sum_to_size, Lowering.REDUCTION),
+    Op("sum_to_size", ("torch.Tensor.sum_to_size",), sum_to_size, OpKind.REDUCTION),
 )

@@ -10,11 +10,11 @@ import torch
 from anyshape.ops.float_scale import scaled
 from anyshape.ops.memory_format import kept_format
 from anyshape.ops.meta import Meta, contiguous
-from anyshape.ops.op import Lowering, Op, Rule
+from anyshape.ops.op import Op, OpKind, Rule
 from anyshape.ops.promotion import category
 from anyshape.ops.rules.matmul import require_one_dtype, require_same
 from anyshape.ops.rules.pooling import adaptive_avg
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, gt
 
 #: Spatial dimensions that a mode is for.
@@ -32,7 +32,7 @@ _ANTIALIASED = ("bilinear", "bicubic", "lanczos")
 
 
 def _interpolate(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     size: Any = None,
     scale_factor: Any = None,
@@ -63,7 +63,7 @@ def _interpolate(
 
 
 def _targets(
-    q: Questions, input: Meta, dims: int, size: Any, scale_factor: Any
+    q: ShapeQuery, input: Meta, dims: int, size: Any, scale_factor: Any
 ) -> tuple[Size, ...]:
     if (size is None) == (scale_factor is None):
         raise q.fail("either size or scale_factor is given")
@@ -81,7 +81,7 @@ def _targets(
 def _upsample(mode: str, *, aligned: bool) -> Rule:
     """Torch's own functions, which take factors as a list or one by one."""
 
-    def rule(q: Questions, input: Meta, output_size: Any, *more: Any, **named: Any) -> Meta:
+    def rule(q: ShapeQuery, input: Meta, output_size: Any, *more: Any, **named: Any) -> Meta:
         factors = named.get("scale_factors", next(iter(more[aligned:]), None))
         if output_size is not None:
             factors = None
@@ -94,7 +94,7 @@ def _upsample(mode: str, *, aligned: bool) -> Rule:
 
 
 def _grid_sample(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     grid: Meta,
     mode: str | int = "bilinear",
@@ -115,7 +115,7 @@ def _grid_sample(
     return input.like((*input.shape[:2], *grid.shape[1:-1]))
 
 
-def _affine_grid(q: Questions, theta: Meta, size: Sequence[Size], *_: Any, **__: Any) -> Meta:
+def _affine_grid(q: ShapeQuery, theta: Meta, size: Sequence[Size], *_: Any, **__: Any) -> Meta:
     dims = len(size) - 2
     if dims not in (2, 3) or theta.rank != 3:
         raise q.fail(f"a grid is for images of four or five dimensions, not {size}")
@@ -144,7 +144,7 @@ _UPSAMPLES = {
 }
 _F = "torch.nn.functional."
 ROWS: tuple[Op, ...] = (
-    Op("interpolate", (_F + "interpolate",), _interpolate, Lowering.CALL_OUT),
+    Op("interpolate", (_F + "interpolate",), _interpolate, OpKind.CALL_OUT),
     Op(
         "grid_sample",
         (
@@ -154,11 +154,11 @@ ROWS: tuple[Op, ...] = (
             "torch.grid_sampler_3d",
         ),
         _grid_sample,
-        Lowering.CALL_OUT,
+        OpKind.CALL_OUT,
     ),
     *(
-        Op(name, (f"torch._C._nn.{name}", f"torch.ops.aten.{name}"), rule, Lowering.CALL_OUT)
+        Op(name, (f"torch._C._nn.{name}", f"torch.ops.aten.{name}"), rule, OpKind.CALL_OUT)
         for name, rule in _UPSAMPLES.items()
     ),
-    Op("affine_grid", (_F + "affine_grid",), _affine_grid, Lowering.CALL_OUT),
+    Op("affine_grid", (_F + "affine_grid",), _affine_grid, OpKind.CALL_OUT),
 )

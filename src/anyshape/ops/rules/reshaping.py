@@ -11,8 +11,8 @@ import torch
 from anyshape.ops.layouts import Copy, as_view, contiguity, must_view
 from anyshape.ops.memory_format import kept_format
 from anyshape.ops.meta import Meta, channels_last, contiguous
-from anyshape.ops.op import Lowering, Op, in_place_names, names_of
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.op import Op, OpKind, in_place_names, names_of
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Expr, Size, and_, eq, ge, ne, not_, product
 
@@ -24,7 +24,7 @@ def sizes_of(sizes: Sequence[Size | Sequence[Size]]) -> tuple[Size, ...]:
     return tuple(sizes)  # pyright: ignore[reportReturnType] one by one
 
 
-def inferred(q: Questions, shape: tuple[Size, ...], numel: Size) -> tuple[Size, ...]:
+def inferred(q: ShapeQuery, shape: tuple[Size, ...], numel: Size) -> tuple[Size, ...]:
     """The shape with its -1 replaced by what is left of the elements; the elements must come out
     even.
     """
@@ -50,7 +50,7 @@ def inferred(q: Questions, shape: tuple[Size, ...], numel: Size) -> tuple[Size, 
     return (*shape[:dim], size, *shape[dim + 1 :])
 
 
-def _is_open(q: Questions, size: Size) -> bool:
+def _is_open(q: ShapeQuery, size: Size) -> bool:
     if type(size) is Expr:
         if q.known(ge(size, 0)):
             return False
@@ -62,12 +62,12 @@ def _is_open(q: Questions, size: Size) -> bool:
     return False
 
 
-def viewed_as(q: Questions, input: Meta, shape: tuple[Size, ...]) -> Meta:
+def viewed_as(q: ShapeQuery, input: Meta, shape: tuple[Size, ...]) -> Meta:
     """A view with another shape of as many elements; an error where the strides do not allow it."""
     return input.viewed(shape, must_view(q, input, shape))
 
 
-def reshaped(q: Questions, input: Meta, shape: tuple[Size, ...]) -> Meta:
+def reshaped(q: ShapeQuery, input: Meta, shape: tuple[Size, ...]) -> Meta:
     """A view with another shape of as many elements where the strides allow it, else a copy."""
     found = as_view(q, input, shape)
     if isinstance(found, Copy):
@@ -76,7 +76,7 @@ def reshaped(q: Questions, input: Meta, shape: tuple[Size, ...]) -> Meta:
 
 
 def view(
-    q: Questions, input: Meta, *shape: Size | Sequence[Size] | torch.dtype, **named: object
+    q: ShapeQuery, input: Meta, *shape: Size | Sequence[Size] | torch.dtype, **named: object
 ) -> Meta:
     given = shape or tuple(named.values())
     if len(given) == 1 and isinstance(given[0], torch.dtype):
@@ -85,7 +85,7 @@ def view(
     return viewed_as(q, input, inferred(q, sizes, input.numel))
 
 
-def _in_dtype(q: Questions, input: Meta, dtype: torch.dtype) -> Meta:
+def _in_dtype(q: ShapeQuery, input: Meta, dtype: torch.dtype) -> Meta:
     """The same bytes as numbers of another dtype: the last dimension grows or shrinks with the
     width of a number.
     """
@@ -120,22 +120,22 @@ def _in_dtype(q: Questions, input: Meta, dtype: torch.dtype) -> Meta:
     return replace(seen, dtype=dtype)
 
 
-def view_as(q: Questions, input: Meta, other: Meta) -> Meta:
+def view_as(q: ShapeQuery, input: Meta, other: Meta) -> Meta:
     return viewed_as(q, input, inferred(q, other.shape, input.numel))
 
 
 def reshape(
-    q: Questions, input: Meta, *shape: Size | Sequence[Size], **named: Sequence[Size]
+    q: ShapeQuery, input: Meta, *shape: Size | Sequence[Size], **named: Sequence[Size]
 ) -> Meta:
     sizes = sizes_of(shape or tuple(named.values()))
     return reshaped(q, input, inferred(q, sizes, input.numel))
 
 
-def reshape_as(q: Questions, input: Meta, other: Meta) -> Meta:
+def reshape_as(q: ShapeQuery, input: Meta, other: Meta) -> Meta:
     return reshaped(q, input, inferred(q, other.shape, input.numel))
 
 
-def flatten(q: Questions, input: Meta, start_dim: int = 0, end_dim: int = -1) -> Meta:
+def flatten(q: ShapeQuery, input: Meta, start_dim: int = 0, end_dim: int = -1) -> Meta:
     if not input.shape:
         q.dims((start_dim,), 0)
         q.dims((end_dim,), 0)
@@ -149,7 +149,7 @@ def flatten(q: Questions, input: Meta, start_dim: int = 0, end_dim: int = -1) ->
     return reshaped(q, input, (*input.shape[:start], joined, *input.shape[end + 1 :]))
 
 
-def ravel(q: Questions, input: Meta) -> Meta:
+def ravel(q: ShapeQuery, input: Meta) -> Meta:
     # Unlike reshape(-1) it never leaves gaps: it copies whatever is not contiguous.
     if input.is_contiguous:
         return viewed_as(q, input, (input.numel,))
@@ -159,7 +159,7 @@ def ravel(q: Questions, input: Meta) -> Meta:
     return replace(input.like((input.numel,)), shares_if=None if q.known(not_(whole)) else whole)
 
 
-def unflatten(q: Questions, input: Meta, dim: int, sizes: Size | Sequence[Size]) -> Meta:
+def unflatten(q: ShapeQuery, input: Meta, dim: int, sizes: Size | Sequence[Size]) -> Meta:
     dim = q.dim(dim, input.rank)
     split = sizes_of((sizes,))
     if not split or not input.shape:
@@ -169,7 +169,7 @@ def unflatten(q: Questions, input: Meta, dim: int, sizes: Size | Sequence[Size])
 
 
 def resize(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     *sizes: Size | Sequence[Size],
     memory_format: torch.memory_format | None = None,
@@ -179,7 +179,7 @@ def resize(
 
 
 def resize_as(
-    q: Questions, input: Meta, other: Meta, *, memory_format: torch.memory_format | None = None
+    q: ShapeQuery, input: Meta, other: Meta, *, memory_format: torch.memory_format | None = None
 ) -> Meta:
     if memory_format is torch.preserve_format:
         layout = kept_format(q, other)
@@ -188,7 +188,7 @@ def resize_as(
 
 
 def _resized(
-    q: Questions, input: Meta, shape: tuple[Size, ...], memory_format: torch.memory_format | None
+    q: ShapeQuery, input: Meta, shape: tuple[Size, ...], memory_format: torch.memory_format | None
 ) -> Meta:
     """The storage, grown if need be, with these sizes: without gaps, unless nothing changes."""
     for size in shape:
@@ -209,7 +209,7 @@ _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
 def _view_row(name: str, rule: object, *also: str) -> Op:
-    return Op(name, names_of(name, also), rule, Lowering.VIEW)  # pyright: ignore[reportArgumentType]
+    return Op(name, names_of(name, also), rule, OpKind.VIEW)  # pyright: ignore[reportArgumentType]
 
 
 ROWS = (
@@ -220,12 +220,12 @@ ROWS = (
     _view_row("flatten", flatten),
     _view_row("ravel", ravel),
     _view_row("unflatten", unflatten),
-    Op("resize", (), resize, Lowering.VIEW, in_place=("torch.Tensor.resize_",), restrides=True),
+    Op("resize", (), resize, OpKind.VIEW, in_place=("torch.Tensor.resize_",), restrides=True),
     Op(
         "resize_as",
         (),
         resize_as,
-        Lowering.VIEW,
+        OpKind.VIEW,
         in_place=in_place_names("resize_as"),
         restrides=True,
     ),

@@ -9,9 +9,9 @@ from __future__ import annotations
 import torch
 
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Lowering, Op, Rule, in_place_names, names_of
+from anyshape.ops.op import Op, OpKind, Rule, in_place_names, names_of
 from anyshape.ops.promotion import Number
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Fact, Size, and_, eq, gt, le, or_
 
 
@@ -25,7 +25,7 @@ def _empty(meta: Meta) -> tuple[Fact, ...]:
 
 
 def _require_positions(
-    q: Questions, input: Meta, dim: int, index: Meta, source: Meta | None
+    q: ShapeQuery, input: Meta, dim: int, index: Meta, source: Meta | None
 ) -> None:
     """What the shapes must be unless there are no positions."""
     along = q.dim(dim, input.rank)
@@ -51,13 +51,13 @@ def _require_positions(
         q.require(or_(*_empty(index), and_(*facts)), "positions must fit into the other tensors")
 
 
-def gather(q: Questions, input: Meta, dim: int, index: Meta, *, sparse_grad: bool = False) -> Meta:
+def gather(q: ShapeQuery, input: Meta, dim: int, index: Meta, *, sparse_grad: bool = False) -> Meta:
     _require_positions(q, input, dim, index, None)
     return input.like(index.shape)
 
 
 def scatter(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     dim: int,
     index: Meta,
@@ -71,12 +71,12 @@ def scatter(
     return input.like()
 
 
-def scatter_add(q: Questions, input: Meta, dim: int, index: Meta, src: Meta) -> Meta:
+def scatter_add(q: ShapeQuery, input: Meta, dim: int, index: Meta, src: Meta) -> Meta:
     return scatter(q, input, dim, index, src)
 
 
 def scatter_reduce(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     dim: int,
     index: Meta,
@@ -88,20 +88,20 @@ def scatter_reduce(
     return scatter(q, input, dim, index, src)
 
 
-def _require_dtype(q: Questions, input: Meta, source: object) -> None:
+def _require_dtype(q: ShapeQuery, input: Meta, source: object) -> None:
     if isinstance(source, Meta) and source.dtype != input.dtype:
         raise q.fail(f"values of {source.dtype} do not go into a tensor of {input.dtype}")
 
 
 def index_add(
-    q: Questions, input: Meta, dim: int, index: Meta, source: Meta, *, alpha: Number = 1
+    q: ShapeQuery, input: Meta, dim: int, index: Meta, source: Meta, *, alpha: Number = 1
 ) -> Meta:
     _require_slices(q, input, dim, index, source)
     return input.like()
 
 
 def index_reduce(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     dim: int,
     index: Meta,
@@ -114,7 +114,7 @@ def index_reduce(
     return input.like()
 
 
-def _require_slices(q: Questions, input: Meta, dim: int, index: Meta, source: Meta) -> None:
+def _require_slices(q: ShapeQuery, input: Meta, dim: int, index: Meta, source: Meta) -> None:
     """A slice of the source for each position, of the size of the input's slices."""
     _require_dtype(q, input, source)
     along = q.dim(dim, input.rank)
@@ -134,7 +134,7 @@ def _require_slices(q: Questions, input: Meta, dim: int, index: Meta, source: Me
 
 def _row(name: str, rule: Rule, in_place: bool = True) -> Op:
     places = in_place_names(name) if in_place else ()
-    return Op(name, names_of(name), rule, Lowering.CALL_OUT, in_place=places)
+    return Op(name, names_of(name), rule, OpKind.CALL_OUT, in_place=places)
 
 
 ROWS: tuple[Op, ...] = (

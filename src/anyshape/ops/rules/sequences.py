@@ -18,7 +18,7 @@ import torch
 from anyshape.ops.meta import Meta
 from anyshape.ops.promotion import category, dtype_of_number
 from anyshape.ops.rules.factories import dtype_of_value, factory_row, made, require_natural
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.ops.versions import ARANGE_CUTS_TO_INTEGERS
 from anyshape.symbolic import Expr, Size, and_, ceildiv, ge, gt, le, ne
 
@@ -37,7 +37,7 @@ _MOST_SINGLE = torch.finfo(torch.float32).max
 _TOO_MUCH = 2**63
 
 
-def _arange(q: Questions, *bounds: Any, dtype: torch.dtype | None = None, **options: Any) -> Meta:
+def _arange(q: ShapeQuery, *bounds: Any, dtype: torch.dtype | None = None, **options: Any) -> Meta:
     given = _bounds(bounds, options)
     if any(isinstance(bound, Meta) for bound in given):
         dtypes = {dtype_of_value(bound) for bound in given}
@@ -63,7 +63,7 @@ def _arange(q: Questions, *bounds: Any, dtype: torch.dtype | None = None, **opti
     return _of_length(q, made(q, (0,), dtype, default=default, **options), count)
 
 
-def _range(q: Questions, *bounds: Any, dtype: torch.dtype | None = None, **options: Any) -> Meta:
+def _range(q: ShapeQuery, *bounds: Any, dtype: torch.dtype | None = None, **options: Any) -> Meta:
     """Like `arange`, with the end, and of floats by default."""
     given = _bounds(bounds, options)
     empty = made(q, (0,), dtype, **options)
@@ -100,7 +100,7 @@ def _bounds(given: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, Any, 
     return named.get("start", 0), named["end"], named.get("step", 1)
 
 
-def _of_length(q: Questions, empty: Meta, count: Size) -> Meta:
+def _of_length(q: ShapeQuery, empty: Meta, count: Size) -> Meta:
     """The tensor with its length; in symbols it needs no check, since the bounds were checked."""
     if isinstance(count, int) and count < 0:  # of large bounds that are equal as doubles
         raise q.fail(f"there are no sequences of {count} numbers")
@@ -108,7 +108,7 @@ def _of_length(q: Questions, empty: Meta, count: Size) -> Meta:
 
 
 def _in_exact_arithmetic(
-    q: Questions, bounds: Bounds, in_integers: bool
+    q: ShapeQuery, bounds: Bounds, in_integers: bool
 ) -> tuple[Size, Size, Size, bool] | None:
     """Integers that take as many steps, and whether upwards; None where torch's own steps tell.
 
@@ -158,7 +158,7 @@ def _over_common_denominator(bounds: Bounds) -> tuple[Size, Size, Size] | None:
     return None if large else (start, end, step)
 
 
-def _step_is_positive(q: Questions, start: Size, end: Size, step: Size) -> bool:
+def _step_is_positive(q: ShapeQuery, start: Size, end: Size, step: Size) -> bool:
     """The direction of a sequence of integers, which has to lead from the start to the end."""
     if isinstance(step, Expr):
         q.require(ne(step, 0), "the step must not be 0")
@@ -172,10 +172,10 @@ def _step_is_positive(q: Questions, start: Size, end: Size, step: Size) -> bool:
     return positive
 
 
-def _numbers(q: Questions, bounds: Bounds) -> tuple[float, float, float]:
+def _numbers(q: ShapeQuery, bounds: Bounds) -> tuple[float, float, float]:
     """The bounds as plain numbers, and fit for a sequence."""
     reason = "how a float step rounds depends on the number"
-    start, end, step = (q.fix(b, reason) if isinstance(b, Expr) else b for b in bounds)
+    start, end, step = (q.specialize(b, reason) if isinstance(b, Expr) else b for b in bounds)
     if any(
         isinstance(number, int) and not -_TOO_MUCH <= number < _TOO_MUCH
         for number in (start, end, step)
@@ -190,7 +190,7 @@ def _numbers(q: Questions, bounds: Bounds) -> tuple[float, float, float]:
     return start, end, step
 
 
-def _require_elements_fit(q: Questions, start: float, step: float, dtype: torch.dtype) -> None:
+def _require_elements_fit(q: ShapeQuery, start: float, step: float, dtype: torch.dtype) -> None:
     """Elements are computed from the start and the step, in int64 or in single precision at
     least."""
     for number in (start, step):
@@ -202,7 +202,7 @@ def _require_elements_fit(q: Questions, start: float, step: float, dtype: torch.
             raise q.fail(f"{number} does not go into elements of {dtype}")
 
 
-def _cut(q: Questions, bounds: Bounds) -> tuple[Any, Any, Any]:
+def _cut(q: ShapeQuery, bounds: Bounds) -> tuple[Any, Any, Any]:
     """The bounds as integers."""
     if any(isinstance(b, float) and not -_TOO_MUCH <= b < _TOO_MUCH for b in bounds):
         raise q.fail(f"no integers are {bounds[0]}, {bounds[1]} and {bounds[2]}")
@@ -212,7 +212,7 @@ def _cut(q: Questions, bounds: Bounds) -> tuple[Any, Any, Any]:
     return start, end, step
 
 
-def _quotient(q: Questions, distance: int, step: int) -> int:
+def _quotient(q: ShapeQuery, distance: int, step: int) -> int:
     """How often the step goes into a distance, as integers are divided in C++."""
     if not -_TOO_MUCH <= distance < _TOO_MUCH:
         raise q.fail(f"{distance} overflows")  # What torch makes of it is anybody's guess.
@@ -220,7 +220,7 @@ def _quotient(q: Questions, distance: int, step: int) -> int:
     return count if (distance > 0) == (step > 0) else -count
 
 
-def _finite(q: Questions, count: float) -> float:
+def _finite(q: ShapeQuery, count: float) -> float:
     if not 0 <= count < _TOO_MUCH:
         raise q.fail(f"{count} steps are too many")
     return count
@@ -233,7 +233,7 @@ def _single(number: float) -> float:
 
 
 def _linspace(
-    q: Questions,
+    q: ShapeQuery,
     start: Any,
     end: Any,
     steps: Size,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from anyshape.errors import UnknownOperator
 from anyshape.ops.meta import Dense, Meta
-from anyshape.ops.op import Lowering, Op, names_of
+from anyshape.ops.op import Op, OpKind, names_of
 from anyshape.ops.promotion import complex_of, real, result_type
 from anyshape.ops.rules.matmul import require_same
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Fact, Size, and_, ge, gt, le, lt, ne
 
 
 def _require_window(
-    q: Questions, n_fft: Size, hop: Size, length: Size, window: Meta | None
+    q: ShapeQuery, n_fft: Size, hop: Size, length: Size, window: Meta | None
 ) -> None:
     q.require(gt(hop, 0), "frames advance")
     q.require(and_(gt(length, 0), le(length, n_fft)), "a window lies within a frame")
@@ -30,7 +30,7 @@ def _fits(padding: str, size: Size, pad: Size) -> Fact:
 
 
 def _stft(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     n_fft: Size,
     hop_length: Size | None = None,
@@ -73,7 +73,7 @@ def _stft(
 
 
 def _istft(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     n_fft: Size,
     hop_length: Size | None = None,
@@ -110,6 +110,6 @@ def _istft(
 
 
 ROWS: tuple[Op, ...] = (
-    Op("stft", names_of("stft", ("torch.functional.stft",)), _stft, Lowering.CALL_OUT),
-    Op("istft", names_of("istft", ("torch.functional.istft",)), _istft, Lowering.CALL_OUT),
+    Op("stft", names_of("stft", ("torch.functional.stft",)), _stft, OpKind.CALL_OUT),
+    Op("istft", names_of("istft", ("torch.functional.istft",)), _istft, OpKind.CALL_OUT),
 )

@@ -6,14 +6,14 @@ import torch
 
 from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Lowering, Op, Rule, names_of
+from anyshape.ops.op import Op, OpKind, Rule, names_of
 from anyshape.ops.promotion import Number
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, and_, eq, ge, le
 
 
 def sort(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     dim: int | bool = -1,
     descending: bool = False,
@@ -26,17 +26,17 @@ def sort(
 
 
 def argsort(
-    q: Questions, input: Meta, dim: int = -1, descending: bool = False, *, stable: bool = False
+    q: ShapeQuery, input: Meta, dim: int = -1, descending: bool = False, *, stable: bool = False
 ) -> Meta:
     return sort(q, input, dim, descending)[1]
 
 
-def msort(q: Questions, input: Meta) -> Meta:
+def msort(q: ShapeQuery, input: Meta) -> Meta:
     return sort(q, input, 0)[0]
 
 
 def topk(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     k: Size,
     dim: int = -1,
@@ -51,7 +51,7 @@ def topk(
 
 
 def searchsorted(
-    q: Questions,
+    q: ShapeQuery,
     sorted_sequence: Meta,
     input: Meta | Number,
     *,
@@ -80,7 +80,7 @@ def searchsorted(
 
 
 def bucketize(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta | Number,
     boundaries: Meta,
     *,
@@ -92,7 +92,7 @@ def bucketize(
     return searchsorted(q, boundaries, input, out_int32=out_int32)
 
 
-def _require_shape(q: Questions, meta: Meta, wanted: tuple[Size, ...], detail: str) -> None:
+def _require_shape(q: ShapeQuery, meta: Meta, wanted: tuple[Size, ...], detail: str) -> None:
     if meta.rank != len(wanted):
         raise q.fail(detail)
     for size, other in zip(meta.shape, wanted, strict=True):
@@ -101,7 +101,7 @@ def _require_shape(q: Questions, meta: Meta, wanted: tuple[Size, ...], detail: s
 
 
 def _row(name: str, rule: Rule, also: tuple[str, ...] = ()) -> Op:
-    return Op(name, names_of(name, also), rule, Lowering.CALL_OUT)
+    return Op(name, names_of(name, also), rule, OpKind.CALL_OUT)
 
 
 ROWS: tuple[Op, ...] = (

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from anyshape.errors import NeedsDecision
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Lowering, Op, Rule, names_of
+from anyshape.ops.op import Op, OpKind, Rule, names_of
 from anyshape.ops.rules.views import part, sliced
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Expr, Size, and_, ceildiv, eq, ge, gt, le, maximum, or_, total
 
 _HOW_MANY = "the number of parts"
@@ -28,21 +28,21 @@ def parts(input: Meta, dim: int, sizes: Sequence[Size]) -> Parts:
     return tuple(found)
 
 
-def _dim(q: Questions, input: Meta, dim: int) -> int:
+def _dim(q: ShapeQuery, input: Meta, dim: int) -> int:
     if not input.shape:
         raise q.fail("a tensor without dimensions cannot be split")
     return q.dim(dim, input.rank)
 
 
 def split(
-    q: Questions, input: Meta, split_size_or_sections: Size | Sequence[Size], dim: int = 0
+    q: ShapeQuery, input: Meta, split_size_or_sections: Size | Sequence[Size], dim: int = 0
 ) -> Parts:
     if isinstance(split_size_or_sections, tuple | list):
         return split_with_sizes(q, input, split_size_or_sections, dim)
     return split_evenly(q, input, split_size_or_sections, dim)  # pyright: ignore[reportArgumentType]
 
 
-def split_evenly(q: Questions, input: Meta, split_size: Size, dim: int = 0) -> Parts:
+def split_evenly(q: ShapeQuery, input: Meta, split_size: Size, dim: int = 0) -> Parts:
     """Parts of one size; the last may be smaller."""
     dim = _dim(q, input, dim)
     size = input.shape[dim]
@@ -54,7 +54,9 @@ def split_evenly(q: Questions, input: Meta, split_size: Size, dim: int = 0) -> P
     return parts(input, dim, [*[split_size] * (count - 1), size - (count - 1) * split_size])
 
 
-def split_with_sizes(q: Questions, input: Meta, split_sizes: Sequence[Size], dim: int = 0) -> Parts:
+def split_with_sizes(
+    q: ShapeQuery, input: Meta, split_sizes: Sequence[Size], dim: int = 0
+) -> Parts:
     dim = _dim(q, input, dim)
     for size in split_sizes:
         if type(size) is Expr or size < 0:  # pyright: ignore[reportOperatorIssue] an int, then
@@ -67,7 +69,7 @@ def split_with_sizes(q: Questions, input: Meta, split_sizes: Sequence[Size], dim
     return parts(input, dim, split_sizes)
 
 
-def chunk(q: Questions, input: Meta, chunks: int, dim: int = 0) -> Parts:
+def chunk(q: ShapeQuery, input: Meta, chunks: int, dim: int = 0) -> Parts:
     dim = _dim(q, input, dim)
     if type(chunks) is not int:
         chunks = q.count(chunks, _HOW_MANY)
@@ -79,7 +81,7 @@ def chunk(q: Questions, input: Meta, chunks: int, dim: int = 0) -> Parts:
     return parts(input, dim, [*[each] * (count - 1), size - (count - 1) * each])
 
 
-def _chunks(q: Questions, size: Size, each: Size, most: int) -> int:
+def _chunks(q: ShapeQuery, size: Size, each: Size, most: int) -> int:
     """How many chunks there are: as many as asked for, or fewer if the size does not last; all of
     them if it is 0.
     """
@@ -96,7 +98,7 @@ def _chunks(q: Questions, size: Size, each: Size, most: int) -> int:
 
 
 def tensor_split(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     indices_or_sections: Size | Sequence[Size] | Meta | None = None,
     dim: int = 0,
@@ -118,7 +120,7 @@ def tensor_split(
     return in_sections(q, input, how, dim)  # pyright: ignore[reportArgumentType] a size, then
 
 
-def in_sections(q: Questions, input: Meta, sections: Size, dim: int) -> Parts:
+def in_sections(q: ShapeQuery, input: Meta, sections: Size, dim: int) -> Parts:
     """So many parts, the first ones larger by one where the size is no multiple."""
     count = q.count(sections, _HOW_MANY)
     if count < 1:
@@ -127,7 +129,7 @@ def in_sections(q: Questions, input: Meta, sections: Size, dim: int) -> Parts:
     return parts(input, dim, [(size + count - 1 - index) // count for index in range(count)])
 
 
-def _at_tensor(q: Questions, input: Meta, indices: Meta, dim: int) -> Parts:
+def _at_tensor(q: ShapeQuery, input: Meta, indices: Meta, dim: int) -> Parts:
     if not indices.shape:
         raise NeedsDecision(op=q.op, fact="the number of parts == ?", reason="it is in a tensor")
     if indices.rank > 1:
@@ -145,7 +147,7 @@ def _split_in(which: str, least: int, dim: int) -> Rule:
     """hsplit, vsplit, dsplit: a given dimension, and a number of sections must divide the size."""
 
     def rule(
-        q: Questions,
+        q: ShapeQuery,
         input: Meta,
         indices_or_sections: Size | Sequence[Size] | None = None,
         *,
@@ -168,7 +170,7 @@ def _split_in(which: str, least: int, dim: int) -> Rule:
 
 
 def _row(name: str, rule: Rule, *also: str) -> Op:
-    return Op(name, names_of(name, also), rule, Lowering.VIEW)
+    return Op(name, names_of(name, also), rule, OpKind.VIEW)
 
 
 ROWS: tuple[Op, ...] = (

@@ -8,26 +8,26 @@ from typing import Any
 import torch
 
 from anyshape.ops.meta import Dense, Meta
-from anyshape.ops.op import Lowering, Op, Rule, names_of
+from anyshape.ops.op import Op, OpKind, Rule, names_of
 from anyshape.ops.promotion import floating, join
 from anyshape.ops.rules.reductions import along, reduced, require_elements, require_float
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, and_, eq, ge, gt, le, ne
 
 
 def median(
-    q: Questions, input: Meta, dim: int | None = None, keepdim: bool = False
+    q: ShapeQuery, input: Meta, dim: int | None = None, keepdim: bool = False
 ) -> Meta | tuple[Meta, Meta]:
     # Of all elements it is defined for nothing too (a nan), along a dimension it is not.
     return input.like(()) if dim is None else along(q, input, dim, keepdim)
 
 
-def mode(q: Questions, input: Meta, dim: int = -1, keepdim: bool = False) -> tuple[Meta, Meta]:
+def mode(q: ShapeQuery, input: Meta, dim: int = -1, keepdim: bool = False) -> tuple[Meta, Meta]:
     return along(q, input, dim, keepdim)
 
 
 def kthvalue(
-    q: Questions, input: Meta, k: Size, dim: int = -1, keepdim: bool = False
+    q: ShapeQuery, input: Meta, k: Size, dim: int = -1, keepdim: bool = False
 ) -> tuple[Meta, Meta]:
     result = along(q, input, dim, keepdim)
     size = input.shape[q.dim(dim, input.rank)] if input.shape else 1
@@ -37,7 +37,7 @@ def kthvalue(
 
 # The first parameter is not called `q` here, because torch has a parameter of that name.
 def quantile(
-    questions: Questions,
+    questions: ShapeQuery,
     input: Meta,
     q: Meta | float,
     dim: int | None = None,
@@ -58,14 +58,14 @@ def quantile(
     return input.like(shape, layout=Dense((*range(1, len(shape)), 0)))
 
 
-def histc(q: Questions, input: Meta, bins: Size = 100, min: Any = 0, max: Any = 0) -> Meta:
+def histc(q: ShapeQuery, input: Meta, bins: Size = 100, min: Any = 0, max: Any = 0) -> Meta:
     require_float(q, input.dtype)
     q.require(gt(bins, 0), "there must be at least one bin")
     return input.like((bins,))
 
 
 def histogram(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     bins: Size | Meta,
     *,
@@ -80,7 +80,7 @@ def histogram(
 
 
 def histogramdd(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     bins: Size | Sequence[Size | Meta],
     range: Any = None,
@@ -103,14 +103,14 @@ def histogramdd(
     return input.like(tuple(count for count, _ in found)), tuple(edges)
 
 
-def _bins(q: Questions, input: Meta, bins: Size | Meta) -> tuple[Size, Meta]:
+def _bins(q: ShapeQuery, input: Meta, bins: Size | Meta) -> tuple[Size, Meta]:
     """The number of bins and their edges."""
     count = bins.shape[0] - 1 if isinstance(bins, Meta) else bins
     q.require(gt(count, 0), "there must be at least one bin")
     return count, input.like((count + 1,))
 
 
-def _require_weights(q: Questions, shape: tuple[Size, ...], weight: Meta | None) -> None:
+def _require_weights(q: ShapeQuery, shape: tuple[Size, ...], weight: Meta | None) -> None:
     if weight is None:
         return
     if weight.rank != len(shape):
@@ -120,7 +120,7 @@ def _require_weights(q: Questions, shape: tuple[Size, ...], weight: Meta | None)
 
 
 def covariance(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     *,
     correction: int = 1,
@@ -151,7 +151,7 @@ def covariance(
     return input.like(shape, dtype)
 
 
-def _row(name: str, rule: Rule, lowering: Lowering = Lowering.CALL_OUT) -> Op:
+def _row(name: str, rule: Rule, lowering: OpKind = OpKind.CALL_OUT) -> Op:
     return Op(name, names_of(name), rule, lowering)
 
 
@@ -162,9 +162,9 @@ ROWS: tuple[Op, ...] = (
     _row("kthvalue", kthvalue),
     _row("quantile", quantile),
     _row("nanquantile", quantile),
-    Op("histc", names_of("histc"), histc, Lowering.CALL_OUT, differentiable=False),
+    Op("histc", names_of("histc"), histc, OpKind.CALL_OUT, differentiable=False),
     _row("histogram", histogram),
-    Op("histogramdd", ("torch.histogramdd",), histogramdd, Lowering.CALL_OUT),
+    Op("histogramdd", ("torch.histogramdd",), histogramdd, OpKind.CALL_OUT),
     _row("cov", covariance),
     _row("corrcoef", covariance),
 )

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from anyshape.ops.meta import Dense, Meta
-from anyshape.ops.op import Lowering, Op, Rule, in_place_names, names_of
+from anyshape.ops.op import Op, OpKind, Rule, in_place_names, names_of
 from anyshape.ops.promotion import complex_of, real
 from anyshape.ops.rules.reshaping import sizes_of
-from anyshape.ops.shape_query import Questions
+from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Expr, Size, and_, eq, ge, le, maximum, minimum, or_, total
 
@@ -33,7 +33,7 @@ def permuted(input: Meta, dims: Sequence[int]) -> Meta:
     return input.viewed(shape, tuple(input.strides[dim] for dim in dims))
 
 
-def permute(q: Questions, input: Meta, *dims: int | Sequence[int], **named: Sequence[int]) -> Meta:
+def permute(q: ShapeQuery, input: Meta, *dims: int | Sequence[int], **named: Sequence[int]) -> Meta:
     order = q.dims(sizes_of(dims or tuple(named.values())), input.rank)  # pyright: ignore[reportArgumentType]
     if len(order) != input.rank:
         raise q.fail(f"{input.rank} dimensions have no order {order}")
@@ -46,45 +46,45 @@ def transposed(input: Meta, a: int, b: int) -> Meta:
     return permuted(input, dims)
 
 
-def transpose(q: Questions, input: Meta, dim0: int, dim1: int) -> Meta:
+def transpose(q: ShapeQuery, input: Meta, dim0: int, dim1: int) -> Meta:
     a, b = q.dim(dim0, input.rank), q.dim(dim1, input.rank)
     return transposed(input, a, b) if input.shape else input
 
 
-def swapaxes(q: Questions, input: Meta, axis0: int, axis1: int) -> Meta:
+def swapaxes(q: ShapeQuery, input: Meta, axis0: int, axis1: int) -> Meta:
     return transpose(q, input, axis0, axis1)
 
 
-def t(q: Questions, input: Meta) -> Meta:
+def t(q: ShapeQuery, input: Meta) -> Meta:
     if input.rank > 2:
         raise q.fail(f"t() is for at most 2 dimensions, not {input.rank}")
     return transposed(input, 0, 1) if input.rank == 2 else input
 
 
-def numpy_t(q: Questions, input: Meta) -> Meta:
+def numpy_t(q: ShapeQuery, input: Meta) -> Meta:
     return permuted(input, range(input.rank - 1, -1, -1))
 
 
-def matrix_h(q: Questions, input: Meta) -> Meta:
+def matrix_h(q: ShapeQuery, input: Meta) -> Meta:
     if input.rank not in (0, 2):
         raise q.fail(f".H is for matrices, not for {input.rank} dimensions")
     return t(q, input)
 
 
-def adjoint(q: Questions, input: Meta) -> Meta:
+def adjoint(q: ShapeQuery, input: Meta) -> Meta:
     if input.rank == 1:
         raise q.fail("a tensor of one dimension is no batch of matrices")
     return transposed(input, input.rank - 2, input.rank - 1) if input.shape else input
 
 
-def matrix_t(q: Questions, input: Meta) -> Meta:
+def matrix_t(q: ShapeQuery, input: Meta) -> Meta:
     if input.rank < 2:
         raise q.fail(f"a tensor of {input.rank} dimensions is no batch of matrices")
     return transposed(input, input.rank - 2, input.rank - 1)
 
 
 def movedim(
-    q: Questions, input: Meta, source: int | Sequence[int], destination: int | Sequence[int]
+    q: ShapeQuery, input: Meta, source: int | Sequence[int], destination: int | Sequence[int]
 ) -> Meta:
     sources, destinations = q.dims(source, input.rank), q.dims(destination, input.rank)
     if len(sources) != len(destinations):
@@ -106,7 +106,7 @@ def unsqueezed(input: Meta, dim: int) -> Meta:
     return input.viewed(shape, (*input.strides[:dim], stride, *input.strides[dim:]))
 
 
-def unsqueeze(q: Questions, input: Meta, dim: int) -> Meta:
+def unsqueeze(q: ShapeQuery, input: Meta, dim: int) -> Meta:
     return unsqueezed(input, q.dim(dim, input.rank + 1))
 
 
@@ -118,7 +118,7 @@ def without(input: Meta, dims: Sequence[int]) -> Meta:
     return input.viewed(tuple(input.shape[d] for d in kept), tuple(input.strides[d] for d in kept))
 
 
-def squeeze(q: Questions, input: Meta, *dim: int | Sequence[int] | None, **named: Any) -> Meta:
+def squeeze(q: ShapeQuery, input: Meta, *dim: int | Sequence[int] | None, **named: Any) -> Meta:
     given = dim or tuple(named.values())
     asked = None if not given or given == (None,) else sizes_of(given)  # pyright: ignore[reportArgumentType]
     dims = q.dims(asked, input.rank)  # pyright: ignore[reportArgumentType]
@@ -130,7 +130,7 @@ def squeeze(q: Questions, input: Meta, *dim: int | Sequence[int] | None, **named
     return without(input, gone) if gone else input
 
 
-def expanded(q: Questions, input: Meta, shape: tuple[Size, ...]) -> Meta:
+def expanded(q: ShapeQuery, input: Meta, shape: tuple[Size, ...]) -> Meta:
     """Sizes of 1 stretched to `shape`; -1 keeps a size."""
     missing = len(shape) - input.rank
     if missing < 0:
@@ -153,7 +153,7 @@ def expanded(q: Questions, input: Meta, shape: tuple[Size, ...]) -> Meta:
     return input.viewed(tuple(sizes), tuple(strides))
 
 
-def is_stretched(q: Questions, size: Size, wanted: Size) -> bool:
+def is_stretched(q: ShapeQuery, size: Size, wanted: Size) -> bool:
     """Whether a size is 1 and repeated to come to `wanted`; otherwise the two must be equal."""
     if size is wanted or q.same(size, wanted):
         return False
@@ -170,36 +170,38 @@ def is_stretched(q: Questions, size: Size, wanted: Size) -> bool:
     return True
 
 
-def expand(q: Questions, input: Meta, *size: Size | Sequence[Size], implicit: bool = False) -> Meta:
+def expand(
+    q: ShapeQuery, input: Meta, *size: Size | Sequence[Size], implicit: bool = False
+) -> Meta:
     return expanded(q, input, sizes_of(size))
 
 
-def broadcast_to(q: Questions, input: Meta, size: Sequence[Size]) -> Meta:
+def broadcast_to(q: ShapeQuery, input: Meta, size: Sequence[Size]) -> Meta:
     return expanded(q, input, tuple(size))
 
 
-def expand_as(q: Questions, input: Meta, other: Meta) -> Meta:
+def expand_as(q: ShapeQuery, input: Meta, other: Meta) -> Meta:
     return expanded(q, input, other.shape)
 
 
 # ---- parts of a dimension ------------------------------------------------------------------------
 
 
-def selected(q: Questions, input: Meta, dim: int, index: Size) -> Meta:
+def selected(q: ShapeQuery, input: Meta, dim: int, index: Size) -> Meta:
     """One position of a dimension, which is gone."""
     index = q.index(index, input.shape[dim])
     moved = replace(input, offset=input.offset + index * input.strides[dim])
     return without(moved, (dim,))
 
 
-def select(q: Questions, input: Meta, dim: int, index: Size) -> Meta:
+def select(q: ShapeQuery, input: Meta, dim: int, index: Size) -> Meta:
     if not input.shape:
         raise q.fail("a tensor without dimensions has nothing to select")
     return selected(q, input, q.dim(dim, input.rank), index)
 
 
 def sliced(
-    q: Questions, input: Meta, dim: int, start: Size | None, stop: Size | None, step: Size
+    q: ShapeQuery, input: Meta, dim: int, start: Size | None, stop: Size | None, step: Size
 ) -> Meta:
     """`input[start:stop:step]` in one dimension, as Python has it: from the end where negative, and
     never out of range.
@@ -218,7 +220,7 @@ def sliced(
     return input.viewed(shape, strides, input.offset + first * stride)
 
 
-def _extent(q: Questions, size: Size, start: Size, stop: Size | None) -> tuple[Size, Size]:
+def _extent(q: ShapeQuery, size: Size, start: Size, stop: Size | None) -> tuple[Size, Size]:
     """The first position of a slice (right where the slice has elements) and the number of
     positions from there to its end.
     """
@@ -229,7 +231,7 @@ def _extent(q: Questions, size: Size, start: Size, stop: Size | None) -> tuple[S
     return start, _most(q, stop - start, 0)
 
 
-def _stop(q: Questions, size: Size, stop: Size) -> Size:
+def _stop(q: ShapeQuery, size: Size, stop: Size) -> Size:
     """The end of a slice; below its start where it is out of range at the front."""
     if type(stop) is int and stop >= 2**62:  # what torch itself writes for "to the end"
         return size
@@ -238,14 +240,14 @@ def _stop(q: Questions, size: Size, stop: Size) -> Size:
     return size + stop
 
 
-def _least(q: Questions, a: Size, b: Size) -> Size:
+def _least(q: ShapeQuery, a: Size, b: Size) -> Size:
     found = minimum(a, b)
     if found is a or found is b or type(found) is int:
         return found
     return a if q.known(le(a, b)) else b if q.known(le(b, a)) else found
 
 
-def _most(q: Questions, a: Size, b: Size) -> Size:
+def _most(q: ShapeQuery, a: Size, b: Size) -> Size:
     found = maximum(a, b)
     if found is a or found is b or type(found) is int:
         return found
@@ -253,7 +255,7 @@ def _most(q: Questions, a: Size, b: Size) -> Size:
 
 
 def slice_(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     dim: int = 0,
     start: Size | None = None,
@@ -265,7 +267,7 @@ def slice_(
     return sliced(q, input, q.dim(dim, input.rank), start, end, step)
 
 
-def narrow(q: Questions, input: Meta, dim: int, start: Size | Meta, length: Size) -> Meta:
+def narrow(q: ShapeQuery, input: Meta, dim: int, start: Size | Meta, length: Size) -> Meta:
     if not input.shape:
         raise q.fail("a tensor without dimensions cannot be narrowed")
     dim = q.dim(dim, input.rank)
@@ -296,7 +298,7 @@ def part(input: Meta, dim: int, start: Size, length: Size) -> Meta:
     return input.viewed(shape, input.strides, input.offset + start * input.strides[dim])
 
 
-def unbind(q: Questions, input: Meta, dim: int = 0) -> tuple[Meta, ...]:
+def unbind(q: ShapeQuery, input: Meta, dim: int = 0) -> tuple[Meta, ...]:
     if not input.shape:
         raise q.fail("a tensor without dimensions cannot be unbound")
     dim = q.dim(dim, input.rank)
@@ -306,7 +308,7 @@ def unbind(q: Questions, input: Meta, dim: int = 0) -> tuple[Meta, ...]:
     return tuple(replace(one, offset=input.offset + index * stride) for index in range(count))
 
 
-def unfold(q: Questions, input: Meta, dimension: int, size: Size, step: Size) -> Meta:
+def unfold(q: ShapeQuery, input: Meta, dimension: int, size: Size, step: Size) -> Meta:
     dim = q.dim(dimension, input.rank)
     q.require(ge(size, 0), f"the size {size} of a window must not be negative")
     q.require(ge(step, 1), f"the step {step} must be at least 1")
@@ -321,7 +323,7 @@ def unfold(q: Questions, input: Meta, dimension: int, size: Size, step: Size) ->
     )
 
 
-def diagonal(q: Questions, input: Meta, offset: Size = 0, dim1: int = 0, dim2: int = 1) -> Meta:
+def diagonal(q: ShapeQuery, input: Meta, offset: Size = 0, dim1: int = 0, dim2: int = 1) -> Meta:
     a, b = q.dim(dim1, input.rank), q.dim(dim2, input.rank)
     if a == b:
         raise q.fail(f"a diagonal needs two dimensions, not {dim1} twice")
@@ -336,13 +338,13 @@ def diagonal(q: Questions, input: Meta, offset: Size = 0, dim1: int = 0, dim2: i
 
 
 def linalg_diagonal(
-    q: Questions, A: Meta, *, offset: Size = 0, dim1: int = -2, dim2: int = -1
+    q: ShapeQuery, A: Meta, *, offset: Size = 0, dim1: int = -2, dim2: int = -1
 ) -> Meta:
     return diagonal(q, A, offset, dim1, dim2)
 
 
 def as_strided(
-    q: Questions,
+    q: ShapeQuery,
     input: Meta,
     size: Sequence[Size],
     stride: Sequence[Size],
@@ -359,7 +361,7 @@ def as_strided(
 
 
 def _require_room(
-    q: Questions, input: Meta, shape: tuple[Size, ...], strides: tuple[Size, ...], offset: Size
+    q: ShapeQuery, input: Meta, shape: tuple[Size, ...], strides: tuple[Size, ...], offset: Size
 ) -> None:
     """Make sure that such a view lies in the storage, of which only the part is known that the
     tensor reaches.
@@ -372,7 +374,9 @@ def _require_room(
         q.require(room, "the view lies where the tensor does")
         return
     for number in (*shape, *strides, offset):
-        q.fix(number, "the view goes beyond the tensor, and the size of its storage is not known")
+        q.specialize(
+            number, "the view goes beyond the tensor, and the size of its storage is not known"
+        )
 
 
 def reach(shape: Sequence[Size], strides: Sequence[Size]) -> Size:
@@ -388,7 +392,7 @@ def extent(input: Meta) -> Size:
 # ---- numbers seen as other numbers ---------------------------------------------------------------
 
 
-def view_as_real(q: Questions, input: Meta) -> Meta:
+def view_as_real(q: ShapeQuery, input: Meta) -> Meta:
     if not input.dtype.is_complex:
         raise q.fail(f"{input.dtype} is not complex")
     seen = _in_halves(input)
@@ -401,7 +405,7 @@ def _in_halves(input: Meta) -> Meta:
     return replace(input.viewed(input.shape, doubled, 2 * input.offset), dtype=real(input.dtype))
 
 
-def view_as_complex(q: Questions, input: Meta) -> Meta:
+def view_as_complex(q: ShapeQuery, input: Meta) -> Meta:
     if input.dtype not in (torch.float16, torch.float32, torch.float64):
         raise q.fail(f"{input.dtype} is not half of a complex number")
     if not input.shape:
@@ -418,7 +422,7 @@ def view_as_complex(q: Questions, input: Meta) -> Meta:
 
 
 def _row(name: str, rule: Rule, *also: str) -> Op:
-    return Op(name, names_of(name, also), rule, Lowering.VIEW)
+    return Op(name, names_of(name, also), rule, OpKind.VIEW)
 
 
 def _row_in_place(name: str, rule: Rule, *also: str) -> Op:
@@ -427,7 +431,7 @@ def _row_in_place(name: str, rule: Rule, *also: str) -> Op:
         name,
         names_of(name, also),
         rule,
-        Lowering.VIEW,
+        OpKind.VIEW,
         in_place=in_place_names(name),
         restrides=True,
     )

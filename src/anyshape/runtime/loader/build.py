@@ -17,7 +17,7 @@ from typing import Final, Protocol
 import torch
 
 from anyshape.config import config
-from anyshape.runtime.loader.code_bundle import Shelf, open_shelf
+from anyshape.runtime.loader.code_bundle import CodeBundle, open_bundle
 from anyshape.runtime.loader.disk_cache import DiskCache, key_of
 from anyshape.runtime.loader.engine import begun_object
 from anyshape.runtime.loader.host_target import HostTarget, llvmlite_version
@@ -85,7 +85,7 @@ def found_or_begun(
 ) -> Built | Future[Built]:
     """The same, without waiting for threads that build it, if any do."""
     name = _name(key, target)
-    shelf = open_shelf()
+    shelf = open_bundle()
     on_shelf = "" if shelf is None else _name((key_on_shelves or (lambda: key))(), target)
     kept = cache.read(name)
     built = None if kept is None else from_bytes(kept)
@@ -101,7 +101,7 @@ def found_or_begun(
     return built
 
 
-def _given(shelf: Shelf, name: str) -> Built | None:
+def _given(shelf: CodeBundle, name: str) -> Built | None:
     found = shelf.given.get(name)
     if found is None:
         return None

@@ -20,7 +20,7 @@ _PACKAGE: Final = Path(__file__).parents[2]
 
 
 @dataclass(slots=True, eq=False)
-class Shelf:
+class CodeBundle:
     """Code by name. What is `given` becomes machine code of this process: whoever gives it trusts
     it."""
 
@@ -29,15 +29,15 @@ class Shelf:
     used: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
 
-_open: Final[ContextVar[Shelf | None]] = ContextVar("shelf", default=None)
+_open: Final[ContextVar[CodeBundle | None]] = ContextVar("shelf", default=None)
 
 
-def open_shelf() -> Shelf | None:
+def open_bundle() -> CodeBundle | None:
     return _open.get()
 
 
 @contextmanager
-def opened(shelf: Shelf) -> Iterator[None]:
+def opened(shelf: CodeBundle) -> Iterator[None]:
     """Look for code on the shelf meanwhile, and put there what is made."""
     token = _open.set(shelf)
     try:
@@ -47,7 +47,7 @@ def opened(shelf: Shelf) -> Iterator[None]:
 
 
 @functools.cache
-def contents_stamp(*parts: str) -> str:
+def contents_hash(*parts: str) -> str:
     """Of these folders and files of the package: what is in them."""
     digest = hashlib.sha256()
     for part in parts:

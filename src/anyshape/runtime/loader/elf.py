@@ -47,7 +47,7 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
-class Symbol:
+class ElfSymbol:
     name: str
     section: int
     value: int
@@ -68,7 +68,7 @@ class Relocation:
 class ObjectFile:
     machine: int
     sections: tuple[Section, ...]
-    symbols: tuple[Symbol, ...]
+    symbols: tuple[ElfSymbol, ...]
     relocations: tuple[Relocation, ...]
 
 
@@ -100,13 +100,13 @@ def _read(data: bytes) -> ObjectFile:
         )
         for row in rows
     )
-    symbols: list[Symbol] = []
+    symbols: list[ElfSymbol] = []
     relocations: list[Relocation] = []
     for section in sections:
         if section.kind == SYMBOL_TABLE:
             strings = sections[section.link].data
             for name, info, _, home, value, _ in _SYMBOL.iter_unpack(section.data):
-                symbols.append(Symbol(_string(strings, name), home, value, info >> 4))
+                symbols.append(ElfSymbol(_string(strings, name), home, value, info >> 4))
         elif section.kind == RELOCATIONS:
             for offset, info, addend in _RELOCATION.iter_unpack(section.data):
                 relocations.append(
@@ -120,7 +120,7 @@ def joined_objects(parts: Sequence[ObjectFile]) -> ObjectFile:
     if len(parts) == 1:
         return parts[0]
     sections: list[Section] = []
-    symbols: list[Symbol] = []
+    symbols: list[ElfSymbol] = []
     relocations: list[Relocation] = []
     for part in parts:
         home, first = len(sections), len(symbols)
@@ -128,7 +128,7 @@ def joined_objects(parts: Sequence[ObjectFile]) -> ObjectFile:
         for each in part.symbols:
             is_here = UNDEFINED < each.section < FIRST_RESERVED
             section = each.section + home if is_here else each.section
-            symbols.append(Symbol(each.name, section, each.value, each.binding))
+            symbols.append(ElfSymbol(each.name, section, each.value, each.binding))
         relocations += [
             Relocation(r.section + home, r.offset, r.kind, r.symbol + first, r.addend)
             for r in part.relocations

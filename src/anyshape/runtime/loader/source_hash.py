@@ -13,7 +13,7 @@ _PACKAGE = Path(__file__).parents[2]
 
 
 @functools.cache
-def source_stamp(*parts: str) -> str:
+def source_hash(*parts: str) -> str:
     """Of these folders and files of the package: names, sizes and times. An edit changes it, and so
     does an upgrade; a new process does not."""
     lines: list[str] = []

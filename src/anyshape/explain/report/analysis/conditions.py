@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 from anyshape.explain.report.analysis.sizes import State, changing_sources, states_of
 from anyshape.explain.report.analysis.wording import state_fields, tensor_fields
-from anyshape.explain.report.reading.fields import Place
-from anyshape.explain.report.reading.model import Entry, Function, Guard
+from anyshape.explain.report.reading.fields import SourceLine
+from anyshape.explain.report.reading.model import TracedEntry, TracedFunction, TracedGuard
 
 #: Each relation as a question, and whether it is the answer yes.
 _QUESTIONS: Final = {
@@ -32,7 +32,7 @@ class Condition(NamedTuple):
     #: of "x == 10": what is compared, and with which number; empty for all else
     subject: str
     value: str
-    place: Place | None
+    place: SourceLine | None
     reason: str
 
     @property
@@ -40,7 +40,7 @@ class Condition(NamedTuple):
         return self.question, self.answer
 
 
-def condition(text: str, place: Place | None, reason: str) -> Condition:
+def condition(text: str, place: SourceLine | None, reason: str) -> Condition:
     found = _RELATION.fullmatch(text)
     if found is None:
         return Condition(text, True, "", "", place, reason)
@@ -57,7 +57,7 @@ def condition(text: str, place: Place | None, reason: str) -> Condition:
     )
 
 
-def conditions_of(function: Function) -> dict[str, list[Condition]]:
+def conditions_of(function: TracedFunction) -> dict[str, list[Condition]]:
     """By entry, in the order in which the program asked; what all entries share is left out."""
     entries = [entry for entry in function.entries if entry.status == "compiled"]
     sources = changing_sources(function)
@@ -78,7 +78,7 @@ def conditions_of(function: Function) -> dict[str, list[Condition]]:
     return found
 
 
-def _static(entry: Entry, sources: Sequence[str]) -> list[Condition]:
+def _static(entry: TracedEntry, sources: Sequence[str]) -> list[Condition]:
     states: Mapping[str, State] = states_of(entry)
     return [
         condition(f"{source} == {state.value}", None, state.reason)
@@ -87,10 +87,10 @@ def _static(entry: Entry, sources: Sequence[str]) -> list[Condition]:
     ]
 
 
-def _other_guards(entries: Sequence[Entry]) -> dict[str, list[Condition]]:
+def _other_guards(entries: Sequence[TracedEntry]) -> dict[str, list[Condition]]:
     """Guards on other things than sizes that entries have of the same object, and differently."""
     texts: dict[tuple[str, str], set[str]] = {}
-    of_entry: dict[str, dict[tuple[str, str], Guard]] = {}
+    of_entry: dict[str, dict[tuple[str, str], TracedGuard]] = {}
     for entry in entries:
         mine = of_entry[entry.key] = {}
         for guard in entry.guards:
@@ -111,7 +111,7 @@ def _other_guards(entries: Sequence[Entry]) -> dict[str, list[Condition]]:
     }
 
 
-def _differing(guard: Guard, texts: set[str]) -> list[str]:
+def _differing(guard: TracedGuard, texts: set[str]) -> list[str]:
     """What of the guard is not the same in all of them."""
     take = {"TENSOR_MATCH": tensor_fields, "GLOBAL_STATE": state_fields}.get(guard.kind)
     if take is None:

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from anyshape.explain.report.analysis.conditions import Condition, conditions_of
-from anyshape.explain.report.reading.fields import Place
-from anyshape.explain.report.reading.model import Entry, Function
+from anyshape.explain.report.reading.fields import SourceLine
+from anyshape.explain.report.reading.model import TracedEntry, TracedFunction
 from anyshape.support.lazy_dataclass import dataclass, field
 
 #: Nobody reads on where the questions go deeper.
@@ -24,13 +24,13 @@ _DEEPEST: Final = 60
 @dataclass(slots=True)
 class Question:
     text: str
-    place: Place | None
+    place: SourceLine | None
     branches: list[Branch] = field(default_factory=list["Branch"])
 
 
 @dataclass(slots=True)
 class Leaf:
-    entry: Entry
+    entry: TracedEntry
     #: what else a call must have that nobody else is asked
     conditions: list[Condition]
 
@@ -44,14 +44,14 @@ class Branch(NamedTuple):
 class _Open(NamedTuple):
     """An entry, and what has not been asked yet."""
 
-    entry: Entry
+    entry: TracedEntry
     conditions: list[Condition]
 
     def without(self, asked: set[str]) -> _Open:
         return _Open(self.entry, [each for each in self.conditions if each.question not in asked])
 
 
-def tree_of(function: Function) -> Question | Leaf | None:
+def tree_of(function: TracedFunction) -> Question | Leaf | None:
     """None where nothing was compiled."""
     conditions = conditions_of(function)
     entries = [e for e in function.entries if e.key in conditions]

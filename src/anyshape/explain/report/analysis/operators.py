@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from anyshape.explain.report.reading.model import Function
+from anyshape.explain.report.reading.model import TracedFunction
 from anyshape.support.lazy_dataclass import dataclass, field
 
 _NATIVE: Final = re.compile(r"native code: ([0-9]{1,9}) operators in ([0-9]{1,9}) foreign calls")
@@ -29,7 +29,7 @@ class Share:
     without: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
 
-def share_of(function: Function) -> Share:
+def share_of(function: TracedFunction) -> Share:
     """Of all graphs of the function."""
     share = Share()
     for entry in function.entries:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from anyshape.explain.report.reading.model import Function
+from anyshape.explain.report.reading.model import TracedFunction
 
 
 class Change(NamedTuple):
@@ -13,7 +13,7 @@ class Change(NamedTuple):
     after: str
 
 
-def profile_change(function: Function) -> list[Change]:
+def profile_change(function: TracedFunction) -> list[Change]:
     """By source, what changed first. Nothing where no profile was used."""
     states = [state for entry in function.entries for a in entry.attempts for state in a.profile]
     read = [text for action, _, text in states if action == "get"]

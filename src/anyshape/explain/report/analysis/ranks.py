@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from anyshape.explain.report.analysis.sizes import states_of, values_of
-from anyshape.explain.report.reading.model import Attempt, Collective, Entry, Function, Process
+from anyshape.explain.report.reading.model import (
+    Attempt,
+    Collective,
+    Process,
+    TracedEntry,
+    TracedFunction,
+)
 
 #: Ranks of one program begin within this time.
 _TOGETHER_SECONDS: Final = 600.0
@@ -96,9 +102,9 @@ def _urgency(compared: Compared) -> tuple[bool, int]:
     return first is None, first or 0
 
 
-def _by_name(process: Process) -> dict[tuple[str, str, int, int], Function]:
+def _by_name(process: Process) -> dict[tuple[str, str, int, int], TracedFunction]:
     """The same function may be compiled twice: then they go by number."""
-    found: dict[tuple[str, str, int, int], Function] = {}
+    found: dict[tuple[str, str, int, int], TracedFunction] = {}
     for function in process.functions:
         number = 0
         while (function.name, function.file, function.line, number) in found:
@@ -107,7 +113,7 @@ def _by_name(process: Process) -> dict[tuple[str, str, int, int], Function]:
     return found
 
 
-def _steps(functions: Sequence[Function | None]) -> list[Step]:
+def _steps(functions: Sequence[TracedFunction | None]) -> list[Step]:
     listed = [[] if f is None else _compiles(f) for f in functions]
     steps: list[Step] = []
     for number in range(max(map(len, listed))):
@@ -118,12 +124,12 @@ def _steps(functions: Sequence[Function | None]) -> list[Step]:
     return steps
 
 
-def _compiles(function: Function) -> list[tuple[Entry, int, Attempt]]:
+def _compiles(function: TracedFunction) -> list[tuple[TracedEntry, int, Attempt]]:
     found = [(e, number, a) for e in function.entries for number, a in enumerate(e.attempts)]
     return sorted(found, key=lambda each: each[2].time)
 
 
-def _cell(entry: Entry, number: int, attempt: Attempt) -> Cell:
+def _cell(entry: TracedEntry, number: int, attempt: Attempt) -> Cell:
     sizes = values_of(attempt)
     states = states_of(entry)
     return Cell(

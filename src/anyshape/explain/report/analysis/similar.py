@@ -7,14 +7,14 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from anyshape.explain.report.reading.model import Entry, Function, Graph, Process
+from anyshape.explain.report.reading.model import Graph, Process, TracedEntry, TracedFunction
 
 _TENSOR: Final = re.compile(r"(\w+)\[(.*)\]")
 
 
 class Member(NamedTuple):
-    function: Function
-    entry: Entry
+    function: TracedFunction
+    entry: TracedEntry
     graph: Graph
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from anyshape.explain.report.reading.model import Attempt, Entry, Function, Symbol
+from anyshape.explain.report.reading.model import Attempt, TracedEntry, TracedFunction, TracedSymbol
 
 _SIZES: Final = re.compile(r"tensor size=\[([-0-9, ]*)\]")
 _SCALAR: Final = re.compile(r"scalar (-?[0-9]{1,15})")
@@ -42,7 +42,7 @@ class State(NamedTuple):
 UNMET: Final = State("", None, "", "", "")
 
 
-def states_of(entry: Entry) -> dict[str, State]:
+def states_of(entry: TracedEntry) -> dict[str, State]:
     """By source."""
     attempt = entry.decided
     values = values_seen(attempt.seen)
@@ -57,7 +57,7 @@ def states_of(entry: Entry) -> dict[str, State]:
     return found
 
 
-def _state(choice: str, reason: str, value: int | None, symbol: Symbol | None) -> State:
+def _state(choice: str, reason: str, value: int | None, symbol: TracedSymbol | None) -> State:
     if symbol is None:
         return State(choice, value, "", "", reason)
     if symbol.fixed is not None:
@@ -66,7 +66,7 @@ def _state(choice: str, reason: str, value: int | None, symbol: Symbol | None) -
     return State(choice, value, symbol.name, left, reason)
 
 
-def changing_sources(function: Function) -> list[str]:
+def changing_sources(function: TracedFunction) -> list[str]:
     """Those that are not static with one value in all entries that were made."""
     entries = [states_of(entry) for entry in function.entries]
     found: dict[str, None] = {}
@@ -80,7 +80,7 @@ def changing_sources(function: Function) -> list[str]:
     return list(found)
 
 
-def table_of(function: Function) -> dict[str, list[State]]:
+def table_of(function: TracedFunction) -> dict[str, list[State]]:
     """A row for each source that is worth one: its state in each entry."""
     entries = [states_of(entry) for entry in function.entries]
     return {

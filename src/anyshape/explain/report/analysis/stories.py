@@ -6,24 +6,31 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from anyshape.explain.report.reading.model import Assumed, Attempt, Entry, Failed, Function, Symbol
+from anyshape.explain.report.reading.model import (
+    Assumed,
+    Attempt,
+    Failed,
+    TracedEntry,
+    TracedFunction,
+    TracedSymbol,
+)
 
 
 class Followed(NamedTuple):
     """A later compile that an entry could not serve."""
 
-    entry: Entry
+    entry: TracedEntry
     attempt: int
     reason: Failed
 
 
-def guards_on(symbol: Symbol, attempt: Attempt) -> list[Assumed]:
+def guards_on(symbol: TracedSymbol, attempt: Attempt) -> list[Assumed]:
     """Those that have the symbol in them."""
     name = re.compile(rf"(?<![\w.]){re.escape(symbol.name)}(?!\w)")
     return [each for each in attempt.assumed if symbol.name and name.search(each.expr)]
 
 
-def recompiles_by_entry(function: Function) -> dict[str, list[Followed]]:
+def recompiles_by_entry(function: TracedFunction) -> dict[str, list[Followed]]:
     """Of each entry, by its number, the compiles that it could not serve."""
     found: dict[str, list[Followed]] = {}
     for entry in function.entries:
@@ -34,7 +41,10 @@ def recompiles_by_entry(function: Function) -> dict[str, list[Followed]]:
 
 
 def recompiles_for(
-    symbol: Symbol, attempt: Attempt, entry: Entry, by_entry: Mapping[str, Sequence[Followed]]
+    symbol: TracedSymbol,
+    attempt: Attempt,
+    entry: TracedEntry,
+    by_entry: Mapping[str, Sequence[Followed]],
 ) -> list[Followed]:
     """Compiles that happened because a guard on the symbol failed."""
     begins = (*(each.text for each in guards_on(symbol, attempt)), f"{symbol.source} ")

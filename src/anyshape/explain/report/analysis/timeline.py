@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from anyshape.explain.report.analysis.sizes import by_dimension, values_of
-from anyshape.explain.report.reading.model import Entry, Function
+from anyshape.explain.report.reading.model import TracedEntry, TracedFunction
 
 #: More than a picture can show; compiles are always kept.
 MOST_POINTS: Final = 1500
@@ -34,12 +34,12 @@ class _Call(NamedTuple):
     time: float
     calls: int
     what: str
-    entry: Entry
+    entry: TracedEntry
     attempt: int
     values: Mapping[str, int]
 
 
-def timeline_of(function: Function) -> Timeline:
+def timeline_of(function: TracedFunction) -> Timeline:
     calls = sorted(_calls(function), key=lambda call: call.time)
     sources = _changing(calls)
     hits = [call for call in calls if call.what == "hit"]
@@ -58,7 +58,7 @@ def timeline_of(function: Function) -> Timeline:
     )
 
 
-def _calls(function: Function) -> list[_Call]:
+def _calls(function: TracedFunction) -> list[_Call]:
     found: list[_Call] = []
     for entry in function.entries:
         known = values_of(entry.decided)
@@ -91,7 +91,7 @@ def _thinned(hits: Sequence[_Call], most: int) -> set[int]:
     return {id(hits[int(index * step)]) for index in range(min(len(hits), most))}
 
 
-def sizes_served(entry: Entry) -> list[tuple[dict[str, int], int]]:
+def sizes_served(entry: TracedEntry) -> list[tuple[dict[str, int], int]]:
     """Sizes with how many calls had them, the one that compiled included; the most frequent
     first."""
     counts: dict[tuple[tuple[str, int], ...], int] = {}

@@ -13,11 +13,11 @@ from anyshape.explain.report.reading.model import (
     Assumed,
     Attempt,
     Break,
-    Entry,
     Failed,
-    Function,
     Graph,
-    Symbol,
+    TracedEntry,
+    TracedFunction,
+    TracedSymbol,
 )
 
 Json = object
@@ -27,7 +27,10 @@ _MOST_REASONS: Final = 16
 
 
 def entry_data(
-    function: Function, entry: Entry, followed: Mapping[str, Sequence[Followed]], to: Numbered
+    function: TracedFunction,
+    entry: TracedEntry,
+    followed: Mapping[str, Sequence[Followed]],
+    to: Numbered,
 ) -> dict[str, Json]:
     served = sizes_served(entry)
     return {
@@ -52,8 +55,8 @@ def entry_data(
 
 
 def _attempt(
-    function: Function,
-    entry: Entry,
+    function: TracedFunction,
+    entry: TracedEntry,
     number: int,
     followed: Mapping[str, Sequence[Followed]],
     to: Numbered,
@@ -86,7 +89,7 @@ def _attempt(
 
 
 def _reason(
-    function: Function, entry: Entry, attempt: Attempt, failed: Failed, to: Numbered
+    function: TracedFunction, entry: TracedEntry, attempt: Attempt, failed: Failed, to: Numbered
 ) -> Json:
     """The entry that it names: of those with this number, the last one before."""
     named = [
@@ -105,9 +108,9 @@ def _reason(
 
 
 def _symbol(
-    entry: Entry,
+    entry: TracedEntry,
     attempt: Attempt,
-    symbol: Symbol,
+    symbol: TracedSymbol,
     by_entry: Mapping[str, Sequence[Followed]],
     to: Numbered,
 ) -> Json:

@@ -8,12 +8,12 @@ from anyshape.explain.report.analysis.profile_change import profile_change
 from anyshape.explain.report.analysis.sizes import State, table_of
 from anyshape.explain.report.analysis.timeline import timeline_of
 from anyshape.explain.report.page.numbered import Numbered
-from anyshape.explain.report.reading.model import Function, Process
+from anyshape.explain.report.reading.model import Process, TracedFunction
 
 Json = object
 
 
-def function_data(process: Process, function: Function, to: Numbered) -> dict[str, Json]:
+def function_data(process: Process, function: TracedFunction, to: Numbered) -> dict[str, Json]:
     timeline = timeline_of(function)
     return {
         "key": function.key,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from anyshape.explain.report.reading.fields import Place
-from anyshape.explain.report.reading.model import Guard
+from anyshape.explain.report.reading.fields import SourceLine
+from anyshape.explain.report.reading.model import TracedGuard
 
 #: So many characters of generated code are kept; `tlparse` shows all of it.
 MOST_CHARACTERS: Final = 6_000_000
@@ -13,17 +13,17 @@ MOST_CHARACTERS: Final = 6_000_000
 
 class Numbered:
     def __init__(self) -> None:
-        self._places: dict[Place, int] = {}
-        self._guards: dict[Guard, int] = {}
+        self._places: dict[SourceLine, int] = {}
+        self._guards: dict[TracedGuard, int] = {}
         self._texts: dict[str, int] = {}
         self._characters = 0
         #: how many texts found no room
         self.left_out = 0
 
-    def place(self, place: Place | None) -> int | None:
+    def place(self, place: SourceLine | None) -> int | None:
         return None if place is None else self._places.setdefault(place, len(self._places))
 
-    def guard(self, guard: Guard) -> int:
+    def guard(self, guard: TracedGuard) -> int:
         return self._guards.setdefault(guard, len(self._guards))
 
     def text(self, text: str) -> int | None:

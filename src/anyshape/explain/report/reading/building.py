@@ -5,34 +5,40 @@ from __future__ import annotations
 import re
 
 from anyshape.explain.report.reading.fields import Record, seconds_of, text_of
-from anyshape.explain.report.reading.model import Attempt, Entry, Failed, Function, Process
+from anyshape.explain.report.reading.model import (
+    Attempt,
+    Failed,
+    Process,
+    TracedEntry,
+    TracedFunction,
+)
 
 
 class Building:
     def __init__(self, process: Process) -> None:
         self.process = process
-        self._functions: dict[str, Function] = {}
-        self._entries: dict[str, Entry] = {}
+        self._functions: dict[str, TracedFunction] = {}
+        self._entries: dict[str, TracedEntry] = {}
         #: why no entry fits, told before the compile that it leads to
         self.recompiles: dict[str, list[Failed]] = {}
 
-    def function(self, compile_id: str) -> Function:
+    def function(self, compile_id: str) -> TracedFunction:
         number = compile_id.partition("/")[0]
         if number not in self._functions:
             key = f"{self.process.key}-f{_key(number, len(self._functions))}"
-            made = Function(number, key, "", "", 0)
+            made = TracedFunction(number, key, "", "", 0)
             self._functions[number] = made
             self.process.functions.append(made)
         return self._functions[number]
 
-    def entry(self, compile_id: str) -> Entry:
+    def entry(self, compile_id: str) -> TracedEntry:
         if compile_id not in self._entries:
             self._new_entry(compile_id, "")
         return self._entries[compile_id]
 
-    def _new_entry(self, compile_id: str, more: str) -> Entry:
+    def _new_entry(self, compile_id: str, more: str) -> TracedEntry:
         key = f"{self.process.key}-e{_key(compile_id, len(self._entries))}{more}"
-        made = self._entries[compile_id] = Entry(compile_id, key)
+        made = self._entries[compile_id] = TracedEntry(compile_id, key)
         self.function(compile_id).entries.append(made)
         return made
 

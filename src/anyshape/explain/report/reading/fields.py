@@ -14,7 +14,7 @@ LONGEST_TEXT: Final = 20_000
 LARGEST: Final = 2**53
 
 
-class Place(NamedTuple):
+class SourceLine(NamedTuple):
     """A line of the program."""
 
     file: str
@@ -58,10 +58,10 @@ def texts_of(value: object) -> list[str]:
     return [text_of(each) for each in items_of(value)]
 
 
-def place_of(value: object) -> Place | None:
+def place_of(value: object) -> SourceLine | None:
     match value:
         case [str() as file, int() as line, str() as function]:
-            return Place(text_of(file, 1000), int_of(line), text_of(function, 500))
+            return SourceLine(text_of(file, 1000), int_of(line), text_of(function, 500))
         case _:
             return None
 

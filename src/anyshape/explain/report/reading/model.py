@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from anyshape.explain.report.reading.fields import Place
+from anyshape.explain.report.reading.fields import SourceLine
 from anyshape.support.lazy_dataclass import dataclass, field
 
 
-class Guard(NamedTuple):
+class TracedGuard(NamedTuple):
     """A guard of an entry, as it is checked."""
 
     kind: str
     text: str
     source: str
     reason: str
-    place: Place | None
+    place: SourceLine | None
 
 
 class Assumed(NamedTuple):
@@ -26,7 +26,7 @@ class Assumed(NamedTuple):
     expr: str
     text: str
     reason: str
-    place: Place | None
+    place: SourceLine | None
     at_run_time: bool
 
 
@@ -35,7 +35,7 @@ class Failed(NamedTuple):
 
     entry_id: str
     text: str
-    place: Place | None
+    place: SourceLine | None
 
 
 class Fixed(NamedTuple):
@@ -43,17 +43,17 @@ class Fixed(NamedTuple):
 
     value: int
     reason: str
-    place: Place | None
+    place: SourceLine | None
 
 
 @dataclass(slots=True)
-class Symbol:
+class TracedSymbol:
     name: str
     value: int | None
     source: str
     range: str
     reason: str
-    place: Place | None
+    place: SourceLine | None
     #: as it became less
     ranges: list[str] = field(default_factory=list[str])
     replaced_by: str = ""
@@ -70,7 +70,7 @@ class Break(NamedTuple):
     """A graph ends, or a call is not compiled."""
 
     reason: str
-    place: Place | None
+    place: SourceLine | None
     hints: Sequence[str]
 
 
@@ -84,7 +84,7 @@ class Graph:
     after: int | None
     outcome: str
     asks: str
-    place: Place | None
+    place: SourceLine | None
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ class Attempt:
     """One compile: the first of an entry, or one by which it grew, or one that failed."""
 
     time: float
-    stack: Sequence[Place] = ()
+    stack: Sequence[SourceLine] = ()
     recompile: Sequence[Failed] = ()
     #: "compiled", "eager", "failed", or "unfinished" where the trace ends
     status: str = "unfinished"
@@ -101,7 +101,7 @@ class Attempt:
     operations: int = 0
     error: str = ""
     stopped: Break | None = None
-    symbols: list[Symbol] = field(default_factory=list[Symbol])
+    symbols: list[TracedSymbol] = field(default_factory=list[TracedSymbol])
     assumed: list[Assumed] = field(default_factory=list[Assumed])
     breaks: list[Break] = field(default_factory=list[Break])
     schedules: list[str] = field(default_factory=list[str])
@@ -141,13 +141,13 @@ class Collective(NamedTuple):
 
 
 @dataclass(slots=True)
-class Entry:
+class TracedEntry:
     """What a number like 0/1 stands for."""
 
     id: str
     key: str
     attempts: list[Attempt] = field(default_factory=list[Attempt])
-    guards: Sequence[Guard] = ()
+    guards: Sequence[TracedGuard] = ()
     #: as told when the program ended
     run_count: int | None = None
     served: list[Served] = field(default_factory=list[Served])
@@ -185,13 +185,13 @@ class Entry:
 
 
 @dataclass(slots=True)
-class Function:
+class TracedFunction:
     number: str
     key: str
     name: str
     file: str
     line: int
-    entries: list[Entry] = field(default_factory=list[Entry])
+    entries: list[TracedEntry] = field(default_factory=list[TracedEntry])
     #: the limit that was reached, and the last reason
     limit: tuple[int, str] | None = None
 
@@ -209,7 +209,7 @@ class Process:
     folder: str
     started: float
     versions: Mapping[str, str]
-    functions: list[Function] = field(default_factory=list[Function])
+    functions: list[TracedFunction] = field(default_factory=list[TracedFunction])
     #: lines of the program by file and number
     sources: dict[str, dict[int, str]] = field(default_factory=dict[str, dict[int, str]])
     defects: list[str] = field(default_factory=list[str])

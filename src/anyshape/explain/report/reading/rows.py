@@ -27,10 +27,10 @@ from anyshape.explain.report.reading.model import (
     Failed,
     Fixed,
     Graph,
-    Guard,
     Served,
     Stage,
-    Symbol,
+    TracedGuard,
+    TracedSymbol,
 )
 
 _LONGEST_CODE: Final = 200_000
@@ -76,7 +76,7 @@ def _recompile_limit(to: Building, event: Record) -> None:
 
 def _create_symbol(to: Building, event: Record) -> None:
     to.attempt(event).symbols.append(
-        Symbol(
+        TracedSymbol(
             text_of(event.get("symbol"), 100),
             maybe_int(event.get("value")),
             text_of(event.get("source")),
@@ -87,7 +87,7 @@ def _create_symbol(to: Building, event: Record) -> None:
     )
 
 
-def _symbol(to: Building, event: Record) -> Symbol | None:
+def _symbol(to: Building, event: Record) -> TracedSymbol | None:
     name = text_of(event.get("symbol"), 100)
     found = [each for each in to.attempt(event).symbols if each.name == name]
     return found[-1] if found else None
@@ -178,9 +178,9 @@ def _compiled(to: Building, event: Record) -> None:
     to.entry(id_of(event)).guards = each_of(event.get("guard_lines"), _guard)
 
 
-def _guard(value: object) -> Guard:
+def _guard(value: object) -> TracedGuard:
     kind, text, source, reason, place = parts_of(value, 5)
-    return Guard(
+    return TracedGuard(
         text_of(kind, 100), text_of(text), text_of(source), text_of(reason), place_of(place)
     )
 

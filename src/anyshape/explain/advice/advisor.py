@@ -30,7 +30,7 @@ class Summary:
         return sum(self.functions.values())
 
 
-def of_trace(path: str | os.PathLike[str]) -> list[Advice]:
+def advise(path: str | os.PathLike[str]) -> list[Advice]:
     """The advice for a folder of a trace, or for one file of events. A folder without any gives
     none."""
     return list(summary_of_trace(path).advice)
