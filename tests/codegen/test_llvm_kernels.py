@@ -10,11 +10,11 @@ import pytest
 
 from anyshape.codegen.target import Target
 from anyshape.loops.expr import fresh_scope
-from anyshape.loops.interpret import run_kernel
 from anyshape.loops.text import kernel_text
 from anyshape.symbolic import as_symbol, symbol
 from tests.codegen.llvm_jit import compiled, host
 from tests.codegen.random_kernels import MAKERS, Made
+from tests.loops.oracle.interpret import run_kernel
 
 SIZES = (0, 1, 2, 7, 16, 17, 31, 64, 100, 1000)
 MOST = 3000

@@ -18,12 +18,12 @@ from anyshape.loops.expr import (
     row,
 )
 from anyshape.loops.generalized import range_of
-from anyshape.loops.interpret import run_kernel
 from anyshape.loops.kernels import Fold, Kernel, Stage, Store
 from anyshape.loops.text import kernel_text
 from anyshape.loops.verify import problems
 from anyshape.symbolic import Range, Size, Symbol, as_symbol, evaluate, floordiv, symbol
 from anyshape.symbolic.expr import symbols_of
+from tests.loops.oracle.interpret import run_kernel
 
 BATCH, CHANNEL, PIXEL = (symbol(name) for name in ("b", "c", "p"))
 S = symbol("s", Range(2, None))

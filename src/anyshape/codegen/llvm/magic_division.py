@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from anyshape.codegen.llvm.types import literal
-from anyshape.loops.arithmetic import round_to
 from anyshape.loops.expr import Scalar
+from anyshape.loops.rounding import round_to
 
 if TYPE_CHECKING:
     from anyshape.codegen.llvm.arithmetic import OperationCall

@@ -10,12 +10,12 @@ import pytest
 from anyshape.codegen.llvm.module import module
 from anyshape.codegen.target import Target
 from anyshape.loops.expr import Axis, fresh_scope, load, row
-from anyshape.loops.interpret import run_kernel
 from anyshape.loops.kernels import Fold, Kernel, Stage, Store
 from anyshape.symbolic import Size, as_symbol, symbol
 from tests.codegen.kernel_samples import kernel, op
 from tests.codegen.llvm_jit import AVX2, NEON, assembly, compiled, host, runs
-from tests.codegen.test_llvm_seams import Fenced
+from tests.codegen.test_llvm_index_set_splitting import Fenced
+from tests.loops.oracle.interpret import run_kernel
 
 ROW, COLUMN, N0, N1 = (symbol(name) for name in ("i0", "i1", "n0", "n1"))
 

@@ -1,4 +1,4 @@
-"""Bugs found by reading the code of trees and parts: each with its whole class."""
+"""Runs of trees and parts that fail or are for another entry: all that they did is undone, once."""
 
 from __future__ import annotations
 

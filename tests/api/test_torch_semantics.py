@@ -1,4 +1,4 @@
-"""What breaker B found: torch semantics under capture. One small test for each defect."""
+"""Torch's semantics under capture: layouts, hooks, modes and effects around errors."""
 
 # The functions below are what users write, not what we would.
 # pyright: basic, reportAttributeAccessIssue=false, reportCallIssue=false

@@ -1,4 +1,4 @@
-"""Bugs found by breaking things: Python's own semantics, in functions next to an eager twin."""
+"""Python's own semantics under capture, in functions next to an eager twin."""
 
 # The functions below are what users write, not what we would.
 # ruff: noqa: B024, E731, RUF012, UP031

@@ -1,4 +1,4 @@
-"""Bugs found by reading the code again: runs made twice, stale defaults, operators of libraries."""
+"""Runs that are made twice, defaults that change, operators of libraries, copies of modules."""
 
 from __future__ import annotations
 

@@ -15,11 +15,11 @@ import pytest
 from anyshape.codegen.llvm.module import module
 from anyshape.codegen.target import Target
 from anyshape.loops.expr import Axis, Scalar, constant, fresh_scope, index, load
-from anyshape.loops.interpret import run_kernel
 from anyshape.loops.kernels import Kernel, Stage, Store
 from anyshape.symbolic import Size, as_symbol, symbol
 from tests.codegen.kernel_samples import kernel, op
 from tests.codegen.llvm_jit import AVX2, NEON, assembly, compiled, host, runs
+from tests.loops.oracle.interpret import run_kernel
 
 ROW, COLUMN, CHANNEL = (symbol(name) for name in ("i0", "i1", "i2"))
 N0, N1, N2, N3 = (symbol(name) for name in ("n0", "n1", "n2", "n3"))
