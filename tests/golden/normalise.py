@@ -23,6 +23,8 @@ _TORCH_LINE = re.compile(r"[^\s\"'()]*/site-packages/(torch/[\w/.]+\.py)(:|\", l
 _TORCH_CODE = re.compile(r"(torch/[\w/.]+\.py:N in \w+), code: .*")
 #: `f (lines 284-286)`: a part of a function that is compiled by itself.
 _REGION = re.compile(r"\blines (\d+)-(\d+)")
+#: The last number says how often functions of torch have been replaced in this process.
+_STATE = re.compile(r"(global state == \(.*), \d+\)")
 _ADVICE = re.compile(r", for more info run with ANYSHAPE_.*")
 _DOTTED = re.compile(r"\banyshape(?:\.\w+)+")
 _KERNEL = re.compile(r"as\.kernel\.[0-9a-f]{16,}")
@@ -39,7 +41,7 @@ def places(text: str, file: str) -> str:
         lambda m: f"lines +{_after(file, int(m[1]))}-+{_after(file, int(m[2]))}", text
     )
     text = _TORCH_LINE.sub(r"\1\2N", text)
-    text = _TORCH_CODE.sub(r"\1", text)
+    text = _STATE.sub(r"\1, N)", _TORCH_CODE.sub(r"\1", text))
     text = _DOTTED.sub(lambda m: _without_module(m[0]), _ADVICE.sub("", text))
     return _SECONDS.sub("in N s", _ADDRESS.sub("0x", text))
 

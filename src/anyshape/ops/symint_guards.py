@@ -81,7 +81,7 @@ class SymIntGuards:
 
 #: Files whose lines ask on behalf of another.
 _RELAYS: Final = (
-    "/answers.py",
+    "/symint_guards.py",
     "/symint.py",
     "/sym_node.py",
     "/symbolic_shapes.py",

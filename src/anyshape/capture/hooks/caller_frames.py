@@ -22,8 +22,8 @@ import torch
 from anyshape.ops.origins import OURSELVES
 
 _CAPTURE: Final = (os.path.join(OURSELVES, "capture", "run.py"), "capture")
-_REGION: Final = (os.path.join(OURSELVES, "units.py"), "region_call")
-_MODULE: Final = (os.path.join(OURSELVES, "capture", "callables.py"), "_module")
+_REGION: Final = (os.path.join(OURSELVES, "dispatch", "regional_compile.py"), "region_call")
+_MODULE: Final = (os.path.join(OURSELVES, "capture", "hooks", "calls.py"), "_module")
 
 
 class CallerLine(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import torch
@@ -88,6 +88,16 @@ class CallForms:
         """The tensors among the arguments, but for the first argument."""
         values = (*self.plain_args[1:], *self.plain_kwargs.values())
         return [value for value in values if isinstance(value, torch.Tensor)]
+
+    def every_tensor(self) -> Iterator[torch.Tensor]:
+        """The tensors among the arguments, also those in sequences."""
+        todo = [*self.plain_args, *self.plain_kwargs.values()]
+        while todo:
+            value = todo.pop()
+            if isinstance(value, torch.Tensor):
+                yield value
+            elif isinstance(value, tuple | list):
+                todo += value
 
     def symbols(self) -> Iterable[Symbol]:
         return sorted(

@@ -279,7 +279,9 @@ class Recorder(Inputs):
             changes.unseen = True
         if writes_statistics(function):
             changes.wrote(call.others())
-        elif is_mutable(function) or (call.opaque and call.in_place):
+        elif is_mutable(function) and not call.opaque:
+            changes.wrote(call.every_tensor())
+        elif call.opaque and (call.in_place or is_mutable(function)):
             changes.unseen = changes.any = True
 
     def _call_node(
