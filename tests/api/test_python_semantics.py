@@ -50,7 +50,7 @@ def later(step: int, change: Callable[[], Any]) -> Callable[[int], None]:
 # -- containers from outside -----------------------------------------------------------------------
 
 
-# outside.py `each` guards LENGTH with the length after the program's own change; the right guard of
+# `each` guards LENGTH with the length after the program's own change; the right guard of
 # `contents` has the same key and comes second.
 @found
 def test_iteration_after_own_append():
@@ -64,7 +64,7 @@ def test_iteration_after_own_append():
     return World(f, lambda x: (calls.append(0), x, [1.0] * (2 + len(calls) % 3))[1:])
 
 
-# outside.py `_dict_item`: the journal still has what was written before the key was deleted.
+# `_dict_item`: the journal still has what was written before the key was deleted.
 @found
 def test_item_set_deleted_and_read():
     def f(x, table):
@@ -87,7 +87,7 @@ def test_item_popped_set_popped_and_read():
     return World(f, lambda x: (x, {"a": 2}))
 
 
-# outside.py `set_item`: the effect keeps the list itself; the recipe makes it as it is at the end.
+# `set_item`: the effect keeps the list itself; the epilogue makes it as it is at the end.
 @found
 def test_list_stored_into_a_slice_then_changed():
     def f(x, items):
@@ -187,7 +187,7 @@ def test_ordered_dictionary_changed_and_listed():
     return World(f, watch=lambda: list(kept.items()))
 
 
-# outside.py `item`: `type(container)(list)` is no way to make a named tuple.
+# external_objects.py `item`: `type(container)(list)` is no way to make a named tuple.
 @found
 def test_slice_of_a_named_tuple():
     point = namedtuple("point", "a b c")
@@ -462,7 +462,7 @@ def test_hidden_class_attribute_becomes_a_property():
     return World(lambda x: x * a.v, before=later(4, change))
 
 
-# callables.py `_dataclass_init`: the default of a slot is in `__init__`, the class has the slot.
+# calls.py `_dataclass_init`: the default of a slot is in `__init__`, the class has the slot.
 @found
 def test_dataclass_with_slots_and_defaults():
     @dataclasses.dataclass(slots=True)
@@ -569,7 +569,7 @@ def test_name_of_a_class_changed():
 # -- functions -------------------------------------------------------------------------------------
 
 
-# callables.py `watched`: the function is guarded by identity, its code is not.
+# calls.py `watched`: the function is guarded by identity, its code is not.
 @found
 def test_code_of_a_function_replaced():
     def h(x):
@@ -582,7 +582,7 @@ def test_code_of_a_function_replaced():
     return World(lambda x: h(x), before=later(3, change))
 
 
-# callables.py `_defaults`: that there are none is not guarded.
+# calls.py `_defaults`: that there are none is not guarded.
 @found
 def test_defaults_added():
     def h(x, k):
@@ -602,7 +602,7 @@ def configured():
     return SCALE
 
 
-# callables.py `_cached`: `cache_clear` is how such a function is told that something changed.
+# calls.py `_cached`: `cache_clear` is how such a function is told that something changed.
 @found
 def test_cache_cleared():
     def before(step: int) -> None:
@@ -687,7 +687,7 @@ def test_strings_compared_by_is():
 # -- results ---------------------------------------------------------------------------------------
 
 
-# recipe.py `_rebuilds_itself`: heap types of C modules are no class statements;
+# epilogue.py `_rebuilds_itself`: heap types of C modules are no class statements;
 # `object.__new__(partial)` raises.
 @pytest.mark.parametrize(
     "make",
@@ -704,7 +704,7 @@ def test_native_object_made_and_returned(make: Callable[[], Any]) -> None:
         assert repr(made) == repr(make())
 
 
-# recipe.py `_dict`: the factory is kept as a constant with the first call's closure.
+# epilogue.py `_dict`: the factory is kept as a constant with the first call's closure.
 def test_default_factory_with_a_closure_returned() -> None:
     def f(x):
         n = x.shape[0]
@@ -719,7 +719,7 @@ def test_default_factory_with_a_closure_returned() -> None:
         assert type(value) is int
 
 
-# recipe.py `_tuple`: a tuple that is inside itself is made twice.
+# epilogue.py `_tuple`: a tuple that is inside itself is made twice.
 def test_tuple_inside_itself_returned() -> None:
     def f(x):
         items: list[Any] = []
