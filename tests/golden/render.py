@@ -12,6 +12,8 @@ import hashlib
 import io
 import logging
 import re
+import sys
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -264,3 +266,19 @@ def _onnx(exported: anyshape.Exported, path: Path) -> str:
     except anyshape.AnyshapeError as error:
         return f"{type(error).__name__}: {error}"
     return model_text(onnx.load(path))
+
+
+def main(folder: Path) -> None:
+    """Write the texts of all programs; that of one that fails is why."""
+    for name in NAMES:
+        scratch = folder / name
+        scratch.mkdir()
+        try:
+            text = program_text(name, scratch)
+        except Exception:
+            text = traceback.format_exc()
+        (folder / f"{name}.txt").write_text(text)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
