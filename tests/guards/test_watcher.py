@@ -95,12 +95,12 @@ def test_no_memory(name: str, monkeypatch: pytest.MonkeyPatch):
 
 
 _ALL_TAKEN = """
-from anyshape.guards import watcher
+from anyshape.guards.fast_path import dict_watcher as watcher
 made = []
 while (one := watcher.new_watcher()) is not None:
     made.append(one)
 print(len(made))
-from anyshape.guards import memory
+from anyshape.guards.fast_path import memory_watch as memory
 print(memory.SUPPORTED)
 """
 
@@ -117,7 +117,7 @@ def test_all_watchers_are_taken():
 
 
 _AT_THE_END = """
-from anyshape.guards import watcher
+from anyshape.guards.fast_path import dict_watcher as watcher
 one = watcher.new_watcher()
 import sys, types
 class Thing: pass
