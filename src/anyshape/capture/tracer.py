@@ -382,7 +382,7 @@ class Tracer:
         return _key_of(kind, path, value) in self.guards
 
     def cannot_replay(self, why: str) -> None:
-        """Say on the tape that something was done which a replay could not do."""
+        """Say on the log that something was done which a replay could not do."""
         if self.log is not None:
             self.log.append(why)
 

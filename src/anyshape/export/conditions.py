@@ -10,14 +10,14 @@ import torch
 from anyshape.support.lazy_dataclass import dataclass, field
 
 #: A way into the arguments: the parameter, then items (`["item", 0]`) and attributes.
-ArgumentPath = tuple[Any, ...]
+ConditionPath = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
     """Something that is checked of what lies at the end of a way."""
 
-    way: ArgumentPath
+    way: ConditionPath
     kind: str
     value: Any
     #: what the caller calls it, if that is not the way to it
@@ -39,7 +39,7 @@ class CheckContext(Protocol):
     def size_text(self, size: str | int | None) -> str: ...
 
 
-def called(way: ArgumentPath, starred: frozenset[str]) -> str:
+def called(way: ConditionPath, starred: frozenset[str]) -> str:
     """As a caller would write it: what is given by name to a parameter that takes any, by that."""
     first, *steps = way
     if first not in starred or not steps:
@@ -48,7 +48,7 @@ def called(way: ArgumentPath, starred: frozenset[str]) -> str:
     return text_of((name, *steps))
 
 
-def text_of(way: ArgumentPath) -> str:
+def text_of(way: ConditionPath) -> str:
     """As a program would write it."""
     first, *steps = way
     return str(first) + "".join(
@@ -56,7 +56,7 @@ def text_of(way: ArgumentPath) -> str:
     )
 
 
-def find(bound: Mapping[str, Any], way: ArgumentPath) -> tuple[Any, str]:
+def find(bound: Mapping[str, Any], way: ConditionPath) -> tuple[Any, str]:
     """What lies at the end of a way, or a sentence that says it is not there."""
     first, *steps = way
     if first not in bound:

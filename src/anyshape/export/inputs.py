@@ -11,7 +11,7 @@ from inspect import Parameter, Signature
 from typing import Any, Final
 
 from anyshape.errors import AnyshapeError, ExportInputError
-from anyshape.export.conditions import CHECKS, ArgumentPath, Condition, called, find, text_of
+from anyshape.export.conditions import CHECKS, Condition, ConditionPath, called, find, text_of
 from anyshape.export.derived import derived_sizes
 from anyshape.guards.path import Access, Path
 from anyshape.support.lazy_dataclass import dataclass, field, replace
@@ -33,7 +33,7 @@ class SizeSource:
     """Where the value of a symbol is found: a dimension, or (None) an integer."""
 
     symbol: str
-    way: ArgumentPath
+    way: ConditionPath
     dim: int | None
     #: what the caller calls what it is read of, if that is not the way to it
     called: str = field(default="", compare=False)
@@ -50,7 +50,7 @@ def starred_in(signature: Signature) -> list[str]:
     return [each.name for each in every if each.kind is Parameter.VAR_KEYWORD]
 
 
-def way_of(path: Path) -> ArgumentPath:
+def way_of(path: Path) -> ConditionPath:
     steps: list[tuple[str, Any]] = []
     at: Path = path
     while at.parent is not None:
@@ -107,7 +107,7 @@ class Inputs:
         return tuple(dict.fromkeys(self._problems(bound)))
 
     def _problems(self, bound: dict[str, Any]) -> Iterator[str]:
-        broken: set[ArgumentPath] = set()
+        broken: set[ConditionPath] = set()
         for condition in self.conditions:
             if any(condition.way[: len(way)] == way for way in broken):
                 continue  # what lies inside of something wrong

@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 import torch.fx
 
-from anyshape.export.inputs import ArgumentPath, Inputs, text_of
+from anyshape.export.inputs import ConditionPath, Inputs, text_of
 from anyshape.support.lazy_dataclass import dataclass
 
 
@@ -27,7 +27,7 @@ class Program:
     #: result and, for each of them, a pair: the tensor, and its elements after the call
     changes: tuple[str, ...] = ()
 
-    def changed_places(self) -> list[ArgumentPath | str]:
+    def changed_places(self) -> list[ConditionPath | str]:
         """Where the tensors are that a call changes: ways into the arguments, names of weights."""
         if not self.changes:
             return []
@@ -92,7 +92,7 @@ def share_weights(module: torch.nn.Module, other: torch.nn.Module) -> None:
         setattr(other, held, getattr(module, held))
 
 
-def place_of(node: torch.fx.Node) -> ArgumentPath | str:
+def place_of(node: torch.fx.Node) -> ConditionPath | str:
     """Where a tensor is that a graph is given: a way into its arguments, or a weight's name."""
     if node.op == "get_attr":
         return str(node.target)
@@ -104,7 +104,7 @@ def place_of(node: torch.fx.Node) -> ArgumentPath | str:
     return (*place, ("attribute" if node.target is getattr else "item", key))
 
 
-def place_text(place: ArgumentPath | str) -> str:
+def place_text(place: ConditionPath | str) -> str:
     return place if isinstance(place, str) else text_of(place)
 
 

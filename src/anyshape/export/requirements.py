@@ -13,7 +13,7 @@ from anyshape.capture.record.inputs import ExactLayout
 from anyshape.capture.trace import Trace
 from anyshape.errors import CannotExport
 from anyshape.export.attempt import Attempt, Subject
-from anyshape.export.conditions import ArgumentPath, Condition, named, type_name
+from anyshape.export.conditions import Condition, ConditionPath, named, type_name
 from anyshape.export.inputs import Inputs, SizeSource, starred_in, way_of
 from anyshape.export.suggest import is_dynamic
 from anyshape.guards.guard import Guard, Kind, SymbolSource, TensorSpec
@@ -21,8 +21,7 @@ from anyshape.guards.minimise import minimise
 from anyshape.guards.path import Access, Path
 from anyshape.ops.node_meta import CALL
 from anyshape.ops.table import lookup
-from anyshape.shapes.bind_spec import ArgumentPath as LeafWay
-from anyshape.shapes.bind_spec import Leaf
+from anyshape.shapes.bind_spec import ArgumentPath, Leaf
 from anyshape.symbolic import (
     EVERYTHING,
     Expr,
@@ -167,7 +166,7 @@ def _fixed_integers(
             yield Condition(way_of(each.path), "equals", value)
 
 
-def _steps(way: LeafWay) -> tuple[Any, ...]:
+def _steps(way: ArgumentPath) -> tuple[Any, ...]:
     return (
         way.parameter,
         *(("item" if each.kind.value == "item" else "attribute", each.key) for each in way.steps),
@@ -212,7 +211,7 @@ class FromGuards:
         function: str,
         is_given: Callable[[Path], bool],
         sizes: Mapping[tuple[Path, int], str | int],
-        changed: frozenset[ArgumentPath],
+        changed: frozenset[ConditionPath],
         any_layout: bool,
     ) -> None:
         self._any_layout = any_layout

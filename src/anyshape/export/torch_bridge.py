@@ -14,7 +14,7 @@ import torch.fx
 
 from anyshape.errors import CannotExport
 from anyshape.export import results
-from anyshape.export.conditions import ArgumentPath
+from anyshape.export.conditions import ConditionPath
 from anyshape.export.examples import example_call
 from anyshape.export.program import Program
 
@@ -46,7 +46,7 @@ def _exported(peer: Any, program: Program, module: Any, args: Any, kwargs: Any, 
         else peer.Dim.AUTO
         for name, allowed in program.inputs.ranges.items()
     }
-    said: dict[ArgumentPath, dict[int, Any]] = {}
+    said: dict[ConditionPath, dict[int, Any]] = {}
     for source in program.inputs.sources:
         if source.dim is not None:
             said.setdefault(source.way, {})[source.dim] = dims[source.symbol]
@@ -58,7 +58,7 @@ def _exported(peer: Any, program: Program, module: Any, args: Any, kwargs: Any, 
     return peer.export(module, args, kwargs, dynamic_shapes=spec, strict=False)
 
 
-def _spec(value: Any, way: ArgumentPath, said: dict[ArgumentPath, Any]) -> Any:
+def _spec(value: Any, way: ConditionPath, said: dict[ConditionPath, Any]) -> Any:
     """The spec of a value, in its own structure."""
     if isinstance(value, dict):
         return {key: _spec(item, (*way, ("item", key)), said) for key, item in value.items()}

@@ -8,8 +8,9 @@ from typing import Final
 
 from anyshape.graph.plan import BufferDecl, Compute, Native, Step
 from anyshape.graph.read_write_sets import touched
-from anyshape.loops.fusion import ProvablyEqual, fused, without_buffers
+from anyshape.loops.fusion import fused, without_buffers
 from anyshape.loops.kernels import Kernel
+from anyshape.loops.linear import ProvablyEqual
 
 #: How far back to look for a kernel to join.
 FAR: Final = 6

@@ -19,10 +19,10 @@ from anyshape.graph.plan import (
     TensorRef,
     tensors_in,
 )
-from anyshape.loops.canonical import Hint, canonical
-from anyshape.loops.fusion import ProvablyEqual
+from anyshape.loops.canonical import canonical
 from anyshape.loops.generalized import range_of
 from anyshape.loops.kernels import Kernel
+from anyshape.loops.linear import Hint, ProvablyEqual
 from anyshape.loops.program import Area, Buffer, Extern, Launch, Repeated, Role, Segment, SizeRead
 from anyshape.loops.text import kernel_text
 from anyshape.ops.meta import Dense, strided

@@ -6,7 +6,7 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from anyshape.loops import expr
@@ -14,7 +14,7 @@ from anyshape.loops.collapsed_axes import SHORT, vectors_extent
 from anyshape.loops.expr import Axis, Dtype, Scalar
 from anyshape.loops.generalized import generalized, with_names
 from anyshape.loops.kernels import Kernel, Stage
-from anyshape.loops.linear import run_as_one
+from anyshape.loops.linear import Hint, ProvablyEqual, run_as_one
 from anyshape.loops.program import Area, Buffer, Extern, Launch, Segment
 from anyshape.loops.stages import mapped, roots_of
 from anyshape.loops.substitute import Renaming, Rewriting
@@ -22,9 +22,6 @@ from anyshape.loops.tiled import tiled
 from anyshape.support.lazy_dataclass import dataclass, replace
 from anyshape.symbolic import Expr, Size, Symbol, as_symbol, symbol
 from anyshape.symbolic.expr import of_atom, symbols_of
-
-ProvablyEqual = Callable[[Size, Size], bool]
-Hint = Callable[[Size], int | None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ handed on; a buffer that nobody else reads becomes private to a row, or goes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from anyshape.loops import expr
 from anyshape.loops.expr import Axis, Scalar
 from anyshape.loops.kernels import Kernel, Stage, Store
-from anyshape.loops.linear import coefficient
+from anyshape.loops.linear import ProvablyEqual, coefficient
 from anyshape.loops.stages import finished, joined, mapped, roots_of
 from anyshape.loops.substitute import Renaming, Rewriting
 from anyshape.support.lazy_dataclass import replace
@@ -24,8 +24,6 @@ from anyshape.symbolic.expr import of_atom
 MOST_STAGES: Final = 16
 MOST_BUFFERS: Final = 24
 MOST_SCALARS: Final = 600
-
-ProvablyEqual = Callable[[Size, Size], bool]
 
 
 def fused(first: Kernel, second: Kernel, same: ProvablyEqual) -> Kernel | None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from anyshape.symbolic import Expr, Size, Symbol
 from anyshape.symbolic.expr import atom_at, polynomial
+
+#: Whether two sizes are equal whenever a kernel runs.
+ProvablyEqual = Callable[[Size, Size], bool]
+#: What a size was when the program was captured; None if nobody knows.
+Hint = Callable[[Size], int | None]
 
 
 def coefficient(size: Size, axis: Symbol) -> tuple[Size, Size] | None:

@@ -14,21 +14,19 @@ each line that is read comes and goes once for each of its elements, if there ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from anyshape.loops import expr
 from anyshape.loops.collapsed_axes import can_be_flattened
 from anyshape.loops.expr import WIDTH, Axis, Dtype, Scalar
 from anyshape.loops.kernels import Kernel, Stage, Store
-from anyshape.loops.linear import coefficient
+from anyshape.loops.linear import Hint, coefficient
 from anyshape.loops.stages import mapped, roots_of
 from anyshape.loops.substitute import Renaming, Rewriting
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Size, Symbol, as_symbol, floordiv, minimum, symbol
 from anyshape.symbolic.expr import of_atom
-
-Hint = Callable[[Size], int | None]
 
 #: Elements along either side, if they have up to four bytes; half as many of eight.
 TILE: Final = 64

@@ -155,7 +155,7 @@ class Callables:
     def _default(self, value: Any, path: Path) -> None:
         self._tracer.read(value, path)
         if self._tracer.path_of(value) not in (None, path):
-            # It is the default of later calls as well, and the tape does not tell.
+            # It is the default of later calls as well, and the log does not tell.
             self._tracer.log = None
 
     def no_more_defaults(self, function: types.FunctionType) -> None:

@@ -75,7 +75,7 @@ class Hooks(OperatorHooks, ItemHooks):
             self.tracer.leave_for(left)
             return value
         if type(read) in ATOMS or isinstance(read, CODE):
-            # Any other object may also be found elsewhere: the tape has to tell how it was reached.
+            # Any other object may also be found elsewhere: the log has to tell how it was reached.
             self._globals_read[id(frame.globals), name] = read
         return read
 

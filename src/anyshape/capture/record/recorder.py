@@ -211,9 +211,9 @@ class Recorder(Inputs):
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> CallForms:
         """The forms of a call, with all nodes in the segment at hand: to make them may end it."""
-        tape = self.tracer.log
-        if tape is not None:
-            tape.append(ARGUMENTS)
+        log = self.tracer.log
+        if log is not None:
+            log.append(ARGUMENTS)
         while True:
             segment = self.segment
             forms = CallForms(self, function, args, kwargs)

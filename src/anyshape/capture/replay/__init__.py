@@ -16,9 +16,9 @@ A replay then adds the same guards and inputs, with the one path for the other, 
 operations for real, and appends the same nodes. It does not run the Python between them.
 
     log         `Tracer.log`: what a capture did, in order; a call is a stretch of it
-    events      an operation as it lies on the tape
+    events      an operation as it lies on the log
     forms       arguments and results without their tensors
-    recording   a stretch of the tape as checks and actions; or why it is none
+    recording   a stretch of the log as checks and actions; or why it is none
     checks      whether a guard holds below another path
     player      performs the actions
     layers      which call is replayed for which

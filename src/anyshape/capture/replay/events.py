@@ -1,6 +1,6 @@
-"""An operation as it lies on the tape: what was called, and what is known of its tensors.
+"""An operation as it lies on the log: what was called, and what is known of its tensors.
 
-The tape holds no tensor that the program made: it would keep all of them alive.
+The log holds no tensor that the program made: it would keep all of them alive.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from anyshape.capture.record.segment_state import TracedTensor
 from anyshape.guards.guard import Frame
 from anyshape.symbolic import Expr
 
-#: On the tape: what follows, to the next operation, is done for its arguments.
+#: On the log: what follows, to the next operation, is done for its arguments.
 ARGUMENTS: Final = object()
 
 
@@ -126,7 +126,7 @@ def metadata_key(tensor: torch.Tensor) -> tuple[Any, ...]:
 def operation(
     recorder: Any, function: Callable[..., Any], call: CallForms, result: Any, node: torch.fx.Node
 ) -> Operation | str:
-    """A recorded operation for the tape; a text if it does more than to compute its result."""
+    """A recorded operation for the log; a text if it does more than to compute its result."""
     if (
         call.in_place
         or call.opaque

@@ -1,4 +1,4 @@
-"""A stretch of the tape as checks and actions, with numbers for the paths below the module's own.
+"""A stretch of the log as checks and actions, with numbers for the paths below the module's own.
 
 `LayerTrace` is the result. `record` gives the reason instead where the stretch has something that a
 replay could not do, or that says more of its module than its guards do: an object below the path
@@ -35,7 +35,7 @@ from anyshape.ops.node_meta import CALL, NUMBER
 
 
 class NotReplayed(Exception):
-    """Why a stretch of the tape is no recording."""
+    """Why a stretch of the log is no recording."""
 
 
 class LayerTrace:
@@ -97,7 +97,7 @@ def record(
 
 
 class _Reader:
-    """Reads the tape, event by event."""
+    """Reads the log, event by event."""
 
     def __init__(
         self, tracer: Tracer, path: Path, arguments: Iterable[TracedTensor], new_guards: set[int]

@@ -24,12 +24,12 @@ from anyshape.guards.path import Path
 
 #: So many calls of modules of one class are remembered.
 _MOST: Final = 4
-#: A shorter stretch of the tape takes as long to replay as to watch.
+#: A shorter stretch of the log takes as long to replay as to watch.
 _SHORTEST: Final = 12
 
 
 class _Call:
-    """A call of a module that was watched: where it is on the tape, and what it began with."""
+    """A call of a module that was watched: where it is on the log, and what it began with."""
 
     def __init__(self, path: Path, form: Any, forms: Forms, standing: Any, frame: Frame | None):
         self.path = path
@@ -115,15 +115,15 @@ class Layers:
     ) -> Any:
         tracer = self._tracer
         graph = self._recorder.graph
-        tape = tracer.log
-        call.start, call.first, before = len(tape), graph._root.prev, len(tracer.guards)
+        log = tracer.log
+        call.start, call.first, before = len(log), graph._root.prev, len(tracer.guards)
         result = watch(module, args, kwargs)
         standing = self._state_snapshot()
-        if tracer.log is not tape or standing is None:
+        if tracer.log is not log or standing is None:
             return result
         if not tracer.active or not _is_same(standing, call.standing):
             return result
-        call.end, call.last = len(tape), graph._root.prev
+        call.end, call.last = len(log), graph._root.prev
         call.guards = (before, len(tracer.guards))
         if call.end - call.start >= _SHORTEST:
             with suppress(NoForm):
@@ -132,7 +132,7 @@ class Layers:
         return result
 
     def _state_snapshot(self) -> tuple[Any, ...] | None:
-        """All that a call may leave changed besides the tape, and the modes that it runs in; None
+        """All that a call may leave changed besides the log, and the modes that it runs in; None
         while something is asked that a check expects."""
         tracer, recorder, hooks = self._tracer, self._recorder, self._hooks
         journal, outside, changes = hooks.journal, hooks.outside, recorder.changes
@@ -178,12 +178,12 @@ class Layers:
     def _recording(self, call: _Call) -> LayerTrace:
         if any(_is_below(path, call.path) for path in call.externals):
             raise NotReplayed("an argument is a part of the module")
-        tape = self._tracer.log
+        log = self._tracer.log
         with torch._C.DisableTorchFunction():
             return record(
                 self._tracer,
                 call.path,
-                tape[call.start : call.end],
+                log[call.start : call.end],
                 call.arguments,
                 tensors_in(call.result),
                 *call.guards,

@@ -112,22 +112,22 @@ class Replayer:
         self.tensors = {**self._recording.constants, **arguments}
         for number, event in self._recording.used:
             self.tensors[event.known] = self._objects[number]
-        tape = self._tracer.log
-        assert tape is not None, "there is a tape where there is a recording"
+        log = self._tracer.log
+        assert log is not None, "there is a log where there is a recording"
         for action in self._recording.actions:
             kind = action[0]
             if kind is GUARD:
-                tape.append(self._guard(action[1], action[2], action[3]))
+                log.append(self._guard(action[1], action[2], action[3]))
             elif kind is OPERATE:
-                tape.append(ARGUMENTS)
+                log.append(ARGUMENTS)
                 self._inputs = action[2]
-                tape.append(self._operate(action[1]))
+                log.append(self._operate(action[1]))
             elif kind is READ:
-                tape.append(self._read(action[1], action[2], action[3]))
+                log.append(self._read(action[1], action[2], action[3]))
             elif kind is INPUT:
                 self._input(action[1], action[2], action[3])
             else:
-                tape.append(action[1])
+                log.append(action[1])
 
     def _guard(self, guard: Guard, number: int, other: int) -> Guard:
         value = guard.value if other < 0 else self._paths[other]

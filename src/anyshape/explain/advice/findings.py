@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from anyshape.explain.advice.evaluate_condition import holds
 from anyshape.explain.advice.failures import Failure, differences, failure_of
-from anyshape.explain.advice.history import Compile, DimDecision, FunctionHistory, GuardRecord
+from anyshape.explain.advice.history import Compile, DecisionRecord, FunctionHistory, GuardRecord
 from anyshape.explain.advice.reading import SourceLine
 from anyshape.explain.advice.similar import are_similar, nearest
 from anyshape.explain.advice.source_lines import Listing
@@ -100,7 +100,7 @@ def _static(
     failure: Failure, entry: Compile, compiled: Compile, similar: bool, listing: Listing
 ) -> Finding | None:
     source = failure.source
-    decision = entry.decisions.get(source, DimDecision("static", ""))
+    decision = entry.decisions.get(source, DecisionRecord("static", ""))
     made = Finding("static_first", (source,), failure.place, failure, compiled, entry)
     made = made._replace(is_similar=similar)
     if not similar or source in compiled.specialised:
@@ -134,7 +134,7 @@ _FORCE: Final = {
 
 
 def _changed_alike(
-    source: str, decision: DimDecision, entry: Compile, compiled: Compile
+    source: str, decision: DecisionRecord, entry: Compile, compiled: Compile
 ) -> tuple[str, ...]:
     """The guard that failed names one: those that changed with it, and were static for the same
     reason, would fail next."""

@@ -36,7 +36,7 @@ class Reason(NamedTuple):
     place: SourceLine | None
 
 
-class DimDecision(NamedTuple):
+class DecisionRecord(NamedTuple):
     #: "static", "dynamic", "unbacked"
     choice: str
     reason: str
@@ -64,7 +64,7 @@ class Compile:
     reasons: tuple[Reason, ...] = ()
     #: what the call had, by source, in words
     seen: dict[str, str] = field(default_factory=dict[str, str])
-    decisions: dict[str, DimDecision] = field(default_factory=dict[str, DimDecision])
+    decisions: dict[str, DecisionRecord] = field(default_factory=dict[str, DecisionRecord])
     guards: tuple[GuardRecord, ...] = ()
     #: sources that were dynamic and have one value left: why, and where
     specialised: dict[str, Stop] = field(default_factory=dict[str, Stop])
@@ -204,7 +204,7 @@ class _Reader:
         for source, said in mapping_of(event, "decisions").items():
             match said:
                 case [str() as choice, str() as reason]:
-                    current.decisions[source] = DimDecision(choice, reason)
+                    current.decisions[source] = DecisionRecord(choice, reason)
                 case _:
                     pass
 

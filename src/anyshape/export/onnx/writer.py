@@ -14,7 +14,7 @@ import torch.fx
 
 from anyshape.errors import CannotExport
 from anyshape.export import results
-from anyshape.export.conditions import ArgumentPath
+from anyshape.export.conditions import ConditionPath
 from anyshape.export.examples import example_call
 from anyshape.export.onnx.outputs import outputs_in, sizes_in_text
 from anyshape.export.onnx.rows import Named, NotMapped
@@ -51,7 +51,7 @@ def to_onnx(program: Program, path: str | os.PathLike[str], opset: int = 18) -> 
 class _Given:
     """A container among the arguments: its items are inputs of the model."""
 
-    def __init__(self, way: ArgumentPath) -> None:
+    def __init__(self, way: ConditionPath) -> None:
         self.way = way
 
 
@@ -70,7 +70,7 @@ class Writer:
         #: by node of the graph
         self.values: dict[torch.fx.Node, Any] = {}
         self.examples: dict[torch.fx.Node, Any] = {}
-        self._by_way: dict[ArgumentPath, str] = {}
+        self._by_way: dict[ConditionPath, str] = {}
 
     def model(self) -> Any:
         self._refuse_unknown()
@@ -169,7 +169,7 @@ class Writer:
         if unknown:
             raise NotMapped(", ".join(dict.fromkeys(unknown)))
 
-    def _given(self, way: ArgumentPath, node: torch.fx.Node) -> Any:
+    def _given(self, way: ConditionPath, node: torch.fx.Node) -> Any:
         name = self._by_way.get(way)
         if name is not None:
             return name

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, TypeVar, cast
+from typing import Final, TypeVar, cast
+
+from anyshape.explain.advice.reading import SourceLine
 
 Record = Mapping[str, object]
 _T = TypeVar("_T")
@@ -12,14 +14,6 @@ _T = TypeVar("_T")
 LONGEST_TEXT: Final = 20_000
 #: Numbers beyond are not exact in a browser.
 LARGEST: Final = 2**53
-
-
-class SourceLine(NamedTuple):
-    """A line of the program."""
-
-    file: str
-    line: int
-    function: str
 
 
 def text_of(value: object, longest: int = LONGEST_TEXT) -> str:
