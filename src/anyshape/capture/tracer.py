@@ -387,12 +387,13 @@ class Tracer:
             self.log.append(why)
 
     def distinct(self, key: object, paths: tuple[Path, ...]) -> None:
-        """Guard that the objects at these paths are different ones."""
+        """Guard that the objects at these paths are different ones, in place of what was guarded
+        under this key."""
         self.cannot_replay("objects are told apart")
-        if key not in self.guards:
-            self.guards[key] = Guard(
-                Kind.DISTINCT, None, paths, "the program tells them apart", self.user_frame()
-            )
+        known = self.guards.pop(key, None)
+        frame = self.user_frame() if known is None else known.user_frame
+        # Behind the guards of all the paths.
+        self.guards[key] = Guard(Kind.DISTINCT, None, paths, "the program tells them apart", frame)
 
     def constant(self, value: object, text: str | None = None) -> Path:
         """The path of an object that is held: the same for the same object."""

@@ -45,6 +45,11 @@ class Replaced:
         self._numbers: dict[frozenset[tuple[int, str, int]], int] = {frozenset(): 0}
         self._lock = RLock()
 
+    def knows(self, owner: type, name: str) -> bool:
+        """Whether a name of a class has been noted."""
+        known = self._classes.get(id(owner))
+        return known is not None and name in known[1]
+
     def note_class(self, owner: type, names: Set[str]) -> None:
         """A capture has found, or missed, these names in the class itself."""
         known = self._classes.get(id(owner))

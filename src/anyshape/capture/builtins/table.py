@@ -108,12 +108,12 @@ _AGAIN: Final = {**control_flow.AGAIN, **scans.AGAIN}
 
 #: Most calls are of methods of containers and texts.
 _BOUND: Final = types.BuiltinMethodType
-_OWNERS: Final = frozenset({list, dict, set, tuple, str})
+OWNERS: Final = frozenset({list, dict, set, tuple, str})
 
 
 def call(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a native function that is not a torch operation."""
-    if type(function) is _BOUND and type(function.__self__) in _OWNERS:
+    if type(function) is _BOUND and type(function.__self__) in OWNERS:
         return method(hooks, function, function.__self__, function.__name__, args, kwargs)
     if not _has_hash(function) or not callable(function):
         raise AbortCapture(f"`{_full_name(function)}` is native code without a model")

@@ -78,6 +78,8 @@ class HooksBase(PlainHooks):
     callables: Any
     #: paths of objects from outside that are found by their identity in sets and dictionaries
     identities: dict[Path, None]
+    #: classes of this capture, and whether their instances are told apart by identity; guarded
+    by_identity: dict[type, bool]
 
     # -- the gate: what native code may read ------------------------------------------------------
 
@@ -126,7 +128,11 @@ class HooksBase(PlainHooks):
         is_own = self.tracer.path_of(value) is None
         if type(value) not in BUILT_IN or (is_own and protocol in _OF_THE_CONTAINER):
             return value
-        if is_own and protocol == "contains" and all(map(_is_told_by_identity, value)):
+        if (
+            is_own
+            and protocol == "contains"
+            and all(map(_are_told_by_identity, set(map(type, value))))
+        ):
             return value
         return self.operand(value)
 
@@ -196,6 +202,12 @@ class HooksBase(PlainHooks):
         """Whether an object is equal to itself and to nothing else, by the code of its class, which
         is guarded."""
         kind = type(value)
+        found = self.by_identity.get(kind)
+        if found is None:
+            found = self.by_identity[kind] = self._is_told_by_identity(kind)
+        return found
+
+    def _is_told_by_identity(self, kind: type) -> bool:
         own = told_by_identity(kind)
         if own is None:
             return False
@@ -237,7 +249,6 @@ class HooksBase(PlainHooks):
         if path is not None and path not in self.identities:
             self.identities[path] = None
             if len(self.identities) > 1:
-                self.tracer.guards.pop(_HASHED, None)
                 self.tracer.distinct(_HASHED, tuple(self.identities))
 
     def specialized(self, value: Any, reason: str, protocol: str = "anything") -> Any:
@@ -303,11 +314,11 @@ def _has_python_operators(kind: type) -> bool:
     return defines(kind, *_OPERATOR_NAMES)
 
 
-def _is_told_by_identity(value: Any) -> bool:
-    """Whether an object is equal to itself and to nothing else, whatever other methods it has."""
-    kind = type(value)
+def _are_told_by_identity(kind: type) -> bool:
+    """Whether instances are equal to themselves and to nothing else, whatever other methods they
+    have."""
     plain = kind.__eq__ is object.__eq__ and kind.__hash__ is object.__hash__
-    return plain and not isinstance(value, torch.Tensor)
+    return plain and not issubclass(kind, torch.Tensor)
 
 
 def reads_natively(kind: type) -> bool:

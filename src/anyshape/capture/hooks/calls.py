@@ -188,7 +188,11 @@ class Callables:
 
     def _native(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         owner = getattr(function, "__self__", None)
-        if isinstance(owner, torch.Tensor):
+        # By its type: a class may have code of its own for `__class__`.
+        kind = type(owner)
+        if kind in natives.OWNERS:
+            return natives.call(self._hooks, function, args, kwargs)
+        if issubclass(kind, torch.Tensor):
             descriptor = getattr(torch.Tensor, function.__name__, None)
             if descriptor is None:
                 raise AbortCapture(f"`{function.__name__}` of a tensor")
@@ -467,9 +471,13 @@ _OF_TENSORS: Final = frozenset(
 def is_operation(function: Callable[..., Any]) -> bool:
     """Whether a callable is a torch operation: a function of its arguments and of torch's state."""
     owner = getattr(function, "__self__", None)
-    if owner is not None and not isinstance(owner, type | types.ModuleType):
+    if owner is not None and not issubclass(type(owner), _LASTING):
         return False  # What is remembered must not keep the program's objects alive.
     return _is_operation(function)
+
+
+#: Owners of functions that are there as long as the process is.
+_LASTING: Final = (type, types.ModuleType)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -48,12 +48,13 @@ _TRUSTED_ROOTS: Final = frozenset(
 
 
 def is_trusted(name: object) -> bool:
-    return isinstance(name, str) and _has_trusted_root(name)
+    return isinstance(name, str) and _trusted_root(name) is not None
 
 
 @functools.lru_cache(maxsize=4096)
-def _has_trusted_root(name: str) -> bool:
-    return name.partition(".")[0] in _TRUSTED_ROOTS
+def _trusted_root(name: str) -> str | None:
+    root = name.partition(".")[0]
+    return root if root in _TRUSTED_ROOTS else None
 
 
 class ClassLookups:
@@ -91,8 +92,10 @@ class ClassLookups:
     def look_up(self, order: tuple[type, ...], name: str) -> tuple[type, Any] | None:
         tracer = self._tracer
         for holder in order:
-            trusted = is_trusted(holder.__module__)
-            if trusted and holder.__module__.startswith("torch") and _can_change(holder):
+            module = holder.__module__
+            root = _trusted_root(module) if type(module) is str else None
+            trusted = root is not None
+            if root == "torch" and not replaced.knows(holder, name) and _can_change(holder):
                 replaced.note_class(holder, {name})
             if name in holder.__dict__:
                 value = holder.__dict__[name]

@@ -48,6 +48,7 @@ class Hooks(OperatorHooks, ItemHooks):
         #: context managers that were entered by name, with what stands for them, the innermost last
         self.entered: list[tuple[Any, Any]] = []
         self.identities = {}
+        self.by_identity = {}
         self._globals_read: dict[tuple[int, str], Any] = {}
 
     def forget(self) -> None:

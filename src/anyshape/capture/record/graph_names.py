@@ -6,6 +6,7 @@ or a program has put in their place since.
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,15 +44,16 @@ class BoundGraph(torch.fx.Graph):
             for node, target in zip(nameless, targets, strict=True):
                 node.target = target
 
-    def _targets(self) -> Any:
-        names = _Names(torch)
+    def _targets(self) -> types.ModuleType:
+        """torch, with the targets of this graph under their names."""
+        copies = {(): _copied(torch)}
         for node in self.nodes:
             # By name are called those that torch's code generator takes for torch's own.
             if node.op == "call_function" and _is_from_torch(node.target):
-                root, *path = _get_qualified_name(node.target).split(".")
+                root, *path, last = _get_qualified_name(node.target).split(".")
                 if root == "torch":
-                    names.bind(path, node.target)
-        return names
+                    vars(_copy_at(copies, tuple(path)))[last] = node.target
+        return copies[()]
 
 
 def _is_nameless(target: Any) -> bool:
@@ -71,22 +73,26 @@ def _named(method: Any) -> Any:
     return call
 
 
-class _Names(types.ModuleType):
-    """A module, with some of its functions as they were."""
+def _copy_at(
+    copies: dict[tuple[str, ...], types.ModuleType], path: tuple[str, ...]
+) -> types.ModuleType:
+    found = copies.get(path)
+    if found is None:
+        *before, name = path
+        holder = _copy_at(copies, tuple(before))
+        found = copies[path] = vars(holder)[name] = _copied(getattr(holder, name))
+    return found
 
-    def __init__(self, module: Any) -> None:
-        super().__init__(module.__name__)
-        self._module = module
 
-    def bind(self, path: list[str], function: Any) -> None:
-        *places, last = path
-        holder = self
-        for place in places:
-            inner = vars(holder).get(place)
-            if not isinstance(inner, _Names):
-                inner = vars(holder)[place] = _Names(getattr(holder._module, place))
-            holder = inner
-        vars(holder)[last] = function
+def _copied(holder: Any) -> types.ModuleType:
+    """A module that has the names of another one, or of a class.
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._module, name)
+    The interpreter has a quick way for attributes of plain modules; code of our own for them would
+    run at each call of each operator.
+    """
+    made = types.ModuleType(holder.__name__)
+    if type(holder) is types.ModuleType:
+        vars(made).update(vars(holder))
+    else:
+        vars(made)["__getattr__"] = functools.partial(getattr, holder)
+    return made

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import torch
 
+from anyshape.capture.tracer import ATOMS
+
 _schemas_of: Any = torch._C._jit_get_schemas_for_operator
 
 #: What an argument may be declared as for a tensor to be taken as it is.
@@ -22,19 +24,23 @@ def reads_a_tensor(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> bool:
     """Whether an operator takes the value of a tensor for one of its integers."""
-    held = [(i, arg) for i, arg in enumerate(args) if i and _is_number(arg)]
-    held += [(name, arg) for name, arg in kwargs.items() if _is_number(arg)]
+    held = [place for place, arg in enumerate(args) if place and _is_number(arg)]
+    if kwargs:
+        held += [name for name, arg in kwargs.items() if _is_number(arg)]
     if not held:
         return False
     name = getattr(function, "__name__", "")
-    return any(_takes_integers(name, place) for place, _ in held)
+    return any(_takes_integers(name, place) for place in held)
 
 
 def _is_number(value: Any) -> bool:
     """Whether it is a tensor that Python can take for an integer, or has one in it."""
-    if isinstance(value, torch.Tensor):
+    kind = type(value)
+    if kind in ATOMS:
+        return False
+    if issubclass(kind, torch.Tensor):
         return value.dim() == 0 and not value.dtype.is_floating_point
-    return isinstance(value, list | tuple) and any(map(_is_number, value))
+    return issubclass(kind, (list, tuple)) and any(map(_is_number, value))
 
 
 @functools.lru_cache(maxsize=1024)
