@@ -12,7 +12,7 @@ from torch._ops import OpOverload
 
 from anyshape.capture.record.bound_call import name_of
 from anyshape.capture.record.op_kinds import is_mutable, may_draw, writes_statistics
-from anyshape.graph.arguments import without_flag
+from anyshape.ops.bind import asked_to_work_in_place, signature_of
 from anyshape.ops.node_meta import CALL
 from anyshape.ops.table import lookup
 from anyshape.support.lazy_dataclass import dataclass
@@ -59,13 +59,14 @@ def write_of(node: torch.fx.Node) -> Write | None:
         raise Unknown(f"`{function}` writes to an argument")
     if writes_statistics(function):
         return _statistics(node, function)
-    flag, args, kwargs = without_flag(function, node.args, dict(node.kwargs))
-    if flag:
-        instead = Instead(node.op, node.target, args, kwargs)
-        target = args[0] if args else kwargs["input"]
+    asked = asked_to_work_in_place(function, node.args, node.kwargs)
+    if asked is not None:
+        target = _tensor(asked.first)
         if may_draw(function):
-            return Write((_tensor(target),), (0,))
-        return Write((_tensor(target),), (), instead)
+            return Write((target,), (0,))
+        place = signature_of(asked.op).names.index("inplace")
+        kwargs = {name: value for name, value in node.kwargs.items() if name != "inplace"}
+        return Write((target,), (), Instead(node.op, node.target, node.args[:place], kwargs))
     name = name_of(function)
     entry = lookup(function)
     in_place = entry is not None and entry.in_place

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import torch.fx
 
-from anyshape.graph.arguments import without_flag
+from anyshape.ops.bind import works_in_place
 from anyshape.ops.higher_order_ops import region_of
 from anyshape.ops.node_meta import CALL
 from anyshape.ops.op import OpKind
@@ -68,7 +68,7 @@ def _is_in_place(node: torch.fx.Node) -> bool:
     if entry is None:
         return False
     function = node.meta[CALL].function
-    return entry.in_place or without_flag(function, node.args, dict(node.kwargs))[0]
+    return works_in_place(function, node.args, node.kwargs)
 
 
 def _leads_back(node: torch.fx.Node) -> bool:

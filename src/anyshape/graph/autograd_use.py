@@ -14,8 +14,8 @@ from typing import Any
 
 import torch.fx
 
-from anyshape.graph.arguments import without_flag
 from anyshape.graph.unlowerable import Unlowerable
+from anyshape.ops.bind import works_in_place
 from anyshape.ops.meta import Meta
 from anyshape.ops.node_meta import CALL, RESULT, UNRECORDED, RecordedCall
 from anyshape.ops.table import lookup
@@ -40,7 +40,7 @@ def refuse_recorded(nodes: Iterable[torch.fx.Node]) -> None:
 def _returns_its_argument(call: RecordedCall, result: Any) -> bool:
     """Whether a call gives back what it was given, and has done nothing to it."""
     entry = lookup(call.function)
-    if entry is None or entry.in_place or without_flag(call.function, call.args, call.kwargs)[0]:
+    if entry is None or works_in_place(call.function, call.args, call.kwargs):
         return False
     return any(each is result for each in call.args)
 

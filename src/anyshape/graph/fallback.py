@@ -10,7 +10,6 @@ import torch
 import torch.fx
 
 from anyshape.graph.aliasing import Storage, TensorView
-from anyshape.graph.arguments import without_flag
 from anyshape.graph.mutation import Mutation
 from anyshape.graph.plan import (
     BufferDecl,
@@ -21,6 +20,7 @@ from anyshape.graph.plan import (
 from anyshape.graph.pytree import Foreign, Several, handles_in, has_tensors, is_size, several
 from anyshape.graph.unlowerable import Unlowerable
 from anyshape.graph.values import DTYPES, Memory, NotLowered
+from anyshape.ops.bind import works_in_place
 from anyshape.ops.higher_order_ops import region_of
 from anyshape.ops.meta import Meta
 from anyshape.ops.node_meta import CALL, NUMBER, SYMBOL
@@ -121,7 +121,7 @@ class Calling(Mutation):
         kwargs = self._arguments(node.kwargs, node.kwargs)
         in_place = entry is not None and entry.in_place
         if CALL in node.meta:
-            in_place |= without_flag(node.meta[CALL].function, args, kwargs)[0]
+            in_place |= works_in_place(node.meta[CALL].function, args, kwargs)
         # Operators with graphs change nothing, and give tensors of their own.
         own = region_of(node.target) is not None
         unknown = not own and (entry is None or may_write(entry, node))

@@ -15,12 +15,11 @@ import torch.fx
 
 from anyshape.graph.alias_analysis import Sharing
 from anyshape.graph.aliasing import Rearranged, Storage, TensorView
-from anyshape.graph.arguments import named_as_torch, without_flag
 from anyshape.graph.autograd_use import refuse_recorded
 from anyshape.graph.channels_last import CHANNELS_LAST, ChannelsLast
 from anyshape.graph.fallback import may_write
 from anyshape.graph.grad_mode_order import Settling
-from anyshape.graph.lowerings import ROWS, VIEWS, VIEWS_OF_EACH, WRITES
+from anyshape.graph.lowerings import ROWS, VIEWS, VIEWS_OF_EACH, WRITES, for_row
 from anyshape.graph.plan import (
     NumberRef,
     Plan,
@@ -30,6 +29,7 @@ from anyshape.graph.pytree import handles_in, values_in
 from anyshape.graph.repeat_elision import Skipping
 from anyshape.graph.unlowerable import Unlowerable
 from anyshape.graph.values import DTYPES, NotAView, NotLowered, Value
+from anyshape.ops.bind import OpCall, Unbound, bind_match
 from anyshape.ops.meta import Meta
 from anyshape.ops.node_meta import CALL, RESULT, SYMBOL, VERSION
 from anyshape.ops.table import OpMatch, lookup
@@ -125,7 +125,7 @@ class Lowering(Settling):
             args = args[:1]
         name = entry.op.name if entry is not None else _name_of(call.function)
         try:
-            self._env[node] = self._by_row(call.function, entry, args, kwargs)
+            self._env[node] = self._by_row(entry, args, kwargs)
             self.native[name] = self.native.get(name, 0) + 1
         except NotLowered as why:
             self.called.setdefault(name, str(why))
@@ -133,47 +133,43 @@ class Lowering(Settling):
             return
         self._materialize_if_shared(node)
 
-    def _by_row(
-        self, function: Any, entry: OpMatch | None, args: Any, kwargs: dict[str, Any]
-    ) -> Any:
+    def _by_row(self, entry: OpMatch | None, args: Any, kwargs: dict[str, Any]) -> Any:
         if entry is None:
             raise NotLowered("not in the table of operators")
         if entry.in_place and entry.op.restrides:
             raise Unlowerable(f"`{entry.op.name}` in place")
-        kwargs = named_as_torch(kwargs)
-        in_place, args, kwargs = without_flag(function, args, kwargs)
-        if "out" in kwargs:
+        try:
+            call = bind_match(entry, args, kwargs)
+        except Unbound as error:
+            raise NotLowered(f"unforeseen arguments ({error})") from None
+        if call.out is not None:
             raise Unlowerable("a result is written into a given tensor")
-        if not (entry.in_place or in_place):
+        if not call.in_place:
             for each in args:
                 if isinstance(each, TensorView) and each.meta is self.result:
                     return each  # a cast to the dtype that it has, and the like
         view = VIEWS.get(entry.op.name)
         if view is not None:
             try:
-                return self._view(view, args, kwargs)
+                return self._view(view, call, args, kwargs)
             except NotAView:
                 pass
         of_each = VIEWS_OF_EACH.get(entry.op.name)
         if of_each is not None:
-            return self._views_of_each(of_each, args, kwargs)
-        if entry.in_place or in_place:
+            return self._views_of_each(of_each, call)
+        if call.in_place:
             self.read = handles_in((args, kwargs))[1:]
             if entry.op.name != "setitem":  # which writes to a part only
-                self.check_no_overlap(args[0] if args else kwargs["input"])
+                self.check_no_overlap(call.first)
         if entry.in_place and entry.op.name in WRITES:
-            return self._write_into(WRITES[entry.op.name], args, kwargs)
+            return self._write_into(WRITES[entry.op.name], call)
         row = ROWS.get(entry.op.name)
         if row is None:
             raise NotLowered("no native code yet")
-        values = self._values((args, kwargs))
-        try:
-            made = row(self, *values[0], **values[1])
-        except TypeError as error:
-            raise NotLowered(f"unforeseen arguments ({error})") from None
-        made = self._not_an_argument(made, values)
-        if entry.in_place or in_place:
-            target = args[0] if args else kwargs["input"]
+        values = self._values(call.arguments)
+        made = self._not_an_argument(row(self, **for_row(row, call.op, values)), values)
+        if call.in_place:
+            target = call.first
             assert isinstance(target, TensorView)
             self._agrees(made, target.meta)
             self.write(target, made)
@@ -221,11 +217,16 @@ class Lowering(Settling):
         if not self.same_sizes(made.sizes, meta.shape):
             raise NotLowered(f"the result has sizes {meta.shape}, not {made.sizes}")
 
-    def _view(self, view: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
-        base = args[0] if args else kwargs.get("input")
+    def _view(
+        self, view: Callable[..., Any], call: OpCall, args: Any, kwargs: dict[str, Any]
+    ) -> Any:
+        base = call.first
+        if isinstance(base, tuple) and len(base) == 1:
+            (base,) = base  # of several tensors, each of which would have a view
         if not isinstance(base, TensorView):
             raise NotLowered("a view of what only Python handles")
-        found = view(self, base.meta, *self._metas(args[1:]), **self._metas(kwargs))
+        rest = self._metas(call.behind_first())
+        found = view(self, base.meta, **for_row(view, call.op, rest))
         how = self._how_viewed(args, kwargs)
         if isinstance(found, list):
             return tuple(
@@ -240,15 +241,13 @@ class Lowering(Settling):
             self.materialize_storage(base.root)
         return TensorView(base.root, self.result, base, found, how)
 
-    def _views_of_each(
-        self, views: Callable[..., Any], args: Any, kwargs: dict[str, Any]
-    ) -> tuple[TensorView, ...]:
+    def _views_of_each(self, views: Callable[..., Any], call: OpCall) -> tuple[TensorView, ...]:
         """Several tensors, of each a view."""
-        given = args[0] if len(args) == 1 and isinstance(args[0], tuple | list) else args
+        given = call.first
         bases = [base for base in given if isinstance(base, TensorView)]
         if len(bases) != len(given):
             raise NotLowered("views of what only Python handles")
-        maps = views(self, [base.meta for base in bases], **self._metas(kwargs))
+        maps = views(self, [base.meta for base in bases], **self._metas(call.behind_first()))
         return tuple(
             TensorView(base.root, meta, base, index_map)
             for base, meta, index_map in zip(bases, self.result, maps, strict=True)
@@ -269,16 +268,10 @@ class Lowering(Settling):
             return True
         return found.factors(base.value(self.values).split_sizes()) is not None
 
-    def _write_into(
-        self, write: Callable[..., None], args: Any, kwargs: dict[str, Any]
-    ) -> TensorView:
-        target = args[0]
+    def _write_into(self, write: Callable[..., None], call: OpCall) -> TensorView:
+        target = call.first
         assert isinstance(target, TensorView)
-        values = self._values((args[1:], kwargs))
-        try:
-            write(self, target, *values[0], **values[1])
-        except TypeError as error:
-            raise NotLowered(f"unforeseen arguments ({error})") from None
+        write(self, target, **for_row(write, call.op, self._values(call.behind_first())))
         return target
 
     def _output(self, node: Any) -> Any:
@@ -326,12 +319,6 @@ class Lowering(Settling):
         """The node at hand."""
         assert self._node is not None
         return self._node
-
-    @property
-    def is_functional(self) -> bool:
-        """Whether the function at hand is one of `torch.nn.functional`."""
-        function = self.node.meta[CALL].function
-        return getattr(function, "__module__", "") == "torch.nn.functional"
 
     def sharing_matters(self) -> bool:
         """Whether anybody could tell if the result at hand is a view or a copy."""

@@ -10,11 +10,12 @@ from typing import Any, Final, NamedTuple
 import torch
 
 from anyshape.errors import SymbolicTypeError, UnknownOperator
+from anyshape.ops.bind import OpCall, Unbound, bind_match, is_bound, signature_of, taken_by
 from anyshape.ops.broadcast import require_writable
 from anyshape.ops.concrete import ConcreteCall
 from anyshape.ops.meta import Meta
 from anyshape.ops.meta_fallback import without_row
-from anyshape.ops.op import SYNONYMS, Op, OpKind
+from anyshape.ops.op import Op, OpKind
 from anyshape.ops.promotion import category
 from anyshape.ops.shape_query import Need, ShapeQuery
 from anyshape.ops.table import OpMatch, lookup
@@ -94,7 +95,8 @@ def _by_rule(
     named: dict[str, Any] = {}
     out = None
     if kwargs:
-        named = {SYNONYMS.get(name, name): value for name, value in kwargs.items()}
+        own_name = signature_of(entry.op).own_name
+        named = {own_name(name): value for name, value in kwargs.items()}
         out = named.pop("out", None)
     value = rule_value(questions, entry, args, named)
     target: Meta | None = None
@@ -112,16 +114,28 @@ def rule_value(q: ShapeQuery, entry: OpMatch, args: Sequence[Any], named: Mappin
 
     Raises `UnknownOperator` if the rule does not cover the arguments.
     """
+    op = entry.op
     try:
-        value = entry.op.rule(q, *args, **named)
-    except TypeError as error:
-        if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-            # The call, not something in the rule: torch takes arguments that the rule does not.
-            raise UnknownOperator(op=entry.op.name) from error
+        if op.signature is None:
+            value = op.rule(q, *args, **named)
+        else:
+            value = _by_name(q, op, bind_match(entry, args, named))
+    except (TypeError, Unbound) as error:
+        # Torch takes arguments that the rule does not.
+        if not is_bound(entry, args, named):
+            raise UnknownOperator(op=op.name) from error
         raise
     if entry.in_place and not entry.op.restrides:
         return _into(q, args[0] if args else named["input"], value)
     return value
+
+
+def _by_name(q: ShapeQuery, op: Op, call: OpCall) -> Any:
+    """What a rule says that gets those arguments that it takes."""
+    if call.is_asked_for:
+        require_writable(q, call.first)
+        return call.first
+    return op.rule(q, **taken_by(op.rule, call.arguments))
 
 
 def _into(q: ShapeQuery, target: Meta, value: Any) -> Meta:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import Any, Final
+from typing import Any
 
 from anyshape.support.lazy_dataclass import dataclass
 
@@ -27,17 +27,6 @@ class OpKind(Enum):
     NOTHING = auto()
 
 
-#: Names that torch takes for the same parameter.
-SYNONYMS: Final = {
-    "axis": "dim",
-    "keepdims": "keepdim",
-    "axes": "dims",
-    "x": "input",
-    "x1": "input",
-    "x2": "other",
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Op:
     """A row of the operator table."""
@@ -57,6 +46,9 @@ class Op:
     restrides: bool = False
     #: whether a result of floating dtype requires grad if an argument does
     differentiable: bool = True
+    #: its parameters as text (`"input, beta=1.0"`), if they are others than the rule's: the rule
+    #: then gets those by name that it takes
+    signature: str | None = None
 
 
 def names_of(name: str, also: tuple[str, ...] = ()) -> tuple[str, ...]:

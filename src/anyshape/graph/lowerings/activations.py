@@ -48,7 +48,7 @@ def relu6(c: Lowering, input: Value) -> Value:
 
 
 @row("hardtanh")
-def hardtanh(c: Lowering, input: Value, min_val: Operand = -1.0, max_val: Operand = 1.0) -> Value:
+def hardtanh(c: Lowering, input: Value, min_val: Operand, max_val: Operand) -> Value:
     if not all(isinstance(bound, int | float) for bound in (min_val, max_val)):
         # A lower bound above the other is an error.
         raise NotLowered("a bound that is computed")
@@ -56,7 +56,7 @@ def hardtanh(c: Lowering, input: Value, min_val: Operand = -1.0, max_val: Operan
 
 
 @row("leaky_relu")
-def leaky_relu(c: Lowering, input: Value, negative_slope: Operand = 0.01) -> Value:
+def leaky_relu(c: Lowering, input: Value, negative_slope: Operand) -> Value:
     return of_float(c, _leaky, input, negative_slope, cost=2)
 
 
@@ -81,9 +81,9 @@ def prelu(c: Lowering, input: Value, weight: Value) -> Value:
 def rrelu(
     c: Lowering,
     input: Value,
-    lower: float = 1 / 8,
-    upper: float = 1 / 3,
-    training: bool = False,
+    lower: float,
+    upper: float,
+    training: bool,
     generator: Any = None,
 ) -> Value:
     if training is not False or not isinstance(lower, int | float):
@@ -102,7 +102,7 @@ def threshold(c: Lowering, input: Value, threshold: Operand, value: Operand) -> 
 
 
 @row("hardshrink")
-def hardshrink(c: Lowering, input: Value, lambd: Operand = 0.5) -> Value:
+def hardshrink(c: Lowering, input: Value, lambd: Operand) -> Value:
     def compute(x: Scalar, reach: Scalar) -> Scalar:
         near = test("and", test("ge", x, op("neg", reach)), test("le", x, reach))
         return where(near, constant_like(0, x), x)
@@ -114,7 +114,7 @@ def hardshrink(c: Lowering, input: Value, lambd: Operand = 0.5) -> Value:
 
 
 @row("softshrink")
-def softshrink(c: Lowering, input: Value, lambd: Operand = 0.5) -> Value:
+def softshrink(c: Lowering, input: Value, lambd: Operand) -> Value:
     def compute(x: Scalar, reach: Scalar) -> Scalar:
         below = where(test("lt", x, op("neg", reach)), op("add", x, reach), _nothing(x))
         return where(test("gt", x, reach), op("sub", x, reach), below)
@@ -155,9 +155,7 @@ def _exponential(c: Lowering, input: Value, below: Operand, above: Operand, inne
 
 
 @row("elu")
-def elu(
-    c: Lowering, input: Value, alpha: Any = 1.0, scale: Any = 1.0, input_scale: Any = 1.0
-) -> Value:
+def elu(c: Lowering, input: Value, alpha: Any, scale: Any = 1, input_scale: Any = 1) -> Value:
     if not all(isinstance(each, int | float) for each in (alpha, scale, input_scale)):
         raise NotLowered("a factor that is computed")
     return _exponential(c, input, alpha * scale, scale, input_scale)
@@ -172,7 +170,7 @@ def selu(c: Lowering, input: Value) -> Value:
 
 
 @row("celu")
-def celu(c: Lowering, input: Value, alpha: Any = 1.0) -> Value:
+def celu(c: Lowering, input: Value, alpha: Any) -> Value:
     if not isinstance(alpha, int | float) or alpha == 0:
         raise NotLowered("a factor that is computed, or 0")
     return _exponential(c, input, alpha, 1.0, 1.0 / alpha)
@@ -184,7 +182,7 @@ def silu(c: Lowering, input: Value) -> Value:
 
 
 @row("gelu")
-def gelu(c: Lowering, input: Value, *, approximate: str = "none") -> Value:
+def gelu(c: Lowering, input: Value, *, approximate: str) -> Value:
     kind = {"none": "gelu", "tanh": "gelu_tanh"}.get(approximate)
     if kind is None:
         raise NotLowered("an approximation that torch does not know")
@@ -199,7 +197,7 @@ def mish(c: Lowering, input: Value) -> Value:
 
 
 @row("softplus")
-def softplus(c: Lowering, input: Value, beta: Operand = 1.0, threshold: Operand = 20.0) -> Value:
+def softplus(c: Lowering, input: Value, beta: Operand, threshold: Operand) -> Value:
     def compute(x: Scalar, steepness: Scalar, most: Scalar) -> Scalar:
         steep = op("mul", x, steepness)
         soft = op("div", op("log1p", op("exp", steep)), steepness)
@@ -219,7 +217,7 @@ def log_of_sigmoid(x: Scalar) -> Scalar:
 
 
 @row("glu")
-def glu(c: Lowering, input: Value, dim: int = -1) -> Value:
+def glu(c: Lowering, input: Value, dim: int) -> Value:
     if input.dtype not in FLOATS:
         raise NotLowered("an activation of integers")
     along = place(dim, len(input.sizes))
@@ -250,11 +248,9 @@ def tanhshrink(c: Lowering, input: Value) -> Value:
 
 
 @row("functional_softmin")
-def softmin(
-    c: Lowering, input: Value, dim: Any = None, _stacklevel: int = 3, dtype: Any = None
-) -> Value:
+def softmin(c: Lowering, input: Value, dim: Any, _stacklevel: int, dtype: Any) -> Value:
     if dtype is not None or input.dtype not in FLOATS:
         raise NotLowered("softmin of another dtype")
     if dim is None:
         dim = 0 if len(input.sizes) in (0, 1, 3) else 1
-    return ROWS["softmax"](c, of_float(c, operation("neg"), input, cost=1), dim)
+    return ROWS["softmax"](c, of_float(c, operation("neg"), input, cost=1), dim, None)

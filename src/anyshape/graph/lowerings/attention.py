@@ -22,12 +22,12 @@ def attention(
     query: Value,
     key: Value,
     value: Value,
-    attn_mask: Value | None = None,
-    dropout_p: Any = 0.0,
-    is_causal: Any = False,
+    attn_mask: Value | None,
+    dropout_p: Any,
+    is_causal: Any,
     *,
-    scale: Any = None,
-    enable_gqa: Any = False,
+    scale: Any,
+    enable_gqa: Any,
 ) -> Value:
     if dropout_p != 0 or enable_gqa or not isinstance(is_causal, bool):
         raise NotLowered("dropout, or heads in groups")

@@ -43,7 +43,7 @@ def copied(c: Lowering, input: Value, dtype: torch.dtype | None = None) -> Value
     *("to", "float", "double", "half", "bfloat16", "byte", "char", "short", "int", "long", "bool"),
     *("type", "type_as", "cpu"),
 )
-def cast_row(c: Lowering, input: Value, *_: Any, **__: Any) -> Value:
+def cast_row(c: Lowering, input: Value, **_: Any) -> Value:
     return copied(c, input, c.result.dtype)
 
 
@@ -53,7 +53,7 @@ def clone(c: Lowering, input: Value, **_: Any) -> Value:
 
 
 @row("contiguous")
-def contiguous(c: Lowering, input: Value, *_: Any, **__: Any) -> Value:
+def contiguous(c: Lowering, input: Value, **_: Any) -> Value:
     return copied(c, input)
 
 
@@ -61,7 +61,7 @@ def contiguous(c: Lowering, input: Value, *_: Any, **__: Any) -> Value:
 
 
 @row("copy_")
-def copy_(c: Lowering, input: Value, src: Value, non_blocking: bool = False) -> Value:
+def copy_(c: Lowering, input: Value, src: Value, non_blocking: bool) -> Value:
     for own, wanted in zip(reversed(src.sizes), reversed(input.sizes), strict=False):
         if own != 1 and not c.same(own, wanted):
             raise NotLowered(f"sizes {own} and {wanted} may differ")

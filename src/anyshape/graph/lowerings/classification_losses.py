@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from anyshape.graph.lowerings.losses import arguments, reduction_mode
 from anyshape.graph.lowerings.pointwise import constant_like, op, test, where
 from anyshape.graph.lowerings.reductions import as_dtype, divided_by, exponentials, rounded
 from anyshape.graph.lowerings.table import row
@@ -16,8 +15,6 @@ from anyshape.symbolic import ge, product
 
 if TYPE_CHECKING:
     from anyshape.graph.lowering import Lowering
-
-_CLASSES = "input target weight size_average ignore_index reduce reduction"
 
 
 def class_at(c: Lowering, input: Value, target: Value, along: int, ignored: int, index: Index):
@@ -90,33 +87,41 @@ def _checked(input: Value, target: Value, ignored: Any) -> None:
 
 
 @row("nll_loss")
-def nll_loss(c: Lowering, *args: Any, **kwargs: Any) -> Value:
-    given = arguments(_CLASSES, args, kwargs)
-    input, target, weight = given["input"], given["target"], given.get("weight")
-    ignored = given.get("ignore_index", -100)
-    _checked(input, target, ignored)
-    losses, shares = picked(c, input, target, weight, ignored)
-    return reduced_loss(c, losses, shares, reduction_mode(given, "mean"), input.dtype)
+def nll_loss(
+    c: Lowering,
+    input: Value,
+    target: Value,
+    weight: Value | None,
+    ignore_index: Any,
+    reduction: str,
+) -> Value:
+    _checked(input, target, ignore_index)
+    losses, shares = picked(c, input, target, weight, ignore_index)
+    return reduced_loss(c, losses, shares, reduction, input.dtype)
 
 
 @row("cross_entropy")
-def cross_entropy(c: Lowering, *args: Any, **kwargs: Any) -> Value:
-    given = arguments(f"{_CLASSES} label_smoothing", args, kwargs)
-    input, target, weight = given["input"], given["target"], given.get("weight")
-    ignored = given.get("ignore_index", -100)
-    smoothing = given.get("label_smoothing", 0.0)
-    if not isinstance(smoothing, int | float):
+def cross_entropy(
+    c: Lowering,
+    input: Value,
+    target: Value,
+    weight: Value | None,
+    ignore_index: Any,
+    reduction: str,
+    label_smoothing: Any,
+) -> Value:
+    if not isinstance(label_smoothing, int | float):
         raise NotLowered("a smoothing that is not known")
     along = 0 if len(input.sizes) == 1 else 1
     if target.dtype in FLOATS:
-        return _of_chances(c, given, _log_softmax(c, input, along), along, smoothing)
-    _checked(input, target, ignored)
+        scores = _log_softmax(c, input, along)
+        return _of_chances(c, target, weight, reduction, scores, along, label_smoothing)
+    _checked(input, target, ignore_index)
     scores = _log_softmax(c, input, along)
-    losses, shares = picked(c, scores, target, weight, ignored)
-    how = reduction_mode(given, "mean")
-    if smoothing:
-        losses = _smoothed(c, scores, target, weight, losses, along, ignored, smoothing)
-    return reduced_loss(c, losses, shares, how, input.dtype)
+    losses, shares = picked(c, scores, target, weight, ignore_index)
+    if label_smoothing:
+        losses = _smoothed(c, scores, target, weight, losses, along, ignore_index, label_smoothing)
+    return reduced_loss(c, losses, shares, reduction, input.dtype)
 
 
 def _log_softmax(c: Lowering, input: Value, along: int) -> Value:
@@ -134,10 +139,15 @@ def _log_softmax(c: Lowering, input: Value, along: int) -> Value:
 
 
 def _of_chances(
-    c: Lowering, given: dict[str, Any], scores: Value, along: int, smoothing: float
+    c: Lowering,
+    target: Value,
+    weight: Value | None,
+    reduction: str,
+    scores: Value,
+    along: int,
+    smoothing: float,
 ) -> Value:
     """Each class has its chance: the loss of a row is a sum over all of them."""
-    target, weight = given["target"], given.get("weight")
     dtype = scores.dtype
     parts = [each for each in (target, weight) if each is not None]
     if dtype in HALVES or any(each.dtype != dtype for each in parts):
@@ -160,14 +170,13 @@ def _of_chances(
     each = c.values.new(scores.sizes, dtype, at, [scores, *parts], cost=4)
     rows = c.values.reduction("sum", each, [along], dtype, keep=False)
     losses = elementwise(c, operation("neg"), rows)
-    how = reduction_mode(given, "mean")
-    if how == "none" or not losses.sizes:
+    if reduction == "none" or not losses.sizes:
         return losses
     # The losses of rows are a kernel of their own; their sum is another.
     c.materialize(losses)
     dims = list(range(len(losses.sizes)))
     total = c.values.reduction("sum", losses, dims, dtype, keep=False)
-    return divided_by(c, total, product(losses.sizes)) if how == "mean" else total
+    return divided_by(c, total, product(losses.sizes)) if reduction == "mean" else total
 
 
 def _smoothed(

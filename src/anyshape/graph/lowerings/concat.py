@@ -118,7 +118,7 @@ def with_ones(c: Lowering, value: Value, places: Sequence[int]) -> Value:
 
 
 @row("cat")
-def cat(c: Lowering, tensors: Any, dim: Any = 0) -> Value:
+def cat(c: Lowering, tensors: Any, dim: Any) -> Value:
     parts = _without_nothing(c, several(tensors))
     return joined(c, parts, place(dim, len(parts[0].sizes)))
 
@@ -132,7 +132,7 @@ def _without_nothing(c: Lowering, tensors: list[Value]) -> list[Value]:
 
 
 @row("stack")
-def stack(c: Lowering, tensors: Any, dim: Any = 0) -> Value:
+def stack(c: Lowering, tensors: Any, dim: Any) -> Value:
     parts = several(tensors)
     along = place(dim, len(parts[0].sizes) + 1)
     return joined(c, [with_ones(c, part, (along,)) for part in parts], along)

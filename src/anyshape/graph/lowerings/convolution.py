@@ -49,11 +49,11 @@ def convolution_row(name: str, rank: int) -> None:
         c: Lowering,
         input: Value,
         weight: Value,
-        bias: Value | None = None,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: Any = 1,
+        bias: Value | None,
+        stride: Any,
+        padding: Any,
+        dilation: Any,
+        groups: Any,
     ) -> Value:
         tensors = [input, weight, *([] if bias is None else [bias])]
         if {value.dtype for value in tensors} != {input.dtype} or input.dtype not in FLOATS:

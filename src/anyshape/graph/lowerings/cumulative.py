@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def running_row(name: str, fold: str) -> None:
     @row(name)
-    def lowered(c: Lowering, input: Value, dim: Any, *, dtype: Any = None) -> Value:
+    def lowered(c: Lowering, input: Value, dim: Any, *, dtype: Any) -> Value:
         source = as_dtype(c, input, total_dtype(input.dtype, dtype))
         if not input.sizes:
             return source
@@ -77,9 +77,7 @@ _MOST_DIFFERENCES: Final = 2
 
 
 @row("diff")
-def diff(
-    c: Lowering, input: Value, n: Any = 1, dim: Any = -1, prepend: Any = None, append: Any = None
-) -> Value:
+def diff(c: Lowering, input: Value, n: Any, dim: Any, prepend: Any, append: Any) -> Value:
     if type(n) is not int or not 1 <= n <= _MOST_DIFFERENCES:
         raise NotLowered("many differences of differences")
     along = place(dim, len(input.sizes))

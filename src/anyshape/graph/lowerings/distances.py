@@ -71,11 +71,11 @@ def _of_dtype(input: Value, dtype: Any) -> Dtype:
 def vector_norm(
     c: Lowering,
     input: Value,
-    ord: Any = 2,
-    dim: Any = None,
-    keepdim: bool = False,
+    ord: Any,
+    dim: Any,
+    keepdim: bool,
     *,
-    dtype: Any = None,
+    dtype: Any,
 ) -> Value:
     return norm_of(c, input, ord, dims_of(input, dim), keepdim, _of_dtype(input, dtype))
 
@@ -84,10 +84,10 @@ def vector_norm(
 def norm(
     c: Lowering,
     input: Value,
-    p: Any = "fro",
-    dim: Any = None,
-    keepdim: bool = False,
-    dtype: Any = None,
+    p: Any,
+    dim: Any,
+    keepdim: bool,
+    dtype: Any,
 ) -> Value:
     order = 2 if p in (None, "fro") else p
     return norm_of(c, input, order, dims_of(input, dim), keepdim, _of_dtype(input, dtype))
@@ -97,11 +97,11 @@ def norm(
 def linalg_norm(
     c: Lowering,
     input: Value,
-    ord: Any = None,
-    dim: Any = None,
-    keepdim: bool = False,
+    ord: Any,
+    dim: Any,
+    keepdim: bool,
     *,
-    dtype: Any = None,
+    dtype: Any,
 ) -> Value:
     if ord is not None and not (type(dim) is int or (dim is None and len(input.sizes) == 1)):
         raise NotLowered("the norm of a matrix")
@@ -110,7 +110,7 @@ def linalg_norm(
 
 
 @row("frobenius_norm")
-def frobenius_norm(c: Lowering, input: Value, dim: Any, keepdim: bool = False) -> Value:
+def frobenius_norm(c: Lowering, input: Value, dim: Any, keepdim: bool) -> Value:
     return norm_of(c, input, 2, dims_of(input, dim), keepdim, input.dtype)
 
 
@@ -121,13 +121,13 @@ def _at_least(c: Lowering, value: Value, eps: Any) -> Value:
 
 
 @row("normalize")
-def normalize(c: Lowering, input: Value, p: Any = 2.0, dim: Any = 1, eps: Any = 1e-12) -> Value:
+def normalize(c: Lowering, input: Value, p: Any, dim: Any, eps: Any) -> Value:
     length = norm_of(c, input, p, dims_of(input, dim), True, input.dtype)
     return elementwise(c, operation("div"), input, _at_least(c, length, eps), cost=2)
 
 
 @row("dist")
-def dist(c: Lowering, input: Value, other: Value, p: Any = 2) -> Value:
+def dist(c: Lowering, input: Value, other: Value, p: Any) -> Value:
     dtype = common_dtype((input, other))
     away = elementwise(c, operation("sub"), input, other, takes=dtype, gives=dtype)
     return norm_of(c, away, p, dims_of(away, None), False, dtype)
@@ -138,9 +138,9 @@ def pairwise_distance(
     c: Lowering,
     input: Value,
     other: Value,
-    p: Any = 2.0,
-    eps: Any = 1e-6,
-    keepdim: bool = False,
+    p: Any,
+    eps: Any,
+    keepdim: bool,
 ) -> Value:
     dtype = common_dtype((input, other))
     if dtype not in FLOATS or not isinstance(eps, int | float):
@@ -151,9 +151,7 @@ def pairwise_distance(
 
 
 @row("cosine_similarity")
-def cosine_similarity(
-    c: Lowering, input: Value, other: Value, dim: int = 1, eps: Any = 1e-8
-) -> Value:
+def cosine_similarity(c: Lowering, input: Value, other: Value, dim: int, eps: Any) -> Value:
     dtype = common_dtype((input, other))
     if dtype not in FLOATS:
         raise NotLowered("of integers")

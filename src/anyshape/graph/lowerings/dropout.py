@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     *("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout"),
     "feature_alpha_dropout",
 )
-def dropout(
-    c: Lowering, input: Value, p: Any = 0.5, training: Any = True, train: Any = None, **_: Any
-) -> Value:
+def dropout(c: Lowering, input: Value, p: Any, training: Any, train: Any, **_: Any) -> Value:
     if (training if train is None else train) is not False and p != 0:
         raise NotLowered("random numbers are torch's")
     return input

@@ -34,11 +34,11 @@ def embedding(
     c: Lowering,
     input: Value,
     weight: Value,
-    padding_idx: Any = None,
-    max_norm: Any = None,
-    norm_type: Any = 2.0,
-    scale_grad_by_freq: Any = False,
-    sparse: Any = False,
+    padding_idx: Any,
+    max_norm: Any,
+    norm_type: Any,
+    scale_grad_by_freq: Any,
+    sparse: Any,
 ) -> Value:
     if max_norm is not None:
         raise NotLowered("the table is renormalised")
@@ -46,7 +46,7 @@ def embedding(
 
 
 @row("torch.embedding")
-def of_weight(c: Lowering, weight: Value, indices: Value, *_: Any, **__: Any) -> Value:
+def of_weight(c: Lowering, weight: Value, indices: Value, **_: Any) -> Value:
     return looked_up(c, weight, indices)
 
 
@@ -55,15 +55,15 @@ def embedding_bag(
     c: Lowering,
     input: Value,
     weight: Value,
-    offsets: Any = None,
-    max_norm: Any = None,
-    norm_type: Any = 2,
-    scale_grad_by_freq: Any = False,
-    mode: Any = "mean",
-    sparse: Any = False,
-    per_sample_weights: Any = None,
-    include_last_offset: Any = False,
-    padding_idx: Any = None,
+    offsets: Any,
+    max_norm: Any,
+    norm_type: Any,
+    scale_grad_by_freq: Any,
+    mode: Any,
+    sparse: Any,
+    per_sample_weights: Any,
+    include_last_offset: Any,
+    padding_idx: Any,
 ) -> Value:
     """A matrix of positions: a bag in each row."""
     if max_norm is not None or padding_idx is not None:
@@ -90,7 +90,7 @@ def embedding_bag(
 
 
 @row("one_hot")
-def one_hot(c: Lowering, input: Value, num_classes: Any = -1) -> Value:
+def one_hot(c: Lowering, input: Value, num_classes: Any) -> Value:
     if type(num_classes) is int and num_classes < 0:
         raise NotLowered("the number of classes depends on the data")
     if input.dtype != "i64":

@@ -32,22 +32,18 @@ def _everywhere(c: Lowering, value: Operand, options: dict[str, Any]) -> Value:
 
 
 @row("zeros", "zeros_like", "new_zeros")
-def zeros(c: Lowering, *_: Any, **options: Any) -> Value:
+def zeros(c: Lowering, **options: Any) -> Value:
     return _everywhere(c, 0, options)
 
 
 @row("ones", "ones_like", "new_ones")
-def ones(c: Lowering, *_: Any, **options: Any) -> Value:
+def ones(c: Lowering, **options: Any) -> Value:
     return _everywhere(c, 1, options)
 
 
 @row("full", "full_like", "new_full")
-def full(c: Lowering, like: Any, *args: Any, **options: Any) -> Value:
-    """The value comes last: after a size, a tensor, or both."""
-    value = options.get("fill_value", args[-1] if args else None)
-    if value is None or isinstance(value, tuple | list):
-        raise NotLowered("no value to fill with")
-    return _everywhere(c, value, options)
+def full(c: Lowering, fill_value: Any, **options: Any) -> Value:
+    return _everywhere(c, fill_value, options)
 
 
 @row("scalar_tensor")
@@ -103,7 +99,7 @@ def _fits(number: float, dtype: Dtype) -> bool:
 
 
 @row("eye")
-def eye(c: Lowering, *_: Any, **options: Any) -> Value:
+def eye(c: Lowering, **options: Any) -> Value:
     if options.get("pin_memory"):
         raise NotLowered("pinned memory")
     gives = short(c.result.dtype)
@@ -118,10 +114,10 @@ def eye(c: Lowering, *_: Any, **options: Any) -> Value:
 # -- evenly spaced numbers ------------------------------------------------------------------------
 
 
-def _bounds(args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Number, Number]:
+def _bounds(bounds: tuple[Any, ...], options: dict[str, Any]) -> tuple[Number, Number]:
     """Where a sequence starts, and its step."""
-    given = dict(zip(("start", "end", "step") if len(args) > 1 else ("end",), args, strict=False))
-    given |= {name: options[name] for name in ("start", "end", "step") if name in options}
+    names = ("start", "end", "step") if len(bounds) > 1 else ("end",)
+    given = options | dict(zip(names, bounds, strict=False))
     found = given.get("start", 0), given.get("step", 1)
     for each in found:
         if isinstance(each, bool) or not isinstance(each, int | float | Expr | NumberRef):
@@ -130,8 +126,8 @@ def _bounds(args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Number, Num
 
 
 @row("arange")
-def arange(c: Lowering, *args: Any, **options: Any) -> Value:
-    start, step = _bounds(args, options)
+def arange(c: Lowering, bounds: tuple[Any, ...], **options: Any) -> Value:
+    start, step = _bounds(bounds, options)
     gives = short(c.result.dtype)
     whole = all(isinstance(each, int | Expr) for each in (start, step))
     if gives in HALVES or (gives not in FLOATS and not whole):

@@ -126,7 +126,7 @@ def sinc(c: Lowering, input: Value) -> Value:
 
 
 @row("logit")
-def logit(c: Lowering, input: Value, eps: Any = None) -> Value:
+def logit(c: Lowering, input: Value, eps: Any) -> Value:
     dtype = float_dtype(input.dtype)
     if eps is not None and not isinstance(eps, int | float):
         raise NotLowered("a number that is computed")
@@ -192,9 +192,9 @@ def isclose(
     c: Lowering,
     input: Value,
     other: Value,
-    rtol: Any = 1e-5,
-    atol: Any = 1e-8,
-    equal_nan: bool = False,
+    rtol: Any,
+    atol: Any,
+    equal_nan: bool,
 ) -> Value:
     if input.dtype not in FLOATS or input.dtype in HALVES or input.dtype != other.dtype:
         raise NotLowered("rounded distances")
@@ -216,7 +216,7 @@ def isclose(
 
 
 @row("linalg.cross")
-def cross(c: Lowering, input: Value, other: Value, dim: Any = None) -> Value:
+def cross(c: Lowering, input: Value, other: Value, dim: Any) -> Value:
     """Along the last dimension, or in `torch.cross` along the first that has three elements."""
     rank, dtype = len(c.result.shape), common_dtype((input, other))
     if dtype in HALVES or dtype == "b1":
@@ -265,9 +265,7 @@ def outer(c: Lowering, input: Value, vec2: Value) -> Value:
 
 
 @row("addr")
-def addr(
-    c: Lowering, input: Value, vec1: Value, vec2: Value, *, beta: Any = 1, alpha: Any = 1
-) -> Value:
+def addr(c: Lowering, input: Value, vec1: Value, vec2: Value, *, beta: Any, alpha: Any) -> Value:
     dtype = common_dtype((input, vec1, vec2))
     if dtype not in FLOATS or dtype in HALVES or not isinstance(beta, int | float):
         # Torch rounds floats of two bytes on the way.

@@ -55,9 +55,9 @@ def im2col(
     c: Lowering,
     input: Value,
     kernel_size: Any,
-    dilation: Any = 1,
-    padding: Any = 0,
-    stride: Any = 1,
+    dilation: Any,
+    padding: Any,
+    stride: Any,
 ) -> Value:
     *batch, channels, height, width = input.sizes
     grid = Grid((height, width), kernel_size, dilation, padding, stride)
@@ -101,9 +101,9 @@ def col2im(
     input: Value,
     output_size: Any,
     kernel_size: Any,
-    dilation: Any = 1,
-    padding: Any = 0,
-    stride: Any = 1,
+    dilation: Any,
+    padding: Any,
+    stride: Any,
 ) -> Value:
     """Every element of the image adds up what windows say of it, in torch's order."""
     height, width = c.result.shape[-2:]

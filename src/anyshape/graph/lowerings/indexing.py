@@ -198,7 +198,7 @@ def index_select(c: Lowering, input: Value, dim: Any, index: Value) -> Value:
 
 
 @row("gather")
-def gather(c: Lowering, input: Value, dim: Any, index: Value, *, sparse_grad: Any = False) -> Value:
+def gather(c: Lowering, input: Value, dim: Any, index: Value, *, sparse_grad: Any) -> Value:
     return along_dim(c, input, dim, index, index.sizes, wraps=False)
 
 
@@ -220,7 +220,7 @@ def along_dim(
 
 
 @row("take_along_dim")
-def take_along_dim(c: Lowering, input: Value, indices: Value, dim: Any = None) -> Value:
+def take_along_dim(c: Lowering, input: Value, indices: Value, dim: Any) -> Value:
     if dim is None:
         raise NotLowered("positions in the flattened tensor")
     # Versions of torch differ in what negative positions mean: they are left to torch.

@@ -10,32 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from anyshape.graph.lowerings.activations import log_of_sigmoid, of_float
 from anyshape.graph.lowerings.functions import x_log_y
-from anyshape.graph.lowerings.pointwise import constant_like, op, test, where
+from anyshape.graph.lowerings.pointwise import constant_like, op, test, true_divide, where
 from anyshape.graph.lowerings.reductions import as_dtype, mean_of, rounded, sum_
-from anyshape.graph.lowerings.table import ROWS, row
+from anyshape.graph.lowerings.table import row
 from anyshape.graph.pointwise_builder import common_dtype, elementwise, operation
 from anyshape.graph.values import NotLowered, Value
 from anyshape.loops.expr import FLOATS, HALVES, Scalar
 
 if TYPE_CHECKING:
     from anyshape.graph.lowering import Lowering
-
-_TWO, _FLAGS = "input target", "size_average reduce reduction"
-_BY_NUMBER = {0: "none", 1: "mean", 2: "sum"}
-
-
-def arguments(order: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments by name."""
-    return dict(zip(order.split(), args, strict=False)) | kwargs
-
-
-def reduction_mode(given: dict[str, Any], default: str) -> str:
-    """The reduction by name; two older flags win over it."""
-    average, reduce = given.get("size_average"), given.get("reduce")
-    if average is not None or reduce is not None:
-        return "none" if reduce is False else "sum" if average is False else "mean"
-    found = given.get("reduction", default)
-    return _BY_NUMBER.get(found, "") if isinstance(found, int) else found
 
 
 def apply_reduction(c: Lowering, losses: Value, how: str) -> Value:
@@ -44,15 +27,14 @@ def apply_reduction(c: Lowering, losses: Value, how: str) -> Value:
     if how == "none":
         return losses
     if how == "sum":
-        return sum_(c, losses)
+        return sum_(c, losses, None, False, dtype=None)
     if how != "mean" or losses.dtype not in FLOATS:
         raise NotLowered(f"the reduction {how}")
     return rounded(c, mean_of(c, losses, dims, False), losses.dtype)
 
 
-def of_two(c: Lowering, given: dict[str, Any], compute: Callable[..., Scalar]) -> Value:
+def of_two(c: Lowering, input: Value, target: Value, compute: Callable[..., Scalar]) -> Value:
     """A loss of two tensors, of which each counts for the dtype."""
-    input, target = given["input"], given["target"]
     if input.dtype not in FLOATS or target.dtype not in FLOATS:
         raise NotLowered("a loss of integers")
     dtype = common_dtype((input, target))
@@ -61,27 +43,18 @@ def of_two(c: Lowering, given: dict[str, Any], compute: Callable[..., Scalar]) -
     return elementwise(c, compute, input, target, takes=dtype, gives=dtype, cost=4)
 
 
-def _weighted(c: Lowering, losses: Value, given: dict[str, Any]) -> Value:
-    if given.get("weight") is not None:
-        raise NotLowered("a weighted loss")
-    return losses
-
-
-def _number(given: dict[str, Any], name: str, default: float) -> float:
-    found = given.get(name, default)
+def _number(found: Any) -> float:
     if not isinstance(found, int | float):
         raise NotLowered("a number that is computed")
     return found
 
 
 @row("mse_loss")
-def mse_loss(c: Lowering, *args: Any, **kwargs: Any) -> Value:
-    given = arguments(f"{_TWO} {_FLAGS} weight", args, kwargs)
-
+def mse_loss(c: Lowering, input: Value, target: Value, reduction: str) -> Value:
     # The difference is rounded, too.
-    away = of_two(c, given, operation("sub"))
+    away = of_two(c, input, target, operation("sub"))
     squares = elementwise(c, lambda x: op("mul", x, x), away)
-    return apply_reduction(c, _weighted(c, squares, given), reduction_mode(given, "mean"))
+    return apply_reduction(c, squares, reduction)
 
 
 def _distance(a: Scalar, b: Scalar) -> Scalar:
@@ -89,16 +62,13 @@ def _distance(a: Scalar, b: Scalar) -> Scalar:
 
 
 @row("l1_loss")
-def l1_loss(c: Lowering, *args: Any, **kwargs: Any) -> Value:
-    given = arguments(f"{_TWO} {_FLAGS} weight", args, kwargs)
-    losses = _weighted(c, of_two(c, given, _distance), given)
-    return apply_reduction(c, losses, reduction_mode(given, "mean"))
+def l1_loss(c: Lowering, input: Value, target: Value, reduction: str) -> Value:
+    return apply_reduction(c, of_two(c, input, target, _distance), reduction)
 
 
 @row("smooth_l1_loss")
-def smooth_l1_loss(c: Lowering, *args: Any, **kwargs: Any) -> Value:
-    given = arguments(f"{_TWO} {_FLAGS} beta", args, kwargs)
-    beta = _number(given, "beta", 1.0)
+def smooth_l1_loss(c: Lowering, input: Value, target: Value, reduction: str, beta: Any) -> Value:
+    beta = _number(beta)
 
     def compute(a: Scalar, b: Scalar) -> Scalar:
         away = _distance(a, b)
@@ -107,14 +77,13 @@ def smooth_l1_loss(c: Lowering, *args: Any, **kwargs: Any) -> Value:
         far = op("sub", away, op("mul", half, edge))
         return where(test("lt", away, edge), near, far)
 
-    losses = of_two(c, given, _distance if beta == 0 else compute)
-    return apply_reduction(c, losses, reduction_mode(given, "mean"))
+    losses = of_two(c, input, target, _distance if beta == 0 else compute)
+    return apply_reduction(c, losses, reduction)
 
 
 @row("huber_loss")
-def huber_loss(c: Lowering, *args: Any, **kwargs: Any) -> Value:
-    given = arguments(f"{_TWO} reduction delta weight", args, kwargs)
-    delta = _number(given, "delta", 1.0)
+def huber_loss(c: Lowering, input: Value, target: Value, reduction: str, delta: Any) -> Value:
+    delta = _number(delta)
 
     def compute(a: Scalar, b: Scalar) -> Scalar:
         away = _distance(a, b)
@@ -123,22 +92,19 @@ def huber_loss(c: Lowering, *args: Any, **kwargs: Any) -> Value:
         far = op("mul", edge, op("sub", away, op("mul", half, edge)))
         return where(test("le", away, edge), near, far)
 
-    losses = _weighted(c, of_two(c, given, compute), given)
-    return apply_reduction(c, losses, reduction_mode(given, "mean"))
+    return apply_reduction(c, of_two(c, input, target, compute), reduction)
 
 
 @row("binary_cross_entropy_with_logits")
-def bce_with_logits(c: Lowering, *args: Any, **kwargs: Any) -> Value:
-    # In `torch` and in `torch.nn.functional` the arguments come in another order.
-    if len(args) > 3:
-        raise NotLowered("a reduction without its name")
-    given = arguments("input target weight", args, kwargs)
-    input, target = given["input"], given["target"]
-    weight, positive = given.get("weight"), given.get("pos_weight")
-    default = "none" if isinstance(given.get("reduction", 0), int) else "mean"
-    if "reduction" not in given:
-        default = "mean" if c.is_functional else "none"
-    operands = [each for each in (input, target, weight, positive) if each is not None]
+def bce_with_logits(
+    c: Lowering,
+    input: Value,
+    target: Value,
+    weight: Value | None,
+    pos_weight: Value | None,
+    reduction: str,
+) -> Value:
+    operands = [each for each in (input, target, weight, pos_weight) if each is not None]
     dtype = target.dtype
     if any(each.dtype != dtype for each in operands):
         raise NotLowered("a loss of several dtypes")
@@ -150,8 +116,8 @@ def bce_with_logits(c: Lowering, *args: Any, **kwargs: Any) -> Value:
     def one_less(x: Scalar) -> Scalar:
         return op("sub", constant_like(1, x), x)
 
-    if positive is not None:
-        more = step(lambda p: op("sub", p, constant_like(1, p)), positive)
+    if pos_weight is not None:
+        more = step(lambda p: op("sub", p, constant_like(1, p)), pos_weight)
         more = step(operation("mul"), more, target)
         more = step(lambda p: op("add", p, constant_like(1, p)), more)
         logs = step(operation("mul"), logs, more)
@@ -159,14 +125,13 @@ def bce_with_logits(c: Lowering, *args: Any, **kwargs: Any) -> Value:
     losses = step(operation("sub"), losses, logs)
     if weight is not None:
         losses = step(operation("mul"), losses, weight)
-    return apply_reduction(c, losses, reduction_mode(given, default))
+    return apply_reduction(c, losses, reduction)
 
 
 @row("binary_cross_entropy")
-def binary_cross_entropy(c: Lowering, *args: Any, **kwargs: Any) -> Value:
-    order = f"{_TWO} weight {_FLAGS}" if c.is_functional else f"{_TWO} weight reduction"
-    given = arguments(order, args, kwargs)
-    input, weight = given["input"], given.get("weight")
+def binary_cross_entropy(
+    c: Lowering, input: Value, target: Value, weight: Value | None, reduction: str
+) -> Value:
     if input.dtype in HALVES or (weight is not None and weight.dtype != input.dtype):
         raise NotLowered("a loss of two bytes, or of several dtypes")
 
@@ -179,22 +144,17 @@ def binary_cross_entropy(c: Lowering, *args: Any, **kwargs: Any) -> Value:
     def is_chance(x: Scalar) -> Scalar:
         return test("and", test("ge", x, constant_like(0, x)), test("le", x, constant_like(1, x)))
 
-    losses = of_two(c, given, compute)
-    if not c.same_sizes(input.sizes, given["target"].sizes):
+    losses = of_two(c, input, target, compute)
+    if not c.same_sizes(input.sizes, target.sizes):
         raise NotLowered("a target of other sizes")
     c.require(input, "is a chance", is_chance, "all elements are between 0 and 1")
     if weight is not None:
         losses = elementwise(c, operation("mul"), losses, weight)
-    return apply_reduction(c, losses, reduction_mode(given, "mean"))
+    return apply_reduction(c, losses, reduction)
 
 
 @row("kl_div")
-def kl_div(c: Lowering, *args: Any, **kwargs: Any) -> Value:
-    given = arguments(_TWO, args[:2], kwargs)
-    if len(args) > 2 or (not c.is_functional and "reduction" not in given):
-        raise NotLowered("a reduction without its name")
-    input, target = given["input"], given["target"]
-    how = reduction_mode(given, "mean")
+def kl_div(c: Lowering, input: Value, target: Value, reduction: str, log_target: bool) -> Value:
     if input.dtype not in FLOATS or input.dtype != target.dtype:
         raise NotLowered("a divergence of integers, or of two dtypes")
     dtype = target.dtype
@@ -202,17 +162,17 @@ def kl_div(c: Lowering, *args: Any, **kwargs: Any) -> Value:
     def step(compute: Callable[..., Scalar], *values: Value) -> Value:
         return elementwise(c, compute, *values, takes=dtype, gives=dtype, cost=4)
 
-    if given.get("log_target", False):
+    if log_target:
         losses = step(operation("mul"), step(operation("exp"), target), step(_less, target, input))
     else:
         own = x_log_y(c, target, target)
         losses = step(operation("sub"), own, step(operation("mul"), target, input))
-    if how != "batchmean":
-        return apply_reduction(c, losses, how)
+    if reduction != "batchmean":
+        return apply_reduction(c, losses, reduction)
     total = apply_reduction(c, losses, "sum")
     if not input.sizes:
         return total
-    return as_dtype(c, ROWS["div"](c, total, input.sizes[0]), dtype)
+    return as_dtype(c, true_divide(c, total, input.sizes[0]), dtype)
 
 
 def _less(a: Scalar, b: Scalar) -> Scalar:

@@ -81,7 +81,7 @@ def _floats(*values: Value) -> None:
 
 
 @row("linear")
-def linear(c: Lowering, input: Value, weight: Value, bias: Value | None = None) -> Value:
+def linear(c: Lowering, input: Value, weight: Value, bias: Value | None) -> Value:
     if len(weight.sizes) != 2 or len(input.sizes) < 2:
         raise NotLowered("a product with a vector")
     _floats(input, weight, *([] if bias is None else [bias]))
@@ -106,10 +106,13 @@ def _with_bias(c: Lowering, sizes: tuple[Size, ...], a: Area, b: Area, bias: Val
     return made
 
 
-@row("matmul", "mm", "bmm")
-def matmul(c: Lowering, input: Value, other: Value, **named: Any) -> Value:
-    if named:
-        raise NotLowered("a product with options")
+@row("mm", "bmm")
+def of_matrices(c: Lowering, input: Value, mat2: Value) -> Value:
+    return matmul(c, input, mat2)
+
+
+@row("matmul")
+def matmul(c: Lowering, input: Value, other: Value) -> Value:
     _floats(input, other)
     left, right = len(input.sizes), len(other.sizes)
     if left >= 2 and right == 2:
@@ -122,9 +125,7 @@ def matmul(c: Lowering, input: Value, other: Value, **named: Any) -> Value:
 
 
 @row("addmm")
-def addmm(
-    c: Lowering, input: Value, mat1: Value, mat2: Value, *, beta: Any = 1, alpha: Any = 1
-) -> Value:
+def addmm(c: Lowering, input: Value, mat1: Value, mat2: Value, *, beta: Any, alpha: Any) -> Value:
     if beta != 1 or alpha != 1 or len(mat1.sizes) != 2 or len(mat2.sizes) != 2:
         raise NotLowered("a product with factors")
     _floats(input, mat1, mat2)

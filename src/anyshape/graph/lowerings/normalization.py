@@ -87,10 +87,10 @@ def layer_norm(
     c: Lowering,
     input: Value,
     normalized_shape: Sequence[Size],
-    weight: Value | None = None,
-    bias: Value | None = None,
-    eps: Any = 1e-5,
-    cudnn_enable: bool = True,
+    weight: Value | None,
+    bias: Value | None,
+    eps: Any,
+    cudnn_enable: bool,
 ) -> Value:
     return _layer_norm(c, input, normalized_shape, weight, bias, eps)[0]
 
@@ -114,8 +114,8 @@ def rms_norm(
     c: Lowering,
     input: Value,
     normalized_shape: Sequence[Size],
-    weight: Value | None = None,
-    eps: Any = None,
+    weight: Value | None,
+    eps: Any,
 ) -> Value:
     require_float(input)
     rank = len(input.sizes)
@@ -190,10 +190,10 @@ def group_norm(
     c: Lowering,
     input: Value,
     num_groups: Size,
-    weight: Value | None = None,
-    bias: Value | None = None,
-    eps: Any = 1e-5,
-    cudnn_enabled: bool = True,
+    weight: Value | None,
+    bias: Value | None,
+    eps: Any,
+    **_: Any,
 ) -> Value:
     return _group_norm(c, input, num_groups, weight, bias, eps)[0]
 
@@ -209,7 +209,7 @@ def batch_norm(
     training: bool,
     momentum: Any,
     eps: Any,
-    cudnn_enabled: bool = True,
+    **_: Any,
 ) -> Value:
     """With given statistics: a factor and a summand for each channel, as torch does it."""
     require_float(input)
@@ -257,11 +257,11 @@ def functional_batch_norm(
     input: Value,
     running_mean: Value | None,
     running_var: Value | None,
-    weight: Value | None = None,
-    bias: Value | None = None,
-    training: bool = False,
-    momentum: Any = 0.1,
-    eps: Any = 1e-5,
+    weight: Value | None,
+    bias: Value | None,
+    training: bool,
+    momentum: Any,
+    eps: Any,
 ) -> Value:
     return batch_norm(c, input, weight, bias, running_mean, running_var, training, momentum, eps)
 
@@ -270,13 +270,13 @@ def functional_batch_norm(
 def functional_instance_norm(
     c: Lowering,
     input: Value,
-    running_mean: Value | None = None,
-    running_var: Value | None = None,
-    weight: Value | None = None,
-    bias: Value | None = None,
-    use_input_stats: bool = True,
-    momentum: Any = 0.1,
-    eps: Any = 1e-5,
+    running_mean: Value | None,
+    running_var: Value | None,
+    weight: Value | None,
+    bias: Value | None,
+    use_input_stats: bool,
+    momentum: Any,
+    eps: Any,
 ) -> Value:
     require_float(input)
     if running_mean is not None or running_var is not None or use_input_stats is not True:
@@ -304,7 +304,7 @@ def instance_norm(
     use_input_stats: bool,
     momentum: Any,
     eps: Any,
-    cudnn_enabled: bool = True,
+    **_: Any,
 ) -> Value:
     return functional_instance_norm(
         c, input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps

@@ -59,7 +59,7 @@ def all_of(conditions: Sequence[Scalar]) -> Scalar:
 
 
 @row("constant_pad_nd")
-def constant_pad(c: Lowering, input: Value, pad: Any, value: Operand | None = 0) -> Value:
+def constant_pad(c: Lowering, input: Value, pad: Any, value: Operand | None) -> Value:
     pads, fill = pads_of(input, pad), 0 if value is None else value
     if isinstance(fill, Value) or (isinstance(fill, float) and input.dtype not in FLOATS):
         raise NotLowered("a fill that is no number of the dtype")
@@ -106,9 +106,7 @@ _MODES = {"reflect": _reflected, "replicate": _replicated, "circular": _wrapped}
 
 
 @row("pad")
-def pad(
-    c: Lowering, input: Value, pad: Any, mode: Any = "constant", value: Operand | None = None
-) -> Value:
+def pad(c: Lowering, input: Value, pad: Any, mode: Any, value: Operand | None) -> Value:
     if mode == "constant":
         return constant_pad(c, input, pad, value)
     pads, source = pads_of(input, pad), _MODES.get(mode)
@@ -131,7 +129,7 @@ def triangle_row(name: str, comparison: str) -> None:
     """Of each matrix, the elements whose column compares to their row so."""
 
     @row(name)
-    def lowered(c: Lowering, input: Value, diagonal: Any = 0) -> Value:
+    def lowered(c: Lowering, input: Value, diagonal: Any) -> Value:
         if not (type(diagonal) is int or isinstance(diagonal, Expr)):
             raise NotLowered("a diagonal that is no integer")
 
@@ -148,7 +146,7 @@ triangle_row("triu", "ge")
 
 
 @row("diag_embed")
-def diag_embed(c: Lowering, input: Value, offset: Any = 0, dim1: Any = -2, dim2: Any = -1) -> Value:
+def diag_embed(c: Lowering, input: Value, offset: Any, dim1: Any, dim2: Any) -> Value:
     rank = len(input.sizes) + 1
     if type(offset) is not int:
         raise NotLowered("a diagonal that is not known")
@@ -169,14 +167,14 @@ def diag_embed(c: Lowering, input: Value, offset: Any = 0, dim1: Any = -2, dim2:
 
 
 @row("diagflat")
-def diagflat(c: Lowering, input: Value, offset: Any = 0) -> Value:
-    return diag_embed(c, in_shape(c, input, (product(input.sizes),)), offset)
+def diagflat(c: Lowering, input: Value, offset: Any) -> Value:
+    return diag_embed(c, in_shape(c, input, (product(input.sizes),)), offset, -2, -1)
 
 
 @row("diag")
-def diag(c: Lowering, input: Value, diagonal: Any = 0) -> Value:
+def diag(c: Lowering, input: Value, diagonal: Any) -> Value:
     if len(input.sizes) == 1:
-        return diag_embed(c, input, diagonal)
+        return diag_embed(c, input, diagonal, -2, -1)
     if type(diagonal) is not int:
         raise NotLowered("a diagonal that is not known")
     down, right = max(-diagonal, 0), max(diagonal, 0)

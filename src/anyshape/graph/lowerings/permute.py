@@ -11,6 +11,7 @@ from anyshape.graph.lowerings.views import place, shifted
 from anyshape.graph.values import Factors, Index, NotLowered, Value
 from anyshape.loops.expr import Scalar
 from anyshape.loops.reshape_indexing import merged, reshaped, split
+from anyshape.ops.bind import taken_by
 from anyshape.ops.meta import Meta
 from anyshape.ops.meta import contiguous as contiguous_layout
 from anyshape.symbolic import Expr, Size, floordiv, maximum, modulo, product
@@ -53,7 +54,7 @@ def in_shape(c: Lowering, input: Value, sizes: Sequence[Size]) -> Value:
 
 
 @row("reshape", "reshape_as", "flatten", "ravel", "view_copy")
-def reshape(c: Lowering, input: Value, *_: Any, **__: Any) -> Value:
+def reshape(c: Lowering, input: Value, **_: Any) -> Value:
     return in_shape(c, input, c.result.shape)
 
 
@@ -72,9 +73,8 @@ def flipped(c: Lowering, input: Value, dims: Sequence[int]) -> Value:
 
 
 @row("flip")
-def flip(c: Lowering, input: Value, *dims: Any, **named: Any) -> Value:
-    given = integers_of(dims or tuple(named.values()))
-    return flipped(c, input, [place(dim, len(input.sizes)) for dim in given])
+def flip(c: Lowering, input: Value, dims: tuple[Any, ...]) -> Value:
+    return flipped(c, input, [place(dim, len(input.sizes)) for dim in integers_of(dims)])
 
 
 @row("fliplr")
@@ -88,7 +88,7 @@ def flipud(c: Lowering, input: Value) -> Value:
 
 
 @row("rot90")
-def rot90(c: Lowering, input: Value, k: Any = 1, dims: Any = (0, 1)) -> Value:
+def rot90(c: Lowering, input: Value, k: Any, dims: Any) -> Value:
     if type(k) is not int:
         raise NotLowered("a number of turns that is not known")
     first, second = (place(dim, len(input.sizes)) for dim in dims)
@@ -112,7 +112,7 @@ def rot90(c: Lowering, input: Value, k: Any = 1, dims: Any = (0, 1)) -> Value:
 
 
 @row("roll")
-def roll(c: Lowering, input: Value, shifts: Any, dims: Any = ()) -> Value:
+def roll(c: Lowering, input: Value, shifts: Any, dims: Any) -> Value:
     moves = integers_of((shifts,))
     along = [place(dim, len(input.sizes)) for dim in integers_of((dims,))]
     if not along:
@@ -145,7 +145,7 @@ def centering_row(name: str, sign: int) -> None:
     """The half of each dimension that is behind comes to the front, or back."""
 
     @row(name)
-    def lowered(c: Lowering, input: Value, dim: Any = None) -> Value:
+    def lowered(c: Lowering, input: Value, dim: Any) -> Value:
         rank = len(input.sizes)
         given = range(rank) if dim is None else integers_of((dim,))
         for along in [place(each, rank) for each in given]:
@@ -182,19 +182,19 @@ def inner(c: Lowering, position: Size, size: Size) -> Size:
 
 
 @row("repeat")
-def repeat(c: Lowering, input: Value, *repeats: Any, **named: Any) -> Value:
-    return repeated(c, input, integers_of(repeats or tuple(named.values())))
+def repeat(c: Lowering, input: Value, repeats: tuple[Any, ...]) -> Value:
+    return repeated(c, input, integers_of(repeats))
 
 
 @row("tile")
-def tile(c: Lowering, input: Value, *dims: Any, **named: Any) -> Value:
-    times = integers_of(dims or tuple(named.values()))
+def tile(c: Lowering, input: Value, dims: tuple[Any, ...]) -> Value:
+    times = integers_of(dims)
     return repeated(c, input, (*(1,) * (len(input.sizes) - len(times)), *times))
 
 
 @row("repeat_interleave")
 def repeat_interleave(
-    c: Lowering, input: Value, repeats: Any = None, dim: Any = None, *, output_size: Any = None
+    c: Lowering, input: Value, repeats: Any, dim: Any, *, output_size: Any
 ) -> Value:
     if not (type(repeats) is int or isinstance(repeats, Expr)):
         raise NotLowered("repeats that depend on data")
@@ -288,10 +288,10 @@ def copy_row(name: str) -> None:
     """A fresh tensor where the view of that name would do; one that is told by its sizes."""
 
     @row(f"{name}_copy")
-    def lowered(c: Lowering, input: Value, *args: Any, **named: Any) -> Value:
+    def lowered(c: Lowering, input: Value, **named: Any) -> Value:
         rank = len(input.sizes)
         base = Meta(input.sizes, c.result.dtype, contiguous_layout(rank), c.result.device)
-        index_map = VIEWS[name](c, base, *args, **named)
+        index_map = VIEWS[name](c, base, **taken_by(VIEWS[name], named))
         factors = None
         if isinstance(index_map, Rearranged):
             factors = index_map.factors(input.split_sizes())

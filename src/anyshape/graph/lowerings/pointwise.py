@@ -133,16 +133,23 @@ def rounding_row(name: str) -> None:
     """Integers are whole already."""
 
     @row(name)
-    def lowered(c: Lowering, input: Value, *, decimals: int = 0) -> Value:
-        if input.dtype == "b1":
-            raise NotLowered("booleans are not rounded")
-        if decimals:
-            return _to_decimals(c, input, decimals)
-        return elementwise(c, operation(name), input) if input.dtype in FLOATS else input
+    def lowered(c: Lowering, input: Value) -> Value:
+        return _rounded(c, name, input)
 
 
-for _name in ["floor", "ceil", "trunc", "round"]:
+for _name in ["floor", "ceil", "trunc"]:
     rounding_row(_name)
+
+
+@row("round")
+def round_(c: Lowering, input: Value, *, decimals: int) -> Value:
+    return _to_decimals(c, input, decimals) if decimals else _rounded(c, "round", input)
+
+
+def _rounded(c: Lowering, name: str, input: Value) -> Value:
+    if input.dtype == "b1":
+        raise NotLowered("booleans are not rounded")
+    return elementwise(c, operation(name), input) if input.dtype in FLOATS else input
 
 
 def _to_decimals(c: Lowering, input: Value, decimals: Any) -> Value:
@@ -258,7 +265,7 @@ def additive_row(name: str, swapped: bool = False) -> None:
     kind = "sub" if name != "add" else "add"
 
     @row(name)
-    def lowered(c: Lowering, input: Operand, other: Operand, *, alpha: Any = 1) -> Value:
+    def lowered(c: Lowering, input: Operand, other: Operand, *, alpha: Any) -> Value:
         dtype = common_dtype((input, other))
         if not isinstance(alpha, int | float):
             raise NotLowered("a factor that is computed")
@@ -280,7 +287,11 @@ def additive_row(name: str, swapped: bool = False) -> None:
 additive_row("add")
 additive_row("sub")
 additive_row("rsub", swapped=True)
-additive_row("__rsub__", swapped=True)
+
+
+@row("__rsub__")
+def rsub(c: Lowering, input: Value, other: Operand) -> Value:
+    return ROWS["rsub"](c, input, other, alpha=1)
 
 
 @row("mul")
@@ -336,7 +347,7 @@ def _quotient(c: Lowering, input: Operand, other: Operand, mode: str | None) -> 
 
 
 @row("div")
-def div(c: Lowering, input: Operand, other: Operand, *, rounding_mode: str | None = None) -> Value:
+def div(c: Lowering, input: Operand, other: Operand, *, rounding_mode: str | None) -> Value:
     whole = {"trunc": "truncdiv", "floor": "floordiv"}.get(rounding_mode or "")
     made = None if whole is None else integer_by_number(c, whole, input, other)
     return made or _quotient(c, input, other, rounding_mode)
@@ -512,9 +523,7 @@ def fused_row(name: str, inner: str) -> None:
     """`input + value * (tensor1 ∘ tensor2)`."""
 
     @row(name)
-    def lowered(
-        c: Lowering, input: Value, tensor1: Value, tensor2: Value, *, value: Any = 1
-    ) -> Value:
+    def lowered(c: Lowering, input: Value, tensor1: Value, tensor2: Value, *, value: Any) -> Value:
         dtype = common_dtype((input, tensor1, tensor2))
         if dtype not in FLOATS or not isinstance(value, int | float):
             raise NotLowered("no floats, or a factor that is computed")
@@ -552,9 +561,7 @@ def _clamped(c: Lowering, input: Value, low: Operand | None, high: Operand | Non
 
 
 @row("clamp")
-def clamp(
-    c: Lowering, input: Value, min: Operand | None = None, max: Operand | None = None
-) -> Value:
+def clamp(c: Lowering, input: Value, min: Operand | None, max: Operand | None) -> Value:
     return _clamped(c, input, min, max)
 
 
@@ -599,9 +606,7 @@ def masked_fill(c: Lowering, input: Value, mask: Value, value: Operand) -> Value
 
 
 @row("nan_to_num")
-def nan_to_num(
-    c: Lowering, input: Value, nan: Any = None, posinf: Any = None, neginf: Any = None
-) -> Value:
+def nan_to_num(c: Lowering, input: Value, nan: Any, posinf: Any, neginf: Any) -> Value:
     if input.dtype not in FLOATS:
         return input
     largest = torch.finfo(TORCH_DTYPES[input.dtype]).max

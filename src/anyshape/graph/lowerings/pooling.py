@@ -111,11 +111,11 @@ def average_row(name: str, dims: int) -> None:
         c: Lowering,
         input: Value,
         kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        ceil_mode: Any = False,
-        count_include_pad: Any = True,
-        divisor_override: Any = None,
+        stride: Any,
+        padding: Any,
+        ceil_mode: Any,
+        count_include_pad: Any,
+        divisor_override: Any,
     ) -> Value:
         windows = Windows(c, input, dims, kernel_size, stride, padding, 1, ceil_mode)
         if divisor_override is not None and type(divisor_override) is not int:
@@ -161,11 +161,11 @@ def maximum_row(name: str, dims: int) -> None:
         c: Lowering,
         input: Value,
         kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
-        ceil_mode: Any = False,
-        return_indices: Any = False,
+        stride: Any,
+        padding: Any,
+        dilation: Any,
+        ceil_mode: Any,
+        return_indices: Any,
     ) -> Value:
         if return_indices:
             raise NotLowered("positions within windows")

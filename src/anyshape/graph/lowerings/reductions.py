@@ -75,18 +75,14 @@ def total_dtype(dtype: Dtype, asked: torch.dtype | None) -> Dtype:
 
 
 @row("sum")
-def sum_(
-    c: Lowering, input: Value, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
-) -> Value:
+def sum_(c: Lowering, input: Value, dim: Any, keepdim: bool, *, dtype: Any) -> Value:
     gives = total_dtype(input.dtype, dtype)
     made = folded(c, "sum", as_dtype(c, input, gives), dims_of(input, dim), keepdim, wide(gives))
     return rounded(c, made, gives)
 
 
 @row("prod")
-def prod(
-    c: Lowering, input: Value, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
-) -> Value:
+def prod(c: Lowering, input: Value, dim: Any, keepdim: bool, *, dtype: Any) -> Value:
     gives = total_dtype(input.dtype, dtype)
     made = folded(c, "prod", as_dtype(c, input, gives), dims_of(input, dim), keepdim, wide(gives))
     return rounded(c, made, gives)
@@ -113,9 +109,7 @@ def mean_of(c: Lowering, input: Value, dims: list[int], keep: bool) -> Value:
 
 
 @row("mean")
-def mean(
-    c: Lowering, input: Value, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
-) -> Value:
+def mean(c: Lowering, input: Value, dim: Any, keepdim: bool, *, dtype: Any) -> Value:
     gives = input.dtype if dtype is None else short(dtype)
     if gives not in FLOATS:
         raise NotLowered("the mean of integers")
@@ -125,7 +119,7 @@ def mean(
 
 def truth_row(name: str) -> None:
     @row(name)
-    def lowered(c: Lowering, input: Value, dim: Any = None, keepdim: bool = False) -> Value:
+    def lowered(c: Lowering, input: Value, dim: Any, keepdim: bool) -> Value:
         source = elementwise(c, is_nonzero, input, takes=input.dtype, gives="b1")
         made = folded(c, name, source, dims_of(input, dim), keepdim, "b1")
         return as_dtype(c, made, "u8") if input.dtype == "u8" else made
@@ -136,7 +130,7 @@ truth_row("all")
 
 
 @row("count_nonzero")
-def count_nonzero(c: Lowering, input: Value, dim: Any = None) -> Value:
+def count_nonzero(c: Lowering, input: Value, dim: Any) -> Value:
     source = elementwise(c, is_nonzero, input, takes=input.dtype, gives="b1")
     return folded(c, "sum", source, dims_of(input, dim), False, "i64")
 
@@ -158,7 +152,7 @@ def extremum(c: Lowering, fold: str, input: Value, dims: list[int], keep: bool) 
 
 def extremum_row(name: str, fold: str) -> None:
     @row(name)
-    def lowered(c: Lowering, input: Value, dim: Any = (), keepdim: bool = False) -> Value:
+    def lowered(c: Lowering, input: Value, dim: Any, keepdim: bool) -> Value:
         dims = dims_of(input, dim)
         must_have_elements(c, input, dims)
         return extremum(c, fold, input, dims, keepdim)
@@ -175,7 +169,7 @@ def position_of(c: Lowering, fold: str, input: Value, dims: list[int], keep: boo
 
 def position_row(name: str) -> None:
     @row(name)
-    def lowered(c: Lowering, input: Value, dim: Any = None, keepdim: bool = False) -> Value:
+    def lowered(c: Lowering, input: Value, dim: Any, keepdim: bool) -> Value:
         dims = dims_of(input, dim)
         must_have_elements(c, input, dims)
         if input.dtype == "b1" or not dims:
@@ -191,8 +185,8 @@ def maximum_row(name: str) -> None:
     """`max` and `min`: of all, of two tensors, or with positions along a dimension."""
 
     @row(name)
-    def lowered(c: Lowering, input: Value, dim: Any = None, keepdim: bool = False, **named: Any):
-        other = named.get("other", dim)
+    def lowered(c: Lowering, input: Value, dim: Any, keepdim: bool, other: Any) -> Any:
+        other = dim if other is None else other
         if isinstance(other, Value):
             return ROWS[f"{name}imum"](c, input, other)
         dims = dims_of(input, dim)
@@ -210,7 +204,7 @@ maximum_row("min")
 
 
 @row("aminmax")
-def aminmax(c: Lowering, input: Value, *, dim: Any = None, keepdim: bool = False) -> Any:
+def aminmax(c: Lowering, input: Value, *, dim: Any, keepdim: bool) -> Any:
     dims = dims_of(input, dim)
     must_have_elements(c, input, dims)
     return tuple(extremum(c, fold, input, dims, keepdim) for fold in ("min", "max"))
@@ -280,11 +274,11 @@ def spread_row(name: str, root: bool, with_mean: bool) -> None:
     def lowered(
         c: Lowering,
         input: Value,
-        dim: Any = None,
-        unbiased: Any = None,
-        keepdim: bool = False,
+        dim: Any,
+        unbiased: Any,
+        keepdim: bool,
         *,
-        correction: Any = None,
+        correction: Any,
     ) -> Any:
         if isinstance(dim, bool):
             dim, unbiased = None, dim
@@ -318,12 +312,7 @@ Share = Callable[[Scalar, Scalar, Scalar], Scalar]
 
 def softmax_row(name: str, along_last: Share, along_other: Share) -> None:
     @row(name)
-    def lowered(
-        c: Lowering, input: Value, dim: Any = None, *rest: Any, dtype: Any = None, **_: Any
-    ) -> Value:
-        for each in rest:
-            if isinstance(each, torch.dtype):
-                dtype = each
+    def lowered(c: Lowering, input: Value, dim: Any, dtype: Any, **_: Any) -> Value:
         gives = input.dtype if dtype is None else short(dtype)
         if gives not in FLOATS or dim is None or not input.sizes:
             raise NotLowered("integers, or no dimension")
@@ -359,7 +348,7 @@ for _name in ("log_softmax", "functional_log_softmax"):
 
 
 @row("logsumexp")
-def logsumexp(c: Lowering, input: Value, dim: Any, keepdim: bool = False) -> Value:
+def logsumexp(c: Lowering, input: Value, dim: Any, keepdim: bool) -> Value:
     if input.dtype not in FLOATS or not input.sizes:
         raise NotLowered("integers, or a single number")
     dims = dims_of(input, dim)

@@ -23,12 +23,12 @@ _LINEAR = ("linear", "bilinear", "trilinear")
 def interpolate(
     c: Lowering,
     input: Value,
-    size: Any = None,
-    scale_factor: Any = None,
-    mode: Any = "nearest",
-    align_corners: Any = None,
-    recompute_scale_factor: Any = None,
-    antialias: Any = False,
+    size: Any,
+    scale_factor: Any,
+    mode: Any,
+    align_corners: Any,
+    recompute_scale_factor: Any,
+    antialias: Any,
 ) -> Value:
     dims = len(input.sizes) - 2
     if antialias or input.dtype not in FLOATS or (mode != "nearest" and mode not in _LINEAR):

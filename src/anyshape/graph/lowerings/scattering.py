@@ -82,8 +82,8 @@ def _fitting(value: Any, dtype: Dtype) -> Operand:
 
 
 @writes("setitem")
-def setitem(c: Lowering, target: TensorView, key: Any, value: Any) -> None:
-    items = list(key) if isinstance(key, tuple) else [key]
+def setitem(c: Lowering, target: TensorView, index: Any, value: Any) -> None:
+    items = list(index) if isinstance(index, tuple) else [index]
     tensors = [item for item in items if isinstance(item, Value)]
     if any(isinstance(item, bool | list | range) for item in items):
         raise NotLowered("an index that is written out")
@@ -95,7 +95,7 @@ def setitem(c: Lowering, target: TensorView, key: Any, value: Any) -> None:
     ):
         raise NotLowered("a slice by data")
     if not tensors:
-        part = _part(c, target, key)
+        part = _part(c, target, index)
         c.check_no_overlap(part)
         c.write(part, filled(c, value, part.meta.shape, c.dtype_of(target)))
         return
@@ -103,7 +103,7 @@ def setitem(c: Lowering, target: TensorView, key: Any, value: Any) -> None:
     if all(item.dtype == "b1" for item in tensors):
         _fill_mask(c, target, items, value)
         return
-    meaning = subscript(c, target.meta.shape, key)
+    meaning = subscript(c, target.meta.shape, index)
     shown = _shape_found(c, target, items, meaning)
     meaning = meaning.checked(c, target.meta.shape, shown)
     # torch wants the dtype itself here; one number of another is an exception that it makes.
@@ -190,20 +190,20 @@ def scatter_row(name: str, plan: Any, otherwise: Any = None) -> None:
     and for its in-place form. `otherwise`: what the operator does where there is no such plan."""
 
     @row(name)
-    def lowered(c: Lowering, input: Value, *args: Any, **kwargs: Any) -> Value:
+    def lowered(c: Lowering, input: Value, **arguments: Any) -> Value:
         try:
-            value, index_map, _, mode = plan(c, input.sizes, input.dtype, *args, **kwargs)
+            value, index_map, _, mode = plan(c, input.sizes, input.dtype, **arguments)
         except NotLowered:
             if otherwise is None:
                 raise
-            return otherwise(c, input, *args, **kwargs)
+            return otherwise(c, input, **arguments)
         adds_exactly(mode, input.dtype)
         return c.scattered(input, value, index_map, mode, c.result)
 
     @writes(name)
-    def written(c: Lowering, target: TensorView, *args: Any, **kwargs: Any) -> None:
+    def written(c: Lowering, target: TensorView, **arguments: Any) -> None:
         value, index_map, lookups, mode = plan(
-            c, target.meta.shape, c.dtype_of(target), *args, **kwargs
+            c, target.meta.shape, c.dtype_of(target), **arguments
         )
         adds_exactly(mode, c.dtype_of(target))
         c.scatter(target, value, index_map, lookups, mode)

@@ -28,20 +28,16 @@ def numbers_only(c: Lowering, input: Value) -> Value:
 
 
 @row("nansum")
-def nansum(
-    c: Lowering, input: Value, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
-) -> Value:
+def nansum(c: Lowering, input: Value, dim: Any, keepdim: bool, *, dtype: Any) -> Value:
     source = input if dtype is None else as_dtype(c, input, short(dtype))
     return sum_(c, numbers_only(c, source), dim, keepdim, dtype=dtype)
 
 
 @row("nanmean")
-def nanmean(
-    c: Lowering, input: Value, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
-) -> Value:
+def nanmean(c: Lowering, input: Value, dim: Any, keepdim: bool, *, dtype: Any) -> Value:
     if input.dtype not in FLOATS or dtype is not None:
         raise NotLowered("the mean of integers, or of another dtype")
-    total = sum_(c, numbers_only(c, input), dim, keepdim)
+    total = sum_(c, numbers_only(c, input), dim, keepdim, dtype=None)
     there = elementwise(
         c,
         lambda x: test("not", test("isnan", x)),
@@ -63,4 +59,4 @@ def trace(c: Lowering, input: Value) -> Value:
     def at(index: Index) -> Scalar:
         return cast(input.at((index[0], index[0])), gives)
 
-    return sum_(c, c.values.new((length,), gives, at, (input,)), 0)
+    return sum_(c, c.values.new((length,), gives, at, (input,)), 0, False, dtype=None)

@@ -42,12 +42,12 @@ def reshaping(c: Lowering, base: Meta, shown: Meta) -> IndexMap:
 
 
 @view("view", "view_as", "unflatten")
-def as_shape(c: Lowering, base: Meta, *_: Any, **__: Any) -> IndexMap:
+def as_shape(c: Lowering, base: Meta, **_: Any) -> IndexMap:
     return reshaping(c, base, c.result)
 
 
 @view("reshape", "reshape_as", "flatten", "ravel")
-def maybe_copied(c: Lowering, base: Meta, *_: Any, **__: Any) -> IndexMap:
+def maybe_copied(c: Lowering, base: Meta, **_: Any) -> IndexMap:
     if c.result.shape == base.shape and c.result.layout == base.layout:
         return lambda index: index
     questions = ShapeQuery(c.facts, "reshape")
@@ -73,7 +73,7 @@ def copied(c: Lowering, shares_if: Fact | None) -> None:
 
 
 @view("contiguous")
-def contiguous(c: Lowering, base: Meta, *_: Any, **__: Any) -> IndexMap:
+def contiguous(c: Lowering, base: Meta, **_: Any) -> IndexMap:
     if c.result.layout != base.layout:
         copied(c, c.result.shares_if)
     return lambda index: index
@@ -91,16 +91,13 @@ def permuting(order: Sequence[int]) -> IndexMap:
 
 
 @view("permute")
-def permute(c: Lowering, base: Meta, *dims: Any, **named: Any) -> IndexMap:
-    order = named.get("dims", dims)
-    if len(order) == 1 and isinstance(order[0], tuple | list):
-        (order,) = order
-    return permuting([place(dim, base.rank) for dim in order])
+def permute(c: Lowering, base: Meta, dims: tuple[Any, ...]) -> IndexMap:
+    return permuting([place(dim, base.rank) for dim in dims])
 
 
 @view("transpose", "swapdims", "swapaxes")
-def transpose(c: Lowering, base: Meta, *dims: Any, **named: Any) -> IndexMap:
-    first, second = (place(dim, base.rank) for dim in (*dims, *named.values()))
+def transpose(c: Lowering, base: Meta, **dims: Any) -> IndexMap:
+    first, second = (place(dim, base.rank) for dim in dims.values())
     order = list(range(base.rank))
     order[first], order[second] = order[second], order[first]
     return permuting(order)
@@ -133,7 +130,7 @@ def movedim(c: Lowering, base: Meta, source: Any, destination: Any) -> IndexMap:
 
 
 @view("unsqueeze", "squeeze", "atleast_1d", "atleast_2d", "atleast_3d")
-def ones(c: Lowering, base: Meta, *_: Any, **__: Any) -> IndexMap:
+def ones(c: Lowering, base: Meta, **_: Any) -> IndexMap:
     """Dimensions of size 1 come and go."""
     if not isinstance(c.result, Meta):
         raise NotLowered("several tensors")
@@ -141,7 +138,7 @@ def ones(c: Lowering, base: Meta, *_: Any, **__: Any) -> IndexMap:
 
 
 @view("expand", "expand_as", "broadcast_to")
-def expand(c: Lowering, base: Meta, *_: Any, **__: Any) -> IndexMap:
+def expand(c: Lowering, base: Meta, **_: Any) -> IndexMap:
     return stretched(c, base, c.result)
 
 
@@ -161,7 +158,7 @@ def broadcast_tensors(c: Lowering, bases: Sequence[Meta]) -> list[IndexMap]:
 
 
 @views_of_each("meshgrid")
-def meshgrid(c: Lowering, bases: Sequence[Meta], *, indexing: str | None = None) -> list[IndexMap]:
+def meshgrid(c: Lowering, bases: Sequence[Meta], *, indexing: str | None) -> list[IndexMap]:
     """Each vector along a dimension of its own; the first two change places for `xy`."""
     places = list(range(len(bases)))
     if indexing == "xy" and len(bases) > 1:
@@ -214,14 +211,14 @@ def narrow(c: Lowering, base: Meta, dim: Any, start: Any, length: Any) -> IndexM
 
 
 @view("split", "unsafe_split", "split_with_sizes", "chunk", "tensor_split")
-def split(c: Lowering, base: Meta, _: Any = None, dim: Any = 0, **named: Any) -> list[IndexMap]:
+def split(c: Lowering, base: Meta, dim: Any, **_: Any) -> list[IndexMap]:
     at = place(dim, base.rank)
     return [shifted(at, start_of(base, shown, at)) for shown in c.result]
 
 
 def named_split(name: str, dim: int) -> None:
     @view(name)
-    def lowered(c: Lowering, base: Meta, *_: Any, **__: Any) -> list[IndexMap]:
+    def lowered(c: Lowering, base: Meta, **_: Any) -> list[IndexMap]:
         # A vector is split along its one dimension.
         at = min(dim, base.rank - 1)
         return [shifted(at, start_of(base, shown, at)) for shown in c.result]
@@ -233,12 +230,12 @@ named_split("dsplit", 2)
 
 
 @view("diagonal", "unfold", "linalg_diagonal")
-def by_strides(c: Lowering, base: Meta, *_: Any, **__: Any) -> None:
+def by_strides(c: Lowering, base: Meta, **_: Any) -> None:
     """Only the strides tell."""
 
 
 @view("unbind")
-def unbind(c: Lowering, base: Meta, dim: Any = 0) -> list[IndexMap]:
+def unbind(c: Lowering, base: Meta, dim: Any) -> list[IndexMap]:
     at = place(dim, base.rank)
     return [selected(at, number) for number in range(len(c.result))]
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from anyshape.ops.broadcast import pointwise_layout, require_writable
+from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.meta import Meta
 from anyshape.ops.op import Op, OpKind, Rule
 from anyshape.ops.promotion import floating
@@ -12,13 +10,32 @@ from anyshape.ops.rules.pointwise import everywhere, pointwise_row, same, unary
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import eq, or_
 
-#: Functions of `torch.nn.functional` that work in place on demand, and where `inplace` stands among
-#: their arguments.
-_ON_DEMAND = {
-    "relu": 1, "relu6": 1, "elu": 2, "selu": 1, "celu": 2, "leaky_relu": 2, "hardtanh": 3,
-    "_threshold": 3,
-    "threshold": 3, "hardswish": 1, "hardsigmoid": 1, "silu": 1, "mish": 1,
-}  # fmt: skip
+#: What they take behind their input, as operators and in `torch.nn.functional` before `inplace`.
+_PARAMETERS = {
+    "celu": "alpha=1.0",
+    "elu": "alpha=1.0, scale=1, input_scale=1",
+    "gelu": "*, approximate='none'",
+    "hardshrink": "lambd=0.5",
+    "hardtanh": "min_val=-1.0, max_val=1.0",
+    "leaky_relu": "negative_slope=0.01",
+    "rrelu": "lower=0.125, upper=1 / 3, training=False, generator=None",
+    "rrelu_with_noise": "noise, lower=0.125, upper=1 / 3, training=False, generator=None",
+    "softplus": "beta=1.0, threshold=20.0",
+    "softshrink": "lambd=0.5",
+    "threshold": "threshold, value",
+}
+_FUNCTIONAL_PARAMETERS = {
+    **_PARAMETERS,
+    "_threshold": "threshold, value",
+    "elu": "alpha=1.0",
+    "rrelu": "lower=0.125, upper=1 / 3, training=False",
+}
+
+#: Functions of `torch.nn.functional` that work in place on demand.
+_ON_DEMAND = (
+    "_threshold", "celu", "elu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish",
+    "relu", "relu6", "selu", "silu", "threshold",
+)  # fmt: skip
 
 #: The operators themselves; those that never work in place are among them.
 _PLAIN = (
@@ -28,16 +45,17 @@ _PLAIN = (
 )  # fmt: skip
 
 
-def on_demand(rule: Rule, place: int) -> Rule:
-    """A rule that returns the input itself where argument number `place`, or `inplace`, is true."""
+def _plain(name: str, rule: Rule) -> Op:
+    return pointwise_row(name, rule, signature=_signature(_PARAMETERS.get(name)))
 
-    def maybe_in_place(q: ShapeQuery, input: Meta, *args: Any, **kwargs: Any) -> Any:
-        if kwargs.get("inplace", args[place - 1] if len(args) >= place else False):
-            require_writable(q, input)
-            return input
-        return rule(q, input, *args, **kwargs)
 
-    return maybe_in_place
+def _functional(name: str, rule: Rule) -> Op:
+    signature = _signature(_FUNCTIONAL_PARAMETERS.get(name), "inplace=False")
+    return Op(name, (_NN + name,), rule, OpKind.POINTWISE, signature=signature)
+
+
+def _signature(*parameters: str | None) -> str:
+    return ", ".join(("input", *filter(None, parameters)))
 
 
 def _prelu(q: ShapeQuery, input: Meta, weight: Meta) -> Meta:
@@ -66,23 +84,20 @@ def _glu(q: ShapeQuery, input: Meta, dim: int = -1) -> Meta:
     return input.like(shape, layout=pointwise_layout(q, shape, (half, half)))
 
 
-def _contiguous(q: ShapeQuery, input: Meta, *_: Any, **__: Any) -> Meta:
+def _contiguous(q: ShapeQuery, input: Meta) -> Meta:
     return input.like()
 
 
 _NN = "torch.nn.functional."
 ROWS = (
-    *(
-        Op(name, (_NN + name,), on_demand(unary(same), place), OpKind.POINTWISE)
-        for name, place in _ON_DEMAND.items()
-    ),
-    *(pointwise_row(name, unary(same)) for name in _PLAIN),
+    *(_functional(name, unary(same)) for name in _ON_DEMAND),
+    *(_plain(name, unary(same)) for name in _PLAIN),
     *(
         Op(name, (_NN + name,), unary(floating), OpKind.POINTWISE)
         for name in ("softsign", "tanhshrink")
     ),
-    Op("rrelu", (_NN + "rrelu",), on_demand(_contiguous, 4), OpKind.POINTWISE),
-    pointwise_row("rrelu", _contiguous),
+    _functional("rrelu", _contiguous),
+    _plain("rrelu", _contiguous),
     Op("prelu", everywhere("prelu"), _prelu, OpKind.POINTWISE),
     Op("glu", everywhere("glu"), _glu, OpKind.POINTWISE),
     Op("log_sigmoid", everywhere("log_sigmoid", "logsigmoid"), _contiguous, OpKind.POINTWISE),

@@ -14,8 +14,6 @@ from anyshape.ops.rules.reductions import reduced, require_float
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, eq, le, maximum, ne, or_, total
 
-_BY_NUMBER = {0: "none", 1: "mean", 2: "sum"}
-
 #: reduce(questions, loss of each element, name of the reduction)
 Reduction = Callable[[ShapeQuery, Meta, str], Meta]
 
@@ -25,47 +23,30 @@ def _lessened(q: ShapeQuery, loss: Meta, reduction: str) -> Meta:
     return loss if reduction == "none" else loss.like(())
 
 
-def functional_row(rule: Rule, order: str, reduce: Reduction = _lessened) -> Op:
+def functional_row(rule: Rule, signature: str, reduce: Reduction = _lessened) -> Op:
     """In `torch.nn.functional` a reduction has a name, and two older flags win over it."""
     name = rule.__name__
-    called = _called(rule, order.split(), "mean", reduce)
-    return Op(name, (f"torch.nn.functional.{name}",), called, OpKind.CALL_OUT)
+    called = _called(rule, reduce)
+    names = (f"torch.nn.functional.{name}",)
+    return Op(name, names, called, OpKind.CALL_OUT, signature=signature)
 
 
-def torch_row(name: str, rule: Rule, order: str, reduce: Reduction = _lessened) -> Op:
+def torch_row(name: str, rule: Rule, signature: str, reduce: Reduction = _lessened) -> Op:
     """In `torch` a reduction is a number, which when left out is 0: none."""
-    called = _called(rule, order.split(), 0, reduce)
-    return Op(name, (f"torch.{name}",), called, OpKind.CALL_OUT)
+    called = _called(rule, reduce)
+    return Op(name, (f"torch.{name}",), called, OpKind.CALL_OUT, signature=signature)
 
 
-def _called(rule: Rule, order: list[str], default: str | int, reduce: Reduction) -> Rule:
-    """A rule for the loss of each element as torch calls it, its arguments in this order."""
+def _called(rule: Rule, reduce: Reduction) -> Rule:
+    """A rule for the loss of each element as torch calls it."""
 
-    def called(q: ShapeQuery, *args: Any, **kwargs: Any) -> Meta:
-        given = dict(zip(order, args, strict=False))
-        if len(args) > len(order) or not kwargs.keys() <= set(order) - given.keys():
-            raise TypeError(f"{q.op} takes {', '.join(order)}")
-        given.update(kwargs)
-        reduction = given.pop("reduction", default)
-        flags = given.pop("size_average", None), given.pop("reduce", None)
+    def called(q: ShapeQuery, reduction: str, **given: Any) -> Meta:
         loss = rule(q, **given)
-        return reduce(q, loss, _reduction(q, reduction, *flags))
+        if reduction not in ("none", "mean", "sum", "batchmean"):
+            raise q.fail(f"there is no reduction {reduction!r}")
+        return reduce(q, loss, reduction)
 
     return called
-
-
-def _reduction(
-    q: ShapeQuery, reduction: str | int, size_average: bool | None, reduce: bool | None
-) -> str:
-    """The reduction by name."""
-    if size_average is not None or reduce is not None:
-        if reduce is False:
-            return "none"
-        return "sum" if size_average is False else "mean"
-    name = _BY_NUMBER.get(reduction) if isinstance(reduction, int) else reduction
-    if name not in ("none", "mean", "sum", "batchmean"):
-        raise q.fail(f"there is no reduction {reduction!r}")
-    return name
 
 
 def require_sizes(
@@ -219,16 +200,24 @@ def _require_lengths(
         q.require(le(maximum(*lengths), most), "a sequence may not be longer than the data")
 
 
-_CTC = "log_probs targets input_lengths target_lengths blank reduction zero_infinity"
-_CLASSES = "input target weight size_average ignore_index reduce reduction"
-_LINEAR = "input linear_weight target linear_bias weight reduction"
-_MARGIN = "input target p margin weight size_average reduce reduction"
+_CTC = (
+    "log_probs, targets, input_lengths, target_lengths, blank=0, reduction={}, zero_infinity=False"
+)
+_MEAN = "size_average=None, reduce=None, reduction='mean'"
+_CLASSES = (
+    "input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, "
+    "reduction='mean'"
+)
 ROWS: tuple[Op, ...] = (
     functional_row(nll_loss, _CLASSES),
-    functional_row(cross_entropy, f"{_CLASSES} label_smoothing"),
-    functional_row(linear_cross_entropy, f"{_LINEAR} ignore_index label_smoothing options"),
-    functional_row(multi_margin_loss, _MARGIN),
-    functional_row(multilabel_margin_loss, "input target size_average reduce reduction"),
-    functional_row(ctc_loss, _CTC),
-    torch_row("ctc_loss", ctc_loss, _CTC),
+    functional_row(cross_entropy, f"{_CLASSES}, label_smoothing=0.0"),
+    functional_row(
+        linear_cross_entropy,
+        "input, linear_weight, target, *, linear_bias=None, weight=None, reduction='mean', "
+        "ignore_index=None, label_smoothing=0.0, options=None",
+    ),
+    functional_row(multi_margin_loss, f"input, target, p=1, margin=1.0, weight=None, {_MEAN}"),
+    functional_row(multilabel_margin_loss, f"input, target, {_MEAN}"),
+    functional_row(ctc_loss, _CTC.format("'mean'")),
+    torch_row("ctc_loss", ctc_loss, _CTC.format(0)),
 )

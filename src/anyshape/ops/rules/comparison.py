@@ -41,7 +41,14 @@ def _compare(name: str, *aliases: str, method: str) -> Op:
     return pointwise_row(name, binary(boolean), *aliases, methods=method.split())
 
 
-def _isclose(q: ShapeQuery, input: Meta, other: Meta, *_: Any, **__: Any) -> Meta:
+def _isclose(
+    q: ShapeQuery,
+    input: Meta,
+    other: Meta,
+    rtol: float = 1e-05,
+    atol: float = 1e-08,
+    equal_nan: bool = False,
+) -> Meta:
     if input.dtype != other.dtype:
         raise q.fail(f"both tensors must have the same dtype, not {input.dtype} and {other.dtype}")
     return fresh(q, [input, other], torch.bool)

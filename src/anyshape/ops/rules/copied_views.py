@@ -4,6 +4,7 @@ written.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from anyshape.symbolic import Size, absolute, eq, le
 def _copied(rule: Rule) -> Rule:
     """The rule of a view, its result fresh and contiguous."""
 
+    @functools.wraps(rule)
     def fresh(q: ShapeQuery, *args: Any, **kwargs: Any) -> Any:
         seen = rule(q, *args, **kwargs)
         return seen.like() if isinstance(seen, Meta) else tuple(part.like() for part in seen)

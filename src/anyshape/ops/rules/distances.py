@@ -27,40 +27,44 @@ Order = Number | str | None
 
 def vector_norm(
     q: ShapeQuery,
-    x: Meta,
+    input: Meta,
     ord: Number = 2,
     dim: Dims = None,
     keepdim: bool = False,
     *,
     dtype: torch.dtype | None = None,
 ) -> Meta:
-    require_float(q, x.dtype)
-    dims = dims_or_all(q, dim, x.rank)
+    require_float(q, input.dtype)
+    dims = dims_or_all(q, dim, input.rank)
     # These orders take an extreme, which nothing has.
     if isinstance(ord, int | float) and (ord < 0 or ord == inf):
-        require_elements(q, x, dims)
-    return x.like(reduced(x.shape, dims, keepdim), real(x.dtype if dtype is None else dtype))
+        require_elements(q, input, dims)
+    return input.like(
+        reduced(input.shape, dims, keepdim), real(input.dtype if dtype is None else dtype)
+    )
 
 
 def matrix_norm(
     q: ShapeQuery,
-    A: Meta,
+    input: Meta,
     ord: Order = "fro",
     dim: Sequence[int] = (-2, -1),
     keepdim: bool = False,
     *,
     dtype: torch.dtype | None = None,
 ) -> Meta:
-    require_float(q, A.dtype)
-    dims = q.dims(tuple(dim), A.rank)
-    if A.rank < 2 or len(dims) != 2:
+    require_float(q, input.dtype)
+    dims = q.dims(tuple(dim), input.rank)
+    if input.rank < 2 or len(dims) != 2:
         raise q.fail("a matrix norm is over two dimensions")
-    return A.like(reduced(A.shape, dims, keepdim), real(A.dtype if dtype is None else dtype))
+    return input.like(
+        reduced(input.shape, dims, keepdim), real(input.dtype if dtype is None else dtype)
+    )
 
 
 def linalg_norm(
     q: ShapeQuery,
-    A: Meta,
+    input: Meta,
     ord: Order = None,
     dim: Dims = None,
     keepdim: bool = False,
@@ -68,12 +72,12 @@ def linalg_norm(
     dtype: torch.dtype | None = None,
 ) -> Meta:
     two = dim is not None and not isinstance(dim, int | Expr) and len(dim) == 2
-    if isinstance(ord, str) or (ord is not None and (two or (dim is None and A.rank == 2))):
+    if isinstance(ord, str) or (ord is not None and (two or (dim is None and input.rank == 2))):
         over = (-2, -1) if dim is None else (dim,) if isinstance(dim, int | Expr) else tuple(dim)
-        return matrix_norm(q, A, ord, over, keepdim, dtype=dtype)
-    if ord is not None and dim is None and A.rank != 1:
+        return matrix_norm(q, input, ord, over, keepdim, dtype=dtype)
+    if ord is not None and dim is None and input.rank != 1:
         raise q.fail("an order without dimensions is for a vector or a matrix")
-    return vector_norm(q, A, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
+    return vector_norm(q, input, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
 
 
 def norm(
@@ -139,17 +143,24 @@ def dist(q: ShapeQuery, input: Meta, other: Meta, p: Number = 2) -> Meta:
 
 
 def pairwise_distance(
-    q: ShapeQuery, x1: Meta, x2: Meta, p: Number = 2.0, eps: float = 1e-6, keepdim: bool = False
+    q: ShapeQuery,
+    input: Meta,
+    other: Meta,
+    p: Number = 2.0,
+    eps: float = 1e-6,
+    keepdim: bool = False,
 ) -> Meta:
-    difference = elementwise(q, (x1, x2), floating)
+    difference = elementwise(q, (input, other), floating)
     return vector_norm(q, difference, p, -1, keepdim)
 
 
-def cosine_similarity(q: ShapeQuery, x1: Meta, x2: Meta, dim: int = 1, eps: float = 1e-8) -> Meta:
-    dtype = result_type((x1, x2))
+def cosine_similarity(
+    q: ShapeQuery, input: Meta, other: Meta, dim: int = 1, eps: float = 1e-8
+) -> Meta:
+    dtype = result_type((input, other))
     require_float(q, dtype)
-    shape = broadcast(q, (x1.shape, x2.shape))
-    return x1.like(reduced(shape, (q.dim(dim, len(shape)),), False), dtype)
+    shape = broadcast(q, (input.shape, other.shape))
+    return input.like(reduced(shape, (q.dim(dim, len(shape)),), False), dtype)
 
 
 def cdist(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -64,6 +65,7 @@ def _spatial(batched: int, only: tuple[int, ...] = ()) -> Rule:
     """Feature dropout on batches of that rank; other ranks (or those of `only`) are one item."""
     by_item, alone = _dropped(_noise_by_feature, True), _dropped(_noise_by_channel, True)
 
+    @functools.wraps(alone)
     def rule(q: ShapeQuery, input: Meta, *args: Any, **kwargs: Any) -> Meta:
         if input.rank == batched:
             return by_item(q, input, *args, **kwargs)

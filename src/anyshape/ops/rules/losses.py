@@ -234,36 +234,45 @@ def triplet_margin_with_distance_loss(
     return triplet_margin_loss(q, anchor, positive, negative, swap=swap)
 
 
-_TWO, _FLAGS = "input target", "size_average reduce reduction"
-_THREE, _TRIPLET = "input1 input2 target", "anchor positive negative"
+_TWO, _MEAN = "input, target", "size_average=None, reduce=None, reduction='mean'"
+_THREE, _TRIPLET = "input1, input2, target", "anchor, positive, negative"
 # fmt: off
 ROWS: tuple[Op, ...] = (
-    functional_row(mse_loss, f"{_TWO} {_FLAGS} weight", _summed),
-    functional_row(l1_loss, f"{_TWO} {_FLAGS} weight", _summed),
-    functional_row(smooth_l1_loss, f"{_TWO} {_FLAGS} beta"),
-    functional_row(huber_loss, f"{_TWO} reduction delta weight"),
-    functional_row(soft_margin_loss, f"{_TWO} {_FLAGS}"),
-    functional_row(kl_div, f"{_TWO} {_FLAGS} log_target"),
-    functional_row(binary_cross_entropy, f"{_TWO} weight {_FLAGS}"),
-    functional_row(binary_cross_entropy_with_logits, f"{_TWO} weight {_FLAGS} pos_weight"),
+    functional_row(mse_loss, f"{_TWO}, {_MEAN}, weight=None", _summed),
+    functional_row(l1_loss, f"{_TWO}, {_MEAN}, weight=None", _summed),
+    functional_row(smooth_l1_loss, f"{_TWO}, {_MEAN}, beta=1.0"),
+    functional_row(huber_loss, f"{_TWO}, reduction='mean', delta=1.0, weight=None"),
+    functional_row(soft_margin_loss, f"{_TWO}, {_MEAN}"),
+    functional_row(kl_div, f"{_TWO}, {_MEAN}, log_target=False"),
+    functional_row(binary_cross_entropy, f"{_TWO}, weight=None, {_MEAN}"),
     functional_row(
-        poisson_nll_loss, f"{_TWO} log_input full size_average eps reduce reduction"),
-    functional_row(gaussian_nll_loss, f"{_TWO} var full eps reduction"),
-    functional_row(hinge_embedding_loss, f"{_TWO} margin {_FLAGS}", _summed),
-    functional_row(margin_ranking_loss, f"{_THREE} margin {_FLAGS}"),
-    functional_row(multilabel_soft_margin_loss, f"{_TWO} weight {_FLAGS}"),
-    functional_row(cosine_embedding_loss, f"{_THREE} margin {_FLAGS}"),
-    functional_row(triplet_margin_loss, f"{_TRIPLET} margin p eps swap {_FLAGS}"),
+        binary_cross_entropy_with_logits, f"{_TWO}, weight=None, {_MEAN}, pos_weight=None"),
     functional_row(
-        triplet_margin_with_distance_loss, f"{_TRIPLET} distance_function margin swap reduction"),
-    torch_row("kl_div", kl_div, f"{_TWO} reduction log_target"),
+        poisson_nll_loss,
+        f"{_TWO}, log_input=True, full=False, size_average=None, eps=1e-08, reduce=None, "
+        "reduction='mean'"),
+    functional_row(gaussian_nll_loss, f"{_TWO}, var, full=False, eps=1e-06, reduction='mean'"),
+    functional_row(hinge_embedding_loss, f"{_TWO}, margin=1.0, {_MEAN}", _summed),
+    functional_row(margin_ranking_loss, f"{_THREE}, margin=0, {_MEAN}"),
+    functional_row(multilabel_soft_margin_loss, f"{_TWO}, weight=None, {_MEAN}"),
+    functional_row(cosine_embedding_loss, f"{_THREE}, margin=0, {_MEAN}"),
+    functional_row(
+        triplet_margin_loss, f"{_TRIPLET}, margin=1.0, p=2, eps=1e-06, swap=False, {_MEAN}"),
+    functional_row(
+        triplet_margin_with_distance_loss,
+        f"{_TRIPLET}, *, distance_function=None, margin=1.0, swap=False, reduction='mean'"),
+    torch_row("kl_div", kl_div, f"{_TWO}, reduction=0, *, log_target=False"),
     torch_row(
-        "binary_cross_entropy_with_logits", _with_logits, f"{_TWO} weight pos_weight reduction"),
-    torch_row("poisson_nll_loss", poisson_nll_loss, f"{_TWO} log_input full eps reduction"),
-    torch_row("hinge_embedding_loss", hinge_embedding_loss, f"{_TWO} margin reduction", _summed),
-    torch_row("margin_ranking_loss", _ranking, f"{_THREE} margin reduction"),
-    torch_row("cosine_embedding_loss", cosine_embedding_loss, f"{_THREE} margin reduction"),
+        "binary_cross_entropy_with_logits",
+        _with_logits, f"{_TWO}, weight=None, pos_weight=None, reduction=0"),
+    torch_row("poisson_nll_loss", poisson_nll_loss, f"{_TWO}, log_input, full, eps, reduction"),
     torch_row(
-        "triplet_margin_loss", triplet_margin_loss, f"{_TRIPLET} margin p eps swap reduction"),
+        "hinge_embedding_loss", hinge_embedding_loss, f"{_TWO}, margin=1.0, reduction=0", _summed),
+    torch_row("margin_ranking_loss", _ranking, f"{_THREE}, margin=0.0, reduction=0"),
+    torch_row("cosine_embedding_loss", cosine_embedding_loss, f"{_THREE}, margin=0.0, reduction=0"),
+    torch_row(
+        "triplet_margin_loss",
+        triplet_margin_loss,
+        f"{_TRIPLET}, margin=1.0, p=2.0, eps=1e-06, swap=False, reduction=0"),
 )
 # fmt: on

@@ -64,15 +64,16 @@ def _rmatmul(q: ShapeQuery, input: Meta, other: Meta) -> Meta:
 def _of_ranks(left: int, right: int, name: str) -> Rule:
     """A product that only takes these ranks; `name` is what torch calls the second factor."""
 
-    def rule(q: ShapeQuery, input: Meta, *rest: Any, **named: Any) -> Meta:
-        other, *options = (*rest, *([named.pop(name)] if name in named else ()))
+    def rule(
+        q: ShapeQuery, input: Meta, out_dtype: torch.dtype | None = None, **named: Any
+    ) -> Meta:
+        other = named[name]
         require_rank(q, input, left, "the left factor")
         require_rank(q, other, right, "the right factor")
         if left == 3:
             require_same(q, input.shape[0], other.shape[0], "the batch sizes")
         result = product_of(q, input, other)
-        dtype = options[0] if options else named.pop("out_dtype", None)
-        return result if dtype is None else result.like(dtype=dtype)
+        return result if out_dtype is None else result.like(dtype=out_dtype)
 
     return rule
 
@@ -91,52 +92,43 @@ def _inner(q: ShapeQuery, input: Meta, other: Meta) -> Meta:
     return input.like((*input.shape[:-1], *other.shape[:-1]), dtype)
 
 
-def _added(left: int, right: int, summed: bool = False) -> Rule:
+def _added(q: ShapeQuery, input: Meta, first: Meta, second: Meta, ranks: tuple[int, int]) -> Meta:
     """`beta * input + alpha * (first @ second)`: the input is expanded to the product's shape."""
-
-    def rule(
-        q: ShapeQuery,
-        input: Meta,
-        first: Meta,
-        second: Meta,
-        *,
-        beta: Any = 1,
-        alpha: Any = 1,
-        **_: Any,
-    ) -> Meta:
-        require_rank(q, first, left, "the left factor")
-        require_rank(q, second, right, "the right factor")
-        if left == 3:
-            require_same(q, first.shape[0], second.shape[0], "the batch sizes")
-        require_one_dtype(q, input, first, second)
-        result = product_of(q, first, second)
-        if summed:
-            result = result.like(result.shape[1:])
-        require_expands(q, input.shape, result.shape)
-        return result
-
-    return rule
+    require_rank(q, first, ranks[0], "the left factor")
+    require_rank(q, second, ranks[1], "the right factor")
+    if ranks[0] == 3:
+        require_same(q, first.shape[0], second.shape[0], "the batch sizes")
+    require_one_dtype(q, input, first, second)
+    return product_of(q, first, second)
 
 
-def _addmv(
-    q: ShapeQuery, input: Meta, mat: Meta, vec: Meta, *, beta: Any = 1, alpha: Any = 1
-) -> Meta:
-    result = _added(2, 1)(q, input, mat, vec)
+def _addmm(q: ShapeQuery, input: Meta, mat1: Meta, mat2: Meta) -> Meta:
+    result = _added(q, input, mat1, mat2, (2, 2))
+    require_expands(q, input.shape, result.shape)
+    return result
+
+
+def _baddbmm(q: ShapeQuery, input: Meta, batch1: Meta, batch2: Meta) -> Meta:
+    result = _added(q, input, batch1, batch2, (3, 3))
+    require_expands(q, input.shape, result.shape)
+    return result
+
+
+def _addbmm(q: ShapeQuery, input: Meta, batch1: Meta, batch2: Meta) -> Meta:
+    result = _added(q, input, batch1, batch2, (3, 3))
+    result = result.like(result.shape[1:])
+    require_expands(q, input.shape, result.shape)
+    return result
+
+
+def _addmv(q: ShapeQuery, input: Meta, mat: Meta, vec: Meta, beta: Any) -> Meta:
+    result = _added(q, input, mat, vec, (2, 1))
+    require_expands(q, input.shape, result.shape)
     if beta == 0 or q.same_all(input.shape, result.shape):
         return result
     # Torch forgets to expand the input where there is nothing to add to it.
     nothing = q.decide(eq(mat.numel, 0), "what is added has no elements")
     return input.like() if nothing else result
-
-
-def _named(rule: Rule, first: str, second: str) -> Rule:
-    """The same rule where torch calls the factors by these names."""
-
-    def renamed(q: ShapeQuery, input: Meta, *rest: Any, **named: Any) -> Any:
-        given = [*rest, *(named.pop(name) for name in (first, second) if name in named)]
-        return rule(q, input, *given, **named)
-
-    return renamed
 
 
 def _addr(
@@ -245,18 +237,25 @@ def _vecdot(q: ShapeQuery, x: Meta, y: Meta, *, dim: int = -1) -> Meta:
     return x.like(shape[:dim] + shape[dim + 1 :])
 
 
-def _vecdot_renamed(q: ShapeQuery, *given: Meta, dim: int = -1, **named: Meta) -> Meta:
-    # infer takes `x` for torch's usual `input`.
-    x, y = (*given, *(named[name] for name in ("input", "y") if name in named))
-    return _vecdot(q, x, y, dim=dim)
+def _row(name: str, rule: Rule, also: tuple[str, ...] = (), signature: str | None = None) -> Op:
+    return Op(name, names_of(name, also), rule, OpKind.MATMUL, signature=signature)
 
 
-def _row(name: str, rule: Rule, also: tuple[str, ...] = (), in_place: tuple[str, ...] = ()) -> Op:
-    return Op(name, names_of(name, also), rule, OpKind.MATMUL, in_place)
+def _product_row(name: str, left: int, right: int, second: str) -> Op:
+    signature = f"input, {second}, out_dtype=None"
+    return _row(name, _of_ranks(left, right, second), signature=signature)
 
 
-def _added_row(name: str, rule: Rule, first: str, second: str) -> Op:
-    return _row(name, _named(rule, first, second), in_place=in_place_names(name))
+def _added_row(rule: Rule, first: str, second: str) -> Op:
+    name = rule.__name__.lstrip("_")
+    return Op(
+        name,
+        names_of(name),
+        rule,
+        OpKind.MATMUL,
+        in_place_names(name),
+        signature=f"input, {first}, {second}, out_dtype=None, *, beta=1, alpha=1",
+    )
 
 
 _T = "torch.Tensor."
@@ -264,17 +263,17 @@ _F = "torch.nn.functional."
 ROWS: tuple[Op, ...] = (
     _row("matmul", _matmul, (_T + "__matmul__", "torch.linalg.matmul")),
     Op("rmatmul", (_T + "__rmatmul__",), _rmatmul, OpKind.MATMUL),
-    _row("mm", _of_ranks(2, 2, "mat2")),
-    _row("bmm", _of_ranks(3, 3, "mat2")),
-    _row("mv", _of_ranks(2, 1, "vec")),
-    _row("dot", _of_ranks(1, 1, "tensor")),
-    _row("vdot", _of_ranks(1, 1, "other")),
+    _product_row("mm", 2, 2, "mat2"),
+    _product_row("bmm", 3, 3, "mat2"),
+    _product_row("mv", 2, 1, "vec"),
+    _product_row("dot", 1, 1, "tensor"),
+    _product_row("vdot", 1, 1, "other"),
     Op("outer", (*names_of("outer"), *names_of("ger")), _outer, OpKind.POINTWISE),
     _row("inner", _inner),
-    _added_row("addmm", _added(2, 2), "mat1", "mat2"),
-    _added_row("addbmm", _added(3, 3, summed=True), "batch1", "batch2"),
-    _added_row("baddbmm", _added(3, 3), "batch1", "batch2"),
-    _added_row("addmv", _addmv, "mat", "vec"),
+    _added_row(_addmm, "mat1", "mat2"),
+    _added_row(_addbmm, "batch1", "batch2"),
+    _added_row(_baddbmm, "batch1", "batch2"),
+    _added_row(_addmv, "mat", "vec"),
     Op("addr", names_of("addr"), _addr, OpKind.POINTWISE, in_place_names("addr")),
     Op("linear", (_F + "linear", "torch._C._nn.linear"), _linear, OpKind.MATMUL),
     Op("bilinear", ("torch.bilinear", _F + "bilinear"), _bilinear, OpKind.CALL_OUT),
@@ -286,5 +285,5 @@ ROWS: tuple[Op, ...] = (
         _chain_matmul,
         OpKind.CALL_OUT,
     ),
-    Op("vecdot", ("torch.linalg.vecdot",), _vecdot_renamed, OpKind.REDUCTION),
+    Op("vecdot", ("torch.linalg.vecdot",), _vecdot, OpKind.REDUCTION),
 )

@@ -75,6 +75,7 @@ def pointwise_row(
     *aliases: str,
     methods: Iterable[str] = (),
     differentiable: bool = True,
+    signature: str | None = None,
 ) -> Op:
     """An operator with its aliases and in-place forms; `methods` are Python's (`__add__`)."""
     names = (name, *aliases)
@@ -87,6 +88,7 @@ def pointwise_row(
         in_place=everywhere(*(f"{name}_" for name in names))
         + tuple(f"torch.Tensor.{method}" for method in methods if method not in plain),
         differentiable=differentiable,
+        signature=signature,
     )
 
 
@@ -95,7 +97,7 @@ def _is_in_place(method: str) -> bool:
 
 
 def unary(dtype: DtypeRule) -> Rule:
-    def rule(q: ShapeQuery, input: Meta, *_: Any, **__: Any) -> Meta:
+    def rule(q: ShapeQuery, input: Meta) -> Meta:
         return Meta(
             input.shape,
             dtype(input.dtype),
@@ -107,7 +109,7 @@ def unary(dtype: DtypeRule) -> Rule:
 
 
 def binary(dtype: DtypeRule) -> Rule:
-    def rule(q: ShapeQuery, input: Operand, other: Operand, **_: Any) -> Meta:
+    def rule(q: ShapeQuery, input: Operand, other: Operand) -> Meta:
         return elementwise(q, (input, other), dtype)
 
     return rule
@@ -116,13 +118,13 @@ def binary(dtype: DtypeRule) -> Rule:
 def reflected(rule: Rule) -> Rule:
     """The rule of `other - input` from that of `input - other`."""
 
-    def swapped(q: ShapeQuery, input: Meta, other: Operand, **_: Any) -> Meta:
+    def swapped(q: ShapeQuery, input: Meta, other: Operand) -> Meta:
         return rule(q, other, input)
 
     return swapped
 
 
-def _add(q: ShapeQuery, input: Operand, other: Operand, *old: Operand, **_: Any) -> Meta:
+def _add(q: ShapeQuery, input: Operand, other: Operand, *old: Operand, alpha: Number = 1) -> Meta:
     """`input + alpha * other`; an old form has alpha in second place."""
     return elementwise(q, (input, *(old or (other,))), same)
 
@@ -142,6 +144,14 @@ def _power(dtype: DtypeRule) -> Rule:
         return power if isinstance(input, Meta) else power.like()
 
     return rule
+
+
+def _heaviside(q: ShapeQuery, input: Meta, values: Meta) -> Meta:
+    return elementwise(q, (input, values), same)
+
+
+def _polynomial(q: ShapeQuery, input: Operand, n: Operand) -> Meta:
+    return elementwise(q, (input, n), floating)
 
 
 def _ldexp(q: ShapeQuery, input: Meta, other: Operand) -> Meta:
@@ -170,7 +180,7 @@ def _lerp(q: ShapeQuery, input: Meta, end: Meta, weight: Operand) -> Meta:
 
 
 def _fused(
-    q: ShapeQuery, input: Meta, tensor1: Any, tensor2: Any = None, *old: Any, **_: Any
+    q: ShapeQuery, input: Meta, tensor1: Any, tensor2: Any = None, *old: Any, value: Number = 1
 ) -> Meta:
     """`input + value * tensor1 ∘ tensor2`; an old form has the value in second place."""
     if not isinstance(tensor1, Meta):
@@ -226,21 +236,24 @@ _UNARY: dict[DtypeRule, tuple[str, ...]] = {
 
 _BINARY: dict[DtypeRule, tuple[str, ...]] = {
     floating: (
-        "atan2 arctan2", "chebyshev_polynomial_t", "chebyshev_polynomial_u",
-        "chebyshev_polynomial_v",
-        "chebyshev_polynomial_w", "copysign", "hermite_polynomial_h", "hermite_polynomial_he",
-        "laguerre_polynomial_l", "legendre_polynomial_p", "shifted_chebyshev_polynomial_t",
-        "shifted_chebyshev_polynomial_u", "shifted_chebyshev_polynomial_v",
-        "shifted_chebyshev_polynomial_w", "true_divide", "xlog1py", "xlogy", "zeta",
+        "atan2 arctan2", "copysign", "true_divide", "xlog1py", "xlogy", "zeta",
     ),
     same: (
         "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift",
         "fmax",
-        "fmin", "floor_divide", "fmod", "gcd", "heaviside", "hypot", "igamma gammainc",
+        "fmin", "floor_divide", "fmod", "gcd", "hypot", "igamma gammainc",
         "igammac gammaincc", "lcm", "logaddexp", "logaddexp2", "maximum", "minimum", "mul multiply",
         "nextafter", "remainder",
     ),
 }  # fmt: skip
+
+_POLYNOMIALS = (
+    "chebyshev_polynomial_t", "chebyshev_polynomial_u", "chebyshev_polynomial_v",
+    "chebyshev_polynomial_w", "hermite_polynomial_h", "hermite_polynomial_he",
+    "laguerre_polynomial_l", "legendre_polynomial_p", "shifted_chebyshev_polynomial_t",
+    "shifted_chebyshev_polynomial_u", "shifted_chebyshev_polynomial_v",
+    "shifted_chebyshev_polynomial_w",
+)  # fmt: skip
 
 #: In their names: torch has no derivatives of these functions.
 _WITHOUT_GRADIENT = ("airy", "bessel", "polynomial")
@@ -264,6 +277,13 @@ _METHODS = {
     "sub": "__sub__ __isub__",
 }
 
+#: The parameters of those whose result does not depend on all of them.
+_SIGNATURES = {
+    "logit": "input, eps=None",
+    "nan_to_num": "input, nan=None, posinf=None, neginf=None",
+    "round": "input, *, decimals=0",
+}
+
 #: Methods that take their operands in the other order.
 _REFLECTED: dict[str, Rule] = {
     "__rtruediv__ __rdiv__": _divide,
@@ -283,6 +303,7 @@ def _row(names: str, rule: Rule) -> Op:
         *aliases,
         methods=_METHODS.get(name, "").split(),
         differentiable=not any(kind in name for kind in _WITHOUT_GRADIENT),
+        signature=_SIGNATURES.get(name),
     )
 
 
@@ -294,6 +315,8 @@ ROWS = (
     _row("div divide", _divide),
     _row("pow", _power(same)),
     _row("float_power", _power(widest)),
+    _row("heaviside", _heaviside),
+    *(_row(name, _polynomial) for name in _POLYNOMIALS),
     _row("ldexp", _ldexp),
     _row("frexp", _frexp),
     _row("polygamma", _polygamma),
@@ -304,7 +327,13 @@ ROWS = (
     _row("clamp clip", _clamp),
     _row("clamp_min", _clamp_min),
     _row("clamp_max", _clamp_max),
-    Op("rsub", everywhere("rsub"), reflected(binary(same)), OpKind.POINTWISE),
+    Op(
+        "rsub",
+        everywhere("rsub"),
+        reflected(binary(same)),
+        OpKind.POINTWISE,
+        signature="input, other, alpha=1",
+    ),
     Op("positive", (*everywhere("positive"), "torch.Tensor.__pos__"), _positive, OpKind.NOTHING),
     *(
         Op(
