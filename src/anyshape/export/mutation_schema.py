@@ -11,8 +11,9 @@ import torch.fx
 from torch._ops import OpOverload
 
 from anyshape.capture.record.bound_call import name_of
-from anyshape.capture.record.op_kinds import is_mutable, may_draw, writes_statistics
+from anyshape.capture.record.op_kinds import may_draw
 from anyshape.ops.bind import asked_to_work_in_place, signature_of
+from anyshape.ops.effects import is_mutable, writes_untold, written_by
 from anyshape.ops.node_meta import CALL
 from anyshape.ops.table import lookup
 from anyshape.support.lazy_dataclass import dataclass
@@ -57,7 +58,7 @@ def write_of(node: torch.fx.Node) -> Write | None:
         return _by_schema(node, function)
     if is_mutable(function):
         raise Unknown(f"`{function}` writes to an argument")
-    if writes_statistics(function):
+    if writes_untold(function):
         return _statistics(node, function)
     asked = asked_to_work_in_place(function, node.args, node.kwargs)
     if asked is not None:
@@ -158,30 +159,15 @@ def _by_schema(node: torch.fx.Node, function: OpOverload) -> Write | None:
     return Write(targets, tuple(places), gives_target=itself)
 
 
-#: Of operators with running statistics: where those are, and where the flag that they are updated.
-_STATISTICS: Final[dict[Callable[..., Any], tuple[tuple[int, str], tuple[int, str], Any]]] = {
-    torch.nn.functional.batch_norm: ((1, "running_mean"), (5, "training"), False),
-    torch.nn.functional.instance_norm: ((1, "running_mean"), (5, "use_input_stats"), True),
-    torch.batch_norm: ((3, "running_mean"), (5, "training"), False),
-    torch.instance_norm: ((3, "running_mean"), (5, "use_input_stats"), True),
-    torch.native_batch_norm: ((3, "running_mean"), (5, "training"), False),
-}
-
-
 def _statistics(node: torch.fx.Node, function: Callable[..., Any]) -> Write | None:
-    row = _STATISTICS.get(function)
-    if row is None:
+    match = lookup(function)
+    if match is None:
         raise Unknown(f"`{name_of(function)}` may write to running statistics")
-    (first, _), (place, flag), default = row
-    args, kwargs = node.args, node.kwargs
-    updates = kwargs.get(flag, args[place] if len(args) > place else default)
-    if "running_mean" in kwargs or "running_var" in kwargs or len(args) < first + 2:
-        given = kwargs.get("running_mean", kwargs.get("running_var"))
-        if not updates or given is None:
-            return None
-        raise Unknown(f"`{name_of(function)}` has running statistics that are given by name")
-    if not updates or args[first] is None:
+    if not written_by(match, node.args, node.kwargs):
         return None
-    return Write(
-        (_tensor(args[first]), _tensor(args[first + 1])), (first, first + 1), gives_target=False
-    )
+    names = signature_of(match.op).names
+    places = tuple(map(names.index, match.op.effects.writes))
+    if max(places) >= len(node.args):
+        raise Unknown(f"`{name_of(function)}` has running statistics that are given by name")
+    targets = tuple(_tensor(node.args[place]) for place in places)
+    return Write(targets, places, gives_target=False)

@@ -21,6 +21,7 @@ from anyshape.graph.pytree import Foreign, Several, handles_in, has_tensors, is_
 from anyshape.graph.unlowerable import Unlowerable
 from anyshape.graph.values import DTYPES, Memory, NotLowered
 from anyshape.ops.bind import works_in_place
+from anyshape.ops.effects import written_by
 from anyshape.ops.higher_order_ops import region_of
 from anyshape.ops.meta import Meta
 from anyshape.ops.node_meta import CALL, NUMBER, SYMBOL
@@ -229,14 +230,6 @@ def entangle(roots: list[Storage]) -> None:
         root.entangled |= {other for other in roots if other is not root}
 
 
-#: With a largest norm they change rows of the table.
-_RENORMALISING: Final = frozenset({"embedding", "embedding_bag"})
-
-
 def may_write(entry: OpMatch, node: torch.fx.Node) -> bool:
     """Operators that write what is not their first argument: statistics, tables, given results."""
-    name = entry.op.name
-    if name in _RENORMALISING:
-        given = node.kwargs.get("max_norm", node.args[3] if len(node.args) > 3 else None)
-        return given is not None
-    return "batch_norm" in name or "instance_norm" in name or "out" in node.kwargs
+    return "out" in node.kwargs or bool(written_by(entry, node.args, node.kwargs))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import Any
+from typing import Any, Final
 
 from anyshape.support.lazy_dataclass import dataclass
 
@@ -25,6 +25,27 @@ class OpKind(Enum):
     CALL_OUT = auto()
     FACTORY = auto()
     NOTHING = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What an operator does beside giving its result."""
+
+    #: whether it may draw random numbers, with some arguments
+    draws: bool = False
+    #: parameters that it may write to, beside the first one of its in-place forms
+    writes: tuple[str, ...] = ()
+    #: a parameter: it writes, and fails, only where that is given
+    given: str | None = None
+    #: whether a write gives its tensor no new version
+    untold: bool = False
+    #: whether it fails where an integer is divided by zero
+    divides: bool = False
+
+
+PURE: Final = Effects()
+DRAWS: Final = Effects(draws=True)
+DIVIDES: Final = Effects(divides=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +70,7 @@ class Op:
     #: its parameters as text (`"input, beta=1.0"`), if they are others than the rule's: the rule
     #: then gets those by name that it takes
     signature: str | None = None
+    effects: Effects = PURE
 
 
 def names_of(name: str, also: tuple[str, ...] = ()) -> tuple[str, ...]:

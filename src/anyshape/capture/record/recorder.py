@@ -34,12 +34,10 @@ from anyshape.capture.record.op_kinds import (
     ALIASES_UNSEEN,
     STATE_CHANGES,
     is_in_place,
-    is_mutable,
     may_draw,
     may_raise,
     runs_python,
     target_of,
-    writes_statistics,
 )
 from anyshape.capture.record.packed_weights import check_results, is_quantized, with_sizes
 from anyshape.capture.record.segment_state import TracedTensor
@@ -55,6 +53,7 @@ from anyshape.capture.tracer import AbortCapture, Tracer, is_data_dependent
 from anyshape.config import config
 from anyshape.errors import AnyshapeError, NeedsDecision, UnknownOperator
 from anyshape.guards.path import Path
+from anyshape.ops.effects import is_mutable, writes_untold
 from anyshape.ops.meta import Dense, Meta, of_tensor
 from anyshape.ops.node_meta import CALL, NUMBER, RESULT, UNRECORDED, VERSION, RecordedCall
 from anyshape.ops.shape_query import NeedKind as NeedKind
@@ -277,7 +276,7 @@ class Recorder(Inputs):
         changes.any |= call.in_place or runs_python(function)
         if function in ALIASES_UNSEEN:
             changes.unseen = True
-        if writes_statistics(function):
+        if writes_untold(function):
             changes.wrote(call.others())
         elif is_mutable(function) and not call.opaque:
             changes.wrote(call.every_tensor())

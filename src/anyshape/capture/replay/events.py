@@ -15,14 +15,13 @@ from anyshape.capture.record.bound_call import CallForms, name_of
 from anyshape.capture.record.op_kinds import (
     ALIASES_UNSEEN,
     STATE_CHANGES,
-    is_mutable,
     may_draw,
     may_raise,
     runs_python,
-    writes_statistics,
 )
 from anyshape.capture.record.segment_state import TracedTensor
 from anyshape.guards.guard import Frame
+from anyshape.ops.effects import is_mutable, writes_untold
 from anyshape.symbolic import Expr
 
 #: On the log: what follows, to the next operation, is done for its arguments.
@@ -134,7 +133,7 @@ def operation(
         or function in STATE_CHANGES
         or function in ALIASES_UNSEEN
         or runs_python(function)
-        or writes_statistics(function)
+        or writes_untold(function)
         or is_mutable(function)
     ):
         return f"`{name_of(function)}` does more than to compute"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Op, OpKind, Rule
+from anyshape.ops.op import DRAWS, PURE, Op, OpKind, Rule
 from anyshape.ops.promotion import floating
 from anyshape.ops.rules.pointwise import everywhere, pointwise_row, same, unary
 from anyshape.ops.shape_query import ShapeQuery
+from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import eq, or_
 
 #: What they take behind their input, as operators and in `torch.nn.functional` before `inplace`.
@@ -31,6 +32,9 @@ _FUNCTIONAL_PARAMETERS = {
     "rrelu": "lower=0.125, upper=1 / 3, training=False",
 }
 
+#: They draw their slopes.
+_RANDOM = frozenset({"rrelu", "rrelu_with_noise"})
+
 #: Functions of `torch.nn.functional` that work in place on demand.
 _ON_DEMAND = (
     "_threshold", "celu", "elu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish",
@@ -46,12 +50,15 @@ _PLAIN = (
 
 
 def _plain(name: str, rule: Rule) -> Op:
-    return pointwise_row(name, rule, signature=_signature(_PARAMETERS.get(name)))
+    row = pointwise_row(name, rule, signature=_signature(_PARAMETERS.get(name)))
+    return replace(row, effects=DRAWS) if name in _RANDOM else row
 
 
 def _functional(name: str, rule: Rule) -> Op:
     signature = _signature(_FUNCTIONAL_PARAMETERS.get(name), "inplace=False")
-    return Op(name, (_NN + name,), rule, OpKind.POINTWISE, signature=signature)
+    effects = DRAWS if name in _RANDOM else PURE
+    names = (_NN + name,)
+    return Op(name, names, rule, OpKind.POINTWISE, signature=signature, effects=effects)
 
 
 def _signature(*parameters: str | None) -> str:

@@ -9,7 +9,7 @@ import torch
 from anyshape.errors import UnknownOperator
 from anyshape.ops.broadcast import broadcast, pointwise_layout, require_expands
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Op, OpKind
+from anyshape.ops.op import DRAWS, Op, OpKind
 from anyshape.ops.rules.matmul import require_one_dtype, require_rank, require_same
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, eq, gt, or_, product
@@ -254,12 +254,19 @@ _ATTENTION: tuple[Any, ...] = (
     "torch._C._nn.scaled_dot_product_attention",
 )
 ROWS: tuple[Op, ...] = (
-    Op("scaled_dot_product_attention", _ATTENTION, _scaled_dot_product, OpKind.CALL_OUT),
+    Op(
+        "scaled_dot_product_attention",
+        _ATTENTION,
+        _scaled_dot_product,
+        OpKind.CALL_OUT,
+        effects=DRAWS,
+    ),
     Op(
         "multi_head_attention",
         (_F + "multi_head_attention_forward",),
         _multi_head,
         OpKind.CALL_OUT,
+        effects=DRAWS,
     ),
     Op(
         "transformer_encoder_layer",

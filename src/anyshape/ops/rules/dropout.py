@@ -10,7 +10,7 @@ import torch
 
 from anyshape.ops.broadcast import pointwise_layout, require_writable
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Op, OpKind, Rule
+from anyshape.ops.op import DRAWS, Op, OpKind, Rule
 from anyshape.ops.promotion import result_type
 from anyshape.ops.rules.casts import returns_itself
 from anyshape.ops.rules.pointwise import fresh
@@ -94,6 +94,7 @@ def _row(name: str, rule: Rule, *homes: str, in_place: bool = False) -> Op:
         rule,
         OpKind.CALL_OUT,
         in_place=(f"torch.{name}_",) if in_place else (),
+        effects=DRAWS,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Op, OpKind
+from anyshape.ops.op import Effects, Op, OpKind
 from anyshape.ops.rules.matmul import require_rank, require_same
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, and_, eq, ge, gt, lt, or_
@@ -103,9 +103,18 @@ def _require_weights(q: ShapeQuery, input: Meta, weight: Meta, samples: Meta, mo
         require_same(q, size, other, "the sizes of positions and their weights")
 
 
+#: With a largest norm they change rows of the table.
+_RENORMALISES = Effects(writes=("weight",), given="max_norm")
+
 _F = "torch.nn.functional."
 ROWS: tuple[Op, ...] = (
-    Op("embedding", (_F + "embedding",), _embedding, OpKind.INDEX_MAP),
+    Op("embedding", (_F + "embedding",), _embedding, OpKind.INDEX_MAP, effects=_RENORMALISES),
     Op("torch.embedding", ("torch.embedding",), _torch_embedding, OpKind.INDEX_MAP),
-    Op("embedding_bag", (_F + "embedding_bag",), _embedding_bag, OpKind.CALL_OUT),
+    Op(
+        "embedding_bag",
+        (_F + "embedding_bag",),
+        _embedding_bag,
+        OpKind.CALL_OUT,
+        effects=_RENORMALISES,
+    ),
 )

@@ -10,7 +10,7 @@ import torch
 from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.memory_format import is_dense_in, kept_format
 from anyshape.ops.meta import Layout, Meta, channels_last
-from anyshape.ops.op import Op, OpKind, Rule
+from anyshape.ops.op import DRAWS, PURE, Effects, Op, OpKind, Rule
 from anyshape.ops.promotion import category, floating
 from anyshape.ops.rules.casts import returns_itself
 from anyshape.ops.rules.reductions import require_elements, require_float
@@ -349,8 +349,24 @@ def local_response_norm(
     return input.like(dtype=floating(input.dtype), layout=layout)
 
 
-def _row(name: str, answers_to: Sequence[str], rule: Rule, differentiable: bool = True) -> Op:
-    return Op(name, tuple(answers_to), rule, OpKind.REDUCTION, differentiable=differentiable)
+def _row(
+    name: str,
+    answers_to: Sequence[str],
+    rule: Rule,
+    differentiable: bool = True,
+    effects: Effects = PURE,
+) -> Op:
+    names = tuple(answers_to)
+    return Op(name, names, rule, OpKind.REDUCTION, differentiable=differentiable, effects=effects)
+
+
+def _with_statistics(
+    name: str, answers_to: str, rule: Rule, given: str | None, differentiable: bool = True
+) -> Op:
+    """A row of an operator that keeps running statistics, if `given` is true: it tells nobody."""
+    written = ("running_mean", "running_var")
+    effects = Effects(writes=written, given=given, untold=True)
+    return _row(name, (answers_to,), rule, differentiable, effects)
 
 
 def _softmax_names(name: str) -> tuple[str, ...]:
@@ -365,24 +381,34 @@ ROWS: tuple[Op, ...] = (
         _row(f"functional_{name}", (_F + name,), softmax_functional)
         for name in ("softmax", "log_softmax", "softmin")
     ),
-    _row("gumbel_softmax", (_F + "gumbel_softmax",), gumbel_softmax),
+    _row("gumbel_softmax", (_F + "gumbel_softmax",), gumbel_softmax, effects=DRAWS),
     _row("layer_norm", ("torch.layer_norm", _F + "layer_norm"), layer_norm),
     _row("native_layer_norm", ("torch.native_layer_norm",), native_layer_norm, False),
     _row("rms_norm", ("torch.rms_norm", _F + "rms_norm"), rms_norm),
     _row("group_norm", ("torch.group_norm",), group_norm),
     _row("functional_group_norm", (_F + "group_norm",), group_norm_functional),
     _row("native_group_norm", ("torch.native_group_norm",), native_group_norm),
-    _row("batch_norm", ("torch.batch_norm",), batch_norm),
-    _row("functional_batch_norm", (_F + "batch_norm",), batch_norm_functional),
-    _row("native_batch_norm", ("torch.native_batch_norm",), native_batch_norm, False),
-    _row("native_batch_norm_legit", ("torch._native_batch_norm_legit",), batch_norm_legit, False),
-    _row(
+    _with_statistics("batch_norm", "torch.batch_norm", batch_norm, "training"),
+    _with_statistics("functional_batch_norm", _F + "batch_norm", batch_norm_functional, "training"),
+    _with_statistics(
+        "native_batch_norm", "torch.native_batch_norm", native_batch_norm, "training", False
+    ),
+    _with_statistics(
+        "native_batch_norm_legit", "torch._native_batch_norm_legit", batch_norm_legit, None, False
+    ),
+    _with_statistics(
         "batch_norm_with_update",
-        ("torch.ops.aten._batch_norm_with_update",),
+        "torch.ops.aten._batch_norm_with_update",
         batch_norm_with_update,
+        None,
         False,
     ),
-    _row("instance_norm", ("torch.instance_norm",), instance_norm),
-    _row("functional_instance_norm", (_F + "instance_norm",), instance_norm_functional),
+    _with_statistics("instance_norm", "torch.instance_norm", instance_norm, "use_input_stats"),
+    _with_statistics(
+        "functional_instance_norm",
+        _F + "instance_norm",
+        instance_norm_functional,
+        "use_input_stats",
+    ),
     _row("local_response_norm", (_F + "local_response_norm",), local_response_norm),
 )

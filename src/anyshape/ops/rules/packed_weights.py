@@ -12,7 +12,7 @@ import torch
 
 from anyshape.errors import UnknownOperator
 from anyshape.ops.meta import Dense, Meta
-from anyshape.ops.op import Op, OpKind, Rule
+from anyshape.ops.op import DRAWS, PURE, Effects, Op, OpKind, Rule
 from anyshape.ops.packed_weights import Packed
 from anyshape.ops.shape_query import ShapeQuery
 
@@ -71,10 +71,12 @@ def _cell(
     return hx.like()
 
 
-def _row(name: str, rule: Rule, *spaces: str, overload: str = "default") -> Op:
+def _row(
+    name: str, rule: Rule, *spaces: str, overload: str = "default", effects: Effects = PURE
+) -> Op:
     names = tuple(f"torch.ops.{space}.{name}" for space in spaces or ("quantized",))
     overloads = tuple(f"{each}.{overload}" for each in names)
-    return Op(name, (*names, *overloads), rule, OpKind.CALL_OUT)
+    return Op(name, (*names, *overloads), rule, OpKind.CALL_OUT, effects=effects)
 
 
 ROWS: tuple[Op, ...] = (
@@ -85,7 +87,11 @@ ROWS: tuple[Op, ...] = (
     ),
     *(_row(name, _linear, "sparse") for name in ("qlinear_dynamic", "qlinear_relu_dynamic")),
     *(_row(name, _embedding) for name in ("embedding_byte", "embedding_4bit")),
-    *(_row(name, _whole, "aten", overload="input") for name in ("quantized_lstm", "quantized_gru")),
+    *(
+        # With dropout between layers.
+        _row(name, _whole, "aten", overload="input", effects=DRAWS)
+        for name in ("quantized_lstm", "quantized_gru")
+    ),
     _row("quantized_lstm_cell_dynamic", _lstm_cell),
     *(_row(f"quantized_{kind}_cell_dynamic", _cell) for kind in ("gru", "rnn_tanh", "rnn_relu")),
 )

@@ -10,7 +10,7 @@ import torch
 from anyshape.ops.broadcast import broadcast
 from anyshape.ops.iteration import iterated_layout
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Op, OpKind, Rule
+from anyshape.ops.op import DIVIDES, PURE, Effects, Op, OpKind, Rule
 from anyshape.ops.promotion import Number, category, floating, real, result_type
 from anyshape.ops.shape_query import ShapeQuery
 
@@ -76,6 +76,7 @@ def pointwise_row(
     methods: Iterable[str] = (),
     differentiable: bool = True,
     signature: str | None = None,
+    effects: Effects = PURE,
 ) -> Op:
     """An operator with its aliases and in-place forms; `methods` are Python's (`__add__`)."""
     names = (name, *aliases)
@@ -89,6 +90,7 @@ def pointwise_row(
         + tuple(f"torch.Tensor.{method}" for method in methods if method not in plain),
         differentiable=differentiable,
         signature=signature,
+        effects=effects,
     )
 
 
@@ -284,6 +286,11 @@ _SIGNATURES = {
     "round": "input, *, decimals=0",
 }
 
+_EFFECTS = {
+    **dict.fromkeys(("floor_divide", "fmod", "remainder", "__rfloordiv__", "__rmod__"), DIVIDES),
+    "div": Effects(divides=True, given="rounding_mode"),
+}
+
 #: Methods that take their operands in the other order.
 _REFLECTED: dict[str, Rule] = {
     "__rtruediv__ __rdiv__": _divide,
@@ -304,6 +311,7 @@ def _row(names: str, rule: Rule) -> Op:
         methods=_METHODS.get(name, "").split(),
         differentiable=not any(kind in name for kind in _WITHOUT_GRADIENT),
         signature=_SIGNATURES.get(name),
+        effects=_EFFECTS.get(name, PURE),
     )
 
 
@@ -341,6 +349,7 @@ ROWS = (
             tuple(f"torch.Tensor.{method}" for method in methods.split()),
             reflected(rule),
             OpKind.POINTWISE,
+            effects=_EFFECTS.get(methods, PURE),
         )
         for methods, rule in _REFLECTED.items()
     ),

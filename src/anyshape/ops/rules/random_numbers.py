@@ -8,10 +8,11 @@ import torch
 
 from anyshape.ops.broadcast import broadcast
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Op, OpKind
+from anyshape.ops.op import DRAWS, Op, OpKind
 from anyshape.ops.rules.factories import factory_row, like, made, size_in
 from anyshape.ops.rules.pointwise import Operand
 from anyshape.ops.shape_query import ShapeQuery
+from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Expr, Size, eq, ge, gt, le, lt, or_
 
 _METHOD = "torch.Tensor."
@@ -105,7 +106,7 @@ _IN_PLACE = (
     "bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "normal_", "uniform_",
 )  # fmt: skip
 
-ROWS = (
+_ROWS = (
     *(factory_row(name, _random) for name in ("rand", "randn")),
     *(factory_row(name, like) for name in ("rand_like", "randn_like")),
     factory_row("randint", _randint),
@@ -135,3 +136,5 @@ ROWS = (
     ),
     Op("random_", (), _random_in_place, OpKind.CALL_OUT, in_place=(_METHOD + "random_",)),
 )
+
+ROWS: tuple[Op, ...] = tuple(replace(row, effects=DRAWS) for row in _ROWS)

@@ -10,7 +10,7 @@ from typing import Any
 from anyshape.errors import UnknownOperator
 from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.meta import Dense, Layout, Meta, contiguous
-from anyshape.ops.op import Op, OpKind, Rule
+from anyshape.ops.op import DRAWS, PURE, Effects, Op, OpKind, Rule
 from anyshape.ops.rules.matmul import require_one_dtype, require_rank, require_same
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, gt
@@ -123,12 +123,16 @@ def _mixed(q: ShapeQuery, hx: Meta) -> Layout:
     return pointwise_layout(q, hx.shape, [hx, hx.like()])
 
 
-def _row(name: str, rule: Rule) -> Op:
-    return Op(name, (f"torch.{name}",), rule, OpKind.CALL_OUT)
+def _row(name: str, rule: Rule, effects: Effects = PURE) -> Op:
+    return Op(name, (f"torch.{name}",), rule, OpKind.CALL_OUT, effects=effects)
 
 
 ROWS: tuple[Op, ...] = (
-    *(_row(name, _whole(gates, cell_state=name == "lstm")) for name, gates in _GATES.items()),
+    # With dropout between layers.
+    *(
+        _row(name, _whole(gates, cell_state=name == "lstm"), DRAWS)
+        for name, gates in _GATES.items()
+    ),
     _row("lstm_cell", _lstm_cell),
     _row("gru_cell", _cell(_GATES["gru"], _mixed)),
     _row("rnn_tanh_cell", _cell(_GATES["rnn_tanh"], _plain)),

@@ -1,0 +1,138 @@
+"""What operators do beside giving a result: draw random numbers, write to arguments, fail.
+
+Of operators with a row that is data of the row. Of others torch's schemas and tags tell it; where
+they do not, the answer is the one that is safe.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import torch
+from torch._ops import OpOverload, OpOverloadPacket
+
+from anyshape.ops.bind import bind_match, works_in_place
+from anyshape.ops.op import OpKind
+from anyshape.ops.origins import is_of_torch
+from anyshape.ops.table import OpMatch, lookup
+
+#: Operators that do not fail because of what is in tensors, unless that are integers.
+_FAILS_ON_INTEGERS: Final = frozenset(
+    {
+        *(OpKind.POINTWISE, OpKind.REDUCTION, OpKind.VIEW, OpKind.MATMUL, OpKind.FACTORY),
+        OpKind.INDEX_MAP,
+    }
+)
+
+#: Operators without a row that write to statistics, which their schemas do not say.
+_WRITE_UNTOLD: Final = frozenset(
+    {
+        *("_batch_norm_impl_index", "batch_norm_gather_stats", "batch_norm_update_stats"),
+        *("batch_norm_gather_stats_with_counts", "cudnn_batch_norm", "miopen_batch_norm"),
+    }
+)
+
+#: Namespaces whose operators have torch's tags.
+_TAGGED: Final = ("aten", "prims", "quantized", "_quantized", "sparse", "quantized_decomposed")
+
+
+@functools.lru_cache(maxsize=4096)
+def may_draw(function: Callable[..., Any]) -> bool:
+    """Whether it may draw random numbers, with other arguments if not with these."""
+    match = lookup(function)
+    if match is not None:
+        return match.op.effects.draws
+    overloads = list(_overloads(function))
+    if overloads:
+        return any(map(_is_seeded, overloads))
+    # Code in Python, or native code that is no operator: of torch's own only what is an operator
+    # draws, and functions that are written in Python.
+    return not is_of_torch(function) or hasattr(function, "__code__")
+
+
+def _is_seeded(overload: OpOverload) -> bool:
+    if torch.Tag.nondeterministic_seeded in overload.tags:
+        return True
+    return overload.namespace not in _TAGGED
+
+
+def _overloads(function: Callable[..., Any]) -> Iterator[OpOverload]:
+    """The operators of torch's library that a function may call: those of its name."""
+    if isinstance(function, OpOverload):
+        yield function
+        return
+    packet: Any = function
+    if not isinstance(function, OpOverloadPacket):
+        name = _name_of(function)
+        packet = getattr(torch.ops.aten, name, None) if name.isidentifier() else None
+    if isinstance(packet, OpOverloadPacket):
+        for name in packet.overloads():
+            yield getattr(packet, name)
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", None) or ""
+
+
+# -- writes ----------------------------------------------------------------------------------------
+
+
+def is_mutable(function: Callable[..., Any]) -> bool:
+    """Whether an operator of a library says that it changes an argument: its kernel need not tell
+    autograd."""
+    if not isinstance(function, OpOverload | OpOverloadPacket):
+        return False
+    return any(each._schema.is_mutable for each in _overloads(function))
+
+
+@functools.lru_cache(maxsize=4096)
+def writes_untold(function: Callable[..., Any]) -> bool:
+    """Whether it may write to arguments after the first, without a new version: statistics."""
+    match = lookup(function)
+    if match is not None:
+        return match.op.effects.untold
+    name = _name_of(function).partition(".")[0]  # of one overload: `batch_norm.default`
+    match = lookup(getattr(torch, name, function))
+    return name in _WRITE_UNTOLD if match is None else match.op.effects.untold
+
+
+def changes_argument(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> bool:
+    """Whether a call writes to an argument, and tells autograd."""
+    if is_mutable(function) or "out" in kwargs or works_in_place(function, args, kwargs):
+        return True
+    name = _name_of(function)
+    # By torch's rules for names: not every such function is an operator.
+    return (name.endswith("_") and not name.endswith("__")) or name.startswith(("__i", "__set"))
+
+
+def written_by(match: OpMatch, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The arguments that a call may write to beside what its in-place form does, by name."""
+    effects = match.op.effects
+    if not effects.writes:
+        return {}
+    arguments = bind_match(match, args, kwargs).arguments
+    if effects.given is not None and not arguments.get(effects.given, True):
+        return {}
+    return {name: arguments[name] for name in effects.writes if arguments.get(name) is not None}
+
+
+# -- failures --------------------------------------------------------------------------------------
+
+
+def raises_on_any(function: Callable[..., Any]) -> bool:
+    """Whether it may fail because of what is in a tensor, of whatever dtype."""
+    match = lookup(function)
+    return match is None or match.op.lowering not in _FAILS_ON_INTEGERS
+
+
+def raises_on_integers(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether it may fail because of what is in tensors of integers: positions and divisors."""
+    match = lookup(function)
+    if match is None or match.op.lowering is OpKind.INDEX_MAP:
+        return True
+    effects = match.op.effects
+    return effects.divides and (effects.given is None or kwargs.get(effects.given) is not None)
