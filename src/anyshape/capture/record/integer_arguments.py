@@ -1,13 +1,15 @@
 """Tensors that are given where an operator takes an integer.
 
-torch reads such a tensor (`x.chunk(t)`, `x.sum(dim=t)`, `x.view(t, 2)`), so what the operator does,
-and the shapes of its results, depend on data in a way that no graph shows.
+torch reads such a tensor (`x.chunk(t)`, `torch.zeros(2, t)`, `x.view(t, 2)`), so what the operator
+does, and the shapes of its results, depend on data in a way that no graph shows.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import inspect
+import types
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import torch
@@ -20,17 +22,15 @@ _schemas_of: Any = torch._C._jit_get_schemas_for_operator
 _TENSORS: Final = ("Tensor", "Scalar", "number", "Any")
 
 
-def reads_a_tensor(
+def tensors_read(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> bool:
-    """Whether an operator takes the value of a tensor for one of its integers."""
-    held = [place for place, arg in enumerate(args) if place and _is_number(arg)]
+) -> list[int | str]:
+    """Which arguments of an operator are tensors, or have tensors in them, whose values it takes
+    for integers."""
+    held: list[int | str] = [place for place, arg in enumerate(args) if _is_number(arg)]
     if kwargs:
         held += [name for name, arg in kwargs.items() if _is_number(arg)]
-    if not held:
-        return False
-    name = getattr(function, "__name__", "")
-    return any(_takes_integers(name, place) for place in held)
+    return [place for place in held if _takes_integers(function, place)]
 
 
 def _is_number(value: Any) -> bool:
@@ -39,17 +39,45 @@ def _is_number(value: Any) -> bool:
     if kind in ATOMS:
         return False
     if issubclass(kind, torch.Tensor):
-        return value.dim() == 0 and not value.dtype.is_floating_point
+        return value.numel() == 1 and not value.dtype.is_floating_point
     return issubclass(kind, (list, tuple)) and any(map(_is_number, value))
 
 
-@functools.lru_cache(maxsize=1024)
-def _takes_integers(name: str, place: int | str) -> bool:
-    """Whether all forms of an operator that have an argument there take integers for it."""
-    declared = [
-        str(argument.type)
-        for schema in _schemas_of(f"aten::{name}")
-        for position, argument in enumerate(schema.arguments)
-        if argument.name == place or (position == place and not argument.kwarg_only)
-    ]
+def numbers_in(value: Any, read: Callable[[torch.Tensor], Any]) -> Any:
+    """An argument with the numbers in place of such tensors."""
+    if isinstance(value, torch.Tensor):
+        return read(value) if _is_number(value) else value
+    return type(value)(numbers_in(item, read) for item in value) if _is_number(value) else value
+
+
+@functools.lru_cache(maxsize=4096)
+def _takes_integers(function: Callable[..., Any], place: int | str) -> bool:
+    """Whether no form of an operator takes a tensor there."""
+    declared: list[str] = []
+    if isinstance(function, types.FunctionType):
+        declared = _annotated(function, place)
+    declared = declared or list(_declared(getattr(function, "__name__", ""), place))
     return bool(declared) and not any(kind in each for each in declared for kind in _TENSORS)
+
+
+def _annotated(function: types.FunctionType, place: int | str) -> list[str]:
+    """What a function that is written in Python says of a parameter, if it does."""
+    parameters = list(inspect.signature(function).parameters.values())
+    for number, parameter in enumerate(parameters):
+        if place in (number, parameter.name) and parameter.annotation is not parameter.empty:
+            return [str(parameter.annotation)]
+    return []
+
+
+def _declared(name: str, place: int | str) -> Iterable[str]:
+    """The types of an argument in all forms of a native operator."""
+    for schema in _schemas_of(f"aten::{name}"):
+        positional = [each for each in schema.arguments if not each.kwarg_only]
+        for number, argument in enumerate(schema.arguments):
+            if argument.name == place or (number == place and not argument.kwarg_only):
+                yield str(argument.type)
+        if isinstance(place, int) and place >= len(positional) and positional:
+            # Sizes and dimensions may be given one by one.
+            last = str(positional[-1].type)
+            if last.startswith("List[") and "Tensor" not in last:
+                yield last

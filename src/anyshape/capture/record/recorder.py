@@ -28,7 +28,7 @@ from anyshape.capture.record.data_dependent_shapes import (
     symbols_of_result,
 )
 from anyshape.capture.record.inputs import Inputs
-from anyshape.capture.record.integer_arguments import reads_a_tensor
+from anyshape.capture.record.integer_arguments import numbers_in, tensors_read
 from anyshape.capture.record.item_reads import DATA_READERS, TRUTHS, number_read
 from anyshape.capture.record.op_kinds import (
     ALIASES_UNSEEN,
@@ -164,10 +164,8 @@ class Recorder(Inputs):
                         "keep the value in a tensor (torch.where instead of `if`)",
                     )
                 return reader(self, *args, **kwargs)
-            if reads_a_tensor(function, args, kwargs):
-                raise AbortCapture(
-                    f"`{name_of(function)}` takes the value of a tensor for an integer"
-                )
+            for place in tensors_read(function, args, kwargs):
+                args, kwargs = self._with_numbers(args, kwargs, place)
             converted = self._converted(function, args, kwargs)
         except AbortCapture as left:
             tracer.leave_for(left)
@@ -267,6 +265,18 @@ class Recorder(Inputs):
             return
         self.may_draw |= may_draw(function)
         self._note_changes(function, call)
+
+    def _with_numbers(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], place: int | str
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments with numbers for the tensors at one place, read as `item` reads them."""
+
+        def read(tensor: torch.Tensor) -> Any:
+            return DATA_READERS[torch.Tensor.item](self, tensor)
+
+        if isinstance(place, str):
+            return args, {**kwargs, place: numbers_in(kwargs[place], read)}
+        return (*args[:place], numbers_in(args[place], read), *args[place + 1 :]), kwargs
 
     def _note_changes(self, function: Callable[..., Any], call: CallForms) -> None:
         changes = self.changes
