@@ -31,6 +31,7 @@ from anyshape.guards.dynamic_int import DynamicInt, plain_int
 from anyshape.guards.guard import Frame, Guard, Kind, SymbolSource
 from anyshape.guards.path import Access, Path
 from anyshape.ops.origins import TORCH
+from anyshape.support.collection import resume_collection
 from anyshape.support.lazy_dataclass import dataclass
 from anyshape.symbolic import (
     Answer,
@@ -312,6 +313,7 @@ class Tracer:
             sites = sites_on_stack()
             self.left = AbortReason(reason, frame, hints, question, sites, is_error=is_error)
             self.active = False
+            resume_collection()
             self._on_leave()
 
     def forget(self) -> None:

@@ -29,7 +29,7 @@ from anyshape.capture.trace import Trace
 from anyshape.capture.tracer import AbortReason
 from anyshape.compiler import telemetry
 from anyshape.config import config
-from anyshape.dispatch.arguments import by_parameter, no_collection, show_user_frames
+from anyshape.dispatch.arguments import by_parameter, show_user_frames
 from anyshape.dispatch.callable_target import code_of
 from anyshape.dispatch.compiled_function import CompiledFunction, StaleSignature
 from anyshape.dispatch.contract import assumed, contract_violation
@@ -50,6 +50,7 @@ from anyshape.events.stream import stream
 from anyshape.explain.blame import check_marks
 from anyshape.guards.explain import first_failure
 from anyshape.runtime.waits import telling_waits
+from anyshape.support.collection import no_collection
 from anyshape.support.lazy_dataclass import dataclass
 
 #: So often a capture may end without an entry before the function runs eagerly for good. Another

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import types
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from inspect import Parameter, Signature
 from typing import Any
 
@@ -36,20 +34,6 @@ def as_given(arguments: Arguments) -> tuple[tuple[Any, ...], dict[str, Any]]:
     star = arguments.star[1] if arguments.star else ()
     named = arguments.star_star[1] if arguments.star_star else {}
     return (*arguments.positional.values(), *star), {**arguments.keyword, **named}
-
-
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """A capture makes many objects that live on for a moment: collecting among them takes longer
-    than the capture itself."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def show_user_frames(error: Exception) -> None:

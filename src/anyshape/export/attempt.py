@@ -21,7 +21,7 @@ from anyshape.capture.run import capture
 from anyshape.capture.symbol_namespace import Roots
 from anyshape.capture.trace import Trace
 from anyshape.capture.tracer import AbortReason
-from anyshape.dispatch.arguments import by_parameter, no_collection, show_user_frames
+from anyshape.dispatch.arguments import by_parameter, show_user_frames
 from anyshape.dispatch.callable_target import Target, is_module_call, module_target, target_of
 from anyshape.dispatch.contract import assumed, contract_of, contract_violation
 from anyshape.errors import (
@@ -35,6 +35,7 @@ from anyshape.export.spec import Arguments, Spec
 from anyshape.guards.guard import SymbolSource
 from anyshape.policy.observations import Observations
 from anyshape.shapes.bind_spec import ArgumentPath
+from anyshape.support.collection import no_collection
 from anyshape.support.lazy_dataclass import dataclass, replace
 from anyshape.symbolic import Expr
 

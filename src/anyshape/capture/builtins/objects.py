@@ -15,7 +15,7 @@ import torch
 from anyshape.capture.hooks import copies
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt
 from anyshape.capture.numbers.traced_text import TracedText
-from anyshape.capture.tracer import AbortCapture
+from anyshape.capture.tracer import ATOMS, CODE, AbortCapture
 from anyshape.guards.guard import Kind
 
 Hooks = Any
@@ -84,6 +84,13 @@ def _hasattr(hooks: Hooks, obj: Any, name: str) -> bool:
     except AttributeError:
         return False
     return True
+
+
+def _callable(hooks: Hooks, value: Any) -> bool:
+    kind = type(value)
+    if kind not in ATOMS and not isinstance(value, CODE):
+        hooks.attributes.class_attribute(kind, "__call__")
+    return callable(value)
 
 
 def _type(hooks: Hooks, *args: Any) -> Any:
@@ -158,7 +165,7 @@ class _RefersTo:
 MODELS: Final[dict[Any, Callable[..., Any]]] = {
     isinstance: _isinstance,
     issubclass: _issubclass,
-    callable: lambda hooks, value: callable(value),
+    callable: _callable,
     getattr: _getattr,
     hasattr: _hasattr,
     setattr: lambda hooks, obj, name, value: hooks.set_attribute(

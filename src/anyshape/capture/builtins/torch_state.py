@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -60,10 +61,11 @@ def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
     """A read of torch's state that no other guard covers."""
 
     def model(hooks: Hooks, *args: Any, **kwargs: Any) -> Any:
-        if args or kwargs:
+        if kwargs or not all(type(arg) is str for arg in args):
             raise AbortCapture(f"`torch.{function.__name__}` with arguments")
-        value = function()
-        path = hooks.tracer.constant(function)
+        asked = functools.partial(function, *args) if args else function
+        value = asked()
+        path = hooks.tracer.constant(asked, f"torch.{function.__name__}")
         hooks.tracer.guard(Kind.PREDICATE, path, Returns(value), "a setting of torch")
         return value
 
@@ -185,9 +187,6 @@ _STATE_READS: Final = (
     "get_default_dtype",
     "is_autocast_enabled",
     "is_autocast_cpu_enabled",
-    "get_autocast_dtype",
-    "get_autocast_cpu_dtype",
-    "get_autocast_gpu_dtype",
     "are_deterministic_algorithms_enabled",
     "is_storage",
     "finfo",
@@ -198,6 +197,9 @@ _STATE_READS: Final = (
 
 _SETTINGS: Final = (
     torch.is_autocast_cache_enabled,
+    torch.get_autocast_dtype,
+    torch.get_autocast_cpu_dtype,
+    torch.get_autocast_gpu_dtype,
     torch.get_num_threads,
     torch.get_num_interop_threads,
     torch.get_float32_matmul_precision,

@@ -90,10 +90,14 @@ class Untrace:
         return value
 
     def _cells(self, function: types.FunctionType) -> None:
-        """A function that the program made holds what it closes over."""
+        """A function that the program made holds what it closes over, and its defaults."""
         if id(function) in self._reached:
             return
         self._reached[id(function)] = function
+        defaults = self.plain(function.__defaults__)
+        if defaults is not function.__defaults__:
+            function.__defaults__ = defaults
+        self.plain(function.__kwdefaults__)
         for cell in original_closure(function) or ():
             with suppress(ValueError):  # an empty cell
                 old = cell.cell_contents

@@ -32,6 +32,7 @@ from anyshape.capture.numbers.traced_text import TracedText
 from anyshape.capture.tracer import ATOMS, CODE, AbortCapture, Tracer
 from anyshape.guards.guard import Kind
 from anyshape.guards.path import Path
+from anyshape.guards.replaced_functions import replaced
 
 _MISSING: Final = object()
 _RAISED: Final = object()
@@ -89,7 +90,11 @@ class Attributes:
         return getattr(obj, name)
 
     def _of_module(self, module: types.ModuleType, name: str) -> Any:
-        value = getattr(module, name)
+        try:
+            value = getattr(module, name)
+        except AttributeError:
+            self._not_in_module(module, name)
+            raise
         if name == "__dict__":
             self._tracer.read(value, self._tracer.constant(value, f"G[{module.__name__!r}]"))
             return value
@@ -107,6 +112,20 @@ class Attributes:
             raise AbortCapture(f"the attribute `{name}` that module {module.__name__} makes up")
         path = self._tracer.constant(module.__dict__, f"G[{module.__name__!r}]")
         return self._tracer.read(value, path.item(name))
+
+    def _not_in_module(self, module: types.ModuleType, name: str) -> None:
+        """Guard that a module has no such name, and nothing that makes it up."""
+        held: Any = module.__dict__
+        if type(module) is not types.ModuleType or self._journal.wrote_any(held):
+            raise AbortCapture(f"module {module.__name__} has no `{name}`")
+        if module.__name__.partition(".")[0] == "torch":
+            replaced.note(held, {name, "__getattr__"})
+            return
+        if "__getattr__" in held:
+            raise AbortCapture(f"module {module.__name__} makes up its names")
+        path = self._tracer.constant(held, f"G[{module.__name__!r}]")
+        for missing in (name, "__getattr__"):
+            self._tracer.guard(Kind.CONTAINS, path, (missing, False))
 
     def _of_class(self, owner: type, name: str) -> Any:
         metaclass = type(owner)

@@ -96,6 +96,8 @@ class _Called:
         return self._hooks.call(type(self._manager).__enter__, self._manager)
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> Any:
+        if error is not None:
+            self._hooks.caught(error)
         return self._hooks.call(type(self._manager).__exit__, self._manager, kind, error, trace)
 
 
@@ -111,6 +113,9 @@ class _Mode:
         if self._hooks.tracer.active:
             self._recorded = True
             kind = _MADE_AGAIN[type(self._manager)]
+            if kind == "autocast":
+                # It has taken the dtype of the device if it was given none.
+                self._hooks.call(torch.get_autocast_dtype, str(self._manager.device))
             self._hooks.recorder.call(enter_mode, kind, *_ARGUMENTS[kind](self._manager))
         return self._manager.__enter__()
 

@@ -184,11 +184,13 @@ class Hooks(OperatorHooks, ItemHooks):
     def _instance_attribute_of_tensor(self, tensor: torch.Tensor, name: str) -> Any:
         path = self.tracer.path_of(tensor)
         if path is None:
+            self.attributes.class_attribute(type(tensor), name)
             return getattr(tensor, name)
         if self.journal.is_written(tensor, name):
             return self.journal.written(tensor, name)
         if name not in tensor.__dict__:
             self.tracer.guard(Kind.NO_INSTANCE_ATTRIBUTE, path, name)
+            self.attributes.class_attribute(type(tensor), name)
             return getattr(tensor, name)  # raises
         return self.tracer.read(tensor.__dict__[name], path.instance(name))
 

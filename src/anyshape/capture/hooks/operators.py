@@ -418,6 +418,12 @@ class OperatorHooks(HooksBase):
             return result
         return self.truth(as_length(result))
 
+    def caught(self, error: BaseException | None = None) -> None:
+        """Leave if a name was not found by Python itself: that it stays so is not guarded."""
+        error = error or sys.exc_info()[1]
+        if isinstance(error, NameError | ImportError) and not isinstance(error, UnboundLocalError):
+            self.tracer.abort(f"a {type(error).__name__} is caught", "look the name up beforehand")
+
     def asserting(self) -> bool:
         self.tracer.checking = True
         return True

@@ -141,6 +141,9 @@ class PlainHooks:
         """An operand of `and`/`or` but the last. Python tests what comes back, so this does not."""
         return value
 
+    def caught(self) -> None:
+        """At the beginning of an `except` clause."""
+
     def asserting(self) -> bool:
         """Before the test of an `assert`."""
         return True

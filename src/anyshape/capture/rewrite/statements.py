@@ -93,7 +93,9 @@ class StatementRewriter(AssignmentRewriter):
             name = handler.name
             if name is not None and self.scope.place(self.mangle(name)) is not NameScope.LOCAL:
                 raise CannotRewrite(f"`except ... as {name}` binds a variable outside of it")
-            handler.body = self.body(handler.body)
+            caught = self.hook("caught", handler)
+            statement = node_at(ast.Expr, caught, value=caught)
+            handler.body = [statement, *self.body(handler.body)]
         node.orelse = self.body(node.orelse)
         node.finalbody = self.body(node.finalbody)
         out.append(node)
