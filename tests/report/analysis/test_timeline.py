@@ -9,7 +9,7 @@ import pytest
 from anyshape.events.kinds import CallRun, CallsServed
 from anyshape.explain.report.analysis import timeline as module
 from anyshape.explain.report.analysis.timeline import timeline_of
-from anyshape.explain.report.reading.processes import read_trace
+from anyshape.explain.trace_model import read_trace
 from tests.report.made import compile_of, written
 
 
