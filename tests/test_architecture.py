@@ -46,7 +46,8 @@ LAYERS = (
 # These must load without torch, also through what they import.
 TORCH_FREE = (
     *("symbolic", "policy", "profile", "shapes", "events", "errors", "config"),
-    *("explain.advice", "explain.report", "support.lazy_dataclass", "support.requirements"),
+    *("explain.advice", "explain.report", "explain.trace_model"),
+    *("support.lazy_dataclass", "support.requirements"),
 )
 
 # Compared with in tests and benchmarks, used nowhere in the package.

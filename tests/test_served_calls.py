@@ -34,7 +34,7 @@ def test_sizes_and_integers_of_calls(told: list[Event]):
     (event,) = told
     assert isinstance(event, CallsServed)
     assert event.sources == ("L['x']", "L['n']")
-    assert [call[2:] for call in event.calls] == [[2, [[4, 2], 2]], [1, [[5, 2], 7]]]
+    assert [call[2:] for call in event.calls] == [(2, [[4, 2], 2]), (1, [[5, 2], 7])]
     assert all(isinstance(c[0], float) and isinstance(c[1], float) for c in event.calls)
 
 

@@ -6,11 +6,12 @@ import ast
 
 import pytest
 
+from anyshape.events.kinds import FrameStart, Place
 from anyshape.explain.advice.calls import call_of, with_variables
 from anyshape.explain.advice.evaluation import is_run_once
 from anyshape.explain.advice.history import Compile, FunctionHistory
-from anyshape.explain.advice.reading import SourceLine
 from anyshape.explain.advice.source_lines import Listing
+from anyshape.explain.trace_model import Attempt, TracedEntry
 
 #: A statement, and whether what it passes to `f` may be computed on a line above it.
 STATEMENTS = {
@@ -35,22 +36,28 @@ STATEMENTS = {
 }
 
 
+def listing_of(lines: list[str]) -> Listing:
+    return Listing("", {"a.py": dict(enumerate(lines, 1))})
+
+
+def called_at(line: int) -> Compile:
+    attempt = Attempt(0.0)
+    attempt.tell(FrameStart("f", "a.py", 1, [Place("a.py", line, "main")]))
+    return Compile(TracedEntry("0/1", "", [attempt]))
+
+
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_a_line_above_runs_as_often_and_as_early(statement: str) -> None:
-    listing = Listing()
-    listing.add("a.py", 1, ["def f(x):", "    return x", "", statement])
+    listing = listing_of(["def f(x):", "    return x", "", statement])
     function = FunctionHistory("f", "a.py", 1)
-    found = call_of(function, Compile("0/1", (SourceLine("a.py", 4, "main"),)), listing)
+    found = call_of(function, called_at(4), listing)
     made = None if found is None else with_variables(found, ["x"], listing)
     assert (made is not None) == STATEMENTS[statement]
 
 
 def test_arguments_that_all_get_variables_keep_their_turns() -> None:
-    listing = Listing()
-    listing.add("a.py", 1, ["def f(x, y):", "    return x", "", "f(draw(1), draw(2))"])
-    call = call_of(
-        FunctionHistory("f", "a.py", 1), Compile("0/1", (SourceLine("a.py", 4, "main"),)), listing
-    )
+    listing = listing_of(["def f(x, y):", "    return x", "", "f(draw(1), draw(2))"])
+    call = call_of(FunctionHistory("f", "a.py", 1), called_at(4), listing)
     assert call is not None
     made = with_variables(call, ["y", "x"], listing)
     assert made is not None
@@ -78,6 +85,4 @@ def test_bodies_are_not_the_statement_itself(name: str) -> None:
     ],
 )
 def test_the_package_has_the_name_that_the_program_gives_it(lines: list[str], name: str) -> None:
-    listing = Listing()
-    listing.add("a.py", 1, lines)
-    assert listing.name_of_anyshape("a.py") == name
+    assert listing_of(lines).name_of_anyshape("a.py") == name

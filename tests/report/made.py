@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from anyshape.events.kinds import (
+    CallRun,
     CallsServed,
     Compiled,
     CreateSymbol,
+    Decided,
     Event,
     FrameStart,
     GraphCompiled,
@@ -62,7 +64,7 @@ def compile_of(
     code = [f'        mul_{i}: "f32[{shown}, 4]" = l_x * {i};  l_x = None' for i in range(30)]
     head = f'class GraphModule(torch.nn.Module):\n    def forward(self, L_x: "f32[{shown}, 4]"):\n'
     events += [
-        SizesSeen(function, seen, {source: (choice, text)}, compile_id=id),
+        SizesSeen(function, seen, {source: Decided(choice, text)}, compile_id=id),
         GraphCompiled(
             head + "\n".join(code),
             {},
@@ -85,7 +87,11 @@ def compile_of(
             compile_id=id,
         ),
         CallsServed(
-            function, ["L['x']"], [[1e9 + number, 1e9 + number, 2, [[size, 4]]]], 0, compile_id=id
+            function,
+            ["L['x']"],
+            [CallRun(1e9 + number, 1e9 + number, 2, [[size, 4]])],
+            0,
+            compile_id=id,
         ),
     ]
     return events

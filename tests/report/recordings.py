@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from anyshape.explain.report.page.data import page_data
-from anyshape.explain.report.reading.model import Process, TracedFunction
-from anyshape.explain.report.reading.processes import read_trace
+from anyshape.explain.trace_model import Process, TracedFunction, read_trace
 
 FOLDER = Path(__file__).parent / "recorded"
 NAMES = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())

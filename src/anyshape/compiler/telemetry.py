@@ -83,7 +83,7 @@ def _sizes_seen(
 ) -> kinds.SizesSeen:
     seen = {source: str(each) for source, each in observed.items()}
     decided = {
-        source: (ruling.decision.choice.value, ruling.decision.reason)
+        source: kinds.Decided(ruling.decision.choice.value, ruling.decision.reason)
         for source, ruling in rulings.items()
     }
     return kinds.SizesSeen(function, seen, decided, compile_id=entry_id)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from anyshape.capture.dynamism_policy import DimDecision
-from anyshape.events.kinds import CallsServed
+from anyshape.events.kinds import CallRun, CallsServed
 from anyshape.events.stream import stream
 from anyshape.guards.guard import SymbolSource
 from anyshape.guards.path import Path
@@ -77,8 +77,9 @@ class ServedCalls:
         notes, self._notes = self._notes, []
         left_out, self._left_out = self._left_out, 0
         if notes or left_out:
+            calls = [CallRun(*note) for note in notes]
             stream.emit(
-                CallsServed(self._function, self._sources, notes, left_out, compile_id=self._id)
+                CallsServed(self._function, self._sources, calls, left_out, compile_id=self._id)
             )
 
 

@@ -22,6 +22,14 @@ class Frame(Protocol):
     def function(self) -> str: ...
 
 
+class Place(NamedTuple):
+    """A frame that is not taken from a running program."""
+
+    filename: str
+    line: int
+    function: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """What all events have."""
@@ -250,14 +258,21 @@ class Schedule(Event):
     text: str
 
 
+class Decided(NamedTuple):
+    """What a size or an integer was in a compile, and why."""
+
+    #: "static", "dynamic", "unbacked"
+    choice: str
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class SizesSeen(Event):
     """What a call that was compiled for had: sizes of tensors, values of integers, by source."""
 
     function: str
     seen: Mapping[str, str]
-    #: whether each one was static, dynamic or unbacked in this compile, and why
-    decisions: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    decisions: Mapping[str, Decided] = field(default_factory=dict[str, Decided])
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,6 +342,16 @@ class RunCount(Event):
     hits: int
 
 
+class CallRun(NamedTuple):
+    """Calls in a row with the same sizes: when the first and the last were, how many, and their
+    values in the order of the sources."""
+
+    first: float
+    last: float
+    calls: int
+    values: Sequence[Sequence[int] | int | None]
+
+
 @dataclass(frozen=True, slots=True)
 class CallsServed(Event):
     """Calls that an entry has served, with the sizes that its guards leave open."""
@@ -334,8 +359,7 @@ class CallsServed(Event):
     function: str
     #: what is told of each call: "L['x']" for the sizes of a tensor, "L['n']" for an integer
     sources: Sequence[str]
-    #: first and last time, how many calls in a row, and the values by source
-    calls: Sequence[Sequence[object]]
+    calls: Sequence[CallRun]
     #: how many more there were that are not listed
     left_out: int = 0
 

@@ -14,11 +14,13 @@ import pytest
 
 from anyshape.events import kinds as module
 from anyshape.events.kinds import (
+    CallRun,
     CallsServed,
     Compiled,
     CompileFailed,
     CompilerCollective,
     CreateSymbol,
+    Decided,
     Defect,
     Event,
     FrameStart,
@@ -84,7 +86,7 @@ def every_event(text: str) -> list[Event]:
         SymbolShared(text, text, here, **at),
         ProgramExported(text, text, [text], [text], **at),
         Specialised(text, [text, text], 5, text, here, **at),
-        SizesSeen(text, {text: text}, {text: (text, text)}, **at),
+        SizesSeen(text, {text: text}, {text: Decided(text, text)}, **at),
         ProfileState("put", False, text, **at),
         ProfileState("put", True, text, **at),
         CompilerCollective(text, 1, [0, 1], [2], 0.5, {text: text}, **at),
@@ -106,7 +108,7 @@ def every_event(text: str) -> list[Event]:
         Defect(text, text),
         Defect(text, text, compile_id=text),
         RunCount(text, 3, **at),
-        CallsServed(text, [text], [[1.0, 2.0, 3, [[4, 5]]]], 1, **at),
+        CallsServed(text, [text], [CallRun(1.0, 2.0, 3, [[4, 5]])], 1, **at),
     ]
     return events
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from anyshape.explain.report.analysis.decision_tree import Leaf, Question, tree_of
-from anyshape.explain.report.reading.processes import read_trace
+from anyshape.explain.trace_model import read_trace
 from tests.report.made import many
 from tests.report.recordings import function_of
 

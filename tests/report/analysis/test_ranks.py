@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from anyshape.explain.report.analysis.ranks import compare, launches
-from anyshape.explain.report.reading.processes import read_trace
+from anyshape.explain.trace_model import read_trace
 from tests.report.made import compile_of, written
 from tests.report.recordings import processes_of
 

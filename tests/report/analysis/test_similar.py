@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from anyshape.events.kinds import GraphCompiled
 from anyshape.explain.report.analysis.similar import key_of, similar_graphs
-from anyshape.explain.report.reading.model import Graph
 from tests.report.recordings import processes_of
 
 
-def graph(operators: str, **inputs: str) -> Graph:
-    return Graph("", operators.split(), inputs, (), 0, None, "", "", None)
+def graph(operators: str, **inputs: str) -> GraphCompiled:
+    return GraphCompiled("", operators=operators.split(), inputs=inputs)
 
 
 BASE = graph("relu mul", x="f32[10, 4]")
@@ -26,12 +26,12 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("other", SIMILAR)
-def test_similar(other: Graph):
+def test_similar(other: GraphCompiled):
     assert key_of(other) == key_of(BASE)
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_not_similar(other: Graph):
+def test_not_similar(other: GraphCompiled):
     assert key_of(other) != key_of(BASE)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from anyshape.explain.report.analysis.sizes import changing_sources, table_of, values_seen
+from anyshape.explain.report.analysis.sizes import changing_sources, table_of
 from anyshape.explain.report.analysis.timeline import sizes_served, timeline_of
+from anyshape.explain.trace_model import values_seen
 from tests.report.recordings import function_of
 
 X = "L['x'].size()[0]"

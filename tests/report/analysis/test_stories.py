@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from anyshape.events.kinds import CreateSymbol, GuardAdded
 from anyshape.explain.report.analysis.stories import guards_on, recompiles_by_entry, recompiles_for
-from anyshape.explain.report.reading.model import Assumed, Attempt, TracedSymbol
+from anyshape.explain.trace_model import Attempt, TracedSymbol
 from tests.report.recordings import function_of
 
 
@@ -18,6 +19,7 @@ def test_the_story_of_a_specialised_size():
 
 def test_symbols_are_whole_words():
     attempt = Attempt(0.0)
-    attempt.assumed = [Assumed(e, e, "", None, False) for e in ("s1 < 2", "s10 < 2", "2*s1 + s3")]
-    symbol = TracedSymbol("s1", 1, "L['x']", "", "", None)
+    for expr in ("s1 < 2", "s10 < 2", "2*s1 + s3"):
+        attempt.tell(GuardAdded(expr))
+    symbol = TracedSymbol(CreateSymbol("s1", 1, "L['x']", ""))
     assert [guard.expr for guard in guards_on(symbol, attempt)] == ["s1 < 2", "2*s1 + s3"]

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from anyshape.events.kinds import CallsServed
+from anyshape.events.kinds import CallRun, CallsServed
 from anyshape.explain.report.analysis import timeline as module
 from anyshape.explain.report.analysis.timeline import timeline_of
-from anyshape.explain.report.reading.processes import read_trace
+from anyshape.explain.trace_model import read_trace
 from tests.report.made import compile_of, written
 
 
 def test_thinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "MOST_POINTS", 10)
-    calls = [[2e9 + n, 2e9 + n, 1, [[n + 2, 4]]] for n in range(1000)]
+    calls = [CallRun(2e9 + n, 2e9 + n, 1, [[n + 2, 4]]) for n in range(1000)]
     served = CallsServed("f", ["L['x']"], calls, 7, compile_id="0/0")
     events = [*compile_of("f", 0, 0, size=3, dynamic=True)[:-1], served]
     (process,), _ = read_trace(written(tmp_path, events))

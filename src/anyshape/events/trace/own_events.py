@@ -23,7 +23,7 @@ from typing import Final, cast
 
 from anyshape.events.kinds import Event, FrameStart
 from anyshape.events.source_lines import source_lines
-from anyshape.support.lazy_dataclass import fields, is_dataclass
+from anyshape.support.lazy_dataclass import dataclass, fields, is_dataclass
 
 FORMAT: Final = "anyshape-events"
 VERSION: Final = 1
@@ -35,6 +35,15 @@ _MOST_LINES: Final = 200
 
 #: Tells whether the program knows us, or is run unmodified.
 _OUR_IMPORT: Final = re.compile(r"\s*(import|from)\b.*\banyshape\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Source(Event):
+    """Lines of the program, which only a file of events has."""
+
+    file: str
+    first_line: int = 1
+    lines: Sequence[str] = ()
 
 
 @functools.cache

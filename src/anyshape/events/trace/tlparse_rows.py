@@ -26,6 +26,7 @@ from anyshape.events.kinds import (
     Measures,
     NotVerified,
     OutputCode,
+    Place,
     ProfileState,
     ProgramExported,
     Recompile,
@@ -37,7 +38,7 @@ from anyshape.events.kinds import (
     VerificationFailed,
 )
 from anyshape.events.trace.envelope import Json, to_json
-from anyshape.events.trace.writing import EXPORT, Place, Writing
+from anyshape.events.trace.writing import EXPORT, Writing
 
 # -- rows -------------------------------------------------------------------------------------
 

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import count
-from typing import Final, NamedTuple
+from typing import Final
 
 from anyshape.events.kinds import Event
 from anyshape.events.trace.envelope import Envelopes, Json, to_json
 
 #: In place of the number of a compile, where there is none.
 EXPORT: Final = "export"
-
-
-class Place(NamedTuple):
-    """A place that is not taken from a running program."""
-
-    filename: str
-    line: int
-    function: str
 
 
 class Writing:

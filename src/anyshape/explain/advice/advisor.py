@@ -9,8 +9,7 @@ from pathlib import Path
 
 from anyshape.explain.advice.advice import Advice
 from anyshape.explain.advice.findings import findings_of
-from anyshape.explain.advice.history import History, history_of
-from anyshape.explain.advice.reading import read_processes
+from anyshape.explain.advice.history import History, read_histories
 from anyshape.explain.advice.writing import advice_of, advice_on_breaks, advice_on_limits
 from anyshape.support.lazy_dataclass import dataclass, replace
 
@@ -38,8 +37,7 @@ def advise(path: str | os.PathLike[str]) -> list[Advice]:
 
 def summary_of_trace(path: str | os.PathLike[str], skip: Collection[str] = ()) -> Summary:
     """Without the files of these names: those of earlier runs."""
-    processes = [each for each in read_processes(Path(path)) if each.file.name not in skip]
-    histories = [history_of(process) for process in processes]
+    histories = list(read_histories(Path(path), frozenset(skip)))
     found = [each for history in histories for each in _of_history(history)]
     functions: Counter[str] = Counter()
     for function in (each for history in histories for each in history.functions):

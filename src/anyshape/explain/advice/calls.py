@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from anyshape.events.kinds import Frame
 from anyshape.explain.advice.evaluation import evaluated_before, is_run_once
 from anyshape.explain.advice.history import Compile, FunctionHistory, call_place, is_library
-from anyshape.explain.advice.reading import SourceLine
 from anyshape.explain.advice.source_lines import Listing
 
 #: A call may be written on so many lines.
@@ -23,7 +23,7 @@ _OTHERS: Final = frozenset(
 class CallSite(NamedTuple):
     """A statement that calls the function: its first line, and what it gives each parameter."""
 
-    place: SourceLine
+    place: Frame
     text: str
     given: Mapping[str, ast.expr]
     is_one_line: bool
@@ -39,13 +39,13 @@ def call_of(function: FunctionHistory, compiled: Compile, listing: Listing) -> C
     """The call that was compiled for, if the trace has its line and it can be made out."""
     place = call_place(compiled)
     definition = listing.block(function.file, function.line)
-    if place is None or is_library(place.file) or not isinstance(definition, ast.FunctionDef):
+    if place is None or is_library(place.filename) or not isinstance(definition, ast.FunctionDef):
         return None
     parameters = [each.arg for each in definition.args.args]
     if parameters[:1] == ["self"]:
         del parameters[0]
-    text = listing.file(place.file).get(place.line, "")
-    for count, module in _statements(listing.file(place.file), place.line):
+    text = listing.file(place.filename).get(place.line, "")
+    for count, module in _statements(listing.file(place.filename), place.line):
         call = _chosen(module, definition.name, parameters)
         if call is None or len(module.body) != 1 or not is_run_once(module.body[0], call):
             return None
@@ -124,7 +124,7 @@ def with_variables(call: CallSite, parameters: Iterable[str], listing: Listing) 
             return None
         if any(id(each) not in moved for each in call.earlier[parameter]):
             return None
-        name = listing.fresh(call.place.file, parameter)
+        name = listing.fresh(call.place.filename, parameter)
         before.insert(0, f"{name} = {_segment(call, passed)}")
         text = replaced(call, text, passed, name)
         names[parameter] = name

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from anyshape.explain.advice.history import Compile, GuardRecord, Reason
-from anyshape.explain.advice.reading import SourceLine
+from anyshape.events.kinds import Frame, GuardFailure, GuardSaid
+from anyshape.explain.advice.history import Compile
 
 
 class Failure(NamedTuple):
@@ -23,7 +23,7 @@ class Failure(NamedTuple):
     source: str
     expected: str
     actual: str
-    place: SourceLine | None
+    place: Frame | None
     #: why the entry relied on it
     reason: str = ""
     #: the sentence as it was told
@@ -62,17 +62,17 @@ _ONE_SYMBOL: Final = re.compile(
 _RANGE: Final = re.compile(r"(?P<source>\S+) in (?P<range>\[.*?\]), actual (?P<actual>-?\d+)")
 
 
-def failure_of(reason: Reason, entry: Compile) -> Failure:
+def failure_of(reason: GuardFailure, entry: Compile) -> Failure:
     """Why this entry did not serve the call."""
     return (
         _tensor_failure(reason)
         or _symbol_failure(reason)
         or _guard_failure(reason, entry)
-        or Failure("unknown", "", "", "", reason.place, "", reason.text)
+        or Failure("unknown", "", "", "", reason.user_frame, "", reason.text)
     )
 
 
-def _tensor_failure(reason: Reason) -> Failure | None:
+def _tensor_failure(reason: GuardFailure) -> Failure | None:
     found = _TENSOR.fullmatch(reason.text)
     if found is None:
         return None
@@ -82,27 +82,29 @@ def _tensor_failure(reason: Reason) -> Failure | None:
     kind = found["what"]
     if kind == "size":
         source += f".size()[{found['dim']}]"
-    return Failure(kind, source, found["expected"], found["actual"], reason.place, text=reason.text)
+    return Failure(
+        kind, source, found["expected"], found["actual"], reason.user_frame, text=reason.text
+    )
 
 
-def _guard_failure(reason: Reason, entry: Compile) -> Failure | None:
+def _guard_failure(reason: GuardFailure, entry: Compile) -> Failure | None:
     for guard in entry.guards:
         if reason.text.startswith(f"{guard.text}, ") and guard.kind in _BY_GUARD:
             return _of_guard(guard, reason.text[len(guard.text) + 2 :], reason)
     return None
 
 
-def _of_guard(guard: GuardRecord, actual: str, reason: Reason) -> Failure:
+def _of_guard(guard: GuardSaid, actual: str, reason: GuardFailure) -> Failure:
     kind = _BY_GUARD[guard.kind]
     expected = guard.text.partition(" == ")[2] if kind in ("equals", "state") else guard.text
     if kind == "type":
         expected = guard.text.rpartition(" is ")[2]
     actual = actual.removeprefix("actual ")
-    place = reason.place or guard.place
+    place = reason.user_frame or guard.user_frame
     return Failure(kind, guard.source, expected, actual, place, guard.reason, reason.text)
 
 
-def _symbol_failure(reason: Reason) -> Failure | None:
+def _symbol_failure(reason: GuardFailure) -> Failure | None:
     found = _ONE_SYMBOL.fullmatch(reason.text)
     if found is not None:
         kind, expected = "one_symbol", f"{found['source']} == {found['other']}"
@@ -110,7 +112,9 @@ def _symbol_failure(reason: Reason) -> Failure | None:
         kind, expected = "range", found["range"]
     else:
         return None
-    return Failure(kind, found["source"], expected, found["actual"], reason.place, text=reason.text)
+    return Failure(
+        kind, found["source"], expected, found["actual"], reason.user_frame, text=reason.text
+    )
 
 
 # -- what tells two entries apart, sizes aside ---------------------------------------------------
@@ -122,7 +126,7 @@ _SIZES: Final = re.compile(r"(?<=, )(?:size|stride)=\[[^\]]*\](?:, )?")
 _SEVERAL: Final = frozenset({"NO_ATTRIBUTE", "NOT_HASATTR", "DICT_CONTAINS", "PREDICATE"})
 
 
-def non_shape_guards(compiled: Compile) -> dict[tuple[str, str], GuardRecord]:
+def non_shape_guards(compiled: Compile) -> dict[tuple[str, str], GuardSaid]:
     """The guards that are not about sizes and integers, by what they look at."""
     return {
         (guard.kind, guard.text if guard.kind in _SEVERAL else guard.source): guard
@@ -131,7 +135,7 @@ def non_shape_guards(compiled: Compile) -> dict[tuple[str, str], GuardRecord]:
     }
 
 
-def text_without_sizes(guard: GuardRecord) -> str:
+def text_without_sizes(guard: GuardSaid) -> str:
     return _SIZES.sub("", guard.text) if guard.kind == "TENSOR_MATCH" else guard.text
 
 
@@ -146,16 +150,18 @@ def differences(entry: Compile, compiled: Compile) -> Iterator[Failure]:
             yield from _tensor_differences(guard, other)
         elif guard.kind in _BY_GUARD:
             actual = other.text.partition(" == ")[2] or other.text
-            yield _of_guard(guard, actual, Reason(entry.id, f"{guard.text}, {actual}", guard.place))
+            yield _of_guard(
+                guard, actual, GuardFailure(entry.id, f"{guard.text}, {actual}", guard.user_frame)
+            )
 
 
-def _tensor_differences(guard: GuardRecord, other: GuardRecord) -> Iterator[Failure]:
+def _tensor_differences(guard: GuardSaid, other: GuardSaid) -> Iterator[Failure]:
     mine, theirs = _attributes(guard.text), _attributes(other.text)
     for name, expected in mine.items():
         actual = theirs.get(name, "")
         if actual != expected:
             text = f"tensor {guard.source} {name} mismatch. expected {expected}, actual {actual}"
-            yield Failure(name, guard.source, expected, actual, guard.place, "", text)
+            yield Failure(name, guard.source, expected, actual, guard.user_frame, "", text)
 
 
 def _attributes(text: str) -> dict[str, str]:

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
+from anyshape.events.kinds import Decided, Frame, GuardSaid
 from anyshape.explain.advice.evaluate_condition import holds
 from anyshape.explain.advice.failures import Failure, differences, failure_of
-from anyshape.explain.advice.history import Compile, DecisionRecord, FunctionHistory, GuardRecord
-from anyshape.explain.advice.reading import SourceLine
+from anyshape.explain.advice.history import Compile, FunctionHistory
 from anyshape.explain.advice.similar import are_similar, nearest
 from anyshape.explain.advice.source_lines import Listing
 from anyshape.explain.advice.source_names import pattern_of
@@ -28,7 +28,7 @@ class Finding(NamedTuple):
     kind: str
     #: what changed: sizes, integers, an attribute
     sources: tuple[str, ...]
-    place: SourceLine | None
+    place: Frame | None
     failure: Failure
     compiled: Compile
     entry: Compile
@@ -47,8 +47,7 @@ def findings_of(function: FunctionHistory, listing: Listing) -> Iterator[Finding
         if near is None:
             continue
         entry, sizes_only = near
-        reason = next(each for each in compiled.reasons if each.entry_id == entry.id)
-        failure = failure_of(reason, entry)
+        failure = failure_of(compiled.reasons[entry.id], entry)
         tried = [failure]
         if failure.kind in _ON_SIZES and not sizes_only:
             # Something else differs as well, be it that the size failed first. Of similar graphs
@@ -100,13 +99,13 @@ def _static(
     failure: Failure, entry: Compile, compiled: Compile, similar: bool, listing: Listing
 ) -> Finding | None:
     source = failure.source
-    decision = entry.decisions.get(source, DecisionRecord("static", ""))
+    decision = entry.decisions.get(source, Decided("static", ""))
     made = Finding("static_first", (source,), failure.place, failure, compiled, entry)
     made = made._replace(is_similar=similar)
     if not similar or source in compiled.specialised:
         return _other_program(made, listing)
     if (guard := _tied(source, entry)) is not None:
-        return made._replace(kind="tied", place=guard.place or made.place, detail=guard.reason)
+        return made._replace(kind="tied", place=guard.user_frame or made.place, detail=guard.reason)
     flag = _FLAG.search(decision.reason)
     made = made._replace(sources=_changed_alike(source, decision, entry, compiled))
     if flag is not None and flag["flag"] == "specialize_zero_one":
@@ -118,7 +117,7 @@ def _static(
     if "mark_static" in decision.reason or "contract" in decision.reason:
         return made._replace(kind="marked_static", detail=decision.reason)
     now = compiled.decisions.get(source)
-    if now is not None and now.is_static and now.reason == decision.reason:
+    if now is not None and now.choice == "static" and now.reason == decision.reason:
         return made._replace(kind="automatic_off")
     if now is not None and "specialize_zero_one" in now.reason:
         return made._replace(kind="zero_one")
@@ -134,7 +133,7 @@ _FORCE: Final = {
 
 
 def _changed_alike(
-    source: str, decision: DecisionRecord, entry: Compile, compiled: Compile
+    source: str, decision: Decided, entry: Compile, compiled: Compile
 ) -> tuple[str, ...]:
     """The guard that failed names one: those that changed with it, and were static for the same
     reason, would fail next."""
@@ -147,7 +146,7 @@ def _changed_alike(
     return tuple(dict.fromkeys([source, *alike]))
 
 
-def _tied(source: str, entry: Compile) -> GuardRecord | None:
+def _tied(source: str, entry: Compile) -> GuardSaid | None:
     """The guard by which a static size has fixed a dynamic one."""
     value = entry.values.get(source)
     for guard in entry.guards:
@@ -164,17 +163,17 @@ def _other_program(made: Finding, listing: Listing) -> Finding | None:
     guard = _telling_apart(made.entry, made.compiled, source)
     if guard is not None:
         return _by_reason(made, guard)
-    if place is not None and _asks(listing.line(place.file, place.line), source):
+    if place is not None and _asks(listing.line(place.filename, place.line), source):
         return made._replace(kind="branch", detail="it was compared")
     return None
 
 
-def _telling_apart(entry: Compile, compiled: Compile, source: str) -> GuardRecord | None:
+def _telling_apart(entry: Compile, compiled: Compile, source: str) -> GuardSaid | None:
     """A condition on the size that holds for the call of one of them only."""
     for one, other in ((compiled, entry), (entry, compiled)):
         values = other.values
         for guard in one.guards:
-            if guard.kind != "SHAPE_GUARD" or guard.place is None or source not in guard.text:
+            if guard.kind != "SHAPE_GUARD" or guard.user_frame is None or source not in guard.text:
                 continue
             if holds(guard.text, values) is False:
                 return guard
@@ -221,14 +220,14 @@ def _static_partners(entry: Compile, compiled: Compile) -> tuple[str, ...]:
     return tuple(
         each
         for each, said in entry.decisions.items()
-        if said.is_static and each in now and before.get(each) != now[each]
+        if said.choice == "static" and each in now and before.get(each) != now[each]
     )
 
 
-def _by_reason(made: Finding, guard: GuardRecord) -> Finding:
-    made = made._replace(kind=_kind_of(guard), place=guard.place or made.place)
+def _by_reason(made: Finding, guard: GuardSaid) -> Finding:
+    made = made._replace(kind=_kind_of(guard), place=guard.user_frame or made.place)
     return made._replace(detail=guard.reason, condition=guard.text)
 
 
-def _kind_of(guard: GuardRecord) -> str:
+def _kind_of(guard: GuardSaid) -> str:
     return next((kind for words, kind in _REASONS if words.search(guard.reason)), "operator")

@@ -85,7 +85,7 @@ def _mark(case: Case) -> Edit | None:
     call = case.call
     if call is None or not all(map(parameter_of, case.sources)):
         return None
-    file = call.place.file
+    file = call.place.filename
     package = case.listing.name_of_anyshape(file)
     if not package and case.listing.imports_anyshape(file):
         return None  # marks would need an import of their own
@@ -129,7 +129,7 @@ def _mark_integer(call: CallSite, integers: Sequence[str], package: str) -> Edit
 
 def _before(call: CallSite, lines: Iterable[str], text: str) -> Edit:
     added = [call.indent + line for line in dict.fromkeys(lines)]
-    return Edit(call.place.file, call.place.line, (*added, text))
+    return Edit(call.place.filename, call.place.line, (*added, text))
 
 
 def _contiguous(case: Case) -> Edit | None:

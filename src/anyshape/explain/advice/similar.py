@@ -26,12 +26,11 @@ def _signature(compiled: Compile) -> object:
 def nearest(function: FunctionHistory, compiled: Compile) -> tuple[Compile, bool] | None:
     """The earlier entry that comes closest to having served the call, and whether only sizes are
     between them; the latest of those that are equally close."""
-    told = {reason.entry_id for reason in compiled.reasons}
     earlier: list[Compile] = []
     for each in function.compiles:
         if each is compiled:
             break
-        if each.id in told:
+        if each.id in compiled.reasons:
             earlier.append(each)
     for entry in reversed(earlier):
         if differ_in_sizes_only(entry, compiled):

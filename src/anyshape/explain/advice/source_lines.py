@@ -21,8 +21,8 @@ _IMPORT_PACKAGE: Final = re.compile(
 class Listing:
     """Lines by file and number, as far as they are known."""
 
-    def __init__(self, folder: str = "") -> None:
-        self._files: dict[str, dict[int, str]] = {}
+    def __init__(self, folder: str, files: Mapping[str, Mapping[int, str]]) -> None:
+        self._files = files
         #: where the program was run
         self._folder = folder
 
@@ -30,11 +30,6 @@ class Listing:
         """As whoever ran the program would name the file."""
         prefix = self._folder.rstrip("/") + "/"
         return file.removeprefix(prefix).lstrip("/")
-
-    def add(self, file: str, first: int, lines: Sequence[str]) -> None:
-        known = self._files.setdefault(file, {})
-        for offset, text in enumerate(lines):
-            known[first + offset] = text
 
     def file(self, file: str) -> Mapping[int, str]:
         return self._files.get(file, {})

@@ -7,13 +7,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from anyshape.events.kinds import Frame, GraphBreak, Place, RunsEagerly
 from anyshape.explain.advice.advice import Advice, Setting
 from anyshape.explain.advice.failures import Failure
 from anyshape.explain.advice.findings import Finding
-from anyshape.explain.advice.history import FunctionHistory, Stop, call_place, is_library
+from anyshape.explain.advice.history import Compile, FunctionHistory, call_place, is_library
 from anyshape.explain.advice.kinds import KINDS, STATE, Row
 from anyshape.explain.advice.patches import propose
-from anyshape.explain.advice.reading import SourceLine
 from anyshape.explain.advice.source_lines import Listing
 from anyshape.explain.advice.source_names import (
     in_words,
@@ -46,16 +46,16 @@ def _advice(function: FunctionHistory, group: Sequence[Finding], listing: Listin
     row = KINDS.get(first.kind, KINDS["unknown"])
     sources = tuple(dict.fromkeys(s for each in group for s in each.sources if s))
     place = first.place or _call_of(first) or _first_use(function, sources, listing)
-    words = _words(group, sources, listing.line(place.file, place.line))
+    words = _words(group, sources, listing.line(place.filename, place.line))
     patch = propose(row.patch, function, group, sources, listing) if row.patch else ""
     return Advice(
         first.kind,
         f"{function.name}: {row.title.format_map(words)}",
         row.cause.format_map(words) + _reached(place, first),
-        place.file,
+        place.filename,
         place.line,
-        listing.line(place.file, place.line),
-        listing.excerpt(place.file, place.line),
+        listing.line(place.filename, place.line),
+        listing.excerpt(place.filename, place.line),
         row.remedy.format_map(words),
         patch,
         _settings(row, sources),
@@ -65,16 +65,16 @@ def _advice(function: FunctionHistory, group: Sequence[Finding], listing: Listin
     )
 
 
-def _reached(place: SourceLine, finding: Finding) -> str:
+def _reached(place: Frame, finding: Finding) -> str:
     """A line of a library is reached from a line of the program."""
     call = call_place(finding.compiled)
-    if call is None or not is_library(place.file) or is_library(call.file):
+    if call is None or not is_library(place.filename) or is_library(call.filename):
         return ""
-    where = f"{call.file}:{call.line}"
+    where = f"{call.filename}:{call.line}"
     return f" The line is a library's; the call at {where} leads there."
 
 
-def _call_of(finding: Finding) -> SourceLine | None:
+def _call_of(finding: Finding) -> Frame | None:
     """Of a state that no line of the function reads: who made the call."""
     return call_place(finding.compiled) if finding.kind == "state" else None
 
@@ -109,7 +109,7 @@ def _words(group: Sequence[Finding], sources: Sequence[str], code: str) -> _Word
         detail=first.detail,
         code=code,
         condition=text_in_words(first.condition) or _condition(failure),
-        call=f"{call.file}:{call.line}" if call is not None else "?",
+        call=f"{call.filename}:{call.line}" if call is not None else "?",
         source_kind=kind_in_words(sources[0]) if sources else "",
         expected=failure.expected,
         actual=failure.actual,
@@ -180,50 +180,52 @@ def _parts(text: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
-def _first_use(function: FunctionHistory, sources: Sequence[str], listing: Listing) -> SourceLine:
+def _first_use(function: FunctionHistory, sources: Sequence[str], listing: Listing) -> Frame:
     """The line that first uses a parameter; guards on arguments are made before any line runs."""
-    own = SourceLine(function.file, function.line, function.name)
     names = {parameter_of(source) for source in sources} - {""}
     line = listing.first_use(function.file, function.line, names)
-    return own if line is None else own._replace(line=line)
+    return Place(function.file, function.line if line is None else line, function.name)
 
 
 # -- what is not compiled, or not in one piece -----------------------------------------------------
 
 
 def advice_on_limits(function: FunctionHistory, listing: Listing) -> Iterator[Advice]:
-    if function.limit:
-        place = SourceLine(function.file, function.line, function.name)
-        why = Stop(str(function.limit), place, ())
-        yield _stopped("recompile_limit", function, [why], listing, function.last_reason)
+    if function.limit is not None and function.limit.limit:
+        why = GraphBreak(str(function.limit.limit))
+        yield _stopped("recompile_limit", function, why, listing, function.limit.last_reason)
 
 
 def advice_on_breaks(function: FunctionHistory, listing: Listing) -> Iterator[Advice]:
-    breaks: defaultdict[object, list[tuple[Stop, str, int]]] = defaultdict(list)
+    breaks: defaultdict[object, list[tuple[GraphBreak, Compile]]] = defaultdict(list)
     for compiled in function.compiles:
         for each in compiled.breaks:
-            breaks[each].append((each, compiled.id, compiled.growths))
+            breaks[_key(each)].append((each, compiled))
     for stops in breaks.values():
-        ids = tuple(dict.fromkeys(each for _, each, _ in stops))
-        grown = sum({each: count for _, each, count in stops}.values())
-        made = [stop for stop, _, _ in stops]
-        yield _stopped("graph_break", function, made, listing, ids=ids, saves=grown)
-    for stop in dict.fromkeys(function.left):
-        yield _stopped("runs_eagerly", function, [stop], listing)
+        growths = {compiled.id: compiled.growths for _, compiled in stops}
+        ids, saves = tuple(growths), sum(growths.values())
+        yield _stopped("graph_break", function, stops[0][0], listing, ids=ids, saves=saves)
+    for stop in {_key(each): each for each in function.left}.values():
+        yield _stopped("runs_eagerly", function, stop, listing)
+
+
+def _key(stop: GraphBreak | RunsEagerly) -> object:
+    """The same for stops of several compiles that are told alike."""
+    return stop.reason, stop.user_frame, stop.hints
 
 
 def _stopped(
     kind: str,
     function: FunctionHistory,
-    stops: Sequence[Stop],
+    stop: GraphBreak | RunsEagerly,
     listing: Listing,
     text: str = "",
     ids: tuple[str, ...] = (),
     saves: int = 0,
 ) -> Advice:
-    stop, row = stops[0], KINDS[kind]
-    place = stop.place or SourceLine(function.file, function.line, function.name)
-    code = listing.line(place.file, place.line)
+    row = KINDS[kind]
+    place = stop.user_frame or Place(function.file, function.line, function.name)
+    code = listing.line(place.filename, place.line)
     hints = "; or ".join(stop.hints) or "Keep it out of the compiled function"
     words = _Words(
         code=code, detail=stop.reason, text=text, hints=f"{hints[:1].upper()}{hints[1:]}."
@@ -232,10 +234,10 @@ def _stopped(
         kind,
         f"{function.name}: {row.title.format_map(words)}",
         row.cause.format_map(words),
-        place.file,
+        place.filename,
         place.line,
         code,
-        listing.excerpt(place.file, place.line),
+        listing.excerpt(place.filename, place.line),
         row.remedy.format_map(words),
         saves=saves,
         function=function.name,

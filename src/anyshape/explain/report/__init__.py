@@ -1,7 +1,6 @@
 """From a trace folder (`ANYSHAPE_TRACE=dir`) to one HTML page that says why things were compiled.
 
-    reading     the lines of the files, whatever is in them, as processes, functions and entries
-    analysis    what follows from them: which sizes go where, what is similar, where ranks differ
+    analysis    what follows from a trace: which sizes go where, what is similar, where ranks differ
     page        one self-contained file: template, styles, script, and the data as JSON
 
     write_report("trace", "report.html")
@@ -9,7 +8,7 @@
 It reads files and nothing else: it must not know how anything was compiled, and runs without torch.
 """
 
-from anyshape.explain.report.reading.records import NotATrace
+from anyshape.events.trace.reading import NotATrace
 from anyshape.explain.report.writing import write_report
 
 __all__ = ["NotATrace", "write_report"]

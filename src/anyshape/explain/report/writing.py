@@ -7,7 +7,7 @@ from pathlib import Path
 
 from anyshape.explain.report.page.data import page_data
 from anyshape.explain.report.page.html import page_text
-from anyshape.explain.report.reading.processes import read_trace
+from anyshape.explain.trace_model import read_trace
 
 
 def write_report(

@@ -9,10 +9,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from anyshape.events.kinds import Frame, GuardAdded, GuardSaid
 from anyshape.explain.report.analysis.sizes import State, changing_sources, states_of
 from anyshape.explain.report.analysis.wording import state_fields, tensor_fields
-from anyshape.explain.report.reading.fields import SourceLine
-from anyshape.explain.report.reading.model import TracedEntry, TracedFunction, TracedGuard
+from anyshape.explain.trace_model import TracedEntry, TracedFunction
 
 #: Each relation as a question, and whether it is the answer yes.
 _QUESTIONS: Final = {
@@ -32,7 +32,7 @@ class Condition(NamedTuple):
     #: of "x == 10": what is compared, and with which number; empty for all else
     subject: str
     value: str
-    place: SourceLine | None
+    place: Frame | None
     reason: str
 
     @property
@@ -40,7 +40,7 @@ class Condition(NamedTuple):
         return self.question, self.answer
 
 
-def condition(text: str, place: SourceLine | None, reason: str) -> Condition:
+def condition(text: str, place: Frame | None, reason: str) -> Condition:
     found = _RELATION.fullmatch(text)
     if found is None:
         return Condition(text, True, "", "", place, reason)
@@ -67,9 +67,9 @@ def conditions_of(function: TracedFunction) -> dict[str, list[Condition]]:
         listed = [
             *_static(entry, sources),
             *(
-                condition(each.text, each.place, each.reason)
+                condition(each.text or each.expr, each.user_frame, each.reason)
                 for attempt in entry.attempts
-                for each in attempt.assumed
+                for each in attempt.all(GuardAdded)
                 if not each.at_run_time
             ),
             *apart[entry.key],
@@ -90,7 +90,7 @@ def _static(entry: TracedEntry, sources: Sequence[str]) -> list[Condition]:
 def _other_guards(entries: Sequence[TracedEntry]) -> dict[str, list[Condition]]:
     """Guards on other things than sizes that entries have of the same object, and differently."""
     texts: dict[tuple[str, str], set[str]] = {}
-    of_entry: dict[str, dict[tuple[str, str], TracedGuard]] = {}
+    of_entry: dict[str, dict[tuple[str, str], GuardSaid]] = {}
     for entry in entries:
         mine = of_entry[entry.key] = {}
         for guard in entry.guards:
@@ -102,7 +102,7 @@ def _other_guards(entries: Sequence[TracedEntry]) -> dict[str, list[Condition]]:
                 texts.setdefault(key, set()).add(guard.text)
     return {
         entry.key: [
-            condition(text, guard.place, guard.reason)
+            condition(text, guard.user_frame, guard.reason)
             for key, guard in of_entry[entry.key].items()
             if len(texts[key]) > 1
             for text in _differing(guard, texts[key])
@@ -111,7 +111,7 @@ def _other_guards(entries: Sequence[TracedEntry]) -> dict[str, list[Condition]]:
     }
 
 
-def _differing(guard: TracedGuard, texts: set[str]) -> list[str]:
+def _differing(guard: GuardSaid, texts: set[str]) -> list[str]:
     """What of the guard is not the same in all of them."""
     take = {"TENSOR_MATCH": tensor_fields, "GLOBAL_STATE": state_fields}.get(guard.kind)
     if take is None:

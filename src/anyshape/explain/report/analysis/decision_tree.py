@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from anyshape.events.kinds import Frame
 from anyshape.explain.report.analysis.conditions import Condition, conditions_of
-from anyshape.explain.report.reading.fields import SourceLine
-from anyshape.explain.report.reading.model import TracedEntry, TracedFunction
+from anyshape.explain.trace_model import TracedEntry, TracedFunction
 from anyshape.support.lazy_dataclass import dataclass, field
 
 #: Nobody reads on where the questions go deeper.
@@ -24,7 +24,7 @@ _DEEPEST: Final = 60
 @dataclass(slots=True)
 class Question:
     text: str
-    place: SourceLine | None
+    place: Frame | None
     branches: list[Branch] = field(default_factory=list["Branch"])
 
 

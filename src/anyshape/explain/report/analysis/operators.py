@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from anyshape.explain.report.reading.model import TracedFunction
+from anyshape.explain.trace_model import TracedFunction
 from anyshape.support.lazy_dataclass import dataclass, field
 
 _NATIVE: Final = re.compile(r"native code: ([0-9]{1,9}) operators in ([0-9]{1,9}) foreign calls")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from anyshape.explain.report.reading.model import TracedFunction
+from anyshape.events.kinds import ProfileState
+from anyshape.explain.trace_model import TracedFunction
 
 
 class Change(NamedTuple):
@@ -15,9 +16,10 @@ class Change(NamedTuple):
 
 def profile_change(function: TracedFunction) -> list[Change]:
     """By source, what changed first. Nothing where no profile was used."""
-    states = [state for entry in function.entries for a in entry.attempts for state in a.profile]
-    read = [text for action, _, text in states if action == "get"]
-    written = [text for action, _, text in states if action == "put"]
+    attempts = [attempt for entry in function.entries for attempt in entry.attempts]
+    states = [state for attempt in attempts for state in attempt.all(ProfileState)]
+    read = [state.text for state in states if state.action == "get"]
+    written = [state.text for state in states if state.action == "put"]
     if not states:
         return []
     before = _by_source(read[0]) if read else {}

@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from anyshape.explain.report.analysis.sizes import states_of, values_of
-from anyshape.explain.report.reading.model import (
-    Attempt,
-    Collective,
-    Process,
-    TracedEntry,
-    TracedFunction,
-)
+from anyshape.events.kinds import CompilerCollective
+from anyshape.explain.report.analysis.sizes import states_of
+from anyshape.explain.trace_model import Attempt, Process, TracedEntry, TracedFunction
 
 #: Ranks of one program begin within this time.
 _TOGETHER_SECONDS: Final = 600.0
@@ -60,7 +55,7 @@ class Step(NamedTuple):
     cells: Sequence[Cell | None]
     #: which of "sizes", "decisions", "guards", "outcome", "absent" are not the same on all
     differing: Sequence[str]
-    collectives: Sequence[Collective | None]
+    collectives: Sequence[CompilerCollective | None]
 
 
 class Compared(NamedTuple):
@@ -119,7 +114,7 @@ def _steps(functions: Sequence[TracedFunction | None]) -> list[Step]:
     for number in range(max(map(len, listed))):
         here = [each[number] if number < len(each) else None for each in listed]
         cells = [None if each is None else _cell(*each) for each in here]
-        collectives = [None if each is None else each[2].collective for each in here]
+        collectives = [None if each is None else each[2].last(CompilerCollective) for each in here]
         steps.append(Step(number, cells, _differing(cells), collectives))
     return steps
 
@@ -130,13 +125,14 @@ def _compiles(function: TracedFunction) -> list[tuple[TracedEntry, int, Attempt]
 
 
 def _cell(entry: TracedEntry, number: int, attempt: Attempt) -> Cell:
-    sizes = values_of(attempt)
     states = states_of(entry)
     return Cell(
         entry.key,
         number,
         attempt.status,
-        ", ".join(f"{source} = {value}" for source, value in sizes.items() if source[:2] == "L["),
+        ", ".join(
+            f"{source} = {value}" for source, value in attempt.values.items() if source[:2] == "L["
+        ),
         ", ".join(
             f"{source}: {state.state}"
             + (f" {state.value}" if state.state in ("static", "specialised") else "")

@@ -7,7 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from anyshape.explain.report.reading.model import Graph, Process, TracedEntry, TracedFunction
+from anyshape.events.kinds import GraphCompiled
+from anyshape.explain.trace_model import Process, TracedEntry, TracedFunction
 
 _TENSOR: Final = re.compile(r"(\w+)\[(.*)\]")
 
@@ -15,13 +16,13 @@ _TENSOR: Final = re.compile(r"(\w+)\[(.*)\]")
 class Member(NamedTuple):
     function: TracedFunction
     entry: TracedEntry
-    graph: Graph
+    graph: GraphCompiled
 
 
 Key = tuple[tuple[str, ...], tuple[tuple[str, str, int], ...]]
 
 
-def key_of(graph: Graph) -> Key:
+def key_of(graph: GraphCompiled) -> Key:
     """The operators, and of each input that is a tensor its name, type and number of dimensions."""
     tensors: list[tuple[str, str, int]] = []
     for name, what in graph.inputs.items():

@@ -2,30 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from anyshape.explain.report.reading.model import Attempt, TracedEntry, TracedFunction, TracedSymbol
-
-_SIZES: Final = re.compile(r"tensor size=\[([-0-9, ]*)\]")
-_SCALAR: Final = re.compile(r"scalar (-?[0-9]{1,15})")
-
-
-def values_seen(seen: Mapping[str, str]) -> dict[str, int]:
-    """`{"L['x']": "tensor size=[10, 4] ..."}` -> `{"L['x'].size()[0]": 10, ...}`."""
-    found: dict[str, int] = {}
-    for source, text in seen.items():
-        if (sizes := _SIZES.match(text)) is not None:
-            numbers = [int(each) for each in re.findall(r"-?[0-9]{1,15}", sizes[1])]
-            found |= by_dimension(source, numbers)
-        elif (scalar := _SCALAR.match(text)) is not None:
-            found[source] = int(scalar[1])
-    return found
-
-
-def by_dimension(source: str, sizes: Sequence[int]) -> dict[str, int]:
-    return {f"{source}.size()[{dim}]": size for dim, size in enumerate(sizes)}
+from anyshape.explain.trace_model import TracedEntry, TracedFunction, TracedSymbol
 
 
 class State(NamedTuple):
@@ -45,15 +24,15 @@ UNMET: Final = State("", None, "", "", "")
 def states_of(entry: TracedEntry) -> dict[str, State]:
     """By source."""
     attempt = entry.decided
-    values = values_seen(attempt.seen)
-    symbols = {symbol.source: symbol for symbol in attempt.symbols}
+    values = attempt.values
+    symbols = {symbol.born.source: symbol for symbol in attempt.symbols}
     found: dict[str, State] = {}
     for source, (choice, reason) in attempt.decisions.items():
         found[source] = _state(choice, reason, values.get(source), symbols.get(source))
     for source, symbol in symbols.items():
         # A number that the program computes has no source.
         if source and source not in found:
-            found[source] = _state("dynamic", symbol.reason, symbol.value, symbol)
+            found[source] = _state("dynamic", symbol.born.reason, symbol.born.value, symbol)
     return found
 
 
@@ -61,9 +40,9 @@ def _state(choice: str, reason: str, value: int | None, symbol: TracedSymbol | N
     if symbol is None:
         return State(choice, value, "", "", reason)
     if symbol.fixed is not None:
-        return State("specialised", symbol.fixed.value, symbol.name, "", symbol.fixed.reason)
-    left = symbol.ranges[-1] if symbol.ranges else symbol.range
-    return State(choice, value, symbol.name, left, reason)
+        return State("specialised", symbol.fixed.value, symbol.born.symbol, "", symbol.fixed.reason)
+    left = symbol.ranges[-1] if symbol.ranges else symbol.born.range
+    return State(choice, value, symbol.born.symbol, left, reason)
 
 
 def changing_sources(function: TracedFunction) -> list[str]:
@@ -87,7 +66,3 @@ def table_of(function: TracedFunction) -> dict[str, list[State]]:
         source: [states.get(source, UNMET) for states in entries]
         for source in changing_sources(function)
     }
-
-
-def values_of(attempt: Attempt) -> dict[str, int]:
-    return values_seen(attempt.seen)

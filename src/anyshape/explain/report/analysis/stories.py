@@ -6,14 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from anyshape.explain.report.reading.model import (
-    Assumed,
-    Attempt,
-    Failed,
-    TracedEntry,
-    TracedFunction,
-    TracedSymbol,
-)
+from anyshape.events.kinds import GuardAdded, GuardFailure
+from anyshape.explain.trace_model import Attempt, TracedEntry, TracedFunction, TracedSymbol
 
 
 class Followed(NamedTuple):
@@ -21,13 +15,14 @@ class Followed(NamedTuple):
 
     entry: TracedEntry
     attempt: int
-    reason: Failed
+    reason: GuardFailure
 
 
-def guards_on(symbol: TracedSymbol, attempt: Attempt) -> list[Assumed]:
+def guards_on(symbol: TracedSymbol, attempt: Attempt) -> list[GuardAdded]:
     """Those that have the symbol in them."""
-    name = re.compile(rf"(?<![\w.]){re.escape(symbol.name)}(?!\w)")
-    return [each for each in attempt.assumed if symbol.name and name.search(each.expr)]
+    name = symbol.born.symbol
+    has_it = re.compile(rf"(?<![\w.]){re.escape(name)}(?!\w)")
+    return [each for each in attempt.all(GuardAdded) if name and has_it.search(each.expr)]
 
 
 def recompiles_by_entry(function: TracedFunction) -> dict[str, list[Followed]]:
@@ -47,7 +42,10 @@ def recompiles_for(
     by_entry: Mapping[str, Sequence[Followed]],
 ) -> list[Followed]:
     """Compiles that happened because a guard on the symbol failed."""
-    begins = (*(each.text for each in guards_on(symbol, attempt)), f"{symbol.source} ")
+    begins = (
+        *(each.text or each.expr for each in guards_on(symbol, attempt)),
+        f"{symbol.born.source} ",
+    )
     return [
         each
         for each in by_entry.get(entry.id, ())

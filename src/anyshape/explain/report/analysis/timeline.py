@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from anyshape.explain.report.analysis.sizes import by_dimension, values_of
-from anyshape.explain.report.reading.model import TracedEntry, TracedFunction
+from anyshape.explain.trace_model import TracedEntry, TracedFunction
 
 #: More than a picture can show; compiles are always kept.
 MOST_POINTS: Final = 1500
@@ -61,14 +60,12 @@ def timeline_of(function: TracedFunction) -> Timeline:
 def _calls(function: TracedFunction) -> list[_Call]:
     found: list[_Call] = []
     for entry in function.entries:
-        known = values_of(entry.decided)
+        known = entry.decided.values
         for number, attempt in enumerate(entry.attempts):
-            values = values_of(attempt) or known
+            values = attempt.values or known
             found.append(_Call(attempt.time, 1, attempt.status, entry, number, values))
         for served in entry.served:
-            values = dict(known)
-            for source, value in served.values.items():
-                values |= {source: value} if isinstance(value, int) else by_dimension(source, value)
+            values = {**known, **served.values}
             found.append(_Call(served.first, served.count, "hit", entry, 0, values))
     return found
 
@@ -95,13 +92,10 @@ def sizes_served(entry: TracedEntry) -> list[tuple[dict[str, int], int]]:
     """Sizes with how many calls had them, the one that compiled included; the most frequent
     first."""
     counts: dict[tuple[tuple[str, int], ...], int] = {}
-    known = values_of(entry.decided)
+    known = entry.decided.values
     if known:
         counts[tuple(known.items())] = 1
     for served in entry.served:
-        values = dict(known)
-        for source, value in served.values.items():
-            values |= {source: value} if isinstance(value, int) else by_dimension(source, value)
-        key = tuple(values.items())
+        key = tuple({**known, **served.values}.items())
         counts[key] = counts.get(key, 0) + served.count
     return [(dict(key), count) for key, count in sorted(counts.items(), key=lambda kv: -kv[1])]

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, cast
 
+from anyshape.events.trace.reading import problems_in_short
 from anyshape.explain.report.analysis.ranks import Cell, Compared, compare, launches
 from anyshape.explain.report.analysis.similar import similar_graphs
 from anyshape.explain.report.analysis.stories import recompiles_by_entry
-from anyshape.explain.report.page.entries import entry_data
+from anyshape.explain.report.page.entries import collective_data, entry_data
 from anyshape.explain.report.page.functions import function_data
-from anyshape.explain.report.page.numbered import Numbered
-from anyshape.explain.report.reading.model import Process
-from anyshape.explain.report.reading.records import problems_in_short
+from anyshape.explain.report.page.numbered import Numbered, shortened
+from anyshape.explain.trace_model import Process
 
 Json = object
 
 _MOST_GROUPS: Final = 500
+#: No text that people read is longer, generated code aside.
+_LONGEST_TEXT: Final = 20_000
+_LONGEST_LINE: Final = 1000
 
 
 def page_data(
@@ -37,7 +40,7 @@ def page_data(
                 entries[entry.key] = entry_data(function, entry, followed, numbered)
     groups = launches(processes)
     guards = numbered.guards()  # before the places: those of guards are among them
-    return {
+    data: dict[str, Json] = {
         "made": time.time(),
         "problems": [
             *problems,
@@ -52,14 +55,29 @@ def page_data(
         "entries": entries,
         "similar": _similar(processes),
         "ranks": [_launch(number, launch) for number, launch in enumerate(groups)],
-        "advised": advice is not None,
-        "advice": list(advice or ()),
         "sources": _sources(processes),
         "places": numbered.places(),
         "guards": guards,
+    }
+    return {
+        **{name: _readable(each) for name, each in data.items()},
+        "advised": advice is not None,
+        "advice": list(advice or ()),
         "texts": numbered.texts(),
         "texts_left_out": numbered.left_out,
     }
+
+
+def _readable(value: Json) -> Json:
+    """The same without texts that nobody reads to their end."""
+    if isinstance(value, str):
+        return shortened(value, _LONGEST_TEXT)
+    if isinstance(value, dict):
+        held = cast("dict[Json, Json]", value)
+        return {_readable(key): _readable(each) for key, each in held.items()}
+    if isinstance(value, list | tuple):
+        return [_readable(each) for each in cast("Sequence[Json]", value)]
+    return value
 
 
 def _process(process: Process, launch: int) -> Json:
@@ -125,9 +143,7 @@ def _compared(compared: Compared) -> Json:
                     }
                     for cell in step.cells
                 ],
-                "collectives": [
-                    None if each is None else each._asdict() for each in step.collectives
-                ],
+                "collectives": [collective_data(each) for each in step.collectives],
             }
             for step in compared.steps
         ],
@@ -143,5 +159,7 @@ def _sources(processes: Sequence[Process]) -> dict[str, dict[int, str]]:
     found: dict[str, dict[int, str]] = {}
     for process in processes:
         for file, lines in process.sources.items():
-            found.setdefault(file, {}).update(lines)
+            found.setdefault(file, {}).update(
+                {number: shortened(line, _LONGEST_LINE) for number, line in lines.items()}
+            )
     return found

@@ -5,20 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from anyshape.events import kinds
 from anyshape.explain.report.analysis.stories import Followed, guards_on, recompiles_for
 from anyshape.explain.report.analysis.timeline import sizes_served
 from anyshape.explain.report.analysis.wording import in_words, is_about_sizes
 from anyshape.explain.report.page.numbered import Numbered
-from anyshape.explain.report.reading.model import (
-    Assumed,
-    Attempt,
-    Break,
-    Failed,
-    Graph,
-    TracedEntry,
-    TracedFunction,
-    TracedSymbol,
-)
+from anyshape.explain.trace_model import Attempt, Outcome, TracedEntry, TracedFunction, TracedSymbol
 
 Json = object
 
@@ -47,7 +39,7 @@ def entry_data(
         "graphs": [
             _graph(graph, number, to)
             for number, attempt in enumerate(entry.attempts)
-            for graph in attempt.graphs
+            for graph in attempt.all(kinds.GraphCompiled)
         ],
         "sizes": [[sizes, count] for sizes, count in served[:_MOST_SIZES]],
         "more_sizes": max(len(served) - _MOST_SIZES, 0),
@@ -62,34 +54,39 @@ def _attempt(
     to: Numbered,
 ) -> Json:
     attempt = entry.attempts[number]
+    outcome = attempt.outcome
     # The last entries come closest; a function of many would list most of them each time.
     reasons = attempt.recompile[-_MOST_REASONS:]
     return {
         "time": attempt.time,
         "status": attempt.status,
         "seconds": attempt.seconds,
-        "stages": [[stage.name, stage.seconds] for stage in attempt.stages],
-        "operations": attempt.operations,
+        "stages": [[each.name, max(each.seconds, 0.0)] for each in attempt.measures.stages],
+        "operations": attempt.measures.operations,
         "stack": [to.place(place) for place in attempt.stack],
         "recompile": [_reason(function, entry, attempt, each, to) for each in reasons],
         "more_reasons": len(attempt.recompile) - len(reasons),
         "symbols": [_symbol(entry, attempt, each, followed, to) for each in attempt.symbols],
-        "assumed": [_assumed(each, to) for each in attempt.assumed],
-        "breaks": [_break(each, to) for each in attempt.breaks],
-        "stopped": None if attempt.stopped is None else _break(attempt.stopped, to),
-        "error": attempt.error,
+        "assumed": [_assumed(each, to) for each in attempt.all(kinds.GuardAdded)],
+        "breaks": [_break(each, to) for each in attempt.all(kinds.GraphBreak)],
+        "stopped": _stopped(outcome, to),
+        "error": outcome.error if isinstance(outcome, kinds.CompileFailed) else "",
         "seen": dict(attempt.seen),
-        "decisions": {source: list(pair) for source, pair in attempt.decisions.items()},
-        "ignored": [list(pair) for pair in attempt.ignored],
-        "schedules": [to.text(text) for text in attempt.schedules],
-        "code": [to.text(text) for text in attempt.code],
-        "collective": None if attempt.collective is None else attempt.collective._asdict(),
-        "defects": attempt.defects,
+        "decisions": {source: list(each[:2]) for source, each in attempt.decisions.items()},
+        "ignored": [[each.source, each.reason] for each in attempt.all(kinds.MarkIgnored)],
+        "schedules": [to.text(each.text) for each in attempt.all(kinds.Schedule)],
+        "code": [to.text(each.code) for each in attempt.all(kinds.OutputCode)],
+        "collective": collective_data(attempt.last(kinds.CompilerCollective)),
+        "defects": [f"{each.stage}: {each.text}" for each in attempt.all(kinds.Defect)],
     }
 
 
 def _reason(
-    function: TracedFunction, entry: TracedEntry, attempt: Attempt, failed: Failed, to: Numbered
+    function: TracedFunction,
+    entry: TracedEntry,
+    attempt: Attempt,
+    failed: kinds.GuardFailure,
+    to: Numbered,
 ) -> Json:
     """The entry that it names: of those with this number, the last one before."""
     named = [
@@ -103,7 +100,7 @@ def _reason(
         "text": failed.text,
         "words": in_words(failed.text),
         "is_size": is_about_sizes(failed.text),
-        "place": to.place(failed.place),
+        "place": to.place(failed.user_frame),
     }
 
 
@@ -116,26 +113,27 @@ def _symbol(
 ) -> Json:
     guards = guards_on(symbol, attempt)
     followed = recompiles_for(symbol, attempt, entry, by_entry)
-    fixed = symbol.fixed
+    born, fixed = symbol.born, symbol.fixed
+    assumed = attempt.all(kinds.GuardAdded)
     return {
-        "name": symbol.name,
-        "value": symbol.value,
-        "source": symbol.source,
-        "range": symbol.range,
+        "name": born.symbol,
+        "value": born.value,
+        "source": born.source,
+        "range": born.range,
         "ranges": symbol.ranges,
-        "reason": symbol.reason,
-        "place": to.place(symbol.place),
+        "reason": born.reason,
+        "place": to.place(born.user_frame),
         "replaced_by": symbol.replaced_by,
         "fixed": None
         if fixed is None
-        else {"value": fixed.value, "reason": fixed.reason, "place": to.place(fixed.place)},
-        "guards": [attempt.assumed.index(each) for each in guards],
+        else {"value": fixed.value, "reason": fixed.reason, "place": to.place(fixed.user_frame)},
+        "guards": [assumed.index(each) for each in guards],
         "followed": [
             {
                 "entry": each.entry.key,
                 "attempt": each.attempt,
                 "text": each.reason.text,
-                "place": to.place(each.reason.place),
+                "place": to.place(each.reason.user_frame),
             }
             for each in followed[:_MOST_REASONS]
         ],
@@ -143,21 +141,45 @@ def _symbol(
     }
 
 
-def _assumed(assumed: Assumed, to: Numbered) -> Json:
+def _assumed(assumed: kinds.GuardAdded, to: Numbered) -> Json:
     return {
         "expr": assumed.expr,
-        "text": assumed.text,
+        "text": assumed.text or assumed.expr,
         "reason": assumed.reason,
-        "place": to.place(assumed.place),
+        "place": to.place(assumed.user_frame),
         "at_run_time": assumed.at_run_time,
     }
 
 
-def _break(found: Break, to: Numbered) -> Json:
-    return {"reason": found.reason, "place": to.place(found.place), "hints": list(found.hints)}
+def _stopped(outcome: Outcome | None, to: Numbered) -> Json:
+    match outcome:
+        case kinds.RunsEagerly():
+            return _break(outcome, to)
+        case kinds.CompileFailed():
+            return _break(kinds.GraphBreak(outcome.text, outcome.user_frame), to)
+        case _:
+            return None
 
 
-def _graph(graph: Graph, attempt: int, to: Numbered) -> Json:
+def _break(found: kinds.GraphBreak | kinds.RunsEagerly, to: Numbered) -> Json:
+    place = to.place(found.user_frame)
+    return {"reason": found.reason, "place": place, "hints": list(found.hints)}
+
+
+def collective_data(found: kinds.CompilerCollective | None) -> Json:
+    """What ranks told each other before a compile."""
+    if found is None:
+        return None
+    return {
+        "round": found.round,
+        "ranks": list(found.ranks),
+        "missing": list(found.missing),
+        "seconds": found.seconds,
+        "differing": dict(found.differing),
+    }
+
+
+def _graph(graph: kinds.GraphCompiled, attempt: int, to: Numbered) -> Json:
     return {
         "attempt": attempt,
         "code": to.text(graph.code),
@@ -168,5 +190,5 @@ def _graph(graph: Graph, attempt: int, to: Numbered) -> Json:
         "after": graph.after,
         "outcome": graph.outcome,
         "asks": graph.asks,
-        "place": to.place(graph.place),
+        "place": to.place(graph.user_frame),
     }

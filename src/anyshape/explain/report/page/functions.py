@@ -8,7 +8,7 @@ from anyshape.explain.report.analysis.profile_change import profile_change
 from anyshape.explain.report.analysis.sizes import State, table_of
 from anyshape.explain.report.analysis.timeline import timeline_of
 from anyshape.explain.report.page.numbered import Numbered
-from anyshape.explain.report.reading.model import Process, TracedFunction
+from anyshape.explain.trace_model import Process, TracedFunction
 
 Json = object
 
@@ -23,7 +23,9 @@ def function_data(process: Process, function: TracedFunction, to: Numbered) -> d
         "file": function.file,
         "line": function.line,
         "entries": [entry.key for entry in function.entries],
-        "limit": None if function.limit is None else list(function.limit),
+        "limit": None
+        if function.limit is None
+        else [function.limit.limit, function.limit.last_reason],
         "tree": _tree(tree_of(function), to),
         "table": {
             source: [_state(state) for state in states]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from anyshape.events.trace.own_events import FORMAT, VERSION
-from anyshape.explain.report.reading.records import NotATrace, problems_in_short, read_folder
+from anyshape.events.trace.reading import NotATrace, problems_in_short, read_folder
 
 HEADER = json.dumps({"format": FORMAT, "version": VERSION, "time": 5.0})
 EVENT = json.dumps({"event": "defect", "time": 1.0})
@@ -50,7 +50,7 @@ def test_one_bad_file_does_not_spoil_the_others(tmp_path: Path):
     file_in(tmp_path, f"{HEADER}\n{EVENT}\n", "good")
     file_in(tmp_path, bytes(range(256)) * 10, "bad")
     (lines,), problems = read_folder(tmp_path)
-    assert lines.file == "anyshape_events_good.jsonl"
+    assert lines.name == "anyshape_events_good.jsonl"
     assert len(problems) == 1
     assert "anyshape_events_bad.jsonl" in problems[0]
 

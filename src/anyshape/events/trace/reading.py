@@ -1,14 +1,14 @@
-"""The lines of the files: JSON objects, and what could not be read."""
+"""The files of events in a folder of a trace, read back; what could not be read is named."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, NamedTuple
 
+from anyshape.events.decode import Record, event_of, number, record_of, seconds
+from anyshape.events.kinds import Event
 from anyshape.events.trace.own_events import FORMAT, VERSION
-from anyshape.explain.report.reading.fields import Record, int_of
 from anyshape.support.lazy_dataclass import dataclass, field
 
 PATTERN: Final = "anyshape_events_*.jsonl"
@@ -18,40 +18,45 @@ _LONGEST_LINE: Final = 64 * 2**20
 
 
 class NotATrace(Exception):
-    """There is nothing to report on; the text says why, and what to do."""
+    """There is nothing to read; the text says why, and what to do."""
+
+
+class Told(NamedTuple):
+    """An event, and when it was."""
+
+    time: float
+    event: Event
 
 
 @dataclass(slots=True)
-class Lines:
+class EventsFile:
     """What one process wrote."""
 
-    file: str
+    name: str
     header: Record
-    events: list[Record] = field(default_factory=list[Record])
+    events: list[Told] = field(default_factory=list[Told])
     problems: list[str] = field(default_factory=list[str])
 
 
-def read_folder(folder: Path) -> tuple[list[Lines], list[str]]:
+def read_folder(folder: Path) -> tuple[list[EventsFile], list[str]]:
     """The files of a folder in the order of their beginning, and what is wrong with others."""
     if not folder.is_dir():
         raise NotATrace(
-            f"there is no folder {folder}" if not folder.exists() else _one_file(folder)
+            f"{folder} is a file: give the folder that it is in"
+            if folder.exists()
+            else f"there is no folder {folder}"
         )
-    found: list[Lines] = []
+    found: list[EventsFile] = []
     problems: list[str] = []
     for file in sorted(folder.glob(PATTERN)):
         try:
-            found.append(_read(file))
+            found.append(read_file(file))
         except NotATrace as why:
             problems.append(str(why))
     if not found:
         raise NotATrace(_nothing(folder, problems))
-    found.sort(key=lambda each: (_time(each.header), each.file))
+    found.sort(key=lambda each: (seconds(each.header.get("time")), each.name))
     return found, problems
-
-
-def _one_file(path: Path) -> str:
-    return f"{path} is a file: give the folder that it is in"
 
 
 def _nothing(folder: Path, problems: list[str]) -> str:
@@ -65,32 +70,27 @@ def _nothing(folder: Path, problems: list[str]) -> str:
     return f"{folder} has no {PATTERN}: run the program with ANYSHAPE_TRACE={folder}"
 
 
-def _time(header: Record) -> float:
-    value = header.get("time")
-    return value if isinstance(value, float) else 0.0
-
-
-def _read(file: Path) -> Lines:
+def read_file(file: Path) -> EventsFile:
     try:
         with file.open(encoding="utf-8", errors="replace", newline="\n") as opened:
             first = opened.readline(_LONGEST_LINE)
-            found = Lines(file.name, _header(file.name, first))
-            for number, line in enumerate(iter(lambda: opened.readline(_LONGEST_LINE), ""), 2):
-                _take(found, number, line)
+            found = EventsFile(file.name, _header(file.name, first))
+            for line_number, line in enumerate(iter(lambda: opened.readline(_LONGEST_LINE), ""), 2):
+                _take(found, line_number, line)
     except OSError as error:
         raise NotATrace(f"{file.name} cannot be read: {error.strerror or error}") from None
     return found
 
 
 def _header(name: str, line: str) -> Record:
-    header = _object(line)
+    header = record_of(line)
     if not line.strip():
         raise NotATrace(f"{name} is empty: the program ended before it wrote anything")
     if header is None or header.get("format") != FORMAT:
         raise NotATrace(f"{name} does not begin as a trace does: it is damaged, or something else")
     version = header.get("version")
     if version != VERSION:
-        shown = int_of(version) if isinstance(version, int) else "an unknown version"
+        shown = number(version) or 0 if isinstance(version, int) else "an unknown version"
         raise NotATrace(
             f"{name} is of version {shown}, and this anyshape reads version {VERSION}: make the"
             " report with the anyshape that made the trace"
@@ -98,25 +98,19 @@ def _header(name: str, line: str) -> Record:
     return header
 
 
-def _take(found: Lines, number: int, line: str) -> None:
-    record = _object(line)
+def _take(found: EventsFile, line_number: int, line: str) -> None:
+    record = record_of(line)
     if record is not None and isinstance(record.get("event"), str):
-        found.events.append(record)
+        event = event_of(record)
+        if event is not None:
+            found.events.append(Told(seconds(record.get("time")), event))
     elif line.strip() and not line.endswith("\n"):
         found.problems.append(
-            f"{found.file} ends in the middle of line {number}: the program was killed, or the file"
-            " was cut"
+            f"{found.name} ends in the middle of line {line_number}: the program was killed, or the"
+            " file was cut"
         )
     elif line.strip():
-        found.problems.append(f"line {number} of {found.file} is no event, and is left out")
-
-
-def _object(line: str) -> Record | None:
-    try:
-        found: object = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return cast("Record", found) if isinstance(found, dict) else None
+        found.problems.append(f"line {line_number} of {found.name} is no event, and is left out")
 
 
 def problems_in_short(problems: list[str], most: int = 20) -> Iterator[str]:

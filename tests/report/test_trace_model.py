@@ -7,14 +7,16 @@ from typing import Any
 
 from anyshape.events.kinds import (
     Compiled,
+    CompileFailed,
     CreateSymbol,
     FrameStart,
+    GraphCompiled,
+    Place,
     RunCount,
     RunsEagerly,
     SizesSeen,
 )
-from anyshape.explain.report.reading.fields import SourceLine
-from anyshape.explain.report.reading.processes import read_trace
+from anyshape.explain.trace_model import read_trace
 from tests.report.made import compile_of, written
 from tests.report.recordings import function_of, processes_of
 
@@ -29,17 +31,18 @@ def test_a_program_that_tells_sizes_apart():
     assert [entry.status for entry in function.entries] == ["compiled"] * 3
     first = function.entries[0]
     (symbol,) = first.first.symbols
-    assert (symbol.name, symbol.source, symbol.ranges) == ("s0", "L['x'].size()[0]", ["[10, 10]"])
+    assert (symbol.born.symbol, symbol.born.source) == ("s0", "L['x'].size()[0]")
+    assert symbol.ranges == ["[10, 10]"]
     assert symbol.fixed is not None
     assert symbol.fixed.value == 10
-    assert symbol.place == SourceLine("/program/specialised.py", 6, "f")
+    assert symbol.born.user_frame == Place("/program/specialised.py", 6, "f")
     assert process.sources["/program/specialised.py"][6] == "    if x.size()[0] == 10:"
     assert [r.entry_id for r in function.entries[2].first.recompile] == ["0/0", "0/1"]
 
 
 def test_an_entry_that_grew():
     first, second = function_of("branches_on_data").entries
-    assert [len(attempt.graphs) for attempt in first.attempts] == [2, 1]
+    assert [len(attempt.all(GraphCompiled)) for attempt in first.attempts] == [2, 1]
     assert [(g.number, g.after, g.outcome) for g in first.graphs] == [
         (0, None, ""),
         (1, 0, "True"),
@@ -51,9 +54,9 @@ def test_an_entry_that_grew():
 
 def test_calls_that_were_served():
     entry = function_of("automatic").entries[1]
-    assert [(s.count, dict(s.values)) for s in entry.served] == [
-        (1, {"L['x']": [30, 4]}),
-        (1, {"L['x']": [40, 4]}),
+    assert [(s.count, dict(s.given)) for s in entry.served] == [
+        (1, {"L['x']": (30, 4)}),
+        (1, {"L['x']": (40, 4)}),
     ]
 
 
@@ -65,7 +68,9 @@ def test_what_failed_and_what_ran_eagerly():
     assert statuses == {"fn": ["compiled", "failed"], "generator": ["eager", "eager"]}
     (broken,) = function_of("broken_mark").entries
     assert broken.status == "failed"
-    assert broken.first.error == "AS103 DynamicDimWasFixed"
+    outcome = broken.first.outcome
+    assert isinstance(outcome, CompileFailed)
+    assert outcome.error == "AS103 DynamicDimWasFixed"
 
 
 def test_ranks():
@@ -112,4 +117,4 @@ def test_events_of_a_compile_whose_beginning_is_missing(tmp_path: Path):
     (process,), _ = read_trace(written(tmp_path, events))
     (function,) = process.functions
     assert function.entries[0].hits == 5
-    assert function.entries[0].first.symbols[0].name == "s0"
+    assert function.entries[0].first.symbols[0].born.symbol == "s0"
