@@ -139,6 +139,8 @@ def changes_its_input(x: Tensor) -> Tensor:
     ("program", "says"),
     [
         (lambda x: x.norm(3), "a norm of order 3"),
+        (lambda x: torch.linalg.norm(x[None], 2), "a norm of order 2"),
+        (lambda x: x.round(decimals=2), "with `decimals`"),
         (lambda x: torch.nn.functional.dropout(x, 0.5), "dropout in training"),
         (lambda x: x.quantile(0.5), "quantile"),
         (
