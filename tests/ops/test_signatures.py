@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 
 import anyshape.graph.lowering
+from anyshape.export.onnx.table import ROWS as ONNX_ROWS
 from anyshape.graph.lowerings import ROWS, VIEWS, VIEWS_OF_EACH, WRITES
 from anyshape.ops.bind import asked_to_work_in_place, bind_match, signature_of, works_in_place
 from anyshape.ops.infer import How, infer
@@ -37,6 +38,7 @@ def _rows() -> list[Any]:
         "view": (VIEWS, 1),
         "each": (VIEWS_OF_EACH, 1),
         "write": (WRITES, 1),
+        "onnx": (ONNX_ROWS, 1),
     }
     return [
         pytest.param(name, Signature.of_rule(row), own, id=f"{kind}-{name}")

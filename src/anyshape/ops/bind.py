@@ -7,7 +7,7 @@ names they take their arguments, and how they are told to work in place.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from anyshape.ops.op import Op
@@ -20,6 +20,7 @@ __all__ = [
     "asked_to_work_in_place",
     "bind_match",
     "is_bound",
+    "not_taken",
     "signature_of",
     "taken_by",
     "works_in_place",
@@ -107,6 +108,22 @@ def taken_by(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict
     if takes_rest:
         return dict(arguments)
     return {name: arguments[name] for name in names if name in arguments}
+
+
+def not_taken(function: Callable[..., Any], op: Op, arguments: Mapping[str, Any]) -> Iterator[str]:
+    """Arguments that were given and that a row does not take. What it does not take has to be as
+    if it were not given."""
+    names, takes_rest = _parameters(function)
+    if takes_rest:
+        return
+    defaults = signature_of(op).defaults
+    for name, value in arguments.items():
+        if name not in names and not _is_default(value, defaults.get(name, ())):
+            yield name
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    return value is default or (type(value) is type(default) and value == default)
 
 
 @functools.cache

@@ -18,11 +18,11 @@ def attention(
     query: Any,
     key: Any,
     value: Any,
-    attn_mask: Any = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: Any = None,
-    enable_gqa: bool = False,
+    attn_mask: Any,
+    dropout_p: float,
+    is_causal: bool,
+    scale: Any,
+    enable_gqa: bool,
 ) -> str:
     if dropout_p:
         raise NotMapped("attention in training")
@@ -72,42 +72,50 @@ def _repeated(w: W, name: str, rank: int, times: int) -> str:
 def encoder_layer(
     w: W,
     node: N,
-    x: Any,
-    width: int,
-    heads: int,
+    src: Any,
+    embed_dim: int,
+    num_heads: int,
     qkv_weight: Any,
     qkv_bias: Any,
-    out_weight: Any,
-    out_bias: Any,
+    proj_weight: Any,
+    proj_bias: Any,
     use_gelu: bool,
     norm_first: bool,
     eps: float,
-    *more: Any,
-    **named: Any,
+    norm_weight_1: Any,
+    norm_bias_1: Any,
+    norm_weight_2: Any,
+    norm_bias_2: Any,
+    ffn_weight_1: Any,
+    ffn_bias_1: Any,
+    ffn_weight_2: Any,
+    ffn_bias_2: Any,
+    mask: Any,
+    mask_type: Any,
 ) -> str:
     """A layer of `nn.TransformerEncoder`, which torch has as one operator."""
-    norm1, shift1, norm2, shift2, up, up_bias, down, down_bias, *masks = more
-    if any(each is not None for each in (*masks, *named.values())):
+    if mask is not None or mask_type is not None:
         raise NotMapped("an encoder layer with a mask, as one operator")
-    source = w.name(x)
+    source = w.name(src)
 
     def attended(name: str) -> str:
-        qkv, out = (qkv_weight, qkv_bias), (out_weight, out_bias)
-        return _self_attention(w, node, name, heads, width // heads, qkv, out)
+        qkv, out = (qkv_weight, qkv_bias), (proj_weight, proj_bias)
+        return _self_attention(w, node, name, num_heads, embed_dim // num_heads, qkv, out)
 
     def mixed(name: str) -> str:
-        inner = linear(w, node, Named(name), up, up_bias)
-        active = gelu(w, node, Named(inner)) if use_gelu else w.add("Relu", [inner])
-        return linear(w, node, Named(active), down, down_bias)
+        inner = linear(w, node, Named(name), ffn_weight_1, ffn_bias_1)
+        active = gelu(w, node, Named(inner), "none") if use_gelu else w.add("Relu", [inner])
+        return linear(w, node, Named(active), ffn_weight_2, ffn_bias_2)
 
     def normal(name: str, scale: Any, shift: Any) -> str:
-        return layer_norm(w, node, Named(name), [width], scale, shift, eps)
+        return layer_norm(w, node, Named(name), [embed_dim], scale, shift, eps)
 
+    first, second = (norm_weight_1, norm_bias_1), (norm_weight_2, norm_bias_2)
     if norm_first:
-        source = w.add("Add", [source, attended(normal(source, norm1, shift1))])
-        return w.add("Add", [source, mixed(normal(source, norm2, shift2))])
-    source = normal(w.add("Add", [source, attended(source)]), norm1, shift1)
-    return normal(w.add("Add", [source, mixed(source)]), norm2, shift2)
+        source = w.add("Add", [source, attended(normal(source, *first))])
+        return w.add("Add", [source, mixed(normal(source, *second))])
+    source = normal(w.add("Add", [source, attended(source)]), *first)
+    return normal(w.add("Add", [source, mixed(source)]), *second)
 
 
 def _self_attention(
@@ -131,33 +139,33 @@ def multi_head(
     query: Any,
     key: Any,
     value: Any,
-    width: int,
-    heads: int,
-    in_weight: Any,
-    in_bias: Any,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Any,
+    in_proj_bias: Any,
     bias_k: Any,
     bias_v: Any,
     add_zero_attn: bool,
     dropout_p: float,
-    out_weight: Any,
-    out_bias: Any,
-    training: bool = True,
-    key_padding_mask: Any = None,
-    need_weights: bool = True,
-    attn_mask: Any = None,
-    use_separate_proj_weight: bool = False,
-    average_attn_weights: bool = True,
-    is_causal: bool = False,
-    **others: Any,
+    out_proj_weight: Any,
+    out_proj_bias: Any,
+    training: bool,
+    key_padding_mask: Any,
+    need_weights: bool,
+    attn_mask: Any,
+    use_separate_proj_weight: bool,
+    average_attn_weights: bool,
+    is_causal: bool,
 ) -> list[Any]:
     """`nn.MultiheadAttention`, of sequences that come first: its result and the weights."""
-    unusual = (bias_k, bias_v, key_padding_mask, attn_mask, *others.values())
+    unusual = (bias_k, bias_v, key_padding_mask, attn_mask)
     if any(each is not None for each in unusual) or add_zero_attn or use_separate_proj_weight:
         raise NotMapped("multi-head attention with masks, biases of keys, or separate weights")
     if (training and dropout_p) or is_causal or w.rank(query) != 3:
         raise NotMapped("multi-head attention in training, causal, or without a batch")
+    width, heads = embed_dim_to_check, num_heads
     parts = [
-        _projected(w, node, each, at, width, heads, in_weight, in_bias)
+        _projected(w, node, each, at, width, heads, in_proj_weight, in_proj_bias)
         for at, each in enumerate((query, key, value))
     ]
     queries, keys, values = parts
@@ -167,7 +175,7 @@ def multi_head(
     shares = w.add("Softmax", [w.add("Mul", [scores, scale])], axis=-1)
     mixed = w.add("Transpose", [w.add("MatMul", [shares, values])], perm=[2, 0, 1, 3])
     flat = w.add("Reshape", [mixed, w.constant([0, 0, width])])
-    found = linear(w, node, Named(flat), out_weight, out_bias)
+    found = linear(w, node, Named(flat), out_proj_weight, out_proj_bias)
     if not need_weights:
         return [found, None]
     if average_attn_weights:

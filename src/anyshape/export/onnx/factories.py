@@ -6,36 +6,35 @@ from typing import Any
 
 import torch
 
-from anyshape.export.onnx.rows import N, NotMapped, Row, W, is_node, sizes_in
+from anyshape.export.onnx.rows import N, NotMapped, Row, W, is_node
 
 
-def filled(value: Any) -> Row:
-    """`zeros`, `ones`; `full` if the value is its last argument (None)."""
+def filled(number: Any) -> Row:
+    """`zeros`, `ones`, and `x.new_zeros(sizes)`: of the kind of another tensor."""
 
-    def row(w: W, node: N, *sizes: Any, size: Any = None, fill_value: Any = None, **_: Any) -> str:
-        number, wanted = value, sizes_in(sizes) if size is None else size
-        if value is None:
-            wanted = sizes[0] if size is None else size
-            number = fill_value if fill_value is not None else sizes[-1]
-        return _expanded(w, node, number, None if not len(wanted) else w.shape(wanted))
+    def row(w: W, node: N, args: Any, size: Any, **_: Any) -> str:
+        return _of_sizes(w, node, number, args if size is None else size)
 
     return row
 
 
-def filled_like(value: Any) -> Row:
-    def row(w: W, node: N, x: Any, *args: Any, fill_value: Any = None, **kwargs: Any) -> str:
-        number = value
-        if value is None:
-            number = args[0] if args else fill_value
-        return _expanded(w, node, number, w.add("Shape", [w.name(x)]))
+def full(w: W, node: N, size: Any, fill_value: Any, **_: Any) -> str:
+    return _of_sizes(w, node, fill_value, size)
+
+
+def filled_like(number: Any) -> Row:
+    def row(w: W, node: N, input: Any, **_: Any) -> str:
+        return full_like(w, node, input, number)
 
     return row
 
 
-def filled_beside(value: Any) -> Row:
-    """`x.new_zeros(sizes)`: of the kind of another tensor."""
-    row = filled(value)
-    return lambda w, node, x, *sizes, **named: row(w, node, *sizes, **named)
+def full_like(w: W, node: N, input: Any, fill_value: Any, **_: Any) -> str:
+    return _expanded(w, node, fill_value, w.add("Shape", [w.name(input)]))
+
+
+def _of_sizes(w: W, node: N, number: Any, sizes: Any) -> str:
+    return _expanded(w, node, number, w.shape(sizes) if len(sizes) else None)
 
 
 def _expanded(w: W, node: N, number: Any, shape: str | None) -> str:
@@ -44,7 +43,7 @@ def _expanded(w: W, node: N, number: Any, shape: str | None) -> str:
     return made if shape is None else w.add("Expand", [made, shape])
 
 
-def tensor(w: W, node: N, data: Any, *args: Any, **kwargs: Any) -> str:
+def tensor(w: W, node: N, data: Any, **_: Any) -> str:
     """`torch.tensor` of numbers, of which some are computed."""
     found, items = w.example(node), data if isinstance(data, tuple | list) else [data]
     if not any(is_node(each) for each in items):
@@ -62,29 +61,21 @@ def _has_nodes(value: Any) -> bool:
     return is_node(value) or (isinstance(value, tuple | list) and any(map(_has_nodes, value)))
 
 
-def arange(w: W, node: N, *ends: Any, start: Any = 0, end: Any = None, step: Any = 1, **_: Any):
-    match ends:
-        case (only,):
-            end = only
-        case (start, end):
-            pass
-        case (start, end, step):
-            pass
-        case _:
-            pass
-    dtype = w.dtype(node)
-    return w.add("Range", [w.name(each, dtype) for each in (start, end, step)])
+def arange(w: W, node: N, bounds: Any, **options: Any) -> str:
+    """Up to three numbers, of which the last ones may have names."""
+    names = ("end",) if len(bounds) == 1 and "end" not in options else ("start", "end", "step")
+    given = {"start": 0, "step": 1} | dict(zip(names, bounds, strict=False)) | options
+    ends = [w.name(given[each], w.dtype(node)) for each in ("start", "end", "step")]
+    return w.add("Range", ends)
 
 
-def eye(w: W, node: N, rows: Any, columns: Any = None, **_: Any) -> str:
-    dtype = w.dtype(node)
-    sizes = w.shape([rows, rows if columns is None else columns])
-    blank = w.add("Expand", [w.name(0, dtype), sizes])
-    return w.add("EyeLike", [blank])
+def eye(w: W, node: N, n: Any, m: Any, **_: Any) -> str:
+    sizes = w.shape([n, n if m is None else m])
+    return w.add("EyeLike", [w.add("Expand", [w.name(0, w.dtype(node)), sizes])])
 
 
-def one_hot(w: W, node: N, x: Any, num_classes: Any = -1) -> str:
+def one_hot(w: W, node: N, input: Any, num_classes: Any) -> str:
     if num_classes == -1:
         raise NotMapped("one_hot with as many classes as there are in the data")
     ends = w.constant([0, 1])
-    return w.add("OneHot", [w.name(x), w.name(num_classes, torch.int64), ends], axis=-1)
+    return w.add("OneHot", [w.name(input), w.name(num_classes, torch.int64), ends], axis=-1)

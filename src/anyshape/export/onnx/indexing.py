@@ -107,29 +107,29 @@ def _rows(w: W, places: Sequence[Any]) -> str:
     return w.add("Concat", [w.add("Unsqueeze", [n, w.constant([rank])]) for n in spread], axis=rank)
 
 
-def select(w: W, node: N, x: Any, dim: int, index: Any) -> str:
-    return w.add("Gather", [w.name(x), w.name(index, torch.int64)], axis=dim)
+def select(w: W, node: N, input: Any, dim: int, index: Any) -> str:
+    return w.add("Gather", [w.name(input), w.name(index, torch.int64)], axis=dim)
 
 
-def index_select(w: W, node: N, x: Any, dim: int, index: Any) -> str:
-    return w.add("Gather", [w.name(x), w.name(index)], axis=dim)
+def index_select(w: W, node: N, input: Any, dim: int, index: Any) -> str:
+    return w.add("Gather", [w.name(input), w.name(index)], axis=dim)
 
 
-def gather(w: W, node: N, x: Any, dim: int, index: Any, **named: Any) -> str:
-    return w.add("GatherElements", [w.name(x), w.name(index)], axis=dim)
+def gather(w: W, node: N, input: Any, dim: int, index: Any) -> str:
+    return w.add("GatherElements", [w.name(input), w.name(index)], axis=dim)
 
 
-def narrow(w: W, node: N, x: Any, dim: int, start: Any, length: Any) -> str:
+def narrow(w: W, node: N, input: Any, dim: int, start: Any, length: Any) -> str:
     first = w.shape([start])
     last = w.add("Add", [first, w.shape([length])])
-    return w.add("Slice", [w.name(x), first, last, w.constant([dim])])
+    return w.add("Slice", [w.name(input), first, last, w.constant([dim])])
 
 
-def nonzero(w: W, node: N, x: Any, *, as_tuple: bool = False) -> str:
+def nonzero(w: W, node: N, input: Any, as_tuple: bool) -> str:
     if as_tuple:
         raise NotMapped("nonzero as a tuple")
-    return w.add("Transpose", [w.add("NonZero", [w.name(x)])], perm=[1, 0])
+    return w.add("Transpose", [w.add("NonZero", [w.name(input)])], perm=[1, 0])
 
 
-def item(w: W, node: N, x: Any) -> str:
-    return w.add("Reshape", [w.name(x), w.constant(torch.empty(0, dtype=torch.int64))])
+def item(w: W, node: N, input: Any) -> str:
+    return w.add("Reshape", [w.name(input), w.constant(torch.empty(0, dtype=torch.int64))])

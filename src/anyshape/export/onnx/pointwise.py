@@ -11,25 +11,50 @@ from anyshape.export.onnx.rows import N, NotMapped, Row, W, is_node
 
 
 def binary(kind: str) -> Row:
-    def row(w: W, node: N, a: Any, b: Any, *, alpha: Any = 1) -> str:
-        dtype = w.dtype(node)
-        right = w.name(b, dtype)
-        if alpha != 1:
-            right = w.add("Mul", [right, w.name(alpha, dtype)])
-        return w.add(kind, [w.name(a, dtype), right])
+    def row(w: W, node: N, input: Any, other: Any) -> str:
+        return _of_two(w, node, kind, input, other)
 
     return row
 
 
-def swap_operands(row: Row) -> Row:
-    return lambda w, node, a, b: row(w, node, b, a)
-
-
-def divide(w: W, node: N, a: Any, b: Any, *, rounding_mode: str | None = None) -> str:
-    if rounding_mode == "floor":
-        return floor_divide(w, node, a, b)
+def _of_two(w: W, node: N, kind: str, a: Any, b: Any, factor: Any = 1) -> str:
+    """Of elements as the result has them. The second is multiplied first."""
     dtype = w.dtype(node)
-    found = w.add("Div", [w.name(a, dtype), w.name(b, dtype)])
+    right = w.name(b, dtype)
+    if factor != 1:
+        right = w.add("Mul", [right, w.name(factor, dtype)])
+    return w.add(kind, [w.name(a, dtype), right])
+
+
+def with_factor(kind: str) -> Row:
+    """`add` and `sub`."""
+
+    def row(w: W, node: N, input: Any, other: Any, alpha: Any) -> str:
+        return _of_two(w, node, kind, input, other, alpha)
+
+    return row
+
+
+def subtracted_from(w: W, node: N, input: Any, other: Any, alpha: Any) -> str:
+    return _of_two(w, node, "Sub", other, input, alpha)
+
+
+def swap_operands(row: Row) -> Row:
+    def swapped(w: W, node: N, input: Any, other: Any) -> str:
+        return row(w, node, other, input)
+
+    return swapped
+
+
+def true_divide(w: W, node: N, input: Any, other: Any) -> str:
+    return divide(w, node, input, other, None)
+
+
+def divide(w: W, node: N, input: Any, other: Any, rounding_mode: str | None) -> str:
+    if rounding_mode == "floor":
+        return floor_divide(w, node, input, other)
+    dtype = w.dtype(node)
+    found = w.add("Div", [w.name(input, dtype), w.name(other, dtype)])
     if rounding_mode is None or not dtype.is_floating_point:
         return found  # integers are divided towards zero there
     # Towards zero: the sign, times the floor of what is left.
@@ -37,9 +62,9 @@ def divide(w: W, node: N, a: Any, b: Any, *, rounding_mode: str | None = None) -
     return w.add("Mul", [w.add("Sign", [found]), floor])
 
 
-def floor_divide(w: W, node: N, a: Any, b: Any) -> str:
+def floor_divide(w: W, node: N, input: Any, other: Any) -> str:
     dtype = w.dtype(node)
-    left, right = w.name(a, dtype), w.name(b, dtype)
+    left, right = w.name(input, dtype), w.name(other, dtype)
     if dtype.is_floating_point:
         return w.add("Floor", [w.add("Div", [left, right])])
     # Integers are divided towards zero there: only what divides is taken.
@@ -47,25 +72,30 @@ def floor_divide(w: W, node: N, a: Any, b: Any) -> str:
     return w.add("Div", [w.add("Sub", [left, rest]), right])
 
 
-def remainder(w: W, node: N, a: Any, b: Any) -> str:
+def remainder(w: W, node: N, input: Any, other: Any) -> str:
     dtype = w.dtype(node)
-    left, right = w.name(a, dtype), w.name(b, dtype)
+    left, right = w.name(input, dtype), w.name(other, dtype)
     if not dtype.is_floating_point:
         return w.add("Mod", [left, right])
     whole = w.add("Floor", [w.add("Div", [left, right])])
     return w.add("Sub", [left, w.add("Mul", [whole, right])])
 
 
-def power(w: W, node: N, a: Any, b: Any) -> str:
-    return binary("Pow")(w, node, a, b)
+def power(w: W, node: N, input: Any, exponent: Any) -> str:
+    return _of_two(w, node, "Pow", input, exponent)
+
+
+def product(w: W, node: N, input: Any, mat2: Any) -> str:
+    """`mm` and `bmm`."""
+    return _of_two(w, node, "MatMul", input, mat2)
 
 
 def compare(kind: str, negated: bool = False) -> Row:
-    def row(w: W, node: N, a: Any, b: Any) -> str:
-        dtype = torch.result_type(_operand(w.example(a)), _operand(w.example(b)))
+    def row(w: W, node: N, input: Any, other: Any) -> str:
+        dtype = torch.result_type(_operand(w.example(input)), _operand(w.example(other)))
         if dtype is torch.bool and kind != "Equal":
             dtype = torch.int64
-        found = w.add(kind, [w.name(a, dtype), w.name(b, dtype)])
+        found = w.add(kind, [w.name(input, dtype), w.name(other, dtype)])
         return w.add("Not", [found]) if negated else found
 
     return row
@@ -76,56 +106,80 @@ def _operand(value: Any) -> Any:
 
 
 def unary(kind: str, **attributes: Any) -> Row:
-    def row(w: W, node: N, x: Any, inplace: bool = False) -> str:
-        if inplace:
-            in_place_is_safe(x, kind)
-        return w.add(kind, [w.name(x, w.dtype(node))], **attributes)
+    def row(w: W, node: N, input: Any) -> str:
+        return w.add(kind, [w.name(input, w.dtype(node))], **attributes)
 
     return row
 
 
-def with_number(kind: str, attribute: str, default: float) -> Row:
+def check(kind: str) -> Row:
+    """What is true or false of an element."""
+
+    def row(w: W, node: N, input: Any) -> str:
+        return w.add(kind, [w.name(input)])
+
+    return row
+
+
+def exponential(kind: str) -> Row:
     """An activation with one number."""
 
-    def row(
-        w: W, node: N, x: Any, number: Any = default, inplace: bool = False, **named: Any
-    ) -> str:
-        given = next(iter(named.values()), number)
-        if inplace or is_node(given) or len(named) > 1:
-            raise NotMapped(f"{kind} with computed numbers, or in place")
-        return w.add(kind, [w.name(x, w.dtype(node))], **{attribute: float(given)})
+    def row(w: W, node: N, input: Any, alpha: Any) -> str:
+        return _with_number(w, node, kind, input, alpha)
 
     return row
+
+
+def leaky_relu(w: W, node: N, input: Any, negative_slope: Any) -> str:
+    return _with_number(w, node, "LeakyRelu", input, negative_slope)
+
+
+def _with_number(w: W, node: N, kind: str, x: Any, number: Any) -> str:
+    if is_node(number):
+        raise NotMapped(f"{kind} with computed numbers, or in place")
+    return w.add(kind, [w.name(x, w.dtype(node))], alpha=float(number))
 
 
 def logic(kind: str) -> Row:
     """Of truth values, or of the bits of integers."""
 
-    def row(w: W, node: N, a: Any, b: Any) -> str:
-        dtype = w.dtype(node)
-        name = kind if dtype is torch.bool else f"Bitwise{kind}"
-        return w.add(name, [w.name(a, dtype), w.name(b, dtype)])
+    def row(w: W, node: N, input: Any, other: Any) -> str:
+        name = kind if w.dtype(node) is torch.bool else f"Bitwise{kind}"
+        return _of_two(w, node, name, input, other)
 
     return row
 
 
 def logical(kind: str) -> Row:
-    def row(w: W, node: N, a: Any, b: Any) -> str:
-        return w.add(kind, [w.name(a, torch.bool), w.name(b, torch.bool)])
+    def row(w: W, node: N, input: Any, other: Any) -> str:
+        return w.add(kind, [w.name(input, torch.bool), w.name(other, torch.bool)])
 
     return row
 
 
-def invert(w: W, node: N, x: Any) -> str:
-    return w.add("Not" if w.dtype(x) is torch.bool else "BitwiseNot", [w.name(x)])
+def invert(w: W, node: N, input: Any) -> str:
+    return w.add("Not" if w.dtype(input) is torch.bool else "BitwiseNot", [w.name(input)])
 
 
-def logical_not(w: W, node: N, x: Any) -> str:
-    return w.add("Not", [w.name(x, torch.bool)])
+def logical_not(w: W, node: N, input: Any) -> str:
+    return w.add("Not", [w.name(input, torch.bool)])
 
 
-def gelu(w: W, node: N, x: Any, approximate: str = "none") -> str:
-    dtype, name = w.dtype(node), w.name(x)
+def square(w: W, node: N, input: Any) -> str:
+    return w.add("Mul", [w.name(input), w.name(input)])
+
+
+def rsqrt(w: W, node: N, input: Any) -> str:
+    return w.add("Reciprocal", [w.add("Sqrt", [w.name(input, w.dtype(node))])])
+
+
+def log1p(w: W, node: N, input: Any) -> str:
+    dtype = w.dtype(node)
+    return w.add("Log", [w.add("Add", [w.name(input, dtype), w.name(1, dtype)])])
+
+
+def gelu(w: W, node: N, input: Any, approximate: str) -> str:
+    dtype, name = w.dtype(node), w.name(input)
 
     def number(value: float) -> str:
         return w.name(value, dtype)
@@ -140,47 +194,50 @@ def gelu(w: W, node: N, x: Any, approximate: str = "none") -> str:
     return w.add("Mul", [half, w.add("Add", [inner, number(1.0)])])
 
 
-def silu(w: W, node: N, x: Any, inplace: bool = False) -> str:
-    if inplace:
-        in_place_is_safe(x, "silu")
-    return w.add("Mul", [w.name(x), w.add("Sigmoid", [w.name(x)])])
+def silu(w: W, node: N, input: Any) -> str:
+    return w.add("Mul", [w.name(input), w.add("Sigmoid", [w.name(input)])])
 
 
-def softplus(w: W, node: N, x: Any, beta: Any = 1, threshold: Any = 20) -> str:
+def softplus(w: W, node: N, input: Any, beta: Any, threshold: Any) -> str:
     if beta != 1:
         raise NotMapped("softplus with a factor")
     # Beyond the threshold torch gives the number itself, which is what the formula rounds to.
-    return w.add("Softplus", [w.name(x)])
+    return w.add("Softplus", [w.name(input)])
 
 
-def where(w: W, node: N, condition: Any, a: Any, b: Any) -> str:
+def where(w: W, node: N, condition: Any, input: Any, other: Any) -> str:
+    if input is None or other is None:
+        raise NotMapped("`where` with a condition alone")
+    chosen = [w.name(each, w.dtype(node)) for each in (input, other)]
+    return w.add("Where", [w.name(condition, torch.bool), *chosen])
+
+
+def masked_fill(w: W, node: N, input: Any, mask: Any, value: Any) -> str:
+    return w.add("Where", [w.name(mask), w.name(value, w.dtype(node)), w.name(input)])
+
+
+def clamp(w: W, node: N, input: Any, min: Any, max: Any) -> str:
     dtype = w.dtype(node)
-    return w.add("Where", [w.name(condition, torch.bool), w.name(a, dtype), w.name(b, dtype)])
-
-
-def masked_fill(w: W, node: N, x: Any, mask: Any, value: Any) -> str:
-    return w.add("Where", [w.name(mask), w.name(value, w.dtype(node)), w.name(x)])
-
-
-def clamp(w: W, node: N, x: Any, min: Any = None, max: Any = None) -> str:
-    dtype = w.dtype(node)
-    found = w.name(x, dtype)
+    found = w.name(input, dtype)
     if min is not None:
         found = w.add("Max", [found, w.name(min, dtype)])
     return found if max is None else w.add("Min", [found, w.name(max, dtype)])
 
 
-def clamped(low: float, high: float) -> Row:
-    """An activation that is a clamp."""
+def clamp_min(w: W, node: N, input: Any, min: Any) -> str:
+    return clamp(w, node, input, min, None)
 
-    def row(w: W, node: N, x: Any, *ends: Any, inplace: bool = False, **named: Any) -> str:
-        *numbers, last = (*ends, False) if not ends or not isinstance(ends[-1], bool) else ends
-        least, most = (*numbers, low, high)[:2] if len(numbers) != 1 else (numbers[0], high)
-        if inplace or last:
-            in_place_is_safe(x, node.target)
-        return clamp(w, node, x, named.get("min_val", least), named.get("max_val", most))
 
-    return row
+def clamp_max(w: W, node: N, input: Any, max: Any) -> str:
+    return clamp(w, node, input, None, max)
+
+
+def hardtanh(w: W, node: N, input: Any, min_val: Any, max_val: Any) -> str:
+    return clamp(w, node, input, min_val, max_val)
+
+
+def relu6(w: W, node: N, input: Any) -> str:
+    return clamp(w, node, input, 0.0, 6.0)
 
 
 def extremes(kind: str) -> Row:
@@ -188,60 +245,33 @@ def extremes(kind: str) -> Row:
     return lambda w, node, *values: w.add(kind, [w.name(each, w.dtype(node)) for each in values])
 
 
-def cast(w: W, node: N, x: Any, *args: Any, **kwargs: Any) -> str:
-    return w.name(x, w.dtype(node))
+def cast(w: W, node: N, input: Any, **_: Any) -> str:
+    """To what the example has: whatever has said so."""
+    return w.name(input, w.dtype(node))
 
 
-def same(w: W, node: N, x: Any, *args: Any, **kwargs: Any) -> str:
-    return w.name(x)
+def same(w: W, node: N, input: Any, **_: Any) -> str:
+    return w.name(input)
 
 
-def dropout(w: W, node: N, x: Any, p: Any = 0.5, training: bool = True, *args: Any) -> str:
-    if training and p:
+def dropout(w: W, node: N, input: Any, p: Any, training: bool, train: bool | None) -> str:
+    if (training if train is None else train) and p:
         raise NotMapped("dropout in training")
-    return w.name(x)
-
-
-# -- in place --------------------------------------------------------------------------------------
-
-
-#: Results that are memory of their own: to change one is to make another.
-_FRESH: Final = ("linear", "conv", "norm", "add", "mul", "sub", "matmul", "truediv", "relu")
-
-
-def in_place_is_safe(x: Any, name: object) -> None:
-    """Nobody sees the change but who gets the result."""
-    own = (
-        is_node(x)
-        and x.op in ("call_function", "call_method")
-        and any(word in x.name for word in _FRESH)
-    )
-    if not own or len(x.users) > 1:
-        raise NotMapped(f"{name}, which changes a value that is used elsewhere")
-
-
-def in_place(row: Row) -> Row:
-    def checked(w: W, node: N, x: Any, *args: Any) -> str:
-        in_place_is_safe(x, node.target)
-        return row(w, node, x, *args)
-
-    return checked
+    return w.name(input)
 
 
 _KINDS: Final = (
     *("Relu", "Sigmoid", "Tanh", "Exp", "Log", "Sqrt", "Abs", "Neg", "Erf", "Sin", "Cos", "Tan"),
     *("Asin", "Acos", "Atan", "Sinh", "Cosh", "Floor", "Ceil", "Round", "Sign", "Reciprocal"),
-    *("Softsign", "Mish", "IsNaN", "IsInf"),
+    *("Softsign", "Mish"),
 )
 UNARY: Final[dict[str, Row]] = {kind.lower(): unary(kind) for kind in _KINDS} | {
-    "isnan": lambda w, node, x: w.add("IsNaN", [w.name(x)]),
-    "isinf": lambda w, node, x: w.add("IsInf", [w.name(x)]),
+    "isnan": check("IsNaN"),
+    "isinf": check("IsInf"),
     "selu": unary("Selu"),
     "hardswish": unary("HardSwish"),
     "hardsigmoid": unary("HardSigmoid", alpha=1 / 6, beta=0.5),
-    "square": lambda w, node, x: w.add("Mul", [w.name(x), w.name(x)]),
-    "rsqrt": lambda w, node, x: w.add("Reciprocal", [w.add("Sqrt", [w.name(x, w.dtype(node))])]),
-    "log1p": lambda w, node, x: w.add(
-        "Log", [w.add("Add", [w.name(x, w.dtype(node)), w.name(1, w.dtype(node))])]
-    ),
+    "square": square,
+    "rsqrt": rsqrt,
+    "log1p": log1p,
 }

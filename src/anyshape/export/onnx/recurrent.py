@@ -5,35 +5,52 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from anyshape.export.onnx.rows import N, NotMapped, W
+from anyshape.export.onnx.rows import N, NotMapped, Row, W
 
 #: The order of the gates in ONNX, by their places in torch.
 _GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2)}
 
 
-def lstm(w: W, node: N, x: Any, state: Any, weights: Any, *options: Any) -> list[str]:
-    hidden, cell = state
-    return _stack(w, "LSTM", x, [hidden, cell], weights, options)
+def stack(kind: str) -> Row:
+    """Layers one on the other."""
+
+    def row(
+        w: W,
+        node: N,
+        input: Any,
+        hx: Any,
+        params: Any,
+        has_biases: Any,
+        num_layers: Any,
+        dropout: Any,
+        train: Any,
+        bidirectional: Any,
+        batch_first: Any,
+    ) -> list[str]:
+        if not isinstance(params, tuple | list):
+            raise NotMapped("a packed sequence")
+        states = list(hx) if kind == "LSTM" else [hx]
+        if (dropout and train) or w.rank(input) != 3:
+            raise NotMapped("a recurrent layer in training, or without a batch")
+        ways = 2 if bidirectional else 1
+        if len(params) != num_layers * ways * (4 if has_biases else 2):
+            raise NotMapped("a recurrent layer with projections")
+        x = w.name(input)
+        source = w.add("Transpose", [x], perm=[1, 0, 2]) if batch_first else x
+        found, last = _layers(w, kind, source, states, params, num_layers, ways)
+        if batch_first:
+            found = w.add("Transpose", [found], perm=[1, 0, 2])
+        joined = (kept[0] if len(kept) == 1 else w.add("Concat", kept, axis=0) for kept in last)
+        return [found, *joined]
+
+    return row
 
 
-def gru(w: W, node: N, x: Any, state: Any, weights: Any, *options: Any) -> list[str]:
-    return _stack(w, "GRU", x, [state], weights, options)
-
-
-def _stack(
-    w: W, kind: str, x: Any, states: Sequence[Any], weights: Any, options: Sequence[Any]
-) -> list[str]:
-    """Options: has_biases, num_layers, dropout, train, bidirectional, batch_first."""
-    if len(options) != 6 or not isinstance(weights, tuple | list):
-        raise NotMapped("a packed sequence")
-    has_bias, layers, dropout, train, both, batch_first = options
-    if (dropout and train) or w.rank(x) != 3:
-        raise NotMapped("a recurrent layer in training, or without a batch")
-    ways = 2 if both else 1
-    each = 4 if has_bias else 2
-    if len(weights) != layers * ways * each:
-        raise NotMapped("a recurrent layer with projections")
-    source = w.add("Transpose", [w.name(x)], perm=[1, 0, 2]) if batch_first else w.name(x)
+def _layers(
+    w: W, kind: str, source: str, states: Sequence[Any], weights: Any, layers: int, ways: int
+) -> tuple[str, list[list[str]]]:
+    """What the last layer gives, and the states of all of them."""
+    each = len(weights) // (layers * ways)
     last: list[list[str]] = [[] for _ in states]
     for layer in range(layers):
         rows = range(layer * ways, (layer + 1) * ways)
@@ -41,12 +58,10 @@ def _stack(
         # The states of a layer lie one after the other, a direction each.
         ends = w.constant([layer * ways]), w.constant([(layer + 1) * ways])
         before = [w.add("Slice", [w.name(state), *ends, w.constant([0])]) for state in states]
-        source, *after = _layer(w, kind, source, own, before, has_bias, ways)
+        source, *after = _layer(w, kind, source, own, before, each == 4, ways)
         for kept, state in zip(last, after, strict=True):
             kept.append(state)
-    found = w.add("Transpose", [source], perm=[1, 0, 2]) if batch_first else source
-    states_after = [kept[0] if len(kept) == 1 else w.add("Concat", kept, axis=0) for kept in last]
-    return [found, *states_after]
+    return source, last
 
 
 def _layer(

@@ -1,9 +1,10 @@
-"""What a row is: it gets the writer, the node and the arguments of the node, adds nodes to the
-model and returns the name of the result, or a list of names where torch gives several."""
+"""What a row is: it gets the writer, the node and the arguments of the node by the names that they
+have in `ops/`, adds nodes to the model and returns the name of the result, or a list of names where
+torch gives several."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch.fx
@@ -25,11 +26,6 @@ class Named(str):
 
 class NotMapped(Exception):
     """Something that ONNX has no operator for, or that has no row yet."""
-
-
-def sizes_in(args: tuple[Any, ...]) -> Sequence[Any]:
-    """Sizes or dimensions that are given one by one, or as a list."""
-    return args[0] if len(args) == 1 and isinstance(args[0], tuple | list) else args
 
 
 def is_node(value: Any) -> bool:

@@ -1,10 +1,13 @@
-"""Which operator of torch is written by which row."""
+"""Which operator is written by which row."""
 
 from __future__ import annotations
 
-from typing import Final
+import operator
+from collections.abc import Callable
+from typing import Any, Final
 
 import torch.fx
+from torch._ops import OpOverloadPacket
 
 from anyshape.export.onnx import (
     attention,
@@ -16,86 +19,30 @@ from anyshape.export.onnx import (
     shapes,
 )
 from anyshape.export.onnx import reductions as along
-from anyshape.export.onnx.rows import Row
+from anyshape.export.onnx.rows import NotMapped, Row, W
 from anyshape.export.operators import UnknownName, name_of
+from anyshape.ops.bind import OpCall, Unbound, bind_match, not_taken, taken_by
+from anyshape.ops.table import lookup, resolve
 
-#: By the name of a function.
-FUNCTIONS: Final[dict[str, Row]] = {
-    "operator.add": pointwise.binary("Add"),
-    "operator.sub": pointwise.binary("Sub"),
-    "operator.mul": pointwise.binary("Mul"),
-    "operator.truediv": pointwise.divide,
-    "operator.floordiv": pointwise.floor_divide,
-    "operator.mod": pointwise.remainder,
-    "operator.pow": pointwise.power,
-    "operator.matmul": pointwise.binary("MatMul"),
-    "operator.iadd": pointwise.in_place(pointwise.binary("Add")),
-    "operator.isub": pointwise.in_place(pointwise.binary("Sub")),
-    "operator.imul": pointwise.in_place(pointwise.binary("Mul")),
-    "operator.itruediv": pointwise.in_place(pointwise.divide),
-    "operator.neg": pointwise.unary("Neg"),
-    "operator.abs": pointwise.unary("Abs"),
-    "operator.and_": pointwise.logic("And"),
-    "operator.or_": pointwise.logic("Or"),
-    "operator.xor": pointwise.logic("Xor"),
-    "operator.invert": pointwise.invert,
-    "operator.lt": pointwise.compare("Less"),
-    "operator.le": pointwise.compare("LessOrEqual"),
-    "operator.gt": pointwise.compare("Greater"),
-    "operator.ge": pointwise.compare("GreaterOrEqual"),
-    "operator.eq": pointwise.compare("Equal"),
-    "operator.ne": pointwise.compare("Equal", negated=True),
-    "operator.getitem": indexing.getitem,
-    "builtins.getattr": shapes.attribute,
-    "builtins.min": pointwise.extremes("Min"),
-    "builtins.max": pointwise.extremes("Max"),
-    "builtins.abs": pointwise.unary("Abs"),
-    # The function of the library takes the weight first.
-    "torch.embedding": lambda w, node, weight, ids, *more, **named: layers.embedding(
-        w, node, ids, weight, *more[:1]
-    ),
-    "torch.batch_norm": lambda w, node, x, weight, bias, mean, variance, *more: layers.batch_norm(
-        w, node, x, mean, variance, weight, bias, *more[:3]
-    ),
-    "torch.nn.functional.scaled_dot_product_attention": attention.attention,
-    "torch._C._nn.scaled_dot_product_attention": attention.attention,
-    "torch._transformer_encoder_layer_fwd": attention.encoder_layer,
-    "torch.nn.functional.multi_head_attention_forward": attention.multi_head,
-    "torch.where": pointwise.where,
-    "torch.nn.functional.embedding": layers.embedding,
-    "torch.nn.functional.batch_norm": layers.batch_norm,
-    "torch._C._set_grad_enabled": lambda w, node, *args: None,
-}
-
-#: Methods, and functions of torch of the same name.
-METHODS: Final[dict[str, Row]] = {
+#: By the name of the operator in `ops/`.
+ROWS: Final[dict[str, Row]] = {
     **pointwise.UNARY,
-    "absolute": pointwise.unary("Abs"),
-    "negative": pointwise.unary("Neg"),
-    "add": pointwise.binary("Add"),
-    "sub": pointwise.binary("Sub"),
-    "subtract": pointwise.binary("Sub"),
-    "rsub": pointwise.swap_operands(pointwise.binary("Sub")),
+    "add": pointwise.with_factor("Add"),
+    "sub": pointwise.with_factor("Sub"),
+    "rsub": pointwise.subtracted_from,
     "mul": pointwise.binary("Mul"),
-    "multiply": pointwise.binary("Mul"),
     "div": pointwise.divide,
-    "divide": pointwise.divide,
-    "true_divide": pointwise.divide,
+    "true_divide": pointwise.true_divide,
     "floor_divide": pointwise.floor_divide,
     "remainder": pointwise.remainder,
     "pow": pointwise.power,
     "matmul": pointwise.binary("MatMul"),
-    "mm": pointwise.binary("MatMul"),
-    "bmm": pointwise.binary("MatMul"),
-    # Another name of `torch.mm`.
-    "dsmm": pointwise.binary("MatMul"),
+    "mm": pointwise.product,
+    "bmm": pointwise.product,
     "maximum": pointwise.binary("Max"),
     "minimum": pointwise.binary("Min"),
-    "__radd__": pointwise.swap_operands(pointwise.binary("Add")),
     "__rsub__": pointwise.swap_operands(pointwise.binary("Sub")),
-    "__rmul__": pointwise.swap_operands(pointwise.binary("Mul")),
-    "__rtruediv__": pointwise.swap_operands(pointwise.divide),
-    "__rdiv__": pointwise.swap_operands(pointwise.divide),
+    "__rtruediv__": pointwise.swap_operands(pointwise.true_divide),
     "__rpow__": pointwise.swap_operands(pointwise.power),
     "__rfloordiv__": pointwise.swap_operands(pointwise.floor_divide),
     "lt": pointwise.compare("Less"),
@@ -110,38 +57,43 @@ METHODS: Final[dict[str, Row]] = {
     "logical_not": pointwise.logical_not,
     "bitwise_and": pointwise.logic("And"),
     "bitwise_or": pointwise.logic("Or"),
+    "bitwise_xor": pointwise.logic("Xor"),
     "bitwise_not": pointwise.invert,
     "gelu": pointwise.gelu,
     "silu": pointwise.silu,
     "softplus": pointwise.softplus,
-    "elu": pointwise.with_number("Elu", "alpha", 1.0),
-    "celu": pointwise.with_number("Celu", "alpha", 1.0),
-    "leaky_relu": pointwise.with_number("LeakyRelu", "alpha", 0.01),
-    "relu6": pointwise.clamped(0.0, 6.0),
-    "hardtanh": pointwise.clamped(-1.0, 1.0),
+    "elu": pointwise.exponential("Elu"),
+    "celu": pointwise.exponential("Celu"),
+    "leaky_relu": pointwise.leaky_relu,
+    "relu6": pointwise.relu6,
+    "hardtanh": pointwise.hardtanh,
     "masked_fill": pointwise.masked_fill,
-    # As a method, the condition comes second.
-    "where": lambda w, node, a, condition, b: pointwise.where(w, node, condition, a, b),
+    "where": pointwise.where,
     "clamp": pointwise.clamp,
-    "clip": pointwise.clamp,
-    "clamp_min": lambda w, node, x, min: pointwise.clamp(w, node, x, min),
-    "clamp_max": lambda w, node, x, max: pointwise.clamp(w, node, x, None, max),
+    "clamp_min": pointwise.clamp_min,
+    "clamp_max": pointwise.clamp_max,
     "dropout": pointwise.dropout,
     **dict.fromkeys(
         ("to", "type", "type_as", "float", "double", "half", "bfloat16", "long", "int", "bool"),
         pointwise.cast,
     ),
-    **dict.fromkeys(("contiguous", "clone", "detach", "alias", "cpu", "positive"), pointwise.same),
+    **dict.fromkeys(("contiguous", "clone", "detach", "cpu", "positive"), pointwise.same),
+    "scaled_dot_product_attention": attention.attention,
+    "transformer_encoder_layer": attention.encoder_layer,
+    "multi_head_attention": attention.multi_head,
     "linear": layers.linear,
-    "addmm": layers.added_product,
-    "baddbmm": layers.added_product,
+    "addmm": layers.addmm,
+    "baddbmm": layers.baddbmm,
     "einsum": layers.einsum,
     "outer": layers.outer,
+    "embedding": layers.embedding,
+    "torch.embedding": layers.embedding_of_weight,
     "layer_norm": layers.layer_norm,
     "rms_norm": layers.rms_norm,
-    "group_norm": layers.group_norm,
-    "softmax": layers.along("Softmax"),
-    "log_softmax": layers.along("LogSoftmax"),
+    **dict.fromkeys(("batch_norm", "functional_batch_norm"), layers.batch_norm),
+    **dict.fromkeys(("group_norm", "functional_group_norm"), layers.group_norm),
+    **dict.fromkeys(("softmax", "functional_softmax"), layers.along("Softmax")),
+    **dict.fromkeys(("log_softmax", "functional_log_softmax"), layers.along("LogSoftmax")),
     "cross_entropy": layers.cross_entropy,
     "conv1d": layers.convolution(1),
     "conv2d": layers.convolution(2),
@@ -159,8 +111,8 @@ METHODS: Final[dict[str, Row]] = {
     "adaptive_avg_pool2d": layers.adaptive("GlobalAveragePool", 2),
     "adaptive_avg_pool3d": layers.adaptive("GlobalAveragePool", 3),
     "interpolate": layers.interpolate,
-    "lstm": recurrent.lstm,
-    "gru": recurrent.gru,
+    "lstm": recurrent.stack("LSTM"),
+    "gru": recurrent.stack("GRU"),
     "sum": along.reduce("ReduceSum"),
     "mean": along.reduce("ReduceMean"),
     "amax": along.reduce("ReduceMax"),
@@ -177,6 +129,7 @@ METHODS: Final[dict[str, Row]] = {
     "var": along.variance(root=False),
     "std": along.variance(root=True),
     "norm": along.norm,
+    "linalg_norm": along.linalg_norm,
     "cumsum": along.cumulated,
     "diff": along.differences,
     "topk": along.top,
@@ -184,20 +137,20 @@ METHODS: Final[dict[str, Row]] = {
     "argsort": along.argsort,
     "tril": along.triangle(upper=False),
     "triu": along.triangle(upper=True),
-    "size": shapes.size,
-    "numel": shapes.count,
-    "view": shapes.reshape,
+    "view": shapes.view,
     "reshape": shapes.reshape,
-    "view_as": shapes.like(shapes.reshape),
-    "reshape_as": shapes.like(shapes.reshape),
-    "expand_as": shapes.like(shapes.expand),
+    "view_as": shapes.like("Reshape"),
+    "reshape_as": shapes.like("Reshape"),
+    "expand_as": shapes.like("Expand"),
     "flatten": shapes.flatten,
     "unflatten": shapes.unflatten,
     "permute": shapes.permute,
     "transpose": shapes.transpose,
-    "swapaxes": shapes.transpose,
+    "swapaxes": shapes.swapaxes,
     "movedim": shapes.movedim,
     "t": shapes.turned,
+    "numpy_T": shapes.turned,
+    "mT": shapes.transposed_matrices,
     "unsqueeze": shapes.unsqueeze,
     "squeeze": shapes.squeeze,
     "expand": shapes.expand,
@@ -205,7 +158,6 @@ METHODS: Final[dict[str, Row]] = {
     "repeat": shapes.repeat,
     "repeat_interleave": shapes.repeat_interleave,
     "cat": shapes.cat,
-    "concat": shapes.cat,
     "stack": shapes.stack,
     "split": shapes.split,
     "chunk": shapes.chunk,
@@ -217,16 +169,15 @@ METHODS: Final[dict[str, Row]] = {
     "gather": indexing.gather,
     "narrow": indexing.narrow,
     "nonzero": indexing.nonzero,
-    "item": indexing.item,
     "zeros": factories.filled(0),
     "ones": factories.filled(1),
-    "full": factories.filled(None),
+    "full": factories.full,
     "zeros_like": factories.filled_like(0),
     "ones_like": factories.filled_like(1),
-    "full_like": factories.filled_like(None),
-    "new_zeros": factories.filled_beside(0),
-    "new_ones": factories.filled_beside(1),
-    "new_full": factories.filled_beside(None),
+    "full_like": factories.full_like,
+    "new_zeros": factories.filled(0),
+    "new_ones": factories.filled(1),
+    "new_full": factories.full,
     "tensor": factories.tensor,
     "arange": factories.arange,
     "eye": factories.eye,
@@ -234,14 +185,120 @@ METHODS: Final[dict[str, Row]] = {
 }
 
 
-def row_of(node: torch.fx.Node) -> Row | None:
+#: What a result is by them is told by the example; or they say how torch is to compute it, or its
+#: gradient.
+_SAID: Final = frozenset(
+    {
+        *("dtype", "_stacklevel", "cudnn_enable", "cudnn_enabled", "momentum", "output_size"),
+        *("padding_idx", "norm_type", "scale_grad_by_freq", "sparse", "sparse_grad"),
+    }
+)
+
+#: Python's operators, which are those of tensors also where they are of sizes.
+_OPERATORS: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
+    operator.add: torch.add,
+    operator.sub: torch.sub,
+    operator.mul: torch.mul,
+    operator.truediv: torch.true_divide,
+    operator.floordiv: torch.floor_divide,
+    operator.mod: torch.remainder,
+    operator.pow: torch.pow,
+    operator.matmul: torch.matmul,
+    operator.neg: torch.neg,
+    operator.abs: torch.abs,
+    abs: torch.abs,
+    operator.and_: torch.bitwise_and,
+    operator.or_: torch.bitwise_or,
+    operator.xor: torch.bitwise_xor,
+    operator.invert: torch.bitwise_not,
+    operator.lt: torch.lt,
+    operator.le: torch.le,
+    operator.gt: torch.gt,
+    operator.ge: torch.ge,
+    operator.eq: torch.eq,
+    operator.ne: torch.ne,
+    operator.iadd: torch.Tensor.add_,
+    operator.isub: torch.Tensor.sub_,
+    operator.imul: torch.Tensor.mul_,
+    operator.itruediv: torch.Tensor.div_,
+}
+
+#: What is no operator: it reads parts, gives numbers, or nothing. Arguments are as they are given.
+_OTHERS: Final[dict[Callable[..., Any], Row]] = {
+    operator.getitem: indexing.getitem,
+    min: pointwise.extremes("Min"),
+    max: pointwise.extremes("Max"),
+    torch.numel: shapes.count,
+    torch.Tensor.numel: shapes.count,
+    torch.Tensor.size: shapes.size,
+    torch.Tensor.item: indexing.item,
+    torch._C._set_grad_enabled: lambda w, node, *args: None,
+}
+
+
+def has_row(node: torch.fx.Node) -> bool:
+    function = _function_of(node)
+    if function is getattr or function in _OTHERS:
+        return True
+    match = lookup(function)
+    if match is None or (match.in_place and match.op.restrides):
+        return False
+    return match.op.name in ROWS
+
+
+def written(w: W, node: torch.fx.Node) -> Any:
+    """What a node gives in the model."""
+    function, args = _function_of(node), node.args
+    if function is getattr:
+        x, name = args
+        found = shapes.field(w, x, str(name))
+        if found is not None:
+            return found
+        function, args = _PROPERTIES.get(str(name)), (x,)
+        if function is None:
+            raise NotMapped(f"the attribute `{name}`")
+    own = _OTHERS.get(function)
+    if own is not None:
+        return own(w, node, *args, **node.kwargs)
+    match = lookup(function)
+    assert match is not None, "asked before"
+    try:
+        call = bind_match(match, args, node.kwargs)
+    except Unbound as error:
+        raise NotMapped(f"`{text_of_target(node)}` with its arguments ({error})") from None
+    _refuse_writes(w, node, call)
+    row = ROWS[call.op.name]
+    for name in not_taken(row, call.op, call.arguments):
+        if name not in _SAID:
+            raise NotMapped(f"`{text_of_target(node)}` with `{name}`")
+    return row(w, node, **taken_by(row, call.arguments))
+
+
+def _refuse_writes(w: W, node: torch.fx.Node, call: OpCall) -> None:
+    """Exporting a program makes writes to tensors into new values: what is left of them is what it
+    knows no other form of."""
+    if call.out is not None:
+        raise NotMapped(f"`{text_of_target(node)}` with `out`")
+    if call.in_place and isinstance(w.example(call.first), torch.Tensor):
+        raise NotMapped(f"{text_of_target(node)}, which changes a value that is used elsewhere")
+
+
+#: Properties of tensors that are operators.
+_PROPERTIES: Final[dict[str, Any]] = {
+    name: vars(torch._C.TensorBase)[name].__get__ for name in ("T", "mT")
+}
+
+
+def _function_of(node: torch.fx.Node) -> Any:
+    """The function of torch that a node calls."""
     if node.op == "call_method":
-        return METHODS.get(str(node.target))
-    name = text_of_target(node)
-    row = FUNCTIONS.get(name)
-    if row is None and name.startswith("torch."):
-        row = METHODS.get(name.rpartition(".")[2])
-    return row
+        return getattr(torch.Tensor, str(node.target), None)
+    target: Any = node.target
+    if isinstance(target, OpOverloadPacket):
+        space, _, name = str(target).partition(".")
+        places = ("torch", "torch._C._nn", "torch.Tensor") if space == "aten" else ()
+        target = next(filter(None, (resolve(f"{place}.{name}") for place in places)), target)
+    return _OPERATORS.get(target, target)
 
 
 def text_of_target(node: torch.fx.Node) -> str:

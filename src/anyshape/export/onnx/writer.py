@@ -18,7 +18,7 @@ from anyshape.export.conditions import ConditionPath
 from anyshape.export.examples import example_call
 from anyshape.export.onnx.outputs import outputs_in, sizes_in_text
 from anyshape.export.onnx.rows import Named, NotMapped
-from anyshape.export.onnx.table import row_of, text_of_target
+from anyshape.export.onnx.table import has_row, text_of_target, written
 from anyshape.export.program import Program
 from anyshape.export.show import SHAPE
 from anyshape.export.tensors_file import bytes_of
@@ -147,10 +147,8 @@ class Writer:
         self.values[node] = self._by_row(node)
 
     def _by_row(self, node: torch.fx.Node) -> Any:
-        row = row_of(node)
-        assert row is not None, "asked before"
         try:
-            return row(self, node, *node.args, **node.kwargs)
+            return written(self, node)
         except (TypeError, ValueError, LookupError, AttributeError) as error:
             # The row is for other arguments than these.
             raise NotMapped(f"`{text_of_target(node)}` with its arguments ({error})") from None
@@ -164,7 +162,7 @@ class Writer:
             for node in self._program.graph_module.graph.nodes
             if node.op in ("call_function", "call_method")
             and node.target not in results.OPERATORS.values()
-            and row_of(node) is None
+            and not has_row(node)
         ]
         if unknown:
             raise NotMapped(", ".join(dict.fromkeys(unknown)))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from anyshape.graph.values import NotLowered
-from anyshape.ops.bind import signature_of, taken_by
+from anyshape.ops.bind import not_taken, taken_by
 from anyshape.ops.op import Op
 
 Row = TypeVar("Row", bound=Callable[..., Any])
@@ -28,19 +28,12 @@ WRITES: Final[dict[str, Callable[..., None]]] = {}
 
 
 def for_row(row: Callable[..., Any], op: Op, arguments: dict[str, Any]) -> dict[str, Any]:
-    """What a row gets of the arguments of a call. A row has native code only for what it takes:
-    the rest has to be as if it were not given."""
+    """What a row gets of the arguments of a call. A row has native code only for what it takes."""
     taken = taken_by(row, arguments)
     if len(taken) < len(arguments):
-        defaults = signature_of(op).defaults
-        for name, value in arguments.items():
-            if name not in taken and not _is_default(value, defaults.get(name, ())):
-                raise NotLowered(f"`{name}` is given")
+        for name in not_taken(row, op, arguments):
+            raise NotLowered(f"`{name}` is given")
     return taken
-
-
-def _is_default(value: Any, default: Any) -> bool:
-    return value is default or (type(value) is type(default) and value == default)
 
 
 def row(*names: str) -> Callable[[Row], Row]:

@@ -226,13 +226,11 @@ def _encoder_layer(
     qkv_weight: Meta,
     qkv_bias: Meta,
     proj_weight: Meta,
-    *others: Any,
-    mask: Meta | None = None,
-    mask_type: int | None = None,
+    mask: Meta | None,
+    mask_type: int | None,
 ) -> Meta:
     """`nn.TransformerEncoderLayer` in one step, which it takes where nothing has a gradient."""
-    is_masked = mask is not None or any(other is not None for other in others[_MASK:])
-    if is_masked or src.device.type != "cpu":
+    if mask is not None or mask_type is not None or src.device.type != "cpu":
         raise UnknownOperator(op=q.op)
     require_rank(q, src, 3, "the source")
     features = src.shape[-1]
@@ -245,8 +243,11 @@ def _encoder_layer(
     return src.like(src.shape)
 
 
-#: Where the mask stands among the arguments after the weights of the projections.
-_MASK = 12
+_ENCODER_LAYER = (
+    "src, embed_dim, num_heads, qkv_weight, qkv_bias, proj_weight, proj_bias, use_gelu, norm_first,"
+    " eps, norm_weight_1, norm_bias_1, norm_weight_2, norm_bias_2, ffn_weight_1, ffn_bias_1,"
+    " ffn_weight_2, ffn_bias_2, mask=None, mask_type=None"
+)
 
 _F = "torch.nn.functional."
 _ATTENTION: tuple[Any, ...] = (
@@ -273,5 +274,6 @@ ROWS: tuple[Op, ...] = (
         ("torch._transformer_encoder_layer_fwd",),
         _encoder_layer,
         OpKind.CALL_OUT,
+        signature=_ENCODER_LAYER,
     ),
 )
