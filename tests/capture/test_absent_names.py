@@ -143,6 +143,8 @@ def test_a_name_that_comes_and_goes(name: str, dynamic: bool | None) -> None:
 
 def test_an_empty_cell_that_is_filled() -> None:
     def make() -> tuple[Any, Any]:
+        late = 0
+
         def function(x: torch.Tensor) -> torch.Tensor:
             try:
                 return x * late
@@ -153,8 +155,7 @@ def test_an_empty_cell_that_is_filled() -> None:
             nonlocal late
             late = 5
 
-        if False:
-            late = 0
+        del late
         return function, fill
 
     function, fill = make()

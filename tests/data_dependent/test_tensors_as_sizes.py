@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 
 import anyshape
 
-CASES: dict[str, Callable[[torch.Tensor], Any]] = {
+CASES: dict[str, Callable[[Any], Any]] = {
     "last": lambda n: torch.zeros(2, n[0]),
     "first": lambda n: torch.zeros(n[0], 3),
     "only": lambda n: torch.zeros(n[0]),
