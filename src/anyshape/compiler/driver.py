@@ -39,6 +39,7 @@ from anyshape.dispatch.regional_compile import NOTHING_TO_COMPILE
 from anyshape.dispatch.stance import Stance, stance
 from anyshape.dispatch.trace_tree_builder import TraceTreeBuilder
 from anyshape.errors import (
+    AnyshapeError,
     DataDependentError,
     GraphBreakError,
     InternalError,
@@ -56,6 +57,9 @@ from anyshape.support.lazy_dataclass import dataclass
 #: So often a capture may end without an entry before the function runs eagerly for good. Another
 #: call may take a path that can be captured.
 _MOST_LEAVES: Final = 2
+
+#: After so many captures in a row that end in an error of the program, not every call is captured.
+_MOST_RAISED: Final = 8
 
 #: A region with so many entries in a row that served no call is split where they differ.
 _MOST_IN_VAIN: Final = 3
@@ -107,6 +111,10 @@ class FunctionCompiler(CompiledFunction):
     ) -> Any:
         if self._is_in_parts(arguments):
             return self._call(arguments)
+        if self._may_raise_again():
+            result = self._call(arguments)
+            self._raised = 0  # It did not: the next one is captured.
+            return result
         entry_id = f"{self.frame_id}/{self._next_id}"
         if self.entries and self._report_recompile(bound, entry_id):
             return self._call(arguments)
@@ -226,6 +234,14 @@ class FunctionCompiler(CompiledFunction):
         self._unlike.add((guard.kind, guard.path.text))
         return True
 
+    def _may_raise_again(self) -> bool:
+        """Whether the last captures ended in errors of the program, so that one more is likely to:
+        from then on every second, fourth, eighth ... such call is captured."""
+        if self._raised < _MOST_RAISED:
+            return False
+        self._not_captured += 1
+        return self._not_captured & (self._not_captured - 1) != 0
+
     def _compile_for(
         self, arguments: Arguments, choices: CompileDecisions, clock: telemetry.Clock, entry_id: str
     ) -> Any:
@@ -234,6 +250,7 @@ class FunctionCompiler(CompiledFunction):
         with clock.stage("capture"):
             captured = self._captured(arguments, choices, roots, entry_id, clock)
         self.counts.captures += 1
+        self._raised = self._not_captured = 0
         outcome = captured.outcome
         self.seen.add_all(choices.observed)
         telemetry.sizes_seen(self.target, choices, entry_id)
@@ -266,6 +283,7 @@ class FunctionCompiler(CompiledFunction):
                 left_and_raised,
             )
         except Exception as error:
+            self._raised += not isinstance(error, AnyshapeError)
             show_user_frames(error)
             raise
 

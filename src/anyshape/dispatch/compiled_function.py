@@ -90,6 +90,9 @@ class CompiledFunction:
     _compiling: threading.Lock = field(default_factory=threading.Lock)
     _next_id: int = 0
     _leaves: int = 0
+    #: captures in a row that ended in errors of the program, and calls since that were not captured
+    _raised: int = 0
+    _not_captured: int = 0
     #: whether a stance was asked about it before
     _was_called: bool = False
     #: attributes that it sets itself
