@@ -12,7 +12,7 @@ from torch._ops import OpOverload
 
 from anyshape.capture.record.bound_call import name_of
 from anyshape.capture.record.op_kinds import may_draw
-from anyshape.ops.bind import asked_to_work_in_place, signature_of
+from anyshape.ops.bind import Unbound, asked_to_work_in_place, signature_of
 from anyshape.ops.effects import is_mutable, writes_untold, written_by
 from anyshape.ops.node_meta import CALL
 from anyshape.ops.table import lookup
@@ -51,7 +51,15 @@ def write_of(node: torch.fx.Node) -> Write | None:
     call = node.meta.get(CALL)
     if call is None:
         return None
-    function = call.function
+    if node.target is operator.getitem:
+        return None  # It may be one result of a call, and have the call's own notes.
+    try:
+        return _write_of(node, call.function)
+    except Unbound as error:
+        raise Unknown(f"`{name_of(call.function)}`: {error}") from None
+
+
+def _write_of(node: torch.fx.Node, function: Callable[..., Any]) -> Write | None:
     if node.kwargs.get("out") is not None:
         return _with_out(node)
     if isinstance(function, OpOverload):

@@ -20,7 +20,7 @@ from anyshape.graph.plan import (
 from anyshape.graph.pytree import Foreign, Several, handles_in, has_tensors, is_size, several
 from anyshape.graph.unlowerable import Unlowerable
 from anyshape.graph.values import DTYPES, Memory, NotLowered
-from anyshape.ops.bind import works_in_place
+from anyshape.ops.bind import Unbound, works_in_place
 from anyshape.ops.effects import written_by
 from anyshape.ops.higher_order_ops import region_of
 from anyshape.ops.meta import Meta
@@ -232,4 +232,7 @@ def entangle(roots: list[Storage]) -> None:
 
 def may_write(entry: OpMatch, node: torch.fx.Node) -> bool:
     """Operators that write what is not their first argument: statistics, tables, given results."""
-    return "out" in node.kwargs or bool(written_by(entry, node.args, node.kwargs))
+    try:
+        return "out" in node.kwargs or bool(written_by(entry, node.args, node.kwargs))
+    except Unbound:
+        return True

@@ -139,7 +139,10 @@ def works_in_place(
     match = lookup(function)
     if match is not None and match.in_place:
         return True
-    return asked_to_work_in_place(function, args, kwargs) is not None
+    try:
+        return asked_to_work_in_place(function, args, kwargs) is not None
+    except Unbound:
+        return True  # A form that another torch has: it may.
 
 
 def asked_to_work_in_place(
