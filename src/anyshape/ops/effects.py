@@ -13,7 +13,7 @@ from typing import Any, Final
 import torch
 from torch._ops import OpOverload, OpOverloadPacket
 
-from anyshape.ops.bind import bind_match, works_in_place
+from anyshape.ops.bind import bind_match, signature_of, works_in_place
 from anyshape.ops.op import OpKind
 from anyshape.ops.origins import is_of_torch
 from anyshape.ops.table import OpMatch, lookup
@@ -102,11 +102,21 @@ def changes_argument(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> bool:
     """Whether a call writes to an argument, and tells autograd."""
-    if is_mutable(function) or "out" in kwargs or works_in_place(function, args, kwargs):
+    always, by_flag = _changes(function)
+    if always or "out" in kwargs:
         return True
+    return by_flag and works_in_place(function, args, kwargs)
+
+
+@functools.lru_cache(maxsize=4096)
+def _changes(function: Callable[..., Any]) -> tuple[bool, bool]:
+    """Whether every call of it writes to an argument; whether one does that is asked to."""
+    match = lookup(function)
     name = _name_of(function)
     # By torch's rules for names: not every such function is an operator.
-    return (name.endswith("_") and not name.endswith("__")) or name.startswith(("__i", "__set"))
+    named = (name.endswith("_") and not name.endswith("__")) or name.startswith(("__i", "__set"))
+    always = named or is_mutable(function) or (match is not None and match.in_place)
+    return always, match is not None and "inplace" in signature_of(match.op).names
 
 
 def written_by(match: OpMatch, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -125,14 +135,21 @@ def written_by(match: OpMatch, args: Sequence[Any], kwargs: Mapping[str, Any]) -
 
 def raises_on_any(function: Callable[..., Any]) -> bool:
     """Whether it may fail because of what is in a tensor, of whatever dtype."""
-    match = lookup(function)
-    return match is None or match.op.lowering not in _FAILS_ON_INTEGERS
+    return _raises(function)[0]
 
 
 def raises_on_integers(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> bool:
     """Whether it may fail because of what is in tensors of integers: positions and divisors."""
+    _, on_integers, given = _raises(function)
+    return on_integers and (given is None or kwargs.get(given) is not None)
+
+
+@functools.lru_cache(maxsize=4096)
+def _raises(function: Callable[..., Any]) -> tuple[bool, bool, str | None]:
     match = lookup(function)
-    if match is None or match.op.lowering is OpKind.INDEX_MAP:
-        return True
-    effects = match.op.effects
-    return effects.divides and (effects.given is None or kwargs.get(effects.given) is not None)
+    if match is None:
+        return True, True, None
+    kind, effects = match.op.lowering, match.op.effects
+    if effects.divides:
+        return kind not in _FAILS_ON_INTEGERS, True, effects.given
+    return kind not in _FAILS_ON_INTEGERS, kind is OpKind.INDEX_MAP, None

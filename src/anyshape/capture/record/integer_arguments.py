@@ -7,7 +7,6 @@ does, and the shapes of its results, depend on data in a way that no graph shows
 from __future__ import annotations
 
 import functools
-import inspect
 import types
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -62,11 +61,11 @@ def _takes_integers(function: Callable[..., Any], place: int | str) -> bool:
 
 def _annotated(function: types.FunctionType, place: int | str) -> list[str]:
     """What a function that is written in Python says of a parameter, if it does."""
-    parameters = list(inspect.signature(function).parameters.values())
-    for number, parameter in enumerate(parameters):
-        if place in (number, parameter.name) and parameter.annotation is not parameter.empty:
-            return [str(parameter.annotation)]
-    return []
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    name = place if isinstance(place, str) else names[place] if place < len(names) else ""
+    found = function.__annotations__.get(name)
+    return [] if found is None else [str(found)]
 
 
 def _declared(name: str, place: int | str) -> Iterable[str]:

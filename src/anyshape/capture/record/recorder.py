@@ -272,6 +272,8 @@ class Recorder(Inputs):
         """The arguments with numbers for the tensors at one place, read as `item` reads them."""
 
         def read(tensor: torch.Tensor) -> Any:
+            if tensor.dtype is torch.bool:
+                raise AbortCapture("a truth value stands for an integer")
             return DATA_READERS[torch.Tensor.item](self, tensor)
 
         if isinstance(place, str):
