@@ -61,6 +61,19 @@ def _suppressed(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
+def _finally(x: torch.Tensor) -> torch.Tensor:
+    factor = 2
+    try:
+        LATE  # noqa: B018, F821 # pyright: ignore[reportUndefinedVariable, reportUnusedExpression]
+        factor = 5
+    finally:
+        return x * factor  # noqa: B012
+
+
+def _of_classes(x: torch.Tensor) -> torch.Tensor:
+    return x * getattr(torch.nn.Linear, "late_name_of_a_test", 2)
+
+
 def _import(x: torch.Tensor) -> torch.Tensor:
     try:
         import late_module_of_a_test  # pyright: ignore[reportMissingImports]
@@ -120,6 +133,9 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], Any]]] = {
     "library": (_of_python, lambda: _set(contextlib, _NAME, 5)),
     "global": (_global, lambda: _set(_HERE, "LATE", 5)),
     "suppressed": (_suppressed, lambda: _set(_HERE, "LATE", 5)),
+    "finally": (_finally, lambda: _set(_HERE, "LATE", 5)),
+    "class": (_of_classes, lambda: _set(torch.nn.Linear, _NAME, 5)),
+    "base class": (_of_classes, lambda: _set(torch.nn.Module, _NAME, 5)),
     "import": (_import, _module),
     "from": (_from, _module),
     "callable": (_callable, lambda: _set(Plain, "__call__", lambda self: None)),

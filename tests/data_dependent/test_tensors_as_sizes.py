@@ -64,6 +64,13 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "stack": lambda n: torch.stack([n[0], n[1]]),
     "index": lambda n: torch.arange(9)[n[0]],
     "clamp": lambda n: torch.arange(9).clamp(max=n[0]),
+    "meshgrid": lambda n: torch.meshgrid(n[0], n[1:], indexing="xy"),
+    "meshgrid of a list": lambda n: torch.meshgrid([n[0], n[1]], indexing="ij"),
+    "broadcast_tensors": lambda n: torch.broadcast_tensors(n[:1], n[1]),
+    "cartesian_prod": lambda n: torch.cartesian_prod(n[:1], n[1:]),
+    "block_diag": lambda n: torch.block_diag(n[0], n[1]),
+    "atleast_2d": lambda n: torch.atleast_2d(n[0], n[1]),
+    "einsum": lambda n: torch.einsum("i,i->i", n[:1], n[1:]),
     "embedding": lambda n: F.embedding(n[0], torch.arange(20.0).view(10, 2)),
 }
 

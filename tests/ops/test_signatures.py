@@ -16,6 +16,7 @@ import anyshape.graph.lowering
 from anyshape.export.onnx.table import ROWS as ONNX_ROWS
 from anyshape.graph.lowerings import ROWS, VIEWS, VIEWS_OF_EACH, WRITES
 from anyshape.ops.bind import asked_to_work_in_place, bind_match, signature_of, works_in_place
+from anyshape.ops.effects import written_by
 from anyshape.ops.infer import How, infer
 from anyshape.ops.meta import of_tensor
 from anyshape.ops.op import Op
@@ -153,6 +154,18 @@ def test_every_spelling_of_a_call_binds_alike(
     call = bind_match(match, args, kwargs)
     assert {name: call.arguments[name] for name in wanted} == wanted
     assert not {"out", *_MERGED} & call.arguments.keys()
+
+
+def test_a_largest_norm_of_zero_is_one() -> None:
+    match = lookup(F.embedding)
+    assert match is not None
+    assert written_by(match, ("ids", "table"), {"max_norm": 0.0}) == {"weight": "table"}
+    assert written_by(match, ("ids", "table"), {}) == {}
+    match = lookup(F.batch_norm)
+    assert match is not None
+    assert written_by(match, ("x", "mean", "var"), {}) == {}
+    written = {"running_mean": "mean", "running_var": "var"}
+    assert written_by(match, ("x", "mean", "var"), {"training": True}) == written
 
 
 def test_out_and_what_does_not_fit() -> None:

@@ -125,8 +125,10 @@ def written_by(match: OpMatch, args: Sequence[Any], kwargs: Mapping[str, Any]) -
     if not effects.writes:
         return {}
     arguments = bind_match(match, args, kwargs).arguments
-    if effects.given is not None and not arguments.get(effects.given, True):
-        return {}
+    if effects.given is not None:
+        given = arguments.get(effects.given, True)
+        if given is None or given is False:  # A largest norm of 0 is one.
+            return {}
     return {name: arguments[name] for name in effects.writes if arguments.get(name) is not None}
 
 

@@ -130,6 +130,7 @@ class Attributes:
     def _of_class(self, owner: type, name: str) -> Any:
         metaclass = type(owner)
         if is_trusted(owner.__module__):
+            self.class_attribute(owner, name)  # Those of torch are noted, also if they are missing.
             return getattr(owner, name)
         if metaclass.__getattribute__ is not type.__getattribute__:
             raise AbortCapture(f"a class whose metaclass {metaclass.__name__} looks up attributes")

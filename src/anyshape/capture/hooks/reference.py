@@ -142,7 +142,7 @@ class PlainHooks:
         return value
 
     def caught(self) -> None:
-        """At the beginning of an `except` clause."""
+        """At the beginning of an `except` or a `finally` clause."""
 
     def asserting(self) -> bool:
         """Before the test of an `assert`."""

@@ -46,14 +46,14 @@ class BoundGraph(torch.fx.Graph):
 
     def _targets(self) -> types.ModuleType:
         """torch, with the targets of this graph under their names."""
-        copies = {(): _copied(torch)}
+        modules = {(): _standing_for(torch)}
         for node in self.nodes:
             # By name are called those that torch's code generator takes for torch's own.
             if node.op == "call_function" and _is_from_torch(node.target):
                 root, *path, last = _get_qualified_name(node.target).split(".")
                 if root == "torch":
-                    vars(_copy_at(copies, tuple(path)))[last] = node.target
-        return copies[()]
+                    vars(_module_at(modules, tuple(path)))[last] = node.target
+        return modules[()]
 
 
 def _is_nameless(target: Any) -> bool:
@@ -73,26 +73,23 @@ def _named(method: Any) -> Any:
     return call
 
 
-def _copy_at(
-    copies: dict[tuple[str, ...], types.ModuleType], path: tuple[str, ...]
+def _module_at(
+    modules: dict[tuple[str, ...], types.ModuleType], path: tuple[str, ...]
 ) -> types.ModuleType:
-    found = copies.get(path)
+    found = modules.get(path)
     if found is None:
         *before, name = path
-        holder = _copy_at(copies, tuple(before))
-        found = copies[path] = vars(holder)[name] = _copied(getattr(holder, name))
+        holder = _module_at(modules, tuple(before))
+        found = modules[path] = vars(holder)[name] = _standing_for(getattr(holder, name))
     return found
 
 
-def _copied(holder: Any) -> types.ModuleType:
-    """A module that has the names of another one, or of a class.
+def _standing_for(holder: Any) -> types.ModuleType:
+    """A module that has the names of another one, or of a class, and room for targets.
 
-    The interpreter has a quick way for attributes of plain modules; code of our own for them would
-    run at each call of each operator.
+    The interpreter has a quick way for what plain modules hold, and that is what the graph calls;
+    the rest, as dtypes, is asked of the other one.
     """
     made = types.ModuleType(holder.__name__)
-    if type(holder) is types.ModuleType:
-        vars(made).update(vars(holder))
-    else:
-        vars(made)["__getattr__"] = functools.partial(getattr, holder)
+    vars(made)["__getattr__"] = functools.partial(getattr, holder)
     return made

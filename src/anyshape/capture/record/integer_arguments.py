@@ -7,6 +7,7 @@ does, and the shapes of its results, depend on data in a way that no graph shows
 from __future__ import annotations
 
 import functools
+import inspect
 import types
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -61,10 +62,13 @@ def _takes_integers(function: Callable[..., Any], place: int | str) -> bool:
 
 def _annotated(function: types.FunctionType, place: int | str) -> list[str]:
     """What a function that is written in Python says of a parameter, if it does."""
-    code = function.__code__
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    name = place if isinstance(place, str) else names[place] if place < len(names) else ""
-    found = function.__annotations__.get(name)
+    if isinstance(place, int):
+        code = function.__code__
+        others = code.co_argcount + code.co_kwonlyargcount
+        takes_more = code.co_flags & inspect.CO_VARARGS
+        at = place if place < code.co_argcount else others if takes_more else None
+        place = "" if at is None else code.co_varnames[at]
+    found = function.__annotations__.get(place)
     return [] if found is None else [str(found)]
 
 

@@ -93,12 +93,16 @@ class StatementRewriter(AssignmentRewriter):
             name = handler.name
             if name is not None and self.scope.place(self.mangle(name)) is not NameScope.LOCAL:
                 raise CannotRewrite(f"`except ... as {name}` binds a variable outside of it")
-            caught = self.hook("caught", handler)
-            statement = node_at(ast.Expr, caught, value=caught)
-            handler.body = [statement, *self.body(handler.body)]
+            handler.body = [self._caught(handler), *self.body(handler.body)]
         node.orelse = self.body(node.orelse)
-        node.finalbody = self.body(node.finalbody)
+        if node.finalbody:
+            # A `return` in it takes the place of an error.
+            node.finalbody = [self._caught(node.finalbody[0]), *self.body(node.finalbody)]
         out.append(node)
+
+    def _caught(self, at: ast.AST) -> ast.stmt:
+        caught = self.hook("caught", at)
+        return node_at(ast.Expr, caught, value=caught)
 
     def raise_(self, node: ast.Raise, out: Statements) -> None:
         if node.exc is not None:
