@@ -365,7 +365,8 @@ class Tracer:
             lent = self.lent_frame
             frame = self.user_frame(above=3) if lent is None else lent[0]
             found = self.guards[key] = Guard(kind, path, value, reason, frame)
-            if (kind, path.text) in self.chooser.unlike:
+            unlike = self.chooser.unlike
+            if unlike and any((kind, each.text) in unlike for each in path.ancestry()):
                 self.abort(f"{path.text} is never the same ({reason})")
         if self.log is not None:
             self.log.append(found)

@@ -66,6 +66,9 @@ _frame_ids: Final = itertools.count()
 #: A graph of fewer nodes than this, inputs and output among them, is not worth a call of its own.
 _LEAST_WORK: Final = 5
 
+#: After so many calls that no entry served, those that never served one are not asked again.
+_MOST_MISSES: Final = 128
+
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class CompiledFunction:
@@ -93,6 +96,8 @@ class CompiledFunction:
     #: captures in a row that ended in errors of the program, and calls since that were not captured
     _raised: int = 0
     _not_captured: int = 0
+    #: calls that no entry served since it is no longer compiled
+    _misses: int = 0
     #: whether a stance was asked about it before
     _was_called: bool = False
     #: attributes that it sets itself
@@ -156,8 +161,9 @@ class CompiledFunction:
     def _dispatch_in_parts(self) -> None:
         """What no entry serves runs in parts; a region that cannot be compiled, as it is."""
         is_region = self.slot is not None
-        if self.entries or self.contract is not None:
-            plans = [entry.plan for entry in self.entries]
+        asked = [e for e in self.entries if e.hits or self._misses < _MOST_MISSES]
+        if asked or self.contract is not None:
+            plans = [entry.plan for entry in asked]
             miss = self._miss_in_region if is_region else self._miss_eagerly
             self.dispatch = self._dispatcher(plans, miss)
         else:
@@ -195,7 +201,7 @@ class CompiledFunction:
         self.eager = self._last_left = None
         self.contract_violation = None
         self._next_id = 0
-        self._leaves = 0
+        self._leaves = self._misses = 0
         self._floats.clear()
         self.recompiled.clear()
         self.units.clear()
@@ -251,9 +257,20 @@ class CompiledFunction:
         if (plain := unwrapped(self.target.signature, bound)) is not None:
             return self._dispatch_plain(*plain)
         assumed(self.contract, bound)
+        self._count_miss()
         return self._call(by_parameter(self.target.signature, bound))
 
+    def _count_miss(self) -> None:
+        """Ask no longer for entries that never served a call, once many calls in a row had none:
+        each takes as long to ask as a small operation takes to run."""
+        if self.eager is None or stance() is Stance.EAGER:
+            return
+        self._misses += 1
+        if self._misses == _MOST_MISSES:
+            self._dispatch_in_parts()
+
     def _miss_in_region(self, bound: dict[str, Any]) -> Any:
+        self._count_miss()
         args, kwargs = as_given(by_parameter(self.target.signature, bound))
         return self.target.call(*args, **kwargs)
 

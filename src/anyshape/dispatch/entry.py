@@ -99,6 +99,8 @@ class Entry:
     #: where the way depends on data: the tree of all the ways seen
     growing: TraceTreeBuilder | None = None
     breaks: list[GraphBreak] = field(default_factory=list["GraphBreak"])
+    #: calls that it began and could not end, since it may no longer grow
+    side_exits: int = 0
     #: what its programs write outside of themselves
     stores: list[Store] = field(default_factory=list[Store])
     #: whether its graphs change nothing but tensors of their own

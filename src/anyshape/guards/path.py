@@ -8,6 +8,7 @@ path can be a dictionary key at the price of an identity.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import Enum
 from typing import Final
 
@@ -52,6 +53,13 @@ class Path:
 
     def __repr__(self) -> str:
         return self.text
+
+    def ancestry(self) -> Iterator[Path]:
+        """The path, and those that it goes on from."""
+        at: Path | None = self
+        while at is not None:
+            yield at
+            at = at.parent
 
     def step(self, access: Access, key: object, text: str) -> Path:
         """The path that goes on like this; `text` is what its own gains."""
