@@ -162,3 +162,34 @@ def test_replaced_by_what_calls_the_original(when: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0] == "71 functions, 0 wrong", done.stdout
+
+
+def test_code_of_functions_is_replaced() -> None:
+    """Functions that a watched program makes have a cell of ours, which other code has not."""
+
+    def doubled(t: torch.Tensor) -> torch.Tensor:
+        return t * 2
+
+    def outside(x: torch.Tensor) -> torch.Tensor:
+        def inner(t: torch.Tensor) -> torch.Tensor:
+            return t * 7
+
+        doubled.__code__ = inner.__code__
+        return doubled(x)
+
+    def inside(x: torch.Tensor) -> torch.Tensor:
+        factor = 2
+
+        def first(t: torch.Tensor) -> torch.Tensor:
+            return t * factor
+
+        def second(t: torch.Tensor) -> torch.Tensor:
+            return t + factor
+
+        first.__code__ = second.__code__
+        return first(x)
+
+    for function, wanted in ((outside, 7.0), (inside, 3.0)):
+        compiled = anyshape.compile(function)
+        for size in (2, 3, 4):
+            assert torch.equal(compiled(torch.ones(size)), torch.full((size,), wanted))

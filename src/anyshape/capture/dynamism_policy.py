@@ -73,7 +73,10 @@ class CompileDecisions:
         in_region: bool = False,
         exact_strides: bool = False,
         unlike: Collection[tuple[Kind, str]] = (),
+        is_implied: bool = False,
     ) -> None:
+        #: whether `dynamic` is what regions are compiled with, and nobody's wish
+        self._is_implied = is_implied
         #: guards that failed in every call of a region: it is to be split there
         self.unlike = unlike
         #: whether strides of a tensor with gaps are numbers, also where its sizes are symbols
@@ -132,6 +135,7 @@ class CompileDecisions:
             self.in_region,
             self.exact_strides,
             self.unlike,
+            self._is_implied,
         )
         made.rulings = self.rulings
         made._answers = self._answers
@@ -243,6 +247,9 @@ class CompileDecisions:
     def _settled(self, source: str, value: float, decision: Decision) -> Range | None:
         if decision.by in (By.CONTRACT, By.PROFILE):
             decision = replace(decision, reason=self._in_detail(source, decision))
+        if decision.by is By.ARGUMENT and self._is_implied:
+            reason = "a region between graph breaks is compiled for any size"
+            decision = replace(decision, reason=reason, by=By.REGION)
         self.rulings[source] = DimDecision(value, decision)
         if decision.ignored and stream.listening(kinds.MarkIgnored):
             stream.emit(kinds.MarkIgnored(source, decision.ignored, compile_id=self._id))

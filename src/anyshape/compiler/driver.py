@@ -144,6 +144,7 @@ class FunctionCompiler(CompiledFunction):
             self._floats,
             in_region=self.slot is not None,
             unlike=self._unlike,
+            is_implied=self.options.is_implied,
         )
         try:
             return self._compile_for(arguments, choices, clock, entry_id)

@@ -141,7 +141,7 @@ class CompiledFunction:
         from data more often than not."""
         options = self.options
         if options.dynamic is None:
-            options = replace(options, dynamic=True)
+            options = replace(options, dynamic=True, is_implied=True)
         made = type(self)(target, replace(options, shapes=None), units=self.units, slot=slot)
         self._part_counts.append(made.counts)
         return made

@@ -36,6 +36,8 @@ class Options:
     backend: Backend
     #: the shapes that it is for, if they are declared
     shapes: Shapes | None = None
+    #: whether nobody asked for `dynamic`: sizes of a region come from data more often than not
+    is_implied: bool = False
 
 
 @dataclass(slots=True, eq=False)

@@ -46,6 +46,7 @@ class By(Enum):
     MARK = "a mark"
     CONTRACT = "the shape contract"
     ARGUMENT = "compile(dynamic=...)"
+    REGION = "a graph break"
     PROFILE = "the profile"
     RANKS = "the other ranks"
     SEEN = "automatic dynamic"

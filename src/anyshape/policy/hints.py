@@ -35,6 +35,7 @@ _TO_STATIC: Final = {
     By.MARK: "dropping the mark",
     By.CONTRACT: "a number for it in shapes=",
     By.ARGUMENT: "dropping dynamic=True, or {keep}",
+    By.REGION: "{keep}, or a function without the graph break",
     By.PROFILE: "{keep}, or `anyshape profile clear`",
     By.RANKS: "{keep}, or config.enable_compiler_collectives = False",
     By.SEEN: "{keep}, or config.automatic_dynamic = False",

@@ -77,6 +77,9 @@ class Rewriter:
     def store(self, target: ast.Attribute | ast.Subscript, value: ast.expr) -> ast.Call:
         """The call that stores `value`, which Python has evaluated before the target's parts."""
         if isinstance(target, ast.Attribute):
+            if target.attr == "__code__":
+                # Functions that are made here have a cell of ours, which other code has not.
+                raise CannotRewrite("it replaces the code of a function")
             at = name_position(target)
             name = self.constant(self.mangle(target.attr), at)
             return self.hook("set_attribute", at, self.expression(target.value), name, value)
