@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from anyshape.capture.hooks import caller_frames, calls
+from anyshape.capture.hooks import caller_frames, watched_code
 from anyshape.ops import symint_guards
 
 _FRAMES = (caller_frames._CAPTURE, caller_frames._REGION, caller_frames._MODULE)
@@ -19,7 +19,7 @@ def test_frames_are_of_functions_that_are_there(file: str, function: str):
     assert function in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
 
-@pytest.mark.parametrize("file", sorted(calls._OURS_WATCHED))
+@pytest.mark.parametrize("file", sorted(watched_code._OURS_WATCHED))
 def test_watched_files_are_there(file: str):
     assert Path(file).is_file()
 

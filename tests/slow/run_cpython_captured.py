@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 import anyshape
-from anyshape.capture.hooks import calls
+from anyshape.capture.hooks import watched_code
 
 
 class Raises:
@@ -140,7 +140,7 @@ def main(mode: str, names: list[str]) -> dict[str, object]:
     anyshape.config.profile = False
     # Python's own tests are programs here, though they lie in its library.
     files = (f"{name.replace('.', os.sep)}.py" for name in (*names, "test.list_tests"))
-    calls._LIBRARY_WATCHED = (*calls._LIBRARY_WATCHED, *files)
+    watched_code._LIBRARY_WATCHED = (*watched_code._LIBRARY_WATCHED, *files)
     for name, function in ASSERTIONS.items():
         setattr(unittest.TestCase, name, function)
     outcomes: dict[str, list[str]] = {}

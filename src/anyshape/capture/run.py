@@ -9,6 +9,7 @@ from typing import Any, Final
 import torch
 import torch.fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
+from torch.overrides import TorchFunctionMode
 
 from anyshape.capture.contract import AssumedContract
 from anyshape.capture.dynamism_policy import any_item
@@ -17,7 +18,7 @@ from anyshape.capture.externals.external_objects import Externals
 from anyshape.capture.externals.side_effects import Change, Journal
 from anyshape.capture.externals.untrace import StrippingHooks, untraced
 from anyshape.capture.hooks.hooks import Hooks
-from anyshape.capture.record.recorder import Recorder, RecordingMode
+from anyshape.capture.record.recorder import Recorder
 from anyshape.capture.record.segments import InputSource, RecordedSegment, SegmentOutput
 from anyshape.capture.record.torch_state import read_state
 from anyshape.capture.replay.switch import switch
@@ -98,7 +99,7 @@ def capture(
     _register_callee(tracer, function)
     try:
         try:
-            with RecordingMode(recorder):
+            with _RecordingMode(recorder):
                 result = call.call(function, args, kwargs)
         except BaseException as error:
             left = tracer.left
@@ -313,3 +314,20 @@ def _changed_are_distinct(tracer: Tracer, outside: Externals) -> Iterable[Guard]
     for paths in by_kind.values():
         if len(paths) > 1:
             yield Guard(Kind.DISTINCT, None, tuple(paths), "one of them is changed")
+
+
+class _RecordingMode(TorchFunctionMode):
+    """Sees the torch operations that native Python code performs during a capture."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        return self._recorder.run(func, args, kwargs or {}, native=True)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from anyshape.capture.builtins import table as natives
 from anyshape.capture.externals.untrace import StrippingHooks, untraced
 from anyshape.capture.hooks.caller_frames import called
-from anyshape.capture.hooks.calls import is_operation, may_be_watched
+from anyshape.capture.hooks.watched_code import is_operation, may_be_watched
 from anyshape.capture.outline.sites import Site, sites_on_stack
 from anyshape.capture.rewrite.instrument import Refused, instrumented_code, is_instrumented
 

@@ -17,14 +17,12 @@ from typing import Any, Final, Protocol, TypeGuard
 import torch
 
 from anyshape.capture.hooks.caller_frames import called
-from anyshape.capture.hooks.calls import may_be_watched
 from anyshape.capture.hooks.partials import filled
+from anyshape.capture.hooks.watched_code import may_be_watched
 from anyshape.capture.outline.boundaries import Boundaries
-from anyshape.capture.outline.linearize import ROUTE
-from anyshape.capture.outline.regions import REGIONS
 from anyshape.capture.outline.sequences import stretch
 from anyshape.capture.outline.sites import Site, place_of
-from anyshape.capture.outline.split import RegionCode, SplitCode, split_code
+from anyshape.capture.outline.split import RegionCode, split_code
 from anyshape.capture.rewrite.instrument import CodePlace, Refused, is_instrumented
 from anyshape.capture.tracer import AbortReason
 from anyshape.dispatch.callable_target import (
@@ -35,6 +33,7 @@ from anyshape.dispatch.callable_target import (
     sees_how_it_is_called,
     target_of,
 )
+from anyshape.dispatch.split_function import BoundSplit, SplitFunction, nothing_known
 from anyshape.ops.origins import LIBRARY, PACKAGES, TORCH, is_of_torch
 from anyshape.support.lazy_dataclass import dataclass, replace
 
@@ -97,10 +96,10 @@ class Units:
         self._units: dict[Any, Unit] = {}
         #: where captures had to leave, by function. These functions run in parts
         self.boundaries: dict[CodePlace, Boundaries] = {}
-        self._splits: dict[types.CodeType, tuple[int, _Split | None]] = {}
+        self._splits: dict[types.CodeType, tuple[int, SplitFunction | None]] = {}
         #: by code, which compares by content: a function that is split anew keeps its regions
         self._regions: dict[tuple[types.CodeType, int], Callable[..., Any]] = {}
-        self._bound: dict[types.FunctionType, _Bound] = {}
+        self._bound: dict[types.FunctionType, BoundSplit] = {}
         #: classes of modules that are called as they are, for the boundaries there are
         self._plain: set[type] = set()
         #: of sequences, by identity: for which boundaries and modules, where their stretches end.
@@ -179,7 +178,7 @@ class Units:
         split = self._split(function, version, boundaries)
         bound = None if split is None else split.bind(function)
         if self._is_lasting(function):
-            self._bound[function] = _Bound(code, version, defaults, named, bound)
+            self._bound[function] = BoundSplit(code, version, defaults, named, bound)
         return bound
 
     def _object_in_parts(self, function: Any) -> Callable[..., Any] | None:
@@ -203,17 +202,19 @@ class Units:
 
     def _split(
         self, function: types.FunctionType, version: int, boundaries: Boundaries | None
-    ) -> _Split | None:
+    ) -> SplitFunction | None:
         code = function.__code__
         known = self._splits.get(code)
         if known is None or known[0] != version or (known[1] and not known[1].is_for(function)):
             if boundaries is None:
-                boundaries = _nothing_known(code)
+                boundaries = nothing_known(code)
             made = self._make_split(function, boundaries)
             known = self._splits[code] = (version, made)
         return known[1]
 
-    def _make_split(self, function: types.FunctionType, boundaries: Boundaries) -> _Split | None:
+    def _make_split(
+        self, function: types.FunctionType, boundaries: Boundaries
+    ) -> SplitFunction | None:
         code = function.__code__
         if is_instrumented(code) or not may_be_watched(code.co_filename):
             return None
@@ -223,7 +224,7 @@ class Units:
         regions: list[Callable[..., Any]] = []
         for region in made.regions:
             regions.append(self._region(region, function, regions))
-        return _Split(made, function.__globals__, regions, self.route)
+        return SplitFunction(made, function.__globals__, regions, self.route)
 
     def _region(
         self, region: RegionCode, function: types.FunctionType, regions: list[Callable[..., Any]]
@@ -383,60 +384,6 @@ class Units:
                 return None
             found = self._units[key] = self._make(target(), None)
         return found if found.is_worth_it else None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Bound:
-    """A function in parts, and what it was made of."""
-
-    code: types.CodeType
-    version: int
-    defaults: tuple[Any, ...] | None
-    named_defaults: dict[str, Any] | None
-    bound: types.FunctionType | None
-
-
-class _Split:
-    """A function in parts, as far as it is the same for all functions of its code."""
-
-    def __init__(
-        self,
-        split: SplitCode,
-        globals_: dict[str, Any],
-        regions: list[Callable[..., Any]],
-        route: Callable[..., Any],
-    ) -> None:
-        self._code = split.code
-        self._globals = globals_
-        self._cells = {REGIONS: types.CellType(regions), ROUTE: types.CellType(route)}
-
-    def is_for(self, function: types.FunctionType) -> bool:
-        return function.__globals__ is self._globals
-
-    def bind(self, function: types.FunctionType) -> types.FunctionType:
-        """The function in parts: with its globals, cells and default values."""
-        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-        cells |= self._cells
-        bound = types.FunctionType(
-            self._code,
-            self._globals,
-            function.__name__,
-            function.__defaults__,
-            tuple(cells[name] for name in self._code.co_freevars),
-        )
-        bound.__kwdefaults__ = function.__kwdefaults__
-        bound.__qualname__ = function.__qualname__
-        return bound
-
-
-def _nothing_known(code: types.CodeType) -> Boundaries:
-    """Of a function that cannot be compiled for a reason that has no place in it: all statements
-    are Python, and only what they call is compiled."""
-    made = Boundaries()
-    last = max((line for *_, line in code.co_lines() if line is not None), default=0)
-    for _ in range(2):
-        made.add_span(code.co_firstlineno, last)
-    return made
 
 
 def _is_sequence(module: torch.nn.Module) -> TypeGuard[torch.nn.Sequential]:

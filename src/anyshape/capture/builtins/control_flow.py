@@ -18,8 +18,7 @@ import torch
 import torch.fx
 
 from anyshape.capture.record.graph_names import BoundGraph
-from anyshape.capture.record.recorder import Forget
-from anyshape.capture.record.segment_state import TracedTensor
+from anyshape.capture.record.segment_state import Forget, TracedTensor
 from anyshape.capture.tracer import AbortCapture
 from anyshape.ops.higher_order_ops import region
 from anyshape.ops.meta import Meta, contiguous

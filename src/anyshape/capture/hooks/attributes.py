@@ -11,13 +11,12 @@ import collections
 import enum
 import functools
 import types
-from collections.abc import Callable
 from typing import Any, Final
 
 import torch
 
 from anyshape.capture.externals.external_objects import Externals
-from anyshape.capture.externals.native_values import BY_IDENTITY, key_of_type
+from anyshape.capture.externals.native_values import key_of_type
 from anyshape.capture.externals.side_effects import Change, Effect
 from anyshape.capture.hooks.class_lookups import (
     ClassLookups,
@@ -27,8 +26,7 @@ from anyshape.capture.hooks.class_lookups import (
     reads_first,
 )
 from anyshape.capture.hooks.function_attributes import FunctionAttributes
-from anyshape.capture.numbers.concolic import TracedFloat, TracedInt
-from anyshape.capture.numbers.traced_text import TracedText
+from anyshape.capture.hooks.transparent_values import TRANSPARENT, Call, transparent_attribute
 from anyshape.capture.tracer import ATOMS, CODE, AbortCapture, Tracer
 from anyshape.guards.guard import Kind
 from anyshape.guards.path import Path
@@ -38,8 +36,6 @@ _MISSING: Final = object()
 _RAISED: Final = object()
 #: What reads a field of a named tuple by its name: native code, of one place in the tuple.
 _TUPLE_FIELD: Final = type(vars(collections.namedtuple("_Example", "field"))["field"])
-
-Call = Callable[..., Any]
 
 
 class Attributes:
@@ -67,27 +63,9 @@ class Attributes:
             return self.functions.get(obj, name)
         if type(obj) is types.MethodType and name not in _OF_METHODS and self._path_of(obj) is None:
             return self.get(obj.__func__, name)
-        if type(obj) in _OPEN_BOOKS:
-            return self._of_open_book(obj, name)
+        if type(obj) in TRANSPARENT:
+            return transparent_attribute(self._tracer, self._call, obj, name)
         return self._of_instance(obj, name)
-
-    def _of_open_book(self, obj: Any, name: str) -> Any:
-        """An attribute of a value that is known in full, or a method of one that is not."""
-        kind = type(obj)
-        if kind in (TracedInt, TracedFloat) and name not in _OF_NUMBERS:
-            return getattr(self._tracer.specialize(obj, f"`{name}` of it"), name)
-        path = self._tracer.path_of(obj)
-        if path is None or kind in _SAY_NOTHING:
-            return getattr(obj, name)
-        if kind is types.MethodType:
-            if name in ("__func__", "__self__"):
-                return self._tracer.read(getattr(obj, name), path.attribute(name))
-            if name == "__doc__" or not hasattr(kind, name):
-                function = self._tracer.read(obj.__func__, path.attribute("__func__"))
-                return self._call(getattr, function, name)
-        if kind is types.GeneratorType and not callable(getattr(obj, name, None)):
-            raise AbortCapture(f"`{name}` of a generator from outside")
-        return getattr(obj, name)
 
     def _of_module(self, module: types.ModuleType, name: str) -> Any:
         try:
@@ -496,41 +474,6 @@ _OF_METHODS: Final = frozenset(
 )
 
 _HARMLESS_PROPERTIES: Final = frozenset({"__class__", "__doc__", "__weakref__"})
-
-#: Built-in values whose attributes follow from the value itself.
-_OPEN_BOOKS: Final = frozenset(
-    {
-        *ATOMS,
-        TracedInt,
-        TracedFloat,
-        TracedText,
-        torch.Size,
-        slice,
-        torch.finfo,
-        torch.iinfo,
-        types.BuiltinFunctionType,
-        types.MethodType,
-        types.MethodDescriptorType,
-        types.WrapperDescriptorType,
-        types.MethodWrapperType,
-        types.GeneratorType,
-        *BY_IDENTITY,
-        list,
-        tuple,
-        dict,
-        set,
-        frozenset,
-    }
-)
-
-
-#: Attributes that dynamic numbers have, and answer without being fixed.
-_OF_NUMBERS: Final = frozenset(
-    {"real", "imag", "numerator", "denominator", "bit_length", "is_integer", "__class__"}
-)
-
-#: Of those, what has methods and no other attributes.
-_SAY_NOTHING: Final = frozenset({list, tuple, dict, set, frozenset, torch.Size, slice})
 
 
 def _looks_up_plainly(look_up: Any) -> bool:

@@ -469,21 +469,10 @@ def _is_sequence(value: Any) -> bool:
     return isinstance(value, (list, tuple))
 
 
-_NAMES: Final = [
-    "add",
-    "sub",
-    "mul",
-    "truediv",
-    "floordiv",
-    "mod",
-    "pow",
-    "matmul",
-    "lshift",
-    "rshift",
-    "and",
-    "or",
-    "xor",
-]
+_NAMES: Final = (
+    *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"),
+    *("lshift", "rshift", "and", "or", "xor"),
+)
 _BINARY: Final = {
     name: getattr(operator, f"{name}_" if name in ("and", "or") else name) for name in _NAMES
 }

@@ -7,14 +7,14 @@ wrong costs the dynamism of that one operation (its sizes are fixed by guards), 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from linecache import getline
 from typing import Any, Final
 
 import torch
 import torch.fx
-from torch.overrides import TorchFunctionMode, _pop_mode_temporarily
+from torch.overrides import _pop_mode_temporarily
 
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt, plain
 from anyshape.capture.record.autocast import inferred
@@ -40,25 +40,31 @@ from anyshape.capture.record.op_kinds import (
     target_of,
 )
 from anyshape.capture.record.packed_weights import check_results, is_quantized, with_sizes
-from anyshape.capture.record.segment_state import TracedTensor
+from anyshape.capture.record.result_metas import (
+    as_it_is,
+    as_they_are,
+    has_opaque,
+    is_tensors,
+    real_metas,
+)
+from anyshape.capture.record.segment_state import Forget, TracedTensor
 from anyshape.capture.record.tensor_metadata_reads import (
     CONSTANT_READS,
     DATA_READS,
     NOT_RECORDED,
     SIZE_READS,
 )
-from anyshape.capture.record.unbacked import observed, places
+from anyshape.capture.record.unbacked import is_of_data, observed, places, sizes_in
 from anyshape.capture.replay.events import ARGUMENTS, operation
 from anyshape.capture.tracer import AbortCapture, Tracer, is_data_dependent
 from anyshape.config import config
 from anyshape.errors import AnyshapeError, NeedsDecision, UnknownOperator
 from anyshape.guards.path import Path
 from anyshape.ops.effects import is_mutable, writes_untold
-from anyshape.ops.meta import Dense, Meta, of_tensor
+from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.node_meta import CALL, NUMBER, RESULT, UNRECORDED, VERSION, RecordedCall
 from anyshape.ops.shape_query import NeedKind as NeedKind
 from anyshape.ops.table import lookup
-from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import EVERYTHING, Expr, Size, as_symbol, eq
 
 
@@ -80,13 +86,13 @@ class Recorder(Inputs):
 
     def number(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """A float computed from sizes: computed now, and again by the graph."""
-        sizes = frozenset(size for arg in args for size in _sizes_in(arg))
+        sizes = frozenset(size for arg in args for size in sizes_in(arg))
         self.tracer.cannot_replay("a number is computed")
         try:
             value = function(*map(plain, args))
         except Exception:
             # The program may catch it: it is an error for these numbers only.
-            if any(map(_is_of_data, args)):
+            if any(map(is_of_data, args)):
                 self.tracer.abort(
                     f"`{name_of(function)}` of a number raised an error", is_error=True
                 )
@@ -95,7 +101,7 @@ class Recorder(Inputs):
             raise
         node = self.graph.call_function(function, tuple(map(self._operand, args)))
         node.meta[NUMBER] = True
-        if any(map(_is_of_data, args)):
+        if any(map(is_of_data, args)):
             return self._number_of_data(node, value)
         if type(value) is float:
             return self.new_float(node, value, sizes)
@@ -236,7 +242,7 @@ class Recorder(Inputs):
         if function in NOT_RECORDED:
             raise AbortCapture(f"`{name_of(function)}` inside a compiled function")
         getter = getattr(function, "__name__", "") == "__get__"
-        if not _is_tensors(result) and (result is not None or getter):
+        if not is_tensors(result) and (result is not None or getter):
             raise AbortCapture(f"`{name_of(function)}` returns a {type(result).__name__}")
         call.in_place = is_in_place(function, call, result)
         with self.tracer.expecting():
@@ -246,7 +252,7 @@ class Recorder(Inputs):
         if not torch.is_grad_enabled():
             node.meta[UNRECORDED] = True
         if result is not None:
-            node.meta[RESULT] = _as_they_are(value, result)
+            node.meta[RESULT] = as_they_are(value, result)
             if type(result) is torch.Tensor and not result.is_inference() and result._version:
                 node.meta[VERSION] = result._version
             self._bind(result, value, node, call)
@@ -339,9 +345,9 @@ class Recorder(Inputs):
             return None, ()
         if call.packed and is_quantized(result):
             raise AbortCapture(f"the result of `{name_of(function)}` is a quantized tensor")
-        if call.opaque or _has_opaque(result) or (call.packed and lookup(function) is None):
+        if call.opaque or has_opaque(result) or (call.packed and lookup(function) is None):
             return metas_of(self, result), _OPAQUE
-        seen = _metas(result) if lookup(function) is None else None
+        seen = real_metas(result) if lookup(function) is None else None
         try:
             found = inferred(tracer.facts, function, call, seen)
         except NeedsDecision as error:
@@ -391,7 +397,7 @@ class Recorder(Inputs):
                 eq(size, self.tracer.value_of(size)),
                 f"{name_of(function)} has no shape rule for these arguments ({why})",
             )
-        return _metas(result)
+        return real_metas(result)
 
     def _disagreement(self, value: Any, result: Any) -> str | None:
         """How the metas differ from the real result, in this run; dtype and grad are taken from the
@@ -425,7 +431,7 @@ class Recorder(Inputs):
         """Name the tensors of a result."""
         if isinstance(result, torch.Tensor):
             identity = id(result)
-            meta = value if is_opaque(result) else _as_it_is(value, result)
+            meta = value if is_opaque(result) else as_it_is(value, result)
             if identity in call.tensors:
                 # In place, or nothing to do: it is still that tensor.
                 self._returns_itself(call, self._known[identity], value, node)
@@ -483,96 +489,10 @@ class _CountFirst(Exception):
         self.reason = reason
 
 
-class Forget:
-    """Takes a tensor off the list when it dies, so that its identity can be used again."""
-
-    __slots__ = ("identity", "known")
-
-    def __init__(self, known: dict[int, TracedTensor], identity: int) -> None:
-        self.known = known
-        self.identity = identity
-
-    def __call__(self, reference: object) -> None:
-        self.known.pop(self.identity, None)
-
-
 _NOT_RUN: Final = object()
 
 #: Stands for the sizes of a result that nobody can say beforehand: all of them.
 _OPAQUE: Final[Any] = object()
 
 
-def _has_opaque(result: Any) -> bool:
-    if isinstance(result, torch.Tensor):
-        return is_opaque(result)
-    return isinstance(result, tuple | list) and any(map(_has_opaque, result))
-
-
 _NOTHING: Final = Meta((), torch.float32, Dense(()), torch.device("cpu"))
-
-
-def _sizes_in(value: Any) -> Iterable[Expr | Path]:
-    if type(value) is TracedInt:
-        return (value.expr,) if isinstance(value.expr, Expr) else ()
-    return value.node.sizes if type(value) is TracedFloat else ()
-
-
-def _is_of_data(value: Any) -> bool:
-    if type(value) is TracedInt:
-        return isinstance(value.expr, Expr) and is_data_dependent(value.expr)
-    return type(value) is TracedFloat and value.node.of_data
-
-
-def _is_tensors(result: Any) -> bool:
-    if isinstance(result, torch.Tensor):
-        return True
-    return isinstance(result, tuple | list) and all(
-        item is None or _is_tensors(item) for item in result
-    )
-
-
-def _metas(result: Any) -> Any:
-    if isinstance(result, torch.Tensor):
-        return of_tensor(result)
-    if isinstance(result, tuple | list):
-        return tuple(map(_metas, result))
-    return result
-
-
-def _as_it_is(meta: Meta, tensor: torch.Tensor) -> Meta:
-    if (
-        meta.dtype is tensor.dtype
-        and meta.requires_grad is tensor.requires_grad
-        and meta.device == tensor.device
-    ):
-        return meta
-    return replace(
-        meta, dtype=tensor.dtype, requires_grad=tensor.requires_grad, device=tensor.device
-    )
-
-
-def _as_they_are(value: Any, result: Any) -> Any:
-    """The metas of a result, with dtype and grad of the real one."""
-    if isinstance(result, torch.Tensor):
-        return None if is_opaque(result) else _as_it_is(value, result)
-    return tuple(
-        None if item is None else _as_they_are(meta, item)
-        for meta, item in zip(value, result, strict=True)
-    )
-
-
-class RecordingMode(TorchFunctionMode):
-    """Sees the torch operations that native Python code performs during a capture."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__()
-        self._recorder = recorder
-
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        return self._recorder.run(func, args, kwargs or {}, native=True)

@@ -290,3 +290,16 @@ def identifier(text: str) -> str:
 
 
 _NO_LETTERS: Final = re.compile(r"[\W_]+")
+
+
+class Forget:
+    """Takes a tensor off the list when it dies, so that its identity can be used again."""
+
+    __slots__ = ("identity", "known")
+
+    def __init__(self, known: dict[int, TracedTensor], identity: int) -> None:
+        self.known = known
+        self.identity = identity
+
+    def __call__(self, reference: object) -> None:
+        self.known.pop(self.identity, None)

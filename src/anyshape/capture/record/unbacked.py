@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 
+from anyshape.capture.numbers.concolic import TracedFloat, TracedInt
+from anyshape.capture.tracer import is_data_dependent
+from anyshape.guards.path import Path
 from anyshape.ops.meta import Meta
 from anyshape.symbolic import Expr
 
@@ -39,3 +42,17 @@ def pairs(value: Any, result: Any) -> Iterator[tuple[Meta, torch.Tensor]]:
     elif isinstance(result, tuple | list) and isinstance(value, tuple | list):
         for said, real in zip(value, result, strict=False):
             yield from pairs(said, real)
+
+
+def sizes_in(value: Any) -> Iterable[Expr | Path]:
+    """The sizes that a traced number is made of."""
+    if type(value) is TracedInt:
+        return (value.expr,) if isinstance(value.expr, Expr) else ()
+    return value.node.sizes if type(value) is TracedFloat else ()
+
+
+def is_of_data(value: Any) -> bool:
+    """Whether a traced number is known by data alone."""
+    if type(value) is TracedInt:
+        return isinstance(value.expr, Expr) and is_data_dependent(value.expr)
+    return type(value) is TracedFloat and value.node.of_data

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 
 from anyshape.capture.record.bound_call import name_of
-from anyshape.capture.record.recorder import Forget
-from anyshape.capture.record.segment_state import TracedTensor
+from anyshape.capture.record.segment_state import Forget, TracedTensor
 from anyshape.capture.replay.checks import MISSING
 from anyshape.capture.replay.events import ARGUMENTS, Input, Operation, Parts, metadata_key
 from anyshape.capture.replay.layer_trace import GUARD, INPUT, OPERATE, READ, LayerTrace
