@@ -81,3 +81,19 @@ def names_of(name: str, also: tuple[str, ...] = ()) -> tuple[str, ...]:
 def in_place_names(name: str, also: tuple[str, ...] = ()) -> tuple[str, ...]:
     """The usual names of an operator's in-place form."""
     return (f"torch.{name}_", f"torch.Tensor.{name}_", *also)
+
+
+def view_row(name: str, rule: Rule, *also: str) -> Op:
+    return Op(name, names_of(name, also), rule, OpKind.VIEW)
+
+
+def view_row_in_place(name: str, rule: Rule, *also: str) -> Op:
+    """A view with a form that turns the tensor itself into it."""
+    return Op(
+        name,
+        names_of(name, also),
+        rule,
+        OpKind.VIEW,
+        in_place=in_place_names(name),
+        restrides=True,
+    )
