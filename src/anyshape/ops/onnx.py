@@ -37,8 +37,10 @@ class NotMapped(Exception):
 class Writer(Protocol):
     """Writes one model. A value is a name in it, or a constant of Python."""
 
-    #: by node of the graph
-    values: Mapping[torch.fx.Node, Any]
+    @property
+    def values(self) -> Mapping[torch.fx.Node, Any]:
+        """By node of the graph."""
+        ...
 
     def add(self, kind: str, inputs: list[str], output: str = "", **attributes: Any) -> str:
         """A node of the model; returns the name of its result."""

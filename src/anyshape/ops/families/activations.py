@@ -150,9 +150,7 @@ def of_float(
         raise NotLowered("an activation of integers")
     dtype = input.dtype
     exact = range(1, 1 + len(parameters))
-    return elementwise(
-        c, compute, input, *parameters, takes=dtype, gives=dtype, cost=cost, exact=exact
-    )
+    return elementwise(c, compute, input, *parameters, takes=dtype, cost=cost, exact=exact)
 
 
 # -- from a few comparisons ----------------------------------------------------------------------
@@ -237,7 +235,7 @@ def lower_hardshrink(c: Lowering, input: Value, lambd: Operand) -> Value:
     if input.dtype not in FLOATS:
         raise NotLowered("an activation of integers")
     # Here alone the number is rounded before.
-    return elementwise(c, compute, input, lambd, takes=input.dtype, gives=input.dtype, cost=2)
+    return elementwise(c, compute, input, lambd, takes=input.dtype, cost=2)
 
 
 @lower("softshrink")

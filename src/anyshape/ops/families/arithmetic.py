@@ -272,7 +272,7 @@ def lower_absolute(c: Lowering, input: Value) -> Value:
 @lower("square")
 def lower_square(c: Lowering, input: Value) -> Value:
     dtype: Dtype = "i64" if input.dtype == "b1" else input.dtype
-    return elementwise(c, lambda x: op("mul", x, x), input, takes=dtype, gives=dtype)
+    return elementwise(c, lambda x: op("mul", x, x), input, takes=dtype)
 
 
 @lower("sign", "sgn")
@@ -407,7 +407,6 @@ def _quotient(c: Lowering, input: Operand, other: Operand, mode: str | None) -> 
         return elementwise(
             *(c, operation("div"), input, other),
             takes=dtype,
-            gives=dtype,
             cost=2,
             wraps=True,
             exact=(1,),
@@ -545,15 +544,15 @@ def lower_power(c: Lowering, input: Operand, exponent: Operand) -> Value:
             found = None
         if dtype == "bf16" and exponent in (3, -2):
             # Rounded after each step, unlike those of f16.
-            twice = elementwise(c, _POWERS[2], input, takes=dtype, gives=dtype)
+            twice = elementwise(c, _POWERS[2], input, takes=dtype)
             return lower_mul(c, twice, input) if exponent == 3 else NATIVE["reciprocal"](c, twice)
         if found is not None and (dtype in FLOATS or exponent in (1, 2, 3)) and dtype != "b1":
-            return elementwise(c, found, input, takes=dtype, gives=dtype, cost=2)
+            return elementwise(c, found, input, takes=dtype, cost=2)
     if dtype not in FLOATS:
         raise NotLowered("powers of integers")
     wraps = dtype not in HALVES
     compute = operation("pow")
-    return elementwise(c, compute, input, exponent, takes=dtype, gives=dtype, cost=12, wraps=wraps)
+    return elementwise(c, compute, input, exponent, takes=dtype, cost=12, wraps=wraps)
 
 
 #: as eager computes them
@@ -590,9 +589,7 @@ def lower_lerp(c: Lowering, input: Value, end: Value, weight: Operand) -> Value:
 
     exact = () if isinstance(weight, Value) else (2,)
     dtype = input.dtype
-    return elementwise(
-        c, compute, input, end, weight, takes=dtype, gives=dtype, cost=6, exact=exact
-    )
+    return elementwise(c, compute, input, end, weight, takes=dtype, cost=6, exact=exact)
 
 
 def fused_row(name: str, inner: str) -> None:

@@ -345,7 +345,7 @@ def _area(c: Lowering, value: Value) -> Area:
     """Where a tensor is, with its last dimension contiguous as the library wants it."""
     memory = value.memory
     if memory is None or memory.strides[-1] != 1:
-        copy = elementwise(c, lambda x: x, value, takes=value.dtype, gives=value.dtype)
+        copy = elementwise(c, lambda x: x, value, takes=value.dtype)
         memory = c.materialize(copy)
     return Area(memory.buffer, value.sizes, memory.strides, memory.offset)
 

@@ -10,7 +10,7 @@ from torch.fx import Node
 
 from anyshape.loops import expr
 from anyshape.loops.expr import FLOATS, HALVES, Scalar
-from anyshape.ops.families.reductions import divided_by, reduced, require_float, rounded
+from anyshape.ops.families.reductions import divided_by, reduced, require_float
 from anyshape.ops.families.softmax import exponentials
 from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.pointwise_builder import (
@@ -302,14 +302,14 @@ def reduced_loss(c: Lowering, losses: Value, shares: Value, how: str, gives: exp
     if how == "none" or not dims:
         if how == "mean":
             losses = elementwise(c, operation("div"), losses, shares)
-        return rounded(c, losses, gives)
+        return as_dtype(c, losses, gives)
     # The losses of rows are a kernel of their own; their sum is another.
     c.materialize(losses)
     total = c.values.reduction("sum", losses, dims, losses.dtype, keep=False)
     if how == "mean":
         whole = c.values.reduction("sum", shares, dims, losses.dtype, keep=False)
         total = elementwise(c, operation("div"), total, whole)
-    return rounded(c, total, gives)
+    return as_dtype(c, total, gives)
 
 
 def _checked(input: Value, target: Value, ignored: Any) -> None:
@@ -367,10 +367,9 @@ def _log_softmax(c: Lowering, input: Value, along: int) -> Value:
         away,
         whole,
         takes=away.dtype,
-        gives=away.dtype,
         cost=6,
     )
-    return rounded(c, logs, input.dtype)
+    return as_dtype(c, logs, input.dtype)
 
 
 def _of_chances(

@@ -319,7 +319,7 @@ def _by_pixels(c: Lowering, image: Value) -> Value:
     if image.memory is None and known is not None and known.layout == wanted.layout:
         c.materialize(image)
     if image.memory is None or not c.has_layout(image.memory, wanted):
-        image = elementwise(c, lambda x: x, image, takes=image.dtype, gives=image.dtype)
+        image = elementwise(c, lambda x: x, image, takes=image.dtype)
         c.materialize(image, wanted)
     return image
 
@@ -362,9 +362,6 @@ for _name, _rank in (("conv1d", 1), ("conv2d", 2), ("conv3d", 3)):
 
 
 # -- ONNX -----------------------------------------------------------------------------------------
-
-
-# -- windows ---------------------------------------------------------------------------------------
 
 
 def convolution(dims: int) -> Row:

@@ -14,7 +14,7 @@ from anyshape.ops.families.index_operators import cloned
 from anyshape.ops.families.reshaping import view
 from anyshape.ops.families.slicing import (
     as_strided,
-    diagonal,
+    diagonal_view,
     narrow,
     select,
     slice_,
@@ -50,7 +50,7 @@ def _copied(rule: Rule) -> Rule:
 
 _COPIES: dict[str, Rule] = {
     "as_strided_copy": as_strided,
-    "diagonal_copy": diagonal,
+    "diagonal_copy": diagonal_view,
     "expand_copy": expand,
     "narrow_copy": narrow,
     "permute_copy": permute,
@@ -110,7 +110,7 @@ def slice_scatter(
 def diagonal_scatter(
     q: ShapeQuery, input: Meta, src: Meta, offset: Size = 0, dim1: int = 0, dim2: int = 1
 ) -> Meta:
-    return _with_written(q, input, diagonal(q, input, offset, dim1, dim2), src)
+    return _with_written(q, input, diagonal_view(q, input, offset, dim1, dim2), src)
 
 
 def as_strided_scatter(
@@ -133,7 +133,7 @@ def diag(q: ShapeQuery, input: Meta, diagonal: Size = 0) -> Meta:
         return diag_embed(q, input, diagonal)
     if input.rank != 2:
         raise q.fail(f"diag is for 1 or 2 dimensions, not {input.rank}")
-    return diagonal(q, input, diagonal).like()
+    return diagonal_view(q, input, diagonal).like()
 
 
 def diag_embed(

@@ -22,7 +22,6 @@ from anyshape.ops.families.reductions import (
     reduced,
     require_elements,
     require_float,
-    rounded,
 )
 from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.pointwise_builder import (
@@ -256,7 +255,7 @@ def norm_of(
     source = as_dtype(c, as_dtype(c, input, gives), dtype)
 
     def each(compute: Any, cost: int = 1) -> Value:
-        return elementwise(c, compute, source, takes=dtype, gives=dtype, cost=cost)
+        return elementwise(c, compute, source, takes=dtype, cost=cost)
 
     def fold(kind: str, value: Value) -> Value:
         return c.values.reduction(kind, value, dims, dtype, keep=keep)
@@ -269,12 +268,12 @@ def norm_of(
         made = fold("sum", size)
     elif order == 2:
         made = fold("sum", each(lambda x: op("mul", x, x)))
-        made = elementwise(c, operation("sqrt"), made, takes=dtype, gives=dtype)
+        made = elementwise(c, operation("sqrt"), made, takes=dtype)
     elif order == 0:
         made = fold("sum", each(_is_some))
     else:
         raise NotLowered(f"the norm of order {order}")
-    return rounded(c, made, gives)
+    return as_dtype(c, made, gives)
 
 
 def _is_some(x: Scalar) -> Scalar:
@@ -347,7 +346,7 @@ def lower_normalize(c: Lowering, input: Value, p: Any, dim: Any, eps: Any) -> Va
 @lower("dist")
 def lower_dist(c: Lowering, input: Value, other: Value, p: Any) -> Value:
     dtype = common_dtype((input, other))
-    away = elementwise(c, operation("sub"), input, other, takes=dtype, gives=dtype)
+    away = elementwise(c, operation("sub"), input, other, takes=dtype)
     return norm_of(c, away, p, dims_of(away, None), False, dtype)
 
 
@@ -363,7 +362,7 @@ def lower_pairwise_distance(
     dtype = common_dtype((input, other))
     if dtype not in FLOATS or not isinstance(eps, int | float):
         raise NotLowered("of integers, or a number that is computed")
-    away = elementwise(c, operation("sub"), input, other, takes=dtype, gives=dtype)
+    away = elementwise(c, operation("sub"), input, other, takes=dtype)
     more = elementwise(c, lambda x: op("add", x, constant_like(eps, x)), away)
     return norm_of(c, more, p, [len(more.sizes) - 1], keepdim, dtype)
 
@@ -385,15 +384,13 @@ def lower_cosine_similarity(c: Lowering, input: Value, other: Value, dim: int, e
         )
         source = as_dtype(c, wide_, dtype)
         length = _at_least(c, norm_of(c, source, 2, [along], True, dtype), eps)
-        return elementwise(c, operation("div"), source, length, takes=dtype, gives=dtype, cost=2)
+        return elementwise(c, operation("div"), source, length, takes=dtype, cost=2)
 
-    product = elementwise(
-        c, operation("mul"), direction(input), direction(other), takes=dtype, gives=dtype
-    )
+    product = elementwise(c, operation("mul"), direction(input), direction(other), takes=dtype)
     whole = c.values.reduction(
         "sum", as_dtype(c, product, wide(dtype)), [along], wide(dtype), keep=False
     )
-    return rounded(c, whole, dtype)
+    return as_dtype(c, whole, dtype)
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

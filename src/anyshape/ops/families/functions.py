@@ -141,7 +141,7 @@ def x_log_y(c: Lowering, x: Operand, y: Operand, log: str = "log") -> Value:
     def compute(a: Scalar, b: Scalar) -> Scalar:
         return x_times(a, b, cast(cast(op(log, b), dtype), a.dtype))
 
-    return elementwise(c, compute, x, y, takes=dtype, gives=dtype, cost=8)
+    return elementwise(c, compute, x, y, takes=dtype, cost=8)
 
 
 @lower("xlogy")
@@ -221,7 +221,7 @@ def lower_sinc(c: Lowering, input: Value) -> Value:
         ratio = op("div", op("sin", turned), turned)
         return where(test("eq", x, constant_like(0, x)), constant_like(1, x), ratio)
 
-    return elementwise(c, compute, input, takes=dtype, gives=dtype, cost=6)
+    return elementwise(c, compute, input, takes=dtype, cost=6)
 
 
 @lower("logit")
@@ -239,7 +239,7 @@ def lower_logit(c: Lowering, input: Value, eps: Any) -> Value:
             x = where(test("lt", x, low), low, above)
         return op("log", op("div", x, op("sub", one, x)))
 
-    return elementwise(c, compute, input, takes=dtype, gives=dtype, cost=6)
+    return elementwise(c, compute, input, takes=dtype, cost=6)
 
 
 @lower("entr")
@@ -252,7 +252,7 @@ def lower_entr(c: Lowering, input: Value) -> Value:
         least = where(test("eq", x, zero), zero, constant_like(-math.inf, x))
         return where(test("isnan", x), x, where(test("gt", x, zero), inside, least))
 
-    return elementwise(c, compute, input, takes=dtype, gives=dtype, cost=6)
+    return elementwise(c, compute, input, takes=dtype, cost=6)
 
 
 @lower("ldexp")
@@ -271,7 +271,7 @@ def float_row(name: str, compute: Compute, cost: int = 4) -> None:
         dtype = float_dtype(input.dtype)
         if dtype == "f64" and name in ONLY_F32:
             raise NotLowered(f"no code for `{name}` of {dtype}")
-        return elementwise(c, compute, input, takes=dtype, gives=dtype, cost=cost)
+        return elementwise(c, compute, input, takes=dtype, cost=cost)
 
 
 for _name in [
@@ -318,13 +318,13 @@ float_row("rad2deg", lambda x: op("mul", x, constant_like(180 / math.pi, x)), 1)
 @lower("atan2")
 def lower_atan2(c: Lowering, input: Value, other: Value) -> Value:
     dtype = float_dtype(common_dtype((input, other)))
-    return elementwise(c, operation("atan2"), input, other, takes=dtype, gives=dtype, cost=8)
+    return elementwise(c, operation("atan2"), input, other, takes=dtype, cost=8)
 
 
 @lower("copysign")
 def lower_copysign(c: Lowering, input: Value, other: Operand) -> Value:
     dtype = float_dtype(common_dtype((input, other)))
-    return elementwise(c, operation("copysign"), input, other, takes=dtype, gives=dtype)
+    return elementwise(c, operation("copysign"), input, other, takes=dtype)
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

@@ -205,9 +205,6 @@ ROWS: tuple[Op, ...] = (
 # -- native code ----------------------------------------------------------------------------------
 
 
-# -- operators -------------------------------------------------------------------------------------
-
-
 @lower("index_select")
 def lower_index_select(c: Lowering, input: Value, dim: Any, index: Value) -> Value:
     if not input.sizes or len(index.sizes) > 1:

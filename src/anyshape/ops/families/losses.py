@@ -25,7 +25,6 @@ from anyshape.ops.families.reductions import (
     mean_of,
     reduced,
     require_float,
-    rounded,
     whole,
 )
 from anyshape.ops.lowering.context import Lowering
@@ -39,7 +38,7 @@ from anyshape.ops.lowering.pointwise_builder import (
     test,
     where,
 )
-from anyshape.ops.lowering.values import NotLowered, Value
+from anyshape.ops.lowering.values import NotLowered, Value, must_be_known
 from anyshape.ops.meta import Meta
 from anyshape.ops.op import Op
 from anyshape.ops.promotion import category, floating, join, real, result_type
@@ -320,7 +319,7 @@ def apply_reduction(c: Lowering, losses: Value, how: str) -> Value:
         return lower_sum(c, losses, None, False, dtype=None)
     if how != "mean" or losses.dtype not in FLOATS:
         raise NotLowered(f"the reduction {how}")
-    return rounded(c, mean_of(c, losses, dims, False), losses.dtype)
+    return as_dtype(c, mean_of(c, losses, dims, False), losses.dtype)
 
 
 def of_two(c: Lowering, input: Value, target: Value, compute: Callable[..., Scalar]) -> Value:
@@ -330,13 +329,7 @@ def of_two(c: Lowering, input: Value, target: Value, compute: Callable[..., Scal
     dtype = common_dtype((input, target))
     if dtype != input.dtype or dtype != target.dtype:
         raise NotLowered("a loss of two dtypes")
-    return elementwise(c, compute, input, target, takes=dtype, gives=dtype, cost=4)
-
-
-def _number(found: Any) -> float:
-    if not isinstance(found, int | float):
-        raise NotLowered("a number that is computed")
-    return found
+    return elementwise(c, compute, input, target, takes=dtype, cost=4)
 
 
 @lower("mse_loss")
@@ -360,7 +353,7 @@ def lower_l1_loss(c: Lowering, input: Value, target: Value, reduction: str) -> V
 def lower_smooth_l1_loss(
     c: Lowering, input: Value, target: Value, reduction: str, beta: Any
 ) -> Value:
-    beta = _number(beta)
+    beta = must_be_known(beta)
 
     def compute(a: Scalar, b: Scalar) -> Scalar:
         away = _distance(a, b)
@@ -375,7 +368,7 @@ def lower_smooth_l1_loss(
 
 @lower("huber_loss")
 def lower_huber_loss(c: Lowering, input: Value, target: Value, reduction: str, delta: Any) -> Value:
-    delta = _number(delta)
+    delta = must_be_known(delta)
 
     def compute(a: Scalar, b: Scalar) -> Scalar:
         away = _distance(a, b)
@@ -403,7 +396,7 @@ def lower_bce_with_logits(
     logs = of_float(c, log_of_sigmoid, input, cost=8)
 
     def step(compute: Callable[..., Scalar], *values: Value) -> Value:
-        return elementwise(c, compute, *values, takes=dtype, gives=dtype)
+        return elementwise(c, compute, *values, takes=dtype)
 
     def one_less(x: Scalar) -> Scalar:
         return op("sub", constant_like(1, x), x)
@@ -454,7 +447,7 @@ def lower_kl_div(
     dtype = target.dtype
 
     def step(compute: Callable[..., Scalar], *values: Value) -> Value:
-        return elementwise(c, compute, *values, takes=dtype, gives=dtype, cost=4)
+        return elementwise(c, compute, *values, takes=dtype, cost=4)
 
     if log_target:
         losses = step(operation("mul"), step(operation("exp"), target), step(_less, target, input))

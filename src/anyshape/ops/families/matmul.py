@@ -323,7 +323,7 @@ def contiguous(c: Lowering, value: Value) -> Memory:
     step: Size = 1
     for size, stride in zip(reversed(value.sizes), reversed(memory.strides), strict=True):
         if size != 1 and not c.same(stride, step):
-            copy = elementwise(c, lambda x: x, value, takes=value.dtype, gives=value.dtype)
+            copy = elementwise(c, lambda x: x, value, takes=value.dtype)
             return c.materialize(copy)
         step = step * size
     return memory
@@ -471,8 +471,8 @@ def lower_addr(
 
     column, line = each_with_each(c, vec1, vec2)
     if beta == 0:
-        return elementwise(c, product, column, line, takes=dtype, gives=dtype, cost=2)
-    return elementwise(c, compute, input, column, line, takes=dtype, gives=dtype, cost=4)
+        return elementwise(c, product, column, line, takes=dtype, cost=2)
+    return elementwise(c, compute, input, column, line, takes=dtype, cost=4)
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

@@ -22,7 +22,6 @@ from anyshape.ops.families.reductions import (
     from_zero,
     require_elements,
     require_float,
-    rounded,
 )
 from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.pointwise_builder import (
@@ -34,7 +33,7 @@ from anyshape.ops.lowering.pointwise_builder import (
     short,
     wide,
 )
-from anyshape.ops.lowering.values import Index, NotLowered, Value
+from anyshape.ops.lowering.values import Index, NotLowered, Value, must_be_known
 from anyshape.ops.memory_format import is_dense_in, kept_format
 from anyshape.ops.meta import Layout, Meta, channels_last
 from anyshape.ops.onnx import NotMapped, Writer
@@ -412,12 +411,6 @@ def must_be_float(input: Value) -> None:
         raise NotLowered("the norm of integers")
 
 
-def number(eps: Any) -> float:
-    if not isinstance(eps, int | float):
-        raise NotLowered("a number that is computed")
-    return eps
-
-
 def moments(c: Lowering, input: Value, dims: list[int], eps: float) -> tuple[Value, Value]:
     """The mean, and 1 over the root of the variance and `eps`; dimensions are kept."""
     middle, squares = deviations(c, input, dims)
@@ -428,7 +421,7 @@ def moments(c: Lowering, input: Value, dims: list[int], eps: float) -> tuple[Val
         root = op("sqrt", op("add", x, constant_like(eps, x)))
         return op("div", constant_like(1, x), root)
 
-    return middle, elementwise(c, inverse, variance, takes=dtype, gives=dtype, cost=4)
+    return middle, elementwise(c, inverse, variance, takes=dtype, cost=4)
 
 
 def scaled(
@@ -445,7 +438,7 @@ def scaled(
             x = op("mul", x, left.pop(0))
         return x if bias is None else op("add", x, left.pop(0))
 
-    return elementwise(c, compute, input, middle, inverse, *given, takes=dtype, gives=dtype, cost=4)
+    return elementwise(c, compute, input, middle, inverse, *given, takes=dtype, cost=4)
 
 
 # -- over the last dimensions ---------------------------------------------------------------------
@@ -458,11 +451,11 @@ def _layer_norm(
     rank = len(input.sizes)
     dims = list(range(rank - len(normalized_shape), rank))
     source = as_dtype(c, input, wide(input.dtype))
-    middle, inverse = moments(c, source, dims, number(eps))
+    middle, inverse = moments(c, source, dims, must_be_known(eps))
     made = scaled(c, source, middle, inverse, weight, bias)
     if bias is None:
         made = from_zero(c, made)  # as torch adds a bias of 0
-    return rounded(c, made, input.dtype), middle, inverse
+    return as_dtype(c, made, input.dtype), middle, inverse
 
 
 @lower("layer_norm")
@@ -505,8 +498,8 @@ def lower_rms_norm(
     dims = list(range(rank - len(normalized_shape), rank))
     source = as_dtype(c, input, wide(input.dtype))
     dtype = source.dtype
-    eps = torch.finfo(TORCH_DTYPES[dtype]).eps if eps is None else number(eps)
-    squares = elementwise(c, lambda x: op("mul", x, x), source, takes=dtype, gives=dtype)
+    eps = torch.finfo(TORCH_DTYPES[dtype]).eps if eps is None else must_be_known(eps)
+    squares = elementwise(c, lambda x: op("mul", x, x), source, takes=dtype)
     whole = c.values.reduction("sum", squares, dims, dtype, keep=True)
     mean = divided_by(c, whole, count(input.sizes, dims))
 
@@ -515,8 +508,8 @@ def lower_rms_norm(
         return op("mul", x, scale[0]) if scale else x
 
     given = () if weight is None else (weight,)
-    made = elementwise(c, compute, source, mean, *given, takes=dtype, gives=dtype, cost=6)
-    return rounded(c, made, input.dtype)
+    made = elementwise(c, compute, source, mean, *given, takes=dtype, cost=6)
+    return as_dtype(c, made, input.dtype)
 
 
 # -- by channels ----------------------------------------------------------------------------------
@@ -546,7 +539,7 @@ def _group_norm(
         return source.at((n, g * many + k, *rest))
 
     apart = c.values.new(spread, source.dtype, grouped, (source,))
-    middle, inverse = moments(c, apart, list(range(2, len(spread))), number(eps))
+    middle, inverse = moments(c, apart, list(range(2, len(spread))), must_be_known(eps))
 
     def of_channel(scale: Value | None) -> Value | None:
         if scale is None:
@@ -565,7 +558,7 @@ def _group_norm(
 
     factors = ((batch,), (groups, many), *((size,) for size in inner))
     whole = c.values.new(input.sizes, made.dtype, together, (made,), factors=factors)
-    return rounded(c, whole, input.dtype), middle, inverse
+    return as_dtype(c, whole, input.dtype), middle, inverse
 
 
 @lower("group_norm", "functional_group_norm")
@@ -581,7 +574,7 @@ def lower_group_norm(
     return _group_norm(c, input, num_groups, weight, bias, eps)[0]
 
 
-@lower("batch_norm")
+@lower("batch_norm", "functional_batch_norm")
 def lower_batch_norm(
     c: Lowering,
     input: Value,
@@ -590,7 +583,6 @@ def lower_batch_norm(
     running_mean: Value | None,
     running_var: Value | None,
     training: bool,
-    momentum: Any,
     eps: Any,
     **_: Any,
 ) -> Value:
@@ -600,7 +592,7 @@ def lower_batch_norm(
         raise NotLowered("statistics are updated")
     if len(input.sizes) < 2:
         raise NotLowered("an input without channels")
-    rank, dtype, least = len(input.sizes), wide(input.dtype), number(eps)
+    rank, dtype, least = len(input.sizes), wide(input.dtype), must_be_known(eps)
     mean, var, scale, shift = (
         by_channel(c, each, rank) for each in (running_mean, running_var, weight, bias)
     )
@@ -613,14 +605,14 @@ def lower_batch_norm(
         return op("mul", inverse, w[0]) if w else inverse
 
     scales = [] if scale is None else [scale]
-    times = elementwise(c, factor, var, *scales, takes=dtype, gives=dtype, cost=4)
+    times = elementwise(c, factor, var, *scales, takes=dtype, cost=4)
     shifts = [] if shift is None else [shift]
 
     def summand(m: Scalar, a: Scalar, *b: Scalar) -> Scalar:
         start = b[0] if b else constant_like(0, m)
         return op("sub", start, op("mul", m, a))
 
-    plus = elementwise(c, summand, mean, times, *shifts, takes=dtype, gives=dtype, cost=2)
+    plus = elementwise(c, summand, mean, times, *shifts, takes=dtype, cost=2)
     made = elementwise(
         c,
         lambda x, a, b: op("add", op("mul", x, a), b),
@@ -628,31 +620,13 @@ def lower_batch_norm(
         times,
         plus,
         takes=dtype,
-        gives=dtype,
         cost=2,
     )
-    return rounded(c, made, input.dtype)
+    return as_dtype(c, made, input.dtype)
 
 
-@lower("functional_batch_norm")
-def lower_functional_batch_norm(
-    c: Lowering,
-    input: Value,
-    running_mean: Value | None,
-    running_var: Value | None,
-    weight: Value | None,
-    bias: Value | None,
-    training: bool,
-    momentum: Any,
-    eps: Any,
-) -> Value:
-    return lower_batch_norm(
-        c, input, weight, bias, running_mean, running_var, training, momentum, eps
-    )
-
-
-@lower("functional_instance_norm")
-def lower_functional_instance_norm(
+@lower("instance_norm", "functional_instance_norm")
+def lower_instance_norm(
     c: Lowering,
     input: Value,
     running_mean: Value | None,
@@ -660,8 +634,8 @@ def lower_functional_instance_norm(
     weight: Value | None,
     bias: Value | None,
     use_input_stats: bool,
-    momentum: Any,
     eps: Any,
+    **_: Any,
 ) -> Value:
     must_be_float(input)
     if running_mean is not None or running_var is not None or use_input_stats is not True:
@@ -671,35 +645,14 @@ def lower_functional_instance_norm(
         # Torch rounds the statistics of floats of two bytes.
         raise NotLowered("an input without positions, or of two bytes")
     source = as_dtype(c, input, wide(input.dtype))
-    middle, inverse = moments(c, source, list(range(2, rank)), number(eps))
+    middle, inverse = moments(c, source, list(range(2, rank)), must_be_known(eps))
     made = scaled(
         c, source, middle, inverse, by_channel(c, weight, rank), by_channel(c, bias, rank)
     )
-    return rounded(c, made, input.dtype)
-
-
-@lower("instance_norm")
-def lower_instance_norm(
-    c: Lowering,
-    input: Value,
-    weight: Value | None,
-    bias: Value | None,
-    running_mean: Value | None,
-    running_var: Value | None,
-    use_input_stats: bool,
-    momentum: Any,
-    eps: Any,
-    **_: Any,
-) -> Value:
-    return lower_functional_instance_norm(
-        c, input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps
-    )
+    return as_dtype(c, made, input.dtype)
 
 
 # -- ONNX -----------------------------------------------------------------------------------------
-
-
-# -- normalisation ---------------------------------------------------------------------------------
 
 
 @onnx("layer_norm")

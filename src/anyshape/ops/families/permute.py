@@ -208,9 +208,6 @@ ROWS: tuple[Op, ...] = (
 # -- native code ----------------------------------------------------------------------------------
 
 
-# -- turned and shifted ----------------------------------------------------------------------------
-
-
 def flipped(c: Lowering, input: Value, dims: Sequence[int]) -> Value:
     sizes = input.sizes
 

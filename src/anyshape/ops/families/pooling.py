@@ -18,12 +18,13 @@ from anyshape.loops.expr import FLOATS, HALVES, Scalar
 from anyshape.ops.elementwise import pointwise_meta
 from anyshape.ops.families.convolution import batched, per_dimension, several, unbatched
 from anyshape.ops.families.matmul import require_same
-from anyshape.ops.families.reductions import mean_of, rounded
+from anyshape.ops.families.reductions import mean_of
 from anyshape.ops.float_scale import scaled
 from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.masked_load import guardable, guarded
 from anyshape.ops.lowering.pointwise_builder import (
     all_of,
+    as_dtype,
     cast,
     constant_like,
     op,
@@ -559,7 +560,7 @@ def adaptive_row(name: str, dims: int) -> None:
         own = input.sizes[-dims:]
         if all(size == 1 for size in wanted):
             places = list(range(len(input.sizes) - dims, len(input.sizes)))
-            return rounded(c, mean_of(c, input, places, True), input.dtype)
+            return as_dtype(c, mean_of(c, input, places, True), input.dtype)
         kernel: list[int] = []
         for size, count in zip(own, wanted, strict=True):
             count = size if count is None else count

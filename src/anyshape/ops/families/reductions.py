@@ -286,18 +286,11 @@ def from_zero(c: Lowering, input: Value) -> Value:
     if input.dtype not in FLOATS:
         return input
     dtype = input.dtype
-    return elementwise(
-        c, lambda x: op("add", x, constant_like(0.0, x)), input, takes=dtype, gives=dtype
-    )
+    return elementwise(c, lambda x: op("add", x, constant_like(0.0, x)), input, takes=dtype)
 
 
 def count(sizes: tuple[Size, ...], dims: list[int]) -> Size:
     return product([sizes[dim] for dim in dims])
-
-
-def rounded(c: Lowering, value: Value, dtype: Dtype) -> Value:
-    """What was accumulated, as the dtype of the result."""
-    return as_dtype(c, value, dtype)
 
 
 def total_dtype(dtype: Dtype, asked: torch.dtype | None) -> Dtype:
@@ -311,14 +304,14 @@ def total_dtype(dtype: Dtype, asked: torch.dtype | None) -> Dtype:
 def lower_sum(c: Lowering, input: Value, dim: Any, keepdim: bool, *, dtype: Any) -> Value:
     gives = total_dtype(input.dtype, dtype)
     made = folded(c, "sum", as_dtype(c, input, gives), dims_of(input, dim), keepdim, wide(gives))
-    return rounded(c, made, gives)
+    return as_dtype(c, made, gives)
 
 
 @lower("prod")
 def lower_prod(c: Lowering, input: Value, dim: Any, keepdim: bool, *, dtype: Any) -> Value:
     gives = total_dtype(input.dtype, dtype)
     made = folded(c, "prod", as_dtype(c, input, gives), dims_of(input, dim), keepdim, wide(gives))
-    return rounded(c, made, gives)
+    return as_dtype(c, made, gives)
 
 
 def divided_by(c: Lowering, value: Value, number: Size | Expr) -> Value:
@@ -331,7 +324,7 @@ def divided_by(c: Lowering, value: Value, number: Size | Expr) -> Value:
             divisor = constant_like(how_many.data, x)
         return op("div", x, divisor)
 
-    return elementwise(c, compute, value, takes=value.dtype, gives=value.dtype)
+    return elementwise(c, compute, value, takes=value.dtype)
 
 
 def mean_of(c: Lowering, input: Value, dims: list[int], keep: bool) -> Value:
@@ -347,7 +340,7 @@ def lower_mean(c: Lowering, input: Value, dim: Any, keepdim: bool, *, dtype: Any
     if gives not in FLOATS:
         raise NotLowered("the mean of integers")
     made = mean_of(c, as_dtype(c, input, gives), dims_of(input, dim), keepdim)
-    return rounded(c, made, gives)
+    return as_dtype(c, made, gives)
 
 
 def truth_row(name: str) -> None:
@@ -382,7 +375,7 @@ def lower_extremum(c: Lowering, fold: str, input: Value, dims: list[int], keep: 
     if input.dtype == "b1":
         return folded(c, "any" if fold == "max" else "all", input, dims, keep, "b1")
     made = folded(c, fold, input, dims, keep, wide(input.dtype))
-    return rounded(c, made, input.dtype)
+    return as_dtype(c, made, input.dtype)
 
 
 def extremum_row(name: str, fold: str) -> None:
@@ -464,7 +457,7 @@ def deviations(c: Lowering, input: Value, dims: list[int]) -> tuple[Value, Value
         return op("mul", away, away)
 
     dtype = source.dtype
-    away = elementwise(c, squared, source, middle, takes=dtype, gives=dtype, cost=2)
+    away = elementwise(c, squared, source, middle, takes=dtype, cost=2)
     return middle, c.values.reduction("sum", away, dims, dtype, keep=True)
 
 
@@ -503,10 +496,10 @@ def variance(
         found = op("div", x, free)
         return op("sqrt", found) if root else found
 
-    made = elementwise(c, compute, squares, takes=squares.dtype, gives=squares.dtype, cost=4)
+    made = elementwise(c, compute, squares, takes=squares.dtype, cost=4)
     return (
-        rounded(c, without_ones(c, made, dims, keep), input.dtype),
-        rounded(c, without_ones(c, middle, dims, keep), input.dtype),
+        as_dtype(c, without_ones(c, made, dims, keep), input.dtype),
+        as_dtype(c, without_ones(c, middle, dims, keep), input.dtype),
     )
 
 
@@ -556,9 +549,9 @@ def lower_logsumexp(c: Lowering, input: Value, dim: Any, keepdim: bool) -> Value
         is_inf = test("eq", op("abs", x), constant_like(math.inf, x))
         return where(is_inf, constant_like(0, x), x)
 
-    base = elementwise(c, finite, largest, takes=dtype, gives=dtype, cost=2)
+    base = elementwise(c, finite, largest, takes=dtype, cost=2)
     powers = elementwise(
-        c, lambda x, m: op("exp", op("sub", x, m)), source, base, takes=dtype, gives=dtype, cost=4
+        c, lambda x, m: op("exp", op("sub", x, m)), source, base, takes=dtype, cost=4
     )
     whole = c.values.reduction("sum", powers, dims, dtype, keep=True)
 
@@ -569,8 +562,8 @@ def lower_logsumexp(c: Lowering, input: Value, dim: Any, keepdim: bool) -> Value
         none = test("eq", many, constant_like(0, many))
         return where(none, constant_like(-math.inf, found), found)
 
-    made = elementwise(c, logarithm, whole, base, takes=dtype, gives=dtype, cost=4)
-    return rounded(c, without_ones(c, made, dims, keepdim), input.dtype)
+    made = elementwise(c, logarithm, whole, base, takes=dtype, cost=4)
+    return as_dtype(c, without_ones(c, made, dims, keepdim), input.dtype)
 
 
 def numbers_only(c: Lowering, input: Value) -> Value:
@@ -604,7 +597,7 @@ def lower_nanmean(c: Lowering, input: Value, dim: Any, keepdim: bool, *, dtype: 
     )
     number = folded(c, "sum", there, dims_of(input, dim), keepdim, "i64")
     dtype_ = input.dtype
-    return elementwise(c, operation("div"), total, number, takes=dtype_, gives=dtype_)
+    return elementwise(c, operation("div"), total, number, takes=dtype_)
 
 
 @lower("trace")

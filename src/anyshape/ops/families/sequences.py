@@ -293,9 +293,6 @@ ROWS = (
 # -- native code ----------------------------------------------------------------------------------
 
 
-# -- evenly spaced numbers ------------------------------------------------------------------------
-
-
 def _start_and_step(bounds: tuple[Any, ...], options: dict[str, Any]) -> tuple[Number, Number]:
     """Where a sequence starts, and its step."""
     names = ("start", "end", "step") if len(bounds) > 1 else ("end",)

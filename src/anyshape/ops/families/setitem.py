@@ -77,9 +77,6 @@ ROWS: tuple[Op, ...] = (
 # -- native code ----------------------------------------------------------------------------------
 
 
-# -- subscripts ------------------------------------------------------------------------------------
-
-
 @lower_in_place("setitem")
 def lower_setitem(c: Lowering, target: Target, index: Any, value: Any) -> None:
     items = list(index) if isinstance(index, tuple) else [index]

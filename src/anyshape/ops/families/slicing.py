@@ -161,7 +161,9 @@ def unfold(q: ShapeQuery, input: Meta, dimension: int, size: Size, step: Size) -
     )
 
 
-def diagonal(q: ShapeQuery, input: Meta, offset: Size = 0, dim1: int = 0, dim2: int = 1) -> Meta:
+def diagonal_view(
+    q: ShapeQuery, input: Meta, offset: Size = 0, dim1: int = 0, dim2: int = 1
+) -> Meta:
     a, b = q.dim(dim1, input.rank), q.dim(dim2, input.rank)
     if a == b:
         raise q.fail(f"a diagonal needs two dimensions, not {dim1} twice")
@@ -178,7 +180,7 @@ def diagonal(q: ShapeQuery, input: Meta, offset: Size = 0, dim1: int = 0, dim2: 
 def linalg_diagonal(
     q: ShapeQuery, A: Meta, *, offset: Size = 0, dim1: int = -2, dim2: int = -1
 ) -> Meta:
-    return diagonal(q, A, offset, dim1, dim2)
+    return diagonal_view(q, A, offset, dim1, dim2)
 
 
 def as_strided(
@@ -232,7 +234,7 @@ ROWS: tuple[Op, ...] = (
     view_row("narrow", narrow),
     view_row("unbind", unbind),
     view_row("unfold", unfold),
-    view_row("diagonal", diagonal),
+    view_row("diagonal", diagonal_view),
     view_row("linalg_diagonal", linalg_diagonal, "torch.linalg.diagonal"),
     view_row_in_place("as_strided", as_strided),
 )

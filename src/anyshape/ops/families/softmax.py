@@ -12,7 +12,7 @@ from anyshape.loops import expr
 from anyshape.loops.expr import FLOATS, Scalar
 from anyshape.ops.families.activations import of_float
 from anyshape.ops.families.normalization import FUNCTIONAL, reduction_row
-from anyshape.ops.families.reductions import dims_of, require_elements, require_float, rounded
+from anyshape.ops.families.reductions import dims_of, require_elements, require_float
 from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.pointwise_builder import (
     as_dtype,
@@ -99,8 +99,8 @@ def exponentials(c: Lowering, input: Value, dims: list[int]) -> tuple[Value, Val
     source = as_dtype(c, input, wide(input.dtype))
     dtype = source.dtype
     largest = c.values.reduction("max", source, dims, dtype, keep=True)
-    away = elementwise(c, operation("sub"), source, largest, takes=dtype, gives=dtype)
-    powers = elementwise(c, operation("exp"), away, takes=dtype, gives=dtype, cost=4)
+    away = elementwise(c, operation("sub"), source, largest, takes=dtype)
+    powers = elementwise(c, operation("exp"), away, takes=dtype, cost=4)
     return away, powers, c.values.reduction("sum", powers, dims, dtype, keep=True)
 
 
@@ -118,10 +118,8 @@ def softmax_row(name: str, along_last: Share, along_other: Share) -> None:
         dims = dims_of(input, dim)
         compute = along_last if dims == [len(input.sizes) - 1] else along_other
         away, powers, whole = exponentials(c, source, dims)
-        made = elementwise(
-            c, compute, away, powers, whole, takes=away.dtype, gives=away.dtype, cost=2
-        )
-        return rounded(c, made, gives)
+        made = elementwise(c, compute, away, powers, whole, takes=away.dtype, cost=2)
+        return as_dtype(c, made, gives)
 
 
 def _share(_: Scalar, power: Scalar, whole: Scalar) -> Scalar:

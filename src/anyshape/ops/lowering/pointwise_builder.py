@@ -127,11 +127,10 @@ def elementwise(
     exact: Sequence[int] = (),
 ) -> Value:
     """`compute` of the operands, all cast to `takes` (their common dtype by default), as a value of
-    dtype `gives` (the common dtype as well). `wraps`: numbers that `takes` does not have are cut to
+    dtype `gives` (the same by default). `wraps`: numbers that `takes` does not have are cut to
     it, as torch does in arithmetic, and are no error. `exact`: operands that torch does not round
     to two bytes first, if they are a single number."""
-    common = common_dtype(operands) if takes is None or gives is None else takes
-    takes = common if takes is None else takes
+    takes = common_dtype(operands) if takes is None else takes
     gives = takes if gives is None else gives
     inner, sizes = wide(takes), broadcast_sizes(lowering, operands)
     if not wraps:
@@ -270,7 +269,7 @@ def chosen(c: Lowering, condition: Value, then: Operand, other: Operand, dtype: 
 def as_dtype(c: Lowering, input: Value, dtype: Dtype) -> Value:
     if input.dtype == dtype:
         return input
-    return elementwise(c, lambda x: x, input, takes=dtype, gives=dtype)
+    return elementwise(c, lambda x: x, input, takes=dtype)
 
 
 def shifted(dim: int, start: Size, step: int = 1) -> IndexMap:

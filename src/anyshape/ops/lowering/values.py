@@ -242,6 +242,13 @@ class Values:
         return value
 
 
+def must_be_known(number: Any) -> float:
+    """A number that native code has as a constant."""
+    if not isinstance(number, int | float):
+        raise NotLowered("a number that is computed")
+    return number
+
+
 def place(dim: Any, rank: int) -> int:
     """A dimension counted from the front."""
     if type(dim) is not int:
