@@ -47,6 +47,9 @@ PURE: Final = Effects()
 DRAWS: Final = Effects(draws=True)
 DIVIDES: Final = Effects(divides=True)
 
+#: Before the names of functions that modules of torch call.
+FUNCTIONAL: Final = "torch.nn.functional."
+
 
 @dataclass(frozen=True, slots=True)
 class Op:
@@ -83,17 +86,9 @@ def in_place_names(name: str, also: tuple[str, ...] = ()) -> tuple[str, ...]:
     return (f"torch.{name}_", f"torch.Tensor.{name}_", *also)
 
 
-def view_row(name: str, rule: Rule, *also: str) -> Op:
-    return Op(name, names_of(name, also), rule, OpKind.VIEW)
-
-
-def view_row_in_place(name: str, rule: Rule, *also: str) -> Op:
-    """A view with a form that turns the tensor itself into it."""
-    return Op(
-        name,
-        names_of(name, also),
-        rule,
-        OpKind.VIEW,
-        in_place=in_place_names(name),
-        restrides=True,
-    )
+def row_of(
+    kind: OpKind, name: str, rule: Rule, *also: str, in_place: bool = False, **more: Any
+) -> Op:
+    """An operator of this kind by its usual names, and by others."""
+    forms = in_place_names(name) if in_place else ()
+    return Op(name, names_of(name, also), rule, kind, forms, **more)

@@ -86,7 +86,6 @@ _FIELDS: dict[type, tuple[str, ...]] = {
     for kind in ("max", "min", "topk", "sort")
 }
 
-
 #: What is no operator: it reads parts, gives numbers, or nothing. Arguments are as they are given.
 _OTHERS: Final[dict[Callable[..., Any], Row]] = {
     operator.getitem: onnx_getitem,

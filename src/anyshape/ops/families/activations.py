@@ -25,7 +25,7 @@ from anyshape.ops.lowering.pointwise_builder import (
 from anyshape.ops.lowering.values import Index, NotLowered, Value, place
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import NotMapped, Row, Writer, is_node, onnx_unary
-from anyshape.ops.op import DRAWS, PURE, Op, OpKind, Rule
+from anyshape.ops.op import DRAWS, FUNCTIONAL, PURE, Op, OpKind, Rule
 from anyshape.ops.promotion import floating
 from anyshape.ops.rows import lower, onnx, onnx_rows
 from anyshape.ops.shape_query import ShapeQuery
@@ -47,7 +47,6 @@ _PARAMETERS = {
     "threshold": "threshold, value",
 }
 
-
 _FUNCTIONAL_PARAMETERS = {
     **_PARAMETERS,
     "_threshold": "threshold, value",
@@ -55,17 +54,14 @@ _FUNCTIONAL_PARAMETERS = {
     "rrelu": "lower=0.125, upper=1 / 3, training=False",
 }
 
-
 #: They draw their slopes.
 _RANDOM = frozenset({"rrelu", "rrelu_with_noise"})
-
 
 #: Functions of `torch.nn.functional` that work in place on demand.
 _ON_DEMAND = (
     "_threshold", "celu", "elu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish",
     "relu", "relu6", "selu", "silu", "threshold",
 )  # fmt: skip
-
 
 #: The operators themselves; those that never work in place are among them.
 _PLAIN = (
@@ -83,7 +79,7 @@ def _plain(name: str, rule: Rule) -> Op:
 def _functional(name: str, rule: Rule) -> Op:
     signature = _signature(_FUNCTIONAL_PARAMETERS.get(name), "inplace=False")
     effects = DRAWS if name in _RANDOM else PURE
-    names = (_NN + name,)
+    names = (FUNCTIONAL + name,)
     return Op(name, names, rule, OpKind.POINTWISE, signature=signature, effects=effects)
 
 
@@ -121,14 +117,11 @@ def _contiguous(q: ShapeQuery, input: Meta) -> Meta:
     return input.like()
 
 
-_NN = "torch.nn.functional."
-
-
 ROWS = (
     *(_functional(name, unary(same)) for name in _ON_DEMAND),
     *(_plain(name, unary(same)) for name in _PLAIN),
     *(
-        Op(name, (_NN + name,), unary(floating), OpKind.POINTWISE)
+        Op(name, (FUNCTIONAL + name,), unary(floating), OpKind.POINTWISE)
         for name in ("softsign", "tanhshrink")
     ),
     _functional("rrelu", _contiguous),

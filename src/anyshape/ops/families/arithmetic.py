@@ -129,13 +129,11 @@ _UNARY: dict[DtypeRule, tuple[str, ...]] = {
     real: ("abs absolute",),
 }  # fmt: skip
 
-
 _BINARY = (
     "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift", "fmax",
     "fmin", "floor_divide", "fmod", "gcd", "lcm", "maximum", "minimum", "mul multiply", "nextafter",
     "remainder",
 )  # fmt: skip
-
 
 #: Python's own methods for an operator; those with `__i` work in place.
 _METHODS = {
@@ -156,19 +154,16 @@ _METHODS = {
     "sub": "__sub__ __isub__",
 }
 
-
 #: The parameters of those whose result does not depend on all of them.
 _SIGNATURES = {
     "nan_to_num": "input, nan=None, posinf=None, neginf=None",
     "round": "input, *, decimals=0",
 }
 
-
 _EFFECTS = {
     **dict.fromkeys(("floor_divide", "fmod", "remainder", "__rfloordiv__", "__rmod__"), DIVIDES),
     "div": Effects(divides=True, given="rounding_mode"),
 }
-
 
 #: Methods that take their operands in the other order.
 _REFLECTED: dict[str, Rule] = {
@@ -249,8 +244,6 @@ def _shift_row(name: str, kind: str) -> None:
 
 
 _shift_row("bitwise_left_shift", "shl")
-
-
 _shift_row("bitwise_right_shift", "shr")
 
 
@@ -363,11 +356,7 @@ def additive_row(name: str, swapped: bool = False) -> None:
 
 
 additive_row("add")
-
-
 additive_row("sub")
-
-
 additive_row("rsub", swapped=True)
 
 
@@ -511,14 +500,8 @@ def extremum_row(name: str, of_bools: str) -> None:
 
 
 extremum_row("maximum", "or")
-
-
 extremum_row("minimum", "and")
-
-
 extremum_row("fmax", "or")
-
-
 extremum_row("fmin", "and")
 
 
@@ -611,8 +594,6 @@ def fused_row(name: str, inner: str) -> None:
 
 
 fused_row("addcmul", "mul")
-
-
 fused_row("addcdiv", "div")
 
 

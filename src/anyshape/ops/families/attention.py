@@ -20,7 +20,7 @@ from anyshape.ops.lowering.pointwise_builder import chosen, elementwise
 from anyshape.ops.lowering.values import Memory, NotLowered, Value
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import END, Named, NotMapped, Writer
-from anyshape.ops.op import DRAWS, Op, OpKind
+from anyshape.ops.op import DRAWS, FUNCTIONAL, Op, OpKind
 from anyshape.ops.rows import lower, onnx
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, eq, ge, gt, or_, product
@@ -261,14 +261,10 @@ _ENCODER_LAYER = (
 )
 
 
-_F = "torch.nn.functional."
-
-
 _ATTENTION: tuple[Any, ...] = (
-    _F + "scaled_dot_product_attention",
+    FUNCTIONAL + "scaled_dot_product_attention",
     "torch._C._nn.scaled_dot_product_attention",
 )
-
 
 ROWS: tuple[Op, ...] = (
     Op(
@@ -280,7 +276,7 @@ ROWS: tuple[Op, ...] = (
     ),
     Op(
         "multi_head_attention",
-        (_F + "multi_head_attention_forward",),
+        (FUNCTIONAL + "multi_head_attention_forward",),
         _multi_head,
         OpKind.CALL_OUT,
         effects=DRAWS,

@@ -40,7 +40,6 @@ from anyshape.symbolic import Fact, Size, and_, eq, or_
 
 _METHOD = "torch.Tensor."
 
-
 #: Methods that cast, by their names.
 _CASTS = {
     "float": torch.float32, "double": torch.float64, "half": torch.float16,
@@ -50,7 +49,6 @@ _CASTS = {
     "bool": torch.bool, "chalf": torch.complex32, "cfloat": torch.complex64,
     "cdouble": torch.complex128,
 }  # fmt: skip
-
 
 _CHANNELS_LAST = {torch.channels_last: 4, torch.channels_last_3d: 5}
 

@@ -224,15 +224,12 @@ _CTC = (
     "log_probs, targets, input_lengths, target_lengths, blank=0, reduction={}, zero_infinity=False"
 )
 
-
 _MEAN = "size_average=None, reduce=None, reduction='mean'"
-
 
 _CLASSES = (
     "input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, "
     "reduction='mean'"
 )
-
 
 ROWS: tuple[Op, ...] = (
     functional_row(nll_loss, _CLASSES),

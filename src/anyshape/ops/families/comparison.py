@@ -53,7 +53,6 @@ _COMPARISONS = {
     "logical_xor": "",
 }
 
-
 _TESTS = ("isfinite", "isinf", "isnan", "isneginf", "isposinf", "isreal", "logical_not", "signbit")
 
 
@@ -180,17 +179,9 @@ def float_test_row(name: str, compute: Compute, of_integers: bool) -> None:
 
 
 float_test_row("isnan", lambda x: test("isnan", x), False)
-
-
 float_test_row("isinf", lambda x: test("isinf", x), False)
-
-
 float_test_row("isfinite", lambda x: test("isfinite", x), True)
-
-
 float_test_row("isposinf", lambda x: test("eq", x, constant_like(math.inf, x)), False)
-
-
 float_test_row("isneginf", lambda x: test("eq", x, constant_like(-math.inf, x)), False)
 
 

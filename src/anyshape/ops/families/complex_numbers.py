@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 
 from anyshape.ops.elementwise import everywhere, fresh, pointwise_meta, same
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Op, OpKind, view_row
+from anyshape.ops.op import Op, OpKind, row_of
 from anyshape.ops.promotion import complex_of, floating, real
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
@@ -91,6 +93,8 @@ def view_as_complex(q: ShapeQuery, input: Meta) -> Meta:
     return replace(seen, dtype=complex_of(input.dtype))
 
 
+_row = partial(row_of, OpKind.VIEW)
+
 ROWS: tuple[Op, ...] = (
     Op("real", ("torch.real", "torch.Tensor.real.__get__"), _real, OpKind.VIEW),
     Op("imag", ("torch.imag", "torch.Tensor.imag.__get__"), _imag, OpKind.VIEW),
@@ -106,6 +110,6 @@ ROWS: tuple[Op, ...] = (
     Op("resolve_conj", everywhere("resolve_conj", "resolve_neg"), _resolved, OpKind.NOTHING),
     Op("complex", ("torch.complex",), _from_parts, OpKind.POINTWISE),
     Op("polar", ("torch.polar",), _polar, OpKind.POINTWISE),
-    view_row("view_as_real", view_as_real),
-    view_row("view_as_complex", view_as_complex),
+    _row("view_as_real", view_as_real),
+    _row("view_as_complex", view_as_complex),
 )

@@ -189,8 +189,6 @@ ROWS: tuple[Op, ...] = (
 
 #: Of what is not stored but read where it is: parts, and operations to compute an element of each.
 _MOST_PARTS: Final = 3
-
-
 _MOST_COST: Final = 8
 
 

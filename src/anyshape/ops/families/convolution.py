@@ -26,7 +26,6 @@ from anyshape.symbolic import Size, eq, ge, gt, ne, or_, product
 
 Sizes = tuple[Size, ...]
 
-
 #: Elements of an input (without its last dimension) from which torch's CPU hands a single float
 #: image to oneDNN.
 _LARGE_IMAGE = 20480

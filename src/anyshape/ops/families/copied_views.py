@@ -166,7 +166,6 @@ _WRITTEN: dict[str, Rule] = {
     "diagflat": diagflat,
 }
 
-
 ROWS: tuple[Op, ...] = (
     *(Op(name, names_of(name), _copied(rule), OpKind.INDEX_MAP) for name, rule in _COPIES.items()),
     *(Op(name, names_of(name), rule, OpKind.INDEX_MAP) for name, rule in _WRITTEN.items()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -37,7 +38,7 @@ from anyshape.ops.lowering.values import Index, NotLowered, Value, place
 from anyshape.ops.memory_format import kept_format
 from anyshape.ops.meta import Layout, Meta
 from anyshape.ops.onnx import END, NotMapped, Writer
-from anyshape.ops.op import Op, OpKind, Rule, in_place_names, names_of
+from anyshape.ops.op import Op, OpKind, row_of
 from anyshape.ops.promotion import Number, category, floating, join, result_type
 from anyshape.ops.rows import lower, onnx
 from anyshape.ops.shape_query import ShapeQuery
@@ -190,9 +191,7 @@ def cumulative_trapezoid(
     return samples.like((*shape[:along], maximum(shape[along] - 1, 0), *shape[along + 1 :]))
 
 
-def _row(name: str, rule: Rule) -> Op:
-    return Op(name, names_of(name), rule, OpKind.CALL_OUT, in_place=in_place_names(name))
-
+_row = partial(row_of, OpKind.CALL_OUT, in_place=True)
 
 ROWS: tuple[Op, ...] = (
     _row("cumsum", running),
@@ -232,8 +231,6 @@ def running_row(name: str, fold: str) -> None:
 
 
 running_row("cumsum", "sum")
-
-
 running_row("cumprod", "prod")
 
 
@@ -266,10 +263,7 @@ def running_extreme_row(name: str, fold: str) -> None:
 
 
 running_extreme_row("cummax", "max")
-
-
 running_extreme_row("cummin", "min")
-
 
 #: Each doubles the work.
 _MOST_DIFFERENCES: Final = 2

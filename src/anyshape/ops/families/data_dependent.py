@@ -5,6 +5,7 @@ What is true of it by construction is told: no more elements are found than ther
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from anyshape.ops.lowering.pointwise_builder import in_shape, mapped
 from anyshape.ops.lowering.values import Index, NotLowered, Value, place
 from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.onnx import NotMapped, Writer, known
-from anyshape.ops.op import Op, OpKind, Rule, names_of
+from anyshape.ops.op import Op, OpKind, row_of
 from anyshape.ops.rows import lower, onnx
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
@@ -173,9 +174,7 @@ def repeat_interleave(
     return input.like((*shape[:along], total, *shape[along + 1 :]))
 
 
-def _row(name: str, rule: Rule, also: tuple[str, ...] = (), **options: Any) -> Op:
-    return Op(name, names_of(name, also), rule, OpKind.CALL_OUT, **options)
-
+_row = partial(row_of, OpKind.CALL_OUT)
 
 ROWS: tuple[Op, ...] = (
     _row("nonzero", nonzero),

@@ -41,7 +41,7 @@ from anyshape.ops.lowering.pointwise_builder import (
 from anyshape.ops.lowering.values import NotLowered, Value, place
 from anyshape.ops.meta import Meta, strided
 from anyshape.ops.onnx import NotMapped, Writer
-from anyshape.ops.op import Op, OpKind, Rule, in_place_names, names_of
+from anyshape.ops.op import FUNCTIONAL, Op, OpKind, Rule, in_place_names, names_of
 from anyshape.ops.promotion import Number, category, floating, real, result_type
 from anyshape.ops.rows import lower, onnx
 from anyshape.ops.shape_query import ShapeQuery
@@ -211,9 +211,6 @@ def _row(name: str, answers_to: tuple[str, ...], rule: Rule, in_place: tuple[str
     return Op(name, answers_to, rule, OpKind.CALL_OUT, in_place=in_place)
 
 
-_F = "torch.nn.functional."
-
-
 ROWS: tuple[Op, ...] = (
     Op("vector_norm", ("torch.linalg.vector_norm",), vector_norm, OpKind.REDUCTION),
     Op("norm", names_of("norm"), norm, OpKind.REDUCTION),
@@ -222,21 +219,21 @@ ROWS: tuple[Op, ...] = (
     _row("matrix_norm", ("torch.linalg.matrix_norm",), matrix_norm),
     _row("linalg_norm", ("torch.linalg.norm",), linalg_norm),
     _row("nuclear_norm", ("torch.nuclear_norm",), nuclear_norm),
-    _row("normalize", (_F + "normalize",), normalize),
+    _row("normalize", (FUNCTIONAL + "normalize",), normalize),
     _row("renorm", names_of("renorm"), renorm, in_place_names("renorm")),
     _row("dist", names_of("dist"), dist),
     _row(
         "pairwise_distance",
-        ("torch.pairwise_distance", _F + "pairwise_distance"),
+        ("torch.pairwise_distance", FUNCTIONAL + "pairwise_distance"),
         pairwise_distance,
     ),
     _row(
         "cosine_similarity",
-        ("torch.cosine_similarity", _F + "cosine_similarity"),
+        ("torch.cosine_similarity", FUNCTIONAL + "cosine_similarity"),
         cosine_similarity,
     ),
     _row("cdist", ("torch.cdist",), cdist),
-    _row("pdist", ("torch.pdist", _F + "pdist"), pdist),
+    _row("pdist", ("torch.pdist", FUNCTIONAL + "pdist"), pdist),
 )
 
 

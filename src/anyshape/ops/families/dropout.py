@@ -105,7 +105,6 @@ def _row(name: str, rule: Rule, *homes: str, in_place: bool = False) -> Op:
 
 _FUNCTIONS = "torch.nn.functional"
 
-
 ROWS = (
     _row("dropout", _dropped(_noise, True), "torch", _FUNCTIONS, in_place=True),
     _row("dropout1d", _spatial(3, (2,)), _FUNCTIONS),

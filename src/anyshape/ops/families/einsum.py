@@ -32,11 +32,8 @@ from anyshape.symbolic import Expr, Facts, Size, eq, gt, ne, or_
 #: How many sizes may be left open; each doubles the cases to compare.
 _MOST_OPEN = 3
 
-
 #: A letter, or a position in the ellipsis counted from the right: -1, -2 …
 Label = str | int
-
-
 _ONE = "a dimension of size 1 changes the order in which factors are multiplied, and so the layout"
 
 

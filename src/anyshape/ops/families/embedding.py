@@ -16,7 +16,7 @@ from anyshape.ops.lowering.pointwise_builder import op
 from anyshape.ops.lowering.values import Index, NotLowered, Value
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import NotMapped, Writer
-from anyshape.ops.op import Effects, Op, OpKind
+from anyshape.ops.op import FUNCTIONAL, Effects, Op, OpKind
 from anyshape.ops.rows import lower, onnx
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, and_, eq, ge, gt, lt, or_
@@ -117,16 +117,18 @@ def _require_weights(q: ShapeQuery, input: Meta, weight: Meta, samples: Meta, mo
 #: With a largest norm they change rows of the table.
 _RENORMALISES = Effects(writes=("weight",), given="max_norm")
 
-
-_F = "torch.nn.functional."
-
-
 ROWS: tuple[Op, ...] = (
-    Op("embedding", (_F + "embedding",), _embedding, OpKind.INDEX_MAP, effects=_RENORMALISES),
+    Op(
+        "embedding",
+        (FUNCTIONAL + "embedding",),
+        _embedding,
+        OpKind.INDEX_MAP,
+        effects=_RENORMALISES,
+    ),
     Op("torch.embedding", ("torch.embedding",), _torch_embedding, OpKind.INDEX_MAP),
     Op(
         "embedding_bag",
-        (_F + "embedding_bag",),
+        (FUNCTIONAL + "embedding_bag",),
         _embedding_bag,
         OpKind.CALL_OUT,
         effects=_RENORMALISES,

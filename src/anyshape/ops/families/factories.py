@@ -312,7 +312,6 @@ def factory_row(name: str, rule: Rule, *names: str) -> Op:
 
 _WINDOWS = ("bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window")
 
-
 ROWS = (
     *(factory_row(name, _filled) for name in ("zeros", "ones", "empty")),
     factory_row("full", _full),

@@ -217,7 +217,6 @@ _ONE_DIM = {
     "ihfft": (_real_to_half, False),
 }
 
-
 _MANY_DIMS = {**_ONE_DIM, "ihfft": (_real_to_half_apart, False)}
 
 
@@ -267,6 +266,4 @@ def centering_row(name: str, sign: int) -> None:
 
 
 centering_row("fft.fftshift", 1)
-
-
 centering_row("fft.ifftshift", -1)

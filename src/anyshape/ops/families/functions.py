@@ -85,12 +85,10 @@ _UNARY = (
     "sinh", "spherical_bessel_j0", "sqrt", "tan", "tanh",
 )  # fmt: skip
 
-
 _BINARY: dict[DtypeRule, tuple[str, ...]] = {
     floating: ("atan2 arctan2", "copysign", "xlog1py", "xlogy", "zeta"),
     same: ("hypot", "igamma gammainc", "igammac gammaincc", "logaddexp", "logaddexp2"),
 }
-
 
 _POLYNOMIALS = (
     "chebyshev_polynomial_t", "chebyshev_polynomial_u", "chebyshev_polynomial_v",
@@ -99,7 +97,6 @@ _POLYNOMIALS = (
     "shifted_chebyshev_polynomial_u", "shifted_chebyshev_polynomial_v",
     "shifted_chebyshev_polynomial_w",
 )  # fmt: skip
-
 
 #: In their names: torch has no derivatives of these functions.
 _WITHOUT_GRADIENT = ("airy", "bessel", "polynomial")
@@ -178,8 +175,6 @@ def _float_only(name: str, compute: Compute, cost: int = 8) -> None:
 
 
 _float_only("logaddexp", _log_of_sum("exp", 1))
-
-
 _float_only("logaddexp2", _log_of_sum("exp2", 1 / math.log(2)))
 
 
@@ -302,16 +297,9 @@ for _name in [
 ]:
     float_row(_name, operation(_name))
 
-
 float_row("sqrt", operation("sqrt"))
-
-
 float_row("reciprocal", lambda x: op("div", constant_like(1, x), x))
-
-
 float_row("deg2rad", lambda x: op("mul", x, constant_like(math.pi / 180, x)), 1)
-
-
 float_row("rad2deg", lambda x: op("mul", x, constant_like(180 / math.pi, x)), 1)
 
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import product as points
 from typing import Any, Final
 
 from anyshape.loops import expr
 from anyshape.loops.expr import FLOATS, HALVES, Scalar
 from anyshape.loops.reshape_indexing import split
-from anyshape.ops.families.permute import index_map_row
 from anyshape.ops.families.pooling import each_dim
 from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.masked_load import guardable, guarded
 from anyshape.ops.lowering.pointwise_builder import all_of, constant_like, op, test, where
 from anyshape.ops.lowering.values import Index, NotLowered, Value
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Op
+from anyshape.ops.op import Op, OpKind, row_of
 from anyshape.ops.rows import lower
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, and_, eq, floordiv, ge, gt, modulo, ne
@@ -99,9 +99,11 @@ def col2im(
     return input.like((*batch, rows // (tall * wide), height, width))
 
 
+_row = partial(row_of, OpKind.INDEX_MAP)
+
 ROWS: tuple[Op, ...] = (
-    index_map_row("im2col", im2col, "torch.nn.functional.unfold", "torch._C._nn.im2col"),
-    index_map_row("col2im", col2im, "torch.nn.functional.fold", "torch._C._nn.col2im"),
+    _row("im2col", im2col, "torch.nn.functional.unfold", "torch._C._nn.im2col"),
+    _row("col2im", col2im, "torch.nn.functional.fold", "torch._C._nn.col2im"),
 )
 
 

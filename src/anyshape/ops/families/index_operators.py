@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,7 +26,7 @@ from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.values import Index, NotLowered, Value, place
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Writer
-from anyshape.ops.op import Op, OpKind, Rule, in_place_names, names_of
+from anyshape.ops.op import Op, OpKind, row_of
 from anyshape.ops.promotion import Number
 from anyshape.ops.rows import lower, onnx
 from anyshape.ops.shape_query import ShapeQuery
@@ -185,20 +186,17 @@ def masked_scatter(q: ShapeQuery, input: Meta, mask: Meta, source: Meta) -> Meta
     return input.like(broadcast(q, [mask.shape, input.shape]))
 
 
-def _row(name: str, rule: Rule, *, writes: bool) -> Op:
-    in_place = in_place_names(name) if writes else ()
-    return Op(name, names_of(name), rule, OpKind.INDEX_MAP, in_place=in_place)
-
+_row = partial(row_of, OpKind.INDEX_MAP)
 
 ROWS: tuple[Op, ...] = (
-    _row("index_select", index_select, writes=False),
-    _row("take", take, writes=False),
-    _row("take_along_dim", take_along_dim, writes=False),
-    _row("index_put", index_put, writes=True),
-    _row("index_fill", index_fill, writes=True),
-    _row("index_copy", index_copy, writes=True),
-    _row("put", put, writes=True),
-    _row("masked_scatter", masked_scatter, writes=True),
+    _row("index_select", index_select),
+    _row("take", take),
+    _row("take_along_dim", take_along_dim),
+    _row("index_put", index_put, in_place=True),
+    _row("index_fill", index_fill, in_place=True),
+    _row("index_copy", index_copy, in_place=True),
+    _row("put", put, in_place=True),
+    _row("masked_scatter", masked_scatter, in_place=True),
 )
 
 

@@ -52,8 +52,6 @@ from anyshape.symbolic import (
 )
 
 _MASKS = (torch.bool, torch.uint8)
-
-
 _INDICES = (torch.int64, torch.int32)
 
 

@@ -491,7 +491,6 @@ _LINALG: dict[str, tuple[Rule, tuple[str, ...]]] = {
     "tensorsolve": (_tensorsolve, ()),
 }
 
-
 _TORCH: dict[str, tuple[Rule, tuple[str, ...]]] = {
     "logdet": (_number, ("torch.Tensor.logdet",)),
     "cholesky_inverse": (_square, ("torch.Tensor.cholesky_inverse",)),
@@ -506,7 +505,6 @@ _TORCH: dict[str, tuple[Rule, tuple[str, ...]]] = {
     "cross": (_cross, ("torch.Tensor.cross",)),
     "vander": (_old_vander, ()),
 }
-
 
 ROWS: tuple[Op, ...] = (*_rows(_LINALG, "torch.linalg."), *_rows(_TORCH, "torch."))
 

@@ -260,10 +260,7 @@ def triplet_margin_with_distance_loss(
 
 
 _TWO, _MEAN = "input, target", "size_average=None, reduce=None, reduction='mean'"
-
-
 _THREE, _TRIPLET = "input1, input2, target", "anchor, positive, negative"
-
 
 # fmt: off
 ROWS: tuple[Op, ...] = (

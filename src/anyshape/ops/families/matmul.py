@@ -4,6 +4,7 @@ really pointwise."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -25,7 +26,7 @@ from anyshape.ops.lowering.pointwise_builder import (
 from anyshape.ops.lowering.values import Memory, NotLowered, Value
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import NotMapped, Writer, onnx_binary, onnx_of_two
-from anyshape.ops.op import Op, OpKind, Rule, in_place_names, names_of
+from anyshape.ops.op import FUNCTIONAL, Op, OpKind, Rule, in_place_names, names_of, row_of
 from anyshape.ops.promotion import Number, category, result_type
 from anyshape.ops.rows import lower, onnx, onnx_rows
 from anyshape.ops.shape_query import ShapeQuery
@@ -251,8 +252,7 @@ def _vecdot(q: ShapeQuery, x: Meta, y: Meta, *, dim: int = -1) -> Meta:
     return x.like(shape[:dim] + shape[dim + 1 :])
 
 
-def _row(name: str, rule: Rule, also: tuple[str, ...] = (), signature: str | None = None) -> Op:
-    return Op(name, names_of(name, also), rule, OpKind.MATMUL, signature=signature)
+_row = partial(row_of, OpKind.MATMUL)
 
 
 def _product_row(name: str, left: int, right: int, second: str) -> Op:
@@ -274,12 +274,8 @@ def _added_row(rule: Rule, first: str, second: str) -> Op:
 
 _T = "torch.Tensor."
 
-
-_F = "torch.nn.functional."
-
-
 ROWS: tuple[Op, ...] = (
-    _row("matmul", _matmul, (_T + "__matmul__", "torch.linalg.matmul")),
+    _row("matmul", _matmul, _T + "__matmul__", "torch.linalg.matmul"),
     Op("rmatmul", (_T + "__rmatmul__",), _rmatmul, OpKind.MATMUL),
     _product_row("mm", 2, 2, "mat2"),
     _product_row("bmm", 3, 3, "mat2"),
@@ -293,8 +289,8 @@ ROWS: tuple[Op, ...] = (
     _added_row(_baddbmm, "batch1", "batch2"),
     _added_row(_addmv, "mat", "vec"),
     Op("addr", names_of("addr"), _addr, OpKind.POINTWISE, in_place_names("addr")),
-    Op("linear", (_F + "linear", "torch._C._nn.linear"), _linear, OpKind.MATMUL),
-    Op("bilinear", ("torch.bilinear", _F + "bilinear"), _bilinear, OpKind.CALL_OUT),
+    Op("linear", (FUNCTIONAL + "linear", "torch._C._nn.linear"), _linear, OpKind.MATMUL),
+    Op("bilinear", ("torch.bilinear", FUNCTIONAL + "bilinear"), _bilinear, OpKind.CALL_OUT),
     Op("tensordot", ("torch.tensordot", "torch.functional.tensordot"), _tensordot, OpKind.MATMUL),
     Op("multi_dot", ("torch.linalg.multi_dot",), _multi_dot, OpKind.CALL_OUT),
     Op(

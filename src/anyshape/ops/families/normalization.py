@@ -37,7 +37,7 @@ from anyshape.ops.lowering.values import Index, NotLowered, Value, must_be_known
 from anyshape.ops.memory_format import is_dense_in, kept_format
 from anyshape.ops.meta import Layout, Meta, channels_last
 from anyshape.ops.onnx import NotMapped, Writer
-from anyshape.ops.op import PURE, Effects, Op, OpKind, Rule
+from anyshape.ops.op import FUNCTIONAL, PURE, Effects, Op, OpKind, Rule
 from anyshape.ops.promotion import category, floating
 from anyshape.ops.rows import lower, onnx
 from anyshape.ops.shape_query import ShapeQuery
@@ -361,9 +361,6 @@ def _with_statistics(
     written = ("running_mean", "running_var")
     effects = Effects(writes=written, given=given, untold=True)
     return reduction_row(name, (answers_to,), rule, differentiable, effects)
-
-
-FUNCTIONAL = "torch.nn.functional."
 
 
 ROWS: tuple[Op, ...] = (

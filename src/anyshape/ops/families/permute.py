@@ -4,6 +4,7 @@ channels moved into space and back."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -28,7 +29,7 @@ from anyshape.ops.lowering.values import Index, NotLowered, Value, place
 from anyshape.ops.memory_format import is_channels_last, kept_format
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import END, Row, Writer
-from anyshape.ops.op import Op, OpKind, Rule, in_place_names, names_of
+from anyshape.ops.op import FUNCTIONAL, Op, OpKind, row_of
 from anyshape.ops.rows import lower, onnx, onnx_rows
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import (
@@ -175,32 +176,28 @@ def channel_shuffle(q: ShapeQuery, input: Meta, groups: Size) -> Meta:
     return input.like(layout=kept_format(q, input))
 
 
-def index_map_row(name: str, rule: Rule, *also: str, in_place: tuple[str, ...] = ()) -> Op:
-    return Op(name, names_of(name, also), rule, OpKind.INDEX_MAP, in_place=in_place)
-
-
-_F = "torch.nn.functional."
+_row = partial(row_of, OpKind.INDEX_MAP)
 
 
 ROWS: tuple[Op, ...] = (
-    index_map_row("flip", flip),
-    index_map_row("fliplr", fliplr),
-    index_map_row("flipud", flipud),
+    _row("flip", flip),
+    _row("fliplr", fliplr),
+    _row("flipud", flipud),
     Op("reversed", ("torch.Tensor.__reversed__",), backwards, OpKind.INDEX_MAP),
-    index_map_row("rot90", rot90),
-    index_map_row("roll", roll),
-    index_map_row("repeat", repeat),
-    index_map_row("tile", tile),
-    index_map_row("tril", triangle, in_place=in_place_names("tril")),
-    index_map_row("triu", triangle, in_place=in_place_names("triu")),
-    index_map_row("pixel_shuffle", pixel_shuffle, _F + "pixel_shuffle"),
-    index_map_row("pixel_unshuffle", pixel_unshuffle, _F + "pixel_unshuffle"),
-    index_map_row(
+    _row("rot90", rot90),
+    _row("roll", roll),
+    _row("repeat", repeat),
+    _row("tile", tile),
+    _row("tril", triangle, in_place=True),
+    _row("triu", triangle, in_place=True),
+    _row("pixel_shuffle", pixel_shuffle, FUNCTIONAL + "pixel_shuffle"),
+    _row("pixel_unshuffle", pixel_unshuffle, FUNCTIONAL + "pixel_unshuffle"),
+    _row(
         "channel_shuffle",
         channel_shuffle,
         "torch.native_channel_shuffle",
-        _F + "channel_shuffle",
-        _F + "native_channel_shuffle",
+        FUNCTIONAL + "channel_shuffle",
+        FUNCTIONAL + "native_channel_shuffle",
     ),
 )
 
@@ -410,8 +407,6 @@ def triangle_row(name: str, comparison: str) -> None:
 
 
 triangle_row("tril", "le")
-
-
 triangle_row("triu", "ge")
 
 

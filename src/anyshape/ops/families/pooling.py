@@ -36,7 +36,7 @@ from anyshape.ops.lowering.values import Index, NotLowered, Value
 from anyshape.ops.memory_format import is_channels_last, is_dense_in, kept_format, unsqueezed
 from anyshape.ops.meta import Dense, Layout, Meta, channels_last, contiguous
 from anyshape.ops.onnx import NotMapped, Row, Writer
-from anyshape.ops.op import Op, OpKind, Rule
+from anyshape.ops.op import FUNCTIONAL, Op, OpKind, Rule
 from anyshape.ops.promotion import category, floating
 from anyshape.ops.rows import lower, onnx_rows
 from anyshape.ops.shape_query import ShapeQuery
@@ -343,14 +343,11 @@ def _chosen(
     return chosen
 
 
-_F = "torch.nn.functional."
-
-
 _NN = "torch._C._nn."
 
 
 def _row(name: str, rule: Rule, *also: str) -> Op:
-    return Op(name, (_F + name, *also), rule, OpKind.CALL_OUT)
+    return Op(name, (FUNCTIONAL + name, *also), rule, OpKind.CALL_OUT)
 
 
 def _of_dims(dims: int) -> tuple[Op, ...]:

@@ -106,7 +106,6 @@ _IN_PLACE = (
     "bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "normal_", "uniform_",
 )  # fmt: skip
 
-
 _ROWS = (
     *(factory_row(name, _random) for name in ("rand", "randn")),
     *(factory_row(name, like) for name in ("rand_like", "randn_like")),
@@ -137,6 +136,5 @@ _ROWS = (
     ),
     Op("random_", (), _random_in_place, OpKind.CALL_OUT, in_place=(_METHOD + "random_",)),
 )
-
 
 ROWS: tuple[Op, ...] = tuple(replace(row, effects=DRAWS) for row in _ROWS)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -32,7 +33,7 @@ from anyshape.ops.lowering.pointwise_builder import (
 from anyshape.ops.lowering.values import Index, NotLowered, Value, place
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import NotMapped, Row, Writer, is_node
-from anyshape.ops.op import Op, OpKind, Rule, names_of
+from anyshape.ops.op import Op, OpKind, Rule, row_of
 from anyshape.ops.promotion import Number, category, floating, real
 from anyshape.ops.rows import NATIVE, lower, onnx_rows
 from anyshape.ops.shape_query import ShapeQuery
@@ -226,9 +227,7 @@ def _is_one(q: ShapeQuery, have: Size, want: Size) -> bool:
     return q.decide(eq(want, 1), "a size is summed to 1")
 
 
-def _row(name: str, rule: Rule, also: tuple[str, ...] = ()) -> Op:
-    return Op(name, names_of(name, also), rule, OpKind.REDUCTION)
-
+_row = partial(row_of, OpKind.REDUCTION)
 
 ROWS: tuple[Op, ...] = (
     _row("sum", _fold(whole)),
@@ -240,7 +239,7 @@ ROWS: tuple[Op, ...] = (
     _row("nanmean", _fold(same, floats=True)),
     _row("any", any_all),
     _row("all", any_all),
-    _row("logsumexp", logsumexp, ("torch.special.logsumexp",)),
+    _row("logsumexp", logsumexp, "torch.special.logsumexp"),
     _row("amax", extreme_values),
     _row("amin", extreme_values),
     _row("argmax", extreme_index),
@@ -352,8 +351,6 @@ def truth_row(name: str) -> None:
 
 
 truth_row("any")
-
-
 truth_row("all")
 
 
@@ -387,8 +384,6 @@ def extremum_row(name: str, fold: str) -> None:
 
 
 extremum_row("amax", "max")
-
-
 extremum_row("amin", "min")
 
 
@@ -408,8 +403,6 @@ def position_row(name: str) -> None:
 
 
 position_row("argmax")
-
-
 position_row("argmin")
 
 
@@ -432,8 +425,6 @@ def maximum_row(name: str) -> None:
 
 
 maximum_row("max")
-
-
 maximum_row("min")
 
 
@@ -523,14 +514,8 @@ def spread_row(name: str, root: bool, with_mean: bool) -> None:
 
 
 spread_row("var", root=False, with_mean=False)
-
-
 spread_row("std", root=True, with_mean=False)
-
-
 spread_row("var_mean", root=False, with_mean=True)
-
-
 spread_row("std_mean", root=True, with_mean=True)
 
 

@@ -19,7 +19,7 @@ from anyshape.ops.lowering.values import Index, NotLowered, Value
 from anyshape.ops.memory_format import kept_format
 from anyshape.ops.meta import Meta, contiguous
 from anyshape.ops.onnx import NotMapped, Writer, is_node
-from anyshape.ops.op import Op, OpKind, Rule
+from anyshape.ops.op import FUNCTIONAL, Op, OpKind, Rule
 from anyshape.ops.promotion import category
 from anyshape.ops.rows import lower, onnx
 from anyshape.ops.shape_query import ShapeQuery
@@ -36,7 +36,6 @@ _MODES = {
     "lanczos": (2,),
     "trilinear": (3,),
 }
-
 
 _ANTIALIASED = ("bilinear", "bicubic", "lanczos")
 
@@ -154,15 +153,12 @@ _UPSAMPLES = {
 }
 
 
-_F = "torch.nn.functional."
-
-
 ROWS: tuple[Op, ...] = (
-    Op("interpolate", (_F + "interpolate",), _interpolate, OpKind.CALL_OUT),
+    Op("interpolate", (FUNCTIONAL + "interpolate",), _interpolate, OpKind.CALL_OUT),
     Op(
         "grid_sample",
         (
-            _F + "grid_sample",
+            FUNCTIONAL + "grid_sample",
             "torch.grid_sampler",
             "torch.grid_sampler_2d",
             "torch.grid_sampler_3d",
@@ -174,7 +170,7 @@ ROWS: tuple[Op, ...] = (
         Op(name, (f"torch._C._nn.{name}", f"torch.ops.aten.{name}"), rule, OpKind.CALL_OUT)
         for name, rule in _UPSAMPLES.items()
     ),
-    Op("affine_grid", (_F + "affine_grid",), _affine_grid, OpKind.CALL_OUT),
+    Op("affine_grid", (FUNCTIONAL + "affine_grid",), _affine_grid, OpKind.CALL_OUT),
 )
 
 

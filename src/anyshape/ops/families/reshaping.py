@@ -4,6 +4,7 @@ copies."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from anyshape.ops.lowering.values import IndexMap, NotAView, NotLowered, Rearran
 from anyshape.ops.memory_format import kept_format
 from anyshape.ops.meta import Meta, channels_last, contiguous
 from anyshape.ops.onnx import NotMapped, Row, Writer, known
-from anyshape.ops.op import Op, OpKind, in_place_names, names_of
+from anyshape.ops.op import Op, OpKind, in_place_names, row_of
 from anyshape.ops.rows import lower, lower_view, onnx, onnx_rows
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
@@ -215,18 +216,16 @@ def _resized(
 _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
-def _view_row(name: str, rule: object, *also: str) -> Op:
-    return Op(name, names_of(name, also), rule, OpKind.VIEW)  # pyright: ignore[reportArgumentType]
-
+_row = partial(row_of, OpKind.VIEW)
 
 ROWS = (
-    _view_row("view", view),
-    _view_row("view_as", view_as),
-    _view_row("reshape", reshape),
-    _view_row("reshape_as", reshape_as),
-    _view_row("flatten", flatten),
-    _view_row("ravel", ravel),
-    _view_row("unflatten", unflatten),
+    _row("view", view),
+    _row("view_as", view_as),
+    _row("reshape", reshape),
+    _row("reshape_as", reshape_as),
+    _row("flatten", flatten),
+    _row("ravel", ravel),
+    _row("unflatten", unflatten),
     Op("resize", (), resize, OpKind.VIEW, in_place=("torch.Tensor.resize_",), restrides=True),
     Op(
         "resize_as",

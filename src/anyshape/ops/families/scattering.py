@@ -358,7 +358,6 @@ scatter_row("scatter", plan_scatter)
 scatter_row("scatter_add", plan_scatter_add)
 scatter_row("index_add", plan_index_add)
 
-
 #: by name: how to combine, and what counts for nothing
 _REDUCTIONS: dict[str, tuple[Mode, float]] = {
     "sum": ("add", 0),

@@ -46,26 +46,18 @@ from anyshape.ops.versions import ARANGE_CUTS_TO_INTEGERS
 from anyshape.symbolic import Expr, Size, and_, ceildiv, ge, gt, le, ne
 
 Bound = int | float | Expr
-
-
 Bounds = tuple[Bound, Bound, Bound]
-
 
 #: Floats that go together with symbols are fractions of numbers up to this.
 _SHORT = 2**20
 
-
 #: Up to here quotients do not round across an integer.
 _EXACT = 2**50
-
 
 #: A step up to this, in units of the common denominator, takes more elements than a memory holds to
 #: get beyond `_EXACT`.
 _SMALL_STEP = 2**10
-
-
 _MOST_SINGLE = torch.finfo(torch.float32).max
-
 
 #: Torch's integers end before this, and overflow silently.
 _TOO_MUCH = 2**63

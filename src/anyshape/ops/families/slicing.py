@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from anyshape.ops.lowering.pointwise_builder import shifted
 from anyshape.ops.lowering.values import IndexMap, NotLowered, place
 from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.onnx import Writer
-from anyshape.ops.op import Op, view_row, view_row_in_place
+from anyshape.ops.op import Op, OpKind, row_of
 from anyshape.ops.rows import lower_view, onnx
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
@@ -229,14 +230,16 @@ def extent(input: Meta) -> Size:
     return input.numel if isinstance(input.layout, Dense) else reach(input.shape, input.strides)
 
 
+_row = partial(row_of, OpKind.VIEW)
+
 ROWS: tuple[Op, ...] = (
-    view_row("select", select),
-    view_row("narrow", narrow),
-    view_row("unbind", unbind),
-    view_row("unfold", unfold),
-    view_row("diagonal", diagonal_view),
-    view_row("linalg_diagonal", linalg_diagonal, "torch.linalg.diagonal"),
-    view_row_in_place("as_strided", as_strided),
+    _row("select", select),
+    _row("narrow", narrow),
+    _row("unbind", unbind),
+    _row("unfold", unfold),
+    _row("diagonal", diagonal_view),
+    _row("linalg_diagonal", linalg_diagonal, "torch.linalg.diagonal"),
+    _row("as_strided", as_strided, in_place=True, restrides=True),
 )
 
 

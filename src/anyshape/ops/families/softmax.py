@@ -11,7 +11,7 @@ from torch.fx import Node
 from anyshape.loops import expr
 from anyshape.loops.expr import FLOATS, Scalar
 from anyshape.ops.families.activations import of_float
-from anyshape.ops.families.normalization import FUNCTIONAL, reduction_row
+from anyshape.ops.families.normalization import reduction_row
 from anyshape.ops.families.reductions import dims_of, require_elements, require_float
 from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.pointwise_builder import (
@@ -25,7 +25,7 @@ from anyshape.ops.lowering.pointwise_builder import (
 from anyshape.ops.lowering.values import NotLowered, Value
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Row, Writer
-from anyshape.ops.op import DRAWS, Op
+from anyshape.ops.op import DRAWS, FUNCTIONAL, Op
 from anyshape.ops.rows import NATIVE, lower, onnx_rows
 from anyshape.ops.shape_query import ShapeQuery
 
@@ -138,8 +138,6 @@ def _log_share(away: Scalar, _: Scalar, whole: Scalar) -> Scalar:
 
 for _name in ("softmax", "functional_softmax"):
     softmax_row(_name, _share_of_row, _share)
-
-
 for _name in ("log_softmax", "functional_log_softmax"):
     softmax_row(_name, _log_share, _log_share)
 

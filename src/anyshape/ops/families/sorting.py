@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch.fx import Node
 from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Writer, known
-from anyshape.ops.op import Op, OpKind, Rule, names_of
+from anyshape.ops.op import Op, OpKind, row_of
 from anyshape.ops.promotion import Number
 from anyshape.ops.rows import onnx
 from anyshape.ops.shape_query import ShapeQuery
@@ -105,9 +106,7 @@ def _require_shape(q: ShapeQuery, meta: Meta, wanted: tuple[Size, ...], detail: 
             q.require(eq(size, other), detail)
 
 
-def _row(name: str, rule: Rule, also: tuple[str, ...] = ()) -> Op:
-    return Op(name, names_of(name, also), rule, OpKind.CALL_OUT)
-
+_row = partial(row_of, OpKind.CALL_OUT)
 
 ROWS: tuple[Op, ...] = (
     _row("sort", sort),

@@ -4,6 +4,7 @@ program sees."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from torch.fx import Node
@@ -15,14 +16,12 @@ from anyshape.ops.lowering.pointwise_builder import shifted
 from anyshape.ops.lowering.values import IndexMap, place
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import END, NotMapped, Writer, is_node, known
-from anyshape.ops.op import Op, OpKind, Rule, names_of
+from anyshape.ops.op import Op, OpKind, Rule, names_of, row_of
 from anyshape.ops.rows import lower_view, onnx
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Expr, Size, and_, ceildiv, eq, ge, gt, le, maximum, or_, total
 
 _HOW_MANY = "the number of parts"
-
-
 Parts = tuple[Meta, ...]
 
 
@@ -177,9 +176,7 @@ def _split_in(which: str, least: int, dim: int) -> Rule:
     return rule
 
 
-def _row(name: str, rule: Rule, *also: str) -> Op:
-    return Op(name, names_of(name, also), rule, OpKind.VIEW)
-
+_row = partial(row_of, OpKind.VIEW)
 
 ROWS: tuple[Op, ...] = (
     _row("split", split),
@@ -211,11 +208,7 @@ def named_split(name: str, dim: int) -> None:
 
 
 named_split("vsplit", 0)
-
-
 named_split("hsplit", 1)
-
-
 named_split("dsplit", 2)
 
 

@@ -7,6 +7,7 @@ one has its base stored first.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from torch.fx import Node
@@ -16,7 +17,7 @@ from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.values import IndexMap, NotLowered, Rearranged, place
 from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.onnx import NotMapped, Writer, known
-from anyshape.ops.op import Op, view_row, view_row_in_place
+from anyshape.ops.op import Op, OpKind, row_of
 from anyshape.ops.rows import lower_view, onnx, onnx_rows
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
@@ -191,24 +192,26 @@ def expand_as(q: ShapeQuery, input: Meta, other: Meta) -> Meta:
     return expanded(q, input, other.shape)
 
 
+_row = partial(row_of, OpKind.VIEW)
+
 ROWS: tuple[Op, ...] = (
-    view_row("permute", permute),
-    view_row_in_place("transpose", transpose),
-    view_row_in_place("swapdims", transpose),
-    view_row_in_place("swapaxes", swapaxes),
-    view_row_in_place("t", t),
-    view_row("numpy_T", numpy_t, _PROPERTY.format("T")),
-    view_row("matrix_H", matrix_h, _PROPERTY.format("H")),
-    view_row("mT", matrix_t, _PROPERTY.format("mT")),
-    view_row("mH", matrix_t, _PROPERTY.format("mH")),
-    view_row("adjoint", adjoint),
-    view_row("movedim", movedim),
-    view_row("moveaxis", movedim),
-    view_row_in_place("unsqueeze", unsqueeze),
-    view_row_in_place("squeeze", squeeze),
-    view_row("expand", expand),
-    view_row("expand_as", expand_as),
-    view_row("broadcast_to", broadcast_to),
+    _row("permute", permute),
+    _row("transpose", transpose, in_place=True, restrides=True),
+    _row("swapdims", transpose, in_place=True, restrides=True),
+    _row("swapaxes", swapaxes, in_place=True, restrides=True),
+    _row("t", t, in_place=True, restrides=True),
+    _row("numpy_T", numpy_t, _PROPERTY.format("T")),
+    _row("matrix_H", matrix_h, _PROPERTY.format("H")),
+    _row("mT", matrix_t, _PROPERTY.format("mT")),
+    _row("mH", matrix_t, _PROPERTY.format("mH")),
+    _row("adjoint", adjoint),
+    _row("movedim", movedim),
+    _row("moveaxis", movedim),
+    _row("unsqueeze", unsqueeze, in_place=True, restrides=True),
+    _row("squeeze", squeeze, in_place=True, restrides=True),
+    _row("expand", expand),
+    _row("expand_as", expand_as),
+    _row("broadcast_to", broadcast_to),
 )
 
 
