@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import anyshape
 from anyshape import Dim
 from anyshape.errors import CannotExport
-from anyshape.export.onnx.table import ROWS
+from anyshape.ops.rows import ONNX
 from tests.export.onnx_programs import PROGRAMS, Sizes
 
 MISSING = (
@@ -156,7 +156,7 @@ def test_what_cannot_be_said_is_refused(program: Any, says: str, tmp_path: Path)
 
 
 def test_there_are_rows_for_what_is_common():
-    assert len(ROWS) > 160
+    assert len(ONNX) > 160
 
 
 @pytest.mark.skipif(not MISSING, reason="onnx is installed")

@@ -14,10 +14,10 @@ import torch.nn.functional as F
 
 import anyshape
 from anyshape.errors import ShapeMismatch
+from anyshape.ops.families.indexing import getitem
+from anyshape.ops.families.views import expand, permute
 from anyshape.ops.layouts import Copy, as_view, contiguity, must_view
 from anyshape.ops.meta import Meta, contiguous, strided
-from anyshape.ops.rules.indexing import getitem
-from anyshape.ops.rules.views import expand, permute
 from anyshape.ops.shape_query import NeedKind, ShapeQuery
 from anyshape.symbolic import Facts, Size, as_symbol, evaluate, holds, symbol
 from tests.ops.driver import check

@@ -13,14 +13,13 @@ import torch
 import torch.nn.functional as F
 
 import anyshape.graph.lowering
-from anyshape.export.onnx.table import ROWS as ONNX_ROWS
-from anyshape.graph.lowerings import ROWS, VIEWS, VIEWS_OF_EACH, WRITES
-from anyshape.ops.bind import asked_to_work_in_place, bind_match, signature_of, works_in_place
+from anyshape.ops.bind import asked_to_work_in_place, bind_match, works_in_place
 from anyshape.ops.effects import written_by
 from anyshape.ops.infer import How, infer
 from anyshape.ops.meta import of_tensor
 from anyshape.ops.op import Op
-from anyshape.ops.signature import Signature, Unbound
+from anyshape.ops.rows import NATIVE, ONNX, VIEWS, VIEWS_OF_EACH, WRITES
+from anyshape.ops.signature import Signature, Unbound, signature_of
 from anyshape.ops.table import ROWS as OPERATORS
 from anyshape.ops.table import lookup, resolve
 from anyshape.symbolic import Facts
@@ -35,11 +34,11 @@ def _operators(name: str) -> list[Op]:
 
 def _rows() -> list[Any]:
     tables = {
-        "value": (ROWS, 0),
+        "value": (NATIVE, 0),
         "view": (VIEWS, 1),
         "each": (VIEWS_OF_EACH, 1),
         "write": (WRITES, 1),
-        "onnx": (ONNX_ROWS, 1),
+        "onnx": (ONNX, 1),
     }
     return [
         pytest.param(name, Signature.of_rule(row), own, id=f"{kind}-{name}")

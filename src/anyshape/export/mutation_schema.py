@@ -12,9 +12,10 @@ from torch._ops import OpOverload
 
 from anyshape.capture.record.bound_call import name_of
 from anyshape.capture.record.op_kinds import may_draw
-from anyshape.ops.bind import Unbound, asked_to_work_in_place, signature_of
+from anyshape.ops.bind import Unbound, asked_to_work_in_place
 from anyshape.ops.effects import is_mutable, writes_untold, written_by
 from anyshape.ops.node_meta import CALL
+from anyshape.ops.signature import signature_of
 from anyshape.ops.table import lookup
 from anyshape.support.lazy_dataclass import dataclass
 

@@ -7,29 +7,12 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from anyshape.graph.plan import View
-from anyshape.graph.values import Factors, Index, Memory, Value, Values
 from anyshape.loops import expr
 from anyshape.loops.expr import Scalar
+from anyshape.ops.lowering.values import Index, IndexMap, Memory, Rearranged, Value, Values
 from anyshape.ops.meta import Meta
 from anyshape.support.lazy_dataclass import dataclass, field
-
-#: from an index of the view to the index of what it is a view of
-IndexMap = Callable[[Index], Index]
-
-
-class Rearranged:
-    """An index map that knows what the sizes of the view are made of, by what those of its base
-    are made of."""
-
-    def __init__(self, index_map: IndexMap, factors: Callable[[Factors], Factors | None]) -> None:
-        self.index_map = index_map
-        self.factors = factors
-
-    def __call__(self, index: Index) -> Index:
-        return self.index_map(index)
 
 
 @dataclass(slots=True, eq=False)

@@ -15,10 +15,10 @@ from typing import Any, Final
 import torch
 import torch.fx
 
-from anyshape.graph.lowerings import ROWS, VIEWS, VIEWS_OF_EACH
 from anyshape.ops.meta import Meta, channels_last, contiguous
 from anyshape.ops.node_meta import CALL, RESULT
 from anyshape.ops.op import OpKind as Kind
+from anyshape.ops.rows import NATIVE, VIEWS, VIEWS_OF_EACH
 from anyshape.ops.table import OpMatch, lookup
 from anyshape.symbolic import Expr, Symbol, evaluate
 
@@ -111,7 +111,7 @@ def _entry(node: torch.fx.Node) -> OpMatch | None:
 def _is_lowered(entry: OpMatch) -> bool:
     """Whether native code computes it from elements, and makes no view."""
     name = entry.op.name
-    return name in ROWS and name not in VIEWS and name not in VIEWS_OF_EACH
+    return name in NATIVE and name not in VIEWS and name not in VIEWS_OF_EACH
 
 
 def _writes(node: torch.fx.Node) -> bool:

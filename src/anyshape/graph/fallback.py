@@ -13,16 +13,15 @@ from anyshape.graph.aliasing import Storage, TensorView
 from anyshape.graph.mutation import Mutation
 from anyshape.graph.plan import (
     BufferDecl,
-    NumberRef,
     PythonCall,
     TensorRef,
 )
 from anyshape.graph.pytree import Foreign, Several, handles_in, has_tensors, is_size, several
 from anyshape.graph.unlowerable import Unlowerable
-from anyshape.graph.values import DTYPES, Memory, NotLowered
 from anyshape.ops.bind import Unbound, works_in_place
 from anyshape.ops.effects import written_by
 from anyshape.ops.higher_order_ops import region_of
+from anyshape.ops.lowering.values import DTYPES, Memory, NotLowered, NumberRef
 from anyshape.ops.meta import Meta
 from anyshape.ops.node_meta import CALL, NUMBER, SYMBOL
 from anyshape.ops.op import OpKind as Kind

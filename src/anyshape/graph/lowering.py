@@ -14,24 +14,25 @@ import torch
 import torch.fx
 
 from anyshape.graph.alias_analysis import Sharing
-from anyshape.graph.aliasing import Rearranged, Storage, TensorView
+from anyshape.graph.aliasing import Storage, TensorView
 from anyshape.graph.autograd_use import refuse_recorded
 from anyshape.graph.channels_last import CHANNELS_LAST, ChannelsLast
 from anyshape.graph.fallback import may_write
 from anyshape.graph.grad_mode_order import Settling
-from anyshape.graph.lowerings import ROWS, VIEWS, VIEWS_OF_EACH, WRITES, for_row
 from anyshape.graph.plan import (
-    NumberRef,
     Plan,
     View,
 )
 from anyshape.graph.pytree import handles_in, values_in
 from anyshape.graph.repeat_elision import Skipping
 from anyshape.graph.unlowerable import Unlowerable
-from anyshape.graph.values import DTYPES, NotAView, NotLowered, Value
 from anyshape.ops.bind import OpCall, Unbound, bind_match
+from anyshape.ops.lowering.values import DTYPES, NotAView, NotLowered, NumberRef, Rearranged, Value
 from anyshape.ops.meta import Meta
 from anyshape.ops.node_meta import CALL, RESULT, SYMBOL, VERSION
+from anyshape.ops.op import Op, OpKind
+from anyshape.ops.rows import NATIVE, VIEWS, VIEWS_OF_EACH, WRITES
+from anyshape.ops.signature import not_taken, taken_by
 from anyshape.ops.table import OpMatch, lookup
 from anyshape.symbolic import Symbol, product
 from anyshape.symbolic.expr import of_atom
@@ -163,11 +164,11 @@ class Lowering(Settling):
                 self.check_no_overlap(call.first)
         if entry.in_place and entry.op.name in WRITES:
             return self._write_into(WRITES[entry.op.name], call)
-        row = ROWS.get(entry.op.name)
+        row = NATIVE.get(entry.op.name)
         if row is None:
             raise NotLowered("no native code yet")
         values = self._values(call.arguments)
-        made = self._not_an_argument(row(self, **for_row(row, call.op, values)), values)
+        made = self._not_an_argument(row(self, **_for_row(row, call.op, values)), values)
         if call.in_place:
             target = call.first
             assert isinstance(target, TensorView)
@@ -226,7 +227,7 @@ class Lowering(Settling):
         if not isinstance(base, TensorView):
             raise NotLowered("a view of what only Python handles")
         rest = self._metas(call.behind_first())
-        found = view(self, base.meta, **for_row(view, call.op, rest))
+        found = view(self, base.meta, **_for_row(view, call.op, rest))
         how = self._how_viewed(args, kwargs)
         if isinstance(found, list):
             return tuple(
@@ -271,7 +272,7 @@ class Lowering(Settling):
     def _write_into(self, write: Callable[..., None], call: OpCall) -> TensorView:
         target = call.first
         assert isinstance(target, TensorView)
-        write(self, target, **for_row(write, call.op, self._values(call.behind_first())))
+        write(self, target, **_for_row(write, call.op, self._values(call.behind_first())))
         return target
 
     def _output(self, node: Any) -> Any:
@@ -320,9 +321,36 @@ class Lowering(Settling):
         assert self._node is not None
         return self._node
 
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The function of torch that the node at hand calls."""
+        return self.node.meta[CALL].function
+
+    @property
+    def is_channels_last(self) -> bool:
+        """Whether the node at hand is a convolution of images with their channels last."""
+        return self.node in self.pixels.convolutions
+
+    def is_read_by_a_loop(self) -> bool:
+        """Whether all that uses the result at hand is one operator of single elements."""
+        users = list(self.node.users)
+        if len(users) != 1 or CALL not in users[0].meta:
+            return False
+        match = lookup(users[0].meta[CALL].function)
+        return match is not None and match.op.lowering is OpKind.POINTWISE
+
     def sharing_matters(self) -> bool:
         """Whether anybody could tell if the result at hand is a view or a copy."""
         return self._node is None or self._sharing is None or self._sharing.matters(self._node)
+
+
+def _for_row(row: Callable[..., Any], op: Op, arguments: dict[str, Any]) -> dict[str, Any]:
+    """What a row gets of the arguments of a call. A row has native code only for what it takes."""
+    taken = taken_by(row, arguments)
+    if len(taken) < len(arguments):
+        for name in not_taken(row, op, arguments):
+            raise NotLowered(f"`{name}` is given")
+    return taken
 
 
 def _name_of(function: Any) -> str:

@@ -18,11 +18,11 @@ from typing import Any, Final
 import torch
 import torch.fx
 
-from anyshape.graph.aliasing import Rearranged, Storage, TensorView
+from anyshape.graph.aliasing import Storage, TensorView
 from anyshape.graph.materialize import Materialize
-from anyshape.graph.plan import NumberRef, View
-from anyshape.graph.values import Memory, Value
+from anyshape.graph.plan import View
 from anyshape.loops.expr import Axis
+from anyshape.ops.lowering.values import Memory, NumberRef, Rearranged, Value
 from anyshape.ops.meta import Meta
 from anyshape.symbolic import Expr, Symbol
 
@@ -30,7 +30,7 @@ from anyshape.symbolic import Expr, Symbol
 _PLAIN: Final = frozenset(
     {int, bool, str, type(None), torch.dtype, torch.device, Meta, Expr, NumberRef}
 )
-_ROWS_OF_OPERATORS: Final = "anyshape.graph.lowerings."
+_ROWS_OF_OPERATORS: Final = "anyshape.ops.families."
 _BY_IDENTITY: Final = (type, types.BuiltinFunctionType, types.ModuleType)
 
 

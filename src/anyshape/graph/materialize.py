@@ -22,12 +22,12 @@ from anyshape.graph.plan import (
     Step,
 )
 from anyshape.graph.read_write_sets import touched
-from anyshape.graph.values import Memory, NotLowered, Value, Values
 from anyshape.loops import expr
 from anyshape.loops.expr import Axis, Scalar
 from anyshape.loops.kernels import Check, Kernel, Scan, Store
 from anyshape.loops.program import Extern
 from anyshape.loops.stages import MustBeStored, kernel_of
+from anyshape.ops.lowering.values import Memory, NotLowered, Value, Values
 from anyshape.ops.meta import Dense, Meta, Strided
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import (

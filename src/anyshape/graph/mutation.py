@@ -3,19 +3,22 @@ so before."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
+from typing import Any
 
-from anyshape.graph.aliasing import IndexMap, Storage, TensorView
+from anyshape.graph.aliasing import Storage, TensorView
 from anyshape.graph.materialize import Materialize
 from anyshape.graph.overlap_check import meets, overlaps_itself
+from anyshape.graph.plan import View
 from anyshape.graph.pytree import handles_in
 from anyshape.graph.unlowerable import Unlowerable
-from anyshape.graph.values import Index, Memory, NotLowered, Value
 from anyshape.loops import expr
 from anyshape.loops.expr import Dtype
 from anyshape.loops.kernels import Kernel, Mode, Store
 from anyshape.loops.reshape_indexing import reshaped
 from anyshape.loops.stages import MustBeStored, all_roots, kernel_of
+from anyshape.ops.lowering.values import Index, IndexMap, Memory, NotLowered, Value
 from anyshape.ops.meta import Meta
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic.expr import symbols_of
@@ -176,6 +179,12 @@ class Mutation(Materialize):
             self._before_write(handle.root)
         for handle in handles:
             self._written(handle.root)
+
+    def subscripted(self, target: TensorView, shown: Meta, key: Any) -> TensorView:
+        """The view of a tensor that a subscript of integers, slices and new dimensions makes."""
+        return TensorView(
+            target.root, shown, target, view=View("call_function", operator.getitem, (key,), {})
+        )
 
     def dtype_of(self, handle: TensorView) -> Dtype:
         return handle.root.value.dtype

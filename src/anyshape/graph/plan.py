@@ -68,13 +68,6 @@ class TensorRef:
 
 
 @dataclass(frozen=True, slots=True)
-class NumberRef:
-    """A number that a `PythonCall` of the plan gives."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
 class PythonCall:
     """Call Python: an operator of torch without native code, a number, a change of state. Results
     are names; a tree of them where the call gives several. Arguments hold `TensorRef`, `NumberRef`

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from anyshape.graph.aliasing import TensorView
-from anyshape.graph.values import Value
+from anyshape.ops.lowering.values import Value
 from anyshape.symbolic import (
     Expr,
 )

@@ -12,7 +12,6 @@ from anyshape.graph.plan import (
     BufferDecl,
     Compute,
     Native,
-    NumberRef,
     Plan,
     PythonCall,
     Step,
@@ -25,6 +24,7 @@ from anyshape.loops.kernels import Kernel
 from anyshape.loops.linear import Hint, ProvablyEqual
 from anyshape.loops.program import Area, Buffer, Extern, Launch, Repeated, Role, Segment, SizeRead
 from anyshape.loops.text import kernel_text
+from anyshape.ops.lowering.values import NumberRef
 from anyshape.ops.meta import Dense, strided
 from anyshape.support.lazy_dataclass import dataclass, field
 from anyshape.symbolic import Expr, Fact, Range, Size, Symbol, maximum

@@ -6,12 +6,11 @@ names they take their arguments, and how they are told to work in place.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from anyshape.ops.op import Op
-from anyshape.ops.signature import Signature, Unbound
+from anyshape.ops.signature import Unbound, signature_of
 from anyshape.ops.table import OpMatch, lookup
 
 __all__ = [
@@ -20,9 +19,6 @@ __all__ = [
     "asked_to_work_in_place",
     "bind_match",
     "is_bound",
-    "not_taken",
-    "signature_of",
-    "taken_by",
     "works_in_place",
 ]
 
@@ -49,18 +45,6 @@ class OpCall(NamedTuple):
         """All arguments but the first."""
         first = signature_of(self.op).first
         return {name: value for name, value in self.arguments.items() if name != first}
-
-
-_SIGNATURES: Final[dict[int, tuple[Op, Signature]]] = {}
-
-
-def signature_of(op: Op) -> Signature:
-    known = _SIGNATURES.get(id(op))
-    if known is None:
-        text = op.signature
-        made = Signature.of_rule(op.rule) if text is None else Signature.of_text(text)
-        known = _SIGNATURES[id(op)] = (op, made)
-    return known[1]
 
 
 def bind_match(match: OpMatch, args: Sequence[Any], kwargs: Mapping[str, Any]) -> OpCall:
@@ -100,36 +84,6 @@ def is_bound(match: OpMatch, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     except Unbound:
         return False
     return True
-
-
-def taken_by(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Those arguments that a rule or a row of an operator takes: by their names, or `**`."""
-    names, takes_rest = _parameters(function)
-    if takes_rest:
-        return dict(arguments)
-    return {name: arguments[name] for name in names if name in arguments}
-
-
-def not_taken(function: Callable[..., Any], op: Op, arguments: Mapping[str, Any]) -> Iterator[str]:
-    """Arguments that were given and that a row does not take. What it does not take has to be as
-    if it were not given."""
-    names, takes_rest = _parameters(function)
-    if takes_rest:
-        return
-    defaults = signature_of(op).defaults
-    for name, value in arguments.items():
-        if name not in names and not _is_default(value, defaults.get(name, ())):
-            yield name
-
-
-def _is_default(value: Any, default: Any) -> bool:
-    return value is default or (type(value) is type(default) and value == default)
-
-
-@functools.cache
-def _parameters(function: Callable[..., Any]) -> tuple[tuple[str, ...], bool]:
-    signature = Signature.of_rule(function)
-    return signature.names, signature.takes_rest
 
 
 def works_in_place(

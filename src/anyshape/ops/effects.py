@@ -13,9 +13,10 @@ from typing import Any, Final
 import torch
 from torch._ops import OpOverload, OpOverloadPacket
 
-from anyshape.ops.bind import bind_match, signature_of, works_in_place
+from anyshape.ops.bind import bind_match, works_in_place
 from anyshape.ops.op import OpKind
 from anyshape.ops.origins import is_of_torch
+from anyshape.ops.signature import signature_of
 from anyshape.ops.table import OpMatch, lookup
 
 #: Operators that do not fail because of what is in tensors, unless that are integers.

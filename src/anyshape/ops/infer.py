@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import torch
 
 from anyshape.errors import SymbolicTypeError, UnknownOperator
-from anyshape.ops.bind import OpCall, Unbound, bind_match, is_bound, signature_of, taken_by
+from anyshape.ops.bind import OpCall, Unbound, bind_match, is_bound
 from anyshape.ops.broadcast import require_writable
 from anyshape.ops.concrete import ConcreteCall
 from anyshape.ops.meta import Meta
@@ -18,6 +18,7 @@ from anyshape.ops.meta_fallback import without_row
 from anyshape.ops.op import Op, OpKind
 from anyshape.ops.promotion import category
 from anyshape.ops.shape_query import Need, ShapeQuery
+from anyshape.ops.signature import signature_of, taken_by
 from anyshape.ops.table import OpMatch, lookup
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Expr, Facts, Size, and_, eq

@@ -47,6 +47,9 @@ PURE: Final = Effects()
 DRAWS: Final = Effects(draws=True)
 DIVIDES: Final = Effects(divides=True)
 
+#: Before the names of functions that modules of torch call.
+FUNCTIONAL: Final = "torch.nn.functional."
+
 
 @dataclass(frozen=True, slots=True)
 class Op:
@@ -81,3 +84,11 @@ def names_of(name: str, also: tuple[str, ...] = ()) -> tuple[str, ...]:
 def in_place_names(name: str, also: tuple[str, ...] = ()) -> tuple[str, ...]:
     """The usual names of an operator's in-place form."""
     return (f"torch.{name}_", f"torch.Tensor.{name}_", *also)
+
+
+def row_of(
+    kind: OpKind, name: str, rule: Rule, *also: str, in_place: bool = False, **more: Any
+) -> Op:
+    """An operator of this kind by its usual names, and by others."""
+    forms = in_place_names(name) if in_place else ()
+    return Op(name, names_of(name, also), rule, kind, forms, **more)

@@ -6,11 +6,14 @@ Whoever else needs arguments (native code, ONNX, what is written to) gets them b
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import torch
+
+from anyshape.ops.op import Op
 
 #: Names that torch takes for the same parameter.
 _SYNONYMS: Final = {
@@ -115,3 +118,47 @@ class _Default:
 
 def _default(parameter: inspect.Parameter, number: int) -> Any:
     return parameter.empty if parameter.default is parameter.empty else _Default(number)
+
+
+# -- of operators and of their rows ---------------------------------------------------------------
+
+_SIGNATURES: Final[dict[int, tuple[Op, Signature]]] = {}
+
+
+def signature_of(op: Op) -> Signature:
+    known = _SIGNATURES.get(id(op))
+    if known is None:
+        text = op.signature
+        made = Signature.of_rule(op.rule) if text is None else Signature.of_text(text)
+        known = _SIGNATURES[id(op)] = (op, made)
+    return known[1]
+
+
+def taken_by(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Those arguments that a rule or a row of an operator takes: by their names, or `**`."""
+    names, takes_rest = _parameters(function)
+    if takes_rest:
+        return dict(arguments)
+    return {name: arguments[name] for name in names if name in arguments}
+
+
+def not_taken(function: Callable[..., Any], op: Op, arguments: Mapping[str, Any]) -> Iterator[str]:
+    """Arguments that were given and that a row does not take. What it does not take has to be as
+    if it were not given."""
+    names, takes_rest = _parameters(function)
+    if takes_rest:
+        return
+    defaults = signature_of(op).defaults
+    for name, value in arguments.items():
+        if name not in names and not _is_default(value, defaults.get(name, ())):
+            yield name
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    return value is default or (type(value) is type(default) and value == default)
+
+
+@functools.cache
+def _parameters(function: Callable[..., Any]) -> tuple[tuple[str, ...], bool]:
+    signature = Signature.of_rule(function)
+    return signature.names, signature.takes_rest

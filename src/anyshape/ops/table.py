@@ -11,15 +11,16 @@ from typing import Any, Final
 
 import torch
 
-from anyshape.ops import rules
+from anyshape.ops import families
 from anyshape.ops.op import Op
 from anyshape.ops.origins import is_of_torch
 from anyshape.support.lazy_dataclass import dataclass
 
-#: One module a family of operators: a new family is a new file in `rules/`. Where two rows answer
-#: to one name, the first family in alphabetical order has it.
+#: One module a family of operators: a new family is a new file in `families/`. Where two rows
+#: answer to one name, the first family in alphabetical order has it.
 FAMILIES = tuple(
-    import_module(f"{rules.__name__}.{module.name}") for module in iter_modules(rules.__path__)
+    import_module(f"{families.__name__}.{module.name}")
+    for module in iter_modules(families.__path__)
 )
 
 ROWS: tuple[Op, ...] = tuple(row for family in FAMILIES for row in family.ROWS)

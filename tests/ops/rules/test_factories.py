@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from anyshape.errors import ShapeMismatch
-from anyshape.ops.rules.factories import _triangle
+from anyshape.ops.families.factories import _triangle
 from tests.ops.driver import Sym, check, dynamic
 from tests.ops.laid_out import first_inside
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from anyshape.errors import ShapeMismatch
-from anyshape.ops.rules import pointwise
+from anyshape.ops.families import arithmetic, functions
 from anyshape.ops.table import lookup, resolve
 from tests.ops.driver import check, dynamic
 from tests.ops.laid_out import first_inside
@@ -38,8 +38,10 @@ def _function(names: str) -> Any:
     return resolve(f"torch.{name}") or resolve(f"torch.special.{name}")
 
 
-UNARY = [names for listed in pointwise._UNARY.values() for names in listed]
-BINARY = [names for listed in pointwise._BINARY.values() for names in listed]
+UNARY = [names for listed in arithmetic._UNARY.values() for names in listed]
+UNARY += [*functions._UNARY, "logit"]
+BINARY = [names for listed in functions._BINARY.values() for names in listed]
+BINARY += [*arithmetic._BINARY, "true_divide"]
 BINARY += ["add", "sub subtract", "div divide", "pow", "float_power", "ldexp"]
 
 
@@ -100,7 +102,7 @@ def test_mixed_dtypes(function: Any) -> None:
 
 
 def test_every_name_reaches_a_row() -> None:
-    for row in pointwise.ROWS:
+    for row in (*arithmetic.ROWS, *functions.ROWS):
         for names, in_place in ((row.answers_to, False), (row.in_place, True)):
             for function in filter(None, map(resolve, names)):
                 entry = lookup(function)

@@ -19,11 +19,12 @@ from torch.autograd.graph import increment_version
 from anyshape.backends.native.alias_check import may_write, no_alias
 from anyshape.backends.native.build import DeferredCode
 from anyshape.backends.native.first_run import Failed, when_built
-from anyshape.graph.plan import NumberRef, PythonCall, TensorRef, View, tensors_in
+from anyshape.graph.plan import PythonCall, TensorRef, View, tensors_in
 from anyshape.graph.read_write_sets import touched
 from anyshape.graph.schedule import Schedule, numbers_in
 from anyshape.graph.unlowerable import Unlowerable
 from anyshape.loops.program import Launch, Segment
+from anyshape.ops.lowering.values import NumberRef
 from anyshape.symbolic import Expr, Fact, Size, Symbol, to_text
 from anyshape.symbolic.expr import of_atom
 

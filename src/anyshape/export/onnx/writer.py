@@ -17,11 +17,11 @@ from anyshape.export import results
 from anyshape.export.conditions import ConditionPath
 from anyshape.export.examples import example_call
 from anyshape.export.onnx.outputs import outputs_in, sizes_in_text
-from anyshape.export.onnx.rows import Named, NotMapped
 from anyshape.export.onnx.table import has_row, text_of_target, written
 from anyshape.export.program import Program
 from anyshape.export.show import SHAPE
 from anyshape.export.tensors_file import bytes_of
+from anyshape.ops.onnx import Named, NotMapped, known
 
 _WORDS: Final = re.compile(r"\W+")
 
@@ -128,7 +128,7 @@ class Writer:
                 for name, each in outputs_in(node.args[0]).items():
                     self._output(name, each)
             case "call_method":
-                self.values[node] = self._by_row(node)
+                self.values[node] = written(self, node)
             case _:
                 self._call(node)
 
@@ -144,14 +144,7 @@ class Writer:
             kind = "item" if node.target is not getattr else "attribute"
             self.values[node] = self._given((*first.way, (kind, node.args[1])), node)
             return
-        self.values[node] = self._by_row(node)
-
-    def _by_row(self, node: torch.fx.Node) -> Any:
-        try:
-            return written(self, node)
-        except (TypeError, ValueError, LookupError, AttributeError) as error:
-            # The row is for other arguments than these.
-            raise NotMapped(f"`{text_of_target(node)}` with its arguments ({error})") from None
+        self.values[node] = written(self, node)
 
     def _refuse_unknown(self) -> None:
         """Everything that has no row, at once."""
@@ -203,18 +196,20 @@ class Writer:
     def add(self, kind: str, inputs: list[str], output: str = "", **attributes: Any) -> str:
         """A node of the model; returns the name of its result."""
         output = output or self.fresh(kind.lower())
+        attributes = {name: known(value) for name, value in attributes.items()}
         made = self.onnx.helper.make_node(kind, inputs, [output], **attributes)
         self._nodes.append(made)
         return output
 
     def several(self, kind: str, inputs: list[str], count: int, **attributes: Any) -> list[str]:
         """A node with several results."""
-        outputs = [self.fresh(kind.lower()) for _ in range(count)]
+        outputs = [self.fresh(kind.lower()) for _ in range(known(count))]
+        attributes = {name: known(value) for name, value in attributes.items()}
         self._nodes.append(self.onnx.helper.make_node(kind, inputs, outputs, **attributes))
         return outputs
 
     def constant(self, value: Any, name: str = "constant") -> str:
-        tensor = value if isinstance(value, torch.Tensor) else torch.tensor(value)
+        tensor = value if isinstance(value, torch.Tensor) else torch.tensor(known(value))
         kind = self.element_type(tensor.dtype)
         found = self.fresh(name)
         data = bytes_of(tensor)
@@ -240,7 +235,7 @@ class Writer:
             value = found
         if value is None or isinstance(value, str | _Given):
             raise NotMapped(f"the value {value!r}")
-        tensor = torch.tensor(value)
+        tensor = torch.tensor(known(value))
         return self.constant(tensor if dtype is None else tensor.to(dtype))
 
     def cast(self, name: str, dtype: torch.dtype | None) -> str:

@@ -1,0 +1,551 @@
+"""Attention: scaled dot products, and the function behind `nn.MultiheadAttention`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from anyshape.errors import UnknownOperator
+from anyshape.loops.expr import FLOATS
+from anyshape.loops.program import Area, Extern
+from anyshape.ops.broadcast import broadcast, pointwise_layout, require_expands
+from anyshape.ops.families.activations import onnx_gelu
+from anyshape.ops.families.matmul import onnx_linear, require_one_dtype, require_rank, require_same
+from anyshape.ops.families.normalization import onnx_layer_norm
+from anyshape.ops.lowering.context import Lowering
+from anyshape.ops.lowering.pointwise_builder import chosen, elementwise
+from anyshape.ops.lowering.values import Memory, NotLowered, Value
+from anyshape.ops.meta import Meta
+from anyshape.ops.onnx import END, Named, NotMapped, Writer
+from anyshape.ops.op import DRAWS, FUNCTIONAL, Op, OpKind
+from anyshape.ops.rows import lower, onnx
+from anyshape.ops.shape_query import ShapeQuery
+from anyshape.symbolic import Size, eq, ge, gt, or_, product
+
+
+def _scaled_dot_product(
+    q: ShapeQuery,
+    query: Meta,
+    key: Meta,
+    value: Meta,
+    attn_mask: Meta | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Meta:
+    if min(query.rank, key.rank, value.rank) < 2:
+        raise q.fail("query, key and value have at least two dimensions")
+    dtype = require_one_dtype(q, query, key, value)
+    if not dtype.is_floating_point:
+        raise q.fail(f"there is no attention of {dtype}")
+    if query.device.type != "cpu":
+        raise UnknownOperator(op=q.op)  # the layout depends on which of several kernels is taken
+    require_same(q, query.shape[-1], key.shape[-1], "the features of query and key")
+    require_same(q, key.shape[-2], value.shape[-2], "the lengths of key and value")
+    batches = [query.shape[:-2], *_batches(q, query, (key, value), enable_gqa)]
+    scores = (*broadcast(q, batches[:2]), query.shape[-2], key.shape[-2])
+    shape = (*broadcast(q, [scores[:-2], batches[2]]), query.shape[-2], value.shape[-1])
+    if not q.same_all(shape[:-2], query.shape[:-2]):
+        sizes = (*shape, key.shape[-2])
+        if q.decide(
+            eq(product(sizes), 0), "where there is nothing to attend, the query is not stretched"
+        ):
+            shape = (*query.shape[:-1], value.shape[-1])
+    if attn_mask is not None:
+        _require_mask(q, attn_mask, dtype, scores)
+    both = is_causal and attn_mask is not None
+    if query.is_contiguous and not both:
+        return query.like(shape)  # whichever kernel is taken
+    fused = _is_fused(q, query, key, value, attn_mask, dropout_p, enable_gqa)
+    if both and not fused:
+        raise q.fail("a mask does not go with is_causal=True")
+    return query.like(shape, layout=pointwise_layout(q, query.shape, [query]) if fused else None)
+
+
+def _batches(
+    q: ShapeQuery, query: Meta, others: tuple[Meta, ...], grouped: bool
+) -> list[tuple[Size, ...]]:
+    """The sizes before the last two; of grouped heads each is there for several of the query's."""
+    if not grouped:
+        return [other.shape[:-2] for other in others]
+    if min(query.rank, *(other.rank for other in others)) < 3:
+        raise q.fail("grouped heads take at least three dimensions")
+    heads = query.shape[-3]
+    for other in others:
+        if other.shape[-3] is not heads:
+            q.require(gt(other.shape[-3], 0), "key and value have heads")
+            q.require(
+                eq(heads % other.shape[-3], 0), "the heads of key and value divide the query's"
+            )
+    return [(*other.shape[:-3], heads) for other in others]
+
+
+def _require_mask(q: ShapeQuery, mask: Meta, dtype: torch.dtype, scores: tuple[Size, ...]) -> None:
+    if mask.dtype not in (torch.bool, torch.float32, dtype):
+        raise q.fail(f"a mask is of booleans or of {dtype}, not {mask.dtype}")
+    if mask.rank < 2:
+        raise q.fail("a mask has at least two dimensions")
+    require_expands(q, mask.shape, scores)
+
+
+def _is_fused(
+    q: ShapeQuery,
+    query: Meta,
+    key: Meta,
+    value: Meta,
+    mask: Meta | None,
+    dropout: float,
+    grouped: bool,
+) -> bool:
+    """Whether torch takes its fused kernel, whose result is laid out like the query."""
+    tensors = [query, key, value]
+    if (
+        any(tensor.rank != 4 for tensor in tensors)
+        or dropout
+        or not torch._C._get_flash_sdp_enabled()
+    ):
+        return False
+    if mask is not None:
+        if mask.rank == 3 or mask.requires_grad:
+            return False
+        tensors.append(mask)
+    if any(_differs(q, tensor.strides[-1], 1) for tensor in tensors):
+        return False
+    pairs = [
+        (query.shape[0], key.shape[0]),
+        (query.shape[0], value.shape[0]),
+        (key.shape[1], value.shape[1]),
+    ]
+    pairs.append((query.shape[3], value.shape[3]))
+    if not grouped:
+        pairs.append((query.shape[1], key.shape[1]))
+    if any(_differs(q, a, b) for a, b in pairs):
+        return False
+    length, other = query.shape[2], key.shape[2]
+    if length is other:
+        return True  # an empty query has an empty result
+    return q.decide(or_(gt(other, 0), eq(length, 0)), "an empty key takes another kernel")
+
+
+def _differs(q: ShapeQuery, a: Size, b: Size) -> bool:
+    return a is not b and not q.decide(eq(a, b), "which kernel computes attention depends on it")
+
+
+def _multi_head(
+    q: ShapeQuery,
+    query: Meta,
+    key: Meta,
+    value: Meta,
+    embed_dim_to_check: Size,
+    num_heads: int,
+    in_proj_weight: Meta | None,
+    in_proj_bias: Meta | None,
+    bias_k: Meta | None,
+    bias_v: Meta | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Meta,
+    out_proj_bias: Meta | None,
+    training: bool = True,
+    key_padding_mask: Meta | None = None,
+    need_weights: bool = True,
+    attn_mask: Meta | None = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Meta | None = None,
+    k_proj_weight: Meta | None = None,
+    v_proj_weight: Meta | None = None,
+    static_k: Meta | None = None,
+    static_v: Meta | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[Meta, Meta | None]:
+    if static_k is not None or static_v is not None:
+        raise UnknownOperator(op=q.op)
+    batched = query.rank == 3
+    require_rank(q, query, 3 if batched else 2, "the query")
+    for tensor in (key, value):
+        require_rank(q, tensor, query.rank, "key and value")
+    if is_causal and attn_mask is None:
+        raise q.fail("is_causal=True needs a mask")
+    require_one_dtype(q, query, key, value, in_proj_weight, q_proj_weight, out_proj_weight)
+    length, source, features = query.shape[0], key.shape[0], query.shape[-1]
+    batch = query.shape[1] if batched else 1
+    require_same(q, features, embed_dim_to_check, "the query's features and embed_dim")
+    q.require(eq(features % num_heads, 0), "the heads divide the features")
+    for a, b in zip(key.shape[:-1], value.shape[:-1], strict=True):
+        require_same(q, a, b, "the sizes of key and value")
+    if batched:
+        require_same(q, key.shape[1], batch, "the batch sizes of key and query")
+    apart = use_separate_proj_weight
+    projections = (q_proj_weight, k_proj_weight, v_proj_weight) if apart else (in_proj_weight,) * 3
+    for tensor, weight in zip((query, key, value), projections, strict=True):
+        _require_projection(q, tensor, weight, features if apart else 3 * features)
+    for tensor, wanted in ((in_proj_bias, 3 * features), (bias_k, features), (bias_v, features)):
+        if tensor is not None:
+            require_same(q, tensor.shape[-1], wanted, "the sizes of a bias")
+    _require_masks(q, batched, (batch, num_heads, length, source), attn_mask, key_padding_mask)
+    source = source + int(bias_k is not None) + int(add_zero_attn)
+    require_same(q, out_proj_weight.shape[1], features, "the features of the last projection")
+    if out_proj_bias is not None:
+        require_expands(q, out_proj_bias.shape, (length * batch, out_proj_weight.shape[0]))
+    middle = (batch,) if batched else ()
+    result = query.like((length, *middle, out_proj_weight.shape[0]))
+    if not need_weights:
+        return result, None
+    heads = () if average_attn_weights else (num_heads,)
+    return result, query.like((*middle, *heads, length, source))
+
+
+def _require_projection(q: ShapeQuery, tensor: Meta, weight: Meta | None, rows: Size) -> None:
+    if weight is None or weight.rank != 2:
+        raise q.fail("query, key and value are projected by matrices")
+    require_same(q, weight.shape[0], rows, "the rows of a projection")
+    require_same(
+        q, tensor.shape[-1], weight.shape[1], "the features of a tensor and its projection"
+    )
+
+
+def _require_masks(
+    q: ShapeQuery,
+    batched: bool,
+    sizes: tuple[Size, Size, Size, Size],
+    mask: Meta | None,
+    padding: Meta | None,
+) -> None:
+    batch, heads, length, source = sizes
+    if mask is not None:
+        wanted = (length, source) if mask.rank == 2 else (batch * heads, length, source)
+        require_rank(q, mask, len(wanted), "the mask")
+        for size, other in zip(mask.shape, wanted, strict=True):
+            require_same(q, size, other, "the sizes of the mask")
+    if padding is not None:
+        wanted = (batch, source) if batched else (source,)
+        require_rank(q, padding, len(wanted), "the mask of padded keys")
+        for size, other in zip(padding.shape, wanted, strict=True):
+            require_same(q, size, other, "the sizes of the mask of padded keys")
+
+
+def _encoder_layer(
+    q: ShapeQuery,
+    src: Meta,
+    embed_dim: Size,
+    num_heads: int,
+    qkv_weight: Meta,
+    qkv_bias: Meta,
+    proj_weight: Meta,
+    mask: Meta | None,
+    mask_type: int | None,
+) -> Meta:
+    """`nn.TransformerEncoderLayer` in one step, which it takes where nothing has a gradient."""
+    if mask is not None or mask_type is not None or src.device.type != "cpu":
+        raise UnknownOperator(op=q.op)
+    require_rank(q, src, 3, "the source")
+    features = src.shape[-1]
+    require_same(q, features, embed_dim, "the source's features and embed_dim")
+    q.require(eq(features % num_heads, 0), "the heads divide the features")
+    _require_projection(q, src, qkv_weight, 3 * features)
+    require_same(q, proj_weight.shape[0], features, "the rows of the last projection")
+    if q.decide(eq(product(src.shape), 0), "of nothing, torch makes a copy"):
+        raise UnknownOperator(op=q.op)
+    return src.like(src.shape)
+
+
+_ENCODER_LAYER = (
+    "src, embed_dim, num_heads, qkv_weight, qkv_bias, proj_weight, proj_bias, use_gelu, norm_first,"
+    " eps, norm_weight_1, norm_bias_1, norm_weight_2, norm_bias_2, ffn_weight_1, ffn_bias_1,"
+    " ffn_weight_2, ffn_bias_2, mask=None, mask_type=None"
+)
+
+
+_ATTENTION: tuple[Any, ...] = (
+    FUNCTIONAL + "scaled_dot_product_attention",
+    "torch._C._nn.scaled_dot_product_attention",
+)
+
+ROWS: tuple[Op, ...] = (
+    Op(
+        "scaled_dot_product_attention",
+        _ATTENTION,
+        _scaled_dot_product,
+        OpKind.CALL_OUT,
+        effects=DRAWS,
+    ),
+    Op(
+        "multi_head_attention",
+        (FUNCTIONAL + "multi_head_attention_forward",),
+        _multi_head,
+        OpKind.CALL_OUT,
+        effects=DRAWS,
+    ),
+    Op(
+        "transformer_encoder_layer",
+        ("torch._transformer_encoder_layer_fwd",),
+        _encoder_layer,
+        OpKind.CALL_OUT,
+        signature=_ENCODER_LAYER,
+    ),
+)
+
+
+# -- native code ----------------------------------------------------------------------------------
+
+
+@lower("scaled_dot_product_attention")
+def lower_attention(
+    c: Lowering,
+    query: Value,
+    key: Value,
+    value: Value,
+    attn_mask: Value | None,
+    dropout_p: Any,
+    is_causal: Any,
+    *,
+    scale: Any,
+    enable_gqa: Any,
+) -> Value:
+    if dropout_p != 0 or enable_gqa or not isinstance(is_causal, bool):
+        raise NotLowered("dropout, or heads in groups")
+    if not (scale is None or type(scale) is float):
+        raise NotLowered("a scale that is computed")
+    tensors = (query, key, value)
+    if any(len(each.sizes) != 4 or each.dtype != query.dtype for each in tensors):
+        raise NotLowered("not a batch of heads")
+    if query.dtype not in FLOATS:
+        raise NotLowered("attention of integers")
+    batch, heads, rows, width = query.sizes
+    columns = key.sizes[2]
+    wanted = (batch, heads, columns, width)
+    for other in (key, value):
+        for own, size in zip(other.sizes, wanted, strict=True):
+            c.assume(eq(own, size), "heads or widths that differ")
+    for size in (batch, heads, rows, columns, width):
+        # Over no keys it is 0, which the library's function does not say.
+        c.assume(ge(size, 1), "attention over nothing")
+    mask = None if attn_mask is None else _mask(c, attn_mask, query, (batch, heads, rows, columns))
+    if mask is not None and is_causal:
+        raise NotLowered("a mask beside the causal one")
+    made, kept = c.fresh_as(query.sizes, query.dtype, c.result)
+    areas = [_area(c, each) for each in tensors]
+    whole = Area(kept.buffer, query.sizes, kept.strides)
+    arguments = (whole, None, *areas, 0.0, is_causal, mask, scale)
+    reads = [area.buffer for area in areas] + ([] if mask is None else [mask.buffer])
+    c.extern(Extern("_scaled_dot_product_flash_attention_for_cpu", arguments), reads, [kept.buffer])
+    return made
+
+
+def _area(c: Lowering, value: Value) -> Area:
+    """Where a tensor is, with its last dimension contiguous as the library wants it."""
+    memory = value.memory
+    if memory is None or memory.strides[-1] != 1:
+        copy = elementwise(c, lambda x: x, value, takes=value.dtype)
+        memory = c.materialize(copy)
+    return Area(memory.buffer, value.sizes, memory.strides, memory.offset)
+
+
+def _mask(c: Lowering, mask: Value, query: Value, sizes: tuple[Size, ...]) -> Area:
+    """What is added to the scores: a mask of booleans becomes 0 and minus infinity."""
+    if len(mask.sizes) not in (2, 4):
+        raise NotLowered("a mask of other dimensions")
+    for own, wanted in zip(mask.sizes, sizes[-len(mask.sizes) :], strict=True):
+        if own != 1:
+            c.assume(eq(own, wanted), "a mask of other sizes")
+    if mask.dtype == "b1":
+        mask = chosen(c, mask, 0.0, float("-inf"), query.dtype)
+    elif mask.dtype != query.dtype:
+        raise NotLowered("a mask of another dtype")
+    memory: Memory = c.materialize(mask) if mask.memory is None else mask.memory
+    return Area(memory.buffer, mask.sizes, memory.strides, memory.offset)
+
+
+# -- ONNX -----------------------------------------------------------------------------------------
+
+
+@onnx("scaled_dot_product_attention")
+def onnx_attention(
+    w: Writer,
+    node: Node,
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any,
+    dropout_p: float,
+    is_causal: bool,
+    scale: Any,
+    enable_gqa: bool,
+) -> str:
+    if dropout_p:
+        raise NotMapped("attention in training")
+    rank, dtype = w.rank(key), w.dtype(node)
+    keys, values = w.name(key), w.name(value)
+    if enable_gqa and w.example(query).shape[-3] != w.example(key).shape[-3]:
+        times = w.example(query).shape[-3] // w.example(key).shape[-3]
+        keys, values = (_repeated(w, each, rank, times) for each in (keys, values))
+    factor = _factor(w, query, scale, dtype)
+    turned = w.add("Transpose", [keys], perm=[*range(rank - 2), rank - 1, rank - 2])
+    scores = w.add("MatMul", [w.add("Mul", [w.name(query), factor]), turned])
+    low = w.name(float("-inf"), dtype)
+    if is_causal:
+        last = w.add("Slice", [w.add("Shape", [scores]), w.constant([-2]), w.constant([END])])
+        square = w.add("Expand", [w.constant(torch.ones(1)), last])
+        below = w.cast(w.add("Trilu", [square], upper=0), torch.bool)
+        scores = w.add("Where", [below, scores, low])
+    if attn_mask is not None and w.dtype(attn_mask) is torch.bool:
+        scores = w.add("Where", [w.name(attn_mask), scores, low])
+    elif attn_mask is not None:
+        scores = w.add("Add", [scores, w.name(attn_mask)])
+    shares = w.add("Softmax", [scores], axis=-1)
+    if attn_mask is not None:
+        # A row that sees nothing is 0 in torch.
+        most = w.add("ReduceMax", [scores, w.constant([-1])], keepdims=1)
+        shares = w.add("Where", [w.add("Equal", [most, low]), w.name(0.0, dtype), shares])
+    return w.add("MatMul", [shares, values])
+
+
+def _factor(w: Writer, query: Any, scale: Any, dtype: torch.dtype) -> str:
+    if scale is not None:
+        return w.name(scale, dtype)
+    width = w.add("Gather", [w.add("Shape", [w.name(query)]), w.constant(-1)], axis=0)
+    return w.add("Reciprocal", [w.add("Sqrt", [w.cast(width, dtype)])])
+
+
+def _repeated(w: Writer, name: str, rank: int, times: int) -> str:
+    """Each head as often as there are heads of queries to it."""
+    shape = w.add("Shape", [name])
+    apart = w.add("Unsqueeze", [name, w.constant([rank - 2])])
+    copied = w.add("Expand", [apart, w.constant([*[1] * (rank - 2), times, 1, 1])])
+    head = w.add("Slice", [shape, w.constant([0]), w.constant([rank - 3])])
+    tail = w.add("Slice", [shape, w.constant([rank - 2]), w.constant([rank])])
+    return w.add("Reshape", [copied, w.add("Concat", [head, w.constant([-1]), tail], axis=0)])
+
+
+@onnx("transformer_encoder_layer")
+def onnx_encoder_layer(
+    w: Writer,
+    node: Node,
+    src: Any,
+    embed_dim: int,
+    num_heads: int,
+    qkv_weight: Any,
+    qkv_bias: Any,
+    proj_weight: Any,
+    proj_bias: Any,
+    use_gelu: bool,
+    norm_first: bool,
+    eps: float,
+    norm_weight_1: Any,
+    norm_bias_1: Any,
+    norm_weight_2: Any,
+    norm_bias_2: Any,
+    ffn_weight_1: Any,
+    ffn_bias_1: Any,
+    ffn_weight_2: Any,
+    ffn_bias_2: Any,
+    mask: Any,
+    mask_type: Any,
+) -> str:
+    """A layer of `nn.TransformerEncoder`, which torch has as one operator."""
+    if mask is not None or mask_type is not None:
+        raise NotMapped("an encoder layer with a mask, as one operator")
+    source = w.name(src)
+
+    def attended(name: str) -> str:
+        qkv, out = (qkv_weight, qkv_bias), (proj_weight, proj_bias)
+        return _self_attention(w, node, name, num_heads, embed_dim // num_heads, qkv, out)
+
+    def mixed(name: str) -> str:
+        inner = onnx_linear(w, node, Named(name), ffn_weight_1, ffn_bias_1)
+        active = onnx_gelu(w, node, Named(inner), "none") if use_gelu else w.add("Relu", [inner])
+        return onnx_linear(w, node, Named(active), ffn_weight_2, ffn_bias_2)
+
+    def normal(name: str, scale: Any, shift: Any) -> str:
+        return onnx_layer_norm(w, node, Named(name), [embed_dim], scale, shift, eps)
+
+    first, second = (norm_weight_1, norm_bias_1), (norm_weight_2, norm_bias_2)
+    if norm_first:
+        source = w.add("Add", [source, attended(normal(source, *first))])
+        return w.add("Add", [source, mixed(normal(source, *second))])
+    source = normal(w.add("Add", [source, attended(source)]), *first)
+    return normal(w.add("Add", [source, mixed(source)]), *second)
+
+
+def _self_attention(
+    w: Writer, node: Node, x: str, heads: int, depth: int, qkv: Sequence[Any], out: Sequence[Any]
+) -> str:
+    joint = onnx_linear(w, node, Named(x), *qkv)
+    apart = w.add("Reshape", [joint, w.constant([0, 0, 3, heads, depth])])
+    by_head = w.add("Transpose", [apart], perm=[2, 0, 3, 1, 4])
+    query, key, value = (w.add("Gather", [by_head, w.constant(at)], axis=0) for at in range(3))
+    scores = w.add("MatMul", [query, w.add("Transpose", [key], perm=[0, 1, 3, 2])])
+    scores = w.add("Mul", [scores, w.name(depth**-0.5, w.dtype(node))])
+    found = w.add("MatMul", [w.add("Softmax", [scores], axis=-1), value])
+    joined = w.add("Transpose", [found], perm=[0, 2, 1, 3])
+    flat = w.add("Reshape", [joined, w.constant([0, 0, heads * depth])])
+    return onnx_linear(w, node, Named(flat), *out)
+
+
+@onnx("multi_head_attention")
+def onnx_multi_head(
+    w: Writer,
+    node: Node,
+    query: Any,
+    key: Any,
+    value: Any,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Any,
+    in_proj_bias: Any,
+    bias_k: Any,
+    bias_v: Any,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Any,
+    out_proj_bias: Any,
+    training: bool,
+    key_padding_mask: Any,
+    need_weights: bool,
+    attn_mask: Any,
+    use_separate_proj_weight: bool,
+    average_attn_weights: bool,
+    is_causal: bool,
+) -> list[Any]:
+    """`nn.MultiheadAttention`, of sequences that come first: its result and the weights."""
+    unusual = (bias_k, bias_v, key_padding_mask, attn_mask)
+    if any(each is not None for each in unusual) or add_zero_attn or use_separate_proj_weight:
+        raise NotMapped("multi-head attention with masks, biases of keys, or separate weights")
+    if (training and dropout_p) or is_causal or w.rank(query) != 3:
+        raise NotMapped("multi-head attention in training, causal, or without a batch")
+    width, heads = embed_dim_to_check, num_heads
+    parts = [
+        _projected(w, node, each, at, width, heads, in_proj_weight, in_proj_bias)
+        for at, each in enumerate((query, key, value))
+    ]
+    queries, keys, values = parts
+    turned = w.add("Transpose", [keys], perm=[0, 1, 3, 2])
+    scores = w.add("MatMul", [queries, turned])
+    scale = w.name((width // heads) ** -0.5, w.dtype(query))
+    shares = w.add("Softmax", [w.add("Mul", [scores, scale])], axis=-1)
+    mixed = w.add("Transpose", [w.add("MatMul", [shares, values])], perm=[2, 0, 1, 3])
+    flat = w.add("Reshape", [mixed, w.constant([0, 0, width])])
+    found = onnx_linear(w, node, Named(flat), out_proj_weight, out_proj_bias)
+    if not need_weights:
+        return [found, None]
+    if average_attn_weights:
+        shares = w.add("ReduceMean", [shares, w.constant([1])], keepdims=0)
+    return [found, shares]
+
+
+def _projected(
+    w: Writer, node: Node, x: Any, at: int, width: int, heads: int, weight: Any, bias: Any
+) -> str:
+    """Batch, head, length, depth."""
+    ends = w.constant([at * width]), w.constant([(at + 1) * width])
+    own = w.add("Slice", [w.name(weight), *ends, w.constant([0])])
+    found = w.add("MatMul", [w.name(x), w.add("Transpose", [own], perm=[1, 0])])
+    if bias is not None:
+        found = w.add("Add", [found, w.add("Slice", [w.name(bias), *ends, w.constant([0])])])
+    apart = w.add("Reshape", [found, w.constant([0, 0, heads, width // heads])])
+    return w.add("Transpose", [apart], perm=[1, 2, 0, 3])

@@ -1,0 +1,234 @@
+"""Fresh tensors where a view would do: copies of views, and copies of a tensor with a view of them
+written."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from anyshape.loops import expr
+from anyshape.loops.expr import Scalar
+from anyshape.ops.families.complex_numbers import view_as_complex, view_as_real
+from anyshape.ops.families.index_operators import cloned
+from anyshape.ops.families.reshaping import view
+from anyshape.ops.families.slicing import (
+    as_strided,
+    diagonal_view,
+    narrow,
+    select,
+    slice_,
+    unbind,
+    unfold,
+)
+from anyshape.ops.families.splitting import split_evenly, split_with_sizes
+from anyshape.ops.families.views import expand, permute, squeeze, t, transpose, unsqueeze
+from anyshape.ops.lowering.context import Lowering
+from anyshape.ops.lowering.masked_load import guardable, guarded
+from anyshape.ops.lowering.pointwise_builder import constant_like, in_shape, mapped, test, where
+from anyshape.ops.lowering.values import Index, NotLowered, Rearranged, Value, place
+from anyshape.ops.meta import Meta, Strided
+from anyshape.ops.meta import contiguous as contiguous_layout
+from anyshape.ops.op import Op, OpKind, Rule, names_of
+from anyshape.ops.rows import VIEWS, lower
+from anyshape.ops.shape_query import ShapeQuery
+from anyshape.ops.signature import taken_by
+from anyshape.support.lazy_dataclass import replace
+from anyshape.symbolic import Size, absolute, eq, le, product
+
+
+def _copied(rule: Rule) -> Rule:
+    """The rule of a view, its result fresh and contiguous."""
+
+    @functools.wraps(rule)
+    def fresh(q: ShapeQuery, *args: Any, **kwargs: Any) -> Any:
+        seen = rule(q, *args, **kwargs)
+        return seen.like() if isinstance(seen, Meta) else tuple(part.like() for part in seen)
+
+    return fresh
+
+
+_COPIES: dict[str, Rule] = {
+    "as_strided_copy": as_strided,
+    "diagonal_copy": diagonal_view,
+    "expand_copy": expand,
+    "narrow_copy": narrow,
+    "permute_copy": permute,
+    "select_copy": select,
+    "slice_copy": slice_,
+    "split_copy": split_evenly,
+    "split_with_sizes_copy": split_with_sizes,
+    "squeeze_copy": squeeze,
+    "t_copy": t,
+    "transpose_copy": transpose,
+    "unbind_copy": unbind,
+    "unfold_copy": unfold,
+    "unsqueeze_copy": unsqueeze,
+    "view_as_complex_copy": view_as_complex,
+    "view_as_real_copy": view_as_real,
+    "view_copy": view,
+}
+
+
+# ---- a view written into a copy ------------------------------------------------------------------
+
+
+def _with_written(q: ShapeQuery, input: Meta, seen: Meta, src: Meta) -> Meta:
+    """A copy of `input` in which the part that is `seen` has been replaced by `src`, of exactly its
+    shape.
+    """
+    if seen.rank != src.rank:
+        raise q.fail(f"the source must have the {seen.rank} dimensions of the part, not {src.rank}")
+    for size, wanted in zip(src.shape, seen.shape, strict=True):
+        if size is not wanted:
+            q.require(eq(size, wanted), "the source has the sizes of the part that it replaces")
+    if isinstance(input.layout, Strided) and any(
+        stride == 0 and not q.decide(le(size, 1), "an expanded tensor is copied element by element")
+        for size, stride in zip(input.shape, input.strides, strict=True)
+    ):
+        return cloned(q, input)
+    # The whole storage is copied, so that strides and offset stay.
+    return replace(input, requires_grad=False, shares_if=None)
+
+
+def select_scatter(q: ShapeQuery, input: Meta, src: Meta, dim: int, index: Size) -> Meta:
+    return _with_written(q, input, select(q, input, dim, index), src)
+
+
+def slice_scatter(
+    q: ShapeQuery,
+    input: Meta,
+    src: Meta,
+    dim: int = 0,
+    start: Size | None = None,
+    end: Size | None = None,
+    step: Size = 1,
+) -> Meta:
+    return _with_written(q, input, slice_(q, input, dim, start, end, step), src)
+
+
+def diagonal_scatter(
+    q: ShapeQuery, input: Meta, src: Meta, offset: Size = 0, dim1: int = 0, dim2: int = 1
+) -> Meta:
+    return _with_written(q, input, diagonal_view(q, input, offset, dim1, dim2), src)
+
+
+def as_strided_scatter(
+    q: ShapeQuery,
+    input: Meta,
+    src: Meta,
+    size: Sequence[Size],
+    stride: Sequence[Size],
+    storage_offset: Size | None = None,
+) -> Meta:
+    seen = as_strided(q, input, size, stride, storage_offset)
+    return _with_written(q, input, seen, src)
+
+
+# ---- diagonals -----------------------------------------------------------------------------------
+
+
+def diag(q: ShapeQuery, input: Meta, diagonal: Size = 0) -> Meta:
+    if input.rank == 1:
+        return diag_embed(q, input, diagonal)
+    if input.rank != 2:
+        raise q.fail(f"diag is for 1 or 2 dimensions, not {input.rank}")
+    return diagonal_view(q, input, diagonal).like()
+
+
+def diag_embed(
+    q: ShapeQuery, input: Meta, offset: Size = 0, dim1: int = -2, dim2: int = -1
+) -> Meta:
+    if not input.shape:
+        raise q.fail("a tensor without dimensions is no diagonal")
+    rank = input.rank + 1
+    a, b = sorted((q.dim(dim1, rank), q.dim(dim2, rank)))
+    if a == b:
+        raise q.fail(f"a diagonal needs two dimensions, not {dim1} twice")
+    shape = list(input.shape[:-1])
+    side = input.shape[-1] + absolute(offset)
+    shape.insert(a, side)
+    shape.insert(b, side)
+    return input.like(tuple(shape))
+
+
+def diagflat(q: ShapeQuery, input: Meta, offset: Size = 0) -> Meta:
+    return diag_embed(q, input.like((input.numel,)), offset)
+
+
+_WRITTEN: dict[str, Rule] = {
+    "select_scatter": select_scatter,
+    "slice_scatter": slice_scatter,
+    "diagonal_scatter": diagonal_scatter,
+    "as_strided_scatter": as_strided_scatter,
+    "diag": diag,
+    "diag_embed": diag_embed,
+    "diagflat": diagflat,
+}
+
+ROWS: tuple[Op, ...] = (
+    *(Op(name, names_of(name), _copied(rule), OpKind.INDEX_MAP) for name, rule in _COPIES.items()),
+    *(Op(name, names_of(name), rule, OpKind.INDEX_MAP) for name, rule in _WRITTEN.items()),
+)
+
+
+# -- native code ----------------------------------------------------------------------------------
+
+
+@lower("diag_embed")
+def lower_diag_embed(c: Lowering, input: Value, offset: Any, dim1: Any, dim2: Any) -> Value:
+    rank = len(input.sizes) + 1
+    if type(offset) is not int:
+        raise NotLowered("a diagonal that is not known")
+    first, second = place(dim1, rank), place(dim2, rank)
+    # With the dimensions exchanged, the diagonal is the one on the other side.
+    if first > second:
+        first, second, offset = second, first, -offset
+    guardable(c, input)
+
+    def at(index: Index) -> Scalar:
+        row_, column = index[first], index[second]
+        on = test("eq", expr.index(row_ + offset), expr.index(column))
+        others = [here for dim, here in enumerate(index) if dim not in (first, second)]
+        found = guarded(input, (*others, row_ if offset >= 0 else column), on)
+        return where(on, found, constant_like(0, found))
+
+    return c.values.new(c.result.shape, input.dtype, at, (input,), cost=2)
+
+
+@lower("diagflat")
+def lower_diagflat(c: Lowering, input: Value, offset: Any) -> Value:
+    return lower_diag_embed(c, in_shape(c, input, (product(input.sizes),)), offset, -2, -1)
+
+
+@lower("diag")
+def lower_diag(c: Lowering, input: Value, diagonal: Any) -> Value:
+    if len(input.sizes) == 1:
+        return lower_diag_embed(c, input, diagonal, -2, -1)
+    if type(diagonal) is not int:
+        raise NotLowered("a diagonal that is not known")
+    down, right = max(-diagonal, 0), max(diagonal, 0)
+    return mapped(c, input, c.result.shape, lambda index: (index[0] + down, index[0] + right))
+
+
+# -- copies of views -------------------------------------------------------------------------------
+
+
+def copy_row(name: str) -> None:
+    """A fresh tensor where the view of that name would do; one that is told by its sizes."""
+
+    @lower(f"{name}_copy")
+    def lowered(c: Lowering, input: Value, **named: Any) -> Value:
+        rank = len(input.sizes)
+        base = Meta(input.sizes, c.result.dtype, contiguous_layout(rank), c.result.device)
+        index_map = VIEWS[name](c, base, **taken_by(VIEWS[name], named))
+        factors = None
+        if isinstance(index_map, Rearranged):
+            factors = index_map.factors(input.split_sizes())
+            if factors is None:
+                raise NotLowered("sizes that would have to be divided")
+        return mapped(c, input, c.result.shape, index_map, factors=factors)
+
+
+for _name in ["expand", "permute", "squeeze", "t", "transpose", "unsqueeze"]:
+    copy_row(_name)

@@ -1,0 +1,336 @@
+"""Mathematical functions, element by element."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from anyshape.loops.expr import FLOATS, Scalar
+from anyshape.loops.operations import ONLY_F32
+from anyshape.ops.elementwise import (
+    DtypeRule,
+    MetaOperand,
+    binary,
+    pointwise_meta,
+    pointwise_row,
+    same,
+    unary,
+)
+from anyshape.ops.families.arithmetic import lower_mul, lower_power
+from anyshape.ops.lowering.context import Lowering
+from anyshape.ops.lowering.pointwise_builder import (
+    Compute,
+    Operand,
+    cast,
+    common_dtype,
+    constant_like,
+    elementwise,
+    float_dtype,
+    op,
+    operation,
+    test,
+    where,
+)
+from anyshape.ops.lowering.values import NotLowered, Value
+from anyshape.ops.meta import Meta
+from anyshape.ops.onnx import Writer, onnx_unary
+from anyshape.ops.op import Op, Rule
+from anyshape.ops.promotion import floating
+from anyshape.ops.rows import lower, onnx, onnx_rows
+from anyshape.ops.shape_query import ShapeQuery
+
+
+def _heaviside(q: ShapeQuery, input: Meta, values: Meta) -> Meta:
+    return pointwise_meta(q, (input, values), same)
+
+
+def _polynomial(q: ShapeQuery, input: MetaOperand, n: MetaOperand) -> Meta:
+    return pointwise_meta(q, (input, n), floating)
+
+
+def _ldexp(q: ShapeQuery, input: Meta, other: MetaOperand) -> Meta:
+    return pointwise_meta(q, (input, pointwise_meta(q, (2.0, other), same).like()), same)
+
+
+def _frexp(q: ShapeQuery, input: Meta) -> tuple[Meta, Meta]:
+    mantissa = pointwise_meta(q, (input,), same)
+    return mantissa, mantissa.like(dtype=torch.int32, layout=mantissa.layout)
+
+
+def _polygamma(q: ShapeQuery, n: int | Meta, input: Meta | int) -> Meta:
+    """The method takes the tensor first, the function last."""
+    tensor = input if isinstance(input, Meta) else n
+    assert isinstance(tensor, Meta), "one of the two is the tensor"
+    return pointwise_meta(q, (tensor,), floating)
+
+
+def _mvlgamma(q: ShapeQuery, input: Meta, p: int) -> Meta:
+    return input.like(dtype=floating(input.dtype))
+
+
+#: name and aliases
+_UNARY = (
+    "acos arccos", "acosh arccosh", "airy_ai", "asin arcsin", "asinh arcsinh", "atan arctan",
+    "atanh arctanh", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "cos", "cosh",
+    "deg2rad",
+    "digamma psi", "entr", "erf", "erfc", "erfcx", "erfinv", "exp", "exp2", "expm1", "i0",
+    "i0e",
+    "i1", "i1e", "lgamma gammaln", "log", "log10", "log1p", "log2", "log_ndtr",
+    "modified_bessel_i0", "modified_bessel_i1", "modified_bessel_k0", "modified_bessel_k1",
+    "ndtr", "ndtri", "rad2deg", "reciprocal", "rsqrt",
+    "scaled_modified_bessel_k0", "scaled_modified_bessel_k1", "sigmoid expit", "sin", "sinc",
+    "sinh", "spherical_bessel_j0", "sqrt", "tan", "tanh",
+)  # fmt: skip
+
+_BINARY: dict[DtypeRule, tuple[str, ...]] = {
+    floating: ("atan2 arctan2", "copysign", "xlog1py", "xlogy", "zeta"),
+    same: ("hypot", "igamma gammainc", "igammac gammaincc", "logaddexp", "logaddexp2"),
+}
+
+_POLYNOMIALS = (
+    "chebyshev_polynomial_t", "chebyshev_polynomial_u", "chebyshev_polynomial_v",
+    "chebyshev_polynomial_w", "hermite_polynomial_h", "hermite_polynomial_he",
+    "laguerre_polynomial_l", "legendre_polynomial_p", "shifted_chebyshev_polynomial_t",
+    "shifted_chebyshev_polynomial_u", "shifted_chebyshev_polynomial_v",
+    "shifted_chebyshev_polynomial_w",
+)  # fmt: skip
+
+#: In their names: torch has no derivatives of these functions.
+_WITHOUT_GRADIENT = ("airy", "bessel", "polynomial")
+
+
+def _row(names: str, rule: Rule, signature: str | None = None) -> Op:
+    name, *aliases = names.split()
+    differentiable = not any(kind in name for kind in _WITHOUT_GRADIENT)
+    return pointwise_row(name, rule, *aliases, differentiable=differentiable, signature=signature)
+
+
+ROWS = (
+    *(_row(names, unary(floating)) for names in _UNARY),
+    *(_row(names, binary(dtype)) for dtype, listed in _BINARY.items() for names in listed),
+    _row("logit", unary(floating), "input, eps=None"),
+    _row("heaviside", _heaviside),
+    *(_row(name, _polynomial) for name in _POLYNOMIALS),
+    _row("ldexp", _ldexp),
+    _row("frexp", _frexp),
+    _row("polygamma", _polygamma),
+    _row("mvlgamma multigammaln", _mvlgamma),
+)
+
+
+# -- native code ----------------------------------------------------------------------------------
+
+
+def x_times(x: Scalar, y: Scalar, found: Scalar) -> Scalar:
+    """`x * found`, but 0 where x is 0, whatever y is but NaN."""
+    zero = constant_like(0, x)
+    product = where(test("eq", x, zero), zero, op("mul", x, found))
+    return where(test("isnan", y), y, product)
+
+
+def x_log_y(c: Lowering, x: Operand, y: Operand, log: str = "log") -> Value:
+    """Integers count as floats of the default dtype. The logarithm is rounded to the dtype."""
+    dtype = float_dtype(common_dtype((x, y)))
+
+    def compute(a: Scalar, b: Scalar) -> Scalar:
+        return x_times(a, b, cast(cast(op(log, b), dtype), a.dtype))
+
+    return elementwise(c, compute, x, y, takes=dtype, cost=8)
+
+
+@lower("xlogy")
+def lower_xlogy(c: Lowering, input: Operand, other: Operand) -> Value:
+    return x_log_y(c, input, other)
+
+
+@lower("xlog1py")
+def lower_xlog1py(c: Lowering, input: Operand, other: Operand) -> Value:
+    return x_log_y(c, input, other, "log1p")
+
+
+def _log_of_sum(exponential: str, scale: float) -> Compute:
+    def compute(a: Scalar, b: Scalar) -> Scalar:
+        largest = op("maximum", a, b)
+        less = op("neg", op("abs", op("sub", a, b)))
+        more = op("log1p", op(exponential, less))
+        if scale != 1:
+            more = op("mul", more, constant_like(scale, more))
+        # Of equal infinities the difference is no number.
+        infinite = test("and", test("eq", a, b), test("isinf", a))
+        return where(infinite, a, op("add", largest, more))
+
+    return compute
+
+
+def _float_only(name: str, compute: Compute, cost: int = 8) -> None:
+    @lower(name)
+    def lowered(c: Lowering, input: Value, other: Value) -> Value:
+        dtype = common_dtype((input, other))
+        if dtype not in FLOATS:
+            raise NotLowered("of integers")
+        return elementwise(c, compute, input, other, cost=cost)
+
+
+_float_only("logaddexp", _log_of_sum("exp", 1))
+_float_only("logaddexp2", _log_of_sum("exp2", 1 / math.log(2)))
+
+
+@lower("hypot")
+def lower_hypot(c: Lowering, input: Value, other: Value) -> Value:
+    dtype = common_dtype((input, other))
+    if dtype not in FLOATS or dtype == "f64":
+        raise NotLowered("squares that may be too large")
+
+    def compute(a: Scalar, b: Scalar) -> Scalar:
+        # In f64 no square of an f32 is too large or too small.
+        x, y = cast(a, "f64"), cast(b, "f64")
+        length = op("sqrt", op("add", op("mul", x, x), op("mul", y, y)))
+        infinite = test("or", test("isinf", x), test("isinf", y))
+        return cast(where(infinite, constant_like(math.inf, x), length), a.dtype)
+
+    return elementwise(c, compute, input, other, cost=6)
+
+
+@lower("heaviside")
+def lower_heaviside(c: Lowering, input: Value, values: Value) -> Value:
+    if input.dtype != values.dtype or input.dtype == "b1":
+        raise NotLowered("two dtypes, or booleans")
+
+    def compute(x: Scalar, at_zero: Scalar) -> Scalar:
+        zero = constant_like(0, x)
+        step = where(test("gt", x, zero), constant_like(1, x), zero)
+        return where(test("eq", x, zero), at_zero, step)
+
+    return elementwise(c, compute, input, values, cost=2)
+
+
+@lower("sinc")
+def lower_sinc(c: Lowering, input: Value) -> Value:
+    dtype = float_dtype(input.dtype)
+
+    def compute(x: Scalar) -> Scalar:
+        turned = op("mul", x, constant_like(math.pi, x))
+        ratio = op("div", op("sin", turned), turned)
+        return where(test("eq", x, constant_like(0, x)), constant_like(1, x), ratio)
+
+    return elementwise(c, compute, input, takes=dtype, cost=6)
+
+
+@lower("logit")
+def lower_logit(c: Lowering, input: Value, eps: Any) -> Value:
+    dtype = float_dtype(input.dtype)
+    if eps is not None and not isinstance(eps, int | float):
+        raise NotLowered("a number that is computed")
+
+    def compute(x: Scalar) -> Scalar:
+        one = constant_like(1, x)
+        if eps is not None:
+            low = constant_like(eps, x)
+            high = op("sub", one, low)
+            above = where(test("gt", x, high), high, x)
+            x = where(test("lt", x, low), low, above)
+        return op("log", op("div", x, op("sub", one, x)))
+
+    return elementwise(c, compute, input, takes=dtype, cost=6)
+
+
+@lower("entr")
+def lower_entr(c: Lowering, input: Value) -> Value:
+    dtype = float_dtype(input.dtype)
+
+    def compute(x: Scalar) -> Scalar:
+        zero = constant_like(0, x)
+        inside = op("mul", op("neg", x), op("log", x))
+        least = where(test("eq", x, zero), zero, constant_like(-math.inf, x))
+        return where(test("isnan", x), x, where(test("gt", x, zero), inside, least))
+
+    return elementwise(c, compute, input, takes=dtype, cost=6)
+
+
+@lower("ldexp")
+def lower_ldexp(c: Lowering, input: Value, other: Operand) -> Value:
+    return lower_mul(c, input, lower_power(c, 2.0, other))
+
+
+# -- one operand: floats ---------------------------------------------------------------------------
+
+
+def float_row(name: str, compute: Compute, cost: int = 4) -> None:
+    """An operator that takes integers as floats of the default dtype."""
+
+    @lower(name)
+    def lowered(c: Lowering, input: Value) -> Value:
+        dtype = float_dtype(input.dtype)
+        if dtype == "f64" and name in ONLY_F32:
+            raise NotLowered(f"no code for `{name}` of {dtype}")
+        return elementwise(c, compute, input, takes=dtype, cost=cost)
+
+
+for _name in [
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "cos",
+    "cosh",
+    "erf",
+    "erfc",
+    "erfinv",
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "rsqrt",
+    "sigmoid",
+    "sin",
+    "sinh",
+    "tan",
+    "tanh",
+]:
+    float_row(_name, operation(_name))
+
+float_row("sqrt", operation("sqrt"))
+float_row("reciprocal", lambda x: op("div", constant_like(1, x), x))
+float_row("deg2rad", lambda x: op("mul", x, constant_like(math.pi / 180, x)), 1)
+float_row("rad2deg", lambda x: op("mul", x, constant_like(180 / math.pi, x)), 1)
+
+
+@lower("atan2")
+def lower_atan2(c: Lowering, input: Value, other: Value) -> Value:
+    dtype = float_dtype(common_dtype((input, other)))
+    return elementwise(c, operation("atan2"), input, other, takes=dtype, cost=8)
+
+
+@lower("copysign")
+def lower_copysign(c: Lowering, input: Value, other: Operand) -> Value:
+    dtype = float_dtype(common_dtype((input, other)))
+    return elementwise(c, operation("copysign"), input, other, takes=dtype)
+
+
+# -- ONNX -----------------------------------------------------------------------------------------
+
+
+@onnx("rsqrt")
+def rsqrt(w: Writer, node: Node, input: Any) -> str:
+    return w.add("Reciprocal", [w.add("Sqrt", [w.name(input, w.dtype(node))])])
+
+
+@onnx("log1p")
+def log1p(w: Writer, node: Node, input: Any) -> str:
+    dtype = w.dtype(node)
+    return w.add("Log", [w.add("Add", [w.name(input, dtype), w.name(1, dtype)])])
+
+
+_KINDS = (
+    *("Sigmoid", "Tanh", "Exp", "Log", "Sqrt", "Erf", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan"),
+    *("Sinh", "Cosh", "Reciprocal"),
+)
+onnx_rows({kind.lower(): onnx_unary(kind) for kind in _KINDS})

@@ -1,0 +1,166 @@
+"""Softmax and its relatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from anyshape.loops import expr
+from anyshape.loops.expr import FLOATS, Scalar
+from anyshape.ops.families.activations import of_float
+from anyshape.ops.families.normalization import reduction_row
+from anyshape.ops.families.reductions import dims_of, require_elements, require_float
+from anyshape.ops.lowering.context import Lowering
+from anyshape.ops.lowering.pointwise_builder import (
+    as_dtype,
+    elementwise,
+    op,
+    operation,
+    short,
+    wide,
+)
+from anyshape.ops.lowering.values import NotLowered, Value
+from anyshape.ops.meta import Meta
+from anyshape.ops.onnx import Row, Writer
+from anyshape.ops.op import DRAWS, FUNCTIONAL, Op
+from anyshape.ops.rows import NATIVE, lower, onnx_rows
+from anyshape.ops.shape_query import ShapeQuery
+
+
+def softmax(q: ShapeQuery, input: Meta, dim: int, dtype: torch.dtype | None = None) -> Meta:
+    found = input.dtype if dtype is None else dtype
+    require_float(q, found)
+    q.dim(dim, input.rank)
+    return input.like(dtype=found)
+
+
+def softmax_functional(
+    q: ShapeQuery,
+    input: Meta,
+    dim: int | None = None,
+    _stacklevel: int = 3,
+    dtype: torch.dtype | None = None,
+) -> Meta:
+    if dim is None:
+        dim = 0 if input.rank in (0, 1, 3) else 1
+    return softmax(q, input, dim, dtype)
+
+
+def gumbel_softmax(
+    q: ShapeQuery,
+    logits: Meta,
+    tau: float = 1,
+    hard: bool = False,
+    eps: float = 1e-10,
+    dim: int = -1,
+) -> Meta:
+    if hard:
+        require_elements(q, logits, (q.dim(dim, logits.rank),))
+    return softmax(q, logits, dim)
+
+
+def _softmax_names(name: str) -> tuple[str, ...]:
+    return (f"torch.{name}", f"torch.Tensor.{name}", f"torch.special.{name}")
+
+
+ROWS: tuple[Op, ...] = (
+    reduction_row("softmax", _softmax_names("softmax"), softmax),
+    reduction_row("log_softmax", _softmax_names("log_softmax"), softmax),
+    *(
+        reduction_row(f"functional_{name}", (FUNCTIONAL + name,), softmax_functional)
+        for name in ("softmax", "log_softmax", "softmin")
+    ),
+    reduction_row(
+        "gumbel_softmax", (FUNCTIONAL + "gumbel_softmax",), gumbel_softmax, effects=DRAWS
+    ),
+)
+
+
+# -- native code ----------------------------------------------------------------------------------
+
+
+@lower("functional_softmin")
+def lower_softmin(c: Lowering, input: Value, dim: Any, _stacklevel: int, dtype: Any) -> Value:
+    if dtype is not None or input.dtype not in FLOATS:
+        raise NotLowered("softmin of another dtype")
+    if dim is None:
+        dim = 0 if len(input.sizes) in (0, 1, 3) else 1
+    return NATIVE["softmax"](c, of_float(c, operation("neg"), input, cost=1), dim, None)
+
+
+# -- softmax ---------------------------------------------------------------------------------------
+
+
+def exponentials(c: Lowering, input: Value, dims: list[int]) -> tuple[Value, Value, Value]:
+    """`input - max`, its exponential, and the sum of that (dimensions kept), in f32 or f64."""
+    source = as_dtype(c, input, wide(input.dtype))
+    dtype = source.dtype
+    largest = c.values.reduction("max", source, dims, dtype, keep=True)
+    away = elementwise(c, operation("sub"), source, largest, takes=dtype)
+    powers = elementwise(c, operation("exp"), away, takes=dtype, cost=4)
+    return away, powers, c.values.reduction("sum", powers, dims, dtype, keep=True)
+
+
+Share = Callable[[Scalar, Scalar, Scalar], Scalar]
+
+
+def softmax_row(name: str, along_last: Share, along_other: Share) -> None:
+    @lower(name)
+    def lowered(c: Lowering, input: Value, dim: Any, dtype: Any, **_: Any) -> Value:
+        gives = input.dtype if dtype is None else short(dtype)
+        if gives not in FLOATS or dim is None or not input.sizes:
+            raise NotLowered("integers, or no dimension")
+        # Torch rounds to the asked dtype first.
+        source = as_dtype(c, input, gives)
+        dims = dims_of(input, dim)
+        compute = along_last if dims == [len(input.sizes) - 1] else along_other
+        away, powers, whole = exponentials(c, source, dims)
+        made = elementwise(c, compute, away, powers, whole, takes=away.dtype, cost=2)
+        return as_dtype(c, made, gives)
+
+
+def _share(_: Scalar, power: Scalar, whole: Scalar) -> Scalar:
+    return op("div", power, whole)
+
+
+def _share_of_row(_: Scalar, power: Scalar, whole: Scalar) -> Scalar:
+    """Eager, along the last dimension, divides once a row. So its results and ours agree in the
+    last bit where the exponentials do."""
+    return op("mul", power, op("div", expr.constant(1.0, whole.dtype), whole))
+
+
+def _log_share(away: Scalar, _: Scalar, whole: Scalar) -> Scalar:
+    return op("sub", away, op("log", whole))
+
+
+for _name in ("softmax", "functional_softmax"):
+    softmax_row(_name, _share_of_row, _share)
+for _name in ("log_softmax", "functional_log_softmax"):
+    softmax_row(_name, _log_share, _log_share)
+
+
+# -- ONNX -----------------------------------------------------------------------------------------
+
+
+def along(kind: str) -> Row:
+    """A softmax."""
+
+    def row(w: Writer, node: Node, input: Any, dim: Any, **_: Any) -> str:
+        if dim is None:  # which torch then guesses
+            dim = 0 if w.rank(input) in (0, 1, 3) else 1
+        return w.add(kind, [w.name(input, w.dtype(node))], axis=dim)
+
+    return row
+
+
+onnx_rows(
+    {
+        "softmax": along("Softmax"),
+        "functional_softmax": along("Softmax"),
+        "log_softmax": along("LogSoftmax"),
+        "functional_log_softmax": along("LogSoftmax"),
+    }
+)

@@ -1,0 +1,258 @@
+"""Tensors that are not there yet: what they are at an index.
+
+A value is a shape, a dtype, and a function from an index to a scalar. Views are functions of the
+index, so that chains of them fold into one expression. A value that has been stored is read from
+its buffer from then on, by everybody who was made from it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import torch
+
+from anyshape.loops import expr
+from anyshape.loops.expr import Axis, Dtype, Scalar
+from anyshape.support.lazy_dataclass import dataclass
+from anyshape.symbolic import Size, Symbol, as_symbol, symbol, total
+
+Index = tuple[Size, ...]
+At = Callable[[Index], Scalar]
+#: of each dimension, the sizes that it was merged from, if that is known
+Factors = tuple[tuple[Size, ...], ...]
+
+DTYPES: Final[dict[torch.dtype, Dtype]] = {
+    torch.float32: "f32",
+    torch.float64: "f64",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.int8: "i8",
+    torch.int16: "i16",
+    torch.int32: "i32",
+    torch.int64: "i64",
+    torch.uint8: "u8",
+    torch.bool: "b1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NumberRef:
+    """A number that a `PythonCall` of the plan gives."""
+
+    name: str
+
+
+class NotLowered(Exception):
+    """The operator has to be called out, and why."""
+
+
+class NotAView(NotLowered):
+    """What is a view elsewhere is a tensor of its own here: a row has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Where a value is kept: strides and offset in elements of the buffer."""
+
+    buffer: str
+    strides: tuple[Size, ...]
+    offset: Size = 0
+
+    def address(self, index: Index) -> Size:
+        steps = [at * stride for at, stride in zip(index, self.strides, strict=True)]
+        return total([self.offset, *steps])
+
+
+class Value:
+    """A tensor as a function of the index. It never changes what it is; it may come to be kept in
+    memory."""
+
+    __slots__ = (
+        *(
+            "__weakref__",
+            "_at",
+            "_memo",
+            "_now",
+            "_since",
+            "axes",
+            "cost",
+            "dtype",
+            "factors",
+            "memory",
+            "parents",
+        ),
+        *("fold", "sizes"),
+    )
+
+    def __init__(
+        self,
+        sizes: Sequence[Size],
+        dtype: Dtype,
+        at: At | None,
+        parents: Sequence[Value],
+        now: list[object],
+        *,
+        cost: int = 0,
+        memory: Memory | None = None,
+        factors: Factors | None = None,
+    ) -> None:
+        self.sizes = tuple(sizes)
+        self.dtype: Dtype = dtype
+        self._at = at
+        self._memo: dict[Index, Scalar] = {}
+        self._now = now
+        self._since = now[0]
+        self.parents = tuple(parents)
+        self.memory = memory
+        #: operations to compute one element, from what is in memory
+        self.cost = cost + sum(parent.cost for parent in parents if parent.memory is None)
+        self.factors = factors
+        #: of a reduction: its axes, and the fold
+        self.axes: tuple[Axis, ...] = ()
+        self.fold = ""
+
+    def at(self, index: Index) -> Scalar:
+        if self.memory is not None:
+            return expr.load(self.memory.buffer, self.memory.address(index), self.dtype)
+        if self._since is not self._now[0]:
+            # Something has been stored since: what was made of it is read from memory now.
+            self._memo.clear()
+            self._since = self._now[0]
+        found = self._memo.get(index)
+        if found is None:
+            assert self._at is not None
+            found = self._memo[index] = self._at(index)
+        return found
+
+    @property
+    def made_by(self) -> At | None:
+        """What tells its elements as long as it is not stored."""
+        return self._at
+
+    def forget(self) -> None:
+        """How it was made does not matter any more."""
+        self._memo.clear()
+        self._at = None
+        self.parents = ()
+        self.cost = 0
+
+    def buffers(self) -> set[str]:
+        """What computing it would read."""
+        found: set[str] = set()
+        seen: set[int] = set()
+        stack: list[Value] = [self]
+        while stack:
+            value = stack.pop()
+            if id(value) in seen:
+                continue
+            seen.add(id(value))
+            if value.memory is not None:
+                found.add(value.memory.buffer)
+            stack += value.parents
+        return found
+
+    def split_sizes(self) -> Factors:
+        """The sizes to loop over, of each dimension."""
+        return self.factors or tuple((size,) for size in self.sizes)
+
+
+#: from an index of the view to the index of what it is a view of
+IndexMap = Callable[[Index], Index]
+
+
+class Rearranged:
+    """An index map that knows what the sizes of the view are made of, by what those of its base
+    are made of."""
+
+    def __init__(self, index_map: IndexMap, factors: Callable[[Factors], Factors | None]) -> None:
+        self.index_map = index_map
+        self.factors = factors
+
+    def __call__(self, index: Index) -> Index:
+        return self.index_map(index)
+
+
+class Values:
+    """The values of one lowering, and the axes of their loops."""
+
+    def __init__(self) -> None:
+        #: changes when a value is stored
+        self._now: list[object] = [object()]
+        self._axes = 0
+        #: reductions by their first axis
+        self.reductions: dict[Symbol, weakref.ref[Value]] = {}
+        self.extents: dict[Symbol, Size] = {}
+
+    def new(
+        self,
+        sizes: Sequence[Size],
+        dtype: Dtype,
+        at: At | None,
+        parents: Sequence[Value] = (),
+        *,
+        cost: int = 0,
+        memory: Memory | None = None,
+        factors: Factors | None = None,
+    ) -> Value:
+        return Value(
+            sizes, dtype, at, parents, self._now, cost=cost, memory=memory, factors=factors
+        )
+
+    def now_stored(self, value: Value, memory: Memory) -> None:
+        """A value is in memory from now on."""
+        value.memory = memory
+        value.forget()
+        self._now[0] = object()
+
+    def axis(self, extent: Size, prefix: str = "i") -> Axis:
+        found = as_symbol(symbol(f"{prefix}{self._axes}"))
+        self._axes += 1
+        self.extents[found] = extent
+        return Axis(found, extent)
+
+    def reduction(
+        self, fold: str, source: Value, dims: Sequence[int], dtype: Dtype, *, keep: bool
+    ) -> Value:
+        """The fold of a value over some dimensions."""
+        axes = tuple(self.axis(source.sizes[dim], "r") for dim in dims)
+        place = {dim: number for number, dim in enumerate(dims)}
+        rest = [dim for dim in range(len(source.sizes)) if dim not in place]
+        sizes = tuple(
+            1 if dim in place else size
+            for dim, size in enumerate(source.sizes)
+            if keep or dim not in place
+        )
+
+        def at(index: Index) -> Scalar:
+            outer = [index[dim] for dim in rest] if keep else list(index)
+            given = dict(zip(rest, outer, strict=True))
+            full = tuple(
+                expr.expr_of(axes[place[dim]].symbol) if dim in place else given[dim]
+                for dim in range(len(source.sizes))
+            )
+            return expr.reduce(fold, axes, source.at(full), dtype)
+
+        if not axes:
+            raise NotLowered("a reduction over no dimension")
+        value = self.new(sizes, dtype, at, (source,), cost=4)
+        value.axes, value.fold = axes, fold
+        self.reductions[axes[0].symbol] = weakref.ref(value)
+        return value
+
+
+def must_be_known(number: Any) -> float:
+    """A number that native code has as a constant."""
+    if not isinstance(number, int | float):
+        raise NotLowered("a number that is computed")
+    return number
+
+
+def place(dim: Any, rank: int) -> int:
+    """A dimension counted from the front."""
+    if type(dim) is not int:
+        raise NotLowered("a dimension that is not known")
+    if not rank:
+        raise NotLowered("a dimension of a single number")
+    return dim + rank if dim < 0 else dim

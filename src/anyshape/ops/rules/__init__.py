@@ -1,1 +1,0 @@
-"""One module a family of operators, each with its `ROWS`. `table.py` puts them together."""
