@@ -7,8 +7,7 @@ import ast
 import pytest
 
 from anyshape.events.kinds import FrameStart, Place
-from anyshape.explain.advice.calls import call_of, with_variables
-from anyshape.explain.advice.evaluation import is_run_once
+from anyshape.explain.advice.calls import call_of, is_run_once, with_variables
 from anyshape.explain.advice.history import Compile, FunctionHistory
 from anyshape.explain.advice.source_lines import Listing
 from anyshape.explain.trace_model import Attempt, TracedEntry

@@ -204,7 +204,7 @@ def _trace(
         [_segment(recorder, segment) for segment in (*recorder.segments, recorder.segment)],
         recipe.extra,
         recipe.from_earlier,
-        recipe.lines,
+        recipe.steps,
         recipe.namespace,
         returned,
         guards,

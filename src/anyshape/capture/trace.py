@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -32,6 +33,33 @@ class TracedSegment:
     changed: Sequence[Path]
 
 
+class Does(enum.Enum):
+    """What a step of an epilogue does, as far as that is data."""
+
+    #: makes `target`: the class, the items that it is made with, how many it may ever have
+    MAKE = enum.auto()
+    #: puts items at the end of the list `target`
+    EXTEND = enum.auto()
+    #: sets an item of `target`: the key, the value
+    SET_ITEM = enum.auto()
+    #: sets attributes of `target`: pairs of a name and a value
+    SET_ATTRIBUTES = enum.auto()
+    #: keeps the counts of a cache, or has no effect of its own
+    NOTHING = enum.auto()
+    #: is code, which Python alone can run
+    RUN = enum.auto()
+
+
+class Step(NamedTuple):
+    """A statement of an epilogue: as a line of Python, and by what it does. Values in it are
+    expressions: names, literals, and calls for what is code."""
+
+    line: str
+    does: Does = Does.RUN
+    target: str = ""
+    args: tuple[Any, ...] = ()
+
+
 class Store(NamedTuple):
     """Something that the program writes outside of itself, without the value."""
 
@@ -51,9 +79,8 @@ class Trace:
     #: what the program after the last graph needs besides its outputs
     extra: Sequence[Path | Expr]
     earlier: Mapping[str, SegmentOutput]
-    #: the program after the last graph: lines of Python, names in them, the expression of the
-    #: result
-    lines: Sequence[str]
+    #: the program after the last graph: its steps, names in them, the expression of the result
+    steps: Sequence[Step]
     namespace: dict[str, Any]
     result: str
     guards: Sequence[Guard]
@@ -80,6 +107,11 @@ class Trace:
     stores: Sequence[Store] = ()
     #: whether the program asks how tensors lie in memory
     asks_for_layout: bool = False
+
+    @property
+    def lines(self) -> list[str]:
+        """The program after the last graph, in Python."""
+        return [step.line for step in self.steps]
 
     @property
     def has_operations(self) -> bool:

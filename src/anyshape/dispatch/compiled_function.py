@@ -28,8 +28,7 @@ from anyshape.dispatch.verification import VerifiedCalls
 from anyshape.errors import ConstraintViolation, InternalError
 from anyshape.events import kinds
 from anyshape.events.stream import stream
-from anyshape.explain.dim_status import since_when
-from anyshape.explain.explanation import Explanation
+from anyshape.explain.explanation import Explanation, since_when
 from anyshape.guards.emit import EntryPlan, build_dispatcher
 from anyshape.guards.explain import first_failure
 from anyshape.guards.fast_path.tensor_impl_layout import TensorMemory, tensor_memory
@@ -307,7 +306,7 @@ class CompiledFunction:
             failure = first_failure(entry.plan, bound, read_state)
             if failure is not None:
                 frame = failure.guard.user_frame if failure.guard else None
-                reasons.append(kinds.GuardFailure(entry.id, failure.sentence, frame))
+                reasons.append(kinds.GuardFailure(entry.id, failure.sentence, frame, *failure[2:]))
         return reasons
 
     def stop_compiling(self, why: AbortReason, line: int | None = None) -> None:

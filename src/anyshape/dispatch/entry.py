@@ -14,8 +14,13 @@ from anyshape.capture.trace import Store, Trace
 from anyshape.dispatch.call_log import watched
 from anyshape.dispatch.trace_tree_builder import Backend, TraceTreeBuilder, named
 from anyshape.explain.blame import expr_of
-from anyshape.explain.dim_status import DimStatus, standings
-from anyshape.explain.explanation import DynamicSource, EntryExplanation, conditions_of
+from anyshape.explain.explanation import (
+    DimStatus,
+    DynamicSource,
+    EntryExplanation,
+    conditions_of,
+    standings,
+)
 from anyshape.guards.emit import EntryPlan
 from anyshape.guards.guard import Frame, Guard, SymbolSource
 from anyshape.guards.minimise import minimise

@@ -144,6 +144,13 @@ class GuardFailure(NamedTuple):
     entry_id: str
     text: str
     user_frame: Frame | None = None
+    #: what it is about: the kind of the guard, what of a tensor ("size", "dtype"), of a symbol
+    #: ("range", "one_symbol"); empty in traces of earlier versions
+    kind: str = ""
+    #: "L['x'].size()[0]"; empty where it is about several, or about none
+    source: str = ""
+    expected: str = ""
+    actual: str = ""
 
 
 @dataclass(frozen=True, slots=True)

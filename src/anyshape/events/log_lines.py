@@ -16,35 +16,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from anyshape.events import extended
-from anyshape.events.kinds import (
-    Compiled,
-    CompileFailed,
-    CompilerCollective,
-    CreateSymbol,
-    Defect,
-    Event,
-    Frame,
-    FrameStart,
-    GraphBreak,
-    GraphCompiled,
-    GuardAdded,
-    MarkedDynamic,
-    MarkIgnored,
-    NotVerified,
-    OutputCode,
-    ProfileState,
-    ProgramExported,
-    RangeUpdated,
-    Recompile,
-    RecompileLimit,
-    Replaced,
-    RunsEagerly,
-    Schedule,
-    Specialised,
-    SymbolShared,
-    VerificationFailed,
-)
+from anyshape.events import extended, kinds
+from anyshape.events.kinds import Event, Frame
 from anyshape.events.source_lines import source_line
 
 ROOT: Final = "anyshape"
@@ -81,7 +54,7 @@ def _traceback(frame: Frame) -> list[str]:
 # -- texts, one function for each row ---------------------------------------------------------
 
 
-def _create_symbol(event: CreateSymbol) -> str:
+def _create_symbol(event: kinds.CreateSymbol) -> str:
     at = _at(event.user_frame, event.reason) + extended.about_symbol(event.symbol)
     if event.value is None:
         source = f" for {event.source}" if event.source else ""
@@ -89,25 +62,13 @@ def _create_symbol(event: CreateSymbol) -> str:
     return f"create_symbol {event.symbol} = {event.value} for {event.source} {event.range}{at}"
 
 
-def _symbol_shared(event: SymbolShared) -> str:
-    return f"create_symbol {event.symbol} duck sized {event.source}{_at(event.user_frame)}"
-
-
-def _guard_added(event: GuardAdded) -> str:
+def _guard_added(event: kinds.GuardAdded) -> str:
     word = "runtime_assert" if event.at_run_time else "eval"
     at = _at(event.user_frame, event.reason) + extended.about_guard(event.expr)
     return f"{word} {event.expr} [guard added]{at}"
 
 
-def _range_updated(event: RangeUpdated) -> str:
-    return f"_update_var_to_range {event.symbol} = VR{event.range} (update)"
-
-
-def _replaced(event: Replaced) -> str:
-    return f"set_replacement {event.symbol} = {event.by} (solve) VR{event.range}"
-
-
-def _specialised(event: Specialised) -> str:
+def _specialised(event: kinds.Specialised) -> str:
     value, sources = event.value, ", ".join(event.sources)
     return (
         f"set_replacement {event.symbol} = {value} (range_refined_to_singleton) "
@@ -115,15 +76,7 @@ def _specialised(event: Specialised) -> str:
     )
 
 
-def _marked(event: MarkedDynamic) -> str:
-    return f"marking {event.source} as dynamic ({event.reason})"
-
-
-def _ignored(event: MarkIgnored) -> str:
-    return f"not dynamic: {event.source} ({event.reason})"
-
-
-def _collective(event: CompilerCollective) -> str:
+def _collective(event: kinds.CompilerCollective) -> str:
     missing = f", without {_ranks(event.missing)}" if event.missing else ""
     differ = "; ".join(f"{source}: {told}" for source, told in event.differing.items())
     return (
@@ -136,41 +89,25 @@ def _ranks(ranks: Sequence[int]) -> str:
     return f"rank{'s' if len(ranks) != 1 else ''} {', '.join(map(str, ranks))}"
 
 
-def _compiled(event: Compiled) -> str:
-    return f"compiled in {event.seconds:.3f} s: {event.graphs} graphs, {event.guards} guards"
-
-
-def _failed(event: CompileFailed) -> str:
-    return f"compile failed: {event.error}: {event.text}{_at(event.user_frame)}"
-
-
-def _profile_state(event: ProfileState) -> str:
+def _profile_state(event: kinds.ProfileState) -> str:
     place = "remote" if event.remote else "local"
     return f"{event.action}_code_state ({place})\n{event.text}"
 
 
-def _exported(event: ProgramExported) -> str:
+def _exported(event: kinds.ProgramExported) -> str:
     lines = [f"exported {event.function}", *event.constraints]
     return "\n".join((*lines, *(f"note: {note}" for note in event.notes)))
 
 
-def _not_verified(event: NotVerified) -> str:
-    return f"calls of {event.function} are not verified: {event.reason}"
-
-
-def _verification_failed(event: VerificationFailed) -> str:
+def _verification_failed(event: kinds.VerificationFailed) -> str:
     lines = [f"a compiled call of {event.function} differs from eager", *event.differences]
     return "\n".join((*lines, *([f"see {event.file}"] if event.file else [])))
 
 
-def _guards(event: Compiled) -> str:
-    return "\n".join(("GUARDS:", *(guard.text for guard in event.guard_lines)))
-
-
-def _recompile(event: Recompile) -> str:
+def _recompile(event: kinds.Recompile) -> str:
     lines = [f"Recompiling function {event.function} in {event.file}:{event.line}"]
     lines.append("    triggered by the following guard failure(s):")
-    for entry_id, text, frame in event.reasons:
+    for entry_id, text, frame, *_ in event.reasons:
         blame = "" if frame is None else f"  # {code_of(frame)}  # {place_of(frame)}"
         lines.append(f"    - {entry_id}: {text}{blame}")
         if frame is not None:
@@ -178,52 +115,41 @@ def _recompile(event: Recompile) -> str:
     return "\n".join(lines)
 
 
-def _recompile_limit(event: RecompileLimit) -> str:
-    return "\n".join(
-        (
-            f"anyshape hit config.recompile_limit ({event.limit})",
-            f"   function: '{event.function}' ({event.file}:{event.line})",
-            f"   last reason: {event.last_reason}",
-            "The function runs eagerly from now on.",
-            'To log all recompilation reasons, use ANYSHAPE_LOGS="recompiles".',
-        )
-    )
+_COMPILED: Final = "compiled in {0.seconds:.3f} s: {0.graphs} graphs, {0.guards} guards"
+_RECOMPILE_LIMIT: Final = """\
+anyshape hit config.recompile_limit ({0.limit})
+   function: '{0.function}' ({0.file}:{0.line})
+   last reason: {0.last_reason}
+The function runs eagerly from now on.
+To log all recompilation reasons, use ANYSHAPE_LOGS="recompiles"."""
 
 
-def _stopped(title: str, reason: str, frame: Frame | None, hints: Sequence[str]) -> str:
+def stopped_lines(event: kinds.GraphBreak | kinds.RunsEagerly) -> list[str]:
+    """Why a graph ends, or a call is not compiled, and what would help."""
+    return [f"Graph Break Reason: {event.reason}", *(f"  Hint: {hint}" for hint in event.hints)]
+
+
+def _stopped(event: kinds.GraphBreak | kinds.RunsEagerly) -> str:
+    title, frame = "Graph break", event.user_frame
+    if isinstance(event, kinds.RunsEagerly):
+        title = f"{event.function or 'A call'} runs eagerly: stopped"
     where = "" if frame is None else f" at {frame.filename}:{frame.line}"
-    lines = [f"{title} in user code{where}", f"Graph Break Reason: {reason}"]
-    lines += [f"  Hint: {hint}" for hint in hints]
+    lines = [f"{title} in user code{where}", *stopped_lines(event)]
     if frame is not None:
         lines += ["User code traceback:", *_traceback(frame)]
     return "\n".join(lines)
 
 
-def _graph_break(event: GraphBreak) -> str:
-    return _stopped("Graph break", event.reason, event.user_frame, event.hints)
-
-
-def _runs_eagerly(event: RunsEagerly) -> str:
-    title = f"{event.function or 'A call'} runs eagerly: stopped"
-    return _stopped(title, event.reason, event.user_frame, event.hints)
-
-
-def _graph_code(event: GraphCompiled) -> str:
-    return f"TRACED GRAPH\n ===== {event.name or 'graph'} =====\n {event.code}"
-
-
-def _graph_sizes(event: GraphCompiled) -> str:
+def _graph_sizes(event: kinds.GraphCompiled) -> str:
     sizes = (f"{name}: ({', '.join(map(str, dims))})" for name, dims in event.sizes.items())
     lines = ("TRACED GRAPH TENSOR SIZES", f"===== {event.name or 'graph'} =====", *sizes)
     return "\n".join(lines)
 
 
-def _output_code(event: OutputCode) -> str:
-    return f"Output code: {event.filename}\n{event.code}"
-
-
 # -- the table --------------------------------------------------------------------------------
 
+#: Tells the story of a compile line by line; the others are artefacts, and say which one.
+COMPONENT: Final = "dynamic"
 #: Not a log that can be chosen: shown beside any.
 DEFECTS: Final = "defects"
 
@@ -238,7 +164,11 @@ class Row(NamedTuple):
 _E = TypeVar("_E", bound=Event)
 
 
-def _row(kind: type[_E], log: str, level: int, text: Callable[[_E], str]) -> Row:
+def _row(kind: type[_E], level: int, text: str | Callable[[_E], str], log: str = COMPONENT) -> Row:
+    """`text` is a template, of the event as `{0}`, where it is not a function."""
+    if isinstance(text, str):
+        return Row(kind, log, level, text.format)
+
     def checked(event: Event) -> str:
         assert isinstance(event, kind), f"the row of {kind.__name__} got {event!r}"
         return text(event)
@@ -246,38 +176,56 @@ def _row(kind: type[_E], log: str, level: int, text: Callable[[_E], str]) -> Row
     return Row(kind, log, level, checked)
 
 
+_DEBUG, _INFO, _WARNING, _ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
+
 ROWS: Final = (
-    _row(FrameStart, "dynamic", logging.INFO, lambda event: "create_env"),
-    _row(CreateSymbol, "dynamic", logging.INFO, _create_symbol),
-    _row(SymbolShared, "dynamic", logging.DEBUG, _symbol_shared),
-    _row(GuardAdded, "dynamic", logging.INFO, _guard_added),
-    _row(RangeUpdated, "dynamic", logging.DEBUG, _range_updated),
-    _row(Replaced, "dynamic", logging.DEBUG, _replaced),
-    _row(Specialised, "dynamic", logging.DEBUG, _specialised),
-    _row(MarkedDynamic, "dynamic", logging.INFO, _marked),
-    _row(MarkIgnored, "dynamic", logging.WARNING, _ignored),
-    _row(CompilerCollective, "dynamic", logging.INFO, _collective),
-    _row(Compiled, "dynamic", logging.DEBUG, _compiled),
-    _row(CompileFailed, "dynamic", logging.DEBUG, _failed),
-    _row(ProfileState, "dynamic", logging.DEBUG, _profile_state),
-    _row(ProgramExported, "dynamic", logging.INFO, _exported),
-    _row(Compiled, "guards", logging.DEBUG, _guards),
-    _row(Recompile, "recompiles", logging.DEBUG, _recompile),
-    _row(RecompileLimit, "recompiles", logging.WARNING, _recompile_limit),
-    _row(GraphBreak, "graph_breaks", logging.DEBUG, _graph_break),
-    _row(RunsEagerly, "graph_breaks", logging.DEBUG, _runs_eagerly),
-    _row(GraphCompiled, "graph_code", logging.DEBUG, _graph_code),
-    _row(GraphCompiled, "graph_sizes", logging.DEBUG, _graph_sizes),
-    _row(OutputCode, "output_code", logging.DEBUG, _output_code),
-    _row(Schedule, "schedule", logging.DEBUG, lambda event: event.text),
-    _row(NotVerified, "dynamic", logging.WARNING, _not_verified),
-    _row(VerificationFailed, DEFECTS, logging.ERROR, _verification_failed),
-    _row(Defect, DEFECTS, logging.WARNING, lambda e: f"defect in {e.stage}: {e.text}"),
+    _row(kinds.FrameStart, _INFO, "create_env"),
+    _row(kinds.CreateSymbol, _INFO, _create_symbol),
+    _row(
+        kinds.SymbolShared,
+        _DEBUG,
+        lambda e: f"create_symbol {e.symbol} duck sized {e.source}{_at(e.user_frame)}",
+    ),
+    _row(kinds.GuardAdded, _INFO, _guard_added),
+    _row(kinds.RangeUpdated, _DEBUG, "_update_var_to_range {0.symbol} = VR{0.range} (update)"),
+    _row(kinds.Replaced, _DEBUG, "set_replacement {0.symbol} = {0.by} (solve) VR{0.range}"),
+    _row(kinds.Specialised, _DEBUG, _specialised),
+    _row(kinds.MarkedDynamic, _INFO, "marking {0.source} as dynamic ({0.reason})"),
+    _row(kinds.MarkIgnored, _WARNING, "not dynamic: {0.source} ({0.reason})"),
+    _row(kinds.CompilerCollective, _INFO, _collective),
+    _row(kinds.Compiled, _DEBUG, _COMPILED),
+    _row(
+        kinds.CompileFailed,
+        _DEBUG,
+        lambda e: f"compile failed: {e.error}: {e.text}{_at(e.user_frame)}",
+    ),
+    _row(kinds.ProfileState, _DEBUG, _profile_state),
+    _row(kinds.ProgramExported, _INFO, _exported),
+    _row(
+        kinds.Compiled,
+        _DEBUG,
+        lambda e: "\n".join(("GUARDS:", *(guard.text for guard in e.guard_lines))),
+        "guards",
+    ),
+    _row(kinds.Recompile, _DEBUG, _recompile, "recompiles"),
+    _row(kinds.RecompileLimit, _WARNING, _RECOMPILE_LIMIT, "recompiles"),
+    _row(kinds.GraphBreak, _DEBUG, _stopped, "graph_breaks"),
+    _row(kinds.RunsEagerly, _DEBUG, _stopped, "graph_breaks"),
+    _row(
+        kinds.GraphCompiled,
+        _DEBUG,
+        lambda e: f"TRACED GRAPH\n ===== {e.name or 'graph'} =====\n {e.code}",
+        "graph_code",
+    ),
+    _row(kinds.GraphCompiled, _DEBUG, _graph_sizes, "graph_sizes"),
+    _row(kinds.OutputCode, _DEBUG, "Output code: {0.filename}\n{0.code}", "output_code"),
+    _row(kinds.Schedule, _DEBUG, "{0.text}", "schedule"),
+    _row(kinds.NotVerified, _WARNING, "calls of {0.function} are not verified: {0.reason}"),
+    _row(kinds.VerificationFailed, _ERROR, _verification_failed, DEFECTS),
+    _row(kinds.Defect, _WARNING, "defect in {0.stage}: {0.text}", DEFECTS),
 )
 
 LOGS: Final = tuple(dict.fromkeys(row.log for row in ROWS if row.log != DEFECTS))
-#: Tells the story of a compile line by line; the others are artefacts, and say which one.
-COMPONENT: Final = "dynamic"
 
 
 class LogLines:

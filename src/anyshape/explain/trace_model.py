@@ -16,6 +16,7 @@ from anyshape.events.decode import number, seconds, text, texts
 from anyshape.events.kinds import Event, Frame
 from anyshape.events.trace.own_events import Source
 from anyshape.events.trace.reading import EventsFile, read_folder
+from anyshape.explain.guard_texts import with_fields
 from anyshape.support.lazy_dataclass import dataclass, field
 
 Outcome = kinds.Compiled | kinds.RunsEagerly | kinds.CompileFailed
@@ -104,13 +105,11 @@ class Attempt:
     @property
     def seen(self) -> Mapping[str, str]:
         """What the call had, by source: "tensor size=[10, 4] stride=[4, 1]"."""
-        found = self.last(kinds.SizesSeen)
-        return {} if found is None else found.seen
+        return (self.last(kinds.SizesSeen) or kinds.SizesSeen("", {})).seen
 
     @property
     def decisions(self) -> Mapping[str, kinds.Decided]:
-        found = self.last(kinds.SizesSeen)
-        return {} if found is None else found.decisions
+        return (self.last(kinds.SizesSeen) or kinds.SizesSeen("", {})).decisions
 
     @property
     def values(self) -> dict[str, int]:
@@ -305,7 +304,9 @@ class _Building:
                 known.update(enumerate(event.lines[:1000], event.first_line))
             case kinds.Recompile():
                 self._name(compile_id, event)
-                self._recompiles[compile_id] = event.reasons
+                self._recompiles[compile_id] = [
+                    with_fields(each, self._guards_of(each.entry_id)) for each in event.reasons
+                ]
             case kinds.RecompileLimit():
                 self._name(compile_id, event)
                 self._function(compile_id).limit = event
@@ -353,6 +354,10 @@ class _Building:
         if compile_id not in self._entries:
             self._new_entry(compile_id, "")
         return self._entries[compile_id]
+
+    def _guards_of(self, compile_id: str) -> Sequence[kinds.GuardSaid]:
+        entry = self._entries.get(compile_id)
+        return () if entry is None else entry.guards
 
     def _new_entry(self, compile_id: str, more: str) -> TracedEntry:
         key = f"{self._process.key}-e{_key(compile_id, len(self._entries))}{more}"

@@ -22,6 +22,7 @@ from anyshape.export import results
 from anyshape.export.program import put_tensor
 from anyshape.export.recipe_nodes import NotData, Outside, RecipeNodes
 from anyshape.guards.guard import Kind
+from anyshape.guards.interpret import STEPS
 from anyshape.guards.path import Access, Path
 from anyshape.ops.node_meta import RESULT
 from anyshape.support.lazy_dataclass import dataclass
@@ -249,7 +250,7 @@ class GraphBuilder:
             known[f"x{index}"] = self._at(source) if isinstance(source, Path) else sizes.of(source)
         recipe = RecipeNodes(self._graph, known, self._trace.namespace)
         try:
-            returned = recipe.result(list(self._trace.lines), self._trace.result)
+            returned = recipe.result(self._trace.steps, self._trace.result)
         except NotData as error:
             raise self._cannot(
                 f"its result, or something that it changes, is more than data: {error}",
@@ -298,15 +299,5 @@ def _behind_inputs(node: torch.fx.Node) -> torch.fx.Node:
 
 def found_at(path: Path, bound: Mapping[str, Any]) -> Any:
     """The object at a path, now."""
-    if path.parent is None:
-        return bound[str(path.key)] if path.access is Access.LOCAL else path.key
-    return _STEPS[path.access](found_at(path.parent, bound), path.key)
-
-
-_STEPS: Final[dict[Access, Callable[[Any, Any], Any]]] = {
-    Access.ATTRIBUTE: getattr,
-    Access.INSTANCE: lambda parent, key: parent.__dict__[key],
-    Access.ITEM: operator.getitem,
-    Access.CELL: lambda parent, key: parent.cell_contents,
-    Access.KEY: lambda parent, key: list(parent)[key],
-}
+    parent = bound if path.parent is None else found_at(path.parent, bound)
+    return STEPS[path.access](parent, path.key)

@@ -1,21 +1,20 @@
 """The program after the graph, as nodes: what makes the result, and changes what the caller gave.
 
-A trace has it as lines of Python, in few forms (see `capture.recipe`). Each form has a reader here;
-a line in any other form is something that an artifact cannot do.
+A trace has it as steps that say what they do (`capture.trace.Step`); one that is code is something
+that an artifact cannot do.
 """
 
 from __future__ import annotations
 
-import ast
 import enum
-import functools
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import torch
 import torch.fx
 
+from anyshape.capture.trace import Does, Step
 from anyshape.capture.tracer import ATOMS
 from anyshape.export import results
 from anyshape.guards.path import Path
@@ -58,7 +57,7 @@ class _Change:
 
 
 class RecipeNodes:
-    """`known` has the nodes of the names in the lines: `t0` (outputs), `x0` (what is given)."""
+    """`known` has the nodes of the names in the steps: `t0` (outputs), `x0` (what is given)."""
 
     def __init__(
         self, graph: torch.fx.Graph, known: Mapping[str, Any], namespace: Mapping[str, Any]
@@ -71,11 +70,11 @@ class RecipeNodes:
         #: what the program set on objects outside in the end, where that is a plain value
         self.left_out: dict[tuple[Path, str], Any] = {}
 
-    def result(self, lines: list[str], result: str) -> Any:
+    def result(self, steps: Iterable[Step], result: str) -> Any:
         """The argument of the graph's output; the changes come before it."""
-        for line in lines:
-            self._line(ast.parse(line).body[0], line)
-        returned = self._value(ast.parse(result, mode="eval").body)
+        for step in steps:
+            self._step(step)
+        returned = self._value(result)
         for change in self._last_changes():
             key = change.key if isinstance(change.key, str) else self._node(change.key)
             target, value = self._node(change.target), self._node(change.value)
@@ -103,109 +102,52 @@ class RecipeNodes:
     def _leave_out(self, path: Path, change: _Change) -> None:
         self.left_out[path, change.key] = change.value
 
-    # -- lines -------------------------------------------------------------------------------------
+    # -- steps -------------------------------------------------------------------------------------
 
-    def _line(self, line: ast.stmt, text: str) -> None:
-        match line:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                self._made[name] = self._new(value, text)
-            case ast.AugAssign(target=ast.Name(id=name), value=ast.Tuple(elts=items)):
-                self._made[name].items += map(self._value, items)
-            case ast.Assign(targets=[ast.Subscript(value=target, slice=key)], value=value):
-                self._set_item(self._target(target), self._value(key), self._value(value))
-            case ast.Expr(value=ast.Call(func=ast.Attribute() as function, args=args)):
-                self._method(ast.unparse(function), args, text)
-            case ast.Expr(value=ast.Call(func=ast.Name(id=name))) if isinstance(
-                self._namespace.get(name), functools._lru_cache_wrapper
-            ):
-                pass  # It keeps the counts of a cache, which an exported program has no part in.
-            case _:
-                raise NotData(text)
-
-    def _target(self, target: ast.expr) -> Any:
-        made = self._made.get(target.id) if isinstance(target, ast.Name) else None
-        return self._value(target) if made is None else made
-
-    def _set_item(self, target: Any, key: Any, value: Any) -> None:
-        if isinstance(target, _Made):
-            target.pairs.append((key, value))
-        else:
-            self._changes.append(_Change(target, key, value, is_item=True))
-
-    def _method(self, function: str, args: list[ast.expr], text: str) -> None:
-        if function.endswith(".__dict__.update") and isinstance(args[0], ast.Dict):
-            made = self._made[function.split(".", 1)[0]]
-            for key, value in zip(args[0].keys, args[0].values, strict=True):
-                assert key is not None, "no `**` in these lines"
-                made.attributes[self._value(key)] = self._value(value)
-            return
-        if function == "OrderedDict.__init__":
-            return
-        values = list(map(self._value, args))
-        if function == "OrderedDict.__setitem__":
-            self._set_item(*values)
-        elif function == "object.__setattr__":
-            target, name, value = values
-            if isinstance(target, _Made):
-                target.attributes[name] = value
-            else:
-                self._changes.append(_Change(target, name, value, is_item=False))
-        else:
-            raise NotData(text)
-
-    def _new(self, value: ast.expr, text: str) -> _Made:
-        match value:
-            case ast.List():
-                return _Made(list)
-            case ast.Dict():
-                return _Made(dict)
-            case ast.Tuple(elts=items):
-                return _Made(tuple, list(map(self._value, items)))
-            case ast.Call(func=ast.Name(id="slice"), args=parts):
-                return _Made(slice, list(map(self._value, parts)))
-            case ast.Call(func=ast.Name(id=name), args=args) if name in self._namespace:
-                return self._instance(self._namespace[name], args, text)
-            case ast.Call(func=ast.Attribute() as function, args=[kind, *args]):
-                made = _Made(self._value(kind))
-                if ast.unparse(function) == "tuple.__new__" and isinstance(args[0], ast.Tuple):
-                    made.items += map(self._value, args[0].elts)
-                return made
-            case _:
-                raise NotData(text)
-
-    def _instance(self, kind: Any, args: list[ast.expr], text: str) -> _Made:
-        if not isinstance(kind, type):
-            raise NotData(text)
-        match args:
-            case []:
-                return _Made(kind)
-            case [ast.Tuple(elts=items) | ast.List(elts=items), *more]:
-                made = _Made(kind, list(map(self._value, items)))
-                if kind is deque and more and self._value(more[0]) is not None:
+    def _step(self, step: Step) -> None:
+        name = step.target
+        match step.does:
+            case Does.MAKE:
+                kind, items, *most = step.args
+                self._made[name] = _Made(kind, list(map(self._value, items)))
+                if any(each is not None for each in most):
                     raise NotData("a deque with a greatest length")
-                return made
-            case [ast.Constant(value=None)] if kind is defaultdict:
-                return _Made(kind)
-            case _:
-                raise NotData(text)
+            case Does.EXTEND:
+                self._made[name].items += map(self._value, step.args)
+            case Does.SET_ITEM:
+                key, value = map(self._value, step.args)
+                self._set(name, key, value, is_item=True)
+            case Does.SET_ATTRIBUTES:
+                for key, value in step.args:
+                    self._set(name, key, self._value(value), is_item=False)
+            case Does.NOTHING:
+                pass  # An exported program has no part in the counts of a cache.
+            case Does.RUN:
+                raise NotData(step.line)
+
+    def _set(self, name: str, key: Any, value: Any, is_item: bool) -> None:
+        made = self._made.get(name)
+        if made is None:
+            self._changes.append(_Change(self._value(name), key, value, is_item))
+        elif is_item:
+            made.pairs.append((key, value))
+        else:
+            made.attributes[key] = value
 
     # -- values ------------------------------------------------------------------------------------
 
-    def _value(self, value: ast.expr) -> Any:
-        match value:
-            case ast.Constant(value=constant):
-                return constant
-            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as constant)):
-                return -constant
-            case ast.Name(id=name) if name in self._made:
-                self._made[name].uses += 1
-                return self._made[name]
-            case ast.Name(id=name) if name in self._known:
-                return self._known[name]
-            case ast.Name(id=name) if name in self._namespace:
-                return self._namespace[name]
-            case _:
-                raise NotData(ast.unparse(value))
+    def _value(self, text: str) -> Any:
+        """What an expression stands for: a name, or a literal."""
+        if text in self._made:
+            self._made[text].uses += 1
+            return self._made[text]
+        for names in (self._known, self._namespace, _LITERALS):
+            if text in names:
+                return names[text]
+        try:
+            return int(text)
+        except ValueError:
+            raise NotData(text) from None
 
     def _node(self, value: Any) -> Any:
         """What an argument of a node is for a value."""
@@ -273,6 +215,8 @@ class RecipeNodes:
         attributes = {key: self._node(value) for key, value in made.attributes.items()}
         return self._call(results.record, name, self._pairs(made), attributes)
 
+
+_LITERALS: Final = {"None": None, "True": True, "False": False}
 
 _BUILDERS: Final[dict[type, Callable[[RecipeNodes, _Made], Any]]] = {
     list: RecipeNodes._list,

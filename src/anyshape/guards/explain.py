@@ -44,6 +44,12 @@ class Failure(NamedTuple):
 
     guard: Guard | None
     sentence: str
+    #: what it is about: the kind of the guard, what of a tensor ("size", "dtype"), of a symbol
+    kind: str = ""
+    #: "L['x'].size()[0]"
+    source: str = ""
+    expected: str = ""
+    actual: str = ""
 
 
 def first_failure(
@@ -53,19 +59,14 @@ def first_failure(
     the entry serves the call."""
     state = _State(plan, arguments, probe)
     for guard in plan.guards:
-        if guard.kind is not Kind.SIZES:
-            sentence = state.complaint(guard)
-            if sentence is not None:
-                return Failure(guard, sentence)
+        if guard.kind is not Kind.SIZES and (failure := state.complaint(guard)) is not None:
+            return failure
     for source in plan.symbols:
-        sentence = state.bind(source)
-        if sentence is not None:
-            return Failure(None, sentence)
+        if (failure := state.bind(source)) is not None:
+            return failure
     for guard in plan.guards:
-        if guard.kind is Kind.SIZES:
-            sentence = state.complaint(guard)
-            if sentence is not None:
-                return Failure(guard, sentence)
+        if guard.kind is Kind.SIZES and (failure := state.complaint(guard)) is not None:
+            return failure
     return state.missing_input(plan)
 
 
@@ -92,30 +93,43 @@ class _State:
             self.found[path] = STEPS[path.access](parent, path.key)
         return self.found[path]
 
-    def complaint(self, guard: Guard) -> str | None:
+    def complaint(self, guard: Guard) -> Failure | None:
         """What is wrong, or None if the guard holds."""
         text = guard_text(guard, self.names)
         try:
-            return _JUDGES[guard.kind](self, guard, text)
+            if guard.kind is Kind.TENSOR:
+                return _judge_tensor(self, guard)
+            sentence = _JUDGES[guard.kind](self, guard, text)
         except Exception as error:
-            return f"{text}, but {type(error).__name__}: {error}"
+            sentence = f"{text}, but {type(error).__name__}: {error}"
+        if sentence is None:
+            return None
+        actual = sentence[len(text) + 2 :].removeprefix("actual ")
+        kind = "" if guard.kind is Kind.TENSOR else guard.kind.value
+        source = "" if guard.path is None else guard.path.text
+        return Failure(guard, sentence, kind, source, _expected(guard, text), actual)
 
-    def bind(self, source: SymbolSource) -> str | None:
+    def bind(self, source: SymbolSource) -> Failure | None:
         """Give the symbol its value, or say why it has none."""
         text, symbol = source.text, source.symbol
         try:
             found = self.at(source.path)
             value = found if source.dim is None else _shape_of(found)[source.dim]
         except Exception as error:
-            return f"{text} cannot be read: {type(error).__name__}: {error}"
+            return Failure(None, f"{text} cannot be read: {type(error).__name__}: {error}")
         if type(value) is DynamicInt:
             value = plain_int(value)
         if type(value) is not int:
-            return f"{text} is an int, actual {_shown(value)} of type {type(value).__name__}"
+            actual = f"{_shown(value)} of type {type(value).__name__}"
+            return Failure(None, f"{text} is an int, actual {actual}")
         if not symbol.declared.contains(value):
-            return f"{text} in {symbol.declared}, actual {value}"
+            allowed = str(symbol.declared)
+            sentence = f"{text} in {allowed}, actual {value}"
+            return Failure(None, sentence, "range", text, allowed, str(value))
         if self.values.setdefault(symbol, value) != value:
-            return f"{text} == {self.names(symbol)}, actual {value} and {self.values[symbol]}"
+            same = f"{text} == {self.names(symbol)}"
+            sentence = f"{same}, actual {value} and {self.values[symbol]}"
+            return Failure(None, sentence, "one_symbol", text, same, str(value))
         return None
 
     def missing_input(self, plan: EntryPlan) -> Failure | None:
@@ -251,38 +265,54 @@ def _judge_predicate(state: _State, guard: Guard, text: str) -> str | None:
     return _unless(bool(found), text, "it does not hold")
 
 
-def _judge_tensor(state: _State, guard: Guard, text: str) -> str | None:
+def _expected(guard: Guard, text: str) -> str:
+    """What a guard asks for, without what it looks at where that is one object."""
+    if guard.kind is Kind.TYPE:
+        return text.rpartition(" is ")[2]
+    return text.partition(" == ")[2] if guard.kind in (Kind.EQUALS, Kind.STATE) else text
+
+
+def _judge_tensor(state: _State, guard: Guard) -> Failure | None:
     assert guard.path is not None, "a tensor guard looks at a path"
     spec, found = cast("TensorSpec", guard.value), _object(state, guard)
-    name = tensor_name(guard.path)
-    if type(found) is not spec.type:
-        expected, actual = spec.type.__name__, type(found).__name__
-        return f"tensor {name} type mismatch. expected {expected}, actual {actual}"
     wrong = next(_differences(spec, found), None)
-    return None if wrong is None else f"tensor {name} {wrong}"
+    if wrong is None:
+        return None
+    what, index, expected, actual = wrong
+    at = "" if index is None else f" at index {index}"
+    text = f"{what} mismatch{at}. expected {expected}, actual {actual}"
+    source = f"{guard.path.text}.size()[{index}]" if what == "size" else guard.path.text
+    sentence = f"tensor {tensor_name(guard.path)} {text}"
+    return Failure(guard, sentence, what, source, str(expected), str(actual))
 
 
-def _differences(spec: TensorSpec, tensor: object) -> Iterator[str]:
+def _differences(
+    spec: TensorSpec, tensor: object
+) -> Iterator[tuple[str, int | None, object, object]]:
+    """What of a tensor differs, at which dimension: what it should be, and what it is."""
+    if type(tensor) is not spec.type:
+        yield "type", None, spec.type.__name__, type(tensor).__name__
+        return
     for attribute in ("dtype", "device", "requires_grad", "layout"):
         expected, actual = getattr(spec, attribute), getattr(tensor, attribute)
         if (attribute != "layout" or expected is not None) and expected != actual:
-            yield f"{attribute} mismatch. expected {expected}, actual {actual}"
+            yield attribute, None, expected, actual
     sizes = _shape_of(tensor)
     if len(sizes) != len(spec.sizes):
-        yield f"rank mismatch. expected {len(spec.sizes)}, actual {len(sizes)}"
+        yield "rank", None, len(spec.sizes), len(sizes)
         return
     for index, (expected, actual) in enumerate(zip(spec.sizes, sizes, strict=True)):
         if expected is not None and expected != actual:
-            yield f"size mismatch at index {index}. expected {expected}, actual {actual}"
+            yield "size", index, expected, actual
     if spec.strides is None and spec.order is None:
         return
     strides = cast("tuple[int, ...]", getattr(tensor, "stride")())  # noqa: B009
     if spec.strides is not None:
         for index, (expected, actual) in enumerate(zip(spec.strides, strides, strict=True)):
             if expected is not None and expected != actual:
-                yield f"stride mismatch at index {index}. expected {expected}, actual {actual}"
+                yield "stride", index, expected, actual
     if spec.order is not None and not is_dense(sizes, strides, spec.order):
-        yield f"layout mismatch. expected {order_text(spec.order)}, actual stride {list(strides)}"
+        yield "layout", None, order_text(spec.order), f"stride {list(strides)}"
 
 
 _JUDGES: Final[dict[Kind, Callable[[_State, Guard, str], str | None]]] = {
@@ -296,7 +326,6 @@ _JUDGES: Final[dict[Kind, Callable[[_State, Guard, str], str | None]]] = {
     Kind.NO_INSTANCE_ATTRIBUTE: _judge_no_instance_attribute,
     Kind.NO_ATTRIBUTE: _judge_no_attribute,
     Kind.TRUTH: _judge_truth,
-    Kind.TENSOR: _judge_tensor,
     Kind.SIZES: _judge_sizes,
     Kind.SAME_OBJECT: _judge_same_object,
     Kind.DISTINCT: _judge_distinct,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anyshape.events.kinds import GraphCompiled
-from anyshape.explain.report.analysis.similar import key_of, similar_graphs
+from anyshape.explain.report.analysis.graphs import key_of, similar_graphs
 from tests.report.recordings import processes_of
 
 

@@ -25,6 +25,7 @@ from anyshape.capture.record.recorder import Recorder
 from anyshape.capture.record.segments import SegmentOutput
 from anyshape.capture.rewrite.instrument import is_instrumented
 from anyshape.capture.rewrite.made_functions import is_outer_cell, own_cells, own_code
+from anyshape.capture.trace import Does, Step
 from anyshape.capture.tracer import ATOMS, CODE, AbortCapture, Tracer, is_data_dependent
 from anyshape.guards.guard import Kind
 from anyshape.guards.path import Path
@@ -37,12 +38,12 @@ _BOUND: Final = (types.BuiltinFunctionType, types.MethodWrapperType)
 
 
 class Recipe:
-    """Collects lines of a function `run(inputs…)`; see `source`."""
+    """Collects the steps of a function `run(inputs…)`."""
 
     def __init__(self, tracer: Tracer, recorder: Recorder) -> None:
         self._tracer = tracer
         self._recorder = recorder
-        self.lines: list[str] = []
+        self.steps: list[Step] = []
         self.namespace: dict[str, Any] = {}
         #: outputs of the graph
         self.outputs: list[torch.fx.Node] = []
@@ -56,6 +57,9 @@ class Recipe:
         self._kept: list[object] = []
         #: cells of functions whose contents are yet to be made
         self._unfilled: set[int] = set()
+
+    def _do(self, line: str, does: Does = Does.RUN, target: str = "", *args: Any) -> None:
+        self.steps.append(Step(line, does, target, args))
 
     def value(self, value: Any) -> str:
         """An expression for a value."""
@@ -158,74 +162,67 @@ class Recipe:
 
     def _list(self, value: list[Any]) -> str:
         name = self._new(value)
-        self.lines.append(f"{name} = []")
+        self._do(f"{name} = []", Does.MAKE, name, list, ())
         if value:
-            items = ", ".join(map(self.value, value))
-            self.lines.append(f"{name} += ({items},)")
+            items = [*map(self.value, value)]
+            self._do(f"{name} += ({', '.join(items)},)", Does.EXTEND, name, *items)
         return name
 
     def _tuple(self, value: tuple[Any, ...]) -> str:
         items = [self.value(item) for item in value]
         if id(value) in self._made:  # inside itself, through a list
             raise AbortCapture("a tuple that holds itself")
+        return self._of_items(value, f"({''.join(f'{item}, ' for item in items)})", items)
+
+    def _of_items(self, value: Any, made: str, items: list[str], most: int | None = None) -> str:
+        """Something that is made at once, by an expression."""
         name = self._new(value)
-        self.lines.append(f"{name} = ({''.join(f'{item}, ' for item in items)})")
+        self._do(f"{name} = {made}", Does.MAKE, name, type(value), items, most)
         return name
 
     def _named_tuple(self, value: Any) -> str:
         items = [self.value(item) for item in value]
-        name = self._new(value)
-        kind = self._constant(type(value))
-        self.lines.append(f"{name} = tuple.__new__({kind}, ({''.join(f'{x}, ' for x in items)}))")
-        return name
+        made = f"tuple.__new__({self._constant(type(value))}, ({''.join(f'{x}, ' for x in items)}))"
+        return self._of_items(value, made, items)
 
     def _of_a_tuple(self, value: Any) -> str:
         """A tuple of a class of torch's, which takes one."""
         items = [self.value(item) for item in value]
-        name = self._new(value)
-        kind = self._constant(type(value))
-        self.lines.append(f"{name} = {kind}(({''.join(f'{x}, ' for x in items)}))")
-        return name
+        made = f"{self._constant(type(value))}(({''.join(f'{x}, ' for x in items)}))"
+        return self._of_items(value, made, items)
 
     def _dict(self, value: dict[Any, Any]) -> str:
         name = self._new(value)
         kind = type(value)
-        if kind is dict:
-            self.lines.append(f"{name} = {{}}")
-        elif kind is defaultdict:
+        made, does = "{}", Does.MAKE
+        if kind is defaultdict:
             factory = self.value(value.default_factory)  # pyright: ignore[reportAttributeAccessIssue] of a defaultdict
-            self.lines.append(f"{name} = {self._constant(kind)}({factory})")
-        else:
-            self.lines.append(f"{name} = {self._constant(kind)}()")
+            made = f"{self._constant(kind)}({factory})"
+            does = Does.MAKE if factory == "None" else Does.RUN
+        elif kind is not dict:
+            made = f"{self._constant(kind)}()"
+        self._do(f"{name} = {made}", does, name, kind, ())
         self._fill(name, value)
         return name
 
     def _fill(self, name: str, value: dict[Any, Any], store: str = "") -> None:
         for key, item in value.items():
-            if not store:
-                self.lines.append(f"{name}[{self.value(key)}] = {self.value(item)}")
-            else:
-                self.lines.append(f"{store}({name}, {self.value(key)}, {self.value(item)})")
+            at, held = self.value(key), self.value(item)
+            line = f"{store}({name}, {at}, {held})" if store else f"{name}[{at}] = {held}"
+            self._do(line, Does.SET_ITEM, name, at, held)
 
     def _set(self, value: Any) -> str:
         items = [self.value(item) for item in value]
-        name = self._new(value)
-        kind = self._constant(type(value))
-        self.lines.append(f"{name} = {kind}([{', '.join(items)}])")
-        return name
+        return self._of_items(value, f"{self._constant(type(value))}([{', '.join(items)}])", items)
 
     def _deque(self, value: deque[Any]) -> str:
         items = [self.value(item) for item in value]
-        name = self._new(value)
-        kind = self._constant(deque)
-        self.lines.append(f"{name} = {kind}([{', '.join(items)}], {value.maxlen!r})")
-        return name
+        made = f"{self._constant(deque)}([{', '.join(items)}], {value.maxlen!r})"
+        return self._of_items(value, made, items, value.maxlen)
 
     def _slice(self, value: slice) -> str:
-        parts = ", ".join(map(self.value, (value.start, value.stop, value.step)))
-        name = self._new(value)
-        self.lines.append(f"{name} = slice({parts})")
-        return name
+        parts = [*map(self.value, (value.start, value.stop, value.step))]
+        return self._of_items(value, f"slice({', '.join(parts)})", parts)
 
     def _partial(self, value: functools.partial[Any]) -> str:
         parts = [self.value(value.func), *map(self.value, value.args)]
@@ -234,7 +231,7 @@ class Recipe:
             raise AbortCapture("a partial with attributes is returned or stored")
         name = self._new(value)
         call = f"{self._constant(functools.partial)}({', '.join(parts)}, **{{{', '.join(named)}}})"
-        self.lines.append(f"{name} = {call}")
+        self._do(f"{name} = {call}")
         return name
 
     def _function(self, value: types.FunctionType) -> str:
@@ -249,15 +246,15 @@ class Recipe:
         name = self._new(value)
         made = [self._constant(code), self._constant(value.__globals__), repr(value.__name__)]
         kind = self._constant(types.FunctionType)
-        self.lines.append(f"{name} = {kind}({', '.join(made)}, {defaults}, ({inner}))")
+        self._do(f"{name} = {kind}({', '.join(made)}, {defaults}, ({inner}))")
         for attribute in ("__kwdefaults__", "__qualname__", "__module__", "__doc__"):
             held = getattr(value, attribute)
             if held is not None:
-                self.lines.append(f"{name}.{attribute} = {self.value(held)}")
+                self._do(f"{name}.{attribute} = {self.value(held)}")
         if value.__annotations__:
-            self.lines.append(f"{name}.__annotations__ = {self.value(dict(value.__annotations__))}")
+            self._do(f"{name}.__annotations__ = {self.value(dict(value.__annotations__))}")
         if value.__dict__:
-            self.lines.append(f"{name}.__dict__.update({self.value(dict(value.__dict__))})")
+            self._do(f"{name}.__dict__.update({self.value(dict(value.__dict__))})")
         for cell in cells.values():
             self._fill_cell(cell)
         return name
@@ -275,7 +272,8 @@ class Recipe:
         found = self._made.get(id(cell))
         if found is None:
             found = self._new(cell)
-            self.lines.append(f"{found} = {self._constant(types.CellType)}()")
+            made = f"{found} = {self._constant(types.CellType)}()"
+            self._do(made, Does.MAKE, found, types.CellType, ())
             self._unfilled.add(id(cell))
         return found
 
@@ -288,7 +286,7 @@ class Recipe:
             held = cell.cell_contents
         except ValueError:
             return
-        self.lines.append(f"{self._made[id(cell)]}.cell_contents = {self.value(held)}")
+        self._do(f"{self._made[id(cell)]}.cell_contents = {self.value(held)}")
 
     def _text(self, value: TracedText) -> str:
         parts = [
@@ -331,8 +329,8 @@ class Recipe:
         """A subclass of OrderedDict with attributes, such as a model's output."""
         name = self._new(value)
         kind = self._constant(type(value))
-        self.lines.append(f"{name} = OrderedDict.__new__({kind})")
-        self.lines.append(f"OrderedDict.__init__({name})")
+        self._do(f"{name} = OrderedDict.__new__({kind})", Does.MAKE, name, type(value), ())
+        self._do(f"OrderedDict.__init__({name})", Does.NOTHING)
         self.namespace["OrderedDict"] = OrderedDict
         self._fill(name, dict(OrderedDict.items(value)), "OrderedDict.__setitem__")
         self._attributes(name, value)
@@ -346,15 +344,20 @@ class Recipe:
             raise AbortCapture(f"a {type(value).__name__} is returned or stored") from None
         name = self._new(value)
         kind = self._constant(type(value))
-        self.lines.append(f"{name} = object.__new__({kind})")
+        self._do(f"{name} = object.__new__({kind})", Does.MAKE, name, type(value), ())
         self._attributes(name, value)
         return name
 
     def _attributes(self, name: str, value: Any) -> None:
         held = getattr(value, "__dict__", None)
         if held:
-            parts = [f"{self._constant(key)}: {self.value(item)}" for key, item in held.items()]
-            self.lines.append(f"{name}.__dict__.update({{{', '.join(parts)}}})")
+            pairs, parts = list[Any](), list[str]()
+            for key, item in held.items():
+                shown, stored = self._constant(key), self.value(item)
+                pairs.append((key, stored))
+                parts.append(f"{shown}: {stored}")
+            line = f"{name}.__dict__.update({{{', '.join(parts)}}})"
+            self._do(line, Does.SET_ATTRIBUTES, name, *pairs)
         for base in type(value).__mro__:
             slots = base.__dict__.get("__slots__", ())
             for slot in (slots,) if isinstance(slots, str) else slots:
@@ -367,7 +370,12 @@ class Recipe:
                     item = member.__get__(value)
                 except AttributeError:
                     continue
-                self.lines.append(f"object.__setattr__({name}, {slot!r}, {self.value(item)})")
+                self._set_attribute(name, slot, item)
+
+    def _set_attribute(self, target: str, name: str, value: Any) -> None:
+        held = self.value(value)
+        line = f"object.__setattr__({target}, {name!r}, {held})"
+        self._do(line, Does.SET_ATTRIBUTES, target, (name, held))
 
     # -- effects ---------------------------------------------------------------------------------
 
@@ -376,24 +384,28 @@ class Recipe:
         values = effect.values
         match effect.change:
             case Change.SET_ATTRIBUTE:
-                line = f"object.__setattr__({target}, {effect.key!r}, {self.value(values[0])})"
+                self._set_attribute(target, effect.key, values[0])
             case Change.DELETE_ATTRIBUTE:
-                line = f"object.__delattr__({target}, {effect.key!r})"
+                self._do(f"object.__delattr__({target}, {effect.key!r})")
             case Change.SET_ITEM:
-                line = f"{target}[{self.value(effect.key)}] = {self.value(values[0])}"
+                key, value = self.value(effect.key), self.value(values[0])
+                self._do(f"{target}[{key}] = {value}", Does.SET_ITEM, target, key, value)
             case Change.DELETE_ITEM:
-                line = f"del {target}[{self.value(effect.key)}]"
+                self._do(f"del {target}[{self.value(effect.key)}]")
             case Change.SET_CELL:
-                line = f"{target}.cell_contents = {self.value(values[0])}"
+                self._do(f"{target}.cell_contents = {self.value(values[0])}")
             case Change.METHOD:
-                arguments = "".join(f", {self.value(value)}" for value in values)
-                line = f"{self._constant(effect.key)}({target}{arguments})"
+                self._call(effect.key, target, *map(self.value, values))
             case Change.CALL:
                 args, kwargs = values
                 parts = [*map(self.value, args)]
                 parts += [f"{name}={self.value(value)}" for name, value in kwargs.items()]
-                line = f"{self._constant(effect.key)}({', '.join(parts)})"
-        self.lines.append(line)
+                self._call(effect.key, *parts)
+
+    def _call(self, function: Any, *args: str) -> None:
+        counts = isinstance(function, functools._lru_cache_wrapper)
+        line = f"{self._constant(function)}({', '.join(args)})"
+        self._do(line, Does.NOTHING if counts else Does.RUN)
 
 
 _MAKERS: Final[dict[type, Callable[[Recipe, Any], str]]] = {

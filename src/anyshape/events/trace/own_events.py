@@ -34,7 +34,7 @@ _AROUND: Final = 4
 _MOST_LINES: Final = 200
 
 #: Tells whether the program knows us, or is run unmodified.
-_OUR_IMPORT: Final = re.compile(r"\s*(import|from)\b.*\banyshape\b")
+OUR_IMPORT: Final = re.compile(r"\s*(import|from)\b.*\banyshape\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class OwnEvents:
         if (file, 0) not in self._shown:
             self._shown.add((file, 0))
             for number, text in enumerate(lines, 1):
-                if _OUR_IMPORT.match(text):
+                if OUR_IMPORT.match(text):
                     self._lines(file, number, [text])
 
     def _source(self, place: tuple[str, int]) -> None:

@@ -16,11 +16,10 @@ from typing import NamedTuple
 from anyshape.events.kinds import Event
 from anyshape.events.stream import Stream, stream, warn_of_failure
 from anyshape.events.trace.background import Background
-from anyshape.events.trace.envelope import Envelopes
+from anyshape.events.trace.envelope import Envelopes, Writing
 from anyshape.events.trace.files import LazyFile, Rank, file_name
 from anyshape.events.trace.own_events import OwnEvents
 from anyshape.events.trace.tlparse_rows import ROWS
-from anyshape.events.trace.writing import Writing
 
 
 def _alone() -> int | None:

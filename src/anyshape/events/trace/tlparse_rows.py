@@ -7,49 +7,24 @@ an artefact, which it shows under the name it is given.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
-from anyshape.events.kinds import (
-    Compiled,
-    CompileFailed,
-    CompilerCollective,
-    CreateSymbol,
-    Defect,
-    Event,
-    Frame,
-    FrameStart,
-    GraphBreak,
-    GraphCompiled,
-    GuardAdded,
-    GuardFailure,
-    Measures,
-    NotVerified,
-    OutputCode,
-    Place,
-    ProfileState,
-    ProgramExported,
-    Recompile,
-    RecompileLimit,
-    RunsEagerly,
-    Schedule,
-    Specialised,
-    Stage,
-    VerificationFailed,
-)
-from anyshape.events.trace.envelope import Json, to_json
-from anyshape.events.trace.writing import EXPORT, Writing
+from anyshape.events import kinds
+from anyshape.events.kinds import Event, Measures, Place, Stage
+from anyshape.events.log_lines import stopped_lines
+from anyshape.events.trace.envelope import EXPORT, Json, Writing, to_json
 
 # -- rows -------------------------------------------------------------------------------------
 
 
-def _frame_start(event: FrameStart, to: Writing) -> None:
+def _frame_start(event: kinds.FrameStart, to: Writing) -> None:
     to.begin(event.compile_id)
     own = Place(event.file, event.line, event.function)
     to.write(event, "dynamo_start", {"stack": to.out.stack([*event.stack, own])})
 
 
-def _create_symbol(event: CreateSymbol, to: Writing) -> None:
+def _create_symbol(event: kinds.CreateSymbol, to: Writing) -> None:
     held: dict[str, Json] = {
         "symbol": event.symbol,
         "vr": event.range,
@@ -73,14 +48,14 @@ def _about_symbols(event: Event, key: str, metadata: Mapping[str, Json], to: Wri
     to.out.envelope(key, metadata, None, event.compile_id)
 
 
-def _guard_added(event: GuardAdded, to: Writing) -> None:
+def _guard_added(event: kinds.GuardAdded, to: Writing) -> None:
     held = {"expr": event.expr, "user_stack": to.out.stack([event.user_frame]), "stack": []}
     _about_symbols(event, "guard_added_fast", held, to)
     if event.compile_id == EXPORT:
         to.write(event, "guard_added", {**held, **_as_export_shows(event, to)})
 
 
-def _as_export_shows(event: GuardAdded, to: Writing) -> Mapping[str, Json]:
+def _as_export_shows(event: kinds.GuardAdded, to: Writing) -> Mapping[str, Json]:
     """What `tlparse --export` makes a page of for each guard."""
     frame = event.user_frame
     return {
@@ -95,13 +70,13 @@ def _as_export_shows(event: GuardAdded, to: Writing) -> Mapping[str, Json]:
     }
 
 
-def _exported(event: ProgramExported, to: Writing) -> None:
+def _exported(event: kinds.ProgramExported, to: Writing) -> None:
     to.write(event, "exported_program", {}, event.code)
     said = [*event.constraints, *(f"note: {note}" for note in event.notes)]
     to.artifact(event, "constraints", "\n".join((event.function, *said)))
 
 
-def _specialised(event: Specialised, to: Writing) -> None:
+def _specialised(event: kinds.Specialised, to: Writing) -> None:
     held = {
         "symbol": event.symbol,
         "sources": list(event.sources),
@@ -113,55 +88,38 @@ def _specialised(event: Specialised, to: Writing) -> None:
     _about_symbols(event, "symbolic_shape_specialization", held, to)
 
 
-def _recompile(event: Recompile, to: Writing) -> None:
+def _recompile(event: kinds.Recompile, to: Writing) -> None:
     # It is told before the compile begins that it leads to.
     texts = [_reason(each) for each in event.reasons]
-    held = {"name": "recompile_reasons", "encoding": "json"}
     payload = to_json(texts[0] if len(texts) == 1 else texts)
-    attempt = to.attempt(event.compile_id)
-    to.out.envelope("artifact", held, payload, event.compile_id, attempt)
+    to.write(event, "artifact", {"name": "recompile_reasons", "encoding": "json"}, payload)
 
 
-def _reason(failure: GuardFailure) -> str:
+def _reason(failure: kinds.GuardFailure) -> str:
     frame = failure.user_frame
     where = f"  # {frame.filename}:{frame.line} in {frame.function}" if frame else ""
     return f"{failure.entry_id}: {failure.text}{where}"
 
 
-def _recompile_limit(event: RecompileLimit, to: Writing) -> None:
-    text = f"{event.function} was compiled {event.limit} times. Last reason: {event.last_reason}"
-    to.artifact(event, "recompile_limit", text)
-
-
-def _graph(event: GraphCompiled, to: Writing) -> None:
+def _graph(event: kinds.GraphCompiled, to: Writing) -> None:
     sizes = {name: list(dims) for name, dims in event.sizes.items()}
     to.write(event, "dynamo_output_graph", {"sizes": sizes}, event.code)
     if event.backend:
         to.artifact(event, "native_operators", "\n".join(event.backend))
 
 
-def _stopped(reason: str, frame: Frame | None, hints: Sequence[str]) -> str:
-    lines = [f"Graph Break Reason: {reason}", *(f"  Hint: {hint}" for hint in hints)]
+def _stopped(event: kinds.GraphBreak | kinds.RunsEagerly, to: Writing) -> None:
+    to.breaks.setdefault(event.compile_id, []).append(event.reason)
+    lines, frame = stopped_lines(event), event.user_frame
     if frame is not None:
         lines += ["User code traceback:"]
         lines += [f'  File "{frame.filename}", line {frame.line}, in {frame.function}']
-    return "\n".join(lines)
+    to.artifact(event, "dynamo_graph_break_reason", "\n".join(lines))
+    if isinstance(event, kinds.RunsEagerly):
+        _metrics(event, event.measures, {}, to)
 
 
-def _graph_break(event: GraphBreak, to: Writing) -> None:
-    to.breaks.setdefault(event.compile_id, []).append(event.reason)
-    text = _stopped(event.reason, event.user_frame, event.hints)
-    to.artifact(event, "dynamo_graph_break_reason", text)
-
-
-def _runs_eagerly(event: RunsEagerly, to: Writing) -> None:
-    text = _stopped(event.reason, event.user_frame, event.hints)
-    to.artifact(event, "dynamo_graph_break_reason", text)
-    to.breaks.setdefault(event.compile_id, []).append(event.reason)
-    _metrics(event, event.measures, {}, to)
-
-
-def _output_code(event: OutputCode, to: Writing) -> None:
+def _output_code(event: kinds.OutputCode, to: Writing) -> None:
     held = {"filename": _file_name(event.filename)} if event.filename else {}
     to.write(event, "inductor_output_code", held, event.code)
 
@@ -171,12 +129,12 @@ def _file_name(path: str) -> str:
     return re.sub(r"[^\w.-]", "_", path[-80:].rpartition("/")[2], flags=re.ASCII)
 
 
-def _profile_state(event: ProfileState, to: Writing) -> None:
+def _profile_state(event: kinds.ProfileState, to: Writing) -> None:
     place = "remote" if event.remote else "local"
     to.artifact(event, f"{event.action}_{place}_code_state", event.text)
 
 
-def _collective(event: CompilerCollective, to: Writing) -> None:
+def _collective(event: kinds.CompilerCollective, to: Writing) -> None:
     held: dict[str, Json] = {
         "function": event.function,
         "round": event.round,
@@ -188,7 +146,7 @@ def _collective(event: CompilerCollective, to: Writing) -> None:
     to.artifact(event, "compiler_collective", held)
 
 
-def _compiled(event: Compiled, to: Writing) -> None:
+def _compiled(event: kinds.Compiled, to: Writing) -> None:
     items = [
         {
             "code": guard.text if not guard.reason else f"{guard.text}  # {guard.reason}",
@@ -204,7 +162,7 @@ def _compiled(event: Compiled, to: Writing) -> None:
     _metrics(event, event.measures, counts, to)
 
 
-def _failed(event: CompileFailed, to: Writing) -> None:
+def _failed(event: kinds.CompileFailed, to: Writing) -> None:
     to.artifact(event, "dynamo_error", f"{event.error}: {event.text}")
     frame = event.user_frame
     held: dict[str, Json] = {
@@ -271,21 +229,9 @@ def _on_time_line(event: Event, stage: Stage, measures: Measures, to: Writing) -
     to.write(event, "chromium_event", {}, to_json(held))
 
 
-def _schedule(event: Schedule, to: Writing) -> None:
-    to.write(event, "graph_dump", {"name": "schedule"}, event.text)
-
-
-def _not_verified(event: NotVerified, to: Writing) -> None:
-    to.artifact(event, "not_verified", f"{event.function}: {event.reason}")
-
-
-def _verification_failed(event: VerificationFailed, to: Writing) -> None:
+def _verification_failed(event: kinds.VerificationFailed, to: Writing) -> None:
     lines = [event.function, *event.differences, event.file]
     to.artifact(event, "verification_failed", "\n".join(lines))
-
-
-def _defect(event: Defect, to: Writing) -> None:
-    to.artifact(event, "defect", f"{event.stage}: {event.text}")
 
 
 # -- the table --------------------------------------------------------------------------------
@@ -302,26 +248,36 @@ def _row(kind: type[_E], write: Callable[[_E, Writing], None]) -> tuple[type[Eve
     return kind, checked
 
 
+def _text(kind: type[Event], name: str, template: str) -> tuple[type[Event], Row]:
+    """An artefact of text; `{0}` is the event."""
+    return kind, lambda event, to: to.artifact(event, name, template.format(event))
+
+
+_LIMIT: Final = "{0.function} was compiled {0.limit} times. Last reason: {0.last_reason}"
+
 ROWS: Final[dict[type[Event], Row]] = dict(
     [
-        _row(FrameStart, _frame_start),
-        _row(CreateSymbol, _create_symbol),
-        _row(GuardAdded, _guard_added),
-        _row(Specialised, _specialised),
-        _row(Recompile, _recompile),
-        _row(RecompileLimit, _recompile_limit),
-        _row(ProgramExported, _exported),
-        _row(GraphCompiled, _graph),
-        _row(GraphBreak, _graph_break),
-        _row(RunsEagerly, _runs_eagerly),
-        _row(OutputCode, _output_code),
-        _row(Schedule, _schedule),
-        _row(ProfileState, _profile_state),
-        _row(CompilerCollective, _collective),
-        _row(Compiled, _compiled),
-        _row(CompileFailed, _failed),
-        _row(NotVerified, _not_verified),
-        _row(VerificationFailed, _verification_failed),
-        _row(Defect, _defect),
+        _row(kinds.FrameStart, _frame_start),
+        _row(kinds.CreateSymbol, _create_symbol),
+        _row(kinds.GuardAdded, _guard_added),
+        _row(kinds.Specialised, _specialised),
+        _row(kinds.Recompile, _recompile),
+        _text(kinds.RecompileLimit, "recompile_limit", _LIMIT),
+        _row(kinds.ProgramExported, _exported),
+        _row(kinds.GraphCompiled, _graph),
+        _row(kinds.GraphBreak, _stopped),
+        _row(kinds.RunsEagerly, _stopped),
+        _row(kinds.OutputCode, _output_code),
+        _row(
+            kinds.Schedule,
+            lambda event, to: to.write(event, "graph_dump", {"name": "schedule"}, event.text),
+        ),
+        _row(kinds.ProfileState, _profile_state),
+        _row(kinds.CompilerCollective, _collective),
+        _row(kinds.Compiled, _compiled),
+        _row(kinds.CompileFailed, _failed),
+        _text(kinds.NotVerified, "not_verified", "{0.function}: {0.reason}"),
+        _row(kinds.VerificationFailed, _verification_failed),
+        _text(kinds.Defect, "defect", "{0.stage}: {0.text}"),
     ]
 )

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
-from anyshape.events.kinds import Decided, Frame, GuardSaid
+from anyshape.events.kinds import Decided, Frame, GuardFailure, GuardSaid
 from anyshape.explain.advice.evaluate_condition import holds
-from anyshape.explain.advice.failures import Failure, differences, failure_of
 from anyshape.explain.advice.history import Compile, FunctionHistory
-from anyshape.explain.advice.similar import are_similar, nearest
+from anyshape.explain.advice.similar import are_similar, differences, nearest
 from anyshape.explain.advice.source_lines import Listing
 from anyshape.explain.advice.source_names import pattern_of
+from anyshape.explain.guard_texts import setting_of
 
 
 class Finding(NamedTuple):
@@ -29,15 +29,13 @@ class Finding(NamedTuple):
     #: what changed: sizes, integers, an attribute
     sources: tuple[str, ...]
     place: Frame | None
-    failure: Failure
+    failure: GuardFailure
     compiled: Compile
     entry: Compile
     #: the setting, the operator, the function that is to blame
     detail: str = ""
     #: what the program relied on, where that is not what failed
     condition: str = ""
-    #: whether both graphs are of the same operators: then a compile can be spared for certain
-    is_similar: bool = True
 
 
 def findings_of(function: FunctionHistory, listing: Listing) -> Iterator[Finding]:
@@ -47,7 +45,7 @@ def findings_of(function: FunctionHistory, listing: Listing) -> Iterator[Finding
         if near is None:
             continue
         entry, sizes_only = near
-        failure = failure_of(compiled.reasons[entry.id], entry)
+        failure = compiled.reasons[entry.id]
         tried = [failure]
         if failure.kind in _ON_SIZES and not sizes_only:
             # Something else differs as well, be it that the size failed first. Of similar graphs
@@ -63,20 +61,18 @@ _ON_SIZES: Final = ("size", "condition", "range", "one_symbol")
 
 
 def _finding(
-    failure: Failure, entry: Compile, compiled: Compile, listing: Listing
+    failure: GuardFailure, entry: Compile, compiled: Compile, listing: Listing
 ) -> Finding | None:
-    similar = are_similar(entry, compiled)
     is_number = failure.kind == "size" or failure.source in entry.decisions
     if failure.kind == "condition":
-        return _condition(failure, entry, compiled, similar)
+        return _condition(failure, entry, compiled)
     if is_number and failure.kind in ("size", "equals"):
-        return _static(failure, entry, compiled, similar, listing)
+        return _static(failure, entry, compiled, listing)
     kind = _number_kind(failure)
-    made = Finding(kind, (failure.source,), failure.place, failure, compiled, entry)
-    return made._replace(is_similar=similar)
+    return Finding(kind, (failure.source,), failure.user_frame, failure, compiled, entry)
 
 
-def _number_kind(failure: Failure) -> str:
+def _number_kind(failure: GuardFailure) -> str:
     """A kind of its own for values that there is more to say of."""
     if failure.kind == "range" and failure.expected.startswith("[2,"):
         return "zero_one"
@@ -92,26 +88,23 @@ _FLOAT: Final = re.compile(r"-?(\d+\.\d*(e[-+]?\d+)?|\d+e[-+]?\d+|inf|nan)")
 
 # -- a size that was static in the entry ---------------------------------------------------------
 
-_FLAG: Final = re.compile(r"config\.(?P<flag>\w+) is (?P<state>on|off)")
-
 
 def _static(
-    failure: Failure, entry: Compile, compiled: Compile, similar: bool, listing: Listing
+    failure: GuardFailure, entry: Compile, compiled: Compile, listing: Listing
 ) -> Finding | None:
     source = failure.source
     decision = entry.decisions.get(source, Decided("static", ""))
-    made = Finding("static_first", (source,), failure.place, failure, compiled, entry)
-    made = made._replace(is_similar=similar)
-    if not similar or source in compiled.specialised:
+    made = Finding("static_first", (source,), failure.user_frame, failure, compiled, entry)
+    if not are_similar(entry, compiled) or source in compiled.specialised:
         return _other_program(made, listing)
     if (guard := _tied(source, entry)) is not None:
         return made._replace(kind="tied", place=guard.user_frame or made.place, detail=guard.reason)
-    flag = _FLAG.search(decision.reason)
+    flag = setting_of(decision)
     made = made._replace(sources=_changed_alike(source, decision, entry, compiled))
-    if flag is not None and flag["flag"] == "specialize_zero_one":
+    if flag == "specialize_zero_one":
         return made._replace(kind="zero_one")
-    if flag is not None and flag["flag"] in _FORCE:
-        return made._replace(kind="held_static", detail=flag["flag"])
+    if flag in _FORCE:
+        return made._replace(kind="held_static", detail=flag)
     if "dynamic=False" in decision.reason:
         return made._replace(kind="dynamic_false")
     if "mark_static" in decision.reason or "contract" in decision.reason:
@@ -159,7 +152,7 @@ def _tied(source: str, entry: Compile) -> GuardSaid | None:
 
 def _other_program(made: Finding, listing: Listing) -> Finding | None:
     """The size chose another graph: which line asked for it?"""
-    source, place = made.sources[0], made.failure.place
+    source, place = made.sources[0], made.failure.user_frame
     guard = _telling_apart(made.entry, made.compiled, source)
     if guard is not None:
         return _by_reason(made, guard)
@@ -200,11 +193,10 @@ _REASONS: Final = (
 )
 
 
-def _condition(failure: Failure, entry: Compile, compiled: Compile, similar: bool) -> Finding:
+def _condition(failure: GuardFailure, entry: Compile, compiled: Compile) -> Finding:
     sources = tuple(source for source in entry.decisions if source in failure.text)
-    made = Finding("branch", sources, failure.place, failure, compiled, entry)
+    made = Finding("branch", sources, failure.user_frame, failure, compiled, entry)
     guard = next((g for g in entry.guards if failure.text.startswith(g.text)), None)
-    made = made._replace(is_similar=similar)
     if guard is None:
         return made
     made = _by_reason(made, guard)

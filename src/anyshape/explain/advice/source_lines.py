@@ -8,10 +8,10 @@ import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
+from anyshape.events.trace.own_events import OUR_IMPORT
+
 #: So many lines are shown before and after a line that is to blame.
 _AROUND: Final = 2
-
-_IMPORT: Final = re.compile(r"\s*(import|from)\b.*\banyshape\b")
 
 _IMPORT_PACKAGE: Final = re.compile(
     r"import (?:[\w., ]+, )?anyshape(?: as (\w+))?(?=\s*(?:,|#|;|$))"
@@ -50,7 +50,7 @@ class Listing:
         return {number: known[number] for number in range(first, last + 1)}
 
     def imports_anyshape(self, file: str) -> bool:
-        return any(_IMPORT.match(line) for line in self.file(file).values())
+        return any(OUR_IMPORT.match(line) for line in self.file(file).values())
 
     def name_of_anyshape(self, file: str) -> str:
         """What the program calls the package; nothing if it only has names out of it."""

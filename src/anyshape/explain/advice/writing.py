@@ -7,9 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from anyshape.events.kinds import Frame, GraphBreak, Place, RunsEagerly
+from anyshape.events.kinds import Frame, GraphBreak, GuardFailure, Place, RunsEagerly
 from anyshape.explain.advice.advice import Advice, Setting
-from anyshape.explain.advice.failures import Failure
 from anyshape.explain.advice.findings import Finding
 from anyshape.explain.advice.history import Compile, FunctionHistory, call_place, is_library
 from anyshape.explain.advice.kinds import KINDS, STATE, Row
@@ -22,6 +21,8 @@ from anyshape.explain.advice.source_names import (
     parameter_of,
     text_in_words,
 )
+from anyshape.explain.guard_texts import state_parts
+from anyshape.support.lazy_dataclass import replace
 
 #: So many values, or names, are listed before the rest is counted.
 _MOST: Final = 6
@@ -48,20 +49,31 @@ def _advice(function: FunctionHistory, group: Sequence[Finding], listing: Listin
     place = first.place or _call_of(first) or _first_use(function, sources, listing)
     words = _words(group, sources, listing.line(place.filename, place.line))
     patch = propose(row.patch, function, group, sources, listing) if row.patch else ""
+    return replace(
+        _written(first.kind, function, place, words, listing),
+        cause=row.cause.format_map(words) + _reached(place, first),
+        patch=patch,
+        settings=_settings(row, sources),
+        saves=len(group),
+        compile_ids=tuple(each.compiled.id for each in group),
+    )
+
+
+def _written(
+    kind: str, function: FunctionHistory, place: Frame, words: _Words, listing: Listing
+) -> Advice:
+    """The row of the table, with the words for the case at hand."""
+    row = KINDS.get(kind, KINDS["unknown"])
     return Advice(
-        first.kind,
+        kind,
         f"{function.name}: {row.title.format_map(words)}",
-        row.cause.format_map(words) + _reached(place, first),
+        row.cause.format_map(words),
         place.filename,
         place.line,
         listing.line(place.filename, place.line),
         listing.excerpt(place.filename, place.line),
         row.remedy.format_map(words),
-        patch,
-        _settings(row, sources),
-        len(group),
-        function.name,
-        tuple(each.compiled.id for each in group),
+        function=function.name,
     )
 
 
@@ -122,7 +134,7 @@ def _words(group: Sequence[Finding], sources: Sequence[str], code: str) -> _Word
     )
 
 
-def _condition(failure: Failure) -> str:
+def _condition(failure: GuardFailure) -> str:
     if failure.kind == "size":
         return f"{in_words(failure.source)} == {failure.expected}"
     return text_in_words(failure.text.partition(", actual")[0] or failure.expected)
@@ -161,23 +173,11 @@ def _mode(finding: Finding) -> tuple[str, str, str]:
     failure = finding.failure
     if failure.kind != "state":
         return "", "", ""
-    before, after = _parts(failure.expected), _parts(failure.actual)
+    before, after = state_parts(failure.expected), state_parts(failure.actual)
     for (name, remedy), old, new in zip(STATE, before, after, strict=False):
         if old != new:
             return name, remedy, f"{old}, {new}"
     return "torch's state", "Call it in one state of torch.", failure.text
-
-
-def _parts(text: str) -> list[str]:
-    """The items of a tuple that is written out; those may be tuples themselves."""
-    parts, depth = [""], 0
-    for letter in text.strip().removeprefix("(").removesuffix(")"):
-        depth += (letter in "([") - (letter in ")]")
-        if letter == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return [part.strip() for part in parts]
 
 
 def _first_use(function: FunctionHistory, sources: Sequence[str], listing: Listing) -> Frame:
@@ -223,23 +223,11 @@ def _stopped(
     ids: tuple[str, ...] = (),
     saves: int = 0,
 ) -> Advice:
-    row = KINDS[kind]
     place = stop.user_frame or Place(function.file, function.line, function.name)
     code = listing.line(place.filename, place.line)
     hints = "; or ".join(stop.hints) or "Keep it out of the compiled function"
     words = _Words(
         code=code, detail=stop.reason, text=text, hints=f"{hints[:1].upper()}{hints[1:]}."
     )
-    return Advice(
-        kind,
-        f"{function.name}: {row.title.format_map(words)}",
-        row.cause.format_map(words),
-        place.filename,
-        place.line,
-        code,
-        listing.excerpt(place.filename, place.line),
-        row.remedy.format_map(words),
-        saves=saves,
-        function=function.name,
-        compile_ids=ids,
-    )
+    made = _written(kind, function, place, words, listing)
+    return replace(made, saves=saves, compile_ids=ids)

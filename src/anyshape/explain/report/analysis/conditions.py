@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from anyshape.events.kinds import Frame, GuardAdded, GuardSaid
+from anyshape.explain.guard_texts import tensor_fields
 from anyshape.explain.report.analysis.sizes import State, changing_sources, states_of
-from anyshape.explain.report.analysis.wording import state_fields, tensor_fields
+from anyshape.explain.report.analysis.wording import state_fields
 from anyshape.explain.trace_model import TracedEntry, TracedFunction
 
 #: Each relation as a question, and whether it is the answer yes.
@@ -113,8 +115,11 @@ def _other_guards(entries: Sequence[TracedEntry]) -> dict[str, list[Condition]]:
 
 def _differing(guard: GuardSaid, texts: set[str]) -> list[str]:
     """What of the guard is not the same in all of them."""
-    take = {"TENSOR_MATCH": tensor_fields, "GLOBAL_STATE": state_fields}.get(guard.kind)
-    if take is None:
+    if guard.kind == "TENSOR_MATCH":
+        take = partial(tensor_fields, order="layout class")
+    elif guard.kind == "GLOBAL_STATE":
+        take = state_fields
+    else:
         return [guard.text]
     mine = take(guard.text)
     others = [take(text) for text in texts]

@@ -146,12 +146,10 @@ def _cell(entry: TracedEntry, number: int, attempt: Attempt) -> Cell:
 def _differing(cells: Sequence[Cell | None]) -> list[str]:
     present = [cell for cell in cells if cell is not None]
     found = ["absent"] if len(present) < len(cells) else []
-    if len({cell.status for cell in present}) > 1:
-        found.append("outcome")
-    if len({cell.sizes for cell in present}) > 1:
-        found.append("sizes")
-    if len({cell.decided for cell in present}) > 1:
-        found.append("decisions")
-    if len({cell.guards for cell in present}) > 1:
-        found.append("guards")
-    return found
+    told = {
+        "outcome": {cell.status for cell in present},
+        "sizes": {cell.sizes for cell in present},
+        "decisions": {cell.decided for cell in present},
+        "guards": {cell.guards for cell in present},
+    }
+    return found + [name for name, values in told.items() if len(values) > 1]

@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 from anyshape.events.trace.reading import problems_in_short
+from anyshape.explain.report.analysis.graphs import similar_graphs
 from anyshape.explain.report.analysis.ranks import Cell, Compared, compare, launches
-from anyshape.explain.report.analysis.similar import similar_graphs
 from anyshape.explain.report.analysis.stories import recompiles_by_entry
-from anyshape.explain.report.page.entries import collective_data, entry_data
-from anyshape.explain.report.page.functions import function_data
-from anyshape.explain.report.page.numbered import Numbered, shortened
+from anyshape.explain.report.page.entries import collective_data, entry_data, function_data
+from anyshape.explain.report.page.numbered import Numbered, picked, shortened
 from anyshape.explain.trace_model import Process
 
 Json = object
@@ -69,7 +68,7 @@ def page_data(
 
 
 def _readable(value: Json) -> Json:
-    """The same without texts that nobody reads to their end."""
+    """The same as JSON has it (tuples are lists), without texts that nobody reads to their end."""
     if isinstance(value, str):
         return shortened(value, _LONGEST_TEXT)
     if isinstance(value, dict):
@@ -82,15 +81,7 @@ def _readable(value: Json) -> Json:
 
 def _process(process: Process, launch: int) -> Json:
     return {
-        "key": process.key,
-        "file": process.file,
-        "rank": process.rank,
-        "pid": process.pid,
-        "host": process.host,
-        "command": process.command,
-        "folder": process.folder,
-        "started": process.started,
-        "versions": dict(process.versions),
+        **picked(process, "key file rank pid host command folder started versions"),
         "launch": launch,
         "functions": [function.key for function in process.functions],
         "defects": list(problems_in_short(process.defects, 100)),
@@ -98,16 +89,14 @@ def _process(process: Process, launch: int) -> Json:
 
 
 def _similar(processes: Sequence[Process]) -> list[Json]:
-    found: list[Json] = []
-    for process in processes:
-        for group in similar_graphs(process)[:_MOST_GROUPS]:
-            found.append(
-                {
-                    "operators": list(group[0].graph.operators)[:200],
-                    "members": [[m.entry.key, m.entry.graphs.index(m.graph)] for m in group],
-                }
-            )
-    return found
+    return [
+        {
+            "operators": group[0].graph.operators[:200],
+            "members": [[m.entry.key, m.entry.graphs.index(m.graph)] for m in group],
+        }
+        for process in processes
+        for group in similar_graphs(process)[:_MOST_GROUPS]
+    ]
 
 
 def _launch(number: int, launch: Sequence[Process]) -> Json:
@@ -120,24 +109,15 @@ def _launch(number: int, launch: Sequence[Process]) -> Json:
 
 def _compared(compared: Compared) -> Json:
     return {
-        "name": compared.name,
-        "file": compared.file,
-        "line": compared.line,
-        "ranks": list(compared.ranks),
-        "first_divergence": compared.first_divergence,
+        **picked(compared, "name file line ranks first_divergence"),
         "steps": [
             {
-                "number": step.number,
-                "differing": list(step.differing),
+                **picked(step, "number differing"),
                 "cells": [
                     None
                     if cell is None
                     else {
-                        "entry": cell.entry,
-                        "attempt": cell.attempt,
-                        "status": cell.status,
-                        "sizes": cell.sizes,
-                        "decided": cell.decided,
+                        **picked(cell, "entry attempt status sizes decided"),
                         "guards": len(cell.guards),
                         "own_guards": sorted(cell.guards - _shared(step.cells))[:50],
                     }

@@ -1,4 +1,4 @@
-"""An entry as data of the page."""
+"""Functions and entries as data of the page; tuples become lists there."""
 
 from __future__ import annotations
 
@@ -6,11 +6,21 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from anyshape.events import kinds
+from anyshape.explain.report.analysis.decision_tree import Leaf, Question, tree_of
+from anyshape.explain.report.analysis.graphs import Share, share_of
+from anyshape.explain.report.analysis.sizes import profile_change, table_of
 from anyshape.explain.report.analysis.stories import Followed, guards_on, recompiles_for
-from anyshape.explain.report.analysis.timeline import sizes_served
+from anyshape.explain.report.analysis.timeline import sizes_served, timeline_of
 from anyshape.explain.report.analysis.wording import in_words, is_about_sizes
-from anyshape.explain.report.page.numbered import Numbered
-from anyshape.explain.trace_model import Attempt, Outcome, TracedEntry, TracedFunction, TracedSymbol
+from anyshape.explain.report.page.numbered import Numbered, picked
+from anyshape.explain.trace_model import (
+    Attempt,
+    Outcome,
+    Process,
+    TracedEntry,
+    TracedFunction,
+    TracedSymbol,
+)
 
 Json = object
 
@@ -26,12 +36,8 @@ def entry_data(
 ) -> dict[str, Json]:
     served = sizes_served(entry)
     return {
-        "key": entry.key,
-        "id": entry.id,
+        **picked(entry, "key id status hits seconds"),
         "function": function.key,
-        "status": entry.status,
-        "hits": entry.hits,
-        "seconds": entry.seconds,
         "guards": [to.guard(guard) for guard in entry.guards],
         "attempts": [
             _attempt(function, entry, number, followed, to) for number in range(len(entry.attempts))
@@ -41,7 +47,7 @@ def entry_data(
             for number, attempt in enumerate(entry.attempts)
             for graph in attempt.all(kinds.GraphCompiled)
         ],
-        "sizes": [[sizes, count] for sizes, count in served[:_MOST_SIZES]],
+        "sizes": served[:_MOST_SIZES],
         "more_sizes": max(len(served) - _MOST_SIZES, 0),
     }
 
@@ -58,9 +64,7 @@ def _attempt(
     # The last entries come closest; a function of many would list most of them each time.
     reasons = attempt.recompile[-_MOST_REASONS:]
     return {
-        "time": attempt.time,
-        "status": attempt.status,
-        "seconds": attempt.seconds,
+        **picked(attempt, "time status seconds seen"),
         "stages": [[each.name, max(each.seconds, 0.0)] for each in attempt.measures.stages],
         "operations": attempt.measures.operations,
         "stack": [to.place(place) for place in attempt.stack],
@@ -71,9 +75,8 @@ def _attempt(
         "breaks": [_break(each, to) for each in attempt.all(kinds.GraphBreak)],
         "stopped": _stopped(outcome, to),
         "error": outcome.error if isinstance(outcome, kinds.CompileFailed) else "",
-        "seen": dict(attempt.seen),
-        "decisions": {source: list(each[:2]) for source, each in attempt.decisions.items()},
-        "ignored": [[each.source, each.reason] for each in attempt.all(kinds.MarkIgnored)],
+        "decisions": {source: each[:2] for source, each in attempt.decisions.items()},
+        "ignored": [(each.source, each.reason) for each in attempt.all(kinds.MarkIgnored)],
         "schedules": [to.text(each.text) for each in attempt.all(kinds.Schedule)],
         "code": [to.text(each.code) for each in attempt.all(kinds.OutputCode)],
         "collective": collective_data(attempt.last(kinds.CompilerCollective)),
@@ -98,8 +101,8 @@ def _reason(
         "entry": named[-1].key if named else None,
         "id": failed.entry_id,
         "text": failed.text,
-        "words": in_words(failed.text),
-        "is_size": is_about_sizes(failed.text),
+        "words": in_words(failed),
+        "is_size": is_about_sizes(failed),
         "place": to.place(failed.user_frame),
     }
 
@@ -116,17 +119,13 @@ def _symbol(
     born, fixed = symbol.born, symbol.fixed
     assumed = attempt.all(kinds.GuardAdded)
     return {
+        **picked(born, "value source range reason"),
+        **picked(symbol, "ranges replaced_by"),
         "name": born.symbol,
-        "value": born.value,
-        "source": born.source,
-        "range": born.range,
-        "ranges": symbol.ranges,
-        "reason": born.reason,
         "place": to.place(born.user_frame),
-        "replaced_by": symbol.replaced_by,
         "fixed": None
         if fixed is None
-        else {"value": fixed.value, "reason": fixed.reason, "place": to.place(fixed.user_frame)},
+        else {**picked(fixed, "value reason"), "place": to.place(fixed.user_frame)},
         "guards": [assumed.index(each) for each in guards],
         "followed": [
             {
@@ -143,11 +142,9 @@ def _symbol(
 
 def _assumed(assumed: kinds.GuardAdded, to: Numbered) -> Json:
     return {
-        "expr": assumed.expr,
+        **picked(assumed, "expr reason at_run_time"),
         "text": assumed.text or assumed.expr,
-        "reason": assumed.reason,
         "place": to.place(assumed.user_frame),
-        "at_run_time": assumed.at_run_time,
     }
 
 
@@ -162,33 +159,62 @@ def _stopped(outcome: Outcome | None, to: Numbered) -> Json:
 
 
 def _break(found: kinds.GraphBreak | kinds.RunsEagerly, to: Numbered) -> Json:
-    place = to.place(found.user_frame)
-    return {"reason": found.reason, "place": place, "hints": list(found.hints)}
+    return {**picked(found, "reason hints"), "place": to.place(found.user_frame)}
 
 
 def collective_data(found: kinds.CompilerCollective | None) -> Json:
     """What ranks told each other before a compile."""
-    if found is None:
-        return None
-    return {
-        "round": found.round,
-        "ranks": list(found.ranks),
-        "missing": list(found.missing),
-        "seconds": found.seconds,
-        "differing": dict(found.differing),
-    }
+    return None if found is None else picked(found, "round ranks missing seconds differing")
 
 
 def _graph(graph: kinds.GraphCompiled, attempt: int, to: Numbered) -> Json:
     return {
+        **picked(graph, "operators inputs backend number after outcome asks"),
         "attempt": attempt,
         "code": to.text(graph.code),
-        "operators": list(graph.operators),
-        "inputs": dict(graph.inputs),
-        "backend": list(graph.backend),
-        "number": graph.number,
-        "after": graph.after,
-        "outcome": graph.outcome,
-        "asks": graph.asks,
         "place": to.place(graph.user_frame),
+    }
+
+
+# -- functions -------------------------------------------------------------------------------------
+
+
+def function_data(process: Process, function: TracedFunction, to: Numbered) -> dict[str, Json]:
+    limit = function.limit
+    return {
+        **picked(function, "key number name file line"),
+        "process": process.key,
+        "entries": [entry.key for entry in function.entries],
+        "limit": None if limit is None else [limit.limit, limit.last_reason],
+        "tree": _tree(tree_of(function), to),
+        "table": table_of(function),
+        "timeline": timeline_of(function)._asdict(),
+        "profile": profile_change(function),
+        "operators": _share(share_of(function)),
+    }
+
+
+def _tree(node: Question | Leaf | None, to: Numbered) -> Json:
+    match node:
+        case None:
+            return None
+        case Leaf():
+            conditions = [
+                (each.question, each.answer, to.place(each.place), each.reason)
+                for each in node.conditions
+            ]
+            return {"entry": node.entry.key, "conditions": conditions}
+        case Question():
+            return {
+                "question": node.text,
+                "place": to.place(node.place),
+                "branches": [(branch.answer, _tree(branch.to, to)) for branch in node.branches],
+            }
+
+
+def _share(share: Share) -> Json:
+    return {
+        **picked(share, "graphs operators native foreign_calls"),
+        "called": [(*called, keys) for called, keys in share.called.items()],
+        "without": list(share.without.items()),
     }

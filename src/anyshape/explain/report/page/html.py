@@ -1,13 +1,17 @@
-"""The page itself: template, styles, script and data in one text."""
+"""The page itself: template, styles, script and data in one text, and in a file."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
+from pathlib import Path
 from typing import Final
+
+from anyshape.explain.report.page.data import page_data
+from anyshape.explain.trace_model import read_trace
 
 _PARTS: Final = "anyshape.explain.report.page"
 
@@ -65,3 +69,27 @@ def _joined(folder: str, ending: str) -> str:
     )
     text = "\n".join(p.read_text(encoding="utf-8") for p in parts if p.name.endswith(ending))
     return f'"use strict";\n(() => {{\n{text}\n}})();\n' if ending == ".js" else text
+
+
+# -- from a trace folder to a file -----------------------------------------------------------------
+
+
+def write_report(
+    folder: str | Path,
+    output: str | Path,
+    advice: Sequence[Mapping[str, object]] | None = None,
+    notes: Sequence[str] = (),
+) -> Path:
+    """Write the page, and return where it is. `NotATrace` if there is nothing to report on.
+
+    `advice` has the fields of `anyshape.explain.advice.Advice`; `notes` are problems that are known
+    already."""
+    processes, problems = read_trace(Path(folder))
+    command = next((process.command for process in processes if process.command), "")
+    name = Path(command.partition(" ")[0]).name if command else Path(folder).name
+    text = page_text(f"{name} · anyshape report", page_data(processes, [*notes, *problems], advice))
+    path = Path(output)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # The title may have half a character, which no file can hold.
+    path.write_text(text, encoding="utf-8", errors="replace", newline="\n")
+    return path

@@ -14,6 +14,11 @@ MOST_CHARACTERS: Final = 6_000_000
 _LONGEST_CODE: Final = 200_000
 
 
+def picked(value: object, names: str) -> dict[str, object]:
+    """Attributes of a value under their own names."""
+    return {name: getattr(value, name) for name in names.split()}
+
+
 def shortened(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[:longest]}… ({len(text)} characters)"
 
