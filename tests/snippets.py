@@ -1,9 +1,9 @@
 """Pages of documentation as programs.
 
 The Python of a page is one program. An expression gives what the comment behind it says, up to a
-`, and` or `: `, where prose begins. `<!-- file: name.py -->` before a block makes it a file for the
-commands of `console` blocks: what such a block shows of the output comes in that order, and `…`
-stands for anything.
+`, and` or `: `, where prose begins. `<!-- file: name.py -->` before a block makes it a file next to
+the program and for the commands of `console` blocks: what such a block shows of the output comes in
+that order, and `…` stands for anything.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def run_program(code: str, scope: dict[str, Any], file: Path, prose: str = "") -
 
 def check_program(program: str, file: Path) -> int:
     """How many expressions of a page were compared."""
-    return run_program(program, {}, file, prose=", and|: ")[0]
+    return run_program(program, {"__file__": str(file)}, file, prose=", and|: ")[0]
 
 
 def check_command(command: str, shown: list[str], folder: Path) -> None:
@@ -101,4 +101,7 @@ def check_command(command: str, shown: list[str], folder: Path) -> None:
 if __name__ == "__main__":
     name, folder = sys.argv[1:]
     page = Page(Path(name).read_text(encoding="utf-8"))
+    for file, text in page.files.items():
+        Path(folder, file).parent.mkdir(exist_ok=True)
+        Path(folder, file).write_text(text, encoding="utf-8")
     print(check_program(page.program, Path(folder, f"{Path(name).stem}.py")))
