@@ -5,26 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from torch.fx import Node
-
 from anyshape.loops.expr import FLOATS, Scalar
 from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.elementwise import everywhere, pointwise_row, same, unary
 from anyshape.ops.families.arithmetic import onnx_clamp
 from anyshape.ops.lowering.context import Lowering
-from anyshape.ops.lowering.pointwise_builder import (
-    Compute,
-    Operand,
-    constant_like,
-    elementwise,
-    op,
-    operation,
-    test,
-    where,
-)
+from anyshape.ops.lowering.pointwise_builder import Operand, elementwise
+from anyshape.ops.lowering.scalars import Compute, constant_like, op, operation, test, where
 from anyshape.ops.lowering.values import Index, NotLowered, Value, place
 from anyshape.ops.meta import Meta
-from anyshape.ops.onnx import NotMapped, Row, Writer, is_node, onnx_unary
+from anyshape.ops.onnx import Node, NotMapped, Row, Writer, is_node, onnx_unary
 from anyshape.ops.op import DRAWS, FUNCTIONAL, PURE, Op, OpKind, Rule
 from anyshape.ops.promotion import floating
 from anyshape.ops.rows import lower, onnx, onnx_rows

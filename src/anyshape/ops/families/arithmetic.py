@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import torch
-from torch.fx import Node
 
 from anyshape.loops.expr import FLOATS, HALVES, Dtype, Scalar
 from anyshape.ops.elementwise import (
@@ -24,24 +23,21 @@ from anyshape.ops.elementwise import (
 )
 from anyshape.ops.families.casts import onnx_same
 from anyshape.ops.lowering.context import Lowering
-from anyshape.ops.lowering.pointwise_builder import (
+from anyshape.ops.lowering.pointwise_builder import Operand, as_dtype, common_dtype, elementwise
+from anyshape.ops.lowering.scalar_range_check import INTEGERS
+from anyshape.ops.lowering.scalars import (
     TORCH_DTYPES,
     Compute,
-    Operand,
-    as_dtype,
-    common_dtype,
     constant_like,
-    elementwise,
     float_dtype,
     op,
     operation,
     test,
     where,
 )
-from anyshape.ops.lowering.scalar_range_check import INTEGERS
 from anyshape.ops.lowering.values import NotLowered, Value
 from anyshape.ops.meta import Meta
-from anyshape.ops.onnx import Row, Writer, onnx_binary, onnx_of_two, onnx_unary
+from anyshape.ops.onnx import Node, Row, Writer, onnx_binary, onnx_of_two, onnx_unary
 from anyshape.ops.op import DIVIDES, PURE, Effects, Op, OpKind, Rule
 from anyshape.ops.promotion import Number, category, floating, real
 from anyshape.ops.rows import NATIVE, lower, onnx, onnx_rows

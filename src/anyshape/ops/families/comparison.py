@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import torch
-from torch.fx import Node
 
 from anyshape.loops import expr
 from anyshape.loops.expr import FLOATS, HALVES, Scalar
@@ -22,20 +21,11 @@ from anyshape.ops.elementwise import (
 )
 from anyshape.ops.families.data_dependent import where_true
 from anyshape.ops.lowering.context import Lowering
-from anyshape.ops.lowering.pointwise_builder import (
-    Compute,
-    Operand,
-    chosen,
-    common_dtype,
-    constant_like,
-    elementwise,
-    is_nonzero,
-    op,
-    test,
-)
+from anyshape.ops.lowering.pointwise_builder import Operand, chosen, common_dtype, elementwise
+from anyshape.ops.lowering.scalars import Compute, constant_like, is_nonzero, op, test
 from anyshape.ops.lowering.values import NotLowered, Value
 from anyshape.ops.meta import Meta
-from anyshape.ops.onnx import NotMapped, Row, Writer
+from anyshape.ops.onnx import Node, NotMapped, Row, Writer
 from anyshape.ops.op import Op, OpKind
 from anyshape.ops.promotion import result_type
 from anyshape.ops.rows import lower, onnx, onnx_rows

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.fx import Node
 
 from anyshape.errors import UnknownOperator
 from anyshape.loops.expr import FLOATS
@@ -18,7 +17,7 @@ from anyshape.ops.lowering.pointwise_builder import elementwise
 from anyshape.ops.lowering.values import NotLowered, Value
 from anyshape.ops.memory_format import is_channels_last, unsqueezed
 from anyshape.ops.meta import Meta, channels_last, contiguous
-from anyshape.ops.onnx import NotMapped, Row, Writer, is_node
+from anyshape.ops.onnx import Node, NotMapped, Row, Writer, is_node
 from anyshape.ops.op import Op, OpKind, Rule
 from anyshape.ops.rows import lower, onnx_rows
 from anyshape.ops.shape_query import ShapeQuery

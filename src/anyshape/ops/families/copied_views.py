@@ -25,7 +25,8 @@ from anyshape.ops.families.splitting import split_evenly, split_with_sizes
 from anyshape.ops.families.views import expand, permute, squeeze, t, transpose, unsqueeze
 from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.masked_load import guardable, guarded
-from anyshape.ops.lowering.pointwise_builder import constant_like, in_shape, mapped, test, where
+from anyshape.ops.lowering.pointwise_builder import in_shape, mapped
+from anyshape.ops.lowering.scalars import constant_like, test, where
 from anyshape.ops.lowering.values import Index, NotLowered, Rearranged, Value, place
 from anyshape.ops.meta import Meta, Strided
 from anyshape.ops.meta import contiguous as contiguous_layout

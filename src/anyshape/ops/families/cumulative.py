@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, Final
 
 import torch
-from torch.fx import Node
 
 from anyshape.errors import UnknownOperator
 from anyshape.loops import expr
@@ -25,19 +24,12 @@ from anyshape.ops.families.reductions import (
     whole,
 )
 from anyshape.ops.lowering.context import Lowering
-from anyshape.ops.lowering.pointwise_builder import (
-    as_dtype,
-    elementwise,
-    mapped,
-    op,
-    shifted,
-    test,
-    where,
-)
+from anyshape.ops.lowering.pointwise_builder import as_dtype, elementwise, mapped, shifted
+from anyshape.ops.lowering.scalars import op, test, where
 from anyshape.ops.lowering.values import Index, NotLowered, Value, place
 from anyshape.ops.memory_format import kept_format
 from anyshape.ops.meta import Layout, Meta
-from anyshape.ops.onnx import END, NotMapped, Writer
+from anyshape.ops.onnx import END, Node, NotMapped, Writer
 from anyshape.ops.op import Op, OpKind, row_of
 from anyshape.ops.promotion import Number, category, floating, join, result_type
 from anyshape.ops.rows import lower, onnx

@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import torch
-from torch.fx import Node
 
 from anyshape.loops.expr import FLOATS, Scalar
 from anyshape.loops.operations import ONLY_F32
@@ -21,13 +20,11 @@ from anyshape.ops.elementwise import (
 )
 from anyshape.ops.families.arithmetic import lower_mul, lower_power
 from anyshape.ops.lowering.context import Lowering
-from anyshape.ops.lowering.pointwise_builder import (
+from anyshape.ops.lowering.pointwise_builder import Operand, common_dtype, elementwise
+from anyshape.ops.lowering.scalars import (
     Compute,
-    Operand,
     cast,
-    common_dtype,
     constant_like,
-    elementwise,
     float_dtype,
     op,
     operation,
@@ -36,7 +33,7 @@ from anyshape.ops.lowering.pointwise_builder import (
 )
 from anyshape.ops.lowering.values import NotLowered, Value
 from anyshape.ops.meta import Meta
-from anyshape.ops.onnx import Writer, onnx_unary
+from anyshape.ops.onnx import Node, Writer, onnx_unary
 from anyshape.ops.op import Op, Rule
 from anyshape.ops.promotion import floating
 from anyshape.ops.rows import lower, onnx, onnx_rows

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.fx import Node
 
 from anyshape.loops import expr
 from anyshape.loops.expr import Scalar
@@ -17,18 +16,12 @@ from anyshape.ops.families.index_operators import cloned
 from anyshape.ops.families.reshaping import sizes_of
 from anyshape.ops.families.views import transposed
 from anyshape.ops.lowering.context import Lowering
-from anyshape.ops.lowering.pointwise_builder import (
-    constant_like,
-    in_shape,
-    mapped,
-    shifted,
-    test,
-    where,
-)
+from anyshape.ops.lowering.pointwise_builder import in_shape, mapped, shifted
+from anyshape.ops.lowering.scalars import constant_like, test, where
 from anyshape.ops.lowering.values import Index, NotLowered, Value, place
 from anyshape.ops.memory_format import is_channels_last, kept_format
 from anyshape.ops.meta import Meta
-from anyshape.ops.onnx import END, Row, Writer
+from anyshape.ops.onnx import END, Node, Row, Writer
 from anyshape.ops.op import FUNCTIONAL, Op, OpKind, row_of
 from anyshape.ops.rows import lower, onnx, onnx_rows
 from anyshape.ops.shape_query import ShapeQuery

@@ -11,7 +11,6 @@ from itertools import product as points
 from typing import Any, Final
 
 import torch
-from torch.fx import Node
 
 from anyshape.loops import expr
 from anyshape.loops.expr import FLOATS, HALVES, Scalar
@@ -22,20 +21,12 @@ from anyshape.ops.families.reductions import mean_of
 from anyshape.ops.float_scale import scaled
 from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.masked_load import guardable, guarded
-from anyshape.ops.lowering.pointwise_builder import (
-    all_of,
-    as_dtype,
-    cast,
-    constant_like,
-    op,
-    test,
-    where,
-    wide,
-)
+from anyshape.ops.lowering.pointwise_builder import as_dtype
+from anyshape.ops.lowering.scalars import all_of, cast, constant_like, op, test, where, wide
 from anyshape.ops.lowering.values import Index, NotLowered, Value
 from anyshape.ops.memory_format import is_channels_last, is_dense_in, kept_format, unsqueezed
 from anyshape.ops.meta import Dense, Layout, Meta, channels_last, contiguous
-from anyshape.ops.onnx import NotMapped, Row, Writer
+from anyshape.ops.onnx import Node, NotMapped, Row, Writer
 from anyshape.ops.op import FUNCTIONAL, Op, OpKind, Rule
 from anyshape.ops.promotion import category, floating
 from anyshape.ops.rows import lower, onnx_rows

@@ -6,13 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from torch.fx import Node
-
 from anyshape.errors import UnknownOperator
 from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.families.matmul import require_one_dtype, require_rank, require_same
 from anyshape.ops.meta import Dense, Layout, Meta, contiguous
-from anyshape.ops.onnx import NotMapped, Row, Writer
+from anyshape.ops.onnx import Node, NotMapped, Row, Writer
 from anyshape.ops.op import DRAWS, PURE, Effects, Op, OpKind, Rule
 from anyshape.ops.rows import onnx_rows
 from anyshape.ops.shape_query import ShapeQuery

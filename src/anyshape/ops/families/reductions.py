@@ -11,17 +11,15 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.fx import Node
 
 from anyshape.loops import expr
 from anyshape.loops.expr import FLOATS, Dtype, Scalar
 from anyshape.ops.elementwise import DtypeRule, pointwise_meta, same
 from anyshape.ops.lowering.context import Lowering
-from anyshape.ops.lowering.pointwise_builder import (
-    as_dtype,
+from anyshape.ops.lowering.pointwise_builder import as_dtype, elementwise
+from anyshape.ops.lowering.scalars import (
     cast,
     constant_like,
-    elementwise,
     is_nonzero,
     op,
     operation,
@@ -32,7 +30,7 @@ from anyshape.ops.lowering.pointwise_builder import (
 )
 from anyshape.ops.lowering.values import Index, NotLowered, Value, place
 from anyshape.ops.meta import Meta
-from anyshape.ops.onnx import NotMapped, Row, Writer, is_node
+from anyshape.ops.onnx import Node, NotMapped, Row, Writer, is_node
 from anyshape.ops.op import Op, OpKind, Rule, row_of
 from anyshape.ops.promotion import Number, category, floating, real
 from anyshape.ops.rows import NATIVE, lower, onnx_rows

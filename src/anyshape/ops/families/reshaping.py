@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.fx import Node
 
 from anyshape.loops.reshape_indexing import merged, reshaped
 from anyshape.ops.layouts import Copy, as_view, contiguity, must_view
@@ -17,7 +16,7 @@ from anyshape.ops.lowering.pointwise_builder import in_shape
 from anyshape.ops.lowering.values import IndexMap, NotAView, NotLowered, Rearranged, Value
 from anyshape.ops.memory_format import kept_format
 from anyshape.ops.meta import Meta, channels_last, contiguous
-from anyshape.ops.onnx import NotMapped, Row, Writer, known
+from anyshape.ops.onnx import Node, NotMapped, Row, Writer, known
 from anyshape.ops.op import Op, OpKind, in_place_names, row_of
 from anyshape.ops.rows import lower, lower_view, onnx, onnx_rows
 from anyshape.ops.shape_query import ShapeQuery
