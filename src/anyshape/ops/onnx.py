@@ -83,11 +83,8 @@ def known(value: Known) -> Known:
     return value
 
 
-def onnx_binary(kind: str) -> Row:
-    def row(w: Writer, node: Node, input: Any, other: Any) -> str:
-        return onnx_of_two(w, node, kind, input, other)
-
-    return row
+def onnx_binary(kind: str, w: Writer, node: Node, input: Any, other: Any) -> str:
+    return onnx_of_two(w, node, kind, input, other)
 
 
 def onnx_of_two(w: Writer, node: Node, kind: str, a: Any, b: Any, factor: Any = 1) -> str:

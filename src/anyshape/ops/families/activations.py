@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 from anyshape.loops.expr import FLOATS, Scalar
@@ -14,7 +15,7 @@ from anyshape.ops.lowering.pointwise_builder import Operand, elementwise
 from anyshape.ops.lowering.scalars import Compute, constant_like, op, operation, test, where
 from anyshape.ops.lowering.values import Index, NotLowered, Value, place
 from anyshape.ops.meta import Meta
-from anyshape.ops.onnx import Node, NotMapped, Row, Writer, is_node, onnx_unary
+from anyshape.ops.onnx import Node, NotMapped, Writer, is_node, onnx_unary
 from anyshape.ops.op import DRAWS, FUNCTIONAL, PURE, Op, OpKind, Rule
 from anyshape.ops.promotion import floating
 from anyshape.ops.rows import lower, onnx, onnx_rows
@@ -358,13 +359,9 @@ def lower_tanhshrink(c: Lowering, input: Value) -> Value:
 # -- ONNX -----------------------------------------------------------------------------------------
 
 
-def exponential(kind: str) -> Row:
+def onnx_exponential(kind: str, w: Writer, node: Node, input: Any, alpha: Any) -> str:
     """An activation with one number."""
-
-    def row(w: Writer, node: Node, input: Any, alpha: Any) -> str:
-        return _with_number(w, node, kind, input, alpha)
-
-    return row
+    return _with_number(w, node, kind, input, alpha)
 
 
 @onnx("leaky_relu")
@@ -428,7 +425,7 @@ onnx_rows(
 
 onnx_rows(
     {
-        "elu": exponential("Elu"),
-        "celu": exponential("Celu"),
+        "elu": partial(onnx_exponential, "Elu"),
+        "celu": partial(onnx_exponential, "Celu"),
     }
 )

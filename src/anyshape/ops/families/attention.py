@@ -259,7 +259,6 @@ _ENCODER_LAYER = (
     " ffn_weight_2, ffn_bias_2, mask=None, mask_type=None"
 )
 
-
 _ATTENTION: tuple[Any, ...] = (
     FUNCTIONAL + "scaled_dot_product_attention",
     "torch._C._nn.scaled_dot_product_attention",

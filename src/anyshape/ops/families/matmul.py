@@ -513,6 +513,6 @@ def onnx_product(w: Writer, node: Node, input: Any, mat2: Any) -> str:
 
 onnx_rows(
     {
-        "matmul": onnx_binary("MatMul"),
+        "matmul": partial(onnx_binary, "MatMul"),
     }
 )

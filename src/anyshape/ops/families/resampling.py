@@ -151,7 +151,6 @@ _UPSAMPLES = {
     "_upsample_bicubic2d_aa": _upsample("bicubic_aa", aligned=True),
 }
 
-
 ROWS: tuple[Op, ...] = (
     Op("interpolate", (FUNCTIONAL + "interpolate",), _interpolate, OpKind.CALL_OUT),
     Op(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from anyshape.ops.families.reshaping import like, reshaping, sizes_of
+from anyshape.ops.families.reshaping import onnx_like, reshaping, sizes_of
 from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.values import IndexMap, NotLowered, Rearranged, place
 from anyshape.ops.meta import Dense, Meta
@@ -358,6 +358,6 @@ def onnx_expand(w: Writer, node: Node, input: Any, size: Any) -> str:
 
 onnx_rows(
     {
-        "expand_as": like("Expand"),
+        "expand_as": partial(onnx_like, "Expand"),
     }
 )
