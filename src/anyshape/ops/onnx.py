@@ -13,8 +13,8 @@ from typing import Any, Final, Protocol, TypeVar
 
 import torch
 import torch.fx
-from torch.fx import Node
 
+Node = torch.fx.Node
 #: An operand: a node, a `Named` value, or a number of Python.
 Operand = Any
 Row = Callable[..., Any]
@@ -38,7 +38,7 @@ class Writer(Protocol):
     """Writes one model. A value is a name in it, or a constant of Python."""
 
     @property
-    def values(self) -> Mapping[torch.fx.Node, Any]:
+    def values(self) -> Mapping[Node, Any]:
         """By node of the graph."""
         ...
 
@@ -72,7 +72,7 @@ class Writer(Protocol):
 
 
 def is_node(value: Any) -> bool:
-    return isinstance(value, torch.fx.Node)
+    return isinstance(value, Node)
 
 
 def known(value: Known) -> Known:
@@ -83,11 +83,8 @@ def known(value: Known) -> Known:
     return value
 
 
-def onnx_binary(kind: str) -> Row:
-    def row(w: Writer, node: Node, input: Any, other: Any) -> str:
-        return onnx_of_two(w, node, kind, input, other)
-
-    return row
+def onnx_binary(kind: str, w: Writer, node: Node, input: Any, other: Any) -> str:
+    return onnx_of_two(w, node, kind, input, other)
 
 
 def onnx_of_two(w: Writer, node: Node, kind: str, a: Any, b: Any, factor: Any = 1) -> str:

@@ -8,12 +8,11 @@ from typing import Any, Final
 
 import torch.fx
 from torch._ops import OpOverloadPacket
-from torch.fx import Node
 
 from anyshape.export.operators import UnknownName, name_of
 from anyshape.ops.bind import OpCall, Unbound, bind_match
 from anyshape.ops.families.indexing import onnx_getitem
-from anyshape.ops.onnx import NotMapped, Row, Writer, known
+from anyshape.ops.onnx import Node, NotMapped, Row, Writer, known
 from anyshape.ops.rows import ONNX
 from anyshape.ops.signature import not_taken, taken_by
 from anyshape.ops.table import lookup, resolve

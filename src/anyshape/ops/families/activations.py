@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
-
-from torch.fx import Node
 
 from anyshape.loops.expr import FLOATS, Scalar
 from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.elementwise import everywhere, pointwise_row, same, unary
 from anyshape.ops.families.arithmetic import onnx_clamp
 from anyshape.ops.lowering.context import Lowering
-from anyshape.ops.lowering.pointwise_builder import (
-    Compute,
-    Operand,
-    constant_like,
-    elementwise,
-    op,
-    operation,
-    test,
-    where,
-)
+from anyshape.ops.lowering.pointwise_builder import Operand, elementwise
+from anyshape.ops.lowering.scalars import Compute, constant_like, op, operation, test, where
 from anyshape.ops.lowering.values import Index, NotLowered, Value, place
 from anyshape.ops.meta import Meta
-from anyshape.ops.onnx import NotMapped, Row, Writer, is_node, onnx_unary
+from anyshape.ops.onnx import Node, NotMapped, Writer, is_node, onnx_unary
 from anyshape.ops.op import DRAWS, FUNCTIONAL, PURE, Op, OpKind, Rule
 from anyshape.ops.promotion import floating
 from anyshape.ops.rows import lower, onnx, onnx_rows
@@ -368,13 +359,9 @@ def lower_tanhshrink(c: Lowering, input: Value) -> Value:
 # -- ONNX -----------------------------------------------------------------------------------------
 
 
-def exponential(kind: str) -> Row:
+def onnx_exponential(kind: str, w: Writer, node: Node, input: Any, alpha: Any) -> str:
     """An activation with one number."""
-
-    def row(w: Writer, node: Node, input: Any, alpha: Any) -> str:
-        return _with_number(w, node, kind, input, alpha)
-
-    return row
+    return _with_number(w, node, kind, input, alpha)
 
 
 @onnx("leaky_relu")
@@ -438,7 +425,7 @@ onnx_rows(
 
 onnx_rows(
     {
-        "elu": exponential("Elu"),
-        "celu": exponential("Celu"),
+        "elu": partial(onnx_exponential, "Elu"),
+        "celu": partial(onnx_exponential, "Celu"),
     }
 )

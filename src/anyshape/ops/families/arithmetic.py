@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import torch
-from torch.fx import Node
 
 from anyshape.loops.expr import FLOATS, HALVES, Dtype, Scalar
 from anyshape.ops.elementwise import (
@@ -24,24 +24,21 @@ from anyshape.ops.elementwise import (
 )
 from anyshape.ops.families.casts import onnx_same
 from anyshape.ops.lowering.context import Lowering
-from anyshape.ops.lowering.pointwise_builder import (
+from anyshape.ops.lowering.pointwise_builder import Operand, as_dtype, common_dtype, elementwise
+from anyshape.ops.lowering.scalar_range_check import INTEGERS
+from anyshape.ops.lowering.scalars import (
     TORCH_DTYPES,
     Compute,
-    Operand,
-    as_dtype,
-    common_dtype,
     constant_like,
-    elementwise,
     float_dtype,
     op,
     operation,
     test,
     where,
 )
-from anyshape.ops.lowering.scalar_range_check import INTEGERS
 from anyshape.ops.lowering.values import NotLowered, Value
 from anyshape.ops.meta import Meta
-from anyshape.ops.onnx import Row, Writer, onnx_binary, onnx_of_two, onnx_unary
+from anyshape.ops.onnx import Node, Row, Writer, onnx_binary, onnx_of_two, onnx_unary
 from anyshape.ops.op import DIVIDES, PURE, Effects, Op, OpKind, Rule
 from anyshape.ops.promotion import Number, category, floating, real
 from anyshape.ops.rows import NATIVE, lower, onnx, onnx_rows
@@ -235,16 +232,14 @@ def lower_float_power(c: Lowering, input: Operand, exponent: Operand) -> Value:
     return lower_power(c, widest(input), widest(exponent))
 
 
-def _shift_row(name: str, kind: str) -> None:
-    @lower(name)
-    def lowered(c: Lowering, input: Operand, other: Operand) -> Value:
-        if common_dtype((input, other)) in (*FLOATS, "b1"):
-            raise NotLowered("only integers are shifted")
-        return elementwise(c, operation(kind), input, other, wraps=True)
+def lower_shift(kind: str, c: Lowering, input: Operand, other: Operand) -> Value:
+    if common_dtype((input, other)) in (*FLOATS, "b1"):
+        raise NotLowered("only integers are shifted")
+    return elementwise(c, operation(kind), input, other, wraps=True)
 
 
-_shift_row("bitwise_left_shift", "shl")
-_shift_row("bitwise_right_shift", "shr")
+lower("bitwise_left_shift")(partial(lower_shift, "shl"))
+lower("bitwise_right_shift")(partial(lower_shift, "shr"))
 
 
 # -- one operand: the same dtype -------------------------------------------------------------------
@@ -275,16 +270,13 @@ def lower_sign(c: Lowering, input: Value) -> Value:
     return elementwise(c, operation("sign"), input)
 
 
-def rounding_row(name: str) -> None:
+def lower_rounding(name: str, c: Lowering, input: Value) -> Value:
     """Integers are whole already."""
-
-    @lower(name)
-    def lowered(c: Lowering, input: Value) -> Value:
-        return _rounded(c, name, input)
+    return _rounded(c, name, input)
 
 
 for _name in ["floor", "ceil", "trunc"]:
-    rounding_row(_name)
+    lower(_name)(partial(lower_rounding, _name))
 
 
 @lower("round")
@@ -489,32 +481,28 @@ def _float_only(c: Lowering, name: str, input: Operand, other: Operand) -> Value
     return elementwise(c, operation(name), input, other, cost=8, wraps=True)
 
 
-def extremum_row(name: str, of_bools: str) -> None:
-    @lower(name)
-    def lowered(c: Lowering, input: Value, other: Value) -> Value:
-        dtype = common_dtype((input, other))
-        kind = of_bools if dtype == "b1" else name
-        if kind in ("fmin", "fmax") and dtype not in FLOATS:
-            kind = "minimum" if kind == "fmin" else "maximum"
-        return elementwise(c, operation(kind), input, other)
+def lower_extremum(name: str, of_bools: str, c: Lowering, input: Value, other: Value) -> Value:
+    dtype = common_dtype((input, other))
+    kind = of_bools if dtype == "b1" else name
+    if kind in ("fmin", "fmax") and dtype not in FLOATS:
+        kind = "minimum" if kind == "fmin" else "maximum"
+    return elementwise(c, operation(kind), input, other)
 
 
-extremum_row("maximum", "or")
-extremum_row("minimum", "and")
-extremum_row("fmax", "or")
-extremum_row("fmin", "and")
+lower("maximum")(partial(lower_extremum, "maximum", "or"))
+lower("minimum")(partial(lower_extremum, "minimum", "and"))
+lower("fmax")(partial(lower_extremum, "fmax", "or"))
+lower("fmin")(partial(lower_extremum, "fmin", "and"))
 
 
-def bitwise_row(name: str) -> None:
-    @lower(f"bitwise_{name}")
-    def lowered(c: Lowering, input: Operand, other: Operand) -> Value:
-        if common_dtype((input, other)) in FLOATS:
-            raise NotLowered("floats have no bits here")
-        return elementwise(c, operation(name), input, other, wraps=True)
+def lower_bitwise(name: str, c: Lowering, input: Operand, other: Operand) -> Value:
+    if common_dtype((input, other)) in FLOATS:
+        raise NotLowered("floats have no bits here")
+    return elementwise(c, operation(name), input, other, wraps=True)
 
 
 for _name in ["and", "or", "xor"]:
-    bitwise_row(_name)
+    lower(f"bitwise_{_name}")(partial(lower_bitwise, _name))
 
 
 @lower("pow")
@@ -575,26 +563,25 @@ def lower_lerp(c: Lowering, input: Value, end: Value, weight: Operand) -> Value:
     return elementwise(c, compute, input, end, weight, takes=dtype, cost=6, exact=exact)
 
 
-def fused_row(name: str, inner: str) -> None:
+def lower_fused(
+    inner: str, c: Lowering, input: Value, tensor1: Value, tensor2: Value, *, value: Any
+) -> Value:
     """`input + value * (tensor1 ∘ tensor2)`."""
+    dtype = common_dtype((input, tensor1, tensor2))
+    if dtype not in FLOATS or not isinstance(value, int | float):
+        raise NotLowered("no floats, or a factor that is computed")
 
-    @lower(name)
-    def lowered(c: Lowering, input: Value, tensor1: Value, tensor2: Value, *, value: Any) -> Value:
-        dtype = common_dtype((input, tensor1, tensor2))
-        if dtype not in FLOATS or not isinstance(value, int | float):
-            raise NotLowered("no floats, or a factor that is computed")
+    def compute(a: Scalar, b: Scalar, d: Scalar) -> Scalar:
+        if inner == "div":
+            return op("add", a, op("mul", constant_like(value, a), op("div", b, d)))
+        scaled = b if value == 1 else op("mul", constant_like(value, b), b)
+        return op("add", a, op("mul", scaled, d))
 
-        def compute(a: Scalar, b: Scalar, d: Scalar) -> Scalar:
-            if inner == "div":
-                return op("add", a, op("mul", constant_like(value, a), op("div", b, d)))
-            scaled = b if value == 1 else op("mul", constant_like(value, b), b)
-            return op("add", a, op("mul", scaled, d))
-
-        return elementwise(c, compute, input, tensor1, tensor2, cost=3)
+    return elementwise(c, compute, input, tensor1, tensor2, cost=3)
 
 
-fused_row("addcmul", "mul")
-fused_row("addcdiv", "div")
+lower("addcmul")(partial(lower_fused, "mul"))
+lower("addcdiv")(partial(lower_fused, "div"))
 
 
 def _clamped(c: Lowering, input: Value, low: Operand | None, high: Operand | None) -> Value:
@@ -656,13 +643,9 @@ def lower_nan_to_num(c: Lowering, input: Value, nan: Any, posinf: Any, neginf: A
 # -- ONNX -----------------------------------------------------------------------------------------
 
 
-def with_factor(kind: str) -> Row:
+def onnx_with_factor(kind: str, w: Writer, node: Node, input: Any, other: Any, alpha: Any) -> str:
     """`add` and `sub`."""
-
-    def row(w: Writer, node: Node, input: Any, other: Any, alpha: Any) -> str:
-        return onnx_of_two(w, node, kind, input, other, alpha)
-
-    return row
+    return onnx_of_two(w, node, kind, input, other, alpha)
 
 
 @onnx("rsub")
@@ -670,11 +653,8 @@ def onnx_subtracted_from(w: Writer, node: Node, input: Any, other: Any, alpha: A
     return onnx_of_two(w, node, "Sub", other, input, alpha)
 
 
-def swap_operands(row: Row) -> Row:
-    def swapped(w: Writer, node: Node, input: Any, other: Any) -> str:
-        return row(w, node, other, input)
-
-    return swapped
+def onnx_swap_operands(row: Row, w: Writer, node: Node, input: Any, other: Any) -> str:
+    return row(w, node, other, input)
 
 
 @onnx("true_divide")
@@ -721,14 +701,10 @@ def onnx_power(w: Writer, node: Node, input: Any, exponent: Any) -> str:
     return onnx_of_two(w, node, "Pow", input, exponent)
 
 
-def logic(kind: str) -> Row:
+def onnx_logic(kind: str, w: Writer, node: Node, input: Any, other: Any) -> str:
     """Of truth values, or of the bits of integers."""
-
-    def row(w: Writer, node: Node, input: Any, other: Any) -> str:
-        name = kind if w.dtype(node) is torch.bool else f"Bitwise{kind}"
-        return onnx_of_two(w, node, name, input, other)
-
-    return row
+    name = kind if w.dtype(node) is torch.bool else f"Bitwise{kind}"
+    return onnx_of_two(w, node, name, input, other)
 
 
 @onnx("bitwise_not")
@@ -766,18 +742,18 @@ onnx_rows(
 
 onnx_rows(
     {
-        "add": with_factor("Add"),
-        "sub": with_factor("Sub"),
-        "mul": onnx_binary("Mul"),
-        "maximum": onnx_binary("Max"),
-        "minimum": onnx_binary("Min"),
-        "__rsub__": swap_operands(onnx_binary("Sub")),
-        "__rtruediv__": swap_operands(onnx_true_divide),
-        "__rpow__": swap_operands(onnx_power),
-        "__rfloordiv__": swap_operands(onnx_floor_divide),
-        "bitwise_and": logic("And"),
-        "bitwise_or": logic("Or"),
-        "bitwise_xor": logic("Xor"),
+        "add": partial(onnx_with_factor, "Add"),
+        "sub": partial(onnx_with_factor, "Sub"),
+        "mul": partial(onnx_binary, "Mul"),
+        "maximum": partial(onnx_binary, "Max"),
+        "minimum": partial(onnx_binary, "Min"),
+        "__rsub__": partial(onnx_swap_operands, partial(onnx_binary, "Sub")),
+        "__rtruediv__": partial(onnx_swap_operands, onnx_true_divide),
+        "__rpow__": partial(onnx_swap_operands, onnx_power),
+        "__rfloordiv__": partial(onnx_swap_operands, onnx_floor_divide),
+        "bitwise_and": partial(onnx_logic, "And"),
+        "bitwise_or": partial(onnx_logic, "Or"),
+        "bitwise_xor": partial(onnx_logic, "Xor"),
         "positive": onnx_same,
     }
 )

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.fx import Node
 
 from anyshape.errors import UnknownOperator
 from anyshape.loops.expr import FLOATS
@@ -19,7 +18,7 @@ from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.pointwise_builder import chosen, elementwise
 from anyshape.ops.lowering.values import Memory, NotLowered, Value
 from anyshape.ops.meta import Meta
-from anyshape.ops.onnx import END, Named, NotMapped, Writer
+from anyshape.ops.onnx import END, Named, Node, NotMapped, Writer
 from anyshape.ops.op import DRAWS, FUNCTIONAL, Op, OpKind
 from anyshape.ops.rows import lower, onnx
 from anyshape.ops.shape_query import ShapeQuery
@@ -259,7 +258,6 @@ _ENCODER_LAYER = (
     " eps, norm_weight_1, norm_bias_1, norm_weight_2, norm_bias_2, ffn_weight_1, ffn_bias_1,"
     " ffn_weight_2, ffn_bias_2, mask=None, mask_type=None"
 )
-
 
 _ATTENTION: tuple[Any, ...] = (
     FUNCTIONAL + "scaled_dot_product_attention",

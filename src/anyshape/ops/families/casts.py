@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.fx import Node
 
 from anyshape.loops import expr
 from anyshape.loops.expr import Scalar
@@ -19,18 +18,12 @@ from anyshape.ops.families.reshaping import raise_if_copied
 from anyshape.ops.families.views import stretched
 from anyshape.ops.layouts import contiguity
 from anyshape.ops.lowering.context import Lowering
-from anyshape.ops.lowering.pointwise_builder import (
-    TORCH_DTYPES,
-    Operand,
-    broadcast_index,
-    cast,
-    scalar_of,
-    short,
-)
+from anyshape.ops.lowering.pointwise_builder import Operand, broadcast_index, scalar_of
 from anyshape.ops.lowering.scalar_range_check import must_fit
+from anyshape.ops.lowering.scalars import TORCH_DTYPES, cast, short
 from anyshape.ops.lowering.values import Index, IndexMap, NotLowered, Value
 from anyshape.ops.meta import Dense, Meta, channels_last, contiguous
-from anyshape.ops.onnx import Writer
+from anyshape.ops.onnx import Node, Writer
 from anyshape.ops.op import Op, OpKind, Rule
 from anyshape.ops.promotion import category
 from anyshape.ops.rows import lower, lower_view, lower_views, onnx

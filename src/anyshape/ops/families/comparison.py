@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import torch
-from torch.fx import Node
 
 from anyshape.loops import expr
 from anyshape.loops.expr import FLOATS, HALVES, Scalar
@@ -22,20 +22,11 @@ from anyshape.ops.elementwise import (
 )
 from anyshape.ops.families.data_dependent import where_true
 from anyshape.ops.lowering.context import Lowering
-from anyshape.ops.lowering.pointwise_builder import (
-    Compute,
-    Operand,
-    chosen,
-    common_dtype,
-    constant_like,
-    elementwise,
-    is_nonzero,
-    op,
-    test,
-)
+from anyshape.ops.lowering.pointwise_builder import Operand, chosen, common_dtype, elementwise
+from anyshape.ops.lowering.scalars import Compute, constant_like, is_nonzero, op, test
 from anyshape.ops.lowering.values import NotLowered, Value
 from anyshape.ops.meta import Meta
-from anyshape.ops.onnx import NotMapped, Row, Writer
+from anyshape.ops.onnx import Node, NotMapped, Writer
 from anyshape.ops.op import Op, OpKind
 from anyshape.ops.promotion import result_type
 from anyshape.ops.rows import lower, onnx, onnx_rows
@@ -167,22 +158,23 @@ def lower_logical_not(c: Lowering, input: Value) -> Value:
     )
 
 
-def float_test_row(name: str, compute: Compute, of_integers: bool) -> None:
+def lower_float_test(compute: Compute, of_integers: bool, c: Lowering, input: Value) -> Value:
     """A question about floats, with the answer for integers."""
-
-    @lower(name)
-    def lowered(c: Lowering, input: Value) -> Value:
-        if input.dtype not in FLOATS:
-            answer = expr.constant(of_integers, "b1")
-            return elementwise(c, lambda _: answer, input, takes=input.dtype, gives="b1", cost=0)
-        return elementwise(c, compute, input, takes=input.dtype, gives="b1")
+    if input.dtype not in FLOATS:
+        answer = expr.constant(of_integers, "b1")
+        return elementwise(c, lambda _: answer, input, takes=input.dtype, gives="b1", cost=0)
+    return elementwise(c, compute, input, takes=input.dtype, gives="b1")
 
 
-float_test_row("isnan", lambda x: test("isnan", x), False)
-float_test_row("isinf", lambda x: test("isinf", x), False)
-float_test_row("isfinite", lambda x: test("isfinite", x), True)
-float_test_row("isposinf", lambda x: test("eq", x, constant_like(math.inf, x)), False)
-float_test_row("isneginf", lambda x: test("eq", x, constant_like(-math.inf, x)), False)
+lower("isnan")(partial(lower_float_test, lambda x: test("isnan", x), False))
+lower("isinf")(partial(lower_float_test, lambda x: test("isinf", x), False))
+lower("isfinite")(partial(lower_float_test, lambda x: test("isfinite", x), True))
+lower("isposinf")(
+    partial(lower_float_test, lambda x: test("eq", x, constant_like(math.inf, x)), False)
+)
+lower("isneginf")(
+    partial(lower_float_test, lambda x: test("eq", x, constant_like(-math.inf, x)), False)
+)
 
 
 @lower("signbit")
@@ -200,32 +192,28 @@ def lower_signbit(c: Lowering, input: Value) -> Value:
 # -- two operands ----------------------------------------------------------------------------------
 
 
-def comparison_row(name: str) -> None:
-    @lower(name)
-    def lowered(c: Lowering, input: Operand, other: Operand) -> Value:
-        takes = common_dtype((input, other))
-        return elementwise(
-            c, lambda a, b: test(name, a, b), input, other, takes=takes, gives="b1", wraps=True
-        )
+def lower_comparison(name: str, c: Lowering, input: Operand, other: Operand) -> Value:
+    takes = common_dtype((input, other))
+    return elementwise(
+        c, lambda a, b: test(name, a, b), input, other, takes=takes, gives="b1", wraps=True
+    )
 
 
 for _name in ["eq", "ne", "lt", "le", "gt", "ge"]:
-    comparison_row(_name)
+    lower(_name)(partial(lower_comparison, _name))
 
 
-def logical_row(name: str, bits: str) -> None:
-    @lower(name)
-    def lowered(c: Lowering, input: Value, other: Value) -> Value:
-        takes = common_dtype((input, other))
+def lower_logical(bits: str, c: Lowering, input: Value, other: Value) -> Value:
+    takes = common_dtype((input, other))
 
-        def compute(a: Scalar, b: Scalar) -> Scalar:
-            return test(bits, is_nonzero(a), is_nonzero(b))
+    def compute(a: Scalar, b: Scalar) -> Scalar:
+        return test(bits, is_nonzero(a), is_nonzero(b))
 
-        return elementwise(c, compute, input, other, takes=takes, gives="b1")
+    return elementwise(c, compute, input, other, takes=takes, gives="b1")
 
 
 for _name in ["and", "or", "xor"]:
-    logical_row(f"logical_{_name}", _name)
+    lower(f"logical_{_name}")(partial(lower_logical, _name))
 
 
 @lower("where")
@@ -245,35 +233,25 @@ def lower_masked_fill(c: Lowering, input: Value, mask: Value, value: Operand) ->
 # -- ONNX -----------------------------------------------------------------------------------------
 
 
-def compare(kind: str, negated: bool = False) -> Row:
-    def row(w: Writer, node: Node, input: Any, other: Any) -> str:
-        dtype = torch.result_type(_operand(w.example(input)), _operand(w.example(other)))
-        if dtype is torch.bool and kind != "Equal":
-            dtype = torch.int64
-        found = w.add(kind, [w.name(input, dtype), w.name(other, dtype)])
-        return w.add("Not", [found]) if negated else found
-
-    return row
+def onnx_compare(kind: str, negated: bool, w: Writer, node: Node, input: Any, other: Any) -> str:
+    dtype = torch.result_type(_operand(w.example(input)), _operand(w.example(other)))
+    if dtype is torch.bool and kind != "Equal":
+        dtype = torch.int64
+    found = w.add(kind, [w.name(input, dtype), w.name(other, dtype)])
+    return w.add("Not", [found]) if negated else found
 
 
 def _operand(value: Any) -> Any:
     return value if isinstance(value, torch.Tensor | int | float | bool) else torch.tensor(value)
 
 
-def check(kind: str) -> Row:
+def onnx_check(kind: str, w: Writer, node: Node, input: Any) -> str:
     """What is true or false of an element."""
-
-    def row(w: Writer, node: Node, input: Any) -> str:
-        return w.add(kind, [w.name(input)])
-
-    return row
+    return w.add(kind, [w.name(input)])
 
 
-def logical(kind: str) -> Row:
-    def row(w: Writer, node: Node, input: Any, other: Any) -> str:
-        return w.add(kind, [w.name(input, torch.bool), w.name(other, torch.bool)])
-
-    return row
+def onnx_logical(kind: str, w: Writer, node: Node, input: Any, other: Any) -> str:
+    return w.add(kind, [w.name(input, torch.bool), w.name(other, torch.bool)])
 
 
 @onnx("logical_not")
@@ -294,18 +272,18 @@ def onnx_masked_fill(w: Writer, node: Node, input: Any, mask: Any, value: Any) -
     return w.add("Where", [w.name(mask), w.name(value, w.dtype(node)), w.name(input)])
 
 
-onnx_rows({"isnan": check("IsNaN"), "isinf": check("IsInf")})
+onnx_rows({"isnan": partial(onnx_check, "IsNaN"), "isinf": partial(onnx_check, "IsInf")})
 
 onnx_rows(
     {
-        "lt": compare("Less"),
-        "le": compare("LessOrEqual"),
-        "gt": compare("Greater"),
-        "ge": compare("GreaterOrEqual"),
-        "eq": compare("Equal"),
-        "ne": compare("Equal", negated=True),
-        "logical_and": logical("And"),
-        "logical_or": logical("Or"),
-        "logical_xor": logical("Xor"),
+        "lt": partial(onnx_compare, "Less", False),
+        "le": partial(onnx_compare, "LessOrEqual", False),
+        "gt": partial(onnx_compare, "Greater", False),
+        "ge": partial(onnx_compare, "GreaterOrEqual", False),
+        "eq": partial(onnx_compare, "Equal", False),
+        "ne": partial(onnx_compare, "Equal", True),
+        "logical_and": partial(onnx_logical, "And"),
+        "logical_or": partial(onnx_logical, "Or"),
+        "logical_xor": partial(onnx_logical, "Xor"),
     }
 )

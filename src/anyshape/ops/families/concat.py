@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from torch.fx import Node
-
 from anyshape.loops import expr
 from anyshape.loops.expr import Dtype, Scalar
 from anyshape.ops.families.views import unsqueezed
 from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.masked_load import guarded, is_guardable
-from anyshape.ops.lowering.pointwise_builder import all_of, cast, common_dtype, mapped, test, where
+from anyshape.ops.lowering.pointwise_builder import common_dtype, mapped
+from anyshape.ops.lowering.scalars import all_of, cast, test, where
 from anyshape.ops.lowering.values import Index, NotLowered, Value, place
 from anyshape.ops.memory_format import is_channels_last
 from anyshape.ops.meta import Dense, Meta, channels_last, contiguous
-from anyshape.ops.onnx import Writer, known
+from anyshape.ops.onnx import Node, Writer, known
 from anyshape.ops.op import Op, OpKind, Rule
 from anyshape.ops.promotion import result_type
 from anyshape.ops.rows import lower, onnx

@@ -4,10 +4,10 @@ batch."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
-from torch.fx import Node
 
 from anyshape.errors import UnknownOperator
 from anyshape.loops.expr import FLOATS
@@ -18,7 +18,7 @@ from anyshape.ops.lowering.pointwise_builder import elementwise
 from anyshape.ops.lowering.values import NotLowered, Value
 from anyshape.ops.memory_format import is_channels_last, unsqueezed
 from anyshape.ops.meta import Meta, channels_last, contiguous
-from anyshape.ops.onnx import NotMapped, Row, Writer, is_node
+from anyshape.ops.onnx import Node, NotMapped, Writer, is_node
 from anyshape.ops.op import Op, OpKind, Rule
 from anyshape.ops.rows import lower, onnx_rows
 from anyshape.ops.shape_query import ShapeQuery
@@ -323,102 +323,93 @@ def _by_pixels(c: Lowering, image: Value) -> Value:
     return image
 
 
-def convolution_row(name: str, rank: int) -> None:
-    @lower(name)
-    def lowered(
-        c: Lowering,
-        input: Value,
-        weight: Value,
-        bias: Value | None,
-        stride: Any,
-        padding: Any,
-        dilation: Any,
-        groups: Any,
-    ) -> Value:
-        tensors = [input, weight, *([] if bias is None else [bias])]
-        if {value.dtype for value in tensors} != {input.dtype} or input.dtype not in FLOATS:
-            raise NotLowered("a convolution of several dtypes, or of integers")
-        if len(input.sizes) != rank + 2 or type(groups) is not int:
-            raise NotLowered("no batch of images")
-        for size in (*input.sizes, *c.result.shape):
-            c.assume(ge(size, 1), "a convolution of nothing")
-        steps = [_numbers(each, rank) for each in (stride, padding, dilation)]
-        if c.is_channels_last:
-            tensors[0] = _by_pixels(c, input)
-        made, kept = c.fresh_as(c.result.shape, input.dtype, c.stored_as(c.result))
-        areas = [_area(c, value) for value in tensors]
-        whole = Area(kept.buffer, c.result.shape, kept.strides)
-        arguments = (
-            *(whole, areas[0], areas[1], None if bias is None else areas[2]),
-            *(*steps, False, (0,) * rank, groups),
-        )
-        c.extern(Extern("convolution", arguments), [area.buffer for area in areas], [kept.buffer])
-        return made
+def lower_convolution(
+    rank: int,
+    c: Lowering,
+    input: Value,
+    weight: Value,
+    bias: Value | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: Any,
+) -> Value:
+    tensors = [input, weight, *([] if bias is None else [bias])]
+    if {value.dtype for value in tensors} != {input.dtype} or input.dtype not in FLOATS:
+        raise NotLowered("a convolution of several dtypes, or of integers")
+    if len(input.sizes) != rank + 2 or type(groups) is not int:
+        raise NotLowered("no batch of images")
+    for size in (*input.sizes, *c.result.shape):
+        c.assume(ge(size, 1), "a convolution of nothing")
+    steps = [_numbers(each, rank) for each in (stride, padding, dilation)]
+    if c.is_channels_last:
+        tensors[0] = _by_pixels(c, input)
+    made, kept = c.fresh_as(c.result.shape, input.dtype, c.stored_as(c.result))
+    areas = [_area(c, value) for value in tensors]
+    whole = Area(kept.buffer, c.result.shape, kept.strides)
+    arguments = (
+        *(whole, areas[0], areas[1], None if bias is None else areas[2]),
+        *(*steps, False, (0,) * rank, groups),
+    )
+    c.extern(Extern("convolution", arguments), [area.buffer for area in areas], [kept.buffer])
+    return made
 
 
 for _name, _rank in (("conv1d", 1), ("conv2d", 2), ("conv3d", 3)):
-    convolution_row(_name, _rank)
+    lower(_name)(partial(lower_convolution, _rank))
 
 
 # -- ONNX -----------------------------------------------------------------------------------------
 
 
-def convolution(dims: int) -> Row:
-    def row(
-        w: Writer,
-        node: Node,
-        input: Any,
-        weight: Any,
-        bias: Any,
-        stride: Any,
-        padding: Any,
-        dilation: Any,
-        groups: int,
-    ) -> str:
-        inputs = [batched(w, input, dims), w.name(weight)] + (
-            [] if bias is None else [w.name(bias)]
-        )
-        steps, spread = several(stride, dims), several(dilation, dims)
-        if padding == "same":
-            window = w.example(weight).shape[2:]
-            total = [gap * (size - 1) for gap, size in zip(spread, window, strict=True)]
-            pads = [*(each // 2 for each in total), *(each - each // 2 for each in total)]
-        else:
-            pads = several(0 if padding == "valid" else padding, dims) * 2
-        found = w.add("Conv", inputs, strides=steps, pads=pads, dilations=spread, group=groups)
-        return unbatched(w, input, found, dims)
-
-    return row
+def onnx_convolution(
+    dims: int,
+    w: Writer,
+    node: Node,
+    input: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+) -> str:
+    inputs = [batched(w, input, dims), w.name(weight)] + ([] if bias is None else [w.name(bias)])
+    steps, spread = several(stride, dims), several(dilation, dims)
+    if padding == "same":
+        window = w.example(weight).shape[2:]
+        total = [gap * (size - 1) for gap, size in zip(spread, window, strict=True)]
+        pads = [*(each // 2 for each in total), *(each - each // 2 for each in total)]
+    else:
+        pads = several(0 if padding == "valid" else padding, dims) * 2
+    found = w.add("Conv", inputs, strides=steps, pads=pads, dilations=spread, group=groups)
+    return unbatched(w, input, found, dims)
 
 
-def transposed_convolution(dims: int) -> Row:
-    def row(
-        w: Writer,
-        node: Node,
-        input: Any,
-        weight: Any,
-        bias: Any,
-        stride: Any,
-        padding: Any,
-        output_padding: Any,
-        groups: int,
-        dilation: Any,
-    ) -> str:
-        inputs = [batched(w, input, dims), w.name(weight)] + (
-            [] if bias is None else [w.name(bias)]
-        )
-        found = w.add(
-            "ConvTranspose",
-            inputs,
-            strides=several(stride, dims),
-            pads=several(padding, dims) * 2,
-            output_padding=several(output_padding, dims),
-            dilations=several(dilation, dims),
-            group=groups,
-        )
-        return unbatched(w, input, found, dims)
-
-    return row
+def onnx_transposed_convolution(
+    dims: int,
+    w: Writer,
+    node: Node,
+    input: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    output_padding: Any,
+    groups: int,
+    dilation: Any,
+) -> str:
+    inputs = [batched(w, input, dims), w.name(weight)] + ([] if bias is None else [w.name(bias)])
+    found = w.add(
+        "ConvTranspose",
+        inputs,
+        strides=several(stride, dims),
+        pads=several(padding, dims) * 2,
+        output_padding=several(output_padding, dims),
+        dilations=several(dilation, dims),
+        group=groups,
+    )
+    return unbatched(w, input, found, dims)
 
 
 def batched(w: Writer, x: Any, dims: int) -> str:
@@ -438,11 +429,11 @@ def several(value: Any, count: int) -> list[int]:
 
 onnx_rows(
     {
-        "conv1d": convolution(1),
-        "conv2d": convolution(2),
-        "conv3d": convolution(3),
-        "conv_transpose1d": transposed_convolution(1),
-        "conv_transpose2d": transposed_convolution(2),
-        "conv_transpose3d": transposed_convolution(3),
+        "conv1d": partial(onnx_convolution, 1),
+        "conv2d": partial(onnx_convolution, 2),
+        "conv3d": partial(onnx_convolution, 3),
+        "conv_transpose1d": partial(onnx_transposed_convolution, 1),
+        "conv_transpose2d": partial(onnx_transposed_convolution, 2),
+        "conv_transpose3d": partial(onnx_transposed_convolution, 3),
     }
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from anyshape.loops import expr
@@ -25,7 +26,8 @@ from anyshape.ops.families.splitting import split_evenly, split_with_sizes
 from anyshape.ops.families.views import expand, permute, squeeze, t, transpose, unsqueeze
 from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.masked_load import guardable, guarded
-from anyshape.ops.lowering.pointwise_builder import constant_like, in_shape, mapped, test, where
+from anyshape.ops.lowering.pointwise_builder import in_shape, mapped
+from anyshape.ops.lowering.scalars import constant_like, test, where
 from anyshape.ops.lowering.values import Index, NotLowered, Rearranged, Value, place
 from anyshape.ops.meta import Meta, Strided
 from anyshape.ops.meta import contiguous as contiguous_layout
@@ -214,21 +216,18 @@ def lower_diag(c: Lowering, input: Value, diagonal: Any) -> Value:
 # -- copies of views -------------------------------------------------------------------------------
 
 
-def copy_row(name: str) -> None:
+def lower_copy(name: str, c: Lowering, input: Value, **named: Any) -> Value:
     """A fresh tensor where the view of that name would do; one that is told by its sizes."""
-
-    @lower(f"{name}_copy")
-    def lowered(c: Lowering, input: Value, **named: Any) -> Value:
-        rank = len(input.sizes)
-        base = Meta(input.sizes, c.result.dtype, contiguous_layout(rank), c.result.device)
-        index_map = VIEWS[name](c, base, **taken_by(VIEWS[name], named))
-        factors = None
-        if isinstance(index_map, Rearranged):
-            factors = index_map.factors(input.split_sizes())
-            if factors is None:
-                raise NotLowered("sizes that would have to be divided")
-        return mapped(c, input, c.result.shape, index_map, factors=factors)
+    rank = len(input.sizes)
+    base = Meta(input.sizes, c.result.dtype, contiguous_layout(rank), c.result.device)
+    index_map = VIEWS[name](c, base, **taken_by(VIEWS[name], named))
+    factors = None
+    if isinstance(index_map, Rearranged):
+        factors = index_map.factors(input.split_sizes())
+        if factors is None:
+            raise NotLowered("sizes that would have to be divided")
+    return mapped(c, input, c.result.shape, index_map, factors=factors)
 
 
 for _name in ["expand", "permute", "squeeze", "t", "transpose", "unsqueeze"]:
-    copy_row(_name)
+    lower(f"{_name}_copy")(partial(lower_copy, _name))

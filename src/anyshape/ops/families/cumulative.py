@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, Final
 
 import torch
-from torch.fx import Node
 
 from anyshape.errors import UnknownOperator
 from anyshape.loops import expr
@@ -25,19 +24,12 @@ from anyshape.ops.families.reductions import (
     whole,
 )
 from anyshape.ops.lowering.context import Lowering
-from anyshape.ops.lowering.pointwise_builder import (
-    as_dtype,
-    elementwise,
-    mapped,
-    op,
-    shifted,
-    test,
-    where,
-)
+from anyshape.ops.lowering.pointwise_builder import as_dtype, elementwise, mapped, shifted
+from anyshape.ops.lowering.scalars import op, test, where
 from anyshape.ops.lowering.values import Index, NotLowered, Value, place
 from anyshape.ops.memory_format import kept_format
 from anyshape.ops.meta import Layout, Meta
-from anyshape.ops.onnx import END, NotMapped, Writer
+from anyshape.ops.onnx import END, Node, NotMapped, Writer
 from anyshape.ops.op import Op, OpKind, row_of
 from anyshape.ops.promotion import Number, category, floating, join, result_type
 from anyshape.ops.rows import lower, onnx
@@ -214,56 +206,51 @@ ROWS: tuple[Op, ...] = (
 # -- native code ----------------------------------------------------------------------------------
 
 
-def running_row(name: str, fold: str) -> None:
-    @lower(name)
-    def lowered(c: Lowering, input: Value, dim: Any, *, dtype: Any) -> Value:
-        source = as_dtype(c, input, total_dtype(input.dtype, dtype))
-        if not input.sizes:
-            return source
-        along = place(dim, len(input.sizes))
-        if input.sizes[along] == 1:
-            return from_zero(c, source) if fold == "sum" else source
-        if source.factors is not None and len(source.factors[along]) != 1:
-            # Merged dimensions are run through one by one elsewhere; here they are one.
-            memory = c.materialize(source)
-            source = c.values.new(source.sizes, source.dtype, None, memory=memory)
-        return c.scan(fold, source, along, c.result)
+def lower_running(fold: str, c: Lowering, input: Value, dim: Any, *, dtype: Any) -> Value:
+    source = as_dtype(c, input, total_dtype(input.dtype, dtype))
+    if not input.sizes:
+        return source
+    along = place(dim, len(input.sizes))
+    if input.sizes[along] == 1:
+        return from_zero(c, source) if fold == "sum" else source
+    if source.factors is not None and len(source.factors[along]) != 1:
+        # Merged dimensions are run through one by one elsewhere; here they are one.
+        memory = c.materialize(source)
+        source = c.values.new(source.sizes, source.dtype, None, memory=memory)
+    return c.scan(fold, source, along, c.result)
 
 
-running_row("cumsum", "sum")
-running_row("cumprod", "prod")
+lower("cumsum")(partial(lower_running, "sum"))
+lower("cumprod")(partial(lower_running, "prod"))
 
 
-def running_extreme_row(name: str, fold: str) -> None:
+def lower_running_extreme(fold: str, c: Lowering, input: Value, dim: Any) -> tuple[Value, Value]:
     """The largest so far, and where it was met last."""
+    if not input.sizes or input.dtype == "b1":
+        raise NotLowered("a running extreme of a single number, or of booleans")
+    along = place(dim, len(input.sizes))
+    if input.sizes[along] == 1:
+        raise NotLowered("a running extreme along a dimension of size 1")
+    # Read twice, and by itself: merged dimensions are one here.
+    memory = c.materialize(input)
+    source = c.values.new(input.sizes, input.dtype, None, memory=memory)
+    extremes = c.scan(fold, source, along, c.result[0])
 
-    @lower(name)
-    def lowered(c: Lowering, input: Value, dim: Any) -> tuple[Value, Value]:
-        if not input.sizes or input.dtype == "b1":
-            raise NotLowered("a running extreme of a single number, or of booleans")
-        along = place(dim, len(input.sizes))
-        if input.sizes[along] == 1:
-            raise NotLowered("a running extreme along a dimension of size 1")
-        # Read twice, and by itself: merged dimensions are one here.
-        memory = c.materialize(input)
-        source = c.values.new(input.sizes, input.dtype, None, memory=memory)
-        extremes = c.scan(fold, source, along, c.result[0])
+    def met(index: Index) -> Scalar:
+        x, extreme = source.at(index), extremes.at(index)
+        is_new = test("eq", x, extreme)
+        if x.dtype in FLOATS:
+            # Not a number is the extreme of all, each time anew.
+            is_new = test("or", is_new, test("ne", x, x))
+        here = expr.index(index[along])
+        return where(is_new, here, expr.constant(0, "i64"))
 
-        def met(index: Index) -> Scalar:
-            x, extreme = source.at(index), extremes.at(index)
-            is_new = test("eq", x, extreme)
-            if x.dtype in FLOATS:
-                # Not a number is the extreme of all, each time anew.
-                is_new = test("or", is_new, test("ne", x, x))
-            here = expr.index(index[along])
-            return where(is_new, here, expr.constant(0, "i64"))
-
-        places = c.values.new(input.sizes, "i64", met, (source, extremes), cost=3)
-        return extremes, c.scan("max", places, along, c.result[1])
+    places = c.values.new(input.sizes, "i64", met, (source, extremes), cost=3)
+    return extremes, c.scan("max", places, along, c.result[1])
 
 
-running_extreme_row("cummax", "max")
-running_extreme_row("cummin", "min")
+lower("cummax")(partial(lower_running_extreme, "max"))
+lower("cummin")(partial(lower_running_extreme, "min"))
 
 #: Each doubles the work.
 _MOST_DIFFERENCES: Final = 2

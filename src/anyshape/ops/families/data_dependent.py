@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.fx import Node
 
 from anyshape.loops.reshape_indexing import split
 from anyshape.ops.broadcast import broadcast
@@ -17,7 +16,7 @@ from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.pointwise_builder import in_shape, mapped
 from anyshape.ops.lowering.values import Index, NotLowered, Value, place
 from anyshape.ops.meta import Dense, Meta
-from anyshape.ops.onnx import NotMapped, Writer, known
+from anyshape.ops.onnx import Node, NotMapped, Writer, known
 from anyshape.ops.op import Op, OpKind, row_of
 from anyshape.ops.rows import lower, onnx
 from anyshape.ops.shape_query import ShapeQuery

@@ -8,7 +8,6 @@ from math import inf
 from typing import Any
 
 import torch
-from torch.fx import Node
 
 from anyshape.loops.expr import FLOATS, Dtype, Scalar
 from anyshape.ops.broadcast import broadcast, pointwise_layout
@@ -28,19 +27,13 @@ from anyshape.ops.lowering.pointwise_builder import (
     as_dtype,
     broadcast_index,
     broadcast_sizes,
-    cast,
     common_dtype,
-    constant_like,
     elementwise,
-    op,
-    operation,
-    short,
-    test,
-    wide,
 )
+from anyshape.ops.lowering.scalars import cast, constant_like, op, operation, short, test, wide
 from anyshape.ops.lowering.values import NotLowered, Value, place
 from anyshape.ops.meta import Meta, strided
-from anyshape.ops.onnx import NotMapped, Writer
+from anyshape.ops.onnx import Node, NotMapped, Writer
 from anyshape.ops.op import FUNCTIONAL, Op, OpKind, Rule, in_place_names, names_of
 from anyshape.ops.promotion import Number, category, floating, real, result_type
 from anyshape.ops.rows import lower, onnx

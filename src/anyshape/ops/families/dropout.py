@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.fx import Node
 
 from anyshape.ops.broadcast import pointwise_layout, require_writable
 from anyshape.ops.elementwise import fresh
@@ -15,7 +14,7 @@ from anyshape.ops.families.casts import returns_itself
 from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.values import NotLowered, Value
 from anyshape.ops.meta import Meta
-from anyshape.ops.onnx import NotMapped, Writer
+from anyshape.ops.onnx import Node, NotMapped, Writer
 from anyshape.ops.op import DRAWS, Op, OpKind, Rule
 from anyshape.ops.promotion import result_type
 from anyshape.ops.rows import lower, onnx

@@ -14,14 +14,13 @@ from itertools import product
 from typing import Any
 
 import torch
-from torch.fx import Node
 
 from anyshape.errors import UnknownOperator
 from anyshape.ops.broadcast import broadcast
 from anyshape.ops.elementwise import pointwise_meta, same
 from anyshape.ops.families.matmul import require_one_dtype, require_same
 from anyshape.ops.meta import Meta, Strided, contiguous, dense_strides
-from anyshape.ops.onnx import Writer
+from anyshape.ops.onnx import Node, Writer
 from anyshape.ops.op import Op, OpKind
 from anyshape.ops.promotion import result_type
 from anyshape.ops.rows import onnx

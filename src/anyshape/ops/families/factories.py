@@ -6,20 +6,21 @@ Sizes, dtype and layout are those that the capture has. What is empty comes from
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
-from torch.fx import Node
 
 from anyshape.loops import expr
 from anyshape.loops.expr import Dtype, Scalar
 from anyshape.ops.families.casts import cast_meta, device_named, filled, layout_in
 from anyshape.ops.lowering.context import Lowering
-from anyshape.ops.lowering.pointwise_builder import Operand, cast, short, test, where, wide
+from anyshape.ops.lowering.pointwise_builder import Operand
 from anyshape.ops.lowering.scalar_range_check import INTEGERS
+from anyshape.ops.lowering.scalars import cast, short, test, where, wide
 from anyshape.ops.lowering.values import Index, NotLowered, NumberRef, Value
 from anyshape.ops.meta import Dense, Layout, Meta, contiguous, strided
-from anyshape.ops.onnx import NotMapped, Row, Writer, is_node
+from anyshape.ops.onnx import Node, NotMapped, Writer, is_node
 from anyshape.ops.op import Op, OpKind, Rule
 from anyshape.ops.promotion import category, dtype_of_number, join
 from anyshape.ops.rows import lower, onnx, onnx_rows
@@ -434,13 +435,9 @@ def lower_eye(c: Lowering, **options: Any) -> Value:
 # -- ONNX -----------------------------------------------------------------------------------------
 
 
-def onnx_filled(number: Any) -> Row:
+def onnx_filled(number: Any, w: Writer, node: Node, args: Any, size: Any, **_: Any) -> str:
     """`zeros`, `ones`, and `x.new_zeros(sizes)`: of the kind of another tensor."""
-
-    def row(w: Writer, node: Node, args: Any, size: Any, **_: Any) -> str:
-        return _of_sizes(w, node, number, args if size is None else size)
-
-    return row
+    return _of_sizes(w, node, number, args if size is None else size)
 
 
 @onnx("full", "new_full")
@@ -448,11 +445,8 @@ def onnx_full(w: Writer, node: Node, size: Any, fill_value: Any, **_: Any) -> st
     return _of_sizes(w, node, fill_value, size)
 
 
-def filled_like(number: Any) -> Row:
-    def row(w: Writer, node: Node, input: Any, **_: Any) -> str:
-        return onnx_full_like(w, node, input, number)
-
-    return row
+def onnx_filled_like(number: Any, w: Writer, node: Node, input: Any, **_: Any) -> str:
+    return onnx_full_like(w, node, input, number)
 
 
 @onnx("full_like")
@@ -497,11 +491,11 @@ def onnx_eye(w: Writer, node: Node, n: Any, m: Any, **_: Any) -> str:
 
 onnx_rows(
     {
-        "zeros": onnx_filled(0),
-        "ones": onnx_filled(1),
-        "zeros_like": filled_like(0),
-        "ones_like": filled_like(1),
-        "new_zeros": onnx_filled(0),
-        "new_ones": onnx_filled(1),
+        "zeros": partial(onnx_filled, 0),
+        "ones": partial(onnx_filled, 1),
+        "zeros_like": partial(onnx_filled_like, 0),
+        "ones_like": partial(onnx_filled_like, 1),
+        "new_zeros": partial(onnx_filled, 0),
+        "new_ones": partial(onnx_filled, 1),
     }
 )

@@ -11,7 +11,7 @@ With pocketfft (aarch64) results are contiguous, and a batch may be empty.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cmp_to_key
+from functools import cmp_to_key, partial
 from typing import Any
 
 import torch
@@ -252,18 +252,15 @@ ROWS: tuple[Op, ...] = (
 # -- native code ----------------------------------------------------------------------------------
 
 
-def centering_row(name: str, sign: int) -> None:
+def lower_centering(sign: int, c: Lowering, input: Value, dim: Any) -> Value:
     """The half of each dimension that is behind comes to the front, or back."""
-
-    @lower(name)
-    def lowered(c: Lowering, input: Value, dim: Any) -> Value:
-        rank = len(input.sizes)
-        given = range(rank) if dim is None else integers_of((dim,))
-        for along in [place(each, rank) for each in given]:
-            half = floordiv(input.sizes[along] + (1 if sign < 0 else 0), 2)
-            input = shifted_around(c, input, along, half)
-        return input
+    rank = len(input.sizes)
+    given = range(rank) if dim is None else integers_of((dim,))
+    for along in [place(each, rank) for each in given]:
+        half = floordiv(input.sizes[along] + (1 if sign < 0 else 0), 2)
+        input = shifted_around(c, input, along, half)
+    return input
 
 
-centering_row("fft.fftshift", 1)
-centering_row("fft.ifftshift", -1)
+lower("fft.fftshift")(partial(lower_centering, 1))
+lower("fft.ifftshift")(partial(lower_centering, -1))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import torch
-from torch.fx import Node
 
 from anyshape.loops.expr import FLOATS, Scalar
 from anyshape.loops.operations import ONLY_F32
@@ -21,13 +21,11 @@ from anyshape.ops.elementwise import (
 )
 from anyshape.ops.families.arithmetic import lower_mul, lower_power
 from anyshape.ops.lowering.context import Lowering
-from anyshape.ops.lowering.pointwise_builder import (
+from anyshape.ops.lowering.pointwise_builder import Operand, common_dtype, elementwise
+from anyshape.ops.lowering.scalars import (
     Compute,
-    Operand,
     cast,
-    common_dtype,
     constant_like,
-    elementwise,
     float_dtype,
     op,
     operation,
@@ -36,7 +34,7 @@ from anyshape.ops.lowering.pointwise_builder import (
 )
 from anyshape.ops.lowering.values import NotLowered, Value
 from anyshape.ops.meta import Meta
-from anyshape.ops.onnx import Writer, onnx_unary
+from anyshape.ops.onnx import Node, Writer, onnx_unary
 from anyshape.ops.op import Op, Rule
 from anyshape.ops.promotion import floating
 from anyshape.ops.rows import lower, onnx, onnx_rows
@@ -165,17 +163,17 @@ def _log_of_sum(exponential: str, scale: float) -> Compute:
     return compute
 
 
-def _float_only(name: str, compute: Compute, cost: int = 8) -> None:
-    @lower(name)
-    def lowered(c: Lowering, input: Value, other: Value) -> Value:
-        dtype = common_dtype((input, other))
-        if dtype not in FLOATS:
-            raise NotLowered("of integers")
-        return elementwise(c, compute, input, other, cost=cost)
+def lower_floats_only(
+    compute: Compute, cost: int, c: Lowering, input: Value, other: Value
+) -> Value:
+    dtype = common_dtype((input, other))
+    if dtype not in FLOATS:
+        raise NotLowered("of integers")
+    return elementwise(c, compute, input, other, cost=cost)
 
 
-_float_only("logaddexp", _log_of_sum("exp", 1))
-_float_only("logaddexp2", _log_of_sum("exp2", 1 / math.log(2)))
+lower("logaddexp")(partial(lower_floats_only, _log_of_sum("exp", 1), 8))
+lower("logaddexp2")(partial(lower_floats_only, _log_of_sum("exp2", 1 / math.log(2)), 8))
 
 
 @lower("hypot")
@@ -258,15 +256,12 @@ def lower_ldexp(c: Lowering, input: Value, other: Operand) -> Value:
 # -- one operand: floats ---------------------------------------------------------------------------
 
 
-def float_row(name: str, compute: Compute, cost: int = 4) -> None:
+def lower_of_float(name: str, compute: Compute, cost: int, c: Lowering, input: Value) -> Value:
     """An operator that takes integers as floats of the default dtype."""
-
-    @lower(name)
-    def lowered(c: Lowering, input: Value) -> Value:
-        dtype = float_dtype(input.dtype)
-        if dtype == "f64" and name in ONLY_F32:
-            raise NotLowered(f"no code for `{name}` of {dtype}")
-        return elementwise(c, compute, input, takes=dtype, cost=cost)
+    dtype = float_dtype(input.dtype)
+    if dtype == "f64" and name in ONLY_F32:
+        raise NotLowered(f"no code for `{name}` of {dtype}")
+    return elementwise(c, compute, input, takes=dtype, cost=cost)
 
 
 for _name in [
@@ -295,12 +290,18 @@ for _name in [
     "tan",
     "tanh",
 ]:
-    float_row(_name, operation(_name))
+    lower(_name)(partial(lower_of_float, _name, operation(_name), 4))
 
-float_row("sqrt", operation("sqrt"))
-float_row("reciprocal", lambda x: op("div", constant_like(1, x), x))
-float_row("deg2rad", lambda x: op("mul", x, constant_like(math.pi / 180, x)), 1)
-float_row("rad2deg", lambda x: op("mul", x, constant_like(180 / math.pi, x)), 1)
+lower("sqrt")(partial(lower_of_float, "sqrt", operation("sqrt"), 4))
+lower("reciprocal")(
+    partial(lower_of_float, "reciprocal", lambda x: op("div", constant_like(1, x), x), 4)
+)
+lower("deg2rad")(
+    partial(lower_of_float, "deg2rad", lambda x: op("mul", x, constant_like(math.pi / 180, x)), 1)
+)
+lower("rad2deg")(
+    partial(lower_of_float, "rad2deg", lambda x: op("mul", x, constant_like(180 / math.pi, x)), 1)
+)
 
 
 @lower("atan2")

@@ -7,7 +7,6 @@ from math import factorial
 from typing import Any
 
 import torch
-from torch.fx import Node
 
 from anyshape.loops import expr
 from anyshape.loops.expr import Scalar
@@ -16,10 +15,10 @@ from anyshape.ops.families.concat import tensors_of
 from anyshape.ops.families.indexing import Positions
 from anyshape.ops.families.reshaping import viewed_as
 from anyshape.ops.lowering.context import Lowering
-from anyshape.ops.lowering.pointwise_builder import cast, test
+from anyshape.ops.lowering.scalars import cast, test
 from anyshape.ops.lowering.values import Index, IndexMap, NotLowered, Value
 from anyshape.ops.meta import Meta
-from anyshape.ops.onnx import NotMapped, Writer
+from anyshape.ops.onnx import Node, NotMapped, Writer
 from anyshape.ops.op import Op, OpKind, names_of
 from anyshape.ops.promotion import category, result_type
 from anyshape.ops.rows import lower, lower_views, onnx

@@ -13,7 +13,7 @@ from anyshape.loops.reshape_indexing import split
 from anyshape.ops.families.pooling import each_dim
 from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.masked_load import guardable, guarded
-from anyshape.ops.lowering.pointwise_builder import all_of, constant_like, op, test, where
+from anyshape.ops.lowering.scalars import all_of, constant_like, op, test, where
 from anyshape.ops.lowering.values import Index, NotLowered, Value
 from anyshape.ops.meta import Meta
 from anyshape.ops.op import Op, OpKind, row_of

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.fx import Node
 
 from anyshape.loops.expr import Dtype, Scalar
 from anyshape.loops.reshape_indexing import reshaped
@@ -25,7 +24,7 @@ from anyshape.ops.families.setitem import require_written
 from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.values import Index, NotLowered, Value, place
 from anyshape.ops.meta import Meta
-from anyshape.ops.onnx import Writer
+from anyshape.ops.onnx import Node, Writer
 from anyshape.ops.op import Op, OpKind, row_of
 from anyshape.ops.promotion import Number
 from anyshape.ops.rows import lower, onnx

@@ -28,16 +28,8 @@ from anyshape.ops.families.reductions import (
     whole,
 )
 from anyshape.ops.lowering.context import Lowering
-from anyshape.ops.lowering.pointwise_builder import (
-    as_dtype,
-    common_dtype,
-    constant_like,
-    elementwise,
-    op,
-    operation,
-    test,
-    where,
-)
+from anyshape.ops.lowering.pointwise_builder import as_dtype, common_dtype, elementwise
+from anyshape.ops.lowering.scalars import constant_like, op, operation, test, where
 from anyshape.ops.lowering.values import NotLowered, Value, must_be_known
 from anyshape.ops.meta import Meta
 from anyshape.ops.op import Op

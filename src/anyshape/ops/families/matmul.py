@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, Final
 
 import torch
-from torch.fx import Node
 
 from anyshape.loops.expr import FLOATS, HALVES, Scalar
 from anyshape.loops.program import Area, Extern
@@ -16,16 +15,11 @@ from anyshape.ops.broadcast import broadcast, require_expands
 from anyshape.ops.elementwise import pointwise_meta, same
 from anyshape.ops.families.arithmetic import lower_mul
 from anyshape.ops.lowering.context import Lowering
-from anyshape.ops.lowering.pointwise_builder import (
-    common_dtype,
-    constant_like,
-    elementwise,
-    op,
-    operation,
-)
+from anyshape.ops.lowering.pointwise_builder import common_dtype, elementwise
+from anyshape.ops.lowering.scalars import constant_like, op, operation
 from anyshape.ops.lowering.values import Memory, NotLowered, Value
 from anyshape.ops.meta import Meta
-from anyshape.ops.onnx import NotMapped, Writer, onnx_binary, onnx_of_two
+from anyshape.ops.onnx import Node, NotMapped, Writer, onnx_binary, onnx_of_two
 from anyshape.ops.op import FUNCTIONAL, Op, OpKind, Rule, in_place_names, names_of, row_of
 from anyshape.ops.promotion import Number, category, result_type
 from anyshape.ops.rows import lower, onnx, onnx_rows
@@ -519,6 +513,6 @@ def onnx_product(w: Writer, node: Node, input: Any, mat2: Any) -> str:
 
 onnx_rows(
     {
-        "matmul": onnx_binary("MatMul"),
+        "matmul": partial(onnx_binary, "MatMul"),
     }
 )

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.fx import Node
 
 from anyshape.loops.expr import FLOATS, HALVES, Scalar
 from anyshape.loops.reshape_indexing import split
@@ -24,19 +23,12 @@ from anyshape.ops.families.reductions import (
     require_float,
 )
 from anyshape.ops.lowering.context import Lowering
-from anyshape.ops.lowering.pointwise_builder import (
-    TORCH_DTYPES,
-    as_dtype,
-    constant_like,
-    elementwise,
-    op,
-    short,
-    wide,
-)
+from anyshape.ops.lowering.pointwise_builder import as_dtype, elementwise
+from anyshape.ops.lowering.scalars import TORCH_DTYPES, constant_like, op, short, wide
 from anyshape.ops.lowering.values import Index, NotLowered, Value, must_be_known
 from anyshape.ops.memory_format import is_dense_in, kept_format
 from anyshape.ops.meta import Layout, Meta, channels_last
-from anyshape.ops.onnx import NotMapped, Writer
+from anyshape.ops.onnx import Node, NotMapped, Writer
 from anyshape.ops.op import FUNCTIONAL, PURE, Effects, Op, OpKind, Rule
 from anyshape.ops.promotion import category, floating
 from anyshape.ops.rows import lower, onnx

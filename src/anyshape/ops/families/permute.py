@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.fx import Node
 
 from anyshape.loops import expr
 from anyshape.loops.expr import Scalar
@@ -17,18 +16,12 @@ from anyshape.ops.families.index_operators import cloned
 from anyshape.ops.families.reshaping import sizes_of
 from anyshape.ops.families.views import transposed
 from anyshape.ops.lowering.context import Lowering
-from anyshape.ops.lowering.pointwise_builder import (
-    constant_like,
-    in_shape,
-    mapped,
-    shifted,
-    test,
-    where,
-)
+from anyshape.ops.lowering.pointwise_builder import in_shape, mapped, shifted
+from anyshape.ops.lowering.scalars import constant_like, test, where
 from anyshape.ops.lowering.values import Index, NotLowered, Value, place
 from anyshape.ops.memory_format import is_channels_last, kept_format
 from anyshape.ops.meta import Meta
-from anyshape.ops.onnx import END, Row, Writer
+from anyshape.ops.onnx import END, Node, Writer
 from anyshape.ops.op import FUNCTIONAL, Op, OpKind, row_of
 from anyshape.ops.rows import lower, onnx, onnx_rows
 from anyshape.ops.shape_query import ShapeQuery
@@ -177,7 +170,6 @@ def channel_shuffle(q: ShapeQuery, input: Meta, groups: Size) -> Meta:
 
 
 _row = partial(row_of, OpKind.INDEX_MAP)
-
 
 ROWS: tuple[Op, ...] = (
     _row("flip", flip),
@@ -390,34 +382,28 @@ def known(number: Any) -> int:
 # -- triangles and diagonals -----------------------------------------------------------------------
 
 
-def triangle_row(name: str, comparison: str) -> None:
+def lower_triangle(comparison: str, c: Lowering, input: Value, diagonal: Any) -> Value:
     """Of each matrix, the elements whose column compares to their row so."""
+    if not (type(diagonal) is int or isinstance(diagonal, Expr)):
+        raise NotLowered("a diagonal that is no integer")
 
-    @lower(name)
-    def lowered(c: Lowering, input: Value, diagonal: Any) -> Value:
-        if not (type(diagonal) is int or isinstance(diagonal, Expr)):
-            raise NotLowered("a diagonal that is no integer")
+    def at(index: Index) -> Scalar:
+        column, limit = expr.index(index[-1]), expr.index(index[-2] + diagonal)
+        found = input.at(index)
+        return where(test(comparison, column, limit), found, constant_like(0, found))
 
-        def at(index: Index) -> Scalar:
-            column, limit = expr.index(index[-1]), expr.index(index[-2] + diagonal)
-            found = input.at(index)
-            return where(test(comparison, column, limit), found, constant_like(0, found))
-
-        return c.values.new(input.sizes, input.dtype, at, (input,), cost=2, factors=input.factors)
+    return c.values.new(input.sizes, input.dtype, at, (input,), cost=2, factors=input.factors)
 
 
-triangle_row("tril", "le")
-triangle_row("triu", "ge")
+lower("tril")(partial(lower_triangle, "le"))
+lower("triu")(partial(lower_triangle, "ge"))
 
 
 # -- ONNX -----------------------------------------------------------------------------------------
 
 
-def onnx_triangle(upper: bool) -> Row:
-    def row(w: Writer, node: Node, input: Any, diagonal: Any) -> str:
-        return w.add("Trilu", [w.name(input), w.name(diagonal, torch.int64)], upper=int(upper))
-
-    return row
+def onnx_triangle(upper: bool, w: Writer, node: Node, input: Any, diagonal: Any) -> str:
+    return w.add("Trilu", [w.name(input), w.name(diagonal, torch.int64)], upper=int(upper))
 
 
 @onnx("repeat")
@@ -437,7 +423,7 @@ def onnx_flip(w: Writer, node: Node, input: Any, dims: Any) -> str:
 
 onnx_rows(
     {
-        "tril": onnx_triangle(upper=False),
-        "triu": onnx_triangle(upper=True),
+        "tril": partial(onnx_triangle, False),
+        "triu": partial(onnx_triangle, True),
     }
 )

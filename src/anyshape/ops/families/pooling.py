@@ -7,11 +7,11 @@ with a zero in their place.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import product as points
 from typing import Any, Final
 
 import torch
-from torch.fx import Node
 
 from anyshape.loops import expr
 from anyshape.loops.expr import FLOATS, HALVES, Scalar
@@ -22,20 +22,12 @@ from anyshape.ops.families.reductions import mean_of
 from anyshape.ops.float_scale import scaled
 from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.masked_load import guardable, guarded
-from anyshape.ops.lowering.pointwise_builder import (
-    all_of,
-    as_dtype,
-    cast,
-    constant_like,
-    op,
-    test,
-    where,
-    wide,
-)
+from anyshape.ops.lowering.pointwise_builder import as_dtype
+from anyshape.ops.lowering.scalars import all_of, cast, constant_like, op, test, where, wide
 from anyshape.ops.lowering.values import Index, NotLowered, Value
 from anyshape.ops.memory_format import is_channels_last, is_dense_in, kept_format, unsqueezed
 from anyshape.ops.meta import Dense, Layout, Meta, channels_last, contiguous
-from anyshape.ops.onnx import NotMapped, Row, Writer
+from anyshape.ops.onnx import Node, NotMapped, Writer
 from anyshape.ops.op import FUNCTIONAL, Op, OpKind, Rule
 from anyshape.ops.promotion import category, floating
 from anyshape.ops.rows import lower, onnx_rows
@@ -470,42 +462,41 @@ class Windows:
         return c.values.new(c.result.shape, input.dtype, at, (input,), cost=cost)
 
 
-def average_row(name: str, dims: int) -> None:
-    @lower(name)
-    def lowered(
-        c: Lowering,
-        input: Value,
-        kernel_size: Any,
-        stride: Any,
-        padding: Any,
-        ceil_mode: Any,
-        count_include_pad: Any,
-        divisor_override: Any,
-    ) -> Value:
-        windows = Windows(c, input, dims, kernel_size, stride, padding, 1, ceil_mode)
-        if divisor_override is not None and type(divisor_override) is not int:
-            raise NotLowered("a divisor that is not known")
-        if input.dtype in HALVES:
-            raise NotLowered("means of two bytes")
+def lower_average(
+    dims: int,
+    c: Lowering,
+    input: Value,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: Any,
+    count_include_pad: Any,
+    divisor_override: Any,
+) -> Value:
+    windows = Windows(c, input, dims, kernel_size, stride, padding, 1, ceil_mode)
+    if divisor_override is not None and type(divisor_override) is not int:
+        raise NotLowered("a divisor that is not known")
+    if input.dtype in HALVES:
+        raise NotLowered("means of two bytes")
 
-        def at(index: Index) -> Scalar:
-            total: Scalar | None = None
-            for each in windows.elements(index, 0.0):
-                total = each if total is None else op("add", total, each)
-            assert total is not None
-            # A sum begins with 0, which makes -0.0 a 0.0.
-            total = op("add", constant_like(0, total), total)
-            if divisor_override is not None:
-                return op("div", total, constant_like(divisor_override, total))
-            whole: Size = 1
-            for dim, size in enumerate(windows.kernel):
-                whole = whole * _length(windows, index, dim, size, bool(count_include_pad))
-            count = expr.index(whole)
-            if count.op == "constant":
-                return op("div", total, constant_like(count.data, total))
-            return op("div", total, cast(count, total.dtype))
+    def at(index: Index) -> Scalar:
+        total: Scalar | None = None
+        for each in windows.elements(index, 0.0):
+            total = each if total is None else op("add", total, each)
+        assert total is not None
+        # A sum begins with 0, which makes -0.0 a 0.0.
+        total = op("add", constant_like(0, total), total)
+        if divisor_override is not None:
+            return op("div", total, constant_like(divisor_override, total))
+        whole: Size = 1
+        for dim, size in enumerate(windows.kernel):
+            whole = whole * _length(windows, index, dim, size, bool(count_include_pad))
+        count = expr.index(whole)
+        if count.op == "constant":
+            return op("div", total, constant_like(count.data, total))
+        return op("div", total, cast(count, total.dtype))
 
-        return windows.made(at)
+    return windows.made(at)
 
 
 def _length(windows: Windows, index: Index, dim: int, size: int, with_padding: bool) -> Size:
@@ -520,153 +511,144 @@ def _length(windows: Windows, index: Index, dim: int, size: int, with_padding: b
     return minimum(start + size, extent) - maximum(start, 0)
 
 
-def maximum_row(name: str, dims: int) -> None:
-    @lower(name)
-    def lowered(
-        c: Lowering,
-        input: Value,
-        kernel_size: Any,
-        stride: Any,
-        padding: Any,
-        dilation: Any,
-        ceil_mode: Any,
-        return_indices: Any,
-    ) -> Value:
-        if return_indices:
-            raise NotLowered("positions within windows")
-        windows = Windows(c, input, dims, kernel_size, stride, padding, dilation, ceil_mode)
+def lower_maximum(
+    dims: int,
+    c: Lowering,
+    input: Value,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: Any,
+    return_indices: Any,
+) -> Value:
+    if return_indices:
+        raise NotLowered("positions within windows")
+    windows = Windows(c, input, dims, kernel_size, stride, padding, dilation, ceil_mode)
 
-        def at(index: Index) -> Scalar:
-            found: Scalar | None = None
-            for each in windows.elements(index, float("-inf")):
-                found = each if found is None else op("maximum", found, each)
-            assert found is not None
-            return cast(found, input.dtype)
+    def at(index: Index) -> Scalar:
+        found: Scalar | None = None
+        for each in windows.elements(index, float("-inf")):
+            found = each if found is None else op("maximum", found, each)
+        assert found is not None
+        return cast(found, input.dtype)
 
-        return windows.made(at)
+    return windows.made(at)
 
 
-def adaptive_row(name: str, dims: int) -> None:
+def lower_adaptive(dims: int, c: Lowering, input: Value, output_size: Any) -> Value:
     """Means over everything, or over windows of equal size."""
+    if input.dtype not in FLOATS or input.dtype in HALVES:
+        raise NotLowered("means of integers, or of two bytes")
+    wanted = output_size if isinstance(output_size, tuple | list) else (output_size,) * dims
+    own = input.sizes[-dims:]
+    if all(size == 1 for size in wanted):
+        places = list(range(len(input.sizes) - dims, len(input.sizes)))
+        return as_dtype(c, mean_of(c, input, places, True), input.dtype)
+    kernel: list[int] = []
+    for size, count in zip(own, wanted, strict=True):
+        count = size if count is None else count
+        if c.facts.prove(eq(size, count)) is Answer.YES:
+            kernel.append(1)
+        elif type(size) is int and type(count) is int and count and size % count == 0:
+            kernel.append(size // count)
+        else:
+            raise NotLowered("windows of unlike sizes")
+    windows = Windows(c, input, dims, kernel, None, 0)
 
-    @lower(name)
-    def lowered(c: Lowering, input: Value, output_size: Any) -> Value:
-        if input.dtype not in FLOATS or input.dtype in HALVES:
-            raise NotLowered("means of integers, or of two bytes")
-        wanted = output_size if isinstance(output_size, tuple | list) else (output_size,) * dims
-        own = input.sizes[-dims:]
-        if all(size == 1 for size in wanted):
-            places = list(range(len(input.sizes) - dims, len(input.sizes)))
-            return as_dtype(c, mean_of(c, input, places, True), input.dtype)
-        kernel: list[int] = []
-        for size, count in zip(own, wanted, strict=True):
-            count = size if count is None else count
-            if c.facts.prove(eq(size, count)) is Answer.YES:
-                kernel.append(1)
-            elif type(size) is int and type(count) is int and count and size % count == 0:
-                kernel.append(size // count)
-            else:
-                raise NotLowered("windows of unlike sizes")
-        windows = Windows(c, input, dims, kernel, None, 0)
+    def at(index: Index) -> Scalar:
+        total: Scalar | None = None
+        for each in windows.elements(index, 0.0):
+            total = each if total is None else op("add", total, each)
+        assert total is not None
+        total = op("add", constant_like(0, total), total)
+        for size in windows.kernel:
+            total = op("div", total, constant_like(size, total))
+        return total
 
-        def at(index: Index) -> Scalar:
-            total: Scalar | None = None
-            for each in windows.elements(index, 0.0):
-                total = each if total is None else op("add", total, each)
-            assert total is not None
-            total = op("add", constant_like(0, total), total)
-            for size in windows.kernel:
-                total = op("div", total, constant_like(size, total))
-            return total
-
-        return windows.made(at)
+    return windows.made(at)
 
 
 for _dims in (1, 2, 3):
-    average_row(f"avg_pool{_dims}d", _dims)
-    maximum_row(f"max_pool{_dims}d", _dims)
-    adaptive_row(f"adaptive_avg_pool{_dims}d", _dims)
+    lower(f"avg_pool{_dims}d")(partial(lower_average, _dims))
+    lower(f"max_pool{_dims}d")(partial(lower_maximum, _dims))
+    lower(f"adaptive_avg_pool{_dims}d")(partial(lower_adaptive, _dims))
 
 
 # -- ONNX -----------------------------------------------------------------------------------------
 
 
-def max_pool(dims: int) -> Row:
-    def row(
-        w: Writer,
-        node: Node,
-        input: Any,
-        kernel_size: Any,
-        stride: Any,
-        padding: Any,
-        dilation: Any,
-        ceil_mode: bool,
-        return_indices: bool,
-    ) -> str:
-        if ceil_mode or return_indices:
-            raise NotMapped("pooling with indices, or beyond the edge (ceil_mode)")
-        window = several(kernel_size, dims)
-        found = w.add(
-            "MaxPool",
-            [batched(w, input, dims)],
-            kernel_shape=window,
-            strides=several(stride, dims) if stride else window,
-            pads=several(padding, dims) * 2,
-            dilations=several(dilation, dims),
-        )
-        return unbatched(w, input, found, dims)
-
-    return row
+def onnx_max_pool(
+    dims: int,
+    w: Writer,
+    node: Node,
+    input: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    return_indices: bool,
+) -> str:
+    if ceil_mode or return_indices:
+        raise NotMapped("pooling with indices, or beyond the edge (ceil_mode)")
+    window = several(kernel_size, dims)
+    found = w.add(
+        "MaxPool",
+        [batched(w, input, dims)],
+        kernel_shape=window,
+        strides=several(stride, dims) if stride else window,
+        pads=several(padding, dims) * 2,
+        dilations=several(dilation, dims),
+    )
+    return unbatched(w, input, found, dims)
 
 
-def average_pool(dims: int) -> Row:
-    def row(
-        w: Writer,
-        node: Node,
-        input: Any,
-        kernel_size: Any,
-        stride: Any,
-        padding: Any,
-        ceil_mode: bool,
-        count_include_pad: bool,
-        divisor_override: Any,
-    ) -> str:
-        if ceil_mode or divisor_override is not None:
-            raise NotMapped("pooling with another divisor, or beyond the edge (ceil_mode)")
-        window = several(kernel_size, dims)
-        found = w.add(
-            "AveragePool",
-            [batched(w, input, dims)],
-            kernel_shape=window,
-            strides=several(stride, dims) if stride else window,
-            pads=several(padding, dims) * 2,
-            count_include_pad=int(count_include_pad),
-        )
-        return unbatched(w, input, found, dims)
-
-    return row
+def onnx_average_pool(
+    dims: int,
+    w: Writer,
+    node: Node,
+    input: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: Any,
+) -> str:
+    if ceil_mode or divisor_override is not None:
+        raise NotMapped("pooling with another divisor, or beyond the edge (ceil_mode)")
+    window = several(kernel_size, dims)
+    found = w.add(
+        "AveragePool",
+        [batched(w, input, dims)],
+        kernel_shape=window,
+        strides=several(stride, dims) if stride else window,
+        pads=several(padding, dims) * 2,
+        count_include_pad=int(count_include_pad),
+    )
+    return unbatched(w, input, found, dims)
 
 
-def adaptive(kind: str, dims: int) -> Row:
-    def row(w: Writer, node: Node, input: Any, output_size: Any) -> str:
-        sizes = [output_size] if isinstance(output_size, int) else output_size
-        if any(each != 1 for each in sizes):
-            raise NotMapped("adaptive pooling to more than one element")
-        return unbatched(w, input, w.add(kind, [batched(w, input, dims)]), dims)
-
-    return row
+def onnx_adaptive_pool(
+    kind: str, dims: int, w: Writer, node: Node, input: Any, output_size: Any
+) -> str:
+    sizes = [output_size] if isinstance(output_size, int) else output_size
+    if any(each != 1 for each in sizes):
+        raise NotMapped("adaptive pooling to more than one element")
+    return unbatched(w, input, w.add(kind, [batched(w, input, dims)]), dims)
 
 
 onnx_rows(
     {
-        "max_pool1d": max_pool(1),
-        "max_pool2d": max_pool(2),
-        "max_pool3d": max_pool(3),
-        "avg_pool1d": average_pool(1),
-        "avg_pool2d": average_pool(2),
-        "avg_pool3d": average_pool(3),
-        "adaptive_avg_pool1d": adaptive("GlobalAveragePool", 1),
-        "adaptive_avg_pool2d": adaptive("GlobalAveragePool", 2),
-        "adaptive_avg_pool3d": adaptive("GlobalAveragePool", 3),
+        "max_pool1d": partial(onnx_max_pool, 1),
+        "max_pool2d": partial(onnx_max_pool, 2),
+        "max_pool3d": partial(onnx_max_pool, 3),
+        "avg_pool1d": partial(onnx_average_pool, 1),
+        "avg_pool2d": partial(onnx_average_pool, 2),
+        "avg_pool3d": partial(onnx_average_pool, 3),
+        "adaptive_avg_pool1d": partial(onnx_adaptive_pool, "GlobalAveragePool", 1),
+        "adaptive_avg_pool2d": partial(onnx_adaptive_pool, "GlobalAveragePool", 2),
+        "adaptive_avg_pool3d": partial(onnx_adaptive_pool, "GlobalAveragePool", 3),
     }
 )

@@ -4,15 +4,14 @@ sequences are left to torch."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
-
-from torch.fx import Node
 
 from anyshape.errors import UnknownOperator
 from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.families.matmul import require_one_dtype, require_rank, require_same
 from anyshape.ops.meta import Dense, Layout, Meta, contiguous
-from anyshape.ops.onnx import NotMapped, Row, Writer
+from anyshape.ops.onnx import Node, NotMapped, Writer
 from anyshape.ops.op import DRAWS, PURE, Effects, Op, OpKind, Rule
 from anyshape.ops.rows import onnx_rows
 from anyshape.ops.shape_query import ShapeQuery
@@ -150,39 +149,36 @@ ROWS: tuple[Op, ...] = (
 _ONNX_GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2)}
 
 
-def stack(kind: str) -> Row:
+def onnx_recurrent(
+    kind: str,
+    w: Writer,
+    node: Node,
+    input: Any,
+    hx: Any,
+    params: Any,
+    has_biases: Any,
+    num_layers: Any,
+    dropout: Any,
+    train: Any,
+    bidirectional: Any,
+    batch_first: Any,
+) -> list[str]:
     """Layers one on the other."""
-
-    def row(
-        w: Writer,
-        node: Node,
-        input: Any,
-        hx: Any,
-        params: Any,
-        has_biases: Any,
-        num_layers: Any,
-        dropout: Any,
-        train: Any,
-        bidirectional: Any,
-        batch_first: Any,
-    ) -> list[str]:
-        if not isinstance(params, tuple | list):
-            raise NotMapped("a packed sequence")
-        states = list(hx) if kind == "LSTM" else [hx]
-        if (dropout and train) or w.rank(input) != 3:
-            raise NotMapped("a recurrent layer in training, or without a batch")
-        ways = 2 if bidirectional else 1
-        if len(params) != num_layers * ways * (4 if has_biases else 2):
-            raise NotMapped("a recurrent layer with projections")
-        x = w.name(input)
-        source = w.add("Transpose", [x], perm=[1, 0, 2]) if batch_first else x
-        found, last = _layers(w, kind, source, states, params, num_layers, ways)
-        if batch_first:
-            found = w.add("Transpose", [found], perm=[1, 0, 2])
-        joined = (kept[0] if len(kept) == 1 else w.add("Concat", kept, axis=0) for kept in last)
-        return [found, *joined]
-
-    return row
+    if not isinstance(params, tuple | list):
+        raise NotMapped("a packed sequence")
+    states = list(hx) if kind == "LSTM" else [hx]
+    if (dropout and train) or w.rank(input) != 3:
+        raise NotMapped("a recurrent layer in training, or without a batch")
+    ways = 2 if bidirectional else 1
+    if len(params) != num_layers * ways * (4 if has_biases else 2):
+        raise NotMapped("a recurrent layer with projections")
+    x = w.name(input)
+    source = w.add("Transpose", [x], perm=[1, 0, 2]) if batch_first else x
+    found, last = _layers(w, kind, source, states, params, num_layers, ways)
+    if batch_first:
+        found = w.add("Transpose", [found], perm=[1, 0, 2])
+    joined = (kept[0] if len(kept) == 1 else w.add("Concat", kept, axis=0) for kept in last)
+    return [found, *joined]
 
 
 def _layers(
@@ -259,7 +255,7 @@ def _stacked(w: Writer, names: Sequence[str]) -> str:
 
 onnx_rows(
     {
-        "lstm": stack("LSTM"),
-        "gru": stack("GRU"),
+        "lstm": partial(onnx_recurrent, "LSTM"),
+        "gru": partial(onnx_recurrent, "GRU"),
     }
 )

@@ -11,17 +11,15 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.fx import Node
 
 from anyshape.loops import expr
 from anyshape.loops.expr import FLOATS, Dtype, Scalar
 from anyshape.ops.elementwise import DtypeRule, pointwise_meta, same
 from anyshape.ops.lowering.context import Lowering
-from anyshape.ops.lowering.pointwise_builder import (
-    as_dtype,
+from anyshape.ops.lowering.pointwise_builder import as_dtype, elementwise
+from anyshape.ops.lowering.scalars import (
     cast,
     constant_like,
-    elementwise,
     is_nonzero,
     op,
     operation,
@@ -32,7 +30,7 @@ from anyshape.ops.lowering.pointwise_builder import (
 )
 from anyshape.ops.lowering.values import Index, NotLowered, Value, place
 from anyshape.ops.meta import Meta
-from anyshape.ops.onnx import NotMapped, Row, Writer, is_node
+from anyshape.ops.onnx import Node, NotMapped, Writer, is_node
 from anyshape.ops.op import Op, OpKind, Rule, row_of
 from anyshape.ops.promotion import Number, category, floating, real
 from anyshape.ops.rows import NATIVE, lower, onnx_rows
@@ -342,16 +340,14 @@ def lower_mean(c: Lowering, input: Value, dim: Any, keepdim: bool, *, dtype: Any
     return as_dtype(c, made, gives)
 
 
-def truth_row(name: str) -> None:
-    @lower(name)
-    def lowered(c: Lowering, input: Value, dim: Any, keepdim: bool) -> Value:
-        source = elementwise(c, is_nonzero, input, takes=input.dtype, gives="b1")
-        made = folded(c, name, source, dims_of(input, dim), keepdim, "b1")
-        return as_dtype(c, made, "u8") if input.dtype == "u8" else made
+def lower_truth(name: str, c: Lowering, input: Value, dim: Any, keepdim: bool) -> Value:
+    source = elementwise(c, is_nonzero, input, takes=input.dtype, gives="b1")
+    made = folded(c, name, source, dims_of(input, dim), keepdim, "b1")
+    return as_dtype(c, made, "u8") if input.dtype == "u8" else made
 
 
-truth_row("any")
-truth_row("all")
+lower("any")(partial(lower_truth, "any"))
+lower("all")(partial(lower_truth, "all"))
 
 
 @lower("count_nonzero")
@@ -375,16 +371,14 @@ def lower_extremum(c: Lowering, fold: str, input: Value, dims: list[int], keep: 
     return as_dtype(c, made, input.dtype)
 
 
-def extremum_row(name: str, fold: str) -> None:
-    @lower(name)
-    def lowered(c: Lowering, input: Value, dim: Any, keepdim: bool) -> Value:
-        dims = dims_of(input, dim)
-        must_have_elements(c, input, dims)
-        return lower_extremum(c, fold, input, dims, keepdim)
+def lower_extremum_along(fold: str, c: Lowering, input: Value, dim: Any, keepdim: bool) -> Value:
+    dims = dims_of(input, dim)
+    must_have_elements(c, input, dims)
+    return lower_extremum(c, fold, input, dims, keepdim)
 
 
-extremum_row("amax", "max")
-extremum_row("amin", "min")
+lower("amax")(partial(lower_extremum_along, "max"))
+lower("amin")(partial(lower_extremum_along, "min"))
 
 
 def position_of(c: Lowering, fold: str, input: Value, dims: list[int], keep: bool) -> Value:
@@ -392,40 +386,35 @@ def position_of(c: Lowering, fold: str, input: Value, dims: list[int], keep: boo
     return c.values.reduction(fold, source, dims, "i64", keep=keep)
 
 
-def position_row(name: str) -> None:
-    @lower(name)
-    def lowered(c: Lowering, input: Value, dim: Any, keepdim: bool) -> Value:
-        dims = dims_of(input, dim)
-        must_have_elements(c, input, dims)
-        if input.dtype == "b1" or not dims:
-            raise NotLowered("the position of a boolean, or in a single number")
-        return position_of(c, name, input, dims, keepdim)
+def lower_position(name: str, c: Lowering, input: Value, dim: Any, keepdim: bool) -> Value:
+    dims = dims_of(input, dim)
+    must_have_elements(c, input, dims)
+    if input.dtype == "b1" or not dims:
+        raise NotLowered("the position of a boolean, or in a single number")
+    return position_of(c, name, input, dims, keepdim)
 
 
-position_row("argmax")
-position_row("argmin")
+lower("argmax")(partial(lower_position, "argmax"))
+lower("argmin")(partial(lower_position, "argmin"))
 
 
-def maximum_row(name: str) -> None:
+def lower_maximum(name: str, c: Lowering, input: Value, dim: Any, keepdim: bool, other: Any) -> Any:
     """`max` and `min`: of all, of two tensors, or with positions along a dimension."""
-
-    @lower(name)
-    def lowered(c: Lowering, input: Value, dim: Any, keepdim: bool, other: Any) -> Any:
-        other = dim if other is None else other
-        if isinstance(other, Value):
-            return NATIVE[f"{name}imum"](c, input, other)
-        dims = dims_of(input, dim)
-        must_have_elements(c, input, dims)
-        if dim is None:
-            return lower_extremum(c, name, input, dims, False)
-        if input.dtype == "b1" or not input.sizes:
-            raise NotLowered("the position of a boolean, or in a single number")
-        where_ = position_of(c, f"arg{name}", input, dims, keepdim)
-        return (lower_extremum(c, name, input, dims, keepdim), where_)
+    other = dim if other is None else other
+    if isinstance(other, Value):
+        return NATIVE[f"{name}imum"](c, input, other)
+    dims = dims_of(input, dim)
+    must_have_elements(c, input, dims)
+    if dim is None:
+        return lower_extremum(c, name, input, dims, False)
+    if input.dtype == "b1" or not input.sizes:
+        raise NotLowered("the position of a boolean, or in a single number")
+    where_ = position_of(c, f"arg{name}", input, dims, keepdim)
+    return (lower_extremum(c, name, input, dims, keepdim), where_)
 
 
-maximum_row("max")
-maximum_row("min")
+lower("max")(partial(lower_maximum, "max"))
+lower("min")(partial(lower_maximum, "min"))
 
 
 @lower("aminmax")
@@ -494,29 +483,29 @@ def variance(
     )
 
 
-def spread_row(name: str, root: bool, with_mean: bool) -> None:
-    @lower(name)
-    def lowered(
-        c: Lowering,
-        input: Value,
-        dim: Any,
-        unbiased: Any,
-        keepdim: bool,
-        *,
-        correction: Any,
-    ) -> Any:
-        if isinstance(dim, bool):
-            dim, unbiased = None, dim
-        if correction is None:
-            correction = 1 if unbiased is None or unbiased else 0
-        both = variance(c, input, dim, correction, keepdim, root)
-        return both if with_mean else both[0]
+def lower_spread(
+    root: bool,
+    with_mean: bool,
+    c: Lowering,
+    input: Value,
+    dim: Any,
+    unbiased: Any,
+    keepdim: bool,
+    *,
+    correction: Any,
+) -> Any:
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    if correction is None:
+        correction = 1 if unbiased is None or unbiased else 0
+    both = variance(c, input, dim, correction, keepdim, root)
+    return both if with_mean else both[0]
 
 
-spread_row("var", root=False, with_mean=False)
-spread_row("std", root=True, with_mean=False)
-spread_row("var_mean", root=False, with_mean=True)
-spread_row("std_mean", root=True, with_mean=True)
+lower("var")(partial(lower_spread, False, False))
+lower("std")(partial(lower_spread, True, False))
+lower("var_mean")(partial(lower_spread, False, True))
+lower("std_mean")(partial(lower_spread, True, True))
 
 
 @lower("logsumexp")
@@ -605,93 +594,88 @@ def onnx_axes(w: Writer, dim: Any) -> list[str]:
     return [w.constant(dims)] if dims else []
 
 
-def reduce(kind: str) -> Row:
-    def row(w: Writer, node: Node, input: Any, dim: Any, keepdim: bool, **_: Any) -> str:
-        return w.add(
-            kind, [w.name(input, w.dtype(node)), *onnx_axes(w, dim)], keepdims=int(bool(keepdim))
-        )
+def onnx_reduce(
+    kind: str, w: Writer, node: Node, input: Any, dim: Any, keepdim: bool, **_: Any
+) -> str:
+    return w.add(
+        kind, [w.name(input, w.dtype(node)), *onnx_axes(w, dim)], keepdims=int(bool(keepdim))
+    )
 
-    return row
 
-
-def onnx_truth(kind: str) -> Row:
+def onnx_truth(kind: str, w: Writer, node: Node, input: Any, dim: Any, keepdim: bool) -> str:
     """`all` and `any`: the least and the most of zeros and ones."""
-
-    def row(w: Writer, node: Node, input: Any, dim: Any, keepdim: bool) -> str:
-        numbers = w.cast(w.name(input, torch.bool), torch.int32)
-        found = w.add(kind, [numbers, *onnx_axes(w, dim)], keepdims=int(bool(keepdim)))
-        return w.cast(found, torch.bool)
-
-    return row
+    numbers = w.cast(w.name(input, torch.bool), torch.int32)
+    found = w.add(kind, [numbers, *onnx_axes(w, dim)], keepdims=int(bool(keepdim)))
+    return w.cast(found, torch.bool)
 
 
-def extreme(kind: str) -> Row:
+def onnx_extreme(
+    kind: str, w: Writer, node: Node, input: Any, dim: Any, keepdim: bool, other: Any
+) -> Any:
     """`max` and `min`: of everything, along a dimension (with places), or of two tensors."""
-
-    def row(w: Writer, node: Node, input: Any, dim: Any, keepdim: bool, other: Any) -> Any:
-        if is_node(dim) and isinstance(w.example(dim), torch.Tensor):
-            other = dim
-        if other is not None:
-            return w.add(kind, [w.name(input, w.dtype(node)), w.name(other, w.dtype(node))])
-        if dim is None:
-            return w.add(f"Reduce{kind}", [w.name(input)], keepdims=0)
-        keep = int(keepdim)
-        values = w.add(f"Reduce{kind}", [w.name(input), w.constant([dim])], keepdims=keep)
-        return [values, w.add(f"Arg{kind}", [w.name(input)], axis=dim, keepdims=keep)]
-
-    return row
+    if is_node(dim) and isinstance(w.example(dim), torch.Tensor):
+        other = dim
+    if other is not None:
+        return w.add(kind, [w.name(input, w.dtype(node)), w.name(other, w.dtype(node))])
+    if dim is None:
+        return w.add(f"Reduce{kind}", [w.name(input)], keepdims=0)
+    keep = int(keepdim)
+    values = w.add(f"Reduce{kind}", [w.name(input), w.constant([dim])], keepdims=keep)
+    return [values, w.add(f"Arg{kind}", [w.name(input)], axis=dim, keepdims=keep)]
 
 
-def place_of_extreme(kind: str) -> Row:
-    def row(w: Writer, node: Node, input: Any, dim: Any, keepdim: bool) -> str:
-        if dim is None:
-            if keepdim:
-                raise NotMapped(f"{kind} over all dimensions that keeps them")
-            flat = w.add("Reshape", [w.name(input), w.constant([-1])])
-            return w.add(kind, [flat], axis=0, keepdims=0)
-        return w.add(kind, [w.name(input)], axis=dim, keepdims=int(keepdim))
+def onnx_place_of_extreme(
+    kind: str, w: Writer, node: Node, input: Any, dim: Any, keepdim: bool
+) -> str:
+    if dim is None:
+        if keepdim:
+            raise NotMapped(f"{kind} over all dimensions that keeps them")
+        flat = w.add("Reshape", [w.name(input), w.constant([-1])])
+        return w.add(kind, [flat], axis=0, keepdims=0)
+    return w.add(kind, [w.name(input)], axis=dim, keepdims=int(keepdim))
 
-    return row
 
-
-def onnx_variance(root: bool) -> Row:
+def onnx_variance(
+    root: bool,
+    w: Writer,
+    node: Node,
+    input: Any,
+    dim: Any,
+    unbiased: bool,
+    keepdim: bool,
+    correction: Any,
+) -> str:
     """`var` and `std`."""
-
-    def row(
-        w: Writer, node: Node, input: Any, dim: Any, unbiased: bool, keepdim: bool, correction: Any
-    ) -> str:
-        if isinstance(dim, bool):
-            dim, unbiased = None, dim
-        less = int(unbiased) if correction is None else correction
-        dtype, axes, keep = w.dtype(node), onnx_axes(w, dim), int(bool(keepdim))
-        mean = w.add("ReduceMean", [w.name(input), *axes], keepdims=1)
-        apart = w.add("Sub", [w.name(input), mean])
-        total = w.add("ReduceSum", [w.add("Mul", [apart, apart]), *axes], keepdims=keep)
-        ones = w.add("Expand", [w.name(1, dtype), w.add("Shape", [w.name(input)])])
-        count = w.add("ReduceSum", [ones, *axes], keepdims=keep)
-        # torch divides by 0 at least.
-        divisor = w.add("Max", [w.add("Sub", [count, w.name(less, dtype)]), w.name(0, dtype)])
-        found = w.add("Div", [total, divisor])
-        return w.add("Sqrt", [found]) if root else found
-
-    return row
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    less = int(unbiased) if correction is None else correction
+    dtype, axes, keep = w.dtype(node), onnx_axes(w, dim), int(bool(keepdim))
+    mean = w.add("ReduceMean", [w.name(input), *axes], keepdims=1)
+    apart = w.add("Sub", [w.name(input), mean])
+    total = w.add("ReduceSum", [w.add("Mul", [apart, apart]), *axes], keepdims=keep)
+    ones = w.add("Expand", [w.name(1, dtype), w.add("Shape", [w.name(input)])])
+    count = w.add("ReduceSum", [ones, *axes], keepdims=keep)
+    # torch divides by 0 at least.
+    divisor = w.add("Max", [w.add("Sub", [count, w.name(less, dtype)]), w.name(0, dtype)])
+    found = w.add("Div", [total, divisor])
+    return w.add("Sqrt", [found]) if root else found
 
 
 onnx_rows(
     {
-        "sum": reduce("ReduceSum"),
-        "mean": reduce("ReduceMean"),
-        "amax": reduce("ReduceMax"),
-        "amin": reduce("ReduceMin"),
-        "prod": reduce("ReduceProd"),
-        "logsumexp": reduce("ReduceLogSumExp"),
-        "all": onnx_truth("ReduceMin"),
-        "any": onnx_truth("ReduceMax"),
-        "max": extreme("Max"),
-        "min": extreme("Min"),
-        "argmax": place_of_extreme("ArgMax"),
-        "argmin": place_of_extreme("ArgMin"),
-        "var": onnx_variance(root=False),
-        "std": onnx_variance(root=True),
+        "sum": partial(onnx_reduce, "ReduceSum"),
+        "mean": partial(onnx_reduce, "ReduceMean"),
+        "amax": partial(onnx_reduce, "ReduceMax"),
+        "amin": partial(onnx_reduce, "ReduceMin"),
+        "prod": partial(onnx_reduce, "ReduceProd"),
+        "logsumexp": partial(onnx_reduce, "ReduceLogSumExp"),
+        "all": partial(onnx_truth, "ReduceMin"),
+        "any": partial(onnx_truth, "ReduceMax"),
+        "max": partial(onnx_extreme, "Max"),
+        "min": partial(onnx_extreme, "Min"),
+        "argmax": partial(onnx_place_of_extreme, "ArgMax"),
+        "argmin": partial(onnx_place_of_extreme, "ArgMin"),
+        "var": partial(onnx_variance, False),
+        "std": partial(onnx_variance, True),
     }
 )

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.fx import Node
 
 from anyshape.loops import expr
 from anyshape.loops.expr import FLOATS, Dtype, Scalar
@@ -14,11 +13,11 @@ from anyshape.ops.families.matmul import require_one_dtype, require_same
 from anyshape.ops.families.pooling import adaptive_avg
 from anyshape.ops.float_scale import scaled
 from anyshape.ops.lowering.context import Lowering
-from anyshape.ops.lowering.pointwise_builder import cast, constant_like, op, test, where, wide
+from anyshape.ops.lowering.scalars import cast, constant_like, op, test, where, wide
 from anyshape.ops.lowering.values import Index, NotLowered, Value
 from anyshape.ops.memory_format import kept_format
 from anyshape.ops.meta import Meta, contiguous
-from anyshape.ops.onnx import NotMapped, Writer, is_node
+from anyshape.ops.onnx import Node, NotMapped, Writer, is_node
 from anyshape.ops.op import FUNCTIONAL, Op, OpKind, Rule
 from anyshape.ops.promotion import category
 from anyshape.ops.rows import lower, onnx
@@ -151,7 +150,6 @@ _UPSAMPLES = {
     "_upsample_bilinear2d_aa": _upsample("bilinear_aa", aligned=True),
     "_upsample_bicubic2d_aa": _upsample("bicubic_aa", aligned=True),
 }
-
 
 ROWS: tuple[Op, ...] = (
     Op("interpolate", (FUNCTIONAL + "interpolate",), _interpolate, OpKind.CALL_OUT),

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.fx import Node
 
 from anyshape.loops.reshape_indexing import merged, reshaped
 from anyshape.ops.layouts import Copy, as_view, contiguity, must_view
@@ -17,7 +16,7 @@ from anyshape.ops.lowering.pointwise_builder import in_shape
 from anyshape.ops.lowering.values import IndexMap, NotAView, NotLowered, Rearranged, Value
 from anyshape.ops.memory_format import kept_format
 from anyshape.ops.meta import Meta, channels_last, contiguous
-from anyshape.ops.onnx import NotMapped, Row, Writer, known
+from anyshape.ops.onnx import Node, NotMapped, Writer, known
 from anyshape.ops.op import Op, OpKind, in_place_names, row_of
 from anyshape.ops.rows import lower, lower_view, onnx, onnx_rows
 from anyshape.ops.shape_query import ShapeQuery
@@ -214,8 +213,6 @@ def _resized(
 
 
 _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
-
-
 _row = partial(row_of, OpKind.VIEW)
 
 ROWS = (
@@ -311,13 +308,9 @@ def _is_whole(w: Writer, sizes: Any) -> bool:
     return len(sizes) == 1 and isinstance(w.example(sizes[0]), tuple | list)
 
 
-def like(kind: str) -> Row:
+def onnx_like(kind: str, w: Writer, node: Node, input: Any, other: Any) -> str:
     """`view_as`, `expand_as`."""
-
-    def row(w: Writer, node: Node, input: Any, other: Any) -> str:
-        return w.add(kind, [w.name(input), w.add("Shape", [w.name(other)])])
-
-    return row
+    return w.add(kind, [w.name(input), w.add("Shape", [w.name(other)])])
 
 
 @onnx("flatten")
@@ -347,7 +340,7 @@ def _with_sizes(w: Writer, x: Any, first: int, after: int, between: str) -> str:
 
 onnx_rows(
     {
-        "view_as": like("Reshape"),
-        "reshape_as": like("Reshape"),
+        "view_as": partial(onnx_like, "Reshape"),
+        "reshape_as": partial(onnx_like, "Reshape"),
     }
 )

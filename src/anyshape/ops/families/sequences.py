@@ -15,7 +15,6 @@ from math import ceil, isfinite, lcm
 from typing import Any
 
 import torch
-from torch.fx import Node
 
 from anyshape.loops import expr
 from anyshape.loops.expr import FLOATS, HALVES, Scalar
@@ -27,18 +26,11 @@ from anyshape.ops.families.factories import (
     require_natural,
 )
 from anyshape.ops.lowering.context import Lowering
-from anyshape.ops.lowering.pointwise_builder import (
-    cast,
-    constant_like,
-    op,
-    scalar_of,
-    short,
-    test,
-    where,
-)
+from anyshape.ops.lowering.pointwise_builder import scalar_of
+from anyshape.ops.lowering.scalars import cast, constant_like, op, short, test, where
 from anyshape.ops.lowering.values import Index, NotLowered, NumberRef, Value
 from anyshape.ops.meta import Meta
-from anyshape.ops.onnx import Writer
+from anyshape.ops.onnx import Node, Writer
 from anyshape.ops.promotion import category, dtype_of_number
 from anyshape.ops.rows import lower, onnx
 from anyshape.ops.shape_query import ShapeQuery

@@ -10,7 +10,7 @@ from anyshape.ops.broadcast import require_expands
 from anyshape.ops.families.indexing import Lookup, Subscript, first_round, shape_found, subscript
 from anyshape.ops.families.scattering import filled
 from anyshape.ops.lowering.context import Lowering, Target
-from anyshape.ops.lowering.pointwise_builder import where
+from anyshape.ops.lowering.scalars import where
 from anyshape.ops.lowering.values import Index, NotLowered, Value
 from anyshape.ops.meta import Meta
 from anyshape.ops.op import Op, OpKind

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.fx import Node
 
 from anyshape.loops.reshape_indexing import divided
 from anyshape.ops.families.views import without
@@ -15,7 +14,7 @@ from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.pointwise_builder import shifted
 from anyshape.ops.lowering.values import IndexMap, NotLowered, place
 from anyshape.ops.meta import Dense, Meta
-from anyshape.ops.onnx import Writer
+from anyshape.ops.onnx import Node, Writer
 from anyshape.ops.op import Op, OpKind, row_of
 from anyshape.ops.rows import lower_view, onnx
 from anyshape.ops.shape_query import ShapeQuery

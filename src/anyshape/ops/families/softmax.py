@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
-from torch.fx import Node
 
 from anyshape.loops import expr
 from anyshape.loops.expr import FLOATS, Scalar
@@ -14,17 +14,11 @@ from anyshape.ops.families.activations import of_float
 from anyshape.ops.families.normalization import reduction_row
 from anyshape.ops.families.reductions import dims_of, require_elements, require_float
 from anyshape.ops.lowering.context import Lowering
-from anyshape.ops.lowering.pointwise_builder import (
-    as_dtype,
-    elementwise,
-    op,
-    operation,
-    short,
-    wide,
-)
+from anyshape.ops.lowering.pointwise_builder import as_dtype, elementwise
+from anyshape.ops.lowering.scalars import op, operation, short, wide
 from anyshape.ops.lowering.values import NotLowered, Value
 from anyshape.ops.meta import Meta
-from anyshape.ops.onnx import Row, Writer
+from anyshape.ops.onnx import Node, Writer
 from anyshape.ops.op import DRAWS, FUNCTIONAL, Op
 from anyshape.ops.rows import NATIVE, lower, onnx_rows
 from anyshape.ops.shape_query import ShapeQuery
@@ -107,19 +101,19 @@ def exponentials(c: Lowering, input: Value, dims: list[int]) -> tuple[Value, Val
 Share = Callable[[Scalar, Scalar, Scalar], Scalar]
 
 
-def softmax_row(name: str, along_last: Share, along_other: Share) -> None:
-    @lower(name)
-    def lowered(c: Lowering, input: Value, dim: Any, dtype: Any, **_: Any) -> Value:
-        gives = input.dtype if dtype is None else short(dtype)
-        if gives not in FLOATS or dim is None or not input.sizes:
-            raise NotLowered("integers, or no dimension")
-        # Torch rounds to the asked dtype first.
-        source = as_dtype(c, input, gives)
-        dims = dims_of(input, dim)
-        compute = along_last if dims == [len(input.sizes) - 1] else along_other
-        away, powers, whole = exponentials(c, source, dims)
-        made = elementwise(c, compute, away, powers, whole, takes=away.dtype, cost=2)
-        return as_dtype(c, made, gives)
+def lower_softmax(
+    along_last: Share, along_other: Share, c: Lowering, input: Value, dim: Any, dtype: Any, **_: Any
+) -> Value:
+    gives = input.dtype if dtype is None else short(dtype)
+    if gives not in FLOATS or dim is None or not input.sizes:
+        raise NotLowered("integers, or no dimension")
+    # Torch rounds to the asked dtype first.
+    source = as_dtype(c, input, gives)
+    dims = dims_of(input, dim)
+    compute = along_last if dims == [len(input.sizes) - 1] else along_other
+    away, powers, whole = exponentials(c, source, dims)
+    made = elementwise(c, compute, away, powers, whole, takes=away.dtype, cost=2)
+    return as_dtype(c, made, gives)
 
 
 def _share(_: Scalar, power: Scalar, whole: Scalar) -> Scalar:
@@ -137,30 +131,26 @@ def _log_share(away: Scalar, _: Scalar, whole: Scalar) -> Scalar:
 
 
 for _name in ("softmax", "functional_softmax"):
-    softmax_row(_name, _share_of_row, _share)
+    lower(_name)(partial(lower_softmax, _share_of_row, _share))
 for _name in ("log_softmax", "functional_log_softmax"):
-    softmax_row(_name, _log_share, _log_share)
+    lower(_name)(partial(lower_softmax, _log_share, _log_share))
 
 
 # -- ONNX -----------------------------------------------------------------------------------------
 
 
-def along(kind: str) -> Row:
+def onnx_softmax(kind: str, w: Writer, node: Node, input: Any, dim: Any, **_: Any) -> str:
     """A softmax."""
-
-    def row(w: Writer, node: Node, input: Any, dim: Any, **_: Any) -> str:
-        if dim is None:  # which torch then guesses
-            dim = 0 if w.rank(input) in (0, 1, 3) else 1
-        return w.add(kind, [w.name(input, w.dtype(node))], axis=dim)
-
-    return row
+    if dim is None:  # which torch then guesses
+        dim = 0 if w.rank(input) in (0, 1, 3) else 1
+    return w.add(kind, [w.name(input, w.dtype(node))], axis=dim)
 
 
 onnx_rows(
     {
-        "softmax": along("Softmax"),
-        "functional_softmax": along("Softmax"),
-        "log_softmax": along("LogSoftmax"),
-        "functional_log_softmax": along("LogSoftmax"),
+        "softmax": partial(onnx_softmax, "Softmax"),
+        "functional_softmax": partial(onnx_softmax, "Softmax"),
+        "log_softmax": partial(onnx_softmax, "LogSoftmax"),
+        "functional_log_softmax": partial(onnx_softmax, "LogSoftmax"),
     }
 )

@@ -6,11 +6,10 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.fx import Node
 
 from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.meta import Meta
-from anyshape.ops.onnx import Writer, known
+from anyshape.ops.onnx import Node, Writer, known
 from anyshape.ops.op import Op, OpKind, row_of
 from anyshape.ops.promotion import Number
 from anyshape.ops.rows import onnx

@@ -10,13 +10,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from torch.fx import Node
-
-from anyshape.ops.families.reshaping import like, reshaping, sizes_of
+from anyshape.ops.families.reshaping import onnx_like, reshaping, sizes_of
 from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.values import IndexMap, NotLowered, Rearranged, place
 from anyshape.ops.meta import Dense, Meta
-from anyshape.ops.onnx import NotMapped, Writer, known
+from anyshape.ops.onnx import Node, NotMapped, Writer, known
 from anyshape.ops.op import Op, OpKind, row_of
 from anyshape.ops.rows import lower_view, onnx, onnx_rows
 from anyshape.ops.shape_query import ShapeQuery
@@ -360,6 +358,6 @@ def onnx_expand(w: Writer, node: Node, input: Any, size: Any) -> str:
 
 onnx_rows(
     {
-        "expand_as": like("Expand"),
+        "expand_as": partial(onnx_like, "Expand"),
     }
 )

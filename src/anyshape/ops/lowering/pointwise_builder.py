@@ -5,7 +5,7 @@ Values of two bytes are computed in f32 and rounded by a cast, as eager does ope
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
@@ -15,32 +15,29 @@ from anyshape.loops.expr import HALVES, Dtype, Scalar
 from anyshape.loops.reshape_indexing import merged, reshaped
 from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.scalar_range_check import must_fit
+from anyshape.ops.lowering.scalars import (
+    TORCH_DTYPES,
+    Compute,
+    cast,
+    is_nonzero,
+    short,
+    where,
+    wide,
+)
 from anyshape.ops.lowering.values import (
-    DTYPES,
     Factors,
     Index,
     IndexMap,
-    NotLowered,
     NumberRef,
     Value,
 )
 from anyshape.ops.meta import Meta, contiguous
-from anyshape.ops.promotion import floating, result_type
+from anyshape.ops.promotion import result_type
 from anyshape.symbolic import Expr, Size, eq
 
 Operand = Value | int | float | bool | Expr | NumberRef
-Compute = Callable[..., Scalar]
 
-TORCH_DTYPES: Final[dict[str, torch.dtype]] = {short: dtype for dtype, short in DTYPES.items()}
 _CPU: Final = torch.device("cpu")
-
-
-def short(dtype: torch.dtype) -> Dtype:
-    """The name of a dtype in kernels."""
-    found = DTYPES.get(dtype)
-    if found is None:
-        raise NotLowered(f"no native code for {dtype}")
-    return found
 
 
 def common_dtype(operands: Sequence[Operand]) -> Dtype:
@@ -57,30 +54,6 @@ def common_dtype(operands: Sequence[Operand]) -> Dtype:
             ]
         )
     )
-
-
-def float_dtype(dtype: Dtype) -> Dtype:
-    """The dtype in which an operator of floats takes this one: integers become the default."""
-    return short(floating(TORCH_DTYPES[dtype]))
-
-
-def wide(dtype: Dtype) -> Dtype:
-    """The dtype to compute in for results of this one."""
-    return "f32" if dtype in HALVES else dtype
-
-
-def cast(scalar: Scalar, dtype: Dtype) -> Scalar:
-    if scalar.dtype == dtype:
-        return scalar
-    if scalar.op == "constant" and dtype not in HALVES and scalar.dtype not in HALVES:
-        value = scalar.data
-        if scalar.dtype == dtype or not isinstance(value, float) or dtype in ("f32", "f64"):
-            return _constant(value, dtype)
-    return expr.operation("cast", scalar, dtype=dtype)
-
-
-def _constant(value: Any, dtype: Dtype) -> Scalar:
-    return expr.constant(value, dtype)
 
 
 def scalar_of(operand: Operand, index: Index, sizes: Sequence[Size], dtype: Dtype) -> Scalar:
@@ -179,22 +152,6 @@ def _factors(
     return None
 
 
-def operation(name: str, *, gives: Dtype | None = None) -> Compute:
-    """An operation as a function of scalars."""
-
-    def compute(*args: Scalar) -> Scalar:
-        return expr.operation(name, *args, dtype=gives or args[-1].dtype)
-
-    return compute
-
-
-def all_of(conditions: Sequence[Scalar]) -> Scalar:
-    found = conditions[0]
-    for each in conditions[1:]:
-        found = test("and", found, each)
-    return found
-
-
 def mapped(
     c: Lowering,
     input: Value,
@@ -226,28 +183,6 @@ def in_shape(c: Lowering, input: Value, sizes: Sequence[Size]) -> Value:
         lambda index: reshaped(index, sizes, own, extents, facts),
         factors=factors,
     )
-
-
-def constant_like(value: float, like: Scalar) -> Scalar:
-    return expr.constant(value, like.dtype)
-
-
-def op(name: str, *args: Scalar) -> Scalar:
-    """An operation whose result has the dtype of its last argument."""
-    return expr.operation(name, *args, dtype=args[-1].dtype)
-
-
-def test(name: str, *args: Scalar) -> Scalar:
-    """An operation that gives a bool."""
-    return expr.operation(name, *args, dtype="b1")
-
-
-def where(condition: Scalar, then: Scalar, otherwise: Scalar) -> Scalar:
-    return expr.operation("where", condition, then, otherwise, dtype=then.dtype)
-
-
-def is_nonzero(x: Scalar) -> Scalar:
-    return x if x.dtype == "b1" else test("ne", x, constant_like(0, x))
 
 
 def chosen(c: Lowering, condition: Value, then: Operand, other: Operand, dtype: Dtype) -> Value:

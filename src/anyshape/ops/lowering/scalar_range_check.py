@@ -13,14 +13,17 @@ from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.values import NotLowered, NumberRef
 from anyshape.symbolic import Expr, ge, le
 
-#: Whole numbers that a dtype has; others have all of 64 bits, or are as near as rounding gets.
-LIMITS: Final = {
+#: The numbers of an integer dtype.
+INTEGERS: Final = {
     "u8": (0, 255),
     "i8": (-128, 127),
     "i16": (-(2**15), 2**15 - 1),
     "i32": (-(2**31), 2**31 - 1),
-    "f16": (-65504, 65504),
+    "i64": (-(2**63), 2**63 - 1),
 }
+
+#: Whole numbers that a dtype has; others have all of 64 bits, or are as near as rounding gets.
+LIMITS: Final = INTEGERS | {"f16": (-65504, 65504)}
 
 #: Up to here a float has all whole numbers.
 EXACT: Final = 2**53
@@ -30,15 +33,10 @@ def must_fit(c: Lowering, number: Any, dtype: Dtype) -> None:
     """Go on for numbers that the dtype has."""
     if isinstance(number, NumberRef) and dtype != "f64":
         raise NotLowered("a number that the dtype may not have")
-    if isinstance(number, Expr) and dtype in LIMITS:
+    if isinstance(number, Expr) and dtype != "i64" and dtype in LIMITS:
         must_be_within(c, number, *LIMITS[dtype])
 
 
 def must_be_within(c: Lowering, size: Expr, low: int, high: int) -> None:
     c.assume(ge(size, low), "a number that the dtype may not have")
     c.assume(le(size, high), "a number that the dtype may not have")
-
-
-#: what whole numbers there are
-INTEGERS = {"u8": (0, 255), "i8": (-128, 127), "i16": (-(2**15), 2**15 - 1)}
-INTEGERS |= {"i32": (-(2**31), 2**31 - 1), "i64": (-(2**63), 2**63 - 1)}
