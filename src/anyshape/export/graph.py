@@ -22,7 +22,7 @@ from anyshape.export import results
 from anyshape.export.program import put_tensor
 from anyshape.export.recipe_nodes import NotData, Outside, RecipeNodes
 from anyshape.guards.guard import Kind
-from anyshape.guards.path import Access, Path
+from anyshape.guards.path import Access, Path, find
 from anyshape.ops.node_meta import RESULT
 from anyshape.support.lazy_dataclass import dataclass
 from anyshape.symbolic import Expr, Fact, Symbol, to_text
@@ -163,7 +163,7 @@ class GraphBuilder:
 
     def _held(self, path: Path) -> Any:
         """Something that the program returns and the caller did not give."""
-        value = found_at(path, self._bound)
+        value = find(path, self._bound, {})
         if isinstance(value, torch.Tensor):
             return self._tensor(value, path)
         if value is None or type(value) in (bool, int, float, str):
@@ -294,19 +294,3 @@ def _behind_inputs(node: torch.fx.Node) -> torch.fx.Node:
     while behind.op == "placeholder":
         behind = behind.next
     return behind
-
-
-def found_at(path: Path, bound: Mapping[str, Any]) -> Any:
-    """The object at a path, now."""
-    if path.parent is None:
-        return bound[str(path.key)] if path.access is Access.LOCAL else path.key
-    return _STEPS[path.access](found_at(path.parent, bound), path.key)
-
-
-_STEPS: Final[dict[Access, Callable[[Any, Any], Any]]] = {
-    Access.ATTRIBUTE: getattr,
-    Access.INSTANCE: lambda parent, key: parent.__dict__[key],
-    Access.ITEM: operator.getitem,
-    Access.CELL: lambda parent, key: parent.cell_contents,
-    Access.KEY: lambda parent, key: list(parent)[key],
-}
