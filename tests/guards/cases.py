@@ -317,8 +317,6 @@ OBJECTS = [
     below_typed(Foreign, X.item(0), 1, [], [Foreign()]),
     below(X.item((1, "a")), 1, [{(1, "a"): 1}], [{1: 1}, {(1, "b"): 1}]),
     below(X.cell(), 1, [cell(1)], [cell(), cell(2), cell(Foreign()), 1]),
-    below(X.nth_key(1), "b", [{"a": 1, "b": 2}, ordered("b", "a", last="b")], [{"a": 1}, [], "ab"]),
-    below_typed(dict, X.nth_key(0), "a", [{"a": 1}], [{}, {"b": 1}, ordered("a")]),
     below(X.item("a").instance("b").item(2), 1, [{"a": Plain(b=[0, 0, 1])}], [{"a": Plain(b=[1])}]),
 ]
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from anyshape.guards.explain import first_failure, is_dense
+from anyshape.guards.explain import first_failure
 from anyshape.guards.guard import Guard, Kind
+from anyshape.guards.values import is_dense
 from anyshape.symbolic import eq, floordiv, lt
 from tests.guards.cases import S0, S1, Foreign, M, N, Plain, n, ordered, s0, s1, spec, tensor
 from tests.guards.verdicts import X, Y, guard, plan

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from anyshape.guards.guard import Guard, Kind, SymbolSource
+from anyshape.guards.kinds import guard_text, with_text, writer
 from anyshape.guards.path import constant, local
-from anyshape.guards.text import fact_text, guard_text, names_of, with_text, writer
+from anyshape.guards.text import fact_text, names_of
 from anyshape.symbolic import as_symbol, parse_fact, symbol
 from tests.guards.cases import Color, Foreign, spec
 from tests.guards.verdicts import X, Y, guard

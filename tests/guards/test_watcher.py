@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from anyshape.guards.fast_path import dict_watcher, memory_watch, version_check
+from anyshape.guards.fast_path import dict_watcher, memory_watch, watching
 from anyshape.guards.fast_path.dict_watcher import new_watcher
 from anyshape.guards.fast_path.memory_watch import (
     SUPPORTED,
@@ -349,8 +349,8 @@ def test_dictionaries_that_share_a_word_are_told_apart(monkeypatch: pytest.Monke
     """If a stamp has to look at entries of one, it looks at those of the other as well."""
     quiet, restless, keys = {"a": 1}, {"b": 2}, {"c": 3}
     shared, own = 64, 128
-    monkeypatch.setattr(version_check, "address_of_version", lambda d: own if d is keys else shared)
-    walk: Any = version_check._Watching(X, None, None)
+    monkeypatch.setattr(watching, "address_of_version", lambda d: own if d is keys else shared)
+    walk: Any = watching.Watching(X, None, None)
     walk.note_entry(quiet, "a")
     walk.note_entry(restless, "b")
     walk.note_entry(restless, "z")
@@ -360,17 +360,17 @@ def test_dictionaries_that_share_a_word_are_told_apart(monkeypatch: pytest.Monke
     assert walk.addresses == {own: None}
     assert [*map(id, entries.dictionaries)] == [id(quiet), id(restless), id(restless)]
     assert entries.keys == ["a", "b", "z"]
-    assert version_check.entries_hold(entries)
+    assert watching.entries_hold(entries)
     quiet["a"] = 5
-    assert not version_check.entries_hold(entries)
+    assert not watching.entries_hold(entries)
 
 
 @needs_versions
 def test_a_word_is_kept_for_a_dictionary_that_was_read_in_full(monkeypatch: pytest.MonkeyPatch):
     one: dict[str, int] = {"a": 1}
     other: dict[str, int] = {"b": 2}
-    monkeypatch.setattr(version_check, "address_of_version", lambda d: 64)
-    walk: Any = version_check._Watching(X, None, None)
+    monkeypatch.setattr(watching, "address_of_version", lambda d: 64)
+    walk: Any = watching.Watching(X, None, None)
     walk.note_all(other)
     walk.note_entry(one, "a")
     assert walk.without_versions({64}) is None

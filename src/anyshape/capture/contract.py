@@ -7,18 +7,17 @@ compared with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 import torch
 
-from anyshape.capture.symbol_namespace import Roots
 from anyshape.capture.tracer import Tracer
 from anyshape.guards.guard import Kind
 from anyshape.guards.path import Path
 from anyshape.policy.decide import By, Choice, Decision, Mark, MarkKind
 from anyshape.shapes import CallShapes, ContractDim, Marker
-from anyshape.shapes.bind_spec import ArgumentPath, Leaf, StepKind
+from anyshape.shapes.bind_spec import Leaf
 from anyshape.shapes.dim_binding import Home
 from anyshape.shapes.spec import Item
 from anyshape.symbolic import (
@@ -61,7 +60,7 @@ class AssumedContract:
         #: dims of the contract, in terms of the capture's symbols
         self._dims: dict[Symbol, Size] = {}
         self._derived: dict[Size, Expr] = {}
-        self._ways = {_text(leaf.way): leaf.way for leaf in call.leaves}
+        self._ways = {leaf.way.text: leaf.way for leaf in call.leaves}
 
     # -- what the policy asks ----------------------------------------------------------------------
 
@@ -117,7 +116,7 @@ class AssumedContract:
             (
                 _decision(place)
                 for place in self.call.places
-                if not place.leaf.is_tensor and _text(place.leaf.way) == source
+                if not place.leaf.is_tensor and place.leaf.way.text == source
             ),
             None,
         )
@@ -138,7 +137,7 @@ class AssumedContract:
         self.facts = tracer.facts
 
     def _at_home(self, tracer: Tracer, place: ContractDim, home: Home) -> None:
-        path = _path(tracer.roots, place.leaf.way)
+        path = _path(tracer, place.leaf.way)
         declared = home.dim.declared if home.is_itself else Facts().range(place.size)
         made = self._symbol(tracer, place, path, declared)
         dim: Size = made
@@ -156,7 +155,7 @@ class AssumedContract:
 
     def _elsewhere(self, tracer: Tracer, place: ContractDim) -> None:
         """A place whose size follows from others."""
-        path = _path(tracer.roots, place.leaf.way)
+        path = _path(tracer, place.leaf.way)
         size = substitute(place.size, self._dims)
         if isinstance(size, Expr):
             if isinstance(single_atom(size), Symbol):
@@ -191,11 +190,11 @@ class AssumedContract:
     def guard_unread(self, tracer: Tracer) -> None:
         """Guard what no symbol tells of arguments that the program did not look at."""
         for way in self.call.absent:
-            tracer.guard(Kind.EQUALS, _path(tracer.roots, way), None, REASON)
+            tracer.guard(Kind.EQUALS, _path(tracer, way), None, REASON)
         for way, length in self.call.lengths.items():
-            tracer.guard(Kind.LENGTH, _path(tracer.roots, way), length, REASON)
+            tracer.guard(Kind.LENGTH, _path(tracer, way), length, REASON)
         for leaf in self.call.leaves:
-            path = _path(tracer.roots, leaf.way)
+            path = _path(tracer, leaf.way)
             fixed = {
                 place.dim: place.value
                 for place in self.call.places
@@ -239,22 +238,8 @@ def _decision(place: ContractDim) -> Decision:
 
 
 def _source(leaf: Leaf, index: int) -> str:
-    return f"{_text(leaf.way)}.size()[{index}]" if leaf.is_tensor else _text(leaf.way)
+    return f"{leaf.way.text}.size()[{index}]" if leaf.is_tensor else leaf.way.text
 
 
-def _text(way: ArgumentPath) -> str:
-    return f"L[{way.parameter!r}]" + "".join(map(str, way.steps))
-
-
-def _path(roots: Roots, way: ArgumentPath) -> Path:
-    path = roots.local(way.parameter)
-    for step in way.steps:
-        path = _STEPS[step.kind](path, step.key)
-    return path
-
-
-_STEPS: Final[Mapping[StepKind, Callable[[Path, Any], Path]]] = {
-    StepKind.ITEM: Path.item,
-    StepKind.INSTANCE: Path.instance,
-    StepKind.SLOT: Path.attribute,
-}
+def _path(tracer: Tracer, way: Path) -> Path:
+    return way.below(tracer.roots.local(str(way.root.key)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anyshape.guards.path import Path, constant, local
+from anyshape.guards.path import Parameters, Path, constant
 from anyshape.symbolic import Expr
 
 
@@ -10,16 +10,13 @@ class Roots:
     """Where paths begin, and the symbols that stand for what is found at their ends."""
 
     def __init__(self) -> None:
-        self._locals: dict[str, Path] = {}
+        self._locals = Parameters()
         self._constants: dict[int, Path] = {}
         #: by the path, and the dimension of a tensor there
         self.symbols: dict[tuple[Path, int | None], Expr] = {}
 
     def local(self, name: str) -> Path:
-        found = self._locals.get(name)
-        if found is None:
-            found = self._locals[name] = local(name)
-        return found
+        return self._locals[name]
 
     def known_constant(self, value: object) -> Path | None:
         return self._constants.get(id(value))

@@ -366,7 +366,7 @@ class Tracer:
             frame = self.user_frame(above=3) if lent is None else lent[0]
             found = self.guards[key] = Guard(kind, path, value, reason, frame)
             unlike = self.chooser.unlike
-            if unlike and any((kind, each.text) in unlike for each in path.ancestry()):
+            if unlike and any((kind, each.text) in unlike for each in path.line):
                 self.abort(f"{path.text} is never the same ({reason})")
         if self.log is not None:
             self.log.append(found)

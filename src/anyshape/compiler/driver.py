@@ -522,7 +522,7 @@ def _changed_by(stores: Sequence[Store], guard: Guard) -> Path | None:
     if guard.path is None or guard.user_frame is None or guard.kind not in _OF_VALUES:
         return None
     below: Path | None = None
-    for path in guard.path.ancestry():
+    for path in reversed(guard.path.line):
         for store in stores:
             if store.target is None or store.target.text != path.text:
                 continue

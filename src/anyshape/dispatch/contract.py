@@ -139,7 +139,7 @@ class _Breaks:
         """Sizes of other arguments that the fact may come from: static ones, not in the spec."""
         if not isinstance(fact, Zero):
             return ""
-        spoken = {(str(place.leaf.way), place.dim) for place in self._contract.call.places}
+        spoken = {(place.leaf.way.argument, place.dim) for place in self._contract.call.places}
         numbers = numbers_in(to_text(fact))
         found = [
             f"{path.key}.shape[{dim}] is {size}"

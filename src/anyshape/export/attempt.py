@@ -33,8 +33,8 @@ from anyshape.errors import (
 )
 from anyshape.export.spec import Arguments, Spec
 from anyshape.guards.guard import SymbolSource
+from anyshape.guards.path import Parameters, Path
 from anyshape.policy.observations import Observations
-from anyshape.shapes.bind_spec import ArgumentPath
 from anyshape.support.collection import no_collection
 from anyshape.support.lazy_dataclass import dataclass, replace
 from anyshape.symbolic import Expr
@@ -49,7 +49,7 @@ class Attempt:
     #: how the program needs more than the spec says, if it does
     broken: ConstraintViolation | None
     #: the arguments that the program changed in place
-    changed: frozenset[ArgumentPath]
+    changed: frozenset[Path]
 
     def symbol(self, source: SymbolSource) -> Expr:
         return self.trace.facts.symbols[source.symbol.name]
@@ -64,6 +64,7 @@ class Subject:
             target_of(function, None) if self.module is None else module_target(self.module, None)
         )
         self._args, self._kwargs = args, kwargs
+        self._paths = Parameters()
         self.arguments = self.called_with(args, kwargs)
 
     @property
@@ -96,7 +97,8 @@ class Subject:
                 hints=[f"give args= and kwargs= for {self.name}{signature}"],
             ) from None
         call.apply_defaults()
-        return Arguments(signature, self.target.behind, dict(call.arguments), self.name)
+        bound = dict(call.arguments)
+        return Arguments(signature, self.target.behind, bound, self.name, self._paths)
 
     def attempt(self, spec: Spec) -> Attempt:
         """Capture it for a spec. Errors of the program pass through."""

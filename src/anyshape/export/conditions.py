@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 import torch
 
+from anyshape.guards.guard import Kind
+from anyshape.guards.kinds import HOLDS
+from anyshape.guards.values import is_dense
 from anyshape.support.lazy_dataclass import dataclass, field
 
 #: A way into the arguments: the parameter, then items (`["item", 0]`) and attributes.
@@ -99,23 +102,12 @@ def _tensor(call: CheckContext, condition: Condition, value: Any, bound: dict[st
         if type(size) is int and value.shape[dim] != size:
             return f"{name}.shape[{dim}] is {value.shape[dim]}, where it is static: {size}"
     order = wanted.get("order")
-    if order is not None and not _lies_in(value, order):
+    if order is not None and not is_dense(value.shape, value.stride(), order):
         return _laid_out(call, condition, value, bound)
     strides = wanted.get("strides")
     if strides is not None and tuple(value.stride()) != tuple(strides):
         return f"{name} has the strides {value.stride()}, where {tuple(strides)} are expected"
     return ""
-
-
-def _lies_in(value: torch.Tensor, order: Sequence[int]) -> bool:
-    if not value.numel():
-        return True
-    expected = 1
-    for dim in reversed(order):
-        if value.shape[dim] != 1 and value.stride(dim) != expected:
-            return False
-        expected *= value.shape[dim]
-    return True
 
 
 def _laid_out(
@@ -137,16 +129,6 @@ def _laid_out(
     # The dictionary of named arguments is that of this call.
     bound[first] = {**bound[first], steps[0][1]: made} if by_name else made
     return ""
-
-
-def _equals(call: CheckContext, condition: Condition, value: Any, bound: Any) -> str:
-    wanted = condition.value
-    same = type(value) is type(wanted) and (
-        value == wanted or (value != value and wanted != wanted)
-    )
-    if same:
-        return ""
-    return f"{condition.name} is {_shown(value)}, where it is static: {wanted!r}"
 
 
 def _type(call: CheckContext, condition: Condition, value: Any, bound: Any) -> str:
@@ -173,12 +155,6 @@ def named(value: Any) -> str:
     return f"{value.__module__}.{name}" if name else f"{type_name(type(value))}.{value}"
 
 
-def _length(call: CheckContext, condition: Condition, value: Any, bound: Any) -> str:
-    if len(value) == condition.value:
-        return ""
-    return f"{condition.name} has {len(value)} items, where {condition.value} are expected"
-
-
 def _keys(call: CheckContext, condition: Condition, value: Any, bound: dict[str, Any]) -> str:
     expected = list(condition.value)
     if list(value) == expected:
@@ -195,29 +171,19 @@ def _keys(call: CheckContext, condition: Condition, value: Any, bound: dict[str,
     return f"{condition.name} has the keys {list(value)}, where {expected} are expected"
 
 
-def _members(call: CheckContext, condition: Condition, value: Any, bound: Any) -> str:
-    if set(value) == set(condition.value):
-        return ""
-    return f"{condition.name} is {_shown(value)}, where {set(condition.value)} is expected"
+Check = Callable[[CheckContext, Condition, Any, dict[str, Any]], str]
 
 
-def _contains(call: CheckContext, condition: Condition, value: Any, bound: Any) -> str:
-    key, present = condition.value
-    if (key in value) is present:
-        return ""
-    return f"{condition.name} has {'no' if present else 'a'} key {key!r}, unlike the example"
+def _as_guard(kind: Kind, sentence: Callable[[Any, Any], str]) -> Check:
+    """What a guard of that kind says; the sentence is of what is there, and of what was wanted."""
+    holds = HOLDS[kind]
 
+    def check(call: CheckContext, condition: Condition, value: Any, bound: Any) -> str:
+        if holds(value, condition.value):
+            return ""
+        return f"{condition.name} {sentence(value, condition.value)}"
 
-def _without(call: CheckContext, condition: Condition, value: Any, bound: Any) -> str:
-    if condition.value not in getattr(value, "__dict__", {}):
-        return ""
-    return f"{condition.name} has an attribute {condition.value!r}, unlike the example"
-
-
-def _truth(call: CheckContext, condition: Condition, value: Any, bound: Any) -> str:
-    if bool(value) is condition.value:
-        return ""
-    return f"{condition.name} is {'empty' if condition.value else 'not empty'}, unlike the example"
+    return check
 
 
 def _same(call: CheckContext, condition: Condition, value: Any, bound: Any) -> str:
@@ -235,18 +201,32 @@ def _distinct(call: CheckContext, condition: Condition, value: Any, bound: Any) 
     return f"two of {names} are the same object, and the program changes one"
 
 
-CHECKS: Final[dict[str, Callable[[CheckContext, Condition, Any, dict[str, Any]], str]]] = {
+CHECKS: Final[dict[str, Check]] = {
     "tensor": _tensor,
-    "equals": _equals,
     "type": _type,
     "identity": _identity,
-    "length": _length,
     "keys": _keys,
-    "members": _members,
-    "contains": _contains,
-    "without": _without,
-    "truth": _truth,
     "same": _same,
     "distinct": _distinct,
+    "equals": _as_guard(
+        Kind.EQUALS, lambda value, wanted: f"is {_shown(value)}, where it is static: {wanted!r}"
+    ),
+    "length": _as_guard(
+        Kind.LENGTH, lambda value, wanted: f"has {len(value)} items, where {wanted} are expected"
+    ),
+    "members": _as_guard(
+        Kind.MEMBERS, lambda value, wanted: f"is {_shown(value)}, where {set(wanted)} is expected"
+    ),
+    "contains": _as_guard(
+        Kind.CONTAINS,
+        lambda _, wanted: f"has {'no' if wanted[1] else 'a'} key {wanted[0]!r}, unlike the example",
+    ),
+    "without": _as_guard(
+        Kind.NO_INSTANCE_ATTRIBUTE,
+        lambda _, name: f"has an attribute {name!r}, unlike the example",
+    ),
+    "truth": _as_guard(
+        Kind.TRUTH,
+        lambda _, wanted: f"is {'empty' if wanted else 'not empty'}, unlike the example",
+    ),
 }
-KINDS: Final = frozenset(CHECKS)

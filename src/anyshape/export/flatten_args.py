@@ -10,13 +10,14 @@ from typing import Any, Final
 
 import torch
 
-from anyshape.shapes.bind_spec import ArgumentPath, Leaf, StepKind
+from anyshape.guards.path import Path
+from anyshape.shapes.bind_spec import Leaf
 
 #: Objects whose attributes are not data of the call.
 _NO_CONTAINERS: Final = (type, torch.nn.Module, types.FunctionType, types.ModuleType, enum.Enum)
 
 
-def leaves_of(value: Any, way: ArgumentPath, seen: set[int]) -> Iterator[Leaf]:
+def leaves_of(value: Any, way: Path, seen: set[int]) -> Iterator[Leaf]:
     if isinstance(value, torch.Tensor):
         sizes = tuple(map(int, value.shape))
         yield Leaf(way, value, True, sizes, (None,) * len(sizes))
@@ -34,9 +35,9 @@ def leaves_of(value: Any, way: ArgumentPath, seen: set[int]) -> Iterator[Leaf]:
             return
         seen.add(id(value))
         for name, item in getattr(value, "__dict__", {}).items():
-            yield from leaves_of(item, way.attribute(name, StepKind.INSTANCE), seen)
+            yield from leaves_of(item, way.instance(name), seen)
         for name, item in _in_slots(value):
-            yield from leaves_of(item, way.attribute(name, StepKind.SLOT), seen)
+            yield from leaves_of(item, way.attribute(name), seen)
 
 
 def _in_slots(value: Any) -> Iterator[tuple[str, Any]]:

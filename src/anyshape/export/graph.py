@@ -22,8 +22,7 @@ from anyshape.export import results
 from anyshape.export.program import put_tensor
 from anyshape.export.recipe_nodes import NotData, Outside, RecipeNodes
 from anyshape.guards.guard import Kind
-from anyshape.guards.interpret import STEPS
-from anyshape.guards.path import Access, Path
+from anyshape.guards.path import Access, Path, find
 from anyshape.ops.node_meta import RESULT
 from anyshape.support.lazy_dataclass import dataclass
 from anyshape.symbolic import Expr, Fact, Symbol, to_text
@@ -164,7 +163,7 @@ class GraphBuilder:
 
     def _held(self, path: Path) -> Any:
         """Something that the program returns and the caller did not give."""
-        value = found_at(path, self._bound)
+        value = find(path, self._bound, {})
         if isinstance(value, torch.Tensor):
             return self._tensor(value, path)
         if value is None or type(value) in (bool, int, float, str):
@@ -295,9 +294,3 @@ def _behind_inputs(node: torch.fx.Node) -> torch.fx.Node:
     while behind.op == "placeholder":
         behind = behind.next
     return behind
-
-
-def found_at(path: Path, bound: Mapping[str, Any]) -> Any:
-    """The object at a path, now."""
-    parent = bound if path.parent is None else found_at(path.parent, bound)
-    return STEPS[path.access](parent, path.key)

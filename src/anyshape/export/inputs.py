@@ -51,12 +51,12 @@ def starred_in(signature: Signature) -> list[str]:
 
 
 def way_of(path: Path) -> ConditionPath:
-    steps: list[tuple[str, Any]] = []
-    at: Path = path
-    while at.parent is not None:
-        steps.append(("item" if at.access is Access.ITEM else "attribute", at.key))
-        at = at.parent
-    return (at.key, *reversed(steps))
+    """The path as packages have it."""
+    first, *steps = path.line
+    return (
+        first.key,
+        *(("item" if each.access is Access.ITEM else "attribute", each.key) for each in steps),
+    )
 
 
 class Inputs:

@@ -26,7 +26,7 @@ import torch.fx
 from anyshape.config import config
 from anyshape.errors import BadOption, BadPackage, CannotExport
 from anyshape.export import native_part, results, tensors_file
-from anyshape.export.conditions import KINDS, Condition
+from anyshape.export.conditions import CHECKS, Condition
 from anyshape.export.inputs import Inputs, SizeSource, starred_in
 from anyshape.export.json_graph import (
     NotReadable,
@@ -291,7 +291,7 @@ def _read_parameter(row: Mapping[str, Any]) -> Parameter:
 
 
 def _read_condition(row: Mapping[str, Any]) -> Condition:
-    if row["kind"] not in KINDS:
+    if row["kind"] not in CHECKS:
         raise NotReadable(f"the condition {row['kind']!r}")
     value = read_value(row["value"])
     if row["kind"] == "same":

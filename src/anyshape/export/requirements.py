@@ -21,7 +21,7 @@ from anyshape.guards.minimise import minimise
 from anyshape.guards.path import Access, Path
 from anyshape.ops.node_meta import CALL
 from anyshape.ops.table import lookup
-from anyshape.shapes.bind_spec import ArgumentPath, Leaf
+from anyshape.shapes.bind_spec import Leaf
 from anyshape.symbolic import (
     EVERYTHING,
     Expr,
@@ -58,7 +58,7 @@ def inputs_of(subject: Subject, attempt: Attempt) -> Inputs:
         subject.name,
         is_given,
         sizes,
-        frozenset(map(_steps, attempt.changed)),
+        frozenset(map(way_of, attempt.changed)),
         not trace.asks_for_layout and not _depends_on_layout(trace),
     )
     conditions = list(made.conditions(trace.guards))
@@ -129,10 +129,10 @@ def _narrowed(fact: Fact, ranges: Mapping[str, Range]) -> dict[Symbol, Expr]:
 
 def _spoken_of(subject: Subject, attempt: Attempt) -> Iterator[Leaf]:
     """What the spec names, and the other arguments: they are static."""
-    named = {leaf.way: leaf for leaf in attempt.contract.call.leaves}
+    named = {way_of(leaf.way): leaf for leaf in attempt.contract.call.leaves}
     yield from named.values()
     for leaf in subject.arguments.leaves():
-        if not leaf.way.steps and leaf.way not in named:
+        if leaf.way.parent is None and way_of(leaf.way) not in named:
             yield leaf
 
 
@@ -146,7 +146,7 @@ def _unread(
     read = {each.way for each in conditions if each.kind == "tensor"}
     named = {(way_of(each.path), each.dim): names[each.symbol] for each in symbols}
     for leaf in leaves:
-        way = _steps(leaf.way)
+        way = way_of(leaf.way)
         if leaf.is_tensor and way not in read:
             sizes = tuple(
                 named.get((way, dim)) if is_dynamic(item) else size
@@ -164,13 +164,6 @@ def _fixed_integers(
         value = names[each.symbol]
         if each.dim is None and isinstance(value, int) and is_given(each.path):
             yield Condition(way_of(each.path), "equals", value)
-
-
-def _steps(way: ArgumentPath) -> tuple[Any, ...]:
-    return (
-        way.parameter,
-        *(("item" if each.kind.value == "item" else "attribute", each.key) for each in way.steps),
-    )
 
 
 def symbol_names(attempt: Attempt) -> dict[Symbol, str | int]:

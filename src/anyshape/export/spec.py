@@ -19,8 +19,9 @@ import torch
 
 from anyshape.errors import BadShapeSpec
 from anyshape.export.flatten_args import leaves_of
+from anyshape.guards.path import Parameters, Path, find
 from anyshape.shapes import Dim, Marker, Relation, Shapes
-from anyshape.shapes.bind_spec import ArgumentPath, Leaf, Matcher, StepKind
+from anyshape.shapes.bind_spec import Leaf, Matcher
 from anyshape.shapes.shape_string import Word
 from anyshape.shapes.spec import Item, read
 from anyshape.support.lazy_dataclass import dataclass, replace
@@ -37,7 +38,7 @@ def is_tensor(value: object) -> bool:
 class Spec:
     """What is said of the leaves of a call, and what always holds of the dims in it."""
 
-    leaves: Mapping[ArgumentPath, Leaf]
+    leaves: Mapping[Path, Leaf]
     where: tuple[Relation | Dim | str, ...] = ()
 
     def shapes(self, arguments: Arguments) -> Shapes:
@@ -60,7 +61,7 @@ class Spec:
             inner[keys[-1]] = said
         return root
 
-    def said(self, way: ArgumentPath, dim: int) -> Item:
+    def said(self, way: Path, dim: int) -> Item:
         leaf = self.leaves.get(way)
         return None if leaf is None else leaf.items[dim]
 
@@ -75,28 +76,30 @@ class Arguments:
     behind: Signature | None
     bound: Mapping[str, Any]
     function: str
+    #: those of all calls of one program
+    paths: Parameters
 
     def leaves(self) -> list[Leaf]:
         """Every tensor and integer among them."""
         found: list[Leaf] = []
         seen: set[int] = set()
         for name, value in self.bound.items():
-            found += leaves_of(value, ArgumentPath(name), seen)
+            found += leaves_of(value, self.paths[name], seen)
         return found
 
-    def keys_of(self, way: ArgumentPath) -> list[Any]:
+    def keys_of(self, way: Path) -> list[Any]:
         """The way to an argument, and into it, as specs are written: by call name, or position."""
-        keys: list[Any] = [way.parameter, *(step.key for step in way.steps)]
-        if way.parameter == _starred(self.signature, Parameter.VAR_KEYWORD):
+        keys: list[Any] = [step.key for step in way.line]
+        if keys[0] == _starred(self.signature, Parameter.VAR_KEYWORD):
             return keys[1:]
-        if way.parameter == _starred(self.signature, Parameter.VAR_POSITIONAL):
+        if keys[0] == _starred(self.signature, Parameter.VAR_POSITIONAL):
             before = len(
                 [each for each in self.signature.parameters.values() if _by_position(each)]
             )
             return [before + keys[1], *keys[2:]]
         return keys
 
-    def by_parameter(self, spec: object) -> Iterator[tuple[ArgumentPath, object, str]]:
+    def by_parameter(self, spec: object) -> Iterator[tuple[Path, object, str]]:
         """Each part of a spec with the way to its argument, and where in the spec it is."""
         known = self._known()
         if isinstance(spec, Mapping):
@@ -125,7 +128,7 @@ class Arguments:
 
     def _at(
         self, index: int, part: object, place: str, known: list[Parameter]
-    ) -> Iterator[tuple[ArgumentPath, object, str]]:
+    ) -> Iterator[tuple[Path, object, str]]:
         names = [each.name for each in known if each.kind in _BY_POSITION]
         star = _starred(self.signature, Parameter.VAR_POSITIONAL)
         if 0 <= index < len(names):
@@ -133,7 +136,7 @@ class Arguments:
             return
         taken = len([each for each in self.signature.parameters.values() if _by_position(each)])
         if star is not None and 0 <= index - taken < len(self.bound[star]):
-            yield ArgumentPath(star).item(index - taken), part, place
+            yield self.paths[star].item(index - taken), part, place
             return
         raise BadShapeSpec(
             place=place,
@@ -147,20 +150,20 @@ class Arguments:
 
     def _named(
         self, name: str, part: object, place: str, known: list[Parameter]
-    ) -> Iterator[tuple[ArgumentPath, object, str]]:
+    ) -> Iterator[tuple[Path, object, str]]:
         if name in self.signature.parameters:
-            yield ArgumentPath(name), part, place
+            yield self.paths[name], part, place
             return
         named = _starred(self.signature, Parameter.VAR_KEYWORD)
         if named is not None and name in self.bound[named]:
-            yield ArgumentPath(named).item(name), part, place
+            yield self.paths[named].item(name), part, place
             return
         names = [each.name for each in known]
         if name in names:
             star = _starred(self.signature, Parameter.VAR_POSITIONAL)
             index = names.index(name)
             if star is not None and index < len(self.bound[star]) and _by_position(known[index]):
-                yield ArgumentPath(star).item(index), part, place
+                yield self.paths[star].item(index), part, place
             return  # a parameter that is not given
         if named is not None and self.behind is None:
             given = list(self.bound[named])
@@ -181,20 +184,20 @@ def spec_of(dynamic_shapes: object, arguments: Arguments) -> Spec:
     where: tuple[Relation | Dim | str, ...] = ()
     if isinstance(dynamic_shapes, Shapes):
         dynamic_shapes, where = dynamic_shapes.spec, dynamic_shapes.where
-    leaves: dict[ArgumentPath, Leaf] = {}
+    leaves: dict[Path, Leaf] = {}
     for way, part, place in arguments.by_parameter(dynamic_shapes):
-        for leaf in _matched(way, part, place, _at_way(arguments.bound, way)):
+        for leaf in _matched(way, part, place, find(way, arguments.bound, {})):
             if leaf.way in leaves:
                 raise BadShapeSpec(
                     place=place,
-                    found=f"{leaf.way} is spoken of again",
+                    found=f"{leaf.way.argument} is spoken of again",
                     expected="each argument once, by name or by position",
                 )
             leaves[leaf.way] = leaf
     return Spec(leaves, where)
 
 
-def _matched(way: ArgumentPath, part: object, place: str, value: object) -> list[Leaf]:
+def _matched(way: Path, part: object, place: str, value: object) -> list[Leaf]:
     matcher = Matcher(is_tensor)
     matcher.match(read(part, place), value, way)
     if matcher.problems:
@@ -204,13 +207,6 @@ def _matched(way: ArgumentPath, part: object, place: str, value: object) -> list
             expected="a spec of the structure of the arguments, with a size for each dimension",
         )
     return matcher.leaves
-
-
-def _at_way(bound: Mapping[str, Any], way: ArgumentPath) -> Any:
-    found = bound[way.parameter]
-    for step in way.steps:
-        found = found[step.key] if step.kind is StepKind.ITEM else getattr(found, str(step.key))
-    return found
 
 
 def _by_position(parameter: Parameter) -> bool:
@@ -256,14 +252,16 @@ class ShapesCollection:
         return len(self._said)
 
     def spec(self, arguments: Arguments) -> Spec:
-        leaves: dict[ArgumentPath, Leaf] = {}
+        leaves: dict[Path, Leaf] = {}
         missing = dict(self._said)
         for leaf in arguments.leaves():
             said = self._said.get(id(leaf.value))
             if said is None:
                 continue
             missing.pop(id(leaf.value), None)
-            for found in _matched(leaf.way, said[1], f"the spec of {leaf.way}", leaf.value):
+            for found in _matched(
+                leaf.way, said[1], f"the spec of {leaf.way.argument}", leaf.value
+            ):
                 leaves[found.way] = found
         for tensor, spec in missing.values():
             raise BadShapeSpec(
@@ -298,9 +296,9 @@ def inferred(spec: Spec, calls: Sequence[Arguments]) -> Spec:
     return Spec(leaves, spec.where)
 
 
-def _differ(way: ArgumentPath, found: str) -> BadShapeSpec:
+def _differ(way: Path, found: str) -> BadShapeSpec:
     return BadShapeSpec(
-        place=f"example_inputs, at {way}",
+        place=f"example_inputs, at {way.argument}",
         found=found,
         expected="calls that differ in sizes and integers only",
     )
@@ -317,7 +315,7 @@ def all_auto(spec: Spec, leaves: Sequence[Leaf]) -> Spec:
     )
 
 
-def unlike(spec: Spec, at: tuple[ArgumentPath, int], item: Item) -> Spec:
+def unlike(spec: Spec, at: tuple[Path, int], item: Item) -> Spec:
     """The spec with something else said of one dimension."""
     way, dim = at
     leaf = spec.leaves[way]
@@ -325,7 +323,7 @@ def unlike(spec: Spec, at: tuple[ArgumentPath, int], item: Item) -> Spec:
     return Spec({**spec.leaves, way: replace(leaf, items=items)}, spec.where)
 
 
-def static(spec: Spec, places: Sequence[tuple[ArgumentPath, int]]) -> Spec:
+def static(spec: Spec, places: Sequence[tuple[Path, int]]) -> Spec:
     for at in places:
         spec = unlike(spec, at, Marker.STATIC)
     return spec

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple, cast
 from anyshape.errors import AnyshapeError
 from anyshape.export.attempt import Attempt
 from anyshape.export.spec import Arguments, Spec
+from anyshape.guards.path import Path
 from anyshape.shapes import Dim, DimExpr, Marker, Shapes
-from anyshape.shapes.bind_spec import ArgumentPath, Leaf
+from anyshape.shapes.bind_spec import Leaf
 from anyshape.shapes.dim_binding import homes_of
 from anyshape.shapes.shape_string import Word
 from anyshape.shapes.spec import Item
@@ -59,7 +60,7 @@ def suggestion_of(spec: Spec, arguments: Arguments) -> Suggestion:
 class _At(NamedTuple):
     """A dimension of a leaf."""
 
-    way: ArgumentPath
+    way: Path
     dim: int
 
 
@@ -70,9 +71,9 @@ class Free:
         self.facts: Facts = attempt.trace.facts
         self.leaves = {leaf.way: leaf for leaf in leaves}
         self.symbols: dict[_At, Expr] = {}
-        by_text = {str(leaf.way): leaf.way for leaf in leaves}
+        by_text = {leaf.way.text: leaf.way for leaf in leaves}
         for source in attempt.trace.symbols:
-            way = by_text.get(_text(source.path.text))
+            way = by_text.get(source.path.text)
             if way is not None:
                 self.symbols[_At(way, source.dim or 0)] = attempt.symbol(source)
 
@@ -88,12 +89,6 @@ class Free:
                 break
             symbols |= more
         return {at for at, made in self.symbols.items() if as_symbol(made) in symbols} - chosen
-
-
-def _text(path: str) -> str:
-    """`L['x'][0]` as a way is written: `x[0]`."""
-    name, _, rest = path.removeprefix("L['").partition("']")
-    return name + rest
 
 
 def is_strict(item: Item) -> bool:
@@ -174,7 +169,7 @@ class _Correction:
         for at in places:
             made = as_symbol(self._free.symbols[at])
             if self._spec.said(*at) is Marker.DYNAMIC and made not in self._names:
-                self._names[made] = _unused(f"{at.way.parameter}_{at.dim}", taken)
+                self._names[made] = _unused(f"{at.way.root.key}_{at.dim}", taken)
 
     def _size(self, item: Item) -> Size | None:
         return self._shapes.size(item) if isinstance(item, DimExpr | Word) else None
@@ -220,7 +215,7 @@ class _Correction:
             return DimExpr(substitute(simple, {each: dims[each].size for each in simple.symbols}))
         itself = as_symbol(made)
         taken = {dim.name for dim in dims.values()} | set(self._names.values())
-        name = self._names.get(itself) or _unused(f"{at.way.parameter}_{at.dim}", taken)
+        name = self._names.get(itself) or _unused(f"{at.way.root.key}_{at.dim}", taken)
         low, high = self._range(made)
         dims[itself] = Dim(name, low, high)
         return dims[itself]

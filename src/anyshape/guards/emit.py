@@ -23,18 +23,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import Parameter, Signature
 from typing import Final, Protocol, cast
 
-from anyshape.guards.dispatch_entry import EntryPlan
 from anyshape.guards.dynamic_int import plain_int
 from anyshape.guards.fast_path.memory_watch import SUPPORTED
+from anyshape.guards.fast_path.stamp_scope import StampScope
 from anyshape.guards.fast_path.tensor_impl_layout import TensorMemory
-from anyshape.guards.fast_path.version_check import StampScope, VersionChecks, entries_hold
-from anyshape.guards.guard import Guard, Kind, SymbolSource, paths_of
-from anyshape.guards.guard_codegen import CHECKS
-from anyshape.guards.interpret import Interpreter
-from anyshape.guards.path import Access, Path
+from anyshape.guards.fast_path.version_check import VersionChecks
+from anyshape.guards.fast_path.watching import entries_hold
+from anyshape.guards.guard import EntryPlan, Guard, Kind, SymbolSource, paths_of
+from anyshape.guards.kinds import HOLDS, KINDS, guard_text
+from anyshape.guards.path import Access, Path, find
 from anyshape.guards.path_codegen import Namespace, Walk
-from anyshape.guards.text import guard_text, names_of
-from anyshape.symbolic import Expr, Fact
+from anyshape.guards.text import names_of
+from anyshape.symbolic import Expr
 from anyshape.symbolic.expr import symbols_of
 
 __all__ = ["Dispatcher", "EntryPlan", "build_dispatcher"]
@@ -162,7 +162,7 @@ class _Entry:
         self.waiting = [guard for guard in self.guards if guard.kind is Kind.SIZES]
         counts = Counter(source.symbol for source in entry.symbols)
         self.needed = frozenset(symbol for symbol, count in counts.items() if count > 1).union(
-            *(cast("Fact", guard.value).symbols for guard in self.waiting),
+            *(guard.value.symbols for guard in self.waiting),
             *(symbols_of(wanted) for wanted in entry.inputs if not isinstance(wanted, Path)),
         )
 
@@ -204,7 +204,7 @@ class _Entry:
         if walk is self.walk and self.is_stamped(guard):
             return
         before = len(walk.lines)
-        CHECKS[guard.kind](walk, guard)
+        KINDS[guard.kind].emit(walk, guard)
         if len(walk.lines) > before:
             text = " ".join(guard_text(guard, self.names).split())
             walk.lines[before] += f"  # {text.encode('ascii', 'backslashreplace').decode()}"
@@ -240,7 +240,7 @@ class _Entry:
         """The facts that wait; only those whose symbols all have values, if so asked."""
         still: list[Guard] = []
         for guard in self.waiting:
-            if ready and not cast("Fact", guard.value).symbols <= self.walk.symbols.keys():
+            if ready and not guard.value.symbols <= self.walk.symbols.keys():
                 still.append(guard)
             else:
                 self.check(self.walk, guard)
@@ -264,7 +264,7 @@ class _Stamped:
     def __init__(
         self, entry: EntryPlan, scope: StampScope, root: Path | None, memory: TensorMemory | None
     ) -> None:
-        self.guards = {guard: None for guard in entry.guards if scope.has_guard(guard)}
+        self.guards = {guard: None for guard in entry.guards if _is_stamped(scope, guard)}
         self.root = root
         self.rest = [guard for guard in entry.guards if guard not in self.guards]
         looked_at = [
@@ -298,7 +298,7 @@ class _Stamped:
             if guard.path is not None
             and guard.path.access is Access.LOCAL
             and guard.kind is Kind.TYPE
-            and cast("type", guard.value).__weakrefoffset__ != 0
+            and guard.value.__weakrefoffset__ != 0
             and types.get(cast("str", guard.path.key)) is None
         }
         roots = Counter(guard.path.root for guard in entry.guards if guard.path is not None)
@@ -331,7 +331,7 @@ class _Stamped:
     def full_check(self, check: Callable[[Walk, Guard], None]) -> Callable[[object], object]:
         """A function of the root: the objects that are wanted, or None."""
         if self._full_check is None:
-            at_first = Interpreter(tuple(self.guards), self.wanted, self.root)
+            at_first = _Interpreter(tuple(self.guards), self.wanted, self.root)
             made = _WhenWorthIt(at_first, lambda: self._build(check))
             self._full_check = self.stamps.full_check = made
         return self._full_check
@@ -349,6 +349,36 @@ class _Stamped:
         source = "\n".join((f"def {name}({argument}):", *_indented(attempt))) + "\n"
         exec(compile(source, "<anyshape: full check>", "exec"), namespace.values)
         return cast("Callable[[object], object]", namespace.values[name])
+
+
+_NO_ARGUMENTS: Final[Mapping[str, object]] = {}
+
+
+class _Interpreter:
+    """A function of the root: the objects that are wanted, or None if a guard fails.
+
+    It is slower to run than generated code, and there at once: to generate and compile the code for
+    a thousand guards takes as long as to look at them a dozen times, and most entries are looked at
+    in full once or twice.
+    """
+
+    def __init__(self, guards: Sequence[Guard], wanted: Sequence[Path], root: Path | None) -> None:
+        self._guards: Final = guards
+        self._wanted: Final = wanted
+        self._root: Final = root
+
+    def __call__(self, root: object) -> object:
+        found: dict[Path, object] = {} if self._root is None else {self._root: root}
+        try:
+            for guard in self._guards:
+                path = guard.path
+                assert path is not None, "only guards on paths are interpreted"
+                thing = found[path] if path in found else find(path, _NO_ARGUMENTS, found)
+                if not HOLDS[guard.kind](thing, guard.value):
+                    return None
+            return tuple(find(path, _NO_ARGUMENTS, found) for path in self._wanted)
+        except Exception:
+            return None  # What was to be looked at is not there.
 
 
 #: Generating code takes about as long as so many checks without it.
@@ -378,6 +408,14 @@ class _WhenWorthIt:
                 # Two threads may both get here, and make two that are the same.
                 self._function, self._make = make(), None
         return self._function(root)
+
+
+def _is_stamped(scope: StampScope, guard: Guard) -> bool:
+    """Whether the guard holds for as long as the stamp does."""
+    path, is_stamped = guard.path, KINDS[guard.kind].is_stamped
+    if is_stamped is None or path is None:
+        return False
+    return scope.has_path(path) and is_stamped(scope, path, guard.value)
 
 
 def _last_within(scope: StampScope, path: Path) -> Path | None:

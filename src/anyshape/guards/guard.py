@@ -1,14 +1,15 @@
-"""What a guard says: a kind, the path it looks at, the value it wants, and whom to blame."""
+"""What a guard says: a kind, the path it looks at, the value it wants, and whom to blame; and what
+the dispatcher is told of an entry."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 from anyshape.guards.path import Path
-from anyshape.support.lazy_dataclass import dataclass
-from anyshape.symbolic import Fact, Symbol
+from anyshape.support.lazy_dataclass import dataclass, field
+from anyshape.symbolic import Expr, Symbol
 
 
 class Kind(Enum):
@@ -94,14 +95,15 @@ class Guard:
         self,
         kind: Kind,
         path: Path | None,
-        value: object,
+        value: Any,
         reason: str,
         user_frame: Frame | None = None,
         text: str | Callable[[Guard], str] = "",
     ) -> None:
         self.kind: Final = kind
         self.path: Final = path
-        self.value: Final = value
+        #: of the type that the kind says
+        self.value: Final[Any] = value
         #: why it matters, in words: "read by the program", "the loop runs this often"
         self.reason: Final = reason
         self.user_frame: Final = user_frame
@@ -122,9 +124,9 @@ def paths_of(guard: Guard) -> tuple[Path, ...]:
     """Every path that the guard looks at."""
     others: tuple[Path, ...] = ()
     if guard.kind is Kind.SAME_OBJECT:
-        others = (cast("Path", guard.value),)
+        others = (guard.value,)
     elif guard.kind is Kind.DISTINCT:
-        others = cast("tuple[Path, ...]", guard.value)
+        others = guard.value
     return others if guard.path is None else (guard.path, *others)
 
 
@@ -141,4 +143,20 @@ class SymbolSource(NamedTuple):
         return self.path.text if self.dim is None else f"{self.path.text}.size()[{self.dim}]"
 
 
-__all__ = ["Fact", "Frame", "Guard", "Kind", "SymbolSource", "TensorSpec", "paths_of"]
+@dataclass(frozen=True, slots=True, eq=False)
+class EntryPlan:
+    """When an entry may run, and on what. Compared by identity."""
+
+    guards: Sequence[Guard]
+    #: where the values of symbols come from. A symbol's declared range is checked as well, and a
+    #: symbol with more than one source has to have the same value at each
+    symbols: Sequence[SymbolSource]
+    #: the arguments of `run`: objects at paths, values of expressions, numbers
+    inputs: Sequence[Path | Expr | int]
+    run: Callable[..., object]
+    #: if given, its first item counts the calls that took this entry
+    counter: list[int] | None = None
+    #: the objects that `run` itself writes attributes or items of
+    writes: Sequence[Path] = ()
+    #: what generated code made of this plan; the next dispatcher with this entry takes it over
+    built: dict[str, object] = field(default_factory=dict[str, object], repr=False)

@@ -11,15 +11,13 @@ are asked of `Facts`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from types import BuiltinFunctionType, FunctionType
-from typing import Final, cast
+from collections.abc import Iterable, Iterator, Sequence
 
 from anyshape.errors import AnyshapeError
-from anyshape.guards.guard import Guard, Kind, SymbolSource, TensorSpec
+from anyshape.guards.guard import Guard, Kind, SymbolSource
+from anyshape.guards.kinds import KINDS, with_text, writer
 from anyshape.guards.path import Path
-from anyshape.guards.text import names_of, with_text, writer
-from anyshape.guards.values import strict_key
+from anyshape.guards.text import names_of
 from anyshape.symbolic import Fact, Facts, eq
 from anyshape.symbolic.expr import of_atom
 from anyshape.symbolic.logic import Zero
@@ -33,15 +31,11 @@ def minimise(guards: Sequence[Guard], symbols: Sequence[SymbolSource] = ()) -> t
     distinct: dict[_Key, Guard] = {}
     for guard in guards:
         distinct.setdefault(_key(guard), guard)
-    implied = {
-        _path_key(kind, guard.path, value)
-        for guard in distinct.values()
-        for kind, value in _IMPLIES.get(guard.kind, _nothing)(guard.value)
-    }
+    implied = {key for guard in distinct.values() for key in _implied(guard)}
     # What implies is of another kind than what is implied, so no two guards drop each other.
     left = [guard for key, guard in distinct.items() if key not in implied]
     facts = needed_facts(
-        [cast("Fact", guard.value) for guard in left if guard.kind is Kind.SIZES],
+        [guard.value for guard in left if guard.kind is Kind.SIZES],
         fixed_symbols(left, symbols),
     )
     write = writer(names_of(symbols))
@@ -54,76 +48,13 @@ def minimise(guards: Sequence[Guard], symbols: Sequence[SymbolSource] = ()) -> t
 
 def _key(guard: Guard) -> _Key:
     """Equal exactly for guards that say the same."""
-    if guard.kind in _BY_VALUE:
-        return _path_key(guard.kind, guard.path, guard.value)
-    if guard.kind is Kind.TENSOR or guard.kind is Kind.DISTINCT:
-        return guard.kind, guard.path, guard.value
-    return guard.kind, guard.path, object, id(guard.value)
+    return guard.kind, guard.path, KINDS[guard.kind].key(guard.value)
 
 
-_BY_VALUE: Final = frozenset(
-    (
-        *(Kind.EQUALS, Kind.LENGTH, Kind.KEYS, Kind.MEMBERS, Kind.CONTAINS, Kind.TRUTH),
-        *(Kind.NO_INSTANCE_ATTRIBUTE, Kind.NO_ATTRIBUTE, Kind.STATE, Kind.TYPE),
-    )
-)
-
-
-def _path_key(kind: Kind, path: Path | None, value: object) -> _Key:
-    return kind, path, strict_key(value)
-
-
-_Implied = Iterable[tuple[Kind, object]]
-
-
-def _nothing(value: object) -> _Implied:
-    return ()
-
-
-def _by_tensor(value: object) -> _Implied:
-    return ((Kind.TYPE, cast("TensorSpec", value).type),)
-
-
-def _by_equals(value: object) -> _Implied:
-    yield Kind.TYPE, type(value)
-    if type(value) in (tuple, str, bytes, frozenset):
-        yield from _by_length(len(cast("tuple[object, ...]", value)))
-        yield Kind.LENGTH, len(cast("tuple[object, ...]", value))
-
-
-def _by_length(value: object) -> _Implied:
-    return ((Kind.TRUTH, value != 0),)
-
-
-def _by_keys(value: object) -> _Implied:
-    keys = cast("tuple[object, ...]", value)
-    yield from _by_members(keys)
-    for key in keys:
-        yield Kind.CONTAINS, (key, True)
-
-
-def _by_members(value: object) -> _Implied:
-    length = len(cast("tuple[object, ...]", value))
-    yield Kind.LENGTH, length
-    yield Kind.TRUTH, length != 0
-
-
-#: Classes of objects whose type never changes: `is` one of these tells the type.
-_FIXED_TYPES: Final = frozenset((type, FunctionType, BuiltinFunctionType, type(None), bool))
-
-
-def _by_identity(value: object) -> _Implied:
-    return ((Kind.TYPE, type(value)),) if type(value) in _FIXED_TYPES else ()
-
-
-_IMPLIES: Final[dict[Kind, Callable[[object], _Implied]]] = {
-    Kind.TENSOR: _by_tensor,
-    Kind.EQUALS: _by_equals,
-    Kind.LENGTH: _by_length,
-    Kind.KEYS: _by_keys,
-    Kind.MEMBERS: _by_members,
-    Kind.IDENTITY: _by_identity,
-}
+def _implied(guard: Guard) -> Iterator[_Key]:
+    implies = KINDS[guard.kind].implies
+    for kind, value in () if implies is None else implies(guard.value):
+        yield kind, guard.path, KINDS[kind].key(value)
 
 
 def fixed_symbols(guards: Iterable[Guard], symbols: Sequence[SymbolSource]) -> list[Fact]:
@@ -144,7 +75,7 @@ def _value_at(guard: Guard, dim: int | None) -> int | None:
     if guard.kind is Kind.EQUALS and dim is None and type(guard.value) is int:
         return guard.value
     if guard.kind is Kind.TENSOR and dim is not None:
-        sizes = cast("TensorSpec", guard.value).sizes
+        sizes = guard.value.sizes
         return sizes[dim] if dim < len(sizes) else None
     return None
 

@@ -8,9 +8,11 @@ path can be a dictionary key at the price of an identity.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Final
+from typing import Any, Final
+
+from anyshape.guards.values import instance_dictionary, item_of
 
 
 class Access(Enum):
@@ -31,8 +33,6 @@ class Access(Enum):
     ITEM = "item"
     #: `parent.cell_contents`
     CELL = "cell"
-    #: `list(parent)[key]` of a dictionary: a key, by its position
-    KEY = "key"
     #: `parent.stride()[key]` of a tensor
     STRIDE = "stride"
 
@@ -54,48 +54,80 @@ class Path:
     def __repr__(self) -> str:
         return self.text
 
-    def ancestry(self) -> Iterator[Path]:
-        """The path, and those that it goes on from."""
-        at: Path | None = self
-        while at is not None:
-            yield at
-            at = at.parent
+    @property
+    def argument(self) -> str:
+        """As the caller writes it: `x`, `args[1].mask`. For what begins with an argument."""
+        return f"{self.root.key}{self.text[len(self.root.text) :]}"
+
+    @property
+    def line(self) -> list[Path]:
+        """The paths from the root to this one."""
+        return [self] if self.parent is None else [*self.parent.line, self]
+
+    def below(self, root: Path) -> Path:
+        """The path with the same steps from another root."""
+        if self.parent is None:
+            return root
+        text = self.text[len(self.parent.text) :]
+        return self.parent.below(root).step(self.access, self.key, text)
 
     def step(self, access: Access, key: object, text: str) -> Path:
         """The path that goes on like this; `text` is what its own gains."""
-        return self._step(access, key, text)
-
-    def _step(self, access: Access, key: object, text: str) -> Path:
         at = (access, type(key), key)
         found = self._steps.get(at)
         if found is None:
-            found = self._steps[at] = Path(self, access, key, self.text + text)
+            found = self._steps.setdefault(at, Path(self, access, key, self.text + text))
         return found
 
     def attribute(self, name: str) -> Path:
-        return self._step(Access.ATTRIBUTE, name, f".{name}")
+        return self.step(Access.ATTRIBUTE, name, f".{name}")
 
     def instance(self, name: str) -> Path:
-        return self._step(Access.INSTANCE, name, f".{name}")
+        return self.step(Access.INSTANCE, name, f".{name}")
 
     def item(self, key: object) -> Path:
-        return self._step(Access.ITEM, key, f"[{key!r}]")
+        return self.step(Access.ITEM, key, f"[{key!r}]")
 
     def cell(self) -> Path:
-        return self._step(Access.CELL, None, "")
+        return self.step(Access.CELL, None, "")
 
     def stride(self, dim: int) -> Path:
-        return self._step(Access.STRIDE, dim, f".stride()[{dim}]")
-
-    def nth_key(self, index: int) -> Path:
-        return self._step(Access.KEY, index, f".keys()[{index}]")
+        return self.step(Access.STRIDE, dim, f".stride()[{dim}]")
 
 
 def local(name: str) -> Path:
     return Path(None, Access.LOCAL, name, f"L[{name!r}]")
 
 
+class Parameters(dict[str, Path]):
+    """The path of each parameter of a function, made when it is asked for."""
+
+    def __missing__(self, name: str) -> Path:
+        made = self[name] = local(name)
+        return made
+
+
 def constant(value: object, text: str) -> Path:
     """The path to an object that it holds; whoever reached the object guards that it is still that
     one."""
     return Path(None, Access.CONSTANT, value, text)
+
+
+#: From the parent of a path, which of an argument is the arguments by name, to the object.
+STEPS: Final[Mapping[Access, Callable[[Any, Any], Any]]] = {
+    Access.LOCAL: lambda arguments, name: arguments[name],
+    Access.CONSTANT: lambda _, held: held,
+    Access.ATTRIBUTE: lambda parent, name: getattr(parent, name),
+    Access.INSTANCE: lambda parent, name: instance_dictionary(parent)[name],
+    Access.ITEM: item_of,
+    Access.CELL: lambda parent, _: parent.cell_contents,
+    Access.STRIDE: lambda parent, dim: parent.stride()[dim],
+}
+
+
+def find(path: Path, arguments: Mapping[str, object], found: dict[Path, object]) -> object:
+    """The object at the path; raises whatever a step raises. `found` has what was found before."""
+    if path not in found:
+        parent = arguments if path.parent is None else find(path.parent, arguments, found)
+        found[path] = STEPS[path.access](parent, path.key)
+    return found[path]

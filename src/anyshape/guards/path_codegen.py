@@ -13,16 +13,15 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from keyword import iskeyword
 from types import MappingProxyType, ModuleType
-from typing import Final, cast
+from typing import Any, Final, cast
 
-from anyshape.guards.guard import Guard, Kind, TensorSpec
+from anyshape.guards.guard import Guard, Kind
 from anyshape.guards.path import Access, Path
 from anyshape.guards.values import (
     dictionary_reader,
     instance_dictionary,
     item_of,
     item_reader,
-    keys_of,
     reads_plainly,
 )
 from anyshape.symbolic import Fact, Size, Symbol, to_text
@@ -77,7 +76,6 @@ class Walk:
         self._names: Final[dict[Path, str]] = {}
         self._shapes: Final[dict[Path, str]] = {}
         self._dictionaries: Final[dict[Path, str]] = {}
-        self._keys: Final[dict[Path, str]] = {}
         #: the variable of each symbol that has a value by now
         self.symbols: Final[dict[Symbol, str]] = {}
         self._fresh = 0
@@ -194,14 +192,6 @@ class Walk:
         self.refuse_if(f"{self.name(type)}({name}) is not {self.name(plain)}")
         return name
 
-    def keys(self, path: Path) -> str:
-        """The variable that holds the keys of the dictionary at the path, in order."""
-        if path not in self._keys:
-            exact = self.type_at(path) is dict
-            read = self.name(tuple if exact else keys_of)
-            self._keys[path] = self.assign(f"{read}({self._names[path]})")
-        return self._keys[path]
-
     # -- steps: one for each access -------------------------------------------------------------
 
     def local(self, path: Path) -> str:
@@ -235,9 +225,6 @@ class Walk:
     def cell(self, path: Path) -> str:
         return self.assign(f"{self._names[_parent(path)]}.cell_contents")
 
-    def key(self, path: Path) -> str:
-        return self.assign(f"{self.keys(_parent(path))}[{path.key}]")
-
     def stride(self, path: Path) -> str:
         return self.assign(f"{self._names[_parent(path)]}.stride({path.key})")
 
@@ -259,7 +246,6 @@ _STEPS: Final[dict[Access, Callable[[Walk, Path], str]]] = {
     Access.INSTANCE: Walk.instance,
     Access.ITEM: Walk.item,
     Access.CELL: Walk.cell,
-    Access.KEY: Walk.key,
     Access.STRIDE: Walk.stride,
 }
 
@@ -272,18 +258,10 @@ def _says_no_type(guard: Guard) -> bool:
     return guard.kind not in _TYPE_BY_GUARD
 
 
-def _itself(value: object) -> type:
-    return cast("type", value)
-
-
-def _type_of_tensor(value: object) -> type:
-    return cast("TensorSpec", value).type
-
-
 #: Guards that tell the type of what they look at. IDENTITY does not: `__class__` of an instance can
 #: be assigned.
-_TYPE_BY_GUARD: Final[dict[Kind, Callable[[object], type]]] = {
-    Kind.TYPE: _itself,
+_TYPE_BY_GUARD: Final[dict[Kind, Callable[[Any], type]]] = {
+    Kind.TYPE: lambda kind: kind,
     Kind.EQUALS: type,
-    Kind.TENSOR: _type_of_tensor,
+    Kind.TENSOR: lambda spec: spec.type,
 }

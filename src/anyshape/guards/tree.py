@@ -13,10 +13,11 @@ A size that is None is dynamic.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, cast
+from typing import Final
 
-from anyshape.guards.guard import Guard, Kind, TensorSpec
+from anyshape.guards.guard import Guard, Kind
 from anyshape.guards.path import Path
+from anyshape.guards.tensor_guard import check_tensor_text
 
 #: Guards on several things at once are checked last, together.
 _TOGETHER: Final = {Kind.SIZES, Kind.DISTINCT}
@@ -68,33 +69,8 @@ def _branch(
 
 
 def _told(guard: Guard) -> str:
-    text = _check_tensor(guard) if guard.kind is Kind.TENSOR else guard.text
+    text = check_tensor_text(guard) if guard.kind is Kind.TENSOR else guard.text
     if "\n" in text or "\r" in text:
         text = " ".join(text.split())
     frame = guard.user_frame
     return text if frame is None else f"{text}  # {frame}"
-
-
-def _check_tensor(guard: Guard) -> str:
-    spec = cast("TensorSpec", guard.value)
-    assert guard.path is not None, "a tensor guard looks at a path"
-    return (
-        f"check_tensor({guard.path.text}, {spec.type.__name__}, {spec.dtype}, device={spec.device},"
-        f" requires_grad={spec.requires_grad}, size={list(spec.sizes)},"
-        f" stride={_strides(spec)})"
-    )
-
-
-def _strides(spec: TensorSpec) -> list[int | None]:
-    """As far as they are the same for all sizes."""
-    if spec.strides is not None:
-        return list(spec.strides)
-    if spec.order is None:
-        return [None] * len(spec.sizes)
-    found: list[int | None] = [None] * len(spec.sizes)
-    step: int | None = 1
-    for dim in reversed(spec.order):
-        found[dim] = step
-        size = spec.sizes[dim]
-        step = None if step is None or size is None else step * size
-    return found

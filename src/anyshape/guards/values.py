@@ -9,7 +9,7 @@ running a method of a user's class.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import copysign
 from types import GetSetDescriptorType, MappingProxyType, MemberDescriptorType, ModuleType
 from typing import Final, cast
@@ -167,6 +167,8 @@ _ITEMS: Final[dict[type, Callable[[object, object], object]]] = {
     tuple: _method(tuple, "__getitem__"),
     dict: _item_of_dict,
 }
+#: Of these very types: a plain dictionary has no `__missing__`.
+_EXACT_ITEMS: Final = {**_ITEMS, dict: _method(dict, "__getitem__")}
 _SOME: Final[dict[object, object]] = {}
 _VIEWS: Final = cast("tuple[object, ...]", (_SOME.keys(), _SOME.values(), _SOME.items()))
 #: Types whose length is their own affair: `len` of them runs C code alone.
@@ -191,7 +193,8 @@ def item_reader(kind: type) -> Callable[[object, object], object] | None:
 
 
 def item_of(container: object, key: object) -> object:
-    reader = item_reader(type(container))
+    kind = type(container)
+    reader = _EXACT_ITEMS.get(kind) or item_reader(kind)
     if reader is None:
         raise TypeError(f"no list, tuple or dictionary: {type(container).__name__}")
     return reader(container, key)
@@ -228,7 +231,7 @@ def dictionary_descriptor(kind: type) -> GetSetDescriptorType | MemberDescriptor
     None if there is none."""
     for base in _bases_of(kind):
         found = _names_in(base).get("__dict__")
-        if isinstance(found, GetSetDescriptorType | MemberDescriptorType):
+        if type(found) is GetSetDescriptorType or type(found) is MemberDescriptorType:
             return found
     return None
 
@@ -260,23 +263,29 @@ def _overrides_reading(kind: type) -> bool:
 _READS_AS_USUAL: Final = frozenset((object, type, ModuleType, BaseException))
 
 
-def instance_dictionary(thing: object) -> object:
+def instance_dictionary(thing: object) -> Mapping[str, object]:
     """The instance dictionary, a plain one; the read-only view of it for a class.
 
     A subclass of `dict` put in its place is refused: its methods are user code, and attributes are
     read past them.
     """
-    reader = dictionary_reader(type(thing))
-    if reader is None:
+    found = _dictionary_of(thing)
+    if found is None:
         raise AttributeError(f"{type(thing).__name__} objects have no __dict__")
-    found = reader(thing)
+    return found
+
+
+def _dictionary_of(thing: object) -> Mapping[str, object] | None:
+    descriptor = dictionary_descriptor(type(thing))
+    if descriptor is None:
+        return None
+    found: object = descriptor.__get__(thing)
     if type(found) is dict or type(found) is MappingProxyType:
-        return cast("object", found)
+        return found  # pyright: ignore[reportUnknownVariableType] names and what they hold
     raise TypeError(f"the __dict__ of a {type(thing).__name__} is a {type(found).__name__}")
 
 
 def lacks_instance_attribute(thing: object, name: str) -> bool:
     """Whether the instance dictionary has no such key; an object without one lacks everything."""
-    if dictionary_reader(type(thing)) is None:
-        return True
-    return name not in cast("dict[str, object]", instance_dictionary(thing))
+    held = _dictionary_of(thing)
+    return held is None or name not in held

@@ -7,10 +7,10 @@ user's names: `x.shape[0]`, `args[1]['ids'].shape[1]`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import Enum
 from types import MemberDescriptorType
-from typing import NamedTuple, cast
+from typing import cast
 
+from anyshape.guards.path import Path
 from anyshape.shapes.dims import Marker
 from anyshape.shapes.spec import Item, Items, Keyed, One, SpecNode, Words
 from anyshape.support.lazy_dataclass import dataclass, field, fields, is_dataclass
@@ -18,53 +18,18 @@ from anyshape.support.lazy_dataclass import dataclass, field, fields, is_datacla
 IsTensor = Callable[[object], bool]
 
 
-class StepKind(Enum):
-    ITEM = "item"
-    #: found in the object's own dictionary
-    INSTANCE = "instance"
-    #: kept in a slot
-    SLOT = "slot"
-
-
-class PathStep(NamedTuple):
-    """From an object to one inside."""
-
-    key: object
-    kind: StepKind = StepKind.ITEM
-
-    def __str__(self) -> str:
-        return f"[{self.key!r}]" if self.kind is StepKind.ITEM else f".{self.key}"
-
-
-@dataclass(frozen=True, slots=True)
-class ArgumentPath:
-    """From the arguments to an object."""
-
-    parameter: str
-    steps: tuple[PathStep, ...] = ()
-
-    def item(self, key: object) -> ArgumentPath:
-        return ArgumentPath(self.parameter, (*self.steps, PathStep(key)))
-
-    def attribute(self, name: str, kind: StepKind) -> ArgumentPath:
-        return ArgumentPath(self.parameter, (*self.steps, PathStep(name, kind)))
-
-    def __str__(self) -> str:
-        return self.parameter + "".join(map(str, self.steps))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Leaf:
     """A tensor with something said of each dimension, or an integer (one item)."""
 
-    way: ArgumentPath
+    way: Path
     value: object
     is_tensor: bool
     sizes: tuple[int, ...]
     items: tuple[Item, ...]
 
     def text(self, index: int) -> str:
-        return f"{self.way}.shape[{index}]" if self.is_tensor else str(self.way)
+        return f"{self.way.argument}.shape[{index}]" if self.is_tensor else self.way.argument
 
 
 @dataclass(slots=True)
@@ -72,12 +37,12 @@ class Matcher:
     is_tensor: IsTensor
     leaves: list[Leaf] = field(default_factory=list[Leaf])
     #: what the spec speaks of and the call does not have
-    absent: list[ArgumentPath] = field(default_factory=list[ArgumentPath])
+    absent: list[Path] = field(default_factory=list[Path])
     #: how many items sequences must have
-    lengths: dict[ArgumentPath, int] = field(default_factory=dict[ArgumentPath, int])
+    lengths: dict[Path, int] = field(default_factory=dict[Path, int])
     problems: list[str] = field(default_factory=list[str])
 
-    def match(self, node: SpecNode, value: object, way: ArgumentPath) -> None:
+    def match(self, node: SpecNode, value: object, way: Path) -> None:
         if isinstance(node, One) and node.item is None:
             return
         if value is None:
@@ -96,13 +61,16 @@ class Matcher:
         else:
             self._object(node, value, way)
 
-    def _wrong(self, node: SpecNode, way: ArgumentPath, value: object, expected: str) -> None:
+    def _complain(self, way: Path, what: str) -> None:
+        self.problems.append(f"{way.argument} {what}")
+
+    def _wrong(self, node: SpecNode, way: Path, value: object, expected: str) -> None:
         what = "a tensor" if self.is_tensor(value) else _with_article(type(value).__name__)
-        self.problems.append(f"{way} is {what}, where {node.place} expects {expected}")
+        self._complain(way, f"is {what}, where {node.place} expects {expected}")
 
     # -- tensors -----------------------------------------------------------------------------------
 
-    def _tensor(self, node: SpecNode, tensor: object, way: ArgumentPath) -> None:
+    def _tensor(self, node: SpecNode, tensor: object, way: Path) -> None:
         sizes = tuple(map(int, cast("Sequence[int]", getattr(tensor, "shape"))))  # noqa: B009
         rank = len(sizes)
         match node:
@@ -132,25 +100,25 @@ class Matcher:
             shown = f"{rank} dimensions (sizes {list(sizes)})"
             expected = len([item for item in items if item is not ...])
             least = "at least " if ... in items else ""
-            self.problems.append(f"{way} has {shown}, where {node.place} expects {least}{expected}")
+            self._complain(way, f"has {shown}, where {node.place} expects {least}{expected}")
             return
         self.leaves.append(Leaf(way, tensor, True, sizes, tuple(items)))
 
-    def _by_dimension(
-        self, node: Keyed, tensor: object, sizes: tuple[int, ...], way: ArgumentPath
-    ) -> None:
+    def _by_dimension(self, node: Keyed, tensor: object, sizes: tuple[int, ...], way: Path) -> None:
         items: list[Item] = [None] * len(sizes)
         seen: set[int] = set()
         for key, each in node.nodes.items():
             dim = cast("int", key)
             if not -len(sizes) <= dim < len(sizes):
-                self.problems.append(
-                    f"{way} has {len(sizes)} dimensions, where {each.place} speaks of"
-                    f" dimension {dim}"
+                self._complain(
+                    way,
+                    f"has {len(sizes)} dimensions, where {each.place} speaks of dimension {dim}",
                 )
                 return
             if dim % len(sizes) in seen:
-                self.problems.append(f"{each.place} speaks of dimension {dim} of {way} again")
+                self.problems.append(
+                    f"{each.place} speaks of dimension {dim} of {way.argument} again"
+                )
                 return
             seen.add(dim % len(sizes))
             items[dim] = _item(each)
@@ -158,7 +126,7 @@ class Matcher:
 
     # -- other values ------------------------------------------------------------------------------
 
-    def _integer(self, node: SpecNode, value: int, way: ArgumentPath) -> None:
+    def _integer(self, node: SpecNode, value: int, way: Path) -> None:
         match node:
             case One(item=item) if item is not ...:
                 pass
@@ -169,13 +137,13 @@ class Matcher:
                 return
         self.leaves.append(Leaf(way, value, False, (int(value),), (item,)))
 
-    def _all_inside(self, node: One, value: object, way: ArgumentPath) -> None:
+    def _all_inside(self, node: One, value: object, way: Path) -> None:
         """A word without a name, said of a container: of every tensor in it."""
         for inside, item in _inside(value, way):
             if self.is_tensor(item) or _holds_others(item):
                 self.match(node, item, inside)
 
-    def _mapping(self, node: SpecNode, value: Mapping[object, object], way: ArgumentPath) -> None:
+    def _mapping(self, node: SpecNode, value: Mapping[object, object], way: Path) -> None:
         if not isinstance(node, Keyed):
             self._wrong(node, way, value, _KIND_OF[type(node)])
             return
@@ -184,9 +152,9 @@ class Matcher:
                 self.match(each, value[key], way.item(key))
             else:
                 keys = ", ".join(map(repr, value)) or "none"
-                self.problems.append(f"{way} has no key {key!r} ({each.place}); it has {keys}")
+                self._complain(way, f"has no key {key!r} ({each.place}); it has {keys}")
 
-    def _sequence(self, node: SpecNode, value: Sequence[object], way: ArgumentPath) -> None:
+    def _sequence(self, node: SpecNode, value: Sequence[object], way: Path) -> None:
         if isinstance(node, Keyed):
             for key, each in node.nodes.items():
                 if type(key) is int and -len(value) <= key < len(value):
@@ -194,27 +162,26 @@ class Matcher:
                 elif (index := _field(value, key)) is not None:
                     self.match(each, value[index], way.item(index))
                 else:
-                    self.problems.append(
-                        f"{way} has {len(value)} items and none at {key!r} ({each.place})"
+                    self._complain(
+                        way, f"has {len(value)} items and none at {key!r} ({each.place})"
                     )
         elif not isinstance(node, Items):
             self._wrong(node, way, value, _KIND_OF[type(node)])
         elif len(node.nodes) != len(value):
-            self.problems.append(
-                f"{way} has {len(value)} items, where {node.place} has {len(node.nodes)}"
-            )
+            self._complain(way, f"has {len(value)} items, where {node.place} has {len(node.nodes)}")
         else:
             self.lengths[way] = len(value)
             for index, each in enumerate(node.nodes):
                 self.match(each, value[index], way.item(index))
 
-    def _object(self, node: SpecNode, value: object, way: ArgumentPath) -> None:
+    def _object(self, node: SpecNode, value: object, way: Path) -> None:
         if isinstance(node, Items) and is_dataclass(value):
             names = [each.name for each in fields(value)]
             if len(node.nodes) != len(names):
-                self.problems.append(
-                    f"{way} has {len(names)} fields ({', '.join(names)}), where {node.place} has"
-                    f" {len(node.nodes)}"
+                self._complain(
+                    way,
+                    f"has {len(names)} fields ({', '.join(names)}), where {node.place} has"
+                    f" {len(node.nodes)}",
                 )
                 return
             node = Keyed(node.place, dict(zip(names, node.nodes, strict=True)))
@@ -222,17 +189,16 @@ class Matcher:
             self._wrong(node, way, value, _KIND_OF[type(node)])
             return
         for key, each in node.nodes.items():
-            kind = _kept_in(value, key)
-            if kind is not None:
-                name = cast("str", key)
-                self.match(each, getattr(value, name), way.attribute(name, kind))
+            inside = _kept_at(value, key, way)
+            if inside is not None:
+                self.match(each, getattr(value, cast("str", key)), inside)
             elif (held := _of_module(value, key)) is not None:
-                inside = way.attribute(held, StepKind.INSTANCE).item(key)
-                self.match(each, vars(value)[held][key], inside)
+                self.match(each, vars(value)[held][key], way.instance(held).item(key))
             else:
-                self.problems.append(
-                    f"{way} is {_with_article(type(value).__name__)} that keeps no attribute"
-                    f" {key!r} ({each.place})"
+                self._complain(
+                    way,
+                    f"is {_with_article(type(value).__name__)} that keeps no attribute"
+                    f" {key!r} ({each.place})",
                 )
 
 
@@ -242,7 +208,7 @@ def _holds_others(value: object) -> bool:
     )
 
 
-def _inside(value: object, way: ArgumentPath) -> Iterator[tuple[ArgumentPath, object]]:
+def _inside(value: object, way: Path) -> Iterator[tuple[Path, object]]:
     if isinstance(value, dict):
         for key, item in cast("dict[object, object]", value).items():
             yield way.item(key), item
@@ -251,9 +217,9 @@ def _inside(value: object, way: ArgumentPath) -> Iterator[tuple[ArgumentPath, ob
             yield way.item(index), item
     elif is_dataclass(value):
         for each in fields(value):
-            kind = _kept_in(value, each.name)
-            if kind is not None:
-                yield way.attribute(each.name, kind), getattr(value, each.name)
+            inside = _kept_at(value, each.name, way)
+            if inside is not None:
+                yield inside, getattr(value, each.name)
 
 
 def _field(value: Sequence[object], key: object) -> int | None:
@@ -262,14 +228,15 @@ def _field(value: Sequence[object], key: object) -> int | None:
     return names.index(key) if key in names else None
 
 
-def _kept_in(value: object, key: object) -> StepKind | None:
-    """Where the object keeps an attribute; None for one that is computed, or is not there."""
+def _kept_at(value: object, key: object, way: Path) -> Path | None:
+    """Where the object at `way` keeps an attribute: its own dictionary, or a slot. None for one
+    that is computed, or is not there."""
     if not isinstance(key, str):
         return None
     if key in cast("dict[str, object]", getattr(value, "__dict__", {})):
-        return StepKind.INSTANCE
+        return way.instance(key)
     slot = isinstance(getattr(type(value), key, None), MemberDescriptorType)
-    return StepKind.SLOT if slot and hasattr(value, key) else None
+    return way.attribute(key) if slot and hasattr(value, key) else None
 
 
 def _of_module(value: object, key: object) -> str | None:

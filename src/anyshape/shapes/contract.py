@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from inspect import Parameter, Signature
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 from anyshape.errors import AnyshapeError, BadShapeSpec, ShapeContractViolation
-from anyshape.shapes.bind_spec import ArgumentPath, IsTensor, Leaf, Matcher
+from anyshape.guards.path import Parameters, Path, find
+from anyshape.shapes.bind_spec import IsTensor, Leaf, Matcher
 from anyshape.shapes.dim_binding import Home, homes_of
 from anyshape.shapes.dims import DimExpr, Marker, Relation
 from anyshape.shapes.shape_string import Word
 from anyshape.shapes.spec import Items, Keyed, Shapes, SpecNode, items_of
 from anyshape.support.lazy_dataclass import dataclass, field
 from anyshape.symbolic import Size, Symbol, evaluate, holds, to_text
-from anyshape.symbolic.expr import single_atom
+from anyshape.symbolic.expr import single_atom, symbols_of
 
 
 class ContractDim(NamedTuple):
@@ -50,11 +51,11 @@ class CallShapes:
         default_factory=dict[int, Mapping[int, Marker]]
     )
     #: the same of integers, by way
-    integer_marks: Mapping[ArgumentPath, Marker] = field(default_factory=dict[ArgumentPath, Marker])
+    integer_marks: Mapping[Path, Marker] = field(default_factory=dict[Path, Marker])
     #: what the spec speaks of and this call does not have
-    absent: Sequence[ArgumentPath] = ()
+    absent: Sequence[Path] = ()
     #: how many items sequences must have
-    lengths: Mapping[ArgumentPath, int] = field(default_factory=dict[ArgumentPath, int])
+    lengths: Mapping[Path, int] = field(default_factory=dict[Path, int])
 
 
 class Contract:
@@ -73,12 +74,13 @@ class Contract:
         self._parameters = list(signature.parameters.values())[skip:]
         #: as the user knows them: behind a wrapper that takes anything
         self._known = self._parameters if behind is None else list(behind.parameters.values())
+        self._paths: Final = Parameters()
         self._arguments: Final = tuple(self._bind(shapes.root))
         self._check_homes()
 
     # -- the spec and the signature ----------------------------------------------------------------
 
-    def _bind(self, root: SpecNode) -> Iterator[tuple[tuple[ArgumentPath, ...], SpecNode]]:
+    def _bind(self, root: SpecNode) -> Iterator[tuple[tuple[Path, ...], SpecNode]]:
         """Each node with the ways to its argument: by position and by name, if both can be."""
         if isinstance(root, Items):
             for index, node in enumerate(root.nodes):
@@ -95,7 +97,7 @@ class Contract:
                     place=node.place, found=f"the key {key!r}", expected="a name or a position"
                 )
 
-    def _at(self, index: int, node: SpecNode) -> tuple[ArgumentPath, ...]:
+    def _at(self, index: int, node: SpecNode) -> tuple[Path, ...]:
         positional = [each.name for each in self._known if each.kind in _BY_POSITION]
         if index < len(positional):
             return self._ways(positional[index], index)
@@ -103,7 +105,7 @@ class Contract:
             star = _starred(self._parameters, Parameter.VAR_POSITIONAL)
             assert star is not None, "what a wrapper hands on, it takes"
             before = len([each for each in self._parameters if each.kind in _BY_POSITION])
-            return (ArgumentPath(star).item(index - before),)
+            return (self._paths[star].item(index - before),)
         raise BadShapeSpec(
             place=node.place,
             found=f"a spec for argument {index}",
@@ -111,7 +113,7 @@ class Contract:
             f" {_listed(positional)}",
         )
 
-    def _named(self, name: str, node: SpecNode) -> tuple[ArgumentPath, ...]:
+    def _named(self, name: str, node: SpecNode) -> tuple[Path, ...]:
         names = [each.name for each in self._known]
         if name in names:
             known = self._known[names.index(name)]
@@ -119,19 +121,19 @@ class Contract:
             return self._ways(name, positional.index(name) if known.name in positional else None)
         star = _starred(self._parameters, Parameter.VAR_KEYWORD)
         if star is not None and _starred(self._known, Parameter.VAR_KEYWORD) is not None:
-            return (ArgumentPath(star).item(name),)
+            return (self._paths[star].item(name),)
         raise BadShapeSpec(
             place=node.place,
             found=f"{self.function} has no parameter {name!r}",
             expected=f"one of its parameters: {_listed(names)}",
         )
 
-    def _ways(self, name: str, position: int | None) -> tuple[ArgumentPath, ...]:
+    def _ways(self, name: str, position: int | None) -> tuple[Path, ...]:
         if self._known is self._parameters:
-            return (ArgumentPath(name),)
+            return (self._paths[name],)
         args, kwargs = (each.name for each in self._parameters)
-        by_name = ArgumentPath(kwargs).item(name)
-        return (by_name,) if position is None else (by_name, ArgumentPath(args).item(position))
+        by_name = self._paths[kwargs].item(name)
+        return (by_name,) if position is None else (by_name, self._paths[args].item(position))
 
     def _check_homes(self) -> None:
         """Every dim can be computed from some size."""
@@ -158,12 +160,14 @@ class Contract:
 
     def match(self, arguments: Mapping[str, object], is_tensor: IsTensor) -> CallShapes:
         """What the contract says of a call, given by parameter; an error if it is outside."""
-        matcher = Matcher(is_tensor)
+        matcher, paths = Matcher(is_tensor), Parameters()
         for ways, node in self._arguments:
             for way in ways:
                 given = _given(arguments, way)
                 if given is not _NOT_GIVEN:
-                    matcher.match(node, given, way)
+                    # Paths below those of the contract are kept for as long as it is.
+                    own = way.below(paths[str(way.root.key)])
+                    matcher.match(node, given, own)
         leaves = matcher.leaves
         places = [
             ContractDim(leaf, index, size)
@@ -204,15 +208,12 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names) or "none"
 
 
-def _given(arguments: Mapping[str, object], way: ArgumentPath) -> object:
+def _given(arguments: Mapping[str, object], way: Path) -> object:
     """The argument, if there is one: a star parameter may have fewer than the spec speaks of."""
-    found = arguments[way.parameter]
-    for step in way.steps:
-        try:
-            found = cast("Mapping[object, object]", found)[step.key]
-        except LookupError:
-            return _NOT_GIVEN
-    return found
+    try:
+        return find(way, arguments, {})
+    except LookupError:
+        return _NOT_GIVEN
 
 
 _NOT_GIVEN: Final = object()
@@ -224,7 +225,7 @@ def _values(
     values: dict[Symbol, int] = {}
     for home in homes:
         place, dim = places[home.place], home.dim
-        if any(symbol not in values for symbol in _symbols(home.rest)):
+        if any(symbol not in values for symbol in symbols_of(home.rest)):
             continue
         value, left = divmod(place.value - evaluate(home.rest, values), home.factor)
         if left:
@@ -241,10 +242,6 @@ def _values(
     return values
 
 
-def _symbols(size: Size) -> frozenset[Symbol]:
-    return frozenset() if isinstance(size, int) else size.symbols
-
-
 def _without(
     places: Sequence[ContractDim], homes: Sequence[Home], homeless: frozenset[Symbol]
 ) -> tuple[list[ContractDim], list[Home]]:
@@ -252,7 +249,7 @@ def _without(
     absent."""
     if not homeless:
         return list(places), list(homes)
-    kept = [place for place in places if not _symbols(place.size) & homeless]
+    kept = [place for place in places if not symbols_of(place.size) & homeless]
     return kept, homes_of([place.size for place in kept])[0]
 
 
@@ -261,7 +258,7 @@ def _differences(
 ) -> Iterator[str]:
     found_at = {home.dim: places[home.place].text for home in homes}
     for place in places:
-        if not _symbols(place.size) <= values.keys():
+        if not symbols_of(place.size) <= values.keys():
             continue
         try:
             expected: int | None = evaluate(place.size, values)
@@ -299,9 +296,9 @@ def _holds(relation: Relation, values: Mapping[Symbol, int]) -> bool:
 
 def _marks(
     leaves: Sequence[Leaf],
-) -> tuple[dict[int, Mapping[int, Marker]], dict[ArgumentPath, Marker]]:
+) -> tuple[dict[int, Mapping[int, Marker]], dict[Path, Marker]]:
     tensors: dict[int, Mapping[int, Marker]] = {}
-    integers: dict[ArgumentPath, Marker] = {}
+    integers: dict[Path, Marker] = {}
     for leaf in leaves:
         marks = {dim: item for dim, item in enumerate(leaf.items) if isinstance(item, Marker)}
         if marks and leaf.is_tensor:

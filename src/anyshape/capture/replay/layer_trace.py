@@ -18,7 +18,7 @@ import torch.fx
 
 from anyshape.capture.record.segment_state import TracedTensor
 from anyshape.capture.replay.checks import (
-    STEPS,
+    REPLAYED_STEPS,
     Check,
     check_of,
     is_equal,
@@ -157,7 +157,7 @@ class _Reader:
             start = -1 if parent is None else self._number(parent)
             found = -1
             if parent is not None and start >= 0:
-                if path.access not in STEPS:
+                if path.access not in REPLAYED_STEPS:
                     raise NotReplayed(f"a path that goes on by {path.access.value}")
                 made = self.made
                 made.steps.append((start, path.access, path.key, path.text[len(parent.text) :]))
@@ -187,7 +187,7 @@ class _Reader:
         self._seen_guards.add(id(guard))
         other = -1
         if kind is Kind.SAME_OBJECT:
-            other = self._number(guard.value)  # pyright: ignore[reportArgumentType] a path
+            other = self._number(guard.value)
         if number < 0:
             if other >= 0:
                 raise NotReplayed(f"{guard.value} was reached from elsewhere")

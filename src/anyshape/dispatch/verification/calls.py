@@ -32,8 +32,8 @@ from anyshape.dispatch.verification.tensor_copies import CannotCopy
 from anyshape.errors import VerificationError
 from anyshape.events import kinds
 from anyshape.events.stream import stream
-from anyshape.guards.dispatch_entry import EntryPlan
 from anyshape.guards.explain import first_failure
+from anyshape.guards.guard import EntryPlan
 from anyshape.runtime.program import GraphFailed
 from anyshape.runtime.trace_tree import SideExit
 from anyshape.support.lazy_dataclass import replace

@@ -9,8 +9,7 @@ from typing import Any, Final, Protocol
 
 from anyshape.capture.trace import Store
 from anyshape.dispatch.verification.tensor_copies import CannotCopy
-from anyshape.guards.interpret import STEPS
-from anyshape.guards.path import Access, Path
+from anyshape.guards.path import STEPS, Access, Path, find
 
 MISSING: Final = object()
 
@@ -105,7 +104,7 @@ def _add(found: dict[object, WrittenPlace], place: WrittenPlace | None) -> None:
 def _written(target: Path, key: object, copies: Copying) -> WrittenPlace | None:
     if target.root.access is Access.LOCAL:
         return None
-    holder = _resolved(target)
+    holder = find(target, {}, {})
     place = _outermost(target)
     if place is not None:
         return place
@@ -118,11 +117,6 @@ def _written(target: Path, key: object, copies: Copying) -> WrittenPlace | None:
     if id(target.root.key) not in copies.memo:
         raise CannotCopy(f"it writes to {target.text}, in whose place no copy can be put")
     return None
-
-
-def _resolved(path: Path) -> Any:
-    parent = None if path.parent is None else _resolved(path.parent)
-    return STEPS[path.access](parent, path.key)
 
 
 def _outermost(path: Path) -> WrittenPlace | None:
