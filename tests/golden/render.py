@@ -32,7 +32,7 @@ from anyshape.backends.native.python_host import python_host
 from anyshape.backends.native.source import helpers_source, source_of
 from anyshape.codegen import llvm
 from anyshape.codegen.host import HostUnsupported
-from anyshape.graph.unlowerable import Unlowerable
+from anyshape.graph.plan import Unlowerable
 from anyshape.loops import expr
 from anyshape.loops.canonical import own_names
 from anyshape.loops.program import Segment

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch.fx
 
-from anyshape.graph.unlowerable import Unlowerable
+from anyshape.graph.plan import Unlowerable, leaves
 from anyshape.ops.bind import works_in_place
 from anyshape.ops.meta import Meta
 from anyshape.ops.node_meta import CALL, RESULT, UNRECORDED, RecordedCall
@@ -47,8 +47,4 @@ def _returns_its_argument(call: RecordedCall, result: Any) -> bool:
 
 def requires_grad(tree: Any) -> bool:
     """Whether any tensor among results or arguments does."""
-    if isinstance(tree, Meta):
-        return tree.requires_grad
-    if isinstance(tree, dict):
-        return any(map(requires_grad, tree.values()))
-    return isinstance(tree, tuple | list) and any(map(requires_grad, tree))
+    return any(isinstance(leaf, Meta) and leaf.requires_grad for leaf in leaves(tree))

@@ -12,10 +12,9 @@ from typing import Any
 import torch
 import torch.fx
 
-from anyshape.graph.aliasing import TensorView
+from anyshape.graph.aliasing import Several, TensorView, several
 from anyshape.graph.fallback import Calling, entangle
 from anyshape.graph.plan import PythonCall
-from anyshape.graph.pytree import Several, several
 from anyshape.ops.modes import enter_mode, leave_mode
 from anyshape.ops.node_meta import CALL, UNRECORDED
 

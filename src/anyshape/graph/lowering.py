@@ -14,7 +14,7 @@ import torch
 import torch.fx
 
 from anyshape.graph.alias_analysis import Sharing
-from anyshape.graph.aliasing import Rearranged, Storage, TensorView
+from anyshape.graph.aliasing import Rearranged, Storage, TensorView, handles_in, values_in
 from anyshape.graph.autograd_use import refuse_recorded
 from anyshape.graph.channels_last import CHANNELS_LAST, ChannelsLast
 from anyshape.graph.fallback import may_write
@@ -23,11 +23,10 @@ from anyshape.graph.lowerings import ROWS, VIEWS, VIEWS_OF_EACH, WRITES, for_row
 from anyshape.graph.plan import (
     NumberRef,
     Plan,
+    Unlowerable,
     View,
 )
-from anyshape.graph.pytree import handles_in, values_in
 from anyshape.graph.repeat_elision import Skipping
-from anyshape.graph.unlowerable import Unlowerable
 from anyshape.graph.values import DTYPES, NotAView, NotLowered, Value
 from anyshape.ops.bind import OpCall, Unbound, bind_match
 from anyshape.ops.meta import Meta

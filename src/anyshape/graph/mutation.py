@@ -5,17 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anyshape.graph.aliasing import IndexMap, Storage, TensorView
+from anyshape.graph.aliasing import IndexMap, Storage, TensorView, handles_in
 from anyshape.graph.materialize import Materialize
 from anyshape.graph.overlap_check import meets, overlaps_itself
-from anyshape.graph.pytree import handles_in
-from anyshape.graph.unlowerable import Unlowerable
+from anyshape.graph.plan import Unlowerable
 from anyshape.graph.values import Index, Memory, NotLowered, Value
 from anyshape.loops import expr
 from anyshape.loops.expr import Dtype
 from anyshape.loops.kernels import Kernel, Mode, Store
 from anyshape.loops.reshape_indexing import reshaped
-from anyshape.loops.stages import MustBeStored, all_roots, kernel_of
+from anyshape.loops.stages import all_roots, kernel_of
 from anyshape.ops.meta import Meta
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic.expr import symbols_of
@@ -137,15 +136,13 @@ class Mutation(Materialize):
         return self.values.new(base.sizes, base.dtype, None, memory=memory)
 
     def _scattering(self, value: Value, memory: Memory, index_map: IndexMap, mode: Mode) -> Kernel:
-        while True:
+        def make() -> Kernel:
             axes, index = self._loops(value, None)
             there = index_map(index)
             store = Store(memory.buffer, memory.address(there), value.at(index), mode)
-            try:
-                return _side_by_side(kernel_of(axes, [store], ordered=True), index, there)
-            except MustBeStored as needed:
-                for scalar in needed.reductions:
-                    self._store_reduction(scalar)
+            return _side_by_side(kernel_of(axes, [store], ordered=True), index, there)
+
+        return self._with_stored(make)
 
     def _apart(self, value: Value, buffer: str) -> None:
         """Store a value that depends on a buffer elsewhere."""

@@ -74,6 +74,13 @@ def areas_of(extern: Extern) -> list[Area]:
     return found
 
 
+def buffers_of(step: Step) -> list[str]:
+    """The names of the buffers that a step touches, as often as it has them."""
+    if isinstance(step, Launch):
+        return list(step.buffers)
+    return [area.buffer for area in areas_of(step)]
+
+
 class SizeRead(NamedTuple):
     """The value of a symbol: a dimension of an input, by its number."""
 

@@ -17,18 +17,16 @@ from anyshape.runtime.loader.build import (
     identity,
     load,
 )
-from anyshape.runtime.loader.code_bundle import contents_hash
+from anyshape.runtime.loader.code_bundle import contents_hash, source_hash
 from anyshape.runtime.loader.disk_cache import key_of
 from anyshape.runtime.loader.host_target import HostTarget, host_target
+from anyshape.runtime.loader.image import Built
 from anyshape.runtime.loader.load import plain_function, python_function
-from anyshape.runtime.loader.serialized_code import Built
-from anyshape.runtime.loader.source_hash import source_hash
 from anyshape.runtime.loader.torch_abi import TorchAbi, torch_abi
 from anyshape.symbolic import Size
 
 if TYPE_CHECKING:
-    from anyshape.codegen.module_sources import Texts
-    from anyshape.codegen.target import Target
+    from anyshape.codegen.target import Target, Texts
 
 #: What makes text of a segment.
 _SOURCES: Final = ("codegen", "loops", "symbolic", "backends/native")

@@ -16,18 +16,16 @@ from anyshape.codegen.host import (
     KernelCode,
     helpers_module,
     host_function,
-    join_module,
 )
-from anyshape.codegen.host.externs import EXTERNS
+from anyshape.codegen.host.externs import row_of
+from anyshape.codegen.ir_builder import join_module
 from anyshape.codegen.llvm import launch_functions
-from anyshape.codegen.module_sources import Texts
-from anyshape.codegen.target import Target
+from anyshape.codegen.target import Target, Texts
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Extern, Launch, Segment
 from anyshape.runtime.loader.build import Source
-from anyshape.runtime.loader.c_signatures import c_signature
 from anyshape.runtime.loader.host_target import HostTarget
-from anyshape.runtime.loader.symbols import find_symbol
+from anyshape.runtime.loader.symbols import c_signature, find_symbol
 from anyshape.runtime.loader.torch_abi import WRAP, TorchAbi, dtype_codes
 from anyshape.symbolic import Size
 
@@ -67,10 +65,8 @@ def source_of(
 
 def _check_externs(segment: Segment) -> None:
     """Whether this torch has the C functions that we know."""
-    for name in sorted({step.function for step in segment.steps if isinstance(step, Extern)}):
-        row = EXTERNS.get(name)
-        if row is None:
-            raise HostUnsupported(f"there is no C function {name}")
+    rows = {step.function: row_of(step) for step in segment.steps if isinstance(step, Extern)}
+    for _, row in sorted(rows.items()):
         if c_signature(row.symbol) != row.signature or find_symbol(row.symbol) is None:
             raise HostUnsupported(f"{row.symbol} of this torch is not the one that we know")
 

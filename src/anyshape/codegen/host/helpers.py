@@ -328,8 +328,6 @@ fail:
 """
 
 
-PREFIX: Final = "anyshape_host_"
-
 #: What host functions declare.
 DECLARATIONS: Final = "\n".join(
     [

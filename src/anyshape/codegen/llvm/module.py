@@ -9,12 +9,9 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from anyshape.codegen.llvm.collapsed_axes import choice
-from anyshape.codegen.llvm.emitter import Emitter
+from anyshape.codegen.llvm.emitter import PARAMETERS, Emitter
 from anyshape.codegen.llvm.kernel import part_function
-from anyshape.codegen.llvm.parameters import PARAMETERS
 from anyshape.codegen.llvm.plan import KernelPlan, make_plan, short_plan
-from anyshape.codegen.llvm.scratch import bytes_for_a_thread
-from anyshape.codegen.llvm.target_features import Machine
 from anyshape.codegen.llvm.threads import (
     LAUNCH_DECLARATION,
     THREAD_DECLARATIONS,
@@ -22,10 +19,9 @@ from anyshape.codegen.llvm.threads import (
     launch_functions,
 )
 from anyshape.codegen.llvm.values import compute
-from anyshape.codegen.module_sources import Texts
-from anyshape.codegen.target import Target
+from anyshape.codegen.target import Machine, Target, Texts
 from anyshape.codegen.vector_math import definitions
-from anyshape.codegen.vector_math.definitions import RARE
+from anyshape.codegen.vector_math.table import RARE
 from anyshape.loops.collapsed_axes import vectors_extent
 from anyshape.loops.kernels import Kernel
 from anyshape.symbolic import Size
@@ -52,7 +48,7 @@ def requirements(kernel: Kernel, target: Target) -> frozenset[Function]:
 
 def scratch_bytes(kernel: Kernel, target: Target = _ANY) -> Size:
     """What each thread needs; `%scratch` has as much for each that there may be."""
-    return bytes_for_a_thread(make_plan(kernel, target))
+    return make_plan(kernel, target).bytes_for_a_thread()
 
 
 def module(kernels: Mapping[str, Kernel], target: Target) -> str:
@@ -161,5 +157,5 @@ def _part(
 
 def _fits(short: KernelPlan, plan: KernelPlan) -> bool:
     """Whether the memory of a thread, which is that of the usual plan, is enough."""
-    needed, given = bytes_for_a_thread(short), bytes_for_a_thread(plan)
+    needed, given = short.bytes_for_a_thread(), plan.bytes_for_a_thread()
     return isinstance(needed, int) and isinstance(given, int) and needed <= given
