@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from anyshape.codegen.llvm.module import module, module_texts, scratch_bytes
+from anyshape.codegen.llvm.module import module_texts, scratch_bytes
 from anyshape.codegen.llvm.plan import make_plan
 from anyshape.codegen.target import Machine, Target
 from anyshape.loops.expr import Axis, fresh_scope, load, operation, row
@@ -15,6 +15,7 @@ from anyshape.loops.kernels import Fold, Stage, Store
 from anyshape.symbolic import as_symbol, minimum, symbol
 from tests.codegen.kernel_samples import SAMPLES, kernel
 from tests.codegen.llvm_jit import AVX2, NEON, assembly, host
+from tests.codegen.one_module import module
 from tests.codegen.random_kernels import MAKERS
 from tests.codegen.test_llvm_kernels import check_kernel
 

@@ -15,10 +15,9 @@ import torch.fx
 
 from anyshape.graph.alias_analysis import Sharing
 from anyshape.graph.aliasing import Rearranged, Storage, TensorView, handles_in, values_in
-from anyshape.graph.autograd_use import refuse_recorded
+from anyshape.graph.autograd import Settling, refuse_recorded
 from anyshape.graph.channels_last import CHANNELS_LAST, ChannelsLast
 from anyshape.graph.fallback import may_write
-from anyshape.graph.grad_mode_order import Settling
 from anyshape.graph.lowerings import ROWS, VIEWS, VIEWS_OF_EACH, WRITES, for_row
 from anyshape.graph.plan import (
     NumberRef,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
 
 from anyshape.loops import expr
 from anyshape.loops.collapsed_axes import SHORT, vectors_extent
@@ -16,8 +15,8 @@ from anyshape.loops.expr import Axis, Dtype, Scalar
 from anyshape.loops.generalized import generalized, with_names
 from anyshape.loops.kernels import Kernel, Stage
 from anyshape.loops.linear import Hint, ProvablyEqual, run_as_one
-from anyshape.loops.program import Area, Buffer, Extern, Launch, Segment
-from anyshape.loops.stages import mapped, roots_of
+from anyshape.loops.program import Buffer, Launch, Segment, Step, with_buffers
+from anyshape.loops.stages import mapped, mapped_kernel, roots_of
 from anyshape.loops.substitute import Renaming, Rewriting
 from anyshape.loops.tiled import tiled
 from anyshape.support.lazy_dataclass import dataclass, replace
@@ -127,20 +126,16 @@ def _renamed(kernel: Kernel, sizes: Mapping[Symbol, Size]) -> Kernel:
         name = as_symbol(found) if isinstance(found, Expr) else axis.symbol
         return Axis(name, renaming.size(axis.extent))
 
-    stages = [
-        replace(mapped(stage, renaming, renaming), axes=tuple(map(renamed, stage.axes)))
-        for stage in kernel.stages
-    ]
+    made = mapped_kernel(kernel, renaming, renaming, renamed)
     positions: dict[Symbol, Scalar] = {}
     for name, scalar in kernel.positions.items():
         new = as_symbol(renaming.size(of_atom(name)))
         positions[new] = renaming(scalar)
         expr.name_position(new, positions[new])
-    axes = tuple(map(renamed, kernel.axes))
     private: dict[str, tuple[Dtype, Size]] = {
         name: (dtype, renaming.size(size)) for name, (dtype, size) in kernel.private.items()
     }
-    return Kernel(axes, tuple(stages), positions, private, kernel.ordered, kernel.short)
+    return replace(made, positions=positions, private=private)
 
 
 def _with_one_name(kernel: Kernel, same: ProvablyEqual, seen: Hint) -> Kernel:
@@ -234,31 +229,17 @@ def own_names(segment: Segment) -> Segment:
     def named(group: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
         return tuple(replace(buffer, name=buffers[buffer.name]) for buffer in group)
 
-    def renamed(argument: Any) -> Any:
-        if isinstance(argument, Area):
-            return replace(argument, buffer=buffers[argument.buffer])
-        if isinstance(argument, tuple | list):
-            return type(argument)(map(renamed, argument))
-        return argument
-
-    steps: list[Launch | Extern] = []
+    steps: list[Step] = []
     for step in segment.steps:
+        step = with_buffers(step, buffers.__getitem__)
         if isinstance(step, Launch):
-            launch = replace(
-                step,
-                buffers=tuple(buffers[name] for name in step.buffers),
-                numbers=tuple(numbers[name] for name in step.numbers),
-            )
-            steps.append(launch)
-        else:
-            steps.append(replace(step, arguments=renamed(step.arguments)))
-    return Segment(
-        named(segment.inputs),
-        segment.symbols,
-        tuple(numbers.values()),
-        named(segment.temporaries),
-        named(segment.outputs),
-        tuple(steps),
-        segment.read,
-        segment.repeated,
+            step = replace(step, numbers=tuple(numbers[name] for name in step.numbers))
+        steps.append(step)
+    return replace(
+        segment,
+        inputs=named(segment.inputs),
+        numbers=tuple(numbers.values()),
+        temporaries=named(segment.temporaries),
+        outputs=named(segment.outputs),
+        steps=tuple(steps),
     )

@@ -14,7 +14,7 @@ from anyshape.loops import expr
 from anyshape.loops.expr import Axis, Scalar
 from anyshape.loops.kernels import Kernel, Stage, Store
 from anyshape.loops.linear import ProvablyEqual, coefficient
-from anyshape.loops.stages import finished, joined, mapped, over, roots_of
+from anyshape.loops.stages import finished, joined, mapped, mapped_kernel, over, roots_of
 from anyshape.loops.substitute import Renaming, Rewriting
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Expr, Size, Symbol
@@ -72,11 +72,7 @@ def _alike(first: Kernel, second: Kernel, same: ProvablyEqual) -> tuple[Kernel, 
         if other.symbol is not one.symbol
     }
     renaming = Renaming(names)
-    stages = tuple(
-        replace(mapped(stage, renaming, renaming), axes=tuple(map(renaming.axis, stage.axes)))
-        for stage in second.stages
-    )
-    return first, replace(second, axes=first.axes, stages=stages)
+    return first, replace(mapped_kernel(second, renaming, renaming, renaming.axis), axes=first.axes)
 
 
 def _with_outer(kernel: Kernel, count: int) -> Kernel:

@@ -7,7 +7,7 @@ caller is told which (`MustBeStored`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from anyshape.loops import expr
@@ -148,6 +148,21 @@ def mapped(stage: Stage, change: Renaming | Rewriting, renaming: _Sizes | None =
         ),
         tuple(replace(check, condition=change(check.condition)) for check in stage.checks),
     )
+
+
+def mapped_kernel(
+    kernel: Kernel,
+    change: Renaming | Rewriting,
+    renaming: _Sizes,
+    axis: Callable[[Axis], Axis],
+) -> Kernel:
+    """A kernel of changed scalars, sizes and axes."""
+    axes = tuple(map(axis, kernel.axes))
+    stages = tuple(
+        replace(mapped(stage, change, renaming), axes=tuple(map(axis, stage.axes)))
+        for stage in kernel.stages
+    )
+    return replace(kernel, axes=axes, stages=stages)
 
 
 def over(stage: Stage, axes: tuple[Axis, ...]) -> Stage:

@@ -26,8 +26,6 @@ from anyshape.backends.native.build import (
 )
 from anyshape.backends.native.python_host import python_host
 from anyshape.backends.reproduction import write_reproduction
-from anyshape.codegen import llvm
-from anyshape.codegen.target import Target, Texts
 from anyshape.config import config
 from anyshape.errors import InternalError
 from anyshape.events import kinds
@@ -39,13 +37,11 @@ from anyshape.graph.plan import Plan, PythonCall, Unlowerable
 from anyshape.graph.schedule import Schedule, schedule
 from anyshape.loops import expr
 from anyshape.loops.canonical import own_names
-from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Segment
 from anyshape.loops.text import segment_text
 from anyshape.ops.node_meta import COMPILE_ID, EXPECTED, FACTS, REPORT
 from anyshape.runtime.loader.errors import NativeUnavailable
 from anyshape.support.lazy_dataclass import dataclass, field
-from anyshape.symbolic import Size
 
 #: Warned of once in a process: it is the same for every graph.
 _told: Final[set[str]] = set()
@@ -127,7 +123,7 @@ def _output_code(
         for segment in map(own_names, segments):
             key = _key(segment)
             if key not in texts:
-                texts[key] = generated_code(segment)
+                texts[key] = segment_source(segment)
             codes.append(texts[key])
     return kinds.OutputCode("\n\n".join(codes), compile_id=compile_id)
 
@@ -157,7 +153,7 @@ def _functions(
             progress.kernel()
             keep = partial(setitem, texts, key)
             make = native_function if now else native_function_later
-            made[key] = make(segment, _kernels_text, _scratch_bytes, key=key, keep=keep)
+            made[key] = make(segment, key=key, keep=keep)
         return made[key]
 
     return function_of
@@ -166,22 +162,6 @@ def _functions(
 def _key(segment: Segment) -> str:
     ranges = ", ".join(f"{symbol.name} in {symbol.declared}" for symbol in segment.symbols)
     return f"{segment_text(segment)}\n{ranges}"
-
-
-def generated_code(segment: Segment) -> str:
-    """The text that a segment's machine code is made of."""
-    return segment_source(segment, _kernels_text, _scratch_bytes)
-
-
-# `llvm` loads what it has when it is asked for a name: code that is found on disk needs none of it.
-
-
-def _kernels_text(kernels: Mapping[str, Kernel], target: Target) -> Texts:
-    return llvm.module_texts(kernels, target)
-
-
-def _scratch_bytes(kernel: Kernel) -> Size:
-    return llvm.scratch_bytes(kernel)
 
 
 def schedule_text(made: Schedule, plan: Plan) -> str:

@@ -105,12 +105,11 @@ class Points:
         before = e.let(f"load i8, ptr {filled}, align 1")
         none = e.let(f"icmp eq i8 {before}, 0")
 
-        def body() -> States:
+        def body() -> None:
             self._fill_now()
             e.do(f"store i8 1, ptr {filled}, align 1")
-            return []
 
-        e.when(none, [], [], body)
+        e.run_if(none, body)
 
     def _fill_now(self) -> None:
         e = self.e

@@ -46,12 +46,7 @@ def thread_slice(e: Emitter, stage: int, axis: Axis, is_split: bool) -> tuple[st
 
 def barrier(e: Emitter) -> None:
     if e.plan.splits:
-        e.when(_shared(e), [], [], lambda: _wait(e))
-
-
-def _wait(e: Emitter) -> States:
-    e.do("call void @GOMP_barrier()")
-    return []
+        e.run_if(_shared(e), lambda: e.do("call void @GOMP_barrier()"))
 
 
 def leader_only(e: Emitter, body: Callable[[], None]) -> None:
@@ -62,12 +57,8 @@ def leader_only(e: Emitter, body: Callable[[], None]) -> None:
         e.leave()
         return
 
-    def inside() -> States:
-        body()
-        return []
-
     leader = e.once(0, "leader", lambda: e.let("icmp eq i64 %thread, 0"))
-    e.when(leader, [], [], inside)
+    e.run_if(leader, body)
 
 
 def reduce_across_threads(

@@ -353,6 +353,15 @@ class Emitter(FunctionBody):
             heads.append(f"  {name} = phi {type_} [ {first}, {before} ], [ {result}, {end} ]")
         return joined
 
+    def run_if(self, condition: str, body: Callable[[], object]) -> None:
+        """Code, a level of its own, for where the condition holds."""
+
+        def inside() -> States:
+            body()
+            return []
+
+        self.when(condition, [], [], inside)
+
     def part(self, name: str, linkage: str) -> str:
         """The function of a part of the kernel, whose body this is."""
         head = f"define {linkage} i32 @{name}.part({PARAMETERS}) nounwind {{"

@@ -121,7 +121,7 @@ def _pieces(e: Emitter, axis: Axis, begin: str, end: str, most: int, exact: bool
         return
 
     def piece(condition: str, holds: bool, begin: str, end: str, exact: bool) -> None:
-        def body() -> States:
+        def body() -> None:
             kept, loads_from = e.kernel, e.loads_from
             # What is not masked any more must not be read for other pieces.
             e.loads_from = len(e.levels) - 1
@@ -129,9 +129,8 @@ def _pieces(e: Emitter, axis: Axis, begin: str, end: str, most: int, exact: bool
             e.kernel = replace(kept, stages=(own,))
             _pieces(e, axis, begin, end, most - 1, exact)
             e.kernel, e.loads_from = kept, loads_from
-            return []
 
-        e.when(condition, [], [], body)
+        e.run_if(condition, body)
 
     if seam.bound is None:
         holds = e.value(seam.condition).text
@@ -160,7 +159,7 @@ def _span(e: Emitter, axis: Axis, begin: str, end: str, exact: bool) -> None:
 
     points = None if e.plan.flat is None else Points(e, e.plan.flat)
 
-    def loop(first: str, last: str, by: int, count: int, masked: bool) -> States:
+    def loop(first: str, last: str, by: int, count: int, masked: bool) -> None:
         def body(variable: str, states: States) -> States:
             e.loops[axis.symbol] = Loop(len(e.levels) - 1, variable, axis.extent)
             if masked:
@@ -176,7 +175,6 @@ def _span(e: Emitter, axis: Axis, begin: str, end: str, exact: bool) -> None:
         types = [] if points is None else points.types
         e.loop((first, last, str(by)), start, types, body)
         del e.loops[axis.symbol]
-        return []
 
     if one_loop or (exact and divides(step, axis.extent)):
         # There is at least one round.
@@ -186,11 +184,11 @@ def _span(e: Emitter, axis: Axis, begin: str, end: str, exact: bool) -> None:
     whole = e.let(f"and i64 {length}, {-step}")
     full = e.let(f"add i64 {begin}, {whole}")
     some = e.let(f"icmp ne i64 {whole}, 0")
-    e.when(some, [], [], lambda: loop(begin, full, step, copies, False))
+    e.run_if(some, lambda: loop(begin, full, step, copies, False))
     rest = e.let(f"icmp slt i64 {full}, {end}")
     # Loops inside are run through as seldom as can be.
     last = copies if has_loops else 1
-    e.when(rest, [], [], lambda: loop(full, end, e.lanes * last, last, True))
+    e.run_if(rest, lambda: loop(full, end, e.lanes * last, last, True))
 
 
 def can_have_pieces(e: Emitter) -> bool:

@@ -176,16 +176,11 @@ class StageCode:
         """Vectors along the axis: full ones, then those of which lanes are missing."""
         e, (begin, end) = self.e, bounds
         e.vector_axis = axis.symbol
-        if self.copies == 1 and has_one_loop(e, self.number):
-            carries = [s.start for s in self.scannings]
-            masked = not divides(e.lanes, axis.extent)
-            states, _ = self._span(axis, bounds, e.lanes, states, carries, masked)
-            e.vector_axis = None
-            return states
         step = e.lanes * self.copies
-        if divides(step, axis.extent):
+        is_whole = divides(step, axis.extent)
+        if is_whole or (self.copies == 1 and has_one_loop(e, self.number)):
             carries = [s.start for s in self.scannings]
-            states, _ = self._span(axis, bounds, step, states, carries)
+            states, _ = self._span(axis, bounds, step, states, carries, not is_whole)
             e.vector_axis = None
             return states
         length = end if begin == "0" else e.let(f"sub i64 {end}, {begin}")

@@ -16,7 +16,6 @@ from anyshape.codegen.llvm.threads import (
     LAUNCH_DECLARATION,
     THREAD_DECLARATIONS,
     entry_function,
-    launch_functions,
 )
 from anyshape.codegen.llvm.values import compute
 from anyshape.codegen.target import Machine, Target, Texts
@@ -35,36 +34,13 @@ _NO_METADATA: Final = "!0 = !{}\n"
 _NAMELESS: Final = "as.kernel.nameless"
 
 
-def kernel_function(kernel: Kernel, name: str, target: Target) -> str:
-    """`define i32 @name(ptr %buffers, ptr %sizes, ptr %numbers, ptr %scratch)` and what it calls,
-    but for `launch_functions`, `!0` and vector_math's definitions of `requirements`."""
-    return _write(kernel, name, target)[0]
-
-
-def requirements(kernel: Kernel, target: Target) -> frozenset[Function]:
-    """The functions of vector_math that the kernel calls: (name, dtype, lanes)."""
-    return _write(kernel, "kernel", target)[1]
-
-
 def scratch_bytes(kernel: Kernel, target: Target = _ANY) -> Size:
     """What each thread needs; `%scratch` has as much for each that there may be."""
     return make_plan(kernel, target).bytes_for_a_thread()
 
 
-def module(kernels: Mapping[str, Kernel], target: Target) -> str:
-    """One module with all of them."""
-    texts: list[str] = []
-    functions: set[Function] = set()
-    for name, kernel in kernels.items():
-        text, needed = _write(kernel, name, target)
-        texts.append(text)
-        functions |= needed
-    texts.append(definitions(sorted(functions)))
-    return "\n\n".join([_triple(target), launch_functions(), *texts, _NO_METADATA])
-
-
 def module_texts(kernels: Mapping[str, Kernel], target: Target) -> Texts:
-    """The same as several modules. What loops is apart, under a name that follows from its text:
+    """Kernels as several modules. What loops is apart, under a name that follows from its text:
     kernels that programs have in common are compiled once. What only begins them is beside. The
     whole needs `launch_functions` from elsewhere."""
     beside: list[str] = [LAUNCH_DECLARATION]
@@ -128,12 +104,6 @@ def _triple(target: Target) -> str:
 
 def _emitter(plan: KernelPlan, target: Target) -> Emitter:
     return Emitter(plan, Machine.of(target), compute)
-
-
-def _write(kernel: Kernel, name: str, target: Target) -> tuple[str, frozenset[Function]]:
-    plan = make_plan(kernel, target)
-    part, functions = _part(plan, kernel, name, "internal", target)
-    return f"{part}\n\n{entry_function(_emitter(plan, target), name, name)}", functions
 
 
 def _part(

@@ -5,8 +5,10 @@ A polynomial is summed level by level: what is the same for a whole loop is adde
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from anyshape.codegen.ir_builder import vector
 from anyshape.symbolic import Size, Symbol
 from anyshape.symbolic.expr import (
     Atom,
@@ -16,9 +18,9 @@ from anyshape.symbolic.expr import (
     Mod,
     Monomial,
     atom_at,
-    of_atom,
     ordered_arguments,
     ordered_terms,
+    polynomial,
 )
 
 if TYPE_CHECKING:
@@ -92,16 +94,22 @@ def _narrow_function(e: Emitter, atom: Atom) -> str:
             plain = is_natural(atom.numerator) and is_natural(atom.denominator)
             return _divide(e, kind, "i64", a, b, plain)
         case Min() | Max():
-            sign = "slt" if isinstance(atom, Min) else "sgt"
-            first, *others = ordered_arguments(atom)
-            text = narrow_size(e, first)
-            for argument in others:
-                other = narrow_size(e, argument)
-                better = e.let(f"icmp {sign} i64 {other}, {text}")
-                text = e.let(f"select i1 {better}, i64 {other}, i64 {text}")
-            return text
+            return _extreme(e, atom, narrow_size, 0)
         case Symbol():
             return e.symbol(atom)
+
+
+def _extreme(e: Emitter, atom: Min | Max, size: Callable[[Emitter, Size], str], lanes: int) -> str:
+    """The least or the largest of several sizes, each of which `size` gives."""
+    sign = "slt" if isinstance(atom, Min) else "sgt"
+    type_, truth = vector("i64", lanes), vector("i1", lanes)
+    first, *others = ordered_arguments(atom)
+    text = size(e, first)
+    for argument in others:
+        other = size(e, argument)
+        better = e.let(f"icmp {sign} {type_} {other}, {text}")
+        text = e.let(f"select {truth} {better}, {type_} {other}, {type_} {text}")
+    return text
 
 
 def _divide(e: Emitter, kind: str, type_: str, a: str, b: str, plain: bool) -> str:
@@ -177,18 +185,8 @@ def _wide(e: Emitter, size: Size) -> str:
             term = e.let(f"mul {wide} {term}, {by}")
         total = e.let(f"add {wide} {total}, {term}") if total else term
     if narrow:
-        from_all = e.splat("i64", narrow_size(e, _polynomial(narrow)))
+        from_all = e.splat("i64", narrow_size(e, polynomial(narrow)))
         total = e.let(f"add {wide} {total}, {from_all}")
-    return total
-
-
-def _polynomial(terms: dict[Monomial, int]) -> Size:
-    total: Size = 0
-    for monomial, coefficient in terms.items():
-        term: Size = coefficient
-        for index in monomial:
-            term = term * of_atom(atom_at(index))
-        total = total + term
     return total
 
 
@@ -216,14 +214,7 @@ def _wide_function(e: Emitter, atom: Atom) -> str:
             b = wide_size(e, atom.denominator)
             return _divide_wide(e, kind, a, b)
         case Min() | Max():
-            sign = "slt" if isinstance(atom, Min) else "sgt"
-            first, *others = ordered_arguments(atom)
-            text = wide_size(e, first)
-            for argument in others:
-                other = wide_size(e, argument)
-                better = e.let(f"icmp {sign} {wide} {other}, {text}")
-                text = e.let(f"select <{e.lanes} x i1> {better}, {wide} {other}, {wide} {text}")
-            return text
+            return _extreme(e, atom, wide_size, e.lanes)
 
 
 def divide_naturals(e: Emitter, kind: str, a: str, divisor: Size) -> str:
