@@ -359,54 +359,6 @@ FITS = [
     ),
 ]
 
-# Numbers as unevaluated sums of floats, largest first.
-SPLITS = {
-    "ln2": LN2,
-    "log2e": 1 / LN2,
-    "log10e": 1 / mp.log(10),
-    "log10_2": mp.log(2) / mp.log(10),
-    "pi": PI,
-    "two_over_pi": 2 / PI,
-    "log2_linear": 2 / LN2,
-    "log2_cubic": 2 / LN2 / 3,
-    "half_pi": PI / 2,
-    "quarter_pi": PI / 4,
-    "three_quarters_pi": PI * 3 / 4,
-    "sqrt_half": SQRT_HALF,
-    "gelu_linear": mp.sqrt(8 / PI),
-    "gelu_cubic": mp.sqrt(8 / PI) * mp.mpf("0.044715"),
-}
-
-
-# The first piece is short enough that its product with an exponent is exact.
-SHORT_SPLITS = {"ln2": LN2, "log10_2": mp.log(2) / mp.log(10)}
-
-
-def short_split(kind: str, number: Real) -> list[Real]:
-    scale = mp.mpf(2) ** (14 if kind == "f32" else 40)
-    high = mp.nint(number * scale) / scale
-    return [high, rounded(kind, number - high)]
-
-
-# Pieces that are all positive.
-SPLITS_FROM_BELOW = {"pi_from_below": PI}
-
-
-def split_from_below(kind: str, number: Real) -> list[Real]:
-    pieces: list[Real] = []
-    for _ in range(3):
-        rest = number - mp.fsum(pieces)
-        unit = mp.mpf(2) ** (mp.floor(mp.log(rest, 2)) - (23 if kind == "f32" else 52))
-        pieces.append(mp.floor(rest / unit) * unit)
-    return pieces
-
-
-def split(kind: str, number: Real) -> list[Real]:
-    pieces: list[Real] = []
-    for _ in range(4 if kind == "f64" else 3):
-        pieces.append(rounded(kind, number - mp.fsum(pieces)))
-    return pieces
-
 
 def lines_of(title: str, numbers: list[Real]) -> list[str]:
     return [f"    {title}: (", *(f"        {float(number)!r}," for number in numbers), "    ),"]
@@ -421,25 +373,7 @@ def main() -> None:
             bits = float(mp.log(worst, 2))
             print(f"{row.name:14} {kind} degree {row.degree[kind]:2} error 2^{bits:.1f}")
             text += lines_of(f'("{row.name}", "{kind}")', numbers)
-    text += ["}", "", "# Numbers as sums of floats, the largest first.", "SPLIT = {"]
-    for name, number in SPLITS.items():
-        for kind in ("f32", "f64"):
-            text += lines_of(f'("{name}", "{kind}")', split(kind, number))
-    for name, number in SHORT_SPLITS.items():
-        for kind in ("f32", "f64"):
-            text += lines_of(f'("{name}_short", "{kind}")', short_split(kind, number))
-    for name, number in SPLITS_FROM_BELOW.items():
-        text += lines_of(f'("{name}", "f32")', split_from_below("f32", number))
     text += ["}", ""]
-    text += ["# (2^-16i, 2^16i 2 / pi modulo 4 as two doubles)", "TWO_OVER_PI_BY_EXPONENT = ("]
-    for step in range(7):
-        scale = mp.mpf(2) ** (16 * step)
-        text += ["    (", f"        {float(1 / scale)!r},"]
-        text += [
-            f"        {float(piece)!r}," for piece in split("f64", mp.fmod(2 * scale / PI, 4))[:2]
-        ]
-        text += ["    ),"]
-    text += [")", ""]
     text += [f"ERFCX_POLE = {float(ERFCX_POLE)!r}", f"GELU_POLE = {float(GELU_POLE)!r}"]
     text += [f"NORMAL_TAIL_END = {float(NORMAL_TAIL_END)!r}", ""]
     OUTPUT.write_text("\n".join(text))

@@ -11,8 +11,9 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 
+from anyshape.codegen.ir_builder import REGISTER, vector
 from anyshape.codegen.vector_math import FUNCTIONS, definitions
-from anyshape.codegen.vector_math.builder import function_name, vector_type
+from anyshape.codegen.vector_math.builder import function_name
 
 NUMPY = {"f32": np.float32, "f64": np.float64}
 
@@ -39,7 +40,7 @@ def other_machine(triple: str, cpu: str) -> Any:
 
 def loop_text(name: str, kind: str, lanes: int) -> str:
     """A module with `void k(ptr out, ptr x, ptr y, i64 vectors)`."""
-    type_, arity = vector_type(kind, lanes), FUNCTIONS[name]
+    type_, arity = vector(REGISTER[kind], lanes), FUNCTIONS[name]
     align = 4 if kind == "f32" else 8
     loads = "\n".join(
         f"  %p{v} = getelementptr {type_}, ptr %{v}, i64 %i\n"

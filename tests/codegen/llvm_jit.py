@@ -12,14 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anyshape.codegen.llvm.module import module, scratch_bytes
+from anyshape.codegen.llvm.module import scratch_bytes
 from anyshape.codegen.target import Target
 from anyshape.loops.kernels import Kernel
 from anyshape.runtime.loader.build import Source, build, load
-from anyshape.runtime.loader.engine import build_assembly, llvm
+from anyshape.runtime.loader.engine import llvm
 from anyshape.runtime.loader.host_target import HostTarget
 from anyshape.symbolic import Size, evaluate, symbol
 from anyshape.symbolic.expr import as_symbol
+from tests.codegen.assembler import build_assembly
+from tests.codegen.one_module import module
 
 NUMPY: dict[str, Any] = {
     "f32": np.float32,

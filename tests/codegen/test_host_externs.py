@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anyshape.codegen.host.externs import EXTERNS, ExternFunction
-from anyshape.runtime.loader.c_signatures import c_signature
-from anyshape.runtime.loader.symbols import find_symbol
+from anyshape.runtime.loader.symbols import c_signature, find_symbol
 
 
 @pytest.mark.parametrize("row", EXTERNS.values(), ids=EXTERNS.keys())

@@ -10,8 +10,8 @@ import pytest
 
 from anyshape.codegen.host import sizes
 from anyshape.codegen.host.abi import HostUnsupported
-from anyshape.codegen.host.ir_builder import FunctionBody
 from anyshape.codegen.host.sizes import Sizes
+from anyshape.codegen.ir_builder import FunctionBody
 from anyshape.errors import UndefinedDivision
 from anyshape.runtime.loader.build import Source, build, disk_cache, load
 from anyshape.runtime.loader.host_target import host_target

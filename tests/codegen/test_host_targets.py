@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from anyshape.backends.native.source import source_of
-from anyshape.runtime.loader.engine import build_assembly
 from anyshape.runtime.loader.host_target import HostTarget
 from anyshape.runtime.loader.torch_abi import torch_abi
 from anyshape.symbolic import floordiv
+from tests.codegen.assembler import build_assembly
 from tests.runtime.native_samples import S0, S1, added, buffer, called, segment, texts_of
 from tests.runtime.test_native_externs import convolved, whole
 

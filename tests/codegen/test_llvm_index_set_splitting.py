@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anyshape.codegen.llvm.module import module
 from anyshape.codegen.target import Target
 from anyshape.loops.expr import Axis, Scalar, constant, fresh_scope, index, load
 from anyshape.loops.kernels import Kernel, Stage, Store
 from anyshape.symbolic import Size, as_symbol, symbol
 from tests.codegen.kernel_samples import kernel, op
 from tests.codegen.llvm_jit import AVX2, NEON, assembly, compiled, host, runs
+from tests.codegen.one_module import module
 from tests.loops.oracle.interpret import run_kernel
 
 ROW, COLUMN, CHANNEL = (symbol(name) for name in ("i0", "i1", "i2"))

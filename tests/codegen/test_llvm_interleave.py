@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anyshape.codegen.llvm.module import module
 from anyshape.loops.expr import Scalar, fresh_scope, load
 from tests.codegen.kernel_samples import AT, op, pointwise
 from tests.codegen.llvm_jit import AVX2, NEON, NUMPY, compiled
+from tests.codegen.one_module import module
 from tests.codegen.test_llvm_targets import AVX512
 
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from anyshape.codegen.llvm.module import module
 from anyshape.codegen.target import Target
 from anyshape.loops.expr import Axis, Dtype, constant, fresh_scope, load
 from anyshape.loops.kernels import Kernel, Stage, Store
 from anyshape.symbolic import as_symbol, symbol
 from tests.codegen.kernel_samples import kernel, op
 from tests.codegen.llvm_jit import AVX2, NUMPY, compiled, host
+from tests.codegen.one_module import module
 
 AT, N0 = symbol("i0"), symbol("n0")
 DIVISORS = (255.0, 127.5, 1.0, 2.0, 3.0, 7.0, 10.0, 0.1, 57.375, 1 / 3, 1e-9, 1e9, 16777215.0)

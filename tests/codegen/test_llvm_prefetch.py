@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from anyshape.codegen.llvm.module import module
 from anyshape.codegen.target import Target
 from anyshape.loops.expr import Axis, fresh_scope, load, row
 from anyshape.loops.kernels import Fold, Kernel, Stage, Store
 from anyshape.symbolic import Size, as_symbol, symbol
 from tests.codegen.kernel_samples import kernel, op
 from tests.codegen.llvm_jit import AVX2, NEON, assembly, compiled, host, runs
+from tests.codegen.one_module import module
 from tests.codegen.test_llvm_index_set_splitting import Fenced
 from tests.loops.oracle.interpret import run_kernel
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from anyshape.codegen.llvm.module import module
 from anyshape.codegen.target import Target
 from anyshape.loops.collapsed_axes import flattened
 from anyshape.loops.expr import Axis, Dtype, Scalar, constant, fresh_scope, index, load, row
@@ -16,6 +15,7 @@ from anyshape.loops.kernels import Fold, Kernel, Stage, Store
 from anyshape.symbolic import Size, as_symbol, symbol
 from tests.codegen.kernel_samples import POINTS, folded, kernel, op
 from tests.codegen.llvm_jit import AVX2, NUMPY, compiled, host, runs
+from tests.codegen.one_module import module
 from tests.loops.oracle.interpret import run_kernel
 
 AT, ROW, CHANNEL, N0, N1, N2 = (symbol(name) for name in ("i0", "i1", "i2", "n0", "n1", "n2"))

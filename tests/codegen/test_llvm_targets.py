@@ -7,16 +7,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from anyshape.codegen.llvm.module import module, module_texts, scratch_bytes
+from anyshape.codegen.llvm.module import module_texts, scratch_bytes
 from anyshape.codegen.llvm.plan import make_plan
-from anyshape.codegen.llvm.scratch import bytes_for_a_thread
-from anyshape.codegen.llvm.target_features import Machine
-from anyshape.codegen.target import Target
+from anyshape.codegen.target import Machine, Target
 from anyshape.loops.expr import Axis, fresh_scope, load, operation, row
 from anyshape.loops.kernels import Fold, Stage, Store
 from anyshape.symbolic import as_symbol, minimum, symbol
 from tests.codegen.kernel_samples import SAMPLES, kernel
 from tests.codegen.llvm_jit import AVX2, NEON, assembly, host
+from tests.codegen.one_module import module
 from tests.codegen.random_kernels import MAKERS
 from tests.codegen.test_llvm_kernels import check_kernel
 
@@ -91,7 +90,7 @@ def test_fewer_lanes_where_they_are_brought_together_one_by_one() -> None:
     store = Stage((), (Store("k1", at, row("r", "f32", frozenset([as_symbol(at)]))),))
     folds = kernel(axes[:1], summed, store)
     for target in TARGETS.values():
-        needed, given = bytes_for_a_thread(make_plan(folds, target)), scratch_bytes(folds)
+        needed, given = make_plan(folds, target).bytes_for_a_thread(), scratch_bytes(folds)
         assert isinstance(needed, int)
         assert isinstance(given, int)
         assert 0 < needed <= given

@@ -13,11 +13,11 @@ from anyshape.loops.canonical import Bound, canonical
 from anyshape.loops.expr import Axis, constant, fresh_scope, index, load
 from anyshape.loops.kernels import Kernel, Stage, Store
 from anyshape.loops.tiled import tiled
-from anyshape.loops.verify import problems
 from anyshape.symbolic import Size, as_symbol, evaluate, symbol
 from tests.codegen.kernel_samples import kernel, op
 from tests.codegen.llvm_jit import AVX2, NUMPY, compiled, host, runs
 from tests.loops.oracle.interpret import run_kernel
+from tests.loops.verify import problems
 
 AT, ROW, COLUMN, N0, N1, N2 = (symbol(name) for name in ("i0", "i1", "i2", "n0", "n1", "n2"))
 PLACE, TRANSPOSED = (AT * N1 + ROW) * N2 + COLUMN, (AT * N2 + COLUMN) * N1 + ROW

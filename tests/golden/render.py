@@ -30,9 +30,8 @@ from anyshape.backends.eager import run_graph_later
 from anyshape.backends.native.backend import lowered, schedule_text
 from anyshape.backends.native.python_host import python_host
 from anyshape.backends.native.source import helpers_source, source_of
-from anyshape.codegen import llvm
 from anyshape.codegen.host import HostUnsupported
-from anyshape.graph.unlowerable import Unlowerable
+from anyshape.graph.plan import Unlowerable
 from anyshape.loops import expr
 from anyshape.loops.canonical import own_names
 from anyshape.loops.program import Segment
@@ -232,7 +231,7 @@ def _not_run(*args: Any) -> Any:
 
 
 def _source(segment: Segment, target: HostTarget) -> Source:
-    return source_of(segment, llvm.module_texts, llvm.scratch_bytes, target, ABI)
+    return source_of(segment, None, None, target, ABI)
 
 
 def _modules(source: Source) -> list[str]:

@@ -20,10 +20,10 @@ from anyshape.loops.expr import (
 from anyshape.loops.generalized import range_of
 from anyshape.loops.kernels import Fold, Kernel, Stage, Store
 from anyshape.loops.text import kernel_text
-from anyshape.loops.verify import problems
 from anyshape.symbolic import Range, Size, Symbol, as_symbol, evaluate, floordiv, symbol
 from anyshape.symbolic.expr import symbols_of
 from tests.loops.oracle.interpret import run_kernel
+from tests.loops.verify import problems
 
 BATCH, CHANNEL, PIXEL = (symbol(name) for name in ("b", "c", "p"))
 S = symbol("s", Range(2, None))

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from anyshape.loops.expr import Axis, Scalar, fresh_scope, load, operation, reduce
-from anyshape.loops.invariant_reduction import is_repeated
 from anyshape.loops.kernels import Store
-from anyshape.loops.stages import MustBeStored, kernel_of
+from anyshape.loops.stages import MustBeStored, is_repeated, kernel_of
 from anyshape.symbolic import Expr, Size, as_symbol, symbol
 
 AT, ALONG, N, M = (symbol(name) for name in ("i0", "r0", "n0", "n1"))

@@ -19,9 +19,9 @@ from anyshape.loops.expr import (
     row,
 )
 from anyshape.loops.kernels import Check, Fold, Kernel, Scan, Stage, Store
-from anyshape.loops.verify import problems
 from anyshape.symbolic import as_symbol, symbol
 from tests.codegen.random_kernels import MAKERS
+from tests.loops.verify import problems
 
 AT, R, N, M = (symbol(name) for name in ("i0", "r0", "n0", "n1"))
 OUTER = Axis(as_symbol(AT), N)

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from anyshape.backends.native.build import native_function
-from anyshape.codegen.module_sources import Texts
-from anyshape.codegen.target import Target
+from anyshape.codegen.target import Target, Texts
 from anyshape.loops.expr import constant
 from anyshape.loops.kernels import Check, Kernel, Stage
 from anyshape.loops.program import Buffer, Extern, Launch, Segment, Step

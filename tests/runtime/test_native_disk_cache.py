@@ -72,7 +72,6 @@ def test_open_folders_are_not_used(folder: Path, mode: int):
     folder.chmod(mode)
     assert cache(folder).read(KEY) is None
     assert not cache(folder).write(KEY, b"payload")
-    assert not cache(folder).is_private()
 
 
 def test_links_are_not_followed(folder: Path, tmp_path: Path):

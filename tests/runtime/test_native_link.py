@@ -9,14 +9,12 @@ import pytest
 from anyshape.runtime.loader.build import Source as Text
 from anyshape.runtime.loader.build import build, disk_cache, load
 from anyshape.runtime.loader.elf import NotAnObject, read_object
-from anyshape.runtime.loader.engine import build_assembly, build_object, optimised_text
 from anyshape.runtime.loader.errors import NativeUnavailable
 from anyshape.runtime.loader.host_target import HostTarget, host_target
-from anyshape.runtime.loader.image import LoadedImage
+from anyshape.runtime.loader.image import LoadedByLlvm, LoadedImage, from_bytes
 from anyshape.runtime.loader.link import CannotLink, link_image
-from anyshape.runtime.loader.linked_by_llvm import LoadedByLlvm
-from anyshape.runtime.loader.serialized_code import from_bytes
 from anyshape.runtime.loader.symbols import address_of
+from tests.codegen.assembler import build_assembly, build_object
 
 #: Constants, a table of jumps, calls within and out, the address of a function, an outer object, a
 #: table of addresses, text.
@@ -275,4 +273,3 @@ def test_missing_symbols_are_told():
 
 def test_texts_to_read():
     assert "ret" in build_assembly("define i64 @g() { ret i64 7 }", *target()[:3])
-    assert "ret i64 7" in optimised_text("define i64 @g() { ret i64 7 }", *target()[:3])

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from anyshape.backends.eager import run_graph, with_code
-from anyshape.backends.native.backend import run_native
-from anyshape.backends.native.background import run_native_or_wait
+from anyshape.backends.native.backend import run_native, run_native_or_wait
 
 BACKENDS: Final[dict[str, Callable[..., Any]]] = {"native": run_native_or_wait, "eager": run_graph}
 

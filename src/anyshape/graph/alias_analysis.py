@@ -33,7 +33,7 @@ class Sharing:
             if node.op == "output":
                 self._seen.update(map(self.first, node.all_input_nodes))
                 continue
-            entry = _entry(node)
+            entry = match_of(node)
             known = entry is not None and not may_write(entry, node)
             known |= region_of(node.target) is not None
             if CALL in node.meta and not known:
@@ -58,13 +58,14 @@ class Sharing:
         return first in self._written or self._seen[first] > made_here
 
 
-def _entry(node: torch.fx.Node) -> OpMatch | None:
+def match_of(node: torch.fx.Node) -> OpMatch | None:
+    """The operator that a node calls, if it is one of the table."""
     call = node.meta.get(CALL)
     return None if call is None else lookup(call.function)
 
 
 def _is_in_place(node: torch.fx.Node) -> bool:
-    entry = _entry(node)
+    entry = match_of(node)
     if entry is None:
         return False
     function = node.meta[CALL].function
@@ -74,7 +75,7 @@ def _is_in_place(node: torch.fx.Node) -> bool:
 def _leads_back(node: torch.fx.Node) -> bool:
     if not node.all_input_nodes or region_of(node.target) is not None:
         return False
-    entry = _entry(node)
+    entry = match_of(node)
     if entry is None:
         return node.target is operator.getitem or CALL in node.meta
     if _is_in_place(node) or entry.op.lowering in (OpKind.VIEW, OpKind.NOTHING):

@@ -7,12 +7,16 @@ it.
 
 from __future__ import annotations
 
-from anyshape.graph.plan import View
+from collections.abc import Sequence
+from typing import Any
+
+from anyshape.graph.plan import View, leaves
 from anyshape.loops import expr
 from anyshape.loops.expr import Scalar
 from anyshape.ops.lowering.values import Index, IndexMap, Memory, Rearranged, Value, Values
 from anyshape.ops.meta import Meta
 from anyshape.support.lazy_dataclass import dataclass, field
+from anyshape.symbolic import Expr
 
 
 @dataclass(slots=True, eq=False)
@@ -115,3 +119,42 @@ class TensorView:
     def _within(self, whole: Memory) -> Memory:
         offset = whole.offset + self.meta.offset - self.root.meta.offset
         return Memory(whole.buffer, self.meta.strides, offset)
+
+
+# -- arguments as trees: the tensors in them, and what only Python handles ------------------------
+
+
+class Foreign:
+    """A tensor that only Python code handles: sparse, complex, quantised."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class Several(tuple[Any, ...]):
+    """The tensors of a result of Python code, and the name of the result itself: it may have more
+    of them than the run at hand had."""
+
+    name: str
+
+
+def several(name: str, items: Sequence[Any]) -> Several:
+    found = Several(items)
+    found.name = name
+    return found
+
+
+def handles_in(tree: Any) -> list[TensorView]:
+    return [leaf for leaf in leaves(tree) if isinstance(leaf, TensorView)]
+
+
+def values_in(tree: Any) -> list[Value]:
+    return [leaf for leaf in leaves(tree) if isinstance(leaf, Value)]
+
+
+def has_tensors(tree: Any) -> bool:
+    return bool(handles_in(tree)) or any(isinstance(each, Foreign) for each in tree)
+
+
+def is_size(value: Any) -> bool:
+    return type(value) is int or isinstance(value, Expr)

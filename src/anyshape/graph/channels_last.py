@@ -15,11 +15,12 @@ from typing import Any, Final
 import torch
 import torch.fx
 
+from anyshape.graph.alias_analysis import match_of
 from anyshape.ops.meta import Meta, channels_last, contiguous
 from anyshape.ops.node_meta import CALL, RESULT
 from anyshape.ops.op import OpKind as Kind
 from anyshape.ops.rows import NATIVE, VIEWS, VIEWS_OF_EACH
-from anyshape.ops.table import OpMatch, lookup
+from anyshape.ops.table import OpMatch
 from anyshape.symbolic import Expr, Symbol, evaluate
 
 CHANNELS_LAST: Final = channels_last(4)
@@ -48,7 +49,7 @@ class ChannelsLast:
                     self.stored.add(node)
 
     def _is_faster(self, node: torch.fx.Node) -> bool:
-        entry = _entry(node)
+        entry = match_of(node)
         if entry is None or entry.op.name != "conv2d" or not _is_image(node.meta.get(RESULT)):
             return False
         call = node.meta[CALL]
@@ -83,7 +84,7 @@ class ChannelsLast:
             return False
         gains = False
         for user in node.users:
-            entry = _entry(user)
+            entry = match_of(user)
             if entry is None or not _is_lowered(entry) or _writes(user):
                 return False
             if user in self.convolutions:
@@ -103,11 +104,6 @@ def _is_image(meta: Any) -> bool:
     )
 
 
-def _entry(node: torch.fx.Node) -> OpMatch | None:
-    call = node.meta.get(CALL)
-    return None if call is None else lookup(call.function)
-
-
 def _is_lowered(entry: OpMatch) -> bool:
     """Whether native code computes it from elements, and makes no view."""
     name = entry.op.name
@@ -115,7 +111,7 @@ def _is_lowered(entry: OpMatch) -> bool:
 
 
 def _writes(node: torch.fx.Node) -> bool:
-    entry = _entry(node)
+    entry = match_of(node)
     if entry is None or entry.in_place or "out" in node.kwargs:
         return True
     return bool(node.kwargs.get("inplace")) or any(arg is True for arg in node.args[1:])

@@ -16,7 +16,7 @@ from typing import Any
 
 from anyshape.graph.fused_steps import FAR
 from anyshape.graph.plan import BufferDecl, Compute, ElidedRepeats, Native, Plan, Step
-from anyshape.loops.program import Area, Extern, Launch, Repeated
+from anyshape.loops.program import Area, Extern, Launch, Repeated, with_buffers
 
 PartPosition = tuple[int, int]
 
@@ -169,25 +169,7 @@ def _alike(one: BufferDecl, other: BufferDecl) -> bool:
 
 def _renamed(step: Launch | Extern, names: _Names, by: int, *, behind: bool = False):
     """The step so many parts later."""
-    match step:
-        case Launch():
-            buffers = tuple(names.later(name, by, behind) for name in step.buffers)
-            if buffers == step.buffers:
-                return step
-            return Launch(step.kernel, buffers, step.sizes, step.numbers)
-        case Extern():
-            return Extern(step.function, _renamed_argument(step.arguments, names, by, behind))
-
-
-def _renamed_argument(argument: Any, names: _Names, by: int, behind: bool) -> Any:
-    if isinstance(argument, Area):
-        name = names.later(argument.buffer, by, behind)
-        if name == argument.buffer:
-            return argument
-        return Area(name, argument.sizes, argument.strides, argument.offset)
-    if isinstance(argument, tuple | list):
-        return type(argument)(_renamed_argument(each, names, by, behind) for each in argument)
-    return argument
+    return with_buffers(step, lambda name: names.later(name, by, behind))
 
 
 def _is_same(one: Launch | Extern, other: Launch | Extern) -> bool:

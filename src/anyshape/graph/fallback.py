@@ -9,15 +9,23 @@ from typing import Any, Final
 import torch
 import torch.fx
 
-from anyshape.graph.aliasing import Storage, TensorView
+from anyshape.graph.aliasing import (
+    Foreign,
+    Several,
+    Storage,
+    TensorView,
+    handles_in,
+    has_tensors,
+    is_size,
+    several,
+)
 from anyshape.graph.mutation import Mutation
 from anyshape.graph.plan import (
     BufferDecl,
     PythonCall,
     TensorRef,
+    Unlowerable,
 )
-from anyshape.graph.pytree import Foreign, Several, handles_in, has_tensors, is_size, several
-from anyshape.graph.unlowerable import Unlowerable
 from anyshape.ops.bind import Unbound, works_in_place
 from anyshape.ops.effects import written_by
 from anyshape.ops.higher_order_ops import region_of

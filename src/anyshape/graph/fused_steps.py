@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from anyshape.graph.plan import BufferDecl, Compute, Native, Step
-from anyshape.graph.read_write_sets import touched
+from anyshape.graph.plan import BufferDecl, Compute, Native, Step, computing
 from anyshape.loops.fusion import fused, without_buffers
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.linear import ProvablyEqual
@@ -36,11 +35,6 @@ def fused_steps(
     uses = Counter(name for step in result for name in step.reads | step.writes)
     uses.update(after)
     return [_lean(step, uses, held) for step in result], made_of
-
-
-def computing(kernel: Kernel) -> Compute:
-    reads, writes, numbers = touched(kernel)
-    return Compute(kernel, reads, writes, numbers)
 
 
 def _place_to_join(

@@ -14,18 +14,16 @@ import torch
 import torch.fx
 
 from anyshape.graph.alias_analysis import Sharing
-from anyshape.graph.aliasing import Storage, TensorView
-from anyshape.graph.autograd_use import refuse_recorded
+from anyshape.graph.aliasing import Storage, TensorView, handles_in, values_in
+from anyshape.graph.autograd import Settling, refuse_recorded
 from anyshape.graph.channels_last import CHANNELS_LAST, ChannelsLast
 from anyshape.graph.fallback import may_write
-from anyshape.graph.grad_mode_order import Settling
 from anyshape.graph.plan import (
     Plan,
+    Unlowerable,
     View,
 )
-from anyshape.graph.pytree import handles_in, values_in
 from anyshape.graph.repeat_elision import Skipping
-from anyshape.graph.unlowerable import Unlowerable
 from anyshape.ops.bind import OpCall, Unbound, bind_match
 from anyshape.ops.lowering.values import DTYPES, NotAView, NotLowered, NumberRef, Rearranged, Value
 from anyshape.ops.meta import Meta

@@ -15,13 +15,7 @@ import torch.fx
 from anyshape.errors import AnyshapeError
 from anyshape.graph.alias_analysis import Sharing
 from anyshape.graph.aliasing import Storage
-from anyshape.graph.plan import (
-    BufferDecl,
-    Compute,
-    Native,
-    Step,
-)
-from anyshape.graph.read_write_sets import touched
+from anyshape.graph.plan import BufferDecl, Native, Step, computing
 from anyshape.loops import expr
 from anyshape.loops.expr import Axis, Scalar
 from anyshape.loops.kernels import Check, Kernel, Scan, Store
@@ -129,19 +123,22 @@ class Materialize:
         return made
 
     def _kernel(self, value: Value, memory: Memory, meta: Meta | None) -> Kernel:
-        while True:
+        def make() -> Kernel:
             axes, index = self._loops(value, meta)
-            store = Store(memory.buffer, memory.address(index), value.at(index))
+            return kernel_of(axes, [Store(memory.buffer, memory.address(index), value.at(index))])
+
+        return self._with_stored(make)
+
+    def _with_stored(self, make: Callable[[], Kernel]) -> Kernel:
+        """What `make` gives once the reductions are stored that cannot be part of it."""
+        while True:
             try:
-                return kernel_of(axes, [store])
+                return make()
             except MustBeStored as needed:
                 for scalar in needed.reductions:
-                    self._store_reduction(scalar)
-
-    def _store_reduction(self, scalar: Scalar) -> None:
-        found = self.values.reductions[scalar.data[1][0].symbol]()
-        assert found is not None, "a reduction outlives its users"
-        self.materialize(found)
+                    found = self.values.reductions[scalar.data[1][0].symbol]()
+                    assert found is not None, "a reduction outlives its users"
+                    self.materialize(found)
 
     def _loops(self, value: Value, meta: Meta | None) -> tuple[list[Axis], tuple[Size, ...]]:
         """Axes in the order of memory, and the index that they make."""
@@ -152,7 +149,7 @@ class Materialize:
             by_dim.append(axes)
             position: Size = 0
             for axis in axes:
-                position = position * axis.extent + expr.expr_of(axis.symbol)
+                position = position * axis.extent + of_atom(axis.symbol)
             index.append(position)
         order = range(len(by_dim))
         if meta is not None and isinstance(meta.layout, Dense):
@@ -163,20 +160,18 @@ class Materialize:
         """Store the running fold of a value along a dimension."""
         name = self._name("b")
         memory = Memory(name, contiguous_strides(value.sizes))
-        while True:
+
+        def make() -> Kernel:
             axes, index = self._loops(value, None)
             # The dimension of the scan runs innermost.
-            along = [axis for axis in axes if expr.expr_of(axis.symbol) == index[dim]]
+            along = [axis for axis in axes if of_atom(axis.symbol) == index[dim]]
             if len(along) != 1:
                 raise NotLowered("a running fold over a dimension of size 1")
             axes = [axis for axis in axes if axis is not along[0]] + along
             scan = Scan(fold, value.at(index), value.dtype, name, memory.address(index))
-            try:
-                kernel = kernel_of(axes, [], scans=[scan])
-                break
-            except MustBeStored as needed:
-                for scalar in needed.reductions:
-                    self._store_reduction(scalar)
+            return kernel_of(axes, [], scans=[scan])
+
+        kernel = self._with_stored(make)
         self.held[name] = BufferDecl(name, value.dtype, value.sizes, memory.strides, given=False)
         self._compute(kernel)
         return self.values.new(value.sizes, value.dtype, None, memory=memory)
@@ -200,8 +195,7 @@ class Materialize:
         return self.values.new(sizes, dtype, None, memory=memory), memory
 
     def _compute(self, kernel: Kernel) -> None:
-        reads, writes, numbers = touched(kernel)
-        self.steps.append(Compute(kernel, reads, writes, numbers))
+        self.steps.append(computing(kernel))
 
     def extern(self, extern: Extern, reads: Sequence[str], writes: Sequence[str]) -> None:
         self.steps.append(Native(extern, frozenset(reads), frozenset(writes)))
@@ -233,15 +227,12 @@ class Materialize:
         not hold the program fails."""
         if (value, key) in self.required:
             return
-        while True:
+
+        def make() -> Kernel:
             axes, index = self._loops(value, None)
-            check = Check(condition(value.at(index)), message)
-            try:
-                self._compute(kernel_of(axes, [], checks=[check]))
-                break
-            except MustBeStored as needed:
-                for scalar in needed.reductions:
-                    self._store_reduction(scalar)
+            return kernel_of(axes, [], checks=[Check(condition(value.at(index)), message)])
+
+        self._compute(self._with_stored(make))
         self.required.add((value, key))
 
     def probe(self, value: Value) -> tuple[Size, ...]:

@@ -7,17 +7,15 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from anyshape.graph.aliasing import Storage, TensorView
+from anyshape.graph.aliasing import Storage, TensorView, handles_in
 from anyshape.graph.materialize import Materialize
 from anyshape.graph.overlap_check import meets, overlaps_itself
-from anyshape.graph.plan import View
-from anyshape.graph.pytree import handles_in
-from anyshape.graph.unlowerable import Unlowerable
+from anyshape.graph.plan import Unlowerable, View
 from anyshape.loops import expr
 from anyshape.loops.expr import Dtype
 from anyshape.loops.kernels import Kernel, Mode, Store
 from anyshape.loops.reshape_indexing import reshaped
-from anyshape.loops.stages import MustBeStored, all_roots, kernel_of
+from anyshape.loops.stages import all_roots, kernel_of
 from anyshape.ops.lowering.values import Index, IndexMap, Memory, NotLowered, Value
 from anyshape.ops.meta import Meta
 from anyshape.support.lazy_dataclass import replace
@@ -140,15 +138,13 @@ class Mutation(Materialize):
         return self.values.new(base.sizes, base.dtype, None, memory=memory)
 
     def _scattering(self, value: Value, memory: Memory, index_map: IndexMap, mode: Mode) -> Kernel:
-        while True:
+        def make() -> Kernel:
             axes, index = self._loops(value, None)
             there = index_map(index)
             store = Store(memory.buffer, memory.address(there), value.at(index), mode)
-            try:
-                return _side_by_side(kernel_of(axes, [store], ordered=True), index, there)
-            except MustBeStored as needed:
-                for scalar in needed.reductions:
-                    self._store_reduction(scalar)
+            return _side_by_side(kernel_of(axes, [store], ordered=True), index, there)
+
+        return self._with_stored(make)
 
     def _apart(self, value: Value, buffer: str) -> None:
         """Store a value that depends on a buffer elsewhere."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from anyshape.loops.expr import Dtype
+from anyshape.loops.expr import Dtype, reached
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Extern
+from anyshape.loops.stages import all_roots
 from anyshape.support.lazy_dataclass import dataclass, field
 from anyshape.symbolic import Fact, Size, Symbol
 
@@ -23,15 +24,34 @@ class BufferDecl:
     given: bool
 
 
+class Unlowerable(Exception):
+    """The graph as a whole has to run as it is, and why."""
+
+
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """A kernel over buffers of the plan."""
+    """A kernel over buffers of the plan: those that it reads and writes, and the numbers it
+    takes."""
 
     kernel: Kernel
     reads: frozenset[str]
     writes: frozenset[str]
-    #: numbers it takes
-    numbers: tuple[str, ...] = ()
+    numbers: tuple[str, ...]
+
+
+def computing(kernel: Kernel) -> Compute:
+    reads: set[str] = set()
+    numbers: dict[str, None] = {}
+    for scalar in reached(all_roots(kernel)):
+        if scalar.op == "load":
+            reads.add(scalar.data[0])
+        elif scalar.op == "number":
+            numbers[scalar.data] = None
+    stored = [part for stage in kernel.stages for part in (*stage.stores, *stage.scans)]
+    writes = {part.buffer for part in stored} - kernel.private.keys()
+    reads |= {part.buffer for part in stored if getattr(part, "mode", "set") != "set"}
+    reads -= kernel.private.keys()
+    return Compute(kernel, frozenset(reads), frozenset(writes), tuple(sorted(numbers)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +157,23 @@ class Plan:
     elided_repeats: ElidedRepeats | None = None
 
 
+def leaves(tree: Any) -> list[Any]:
+    """What is in a tree of arguments, in order."""
+    found: list[Any] = []
+    stack: list[Any] = [tree]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            stack += reversed(item.values())
+        elif isinstance(item, tuple | list):
+            stack += reversed(item)
+        elif isinstance(item, slice):
+            stack += (item.step, item.stop, item.start)
+        else:
+            found.append(item)
+    return found
+
+
 def tensors_in(tree: Any) -> list[TensorRef]:
     """All tensors among arguments."""
-    if isinstance(tree, TensorRef):
-        return [tree]
-    if isinstance(tree, dict):
-        return [ref for item in tree.values() for ref in tensors_in(item)]
-    if isinstance(tree, tuple | list):
-        return [ref for item in tree for ref in tensors_in(item)]
-    if isinstance(tree, slice):
-        return tensors_in((tree.start, tree.stop, tree.step))
-    return []
+    return [leaf for leaf in leaves(tree) if isinstance(leaf, TensorRef)]

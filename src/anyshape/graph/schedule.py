@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -16,13 +16,24 @@ from anyshape.graph.plan import (
     PythonCall,
     Step,
     TensorRef,
+    leaves,
     tensors_in,
 )
 from anyshape.loops.canonical import canonical
 from anyshape.loops.generalized import range_of
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.linear import Hint, ProvablyEqual
-from anyshape.loops.program import Area, Buffer, Extern, Launch, Repeated, Role, Segment, SizeRead
+from anyshape.loops.program import (
+    Area,
+    Buffer,
+    Extern,
+    Launch,
+    Repeated,
+    Role,
+    Segment,
+    SizeRead,
+    buffers_of,
+)
 from anyshape.loops.text import kernel_text
 from anyshape.ops.lowering.values import NumberRef
 from anyshape.ops.meta import Dense, strided
@@ -119,17 +130,13 @@ def _needed(plan: Plan) -> list[Step]:
 
 def numbers_in(tree: Any) -> list[NumberRef]:
     """All numbers, and other results of Python code, among arguments."""
-    if isinstance(tree, NumberRef):
-        return [tree]
-    if isinstance(tree, TensorRef):
-        return numbers_in([(view.args, view.kwargs) for view in tree.views])
-    if isinstance(tree, dict):
-        return [ref for item in tree.values() for ref in numbers_in(item)]
-    if isinstance(tree, tuple | list):
-        return [ref for item in tree for ref in numbers_in(item)]
-    if isinstance(tree, slice):
-        return numbers_in((tree.start, tree.stop, tree.step))
-    return []
+    found: list[NumberRef] = []
+    for leaf in leaves(tree):
+        if isinstance(leaf, NumberRef):
+            found.append(leaf)
+        elif isinstance(leaf, TensorRef):
+            found += numbers_in([(view.args, view.kwargs) for view in leaf.views])
+    return found
 
 
 def _numbers_first(steps: Sequence[Step]) -> list[Step]:
@@ -141,7 +148,8 @@ def _numbers_first(steps: Sequence[Step]) -> list[Step]:
     for step in steps:
         if isinstance(step, PythonCall):
             uses = {ref.name for ref in numbers_in((step.args, step.kwargs))}
-            symbols = _symbols_in((step.args, step.kwargs))
+            sizes = [leaf for leaf in leaves((step.args, step.kwargs)) if isinstance(leaf, Expr)]
+            symbols = {symbol for size in sizes for symbol in size.symbols}
             if step.is_number and not uses & late and not symbols & data and step.symbol is None:
                 early.append(step)
                 continue
@@ -151,18 +159,6 @@ def _numbers_first(steps: Sequence[Step]) -> list[Step]:
                 data.add(step.symbol)
         rest.append(step)
     return early + rest
-
-
-def _symbols_in(tree: Any) -> set[Symbol]:
-    if isinstance(tree, Expr):
-        return set(tree.symbols)
-    if isinstance(tree, dict):
-        return {s for item in tree.values() for s in _symbols_in(item)}
-    if isinstance(tree, tuple | list):
-        return {s for item in tree for s in _symbols_in(item)}
-    if isinstance(tree, slice):
-        return _symbols_in((tree.start, tree.stop, tree.step))
-    return set()
 
 
 def _used(steps: Iterable[Step], outputs: Sequence[Any]) -> set[str]:
@@ -215,14 +211,12 @@ def _segment(
     numbers: dict[str, None] = {}
     sizes: dict[Size, None] = {}
     for step in steps:
+        touched |= dict.fromkeys(buffers_of(step))
         if isinstance(step, Launch):
-            touched |= dict.fromkeys(step.buffers)
             numbers |= dict.fromkeys(step.numbers)
             sizes |= dict.fromkeys(step.sizes)
         else:
-            for argument in step.arguments:
-                sizes |= dict.fromkeys(_sizes_of(argument))
-                touched |= dict.fromkeys(_buffers_of(argument))
+            sizes |= dict.fromkeys(_sizes_of(step))
     inputs: list[Buffer] = []
     temporaries: list[Buffer] = []
     outputs: list[Buffer] = []
@@ -277,15 +271,9 @@ def _strides_of_empty(held: BufferDecl) -> tuple[Size, ...]:
     return tuple(strides)
 
 
-def _buffers_of(argument: Any) -> list[str]:
-    if isinstance(argument, tuple | list):
-        return [name for item in argument for name in _buffers_of(item)]
-    return [argument.buffer] if isinstance(argument, Area) else []
-
-
-def _sizes_of(argument: Any) -> list[Size]:
-    if isinstance(argument, Area):
-        return [*argument.sizes, *argument.strides, argument.offset]
-    if isinstance(argument, tuple | list):
-        return [size for item in argument for size in _sizes_of(item)]
-    return [argument] if isinstance(argument, Expr) else []
+def _sizes_of(step: Extern) -> Iterator[Size]:
+    for leaf in leaves(step.arguments):
+        if isinstance(leaf, Area):
+            yield from (*leaf.sizes, *leaf.strides, leaf.offset)
+        elif isinstance(leaf, Expr):
+            yield leaf

@@ -6,8 +6,8 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 from anyshape.loops import expr
 from anyshape.loops.collapsed_axes import SHORT, vectors_extent
@@ -15,8 +15,8 @@ from anyshape.loops.expr import Axis, Dtype, Scalar
 from anyshape.loops.generalized import generalized, with_names
 from anyshape.loops.kernels import Kernel, Stage
 from anyshape.loops.linear import Hint, ProvablyEqual, run_as_one
-from anyshape.loops.program import Area, Buffer, Extern, Launch, Segment
-from anyshape.loops.stages import mapped, roots_of
+from anyshape.loops.program import Buffer, Launch, Segment, Step, with_buffers
+from anyshape.loops.stages import mapped, mapped_kernel, roots_of
 from anyshape.loops.substitute import Renaming, Rewriting
 from anyshape.loops.tiled import tiled
 from anyshape.support.lazy_dataclass import dataclass, replace
@@ -58,21 +58,29 @@ def canonical(kernel: Kernel, same: ProvablyEqual | None = None, seen: Hint | No
 
 def _fewer_axes(kernel: Kernel) -> Kernel:
     kernel = _without_single(kernel)
-    changed = True
-    while changed:
-        changed = False
-        for number in range(len(kernel.axes) - 1):
-            first, second = kernel.axes[number : number + 2]
-            if run_as_one(
-                _sizes(kernel.stages, kernel.positions), first.symbol, second.symbol, second.extent
-            ):
-                kernel = _joined(kernel, first, second)
-                changed = True
-                break
-    stages = list(kernel.stages)
-    for place, stage in enumerate(stages):
-        stages[place] = _fewer_in_stage(stage, kernel.positions)
-    return replace(kernel, stages=tuple(stages))
+    while pair := _joinable(kernel.axes, kernel.stages, kernel.positions):
+        axes = _joined(kernel.axes, *pair)
+        kernel = replace(_renamed(kernel, {pair[0].symbol: 0}), axes=axes)
+    stages = tuple(_fewer_in_stage(stage, kernel.positions) for stage in kernel.stages)
+    return replace(kernel, stages=stages)
+
+
+def _joinable(
+    axes: Sequence[Axis], stages: Iterable[Stage], positions: Mapping[Symbol, Scalar]
+) -> tuple[Axis, Axis] | None:
+    """Neighbouring axes that run as one."""
+    if len(axes) < 2:
+        return None
+    sizes = _sizes(stages, positions)
+    for first, second in pairwise(axes):
+        if run_as_one(sizes, first.symbol, second.symbol, second.extent):
+            return first, second
+    return None
+
+
+def _joined(axes: Sequence[Axis], first: Axis, second: Axis) -> tuple[Axis, ...]:
+    both = Axis(second.symbol, first.extent * second.extent)
+    return tuple(both if axis is second else axis for axis in axes if axis is not first)
 
 
 def _without_single(kernel: Kernel) -> Kernel:
@@ -84,36 +92,14 @@ def _without_single(kernel: Kernel) -> Kernel:
     return replace(kernel, axes=tuple(axis for axis in kernel.axes if axis.extent != 1))
 
 
-def _joined(kernel: Kernel, first: Axis, second: Axis) -> Kernel:
-    both = Axis(second.symbol, first.extent * second.extent)
-    kernel = _renamed(kernel, {first.symbol: 0})
-    axes = [
-        both if axis.symbol is second.symbol else axis
-        for axis in kernel.axes
-        if axis.symbol is not first.symbol
-    ]
-    return replace(kernel, axes=tuple(axes))
-
-
 def _fewer_in_stage(stage: Stage, positions: Mapping[Symbol, Scalar]) -> Stage:
     """A position may depend on the axes of several stages: they stay as they are then."""
     bound = {axis.symbol for axis in stage.axes}
     if any(scalar.free & bound for scalar in positions.values()):
         return stage
-    changed = True
-    while changed and not stage.scans:
-        changed = False
-        for number in range(len(stage.axes) - 1):
-            first, second = stage.axes[number : number + 2]
-            if run_as_one(_sizes([stage], {}), first.symbol, second.symbol, second.extent):
-                renaming = Renaming({first.symbol: 0})
-                both = Axis(second.symbol, first.extent * second.extent)
-                axes = [
-                    both if axis is second else axis for axis in stage.axes if axis is not first
-                ]
-                stage = replace(mapped(stage, renaming, renaming), axes=tuple(axes))
-                changed = True
-                break
+    while not stage.scans and (pair := _joinable(stage.axes, [stage], {})):
+        renaming = Renaming({pair[0].symbol: 0})
+        stage = replace(mapped(stage, renaming, renaming), axes=_joined(stage.axes, *pair))
     return stage
 
 
@@ -125,10 +111,7 @@ def _sizes(stages: Iterable[Stage], positions: Mapping[Symbol, Scalar]) -> list[
         roots += roots_of(stage)
         found += [part.address for part in (*stage.stores, *stage.scans)]
     for scalar in expr.reached(roots):
-        if scalar.op == "load":
-            found.append(scalar.data[1])
-        elif scalar.op == "index":
-            found.append(scalar.data)
+        found += expr.sizes_in(scalar)
     return found
 
 
@@ -137,34 +120,22 @@ def _sizes(stages: Iterable[Stage], positions: Mapping[Symbol, Scalar]) -> list[
 
 def _renamed(kernel: Kernel, sizes: Mapping[Symbol, Size]) -> Kernel:
     renaming = Renaming(sizes)
-    stages = [
-        replace(
-            mapped(stage, renaming, renaming),
-            axes=tuple(
-                Axis(_symbol(renaming, axis.symbol, sizes), renaming.size(axis.extent))
-                for axis in stage.axes
-            ),
-        )
-        for stage in kernel.stages
-    ]
+
+    def renamed(axis: Axis) -> Axis:
+        found = sizes.get(axis.symbol)
+        name = as_symbol(found) if isinstance(found, Expr) else axis.symbol
+        return Axis(name, renaming.size(axis.extent))
+
+    made = mapped_kernel(kernel, renaming, renaming, renamed)
     positions: dict[Symbol, Scalar] = {}
     for name, scalar in kernel.positions.items():
         new = as_symbol(renaming.size(of_atom(name)))
         positions[new] = renaming(scalar)
         expr.name_position(new, positions[new])
-    axes = tuple(
-        Axis(_symbol(renaming, axis.symbol, sizes), renaming.size(axis.extent))
-        for axis in kernel.axes
-    )
     private: dict[str, tuple[Dtype, Size]] = {
         name: (dtype, renaming.size(size)) for name, (dtype, size) in kernel.private.items()
     }
-    return Kernel(axes, tuple(stages), positions, private, kernel.ordered, kernel.short)
-
-
-def _symbol(renaming: Renaming, name: Symbol, sizes: Mapping[Symbol, Size]) -> Symbol:
-    found = sizes.get(name)
-    return as_symbol(found) if isinstance(found, Expr) else name
+    return replace(made, positions=positions, private=private)
 
 
 def _with_one_name(kernel: Kernel, same: ProvablyEqual, seen: Hint) -> Kernel:
@@ -258,31 +229,17 @@ def own_names(segment: Segment) -> Segment:
     def named(group: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
         return tuple(replace(buffer, name=buffers[buffer.name]) for buffer in group)
 
-    def renamed(argument: Any) -> Any:
-        if isinstance(argument, Area):
-            return replace(argument, buffer=buffers[argument.buffer])
-        if isinstance(argument, tuple | list):
-            return type(argument)(map(renamed, argument))
-        return argument
-
-    steps: list[Launch | Extern] = []
+    steps: list[Step] = []
     for step in segment.steps:
+        step = with_buffers(step, buffers.__getitem__)
         if isinstance(step, Launch):
-            launch = replace(
-                step,
-                buffers=tuple(buffers[name] for name in step.buffers),
-                numbers=tuple(numbers[name] for name in step.numbers),
-            )
-            steps.append(launch)
-        else:
-            steps.append(replace(step, arguments=renamed(step.arguments)))
-    return Segment(
-        named(segment.inputs),
-        segment.symbols,
-        tuple(numbers.values()),
-        named(segment.temporaries),
-        named(segment.outputs),
-        tuple(steps),
-        segment.read,
-        segment.repeated,
+            step = replace(step, numbers=tuple(numbers[name] for name in step.numbers))
+        steps.append(step)
+    return replace(
+        segment,
+        inputs=named(segment.inputs),
+        numbers=tuple(numbers.values()),
+        temporaries=named(segment.temporaries),
+        outputs=named(segment.outputs),
+        steps=tuple(steps),
     )

@@ -11,16 +11,17 @@ ones only.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
-from anyshape.loops.expr import Axis
-from anyshape.loops.kernels import Kernel
+from anyshape.loops.expr import Axis, Scalar, sizes_in
+from anyshape.loops.kernels import Kernel, Stage
 from anyshape.loops.linear import coefficient
-from anyshape.loops.stages import mapped
+from anyshape.loops.stages import mapped, roots_of
 from anyshape.loops.substitute import Renaming
 from anyshape.support.lazy_dataclass import dataclass, replace
 from anyshape.symbolic import Size, Symbol, floordiv, modulo
-from anyshape.symbolic.expr import Atom, of_atom, single_atom, symbols_of
+from anyshape.symbolic.expr import Atom, atom_at, of_atom, single_atom, symbols_of, terms_of
 
 #: Nothing is gained by vectors along an axis that is shorter than this.
 SHORT: Final = 8
@@ -108,3 +109,63 @@ class _Flattening(Renaming):
             if by_first is not None and by_first[0] == step * self._second.extent:
                 return step * of_atom(self._second.symbol) + by_first[1]
         return super().size(size)
+
+
+# -- what repeats itself along the one axis: it depends on the second of the two alone ------------
+
+#: More of them would not stay in registers anyway.
+_MOST: Final = 6
+
+
+def repeating(stage: Stage, flat: Flattened, written: Iterable[str]) -> list[Scalar]:
+    """The largest scalars of a stage that differ from lane to lane, and depend on the rest of the
+    axis by the width alone. Few and small: conditions are not worth it."""
+    axis, seen, known = flat.axis.symbol, set[Scalar](), dict[Scalar, bool]()
+    changing = frozenset(written)
+
+    def repeats(scalar: Scalar) -> bool:
+        found = known.get(scalar)
+        if found is None:
+            loads = scalar.op == "load" and scalar.data[0] in changing
+            steady = all(_by_rest(size, flat) for size in sizes_in(scalar))
+            own = not loads and scalar.op != "row" and steady
+            found = known[scalar] = own and all(map(repeats, scalar.args))
+        return found
+
+    result: list[Scalar] = []
+    stack = list(roots_of(stage))
+    while stack:
+        scalar = stack.pop()
+        if scalar in seen or axis not in scalar.free:
+            continue
+        seen.add(scalar)
+        if scalar.dtype != "b1" and repeats(scalar):
+            result.append(scalar)
+        else:
+            stack += scalar.args
+    result.sort(key=lambda scalar: scalar.order)
+    return result[:_MOST]
+
+
+def depends_on_points(stage: Stage, flat: Flattened, but_for: Iterable[Scalar]) -> bool:
+    """Whether anything else needs quotient or rest of the axis, lane by lane."""
+    axis = flat.axis.symbol
+    seen = set(but_for)
+    stack = list(roots_of(stage))
+    sizes: list[Size] = [part.address for part in (*stage.stores, *stage.scans)]
+    while stack:
+        scalar = stack.pop()
+        if scalar not in seen:
+            seen.add(scalar)
+            stack += scalar.args
+            sizes += sizes_in(scalar)
+    return any(coefficient(size, axis) is None for size in sizes)
+
+
+def _by_rest(size: Size, flat: Flattened) -> bool:
+    axis = flat.axis.symbol
+    return all(
+        index == flat.rest.index or axis not in of_atom(atom_at(index)).symbols
+        for monomial, _ in terms_of(size)
+        for index in monomial
+    )

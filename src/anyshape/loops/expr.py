@@ -16,26 +16,28 @@ from typing import Any, Final, Literal
 
 from anyshape.support.lazy_dataclass import dataclass, field
 from anyshape.symbolic import Expr, Size, Symbol, as_symbol, symbol
-from anyshape.symbolic.expr import of_atom, symbols_of
+from anyshape.symbolic.expr import symbols_of
 
 Dtype = Literal["f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "b1"]
 
 #: says the check of a position
 OUT_OF_RANGE: Final = "an index is out of range"
 
-#: bytes in memory
-WIDTH: Final[dict[str, int]] = {
-    "f32": 4,
-    "f64": 8,
-    "f16": 2,
-    "bf16": 2,
-    "i8": 1,
-    "i16": 2,
-    "i32": 4,
-    "i64": 8,
-    "u8": 1,
-    "b1": 1,
+#: what a dtype is called outside of kernels, and its bytes in memory
+_DTYPES: Final[dict[Dtype, tuple[str, int]]] = {
+    "f32": ("float32", 4),
+    "f64": ("float64", 8),
+    "f16": ("float16", 2),
+    "bf16": ("bfloat16", 2),
+    "i8": ("int8", 1),
+    "i16": ("int16", 2),
+    "i32": ("int32", 4),
+    "i64": ("int64", 8),
+    "u8": ("uint8", 1),
+    "b1": ("bool", 1),
 }
+FULL_NAMES: Final = {name: full for name, (full, _) in _DTYPES.items()}
+WIDTH: Final[dict[str, int]] = {name: width for name, (_, width) in _DTYPES.items()}
 FLOATS: Final = frozenset({"f32", "f64", "f16", "bf16"})
 #: stored in two bytes, computed in f32 and rounded after each operation, as eager does
 HALVES: Final = frozenset({"f16", "bf16"})
@@ -71,11 +73,6 @@ class Axis:
 
     symbol: Symbol
     extent: Size
-
-
-def expr_of(name: Symbol) -> Expr:
-    """A symbol as a size."""
-    return of_atom(name)
 
 
 class _Scope(threading.local):
@@ -200,6 +197,13 @@ def reached(roots: Iterable[Scalar]) -> Iterator[Scalar]:
             seen.add(scalar)
             stack += scalar.args
             yield scalar
+
+
+def sizes_in(scalar: Scalar) -> tuple[Size, ...]:
+    """The sizes that a scalar has itself: an address, or an index."""
+    if scalar.op == "load":
+        return (scalar.data[1],)
+    return (scalar.data,) if scalar.op == "index" else ()
 
 
 def position(scalar: Scalar, valid: Scalar | None = None, message: str = "") -> Expr:

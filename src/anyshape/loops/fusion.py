@@ -14,7 +14,7 @@ from anyshape.loops import expr
 from anyshape.loops.expr import Axis, Scalar
 from anyshape.loops.kernels import Kernel, Stage, Store
 from anyshape.loops.linear import ProvablyEqual, coefficient
-from anyshape.loops.stages import finished, joined, mapped, roots_of
+from anyshape.loops.stages import finished, joined, mapped, mapped_kernel, over, roots_of
 from anyshape.loops.substitute import Renaming, Rewriting
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Expr, Size, Symbol
@@ -72,14 +72,7 @@ def _alike(first: Kernel, second: Kernel, same: ProvablyEqual) -> tuple[Kernel, 
         if other.symbol is not one.symbol
     }
     renaming = Renaming(names)
-    stages = tuple(
-        replace(
-            mapped(stage, renaming, renaming),
-            axes=tuple(Axis(axis.symbol, renaming.size(axis.extent)) for axis in stage.axes),
-        )
-        for stage in second.stages
-    )
-    return first, replace(second, axes=first.axes, stages=stages)
+    return first, replace(mapped_kernel(second, renaming, renaming, renaming.axis), axes=first.axes)
 
 
 def _with_outer(kernel: Kernel, count: int) -> Kernel:
@@ -226,10 +219,7 @@ def _over(stage: Stage, axes: tuple[Axis, ...], same: ProvablyEqual) -> Stage:
         return stage
     if not all(same(a.extent, b.extent) for a, b in zip(stage.axes, axes, strict=True)):
         return stage
-    renaming = Renaming(
-        {old.symbol: of_atom(new.symbol) for old, new in zip(stage.axes, axes, strict=True)}
-    )
-    return replace(mapped(stage, renaming, renaming), axes=axes)
+    return over(stage, axes)
 
 
 def _one_stage(earlier: Stage, later: Stage) -> Stage | None:

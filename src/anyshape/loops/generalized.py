@@ -21,7 +21,7 @@ from anyshape.loops import expr
 from anyshape.loops.collapsed_axes import can_be_flattened
 from anyshape.loops.expr import Axis, Scalar
 from anyshape.loops.kernels import Kernel
-from anyshape.loops.stages import mapped
+from anyshape.loops.stages import mapped_kernel
 from anyshape.loops.substitute import Rewriting
 from anyshape.loops.vector_axis import best_column, best_of
 from anyshape.support.lazy_dataclass import replace
@@ -83,18 +83,11 @@ class _Change:
     def __call__(self, kernel: Kernel) -> Kernel:
         rewrite = Rewriting(self._scalar)
         self._rewrite = rewrite
-        axes = tuple(Axis(axis.symbol, self.extent(axis)) for axis in kernel.axes)
-        stages = tuple(
-            replace(
-                mapped(stage, rewrite, self),
-                axes=tuple(Axis(axis.symbol, self.extent(axis)) for axis in stage.axes),
-            )
-            for stage in kernel.stages
-        )
+        made = mapped_kernel(kernel, rewrite, self, lambda x: Axis(x.symbol, self.extent(x)))
         private = {
             name: (dtype, self.index(size)) for name, (dtype, size) in kernel.private.items()
         }
-        return replace(kernel, axes=axes, stages=stages, private=private)
+        return replace(made, private=private)
 
     def _scalar(self, scalar: Scalar) -> Scalar | None:
         if scalar.op == "index":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from anyshape.symbolic import Expr, Size, Symbol
-from anyshape.symbolic.expr import atom_at, polynomial
+from anyshape.symbolic.expr import Monomial, atom_at, of_atom, polynomial
 
 #: Whether two sizes are equal whenever a kernel runs.
 ProvablyEqual = Callable[[Size, Size], bool]
@@ -18,33 +18,15 @@ def coefficient(size: Size, axis: Symbol) -> tuple[Size, Size] | None:
     linear in it."""
     if isinstance(size, int) or axis not in size.symbols:
         return 0, size
-    factor: dict[tuple[int, ...], int] = {}
-    rest: dict[tuple[int, ...], int] = {}
+    factor: dict[Monomial, int] = {}
+    rest: dict[Monomial, int] = {}
     for monomial, number in size.terms:
-        count = 0
-        others: list[int] = []
-        for index in monomial:
-            atom = atom_at(index)
-            if atom is axis:
-                count += 1
-            else:
-                if not isinstance(atom, Symbol) and _mentions(index, axis):
-                    return None
-                others.append(index)
-        if count > 1:
+        others = tuple(index for index in monomial if index != axis.index)
+        count = len(monomial) - len(others)
+        if count > 1 or any(axis in of_atom(atom_at(index)).symbols for index in others):
             return None
-        (factor if count else rest)[tuple(others)] = number
+        (factor if count else rest)[others] = number
     return polynomial(factor), polynomial(rest)
-
-
-def _mentions(index: int, axis: Symbol) -> bool:
-    return axis in polynomial_symbols(index)
-
-
-def polynomial_symbols(index: int) -> frozenset[Symbol]:
-    found = polynomial({(index,): 1})
-    assert isinstance(found, Expr)
-    return found.symbols
 
 
 def run_as_one(sizes: Iterable[Size], outer: Symbol, inner: Symbol, extent: Size) -> bool:

@@ -17,7 +17,7 @@ from typing import Final
 
 from anyshape.loops.expr import WIDTH, reached
 from anyshape.loops.kernels import Kernel
-from anyshape.loops.program import Area, Buffer, Extern, Launch, Step
+from anyshape.loops.program import Buffer, Launch, Step, buffers_of
 from anyshape.loops.stages import all_roots
 from anyshape.support.lazy_dataclass import dataclass, replace
 from anyshape.symbolic import Size, Symbol, evaluate, maximum, product
@@ -191,15 +191,6 @@ def _is_dense(sizes: tuple[Size, ...], strides: tuple[Size, ...]) -> bool:
         left.remove(following)
         inner = inner * following[0]
     return True
-
-
-def buffers_of(step: Step) -> set[str]:
-    """The names of the buffers that a step touches."""
-    match step:
-        case Launch():
-            return set(step.buffers)
-        case Extern():
-            return {area.buffer for area in step.arguments if isinstance(area, Area)}
 
 
 def lives_of(buffers: Iterable[Buffer], steps: tuple[Step, ...]) -> list[Life]:

@@ -27,6 +27,14 @@ def _rows(names: str, arity: int, *takes: Kind, gives_bool: bool = False) -> lis
     return [Operation(name, arity, frozenset(takes), gives_bool) for name in names.split()]
 
 
+#: codegen/vector_math has these
+_OF_ONE: Final = (
+    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh"
+    " asinh acosh atanh sigmoid erf erfc erfinv rsqrt silu gelu gelu_tanh"
+)
+_OF_TWO: Final = "pow atan2 fmod remainder"
+FUNCTIONS: Final = frozenset(f"{_OF_ONE} {_OF_TWO}".split())
+
 OPERATIONS: Final[dict[str, Operation]] = {
     row.name: row
     for row in [
@@ -50,14 +58,8 @@ OPERATIONS: Final[dict[str, Operation]] = {
         *_rows("where", 3, "float", "int", "bool"),
         # To `dtype`, as torch converts: floats to integers towards zero, to bool `!= 0`.
         *_rows("cast", 1, "float", "int", "bool"),
-        # codegen/vector_math has these
-        *_rows(
-            "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh"
-            " asinh acosh atanh sigmoid erf erfc erfinv rsqrt silu gelu gelu_tanh",
-            1,
-            "float",
-        ),
-        *_rows("pow atan2 fmod remainder", 2, "float"),
+        *_rows(_OF_ONE, 1, "float"),
+        *_rows(_OF_TWO, 2, "float"),
     ]
 }
 
@@ -67,6 +69,3 @@ ONLY_F32: Final = frozenset(["asinh", "acosh", "erfinv"])
 #: Reductions. argmax and argmin give the position (i64, counted over all axes of the reduction) of
 #: the first largest or smallest; NaN counts as both. any and all are of b1.
 FOLDS: Final = frozenset(["sum", "prod", "max", "min", "any", "all", "argmax", "argmin"])
-
-#: The value of a fold over nothing; the others have none (torch raises an error).
-NEUTRAL: Final = {"sum": 0, "prod": 1, "any": False, "all": True}

@@ -7,11 +7,12 @@ them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from anyshape.loops.expr import Dtype
 from anyshape.loops.kernels import Kernel
-from anyshape.support.lazy_dataclass import dataclass
+from anyshape.support.lazy_dataclass import dataclass, replace
 from anyshape.symbolic import Size, Symbol
 
 Role = Literal["input", "output", "temporary"]
@@ -72,6 +73,28 @@ def areas_of(extern: Extern) -> list[Area]:
         elif isinstance(argument, tuple | list):
             stack += reversed(argument)
     return found
+
+
+def buffers_of(step: Step) -> list[str]:
+    """The names of the buffers that a step touches, as often as it has them."""
+    if isinstance(step, Launch):
+        return list(step.buffers)
+    return [area.buffer for area in areas_of(step)]
+
+
+def with_buffers(step: Step, name_of: Callable[[str], str]) -> Step:
+    """The step with other buffers in the place of its own."""
+
+    def renamed(argument: Any) -> Any:
+        if isinstance(argument, Area):
+            return replace(argument, buffer=name_of(argument.buffer))
+        if isinstance(argument, tuple | list):
+            return type(argument)(map(renamed, argument))
+        return argument
+
+    if isinstance(step, Launch):
+        return replace(step, buffers=tuple(map(name_of, step.buffers)))
+    return replace(step, arguments=renamed(step.arguments))
 
 
 class SizeRead(NamedTuple):

@@ -7,53 +7,20 @@ caller is told which (`MustBeStored`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from anyshape.loops import expr
 from anyshape.loops.expr import Axis, Scalar
-from anyshape.loops.invariant_reduction import is_repeated
 from anyshape.loops.kernels import Check, Fold, Kernel, Scan, Stage, Store
+from anyshape.loops.operations import FUNCTIONS
 from anyshape.loops.substitute import Renaming, Rewriting
 from anyshape.support.lazy_dataclass import replace
-from anyshape.symbolic import Expr, Size, Symbol
-from anyshape.symbolic.expr import of_atom
+from anyshape.symbolic import Size, Symbol
+from anyshape.symbolic.expr import FloorDiv, Mod, atom_at, of_atom, symbols_of, terms_of
 
 #: Worth keeping rather than computing again in a later stage.
-HEAVY: Final = frozenset(
-    [
-        "exp",
-        "exp2",
-        "expm1",
-        "log",
-        "log2",
-        "log10",
-        "log1p",
-        "sin",
-        "cos",
-        "tan",
-        "asin",
-        "acos",
-        "atan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "asinh",
-        "acosh",
-        "atanh",
-        "sigmoid",
-        "erf",
-        "erfc",
-        "erfinv",
-        "silu",
-        "gelu",
-        "gelu_tanh",
-        "pow",
-        "atan2",
-        "fmod",
-        "remainder",
-    ]
-)
+HEAVY: Final = FUNCTIONS - {"rsqrt"}
 
 
 Private = dict[str, tuple[expr.Dtype, Size]]
@@ -160,7 +127,7 @@ class _Sizes(Protocol):
 def mapped(stage: Stage, change: Renaming | Rewriting, renaming: _Sizes | None = None) -> Stage:
     """A stage of changed scalars; addresses change by `renaming`."""
 
-    def size(address: Expr | int) -> Expr | int:
+    def size(address: Size) -> Size:
         return address if renaming is None else renaming.size(address)
 
     return Stage(
@@ -183,6 +150,28 @@ def mapped(stage: Stage, change: Renaming | Rewriting, renaming: _Sizes | None =
     )
 
 
+def mapped_kernel(
+    kernel: Kernel,
+    change: Renaming | Rewriting,
+    renaming: _Sizes,
+    axis: Callable[[Axis], Axis],
+) -> Kernel:
+    """A kernel of changed scalars, sizes and axes."""
+    axes = tuple(map(axis, kernel.axes))
+    stages = tuple(
+        replace(mapped(stage, change, renaming), axes=tuple(map(axis, stage.axes)))
+        for stage in kernel.stages
+    )
+    return replace(kernel, axes=axes, stages=stages)
+
+
+def over(stage: Stage, axes: tuple[Axis, ...]) -> Stage:
+    """The stage over other axes, one for each of its own."""
+    symbols = zip(stage.axes, axes, strict=True)
+    renaming = Renaming({old.symbol: of_atom(new.symbol) for old, new in symbols})
+    return replace(mapped(stage, renaming, renaming), axes=axes)
+
+
 def _reductions(roots: Iterable[Scalar]) -> list[Scalar]:
     """The reductions in these, inner ones first."""
     found: list[Scalar] = []
@@ -194,7 +183,7 @@ def _reductions(roots: Iterable[Scalar]) -> list[Scalar]:
         seen.add(scalar)
         for arg in scalar.args:
             visit(arg)
-        for size in _sizes_read(scalar):
+        for size in expr.sizes_in(scalar):
             _stored_positions(size)
         if scalar.op == "reduce":
             found.append(scalar)
@@ -206,23 +195,11 @@ def _reductions(roots: Iterable[Scalar]) -> list[Scalar]:
 
 def _stored_positions(size: Size) -> None:
     """Positions that are computed from reductions need buffers of these."""
-    for symbol in size.symbols if isinstance(size, Expr) else ():
+    for symbol in symbols_of(size):
         position = expr.position_scalar(symbol)
         inside = [] if position is None else _reductions([position])
         if inside:
             raise MustBeStored(inside)
-
-
-def _sizes_read(scalar: Scalar) -> Iterable[Size]:
-    if scalar.op == "load":
-        return (scalar.data[1],)
-    return (scalar.data,) if scalar.op == "index" else ()
-
-
-def _position_symbols(scalar: Scalar) -> Iterable[Symbol]:
-    for size in _sizes_read(scalar):
-        if isinstance(size, Expr):
-            yield from size.symbols
 
 
 def _outer_axes(axes: Sequence[Axis], reductions: Sequence[Scalar]) -> list[Axis]:
@@ -263,6 +240,22 @@ def _fold_stages(
     return named, stages
 
 
+def is_repeated(reduction: Scalar, axes: Iterable[Symbol]) -> bool:
+    """Whether a reduction is the same for several points of an axis, which only counts divided, or
+    only by what remains of it.
+
+    The statistics of a group of channels depend on `i1 // 8` of a channel and on nothing else of
+    it: a kernel over channels would compute them eight times.
+    """
+    sizes = [size for scalar in expr.reached([reduction]) for size in expr.sizes_in(scalar)]
+    atoms = {atom_at(i) for size in sizes for monomial, _ in terms_of(size) for i in monomial}
+    for axis in axes:
+        kinds = {type(atom) for atom in atoms if axis in of_atom(atom).symbols}
+        if kinds in ({FloorDiv}, {Mod}):
+            return True
+    return False
+
+
 def _one_axis(stages: Sequence[Stage]) -> list[Stage]:
     """Stages over equal extents share their axes; neighbours that need nothing of each other
     become one."""
@@ -272,13 +265,7 @@ def _one_axis(stages: Sequence[Stage]) -> list[Stage]:
         key = tuple(axis.extent for axis in stage.axes)
         shared = by_extents.setdefault(key, stage.axes)
         if shared is not stage.axes:
-            renaming = Renaming(
-                {
-                    old.symbol: of_atom(new.symbol)
-                    for old, new in zip(stage.axes, shared, strict=True)
-                }
-            )
-            stage = replace(mapped(stage, renaming, renaming), axes=shared)
+            stage = over(stage, shared)
         last = result[-1] if result else None
         if last is not None and last.axes == stage.axes and not _needs(stage, last):
             result[-1] = joined(last, stage)
@@ -313,10 +300,9 @@ def _needs(stage: Stage, earlier: Stage) -> bool:
         if scalar.op == "load" and scalar.data[0] in written:
             return True
         stack += scalar.args
-        for symbol in _position_symbols(scalar):
-            position = expr.position_scalar(symbol)
-            if position is not None:
-                stack.append(position)
+        symbols = (symbol for size in expr.sizes_in(scalar) for symbol in symbols_of(size))
+        positions = map(expr.position_scalar, symbols)
+        stack += [position for position in positions if position is not None]
     return False
 
 
@@ -345,7 +331,7 @@ def _keeping(stages: Sequence[Stage], private: Private) -> tuple[list[Stage], Pr
         }
         again = [scalar for scalar in mine if users[scalar]]
         # The outermost of nested ones is enough.
-        inside = {part for scalar in again for part in _parts(scalar) if part is not scalar}
+        inside = {part for scalar in again for part in expr.reached([scalar]) if part is not scalar}
         for scalar in again:
             if scalar in inside:
                 continue
@@ -371,7 +357,7 @@ def _buffers_read(scalar: Scalar) -> set[str]:
     """Also to find positions."""
     found: dict[Symbol, Scalar] = {}
     _find_positions(scalar, found)
-    parts = {part for each in (scalar, *found.values()) for part in _parts(each)}
+    parts = expr.reached([scalar, *found.values()])
     return {part.data[0] for part in parts if part.op == "load"}
 
 
@@ -391,30 +377,15 @@ def _heavy(roots: Iterable[Scalar]) -> list[Scalar]:
     return [scalar for scalar, heavy in reversed(weights.items()) if heavy]
 
 
-def _parts(scalar: Scalar) -> dict[Scalar, None]:
-    """The scalar and all that it is made of, in the order in which they are found."""
-    found: dict[Scalar, None] = {}
-    stack = [scalar]
-    while stack:
-        part = stack.pop()
-        if part not in found:
-            found[part] = None
-            stack += part.args
-    return found
-
-
 def _find_positions(scalar: Scalar, found: dict[Symbol, Scalar]) -> None:
     """In an order that is the same in every process: code is found on disk by its text."""
-    for part in _parts(scalar):
-        _positions_in(
-            part.data[1] if part.op == "load" else part.data if part.op == "index" else 0, found
-        )
+    for part in expr.reached([scalar]):
+        for size in expr.sizes_in(part):
+            _positions_in(size, found)
 
 
-def _positions_in(size: Expr | int, found: dict[Symbol, Scalar]) -> None:
-    if isinstance(size, int):
-        return
-    for symbol in sorted(size.symbols, key=lambda each: each.key):
+def _positions_in(size: Size, found: dict[Symbol, Scalar]) -> None:
+    for symbol in sorted(symbols_of(size), key=lambda each: each.key):
         if symbol not in found:
             position = expr.position_scalar(symbol)
             if position is not None:

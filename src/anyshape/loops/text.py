@@ -7,7 +7,7 @@ from typing import Final
 
 from anyshape.loops.expr import Axis, Scalar
 from anyshape.loops.kernels import Check, Fold, Kernel, Scan, Stage, Store
-from anyshape.loops.program import Extern, Launch, Repeated, Segment, Step, areas_of
+from anyshape.loops.program import Extern, Repeated, Segment, Step, buffers_of
 from anyshape.symbolic import Size, to_text
 
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "gt": ">"}
@@ -76,16 +76,9 @@ def _rounds(steps: Sequence[Step], repeated: Repeated) -> list[str]:
     lines = [line for step in steps[first : first + length] for line in _step(step)]
     for number in range(1, rounds):
         start = first + length * number
-        names = [name for step in steps[start : start + length] for name in _names(step)]
+        names = [name for step in steps[start : start + length] for name in buffers_of(step)]
         lines.append(f"  these {length} steps again with {' '.join(names)}")
     return lines
-
-
-def _names(step: Step) -> list[str]:
-    """The buffers of a step, as often as it has them."""
-    if isinstance(step, Launch):
-        return list(step.buffers)
-    return [area.buffer for area in areas_of(step)]
 
 
 def _shape(sizes: tuple[Size, ...], strides: tuple[Size, ...]) -> str:

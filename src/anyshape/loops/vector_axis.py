@@ -10,18 +10,12 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from anyshape.loops.collapsed_axes import SHORT
-from anyshape.loops.expr import Axis, Scalar
+from anyshape.loops.expr import Axis, Scalar, sizes_in
 from anyshape.loops.kernels import Kernel, Stage
+from anyshape.loops.linear import coefficient
+from anyshape.loops.stages import roots_of
 from anyshape.symbolic import Size, Symbol
-from anyshape.symbolic.expr import (
-    Expr,
-    Monomial,
-    atom_at,
-    of_atom,
-    polynomial,
-    symbols_of,
-    terms_of,
-)
+from anyshape.symbolic.expr import symbols_of
 
 #: What an access costs by how its address moves from lane to lane.
 _STEADY: Final = 1
@@ -76,7 +70,7 @@ def accesses(kernel: Kernel, stage: Stage) -> Iterator[tuple[str, Size]]:
 
 def stride_along(kernel: Kernel, address: Size, axis: Symbol) -> Size | None:
     """How far the address moves with each step of the axis; None where that is not steady."""
-    parts = linear_parts(address, axis)
+    parts = coefficient(address, axis)
     if parts is None:
         return None
     for symbol in symbols_of(address):
@@ -88,22 +82,8 @@ def stride_along(kernel: Kernel, address: Size, axis: Symbol) -> Size | None:
 
 def depends(kernel: Kernel, scalar: Scalar, axis: Symbol) -> bool:
     return any(
-        axis in symbols_of(size) for part in _reached(kernel, [scalar]) for size in _sizes_in(part)
+        axis in symbols_of(size) for part in _reached(kernel, [scalar]) for size in sizes_in(part)
     )
-
-
-def linear_parts(size: Size, variable: Symbol) -> tuple[Size, Size] | None:
-    """(c, rest) such that `size = c*variable + rest` and neither has the variable; None if there
-    are none."""
-    factor: dict[Monomial, int] = {}
-    rest: dict[Monomial, int] = {}
-    for monomial, coefficient in terms_of(size):
-        count = monomial.count(variable.index)
-        others = tuple(index for index in monomial if index != variable.index)
-        if count > 1 or any(variable in of_atom(atom_at(index)).symbols for index in others):
-            return None
-        (factor if count else rest)[others] = coefficient
-    return polynomial(factor), polynomial(rest)
 
 
 # -- walking ---------------------------------------------------------------------------------------
@@ -111,11 +91,7 @@ def linear_parts(size: Size, variable: Symbol) -> tuple[Size, Size] | None:
 
 def scalars_of(kernel: Kernel, stage: Stage) -> Iterator[Scalar]:
     """Every scalar that a round of the stage needs, each once."""
-    roots = [fold.value for fold in stage.folds]
-    roots += [scan.value for scan in stage.scans]
-    roots += [store.value for store in stage.stores]
-    roots += [store.mask for store in stage.stores if store.mask is not None]
-    roots += [check.condition for check in stage.checks]
+    roots = list(roots_of(stage))
     for part in (*stage.stores, *stage.scans):
         roots += _positions_in(kernel, part.address)
     return _reached(kernel, roots)
@@ -131,17 +107,9 @@ def _reached(kernel: Kernel, roots: Iterable[Scalar]) -> Iterator[Scalar]:
         seen.add(scalar)
         yield scalar
         stack += scalar.args
-        for size in _sizes_in(scalar):
+        for size in sizes_in(scalar):
             stack += _positions_in(kernel, size)
 
 
-def _sizes_in(scalar: Scalar) -> tuple[Size, ...]:
-    if scalar.op == "load":
-        return (scalar.data[1],)
-    return (scalar.data,) if scalar.op == "index" else ()
-
-
 def _positions_in(kernel: Kernel, size: Size) -> list[Scalar]:
-    if not isinstance(size, Expr):
-        return []
-    return [kernel.positions[s] for s in size.symbols if s in kernel.positions]
+    return [kernel.positions[s] for s in symbols_of(size) if s in kernel.positions]

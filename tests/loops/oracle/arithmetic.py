@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from anyshape.loops.expr import FLOATS, Dtype
-from anyshape.loops.rounding import round_to
+from tests.loops.oracle.rounding import round_to
 
 Number = float | int | bool
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, MutableSequence
 
 from anyshape.loops.expr import FLOATS, Axis, Dtype, Scalar
 from anyshape.loops.kernels import Fold, Kernel, Scan, Stage
-from anyshape.loops.rounding import round_to
 from anyshape.support.lazy_dataclass import dataclass, field
 from anyshape.symbolic import Size, Symbol, evaluate
 from tests.loops.oracle.arithmetic import Number, apply, cast, wrap
+from tests.loops.oracle.rounding import round_to
 
 Buffers = dict[str, MutableSequence[Number]]
 

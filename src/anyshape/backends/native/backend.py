@@ -6,8 +6,10 @@ an event that says why. The graph carries a report of it (`REPORT`), which `expl
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import partial
 from operator import setitem
@@ -23,11 +25,7 @@ from anyshape.backends.native.build import (
     segment_source,
 )
 from anyshape.backends.native.python_host import python_host
-from anyshape.backends.native.report import NativeReport
 from anyshape.backends.reproduction import write_reproduction
-from anyshape.codegen import llvm
-from anyshape.codegen.module_sources import Texts
-from anyshape.codegen.target import Target
 from anyshape.config import config
 from anyshape.errors import InternalError
 from anyshape.events import kinds
@@ -35,17 +33,15 @@ from anyshape.events.progress import progress
 from anyshape.events.stream import stream
 from anyshape.graph.expand_repeats import NotRepeated
 from anyshape.graph.lowering import Lowering
-from anyshape.graph.plan import Plan, PythonCall
+from anyshape.graph.plan import Plan, PythonCall, Unlowerable
 from anyshape.graph.schedule import Schedule, schedule
-from anyshape.graph.unlowerable import Unlowerable
 from anyshape.loops import expr
 from anyshape.loops.canonical import own_names
-from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Segment
 from anyshape.loops.text import segment_text
 from anyshape.ops.node_meta import COMPILE_ID, EXPECTED, FACTS, REPORT
 from anyshape.runtime.loader.errors import NativeUnavailable
-from anyshape.symbolic import Size
+from anyshape.support.lazy_dataclass import dataclass, field
 
 #: Warned of once in a process: it is the same for every graph.
 _told: Final[set[str]] = set()
@@ -127,7 +123,7 @@ def _output_code(
         for segment in map(own_names, segments):
             key = _key(segment)
             if key not in texts:
-                texts[key] = generated_code(segment)
+                texts[key] = segment_source(segment)
             codes.append(texts[key])
     return kinds.OutputCode("\n\n".join(codes), compile_id=compile_id)
 
@@ -157,7 +153,7 @@ def _functions(
             progress.kernel()
             keep = partial(setitem, texts, key)
             make = native_function if now else native_function_later
-            made[key] = make(segment, _kernels_text, _scratch_bytes, key=key, keep=keep)
+            made[key] = make(segment, key=key, keep=keep)
         return made[key]
 
     return function_of
@@ -166,22 +162,6 @@ def _functions(
 def _key(segment: Segment) -> str:
     ranges = ", ".join(f"{symbol.name} in {symbol.declared}" for symbol in segment.symbols)
     return f"{segment_text(segment)}\n{ranges}"
-
-
-def generated_code(segment: Segment) -> str:
-    """The text that a segment's machine code is made of."""
-    return segment_source(segment, _kernels_text, _scratch_bytes)
-
-
-# `llvm` loads what it has when it is asked for a name: code that is found on disk needs none of it.
-
-
-def _kernels_text(kernels: Mapping[str, Kernel], target: Target) -> Texts:
-    return llvm.module_texts(kernels, target)
-
-
-def _scratch_bytes(kernel: Kernel) -> Size:
-    return llvm.scratch_bytes(kernel)
 
 
 def schedule_text(made: Schedule, plan: Plan) -> str:
@@ -212,3 +192,56 @@ def _report_defect(graph: torch.fx.GraphModule, examples: list[Any], error: Exce
     text = f"native code failed, the graph runs eagerly: {error!r}{where}"
     graph.meta[REPORT] = NativeReport(whole=text)
     stream.emit(kinds.Defect("native", text, compile_id=graph.meta.get(COMPILE_ID, "")))
+
+
+@dataclass(frozen=True, slots=True)
+class NativeReport:
+    #: operators by name: how many are in native code
+    native: Mapping[str, int] = field(default_factory=dict[str, int])
+    #: operators that torch is called for, and why
+    called: Mapping[str, str] = field(default_factory=dict[str, str])
+    #: runs of native code in one foreign call each, and calls of Python between them
+    segments: int = 0
+    calls: int = 0
+    #: why the graph as a whole runs operator by operator, if it does
+    whole: str = ""
+
+    def lines(self) -> Sequence[str]:
+        if self.whole:
+            return [f"no native code: {self.whole}"]
+        total = sum(self.native.values())
+        lines = [f"native code: {total} operators in {self.segments} foreign calls"]
+        return lines + [f"torch is called for `{name}`: {why}" for name, why in self.called.items()]
+
+
+class Switched:
+    """A function that becomes another one, once that is made."""
+
+    __slots__ = ("made", "run")
+
+    def __init__(self, run: Callable[..., Any]) -> None:
+        self.run = run
+        self.made: Future[Callable[..., Any]] | None = None
+
+    def __call__(self, *args: Any) -> Any:
+        return self.run(*args)
+
+    def switch(self, made: Future[Callable[..., Any]]) -> None:
+        if made.exception() is None:
+            self.run = made.result()
+
+
+def run_native_or_wait(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
+    """Native code now, or as soon as another thread has made it (`config.background_compile`)."""
+    if not config.background_compile:
+        return run_native(graph, examples)
+    function = Switched(run_graph(graph, examples))
+    function.made = _worker().submit(run_native, graph, examples, now=True)
+    function.made.add_done_callback(function.switch)
+    return function
+
+
+@functools.cache
+def _worker() -> ThreadPoolExecutor:
+    # One: compiling in parallel would take the cores from the program.
+    return ThreadPoolExecutor(1, thread_name_prefix="anyshape compile")

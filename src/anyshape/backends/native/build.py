@@ -17,18 +17,16 @@ from anyshape.runtime.loader.build import (
     identity,
     load,
 )
-from anyshape.runtime.loader.code_bundle import contents_hash
+from anyshape.runtime.loader.code_bundle import contents_hash, source_hash
 from anyshape.runtime.loader.disk_cache import key_of
 from anyshape.runtime.loader.host_target import HostTarget, host_target
+from anyshape.runtime.loader.image import Built
 from anyshape.runtime.loader.load import plain_function, python_function
-from anyshape.runtime.loader.serialized_code import Built
-from anyshape.runtime.loader.source_hash import source_hash
 from anyshape.runtime.loader.torch_abi import TorchAbi, torch_abi
 from anyshape.symbolic import Size
 
 if TYPE_CHECKING:
-    from anyshape.codegen.module_sources import Texts
-    from anyshape.codegen.target import Target
+    from anyshape.codegen.target import Target, Texts
 
 #: What makes text of a segment.
 _SOURCES: Final = ("codegen", "loops", "symbolic", "backends/native")
@@ -42,8 +40,8 @@ KernelsText = Callable[[Mapping[str, Kernel], "Target"], "Texts"]
 
 def native_function(
     segment: Segment,
-    kernels_text: KernelsText,
-    scratch_bytes: Callable[[Kernel], Size],
+    kernels_text: KernelsText | None = None,
+    scratch_bytes: Callable[[Kernel], Size] | None = None,
     *,
     key: str | None = None,
     keep: Callable[[str], None] | None = None,
@@ -71,8 +69,8 @@ class DeferredCode:
 
 def native_function_later(
     segment: Segment,
-    kernels_text: KernelsText,
-    scratch_bytes: Callable[[Kernel], Size],
+    kernels_text: KernelsText | None = None,
+    scratch_bytes: Callable[[Kernel], Size] | None = None,
     *,
     key: str | None = None,
     keep: Callable[[str], None] | None = None,
@@ -90,7 +88,7 @@ def native_function_later(
 
     def source() -> Source:
         if not made:
-            made.append(source_of(segment, kernels_text, scratch_bytes, host, abi))
+            made.append(_text().source_of(segment, kernels_text, scratch_bytes, host, abi))
             if keep is not None:
                 keep(_whole_text(made[0]))
         return made[0]
@@ -118,29 +116,21 @@ class _Names:
         return key_of(*self._parts, contents_hash(*_ALL_SOURCES))
 
 
-def segment_source(
-    segment: Segment, kernels_text: KernelsText, scratch_bytes: Callable[[Kernel], Size]
-) -> str:
+def segment_source(segment: Segment) -> str:
     """The text of a segment's modules, to be looked at."""
     host = host_target(disk_cache())
-    return _whole_text(source_of(segment, kernels_text, scratch_bytes, host, torch_abi()))
+    return _whole_text(_text().source_of(segment, None, None, host, torch_abi()))
 
 
 def _whole_text(source: Source) -> str:
     return "\n\n".join([*source.apart, source.text])
 
 
-def source_of(
-    segment: Segment,
-    kernels_text: KernelsText,
-    scratch_bytes: Callable[[Kernel], Size],
-    host: HostTarget,
-    abi: TorchAbi | None,
-) -> Source:
-    """The text of a segment, and the names of its functions."""
-    from anyshape.backends.native import source as native_text
+def _text() -> Any:
+    """What writes text; code that is found on disk needs none of it."""
+    from anyshape.backends.native import source
 
-    return native_text.source_of(segment, kernels_text, scratch_bytes, host, abi)
+    return source
 
 
 def no_alias_function() -> Callable[..., bool] | None:
@@ -160,15 +150,9 @@ class _Helpers(NamedTuple):
 def _helpers(host: HostTarget, abi: TorchAbi | None) -> _Helpers:
     names = _Names(("helpers", repr(abi)))
     built = found_or_built(
-        names.here(), lambda: _helpers_source(abi), host, disk_cache(), names.on_shelves
+        names.here(), lambda: _text().helpers_source(abi), host, disk_cache(), names.on_shelves
     )
     return _Helpers(load(built), built.entry)
-
-
-def _helpers_source(abi: TorchAbi | None) -> Source:
-    from anyshape.backends.native import source as native_text
-
-    return native_text.helpers_source(abi)
 
 
 def native_identity() -> dict[str, str]:

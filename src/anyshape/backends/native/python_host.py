@@ -19,10 +19,16 @@ from torch.autograd.graph import increment_version
 from anyshape.backends.native.alias_check import may_write, no_alias
 from anyshape.backends.native.build import DeferredCode
 from anyshape.backends.native.first_run import Failed, when_built
-from anyshape.graph.plan import PythonCall, TensorRef, View, tensors_in
-from anyshape.graph.read_write_sets import touched
+from anyshape.graph.plan import (
+    PythonCall,
+    TensorRef,
+    Unlowerable,
+    View,
+    computing,
+    leaves,
+    tensors_in,
+)
 from anyshape.graph.schedule import Schedule, numbers_in
-from anyshape.graph.unlowerable import Unlowerable
 from anyshape.loops.program import Launch, Segment
 from anyshape.ops.lowering.values import NumberRef
 from anyshape.symbolic import Expr, Fact, Size, Symbol, to_text
@@ -292,22 +298,11 @@ def _symbols_of(schedule: Schedule) -> set[Symbol]:
             stack += [
                 schedule.held[name].strides for name, _ in part.tensors if name in schedule.held
             ]
-    while stack:
-        match stack.pop():
-            case Expr() as size:
-                found |= size.symbols
-            case TensorRef() as ref:
-                stack += [ref.sizes, ref.strides, ref.offset]
-                stack += [(view.args, view.kwargs) for view in ref.views]
-            case dict() as named:
-                stack += named.values()
-            case tuple() | list() as items:
-                stack += items
-            case slice() as each:
-                stack += [each.start, each.stop, each.step]
-            case _:
-                pass
-    return found
+    for ref in tensors_in(stack):
+        stack += [ref.sizes, ref.strides, ref.offset]
+        stack += [(view.args, view.kwargs) for view in ref.views]
+    sizes = [leaf for leaf in leaves(stack) if isinstance(leaf, Expr)]
+    return found.union(*(size.symbols for size in sizes))
 
 
 def _written_by(segment: Segment) -> list[str]:
@@ -317,7 +312,7 @@ def _written_by(segment: Segment) -> list[str]:
     for step in segment.steps:
         if isinstance(step, Launch):
             names = {f"k{number}": name for number, name in enumerate(step.buffers)}
-            found |= dict.fromkeys(names[own] for own in sorted(touched(step.kernel)[1]))
+            found |= dict.fromkeys(names[own] for own in sorted(computing(step.kernel).writes))
     return [name for name in found if name in inputs]
 
 

@@ -16,18 +16,17 @@ from anyshape.codegen.host import (
     KernelCode,
     helpers_module,
     host_function,
-    join_module,
 )
-from anyshape.codegen.host.externs import EXTERNS
-from anyshape.codegen.llvm import launch_functions
-from anyshape.codegen.module_sources import Texts
-from anyshape.codegen.target import Target
+from anyshape.codegen.host.externs import row_of
+from anyshape.codegen.ir_builder import join_module
+from anyshape.codegen.llvm import module
+from anyshape.codegen.llvm.threads import launch_functions
+from anyshape.codegen.target import Target, Texts
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Extern, Launch, Segment
 from anyshape.runtime.loader.build import Source
-from anyshape.runtime.loader.c_signatures import c_signature
 from anyshape.runtime.loader.host_target import HostTarget
-from anyshape.runtime.loader.symbols import find_symbol
+from anyshape.runtime.loader.symbols import c_signature, find_symbol
 from anyshape.runtime.loader.torch_abi import WRAP, TorchAbi, dtype_codes
 from anyshape.symbolic import Size
 
@@ -44,21 +43,25 @@ def helpers_source(abi: TorchAbi | None) -> Source:
 
 def source_of(
     segment: Segment,
-    kernels_text: Callable[[Mapping[str, Kernel], Target], Texts],
-    scratch_bytes: Callable[[Kernel], Size],
+    kernels_text: Callable[[Mapping[str, Kernel], Target], Texts] | None,
+    scratch_bytes: Callable[[Kernel], Size] | None,
     host: HostTarget,
     abi: TorchAbi | None,
 ) -> Source:
+    """The text of a segment, and the names of its functions. The text of kernels, and the bytes
+    that their threads need, may be somebody else's."""
     _check_externs(segment)
     target = Target(*host)
     kernels: dict[Kernel, KernelCode] = {}
     for step in segment.steps:
         if isinstance(step, Launch) and step.kernel not in kernels:
             name = f"{_NAME}.k{len(kernels)}"
-            kernels[step.kernel] = KernelCode(name, scratch_bytes(step.kernel))
+            kernels[step.kernel] = KernelCode(
+                name, (scratch_bytes or module.scratch_bytes)(step.kernel)
+            )
     code = host_function(segment, _NAME, kernels, host_abi(abi))
     named = {own.name: kernel for kernel, own in kernels.items()}
-    texts = kernels_text(named, target)
+    texts = (kernels_text or module.module_texts)(named, target)
     text = join_module([texts.beside, code.text])
     # Where most of the work is apart, this module only calls it.
     quick = bool(texts.apart)
@@ -67,10 +70,8 @@ def source_of(
 
 def _check_externs(segment: Segment) -> None:
     """Whether this torch has the C functions that we know."""
-    for name in sorted({step.function for step in segment.steps if isinstance(step, Extern)}):
-        row = EXTERNS.get(name)
-        if row is None:
-            raise HostUnsupported(f"there is no C function {name}")
+    rows = {step.function: row_of(step) for step in segment.steps if isinstance(step, Extern)}
+    for _, row in sorted(rows.items()):
         if c_signature(row.symbol) != row.signature or find_symbol(row.symbol) is None:
             raise HostUnsupported(f"{row.symbol} of this torch is not the one that we know")
 

@@ -7,17 +7,15 @@ process.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from anyshape.codegen.host import entry, helpers, run, sizes
-from anyshape.codegen.host.abi import HostAbi, HostUnsupported
-from anyshape.codegen.host.error_codes import Reasons
-from anyshape.codegen.host.extern_calls import declaration
-from anyshape.codegen.host.externs import EXTERNS
+from anyshape.codegen.host.abi import HostAbi, HostUnsupported, Reasons
+from anyshape.codegen.host.externs import EXTERNS, declaration
 from anyshape.codegen.host.helpers import helpers_module
-from anyshape.codegen.host.module import join_module
 from anyshape.codegen.host.no_alias_check import APART
-from anyshape.codegen.host.run import KernelCode
+from anyshape.codegen.host.steps import KernelCode
+from anyshape.codegen.ir_builder import join_module
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Extern, Segment
 from anyshape.support.lazy_dataclass import dataclass
@@ -30,7 +28,6 @@ __all__ = [
     "KernelCode",
     "helpers_module",
     "host_function",
-    "join_module",
 ]
 
 
@@ -53,20 +50,17 @@ def host_function(
     why = Reasons()
     with_entry = abi.tensor_offset is not None
     externs = {step.function for step in segment.steps if isinstance(step, Extern)}
-    runs = run.run_function(segment, f"{name}.run", kernels, abi, why)
+    called = dict.fromkeys(code.name for code in kernels.values())
+    runs = run.Run(segment, f"{name}.run", kernels, abi, why).text()
     texts = [
         sizes.DECLARATIONS,
         run.DECLARATIONS,
         entry.DECLARATIONS,
         helpers.DECLARATIONS,
-        *(f"declare i32 @{k.name}(ptr, ptr, ptr, ptr)" for k in _in_order(kernels)),
+        *(f"declare i32 @{name}(ptr, ptr, ptr, ptr)" for name in called),
         *(declaration(EXTERNS[function]) for function in sorted(externs)),
         runs,
     ]
     if with_entry:
-        texts.append(entry.entry_function(segment, name, f"{name}.run", abi, why))
+        texts.append(entry.Entry(segment, name, f"{name}.run", abi, why).text())
     return HostCode(join_module(texts), name if with_entry else None, f"{name}.run", why.all())
-
-
-def _in_order(kernels: Mapping[Kernel, KernelCode]) -> Iterable[KernelCode]:
-    return {code.name: code for code in kernels.values()}.values()

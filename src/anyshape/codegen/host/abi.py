@@ -1,8 +1,9 @@
-"""What the text of a host function has to know of Python's and torch's memory: plain numbers."""
+"""What the text of a host function has to know of Python's and torch's memory, as plain numbers,
+and words for what may go wrong in it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from anyshape.support.lazy_dataclass import dataclass
 
@@ -22,3 +23,24 @@ class HostAbi:
 
 class HostUnsupported(Exception):
     """A segment that no host function can be written for: run its graph as it is."""
+
+
+class Reasons:
+    """What may go wrong in a native function, numbered from 1: the text has numbers, the error has
+    words."""
+
+    def __init__(self) -> None:
+        self._reasons: list[str] = []
+
+    def number(self, reason: str) -> int:
+        self._reasons.append(reason)
+        return len(self._reasons)
+
+    def numbers(self, reasons: Iterable[str]) -> int:
+        """The number of the first; the others follow."""
+        first = len(self._reasons) + 1
+        self._reasons += reasons
+        return first
+
+    def all(self) -> tuple[str, ...]:
+        return tuple(self._reasons)

@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from anyshape.codegen.host.abi import HostAbi
-from anyshape.codegen.host.error_codes import Reasons
-from anyshape.codegen.host.ir_builder import FunctionBody
+from anyshape.codegen.host.abi import HostAbi, Reasons
 from anyshape.codegen.host.sizes import Sizes
+from anyshape.codegen.ir_builder import FunctionBody
 from anyshape.loops.program import Buffer, Extern, Segment
 from anyshape.symbolic import Size, product, total
 
@@ -40,11 +39,9 @@ DECLARATIONS: Final = "\n".join(
 )
 
 
-def entry_function(segment: Segment, name: str, run: str, abi: HostAbi, why: Reasons) -> str:
-    return _Entry(segment, name, run, abi, why).text()
+class Entry:
+    """The function `name`, which calls the function `run`."""
 
-
-class _Entry:
     def __init__(self, segment: Segment, name: str, run: str, abi: HostAbi, why: Reasons) -> None:
         self._segment = segment
         self._name = name
@@ -92,15 +89,7 @@ class _Entry:
             f"argument {k} ({buffer.name}) is no plain tensor with memory"
             for k, buffer in enumerate(inputs)
         )
-        counter = lines.stack("i64", hint="k")
-        head, body, done = lines.new("head"), lines.new("body"), lines.new("done")
-        lines.do(f"store i64 0, ptr {counter}")
-        lines.do(f"br label {head}")
-        lines.label(head)
-        at = lines.let(f"load i64, ptr {counter}")
-        more = lines.let(f"icmp slt i64 {at}, {len(inputs)}")
-        lines.do(f"br i1 {more}, label {body}, label {done}")
-        lines.label(body)
+        at, counter, head, done = lines.counting(len(inputs), "k")
         argument, place, tensor = (
             lines.let(f"getelementptr ptr, ptr {array}, i64 {at}", "p")
             for array in ("%args", self._buffers, self._tensors)
@@ -139,9 +128,10 @@ class _Entry:
         lines = self._lines
         handle = lines.let(f"load ptr, ptr {lines.element(self._tensors, tensor, 'ptr')}", "h")
         slot = lines.stack("ptr", hint="shape")
-        failed = lines.let(f"call i32 @aoti_torch_get_sizes(ptr {handle}, ptr {slot})")
-        wrong = lines.let(f"icmp ne i32 {failed}, 0")
-        self._fail_if(wrong, f"torch does not tell the sizes of argument {tensor}")
+        self._check(
+            f"call i32 @aoti_torch_get_sizes(ptr {handle}, ptr {slot})",
+            f"torch does not tell the sizes of argument {tensor}",
+        )
         return lines.let(f"load ptr, ptr {slot}", "shape")
 
     def _take_floats(self) -> None:
@@ -166,19 +156,16 @@ class _Entry:
         sizes.of(self._elements())
         self._fail_if(sizes.trouble(), "a size is beyond 64 bits or undefined")
         for k, buffer in enumerate(segment.outputs):
-            rank = len(buffer.sizes)
-            dims = lines.stack(f"[{max(2 * rank, 1)} x i64]", hint="dims")
             values = [sizes.of(size) for size in (*buffer.sizes, *buffer.strides)]
-            lines.fill(dims, values, "i64")
+            dims = lines.array("i64", values, "dims")
             handle = lines.element(self._handles, k, "ptr")
             place = lines.element(self._buffers, len(segment.inputs) + k, "ptr")
             dtype = self._abi.dtypes[buffer.dtype]
-            failed = lines.let(
-                f"call i32 @anyshape_host_make(i64 {rank}, ptr {dims}, i32 {dtype}, ptr {handle}, "
-                f"ptr {place})"
+            shape = f"i64 {len(buffer.sizes)}, ptr {dims}, i32 {dtype}"
+            self._check(
+                f"call i32 @anyshape_host_make({shape}, ptr {handle}, ptr {place})",
+                f"torch cannot make the output {buffer.name}",
             )
-            wrong = lines.let(f"icmp ne i32 {failed}, 0")
-            self._fail_if(wrong, f"torch cannot make the output {buffer.name}")
             made = lines.let(f"load ptr, ptr {handle}", "h")
             tensor = lines.element(self._tensors, len(segment.inputs) + k, "ptr")
             lines.do(f"store ptr {made}, ptr {tensor}")
@@ -194,17 +181,14 @@ class _Entry:
             lines.do("ret ptr @_Py_NoneStruct")
             return
         group = lines.let(f"call ptr @PyTuple_New(i64 {len(outputs)})", "tuple")
-        self._raise_if(lines.let(f"icmp eq ptr {group}, null"))
+        self._leave_if(lines.let(f"icmp eq ptr {group}, null"), "%raise")
         for k in range(len(outputs)):
             handle = lines.element(self._handles, k, "ptr")
             tensor = lines.let(f"call ptr @anyshape_host_give(ptr {handle})")
             missing = lines.let(f"icmp eq ptr {tensor}, null")
-            lost, on = lines.new("lost"), lines.new("on")
-            lines.do(f"br i1 {missing}, label {lost}, label {on}")
-            lines.label(lost)
-            lines.do(f"call void @Py_DecRef(ptr {group})")
-            lines.do("br label %raise")
-            lines.label(on)
+            with lines.only_if(missing, "lost"):
+                lines.do(f"call void @Py_DecRef(ptr {group})")
+                lines.do("br label %raise")
             lines.let(f"call i32 @PyTuple_SetItem(ptr {group}, i64 {k}, ptr {tensor})")
         lines.do(f"ret ptr {group}")
 
@@ -240,37 +224,31 @@ class _Entry:
         lines.label(after)
         code = lines.let(f"phi i64 [{first}, {apart}], [{second}, {together}]")
         lines.do(f"store i64 {code}, ptr {self._code}")
-        wrong = lines.let(f"icmp ne i64 {code}, 0")
-        on = lines.new("on")
-        lines.do(f"br i1 {wrong}, label %fail, label {on}")
-        lines.label(on)
+        self._leave_if(lines.let(f"icmp ne i64 {code}, 0"), "%fail")
 
     # -- errors ----------------------------------------------------------------------------------
 
+    def _check(self, call: str, reason: str) -> None:
+        """Make a call that gives 0 if all went well."""
+        failed = self._lines.let(call)
+        self._fail_if(self._lines.let(f"icmp ne i32 {failed}, 0"), reason)
+
     def _fail_if(self, condition: str, reason: str) -> None:
-        lines = self._lines
-        number = self._why.number(reason)
-        stop, on = lines.new("stop"), lines.new("on")
-        lines.do(f"br i1 {condition}, label {stop}, label {on}")
-        lines.label(stop)
-        lines.do(f"store i64 {number}, ptr {self._code}")
-        lines.do("br label %fail")
-        lines.label(on)
+        with self._lines.only_if(condition):
+            self._lines.do(f"store i64 {self._why.number(reason)}, ptr {self._code}")
+            self._lines.do("br label %fail")
 
     def _raise_if_error(self, suspicious: str) -> None:
         """The value may also be that of a number: only Python knows."""
         lines = self._lines
-        ask, on = lines.new("ask"), lines.new("on")
-        lines.do(f"br i1 {suspicious}, label {ask}, label {on}")
-        lines.label(ask)
-        error = lines.let("call ptr @PyErr_Occurred()")
-        none = lines.let(f"icmp eq ptr {error}, null")
-        lines.do(f"br i1 {none}, label {on}, label %raise")
-        lines.label(on)
+        with lines.only_if(suspicious, "ask") as on:
+            error = lines.let("call ptr @PyErr_Occurred()")
+            none = lines.let(f"icmp eq ptr {error}, null")
+            lines.do(f"br i1 {none}, label {on}, label %raise")
 
-    def _raise_if(self, condition: str) -> None:
+    def _leave_if(self, condition: str, ending: str) -> None:
         on = self._lines.new("on")
-        self._lines.do(f"br i1 {condition}, label %raise, label {on}")
+        self._lines.do(f"br i1 {condition}, label {ending}, label {on}")
         self._lines.label(on)
 
     def _endings(self) -> None:

@@ -12,9 +12,17 @@ with the header that torch is installed with.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
+from anyshape.codegen.host.abi import HostUnsupported
+from anyshape.loops.program import Area, Buffer, Extern, Segment, Step, buffers_of
 from anyshape.support.lazy_dataclass import dataclass
+
+#: letter -> the letter of what it is when it is given by address
+OPTIONAL: Final = {"t": "T", "j": "i", "g": "f", "c": "b", "d": "dtype"}
+#: letter -> the type in C
+TYPES: Final = {"T": "ptr", "i": "i64", "f": "double", "b": "i32", "dtype": "i32", "s": "ptr"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +69,52 @@ EXTERNS: Final[dict[str, ExternFunction]] = {
     **_rows(4, _embedding_bag_forward_only="TTTbibtbi"),
     **_rows(1, _cdist_forward="TTfj", _pdist_forward="Tf", grid_sampler_3d="TTiib"),
 }
+
+
+def row_of(step: Extern) -> ExternFunction:
+    row = EXTERNS.get(step.function)
+    if row is None:
+        raise HostUnsupported(f"there is no C function {step.function}")
+    return row
+
+
+def declaration(row: ExternFunction) -> str:
+    types: list[str] = []
+    for letter in row.parameters:
+        if letter == "I":
+            types += ["ptr", "i64"]
+        else:
+            types.append("ptr" if letter in OPTIONAL else TYPES[letter])
+    types += ["ptr"] * row.results
+    return f"declare i32 @{row.symbol}({', '.join(types)})"
+
+
+def is_whole(area: Area, buffer: Buffer) -> bool:
+    return area.offset == 0 and area.sizes == buffer.sizes and area.strides == buffer.strides
+
+
+def adopted_buffers(segment: Segment) -> list[str]:
+    """Temporaries that a C function fills whole, before anybody else touches them: its tensor is
+    kept rather than copied."""
+    temporaries = {buffer.name: buffer for buffer in segment.temporaries}
+    seen: set[str] = set()
+    found: list[str] = []
+    # A buffer that two calls give would have to lose the first tensor at the second: it is copied
+    # to instead.
+    given = Counter(area.buffer for step in segment.steps for area in results_of(step))
+    for step in segment.steps:
+        for area in results_of(step):
+            buffer = temporaries.get(area.buffer)
+            is_first = area.buffer not in seen and given[area.buffer] == 1
+            if is_first and buffer is not None and is_whole(area, buffer):
+                found.append(area.buffer)
+        seen.update(buffers_of(step))
+    return found
+
+
+def results_of(step: Step) -> list[Area]:
+    """The areas that a C function gives tensors for."""
+    if not isinstance(step, Extern):
+        return []
+    results = step.arguments[: row_of(step).results]
+    return [area for area in results if isinstance(area, Area)]

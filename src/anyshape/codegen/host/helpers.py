@@ -6,6 +6,7 @@ i32 return 0 if all went well.
 
 from __future__ import annotations
 
+import re
 from string import Template
 from typing import Final
 
@@ -328,22 +329,20 @@ fail:
 """
 
 
-PREFIX: Final = "anyshape_host_"
+def _declaration(definition: str) -> str:
+    found = re.search(r"^define (\w+) (@\w+)\(([^)]*)\)", definition, re.MULTILINE)
+    assert found is not None
+    result, name, given = found.groups()
+    types = ", ".join(parameter.split()[0] for parameter in given.split(","))
+    return f"declare {result} {name}({types})"
+
 
 #: What host functions declare.
 DECLARATIONS: Final = "\n".join(
-    [
-        "declare i32 @anyshape_host_take(ptr, ptr, ptr)",
-        "declare i32 @anyshape_host_make(i64, ptr, i32, ptr, ptr)",
-        "declare ptr @anyshape_host_workspace(i64)",
-        "declare void @anyshape_host_delete(ptr, i64)",
-        "declare ptr @anyshape_host_give(ptr)",
-        "declare ptr @anyshape_host_fail(ptr, i64)",
-        "declare i32 @anyshape_host_area(ptr, i64, ptr, i32, ptr)",
-        "declare ptr @anyshape_host_tensor(ptr, i64, ptr, i64, ptr, i32, ptr)",
-        "declare i32 @anyshape_host_adopt(ptr, i64, ptr, i32, ptr)",
-        "declare i32 @anyshape_host_copy(ptr, ptr, i64, ptr, i32)",
-    ]
+    map(
+        _declaration,
+        (_TAKE, _MAKE, _WORKSPACE, _DELETE, _GIVE, _FAIL, _AREA, _TENSOR, _ADOPT, _COPY),
+    )
 )
 
 

@@ -13,15 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from anyshape.codegen.host.abi import HostAbi, HostUnsupported
-from anyshape.codegen.host.error_codes import Reasons
-from anyshape.codegen.host.ir_builder import FunctionBody
-from anyshape.codegen.host.loop_body import LoopBody
-from anyshape.codegen.host.loop_rolling import RoleKind, RolledLoop, find_rounds
-from anyshape.codegen.host.owned_results import adopted_buffers, results_of
-from anyshape.codegen.host.sizes import Sizes
-from anyshape.codegen.host.steps import KernelCode, Steps
-from anyshape.codegen.host.workspace import offsets
+from anyshape.codegen.host.abi import HostAbi, HostUnsupported, Reasons
+from anyshape.codegen.host.externs import adopted_buffers, results_of
+from anyshape.codegen.host.loop_rolling import LoopBody, RoleKind, find_rounds
+from anyshape.codegen.host.sizes import Sizes, offsets
+from anyshape.codegen.host.steps import KernelCode, Known, Steps
+from anyshape.codegen.ir_builder import FunctionBody
 from anyshape.loops.expr import WIDTH
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.memory_plan import (
@@ -52,13 +49,9 @@ DECLARATIONS: Final = "\n".join(
 )
 
 
-def run_function(
-    segment: Segment, name: str, kernels: Mapping[Kernel, KernelCode], abi: HostAbi, why: Reasons
-) -> str:
-    return _Run(segment, name, kernels, abi, why).text()
+class Run:
+    """The function `name`."""
 
-
-class _Run:
     def __init__(
         self,
         segment: Segment,
@@ -72,11 +65,11 @@ class _Run:
         self._kernels = kernels
         self._why = why
         self._lines = FunctionBody()
-        self._dtypes = abi.dtypes
         buffers = (*segment.inputs, *segment.temporaries, *segment.outputs)
-        self._buffers = {buffer.name: buffer for buffer in buffers}
-        if len(self._buffers) != len(buffers):
+        by_name = {buffer.name: buffer for buffer in buffers}
+        if len(by_name) != len(buffers):
             raise HostUnsupported("two buffers have one name")
+        self._known = Known(by_name, kernels, abi.dtypes, why)
         self._given = {
             buffer.name: k for k, buffer in enumerate((*segment.inputs, *segment.outputs))
         }
@@ -118,32 +111,23 @@ class _Run:
         trouble = self._sizes.trouble()
         self._stop_at_once_if(trouble, self._why.number("a size is beyond 64 bits or undefined"))
         workspace = self._place(plan)
-        steps = Steps(
-            self._name,
-            lines,
-            self._sizes,
-            self._numbers,
-            self._pointer,
-            self._buffers,
-            self._given,
-            self._dtypes,
-            self._kernels,
-            self._why,
-        )
+        known, name = self._known, self._name
+        steps = Steps(known, name, lines, self._sizes, self._numbers, self._pointer, self._given)
         scratch = {
-            number: name
+            number: own
             for number in range(len(segment.steps))
-            if (name := _scratch_name(number)) in self._pointers
+            if (own := _scratch_name(number)) in self._pointers
         }
         ends = self._ends()
         rounds = find_rounds(
-            segment.repeated, segment.steps, self._buffers, self._places(), scratch, ends
+            segment.repeated, segment.steps, known.buffers, self._places(), scratch, ends
         )
         part: LoopBody | None = None
         number = 0
         while number < len(segment.steps):
             if rounds is not None and number == rounds.first:
-                part = self._part(rounds, scratch)
+                own, numbers = f"{name}.part", segment.numbers
+                part = LoopBody(known, own, rounds, segment.steps, scratch, numbers)
                 part.call(lines, self._arrays(part), steps)
                 number += rounds.length * rounds.rounds
                 continue
@@ -155,9 +139,9 @@ class _Run:
                 for area in results_of(step):
                     self._adopt(area.buffer, steps)
                 steps.call(step)
-            for name in ends.get(number, ()):
-                self._adopt(name, steps)
-                steps.calls.give_up(name)
+            for buffer in ends.get(number, ()):
+                self._adopt(buffer, steps)
+                steps.give_up(buffer)
             number += 1
         assert self._sizes.trouble() == trouble, "a size was computed after the check of all"
         steps.end()
@@ -169,9 +153,9 @@ class _Run:
             lines.do(f"call void @free(ptr {workspace})")
         steps.give()
         arguments = "ptr %buffers, ptr %tensors, ptr %symbols, ptr %numbers"
-        head = f"define i64 @{self._name}({arguments}) nounwind {{"
+        head = f"define i64 @{name}({arguments}) nounwind {{"
         before = [] if part is None else [part.text()]
-        return "\n".join([*before, *steps.calls.globals(), head, lines.text(), "}"])
+        return "\n".join([*before, *steps.globals, head, lines.text(), "}"])
 
     # -- rounds ----------------------------------------------------------------------------------
 
@@ -185,35 +169,15 @@ class _Run:
             found[name] = "workspace", places.setdefault(pointer, len(places))
         return found
 
-    def _part(self, rounds: RolledLoop, scratch: Mapping[int, str]) -> LoopBody:
-        segment = self._segment
-        return LoopBody(
-            f"{self._name}.part",
-            rounds,
-            segment.steps,
-            scratch,
-            self._buffers,
-            segment.numbers,
-            self._dtypes,
-            self._kernels,
-            self._why,
-        )
-
     def _arrays(self, part: LoopBody) -> dict[str, str]:
         lines = self._lines
         places = list(dict.fromkeys(self._pointers.values()))
-        workspace = lines.stack(f"[{max(len(places), 1)} x ptr]", hint="places")
-        lines.fill(workspace, places, "ptr")
-        sizes = lines.stack(f"[{max(len(part.sizes), 1)} x i64]", hint="sizes")
-        lines.fill(sizes, [self._sizes.of(size) for size in part.sizes], "i64")
         return {
-            "buffers": "%buffers",
-            "tensors": "%tensors",
-            "workspace": workspace,
+            **{name: f"%{name}" for name in ("buffers", "tensors", "numbers")},
+            "workspace": lines.array("ptr", places, "places"),
+            "sizes": lines.array("i64", [self._sizes.of(size) for size in part.sizes], "sizes"),
             "adopted": self._data,
             "handles": self._handles,
-            "sizes": sizes,
-            "numbers": "%numbers",
         }
 
     def _load_symbols(self) -> Sizes:
@@ -313,7 +277,7 @@ class _Run:
                 raise HostUnsupported(f"a step uses {name}, which is no buffer of the segment")
             found = self._loaded.get(name)
             if found is None:
-                at = lines.element_at_start("%buffers", str(place), "ptr")
+                at = lines.element_at_start("%buffers", place, "ptr")
                 found = self._loaded[name] = lines.let_at_start(f"load ptr, ptr {at}", "b")
         return found
 
@@ -324,16 +288,12 @@ class _Run:
             data, handle = (
                 self._lines.element(array, place, "ptr") for array in (self._data, self._handles)
             )
-            steps.calls.adopt(name, data, handle)
+            steps.adopt(name, data, handle)
 
     def _stop_at_once_if(self, condition: str, reason: int) -> None:
         """Return this reason: there is nothing to clean up yet."""
-        lines = self._lines
-        stop, on = lines.new("stop"), lines.new("on")
-        lines.do(f"br i1 {condition}, label {stop}, label {on}")
-        lines.label(stop)
-        lines.do(f"ret i64 {reason}")
-        lines.label(on)
+        with self._lines.only_if(condition):
+            self._lines.do(f"ret i64 {reason}")
 
 
 def _scratch_name(step: int) -> str:

@@ -1,20 +1,21 @@
-"""Launches and calls in the text of a function that runs steps.
+"""Launches of kernels and calls of torch's C functions in the text of a function that runs steps.
 
 Where one fails, the function goes to its end with the number of a reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
 
-from anyshape.codegen.host.error_codes import Reasons
-from anyshape.codegen.host.extern_calls import ExternCalls, HasSizes
-from anyshape.codegen.host.ir_builder import FunctionBody
+from anyshape.codegen.host.abi import HostUnsupported, Reasons
+from anyshape.codegen.host.externs import OPTIONAL, TYPES, is_whole, row_of
+from anyshape.codegen.ir_builder import FunctionBody, float_literal
+from anyshape.loops.expr import WIDTH
 from anyshape.loops.kernels import Kernel
-from anyshape.loops.program import Buffer, Extern, Launch
+from anyshape.loops.program import Area, Buffer, Extern, Launch
 from anyshape.support.lazy_dataclass import dataclass
-from anyshape.symbolic import Size
+from anyshape.symbolic import Expr, Size
 
 CLEANUP: Final = "%cleanup"
 
@@ -27,82 +28,236 @@ class KernelCode:
     scratch: Size = 0
 
 
+class HasSizes(Protocol):
+    """Tells the operand to write for a size."""
+
+    def of(self, size: Size) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What all functions of a segment know: its buffers and kernels, torch's numbers for dtypes,
+    and what may go wrong."""
+
+    buffers: Mapping[str, Buffer]
+    kernels: Mapping[Kernel, KernelCode]
+    dtypes: Mapping[str, int]
+    why: Reasons
+
+
 class Steps:
     """`pointer`: where a buffer is. `given`: the places of inputs and outputs in `%tensors`."""
 
     def __init__(
         self,
+        known: Known,
         prefix: str,
         lines: FunctionBody,
         sizes: HasSizes,
         numbers: Mapping[str, str],
         pointer: Callable[[str], str],
-        buffers: Mapping[str, Buffer],
         given: Mapping[str, int | str],
-        dtypes: Mapping[str, int],
-        kernels: Mapping[Kernel, KernelCode],
-        why: Reasons,
     ) -> None:
+        self._known = known
+        self._prefix = prefix
         self._lines = lines
         self._sizes = sizes
         self._numbers = numbers
         self._pointer = pointer
-        self._kernels = kernels
-        self._why = why
-        self.status = lines.stack("i64", hint="status")
-        self.calls = ExternCalls(
-            prefix, lines, sizes, numbers, pointer, buffers, given, dtypes, self.stop_if
-        )
+        self._given = given
+        self._status = lines.stack("i64", hint="status")
+        #: strings, which have to stand beside the function
+        self.globals: list[str] = []
+        self._adopted: dict[str, str] = {}
+        self._handles: dict[str, str] = {}
+        self._slots: list[str] = []
 
-    def call(self, step: Extern) -> None:
-        self.calls.call(step, self._why)
+    # -- kernels ---------------------------------------------------------------------------------
 
     def launch(self, step: Launch, scratch: str | None) -> None:
         """`scratch`: memory for the kernel's threads, if it needs some."""
-        lines = self._lines
-        code = self._kernels[step.kernel]
+        let = self._lines.let
+        code = self._known.kernels[step.kernel]
         arrays = [
             self._array("ptr", [self._pointer(name) for name in step.buffers]),
             self._array("i64", [self._sizes.of(size) for size in step.sizes]),
             self._array("double", [self._numbers[name] for name in step.numbers]),
             scratch or "null",
         ]
-        arguments = ", ".join(f"ptr {array}" for array in arrays)
-        failed = lines.let(f"call i32 @{code.name}({arguments})")
+        failed = let(f"call i32 @{code.name}({', '.join(f'ptr {array}' for array in arrays)})")
         messages = [check.message for stage in step.kernel.stages for check in stage.checks]
         if not messages:
             return
-        first = self._why.numbers(messages)
-        bad = lines.let(f"icmp ne i32 {failed}, 0")
-        index = lines.let(f"sext i32 {failed} to i64")
-        reason = lines.let(f"add i64 {index}, {first - 1}")
-        self.stop_if(bad, reason)
+        first = self._known.why.numbers(messages)
+        bad = let(f"icmp ne i32 {failed}, 0")
+        index = let(f"sext i32 {failed} to i64")
+        self.stop_if(bad, let(f"add i64 {index}, {first - 1}"))
 
-    def _array(self, type_: str, values: list[str]) -> str:
+    def _array(self, type_: str, values: Sequence[str]) -> str:
         """On the stack, for one launch."""
-        if not values:
-            return "null"
-        array = self._lines.stack(f"[{len(values)} x {type_}]")
-        self._lines.fill(array, values, type_)
-        return array
+        return self._lines.array(type_, values) if values else "null"
+
+    # -- the end of the function -----------------------------------------------------------------
 
     def stop_if(self, condition: str, reason: int | str) -> None:
         """Go to the end with this reason."""
-        lines = self._lines
-        stop, on = lines.new("stop"), lines.new("on")
-        lines.do(f"br i1 {condition}, label {stop}, label {on}")
-        lines.label(stop)
-        lines.do(f"store i64 {reason}, ptr {self.status}")
-        lines.do(f"br label {CLEANUP}")
-        lines.label(on)
+        with self._lines.only_if(condition):
+            self._lines.do(f"store i64 {reason}, ptr {self._status}")
+            self._lines.do(f"br label {CLEANUP}")
+
+    def _check(self, failed: str, reason: int) -> None:
+        self.stop_if(self._lines.let(f"icmp ne i32 {failed}, 0"), reason)
 
     def end(self) -> None:
-        """All went well; what comes now is done in any case."""
-        self._lines.do(f"store i64 0, ptr {self.status}")
+        """All went well; what comes now is done in any case: delete what an error has left."""
+        self._lines.do(f"store i64 0, ptr {self._status}")
         self._lines.do(f"br label {CLEANUP}")
         self._lines.label(CLEANUP)
-        self.calls.clean_up()
+        for slot in self._slots:
+            self._delete(slot)
 
     def give(self) -> None:
         """Return the reason, or 0."""
-        self._lines.do(f"ret i64 {self._lines.let(f'load i64, ptr {self.status}')}")
+        self._lines.do(f"ret i64 {self._lines.let(f'load i64, ptr {self._status}')}")
+
+    # -- C functions -----------------------------------------------------------------------------
+
+    def adopt(self, buffer: str, data: str, handle: str) -> None:
+        """The buffer is what a call gives; `data` and `handle` are where its address and its handle
+        are to be kept. The handle is deleted by whoever has the place, if it is not given up."""
+        self._adopted[buffer] = data
+        self._handles[buffer] = handle
+
+    def give_up(self, buffer: str) -> None:
+        self._delete(self._handles[buffer])
+
+    def call(self, step: Extern) -> None:
+        row = row_of(step)
+        results = step.arguments[: row.results]
+        parameters = step.arguments[row.results :]
+        if len(parameters) != len(row.parameters):
+            raise HostUnsupported(f"{row.name} takes {len(row.parameters)} parameters")
+        reason = self._known.why.number(f"torch's {row.name} failed")
+        texts: list[str] = []
+        inputs: list[str] = []
+        for letter, value in zip(row.parameters, parameters, strict=True):
+            texts += self._argument(letter, value, reason, inputs)
+        given = [self._result_slot(area) for area in results]
+        texts += [f"ptr {slot}" for slot in given]
+        self._check(self._lines.let(f"call i32 @{row.symbol}({', '.join(texts)})"), reason)
+        for slot in inputs:
+            self._delete(slot)
+        for area, slot in zip(results, given, strict=True):
+            self._take(area, slot, reason)
+
+    def _argument(self, letter: str, value: Any, reason: int, inputs: list[str]) -> list[str]:
+        if letter == "I":
+            return [f"ptr {self._list(value)}", f"i64 {len(value)}"]
+        plain = OPTIONAL.get(letter)
+        if plain is None:
+            return [f"{TYPES[letter]} {self._operand(letter, value, reason, inputs)}"]
+        if value is None:
+            return ["ptr null"]
+        place = self._lines.stack(TYPES[plain])
+        operand = self._operand(plain, value, reason, inputs)
+        self._lines.do(f"store {TYPES[plain]} {operand}, ptr {place}")
+        return [f"ptr {place}"]
+
+    def _operand(self, kind: str, value: Any, reason: int, inputs: list[str]) -> str:
+        match kind:
+            case "T":
+                return self._tensor(value, reason, inputs)
+            case "i" if isinstance(value, int | Expr) and not isinstance(value, bool):
+                return self._sizes.of(value)
+            case "f" if isinstance(value, str):
+                return self._numbers[value]
+            case "f" if isinstance(value, float | int):
+                return float_literal(float(value))
+            case "b" if isinstance(value, bool):
+                return str(int(value))
+            case "dtype" if isinstance(value, str):
+                return str(self._known.dtypes[value])
+            case "s" if isinstance(value, str):
+                return self._string(value)
+            case _:
+                raise HostUnsupported(f"{value!r} where a C function takes {kind}")
+
+    def _string(self, value: str) -> str:
+        name = f"@{self._prefix}.s{len(self.globals)}"
+        data = value.encode() + b"\0"
+        body = "".join(f"\\{byte:02X}" for byte in data)
+        self.globals.append(f'{name} = private constant [{len(data)} x i8] c"{body}"')
+        return name
+
+    def _list(self, values: Sequence[Size]) -> str:
+        if not values:
+            return "null"
+        array = self._lines.stack(f"[{len(values)} x i64]", hint="list")
+        self._lines.fill(array, [self._sizes.of(size) for size in values], "i64")
+        return array
+
+    # -- tensors ---------------------------------------------------------------------------------
+
+    def _slot(self) -> str:
+        """A place for a handle, empty at first."""
+        slot = self._lines.stack("ptr", hint="slot")
+        self._lines.at_start(f"store ptr null, ptr {slot}")
+        self._slots.append(slot)
+        return slot
+
+    def _tensor(self, area: Any, reason: int, inputs: list[str]) -> str:
+        """A handle to an area; the slots of those that are made are added to `inputs`."""
+        if not isinstance(area, Area):
+            raise HostUnsupported(f"{area!r} where a C function takes a tensor")
+        slot = self._slot()
+        inputs.append(slot)
+        let = self._lines.let
+        start, shape = self._start(area), self._shape(area)
+        given = self._given.get(area.buffer)
+        if given is not None and is_whole(area, self._known.buffers[area.buffer]):
+            place = f"ptr %tensors, i64 {given}"
+            handle = let(
+                f"call ptr @anyshape_host_tensor({place}, ptr {start}, {shape}, ptr {slot})"
+            )
+            self.stop_if(let(f"icmp eq ptr {handle}, null"), reason)
+            return handle
+        self._check(let(f"call i32 @anyshape_host_area(ptr {start}, {shape}, ptr {slot})"), reason)
+        return let(f"load ptr, ptr {slot}", "h")
+
+    def _start(self, area: Area) -> str:
+        pointer = self._pointer(area.buffer)
+        if area.offset == 0:
+            return pointer
+        width = WIDTH[self._known.buffers[area.buffer].dtype]
+        return self._lines.let(
+            f"getelementptr [{width} x i8], ptr {pointer}, i64 {self._sizes.of(area.offset)}"
+        )
+
+    def _shape(self, area: Area) -> str:
+        """Rank, sizes and strides, and the number of the dtype: as the helpers take them."""
+        dims = self._list((*area.sizes, *area.strides))
+        dtype = self._known.dtypes[self._known.buffers[area.buffer].dtype]
+        return f"i64 {len(area.sizes)}, ptr {dims}, i32 {dtype}"
+
+    def _result_slot(self, area: Any) -> str:
+        if isinstance(area, Area) and area.buffer in self._adopted:
+            return self._handles[area.buffer]
+        return self._slot()
+
+    def _take(self, area: Any, slot: str, reason: int) -> None:
+        """Make a tensor that torch gave what the segment has to have."""
+        let = self._lines.let
+        if area is None:
+            self._delete(slot)
+        elif area.buffer in self._adopted:
+            kept = f"ptr {slot}, {self._shape(area)}, ptr {self._adopted[area.buffer]}"
+            self._check(let(f"call i32 @anyshape_host_adopt({kept})"), reason)
+        else:
+            handle = let(f"load ptr, ptr {slot}", "h")
+            copied = f"ptr {handle}, ptr {self._start(area)}, {self._shape(area)}"
+            failed = let(f"call i32 @anyshape_host_copy({copied})")
+            self._delete(slot)
+            self._check(failed, reason)
+
+    def _delete(self, slot: str) -> None:
+        self._lines.do(f"call void @anyshape_host_delete(ptr {slot}, i64 1)")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from anyshape.codegen.ir_builder import REGISTER, UNSIGNED, constant, register_bits, suffix, vector
 from anyshape.codegen.llvm.emitter import Emitter
-from anyshape.codegen.llvm.types import BITS, REGISTER, UNSIGNED, literal, suffix, vector
 from anyshape.loops.expr import FLOATS, Dtype
 from anyshape.support.lazy_dataclass import dataclass
 
@@ -34,24 +34,21 @@ class OperationCall:
         return vector("i1", self.lanes)
 
     def op(self, name: str, *args: str) -> str:
-        return self.e.define(f"{name} {self.type} {', '.join(args or self.args)}")
+        return self.e.let(f"{name} {self.type} {', '.join(args or self.args)}")
 
     def constant(self, value: float) -> str:
-        text = literal(value, self.dtype)
-        return f"splat ({REGISTER[self.dtype]} {text})" if self.lanes else text
+        return constant(value, self.dtype, self.lanes)
 
     def choose(self, condition: str, yes: str, no: str) -> str:
-        return self.e.define(
-            f"select {self.truth} {condition}, {self.type} {yes}, {self.type} {no}"
-        )
+        return self.e.let(f"select {self.truth} {condition}, {self.type} {yes}, {self.type} {no}")
 
     def both(self, a: str, b: str, name: str = "and") -> str:
-        return self.e.define(f"{name} {self.truth} {a}, {b}")
+        return self.e.let(f"{name} {self.truth} {a}, {b}")
 
     def intrinsic(self, name: str, *args: str) -> str:
         given = ", ".join(f"{self.type} {arg}" for arg in (args or self.args))
         full = f"@llvm.{name}.{suffix(REGISTER[self.dtype], self.lanes)}"
-        return self.e.define(f"call {self.type} {full}({given})")
+        return self.e.let(f"call {self.type} {full}({given})")
 
     def compare(self, sign: str, *args: str) -> str:
         """`lt` and so on; false for NaN, `ne` true."""
@@ -151,16 +148,16 @@ def _quotient_and_rest(c: OperationCall) -> tuple[str, str]:
 def _quotient_by_floats(c: OperationCall, a: str, b: str) -> str:
     """Processors divide no vectors of integers. The quotient of two integers that a float holds
     exactly rounds to an integer from below only if it is one."""
-    narrow = BITS[REGISTER[c.dtype]] < 32
+    narrow = register_bits(c.dtype) < 32
     floats = vector("float" if narrow else "double", c.lanes)
     ints = vector("i32" if narrow else "i64", c.lanes)
     to = "uitofp" if c.dtype in UNSIGNED else "sitofp"
     b = c.choose(c.compare("eq", b, c.constant(0)), c.constant(1), b)
-    over = c.e.define(f"{to} {c.type} {a} to {floats}")
-    under = c.e.define(f"{to} {c.type} {b} to {floats}")
-    quotient = c.e.define(f"fdiv {floats} {over}, {under}")
-    whole = c.e.define(f"fptosi {floats} {quotient} to {ints}")
-    return c.e.define(f"trunc {ints} {whole} to {c.type}")
+    over = c.e.let(f"{to} {c.type} {a} to {floats}")
+    under = c.e.let(f"{to} {c.type} {b} to {floats}")
+    quotient = c.e.let(f"fdiv {floats} {over}, {under}")
+    whole = c.e.let(f"fptosi {floats} {quotient} to {ints}")
+    return c.e.let(f"trunc {ints} {whole} to {c.type}")
 
 
 def _differs_in_sign(c: OperationCall, rest: str) -> str:
@@ -185,14 +182,14 @@ def _floormod(c: OperationCall) -> str:
 
 
 def _shift_left(c: OperationCall) -> str:
-    bits = c.constant(BITS[REGISTER[c.dtype]])
+    bits = c.constant(register_bits(c.dtype))
     fits = c.op("icmp ult", c.args[1], bits)
     by = c.choose(fits, c.args[1], c.constant(0))
     return c.choose(fits, c.op("shl", c.args[0], by), c.constant(0))
 
 
 def _shift_right(c: OperationCall) -> str:
-    most = c.constant(BITS[REGISTER[c.dtype]] - 1)
+    most = c.constant(register_bits(c.dtype) - 1)
     fits = c.op("icmp ule", c.args[1], most)
     by = c.choose(fits, c.args[1], most)
     if c.dtype in UNSIGNED:
@@ -212,9 +209,9 @@ def _is_finite(c: OperationCall) -> str:
 
 
 def _signbit(c: OperationCall) -> str:
-    ints = vector(f"i{BITS[REGISTER[c.dtype]]}", c.lanes)
-    bits = c.e.define(f"bitcast {c.type} {c.args[0]} to {ints}")
-    return c.e.define(f"icmp slt {ints} {bits}, {'zeroinitializer' if c.lanes else '0'}")
+    ints = vector(f"i{register_bits(c.dtype)}", c.lanes)
+    bits = c.e.let(f"bitcast {c.type} {c.args[0]} to {ints}")
+    return c.e.let(f"icmp slt {ints} {bits}, {'zeroinitializer' if c.lanes else '0'}")
 
 
 #: `where` and `cast` take arguments of several dtypes: see values.py.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from anyshape.codegen.ir_builder import REGISTER, UNSIGNED, register_bits, vector
 from anyshape.codegen.llvm.emitter import Emitter
-from anyshape.codegen.llvm.types import BITS, REGISTER, UNSIGNED, vector
 from anyshape.loops.expr import FLOATS, HALVES, Dtype
 
 
@@ -16,7 +16,7 @@ def cast(e: Emitter, text: str, source: Dtype, target: Dtype, wide: bool) -> str
     have, want = vector(REGISTER[source], lanes), vector(REGISTER[target], lanes)
     if target == "b1":
         test = "fcmp une" if source in FLOATS else "icmp ne"
-        return e.define(
+        return e.let(
             f"{test} {have} {text}, zeroinitializer"
             if wide
             else f"{test} {have} {text}, 0{'.0' * (source in FLOATS)}"
@@ -25,17 +25,17 @@ def cast(e: Emitter, text: str, source: Dtype, target: Dtype, wide: bool) -> str
         if target not in FLOATS:
             return _to_integer(e, text, source, target, lanes)
         if have != want:
-            text = e.define(f"{'fptrunc' if source == 'f64' else 'fpext'} {have} {text} to {want}")
+            text = e.let(f"{'fptrunc' if source == 'f64' else 'fpext'} {have} {text} to {want}")
         return round_half(e, text, target, lanes) if target in HALVES else text
     if target in FLOATS:
         name = "uitofp" if source in UNSIGNED else "sitofp"
-        text = e.define(f"{name} {have} {text} to {want}")
+        text = e.let(f"{name} {have} {text} to {want}")
         return round_half(e, text, target, lanes) if target in HALVES else text
     if have == want:
         return text
-    if BITS[REGISTER[source]] > BITS[REGISTER[target]]:
-        return e.define(f"trunc {have} {text} to {want}")
-    return e.define(f"{'zext' if source in UNSIGNED else 'sext'} {have} {text} to {want}")
+    if register_bits(source) > register_bits(target):
+        return e.let(f"trunc {have} {text} to {want}")
+    return e.let(f"{'zext' if source in UNSIGNED else 'sext'} {have} {text} to {want}")
 
 
 def _to_integer(e: Emitter, text: str, source: Dtype, target: Dtype, lanes: int) -> str:
@@ -45,9 +45,9 @@ def _to_integer(e: Emitter, text: str, source: Dtype, target: Dtype, lanes: int)
     have = vector(REGISTER[source], lanes)
     by_64 = target == "i64" or (target == "u8" and (source == "f64" or e.machine.saturates))
     middle = vector("i64" if by_64 else "i32", lanes)
-    text = e.define(f"fptosi {have} {text} to {middle}")
+    text = e.let(f"fptosi {have} {text} to {middle}")
     want = vector(REGISTER[target], lanes)
-    return text if want == middle else e.define(f"trunc {middle} {text} to {want}")
+    return text if want == middle else e.let(f"trunc {middle} {text} to {want}")
 
 
 def round_half(e: Emitter, text: str, dtype: Dtype, lanes: int) -> str:
@@ -55,52 +55,46 @@ def round_half(e: Emitter, text: str, dtype: Dtype, lanes: int) -> str:
     floats = vector("float", lanes)
     if dtype == "f16":
         halves = vector("half", lanes)
-        return e.define(
-            f"fpext {halves} {e.define(f'fptrunc {floats} {text} to {halves}')} to {floats}"
-        )
+        return e.let(f"fpext {halves} {e.let(f'fptrunc {floats} {text} to {halves}')} to {floats}")
     # By integers: the instructions for bf16 flush denormals.
     ints, truth = vector("i32", lanes), vector("i1", lanes)
-    bits = e.define(f"bitcast {floats} {text} to {ints}")
-    last = e.define(
-        f"and {ints} {e.define(f'lshr {ints} {bits}, {_all(16, lanes)}')}, {_all(1, lanes)}"
-    )
-    half = e.define(f"add {ints} {e.define(f'add {ints} {bits}, {_all(0x7FFF, lanes)}')}, {last}")
+    bits = e.let(f"bitcast {floats} {text} to {ints}")
+    last = e.let(f"and {ints} {e.let(f'lshr {ints} {bits}, {_all(16, lanes)}')}, {_all(1, lanes)}")
+    half = e.let(f"add {ints} {e.let(f'add {ints} {bits}, {_all(0x7FFF, lanes)}')}, {last}")
     # The carry must not make an infinity of a NaN.
-    nan = e.define(f"fcmp uno {floats} {text}, {text}")
-    kept = e.define(f"select {truth} {nan}, {ints} {_all(0x7FC00000, lanes)}, {ints} {half}")
-    cut = e.define(f"and {ints} {kept}, {_all(-65536, lanes)}")
-    return e.define(f"bitcast {ints} {cut} to {floats}")
+    nan = e.let(f"fcmp uno {floats} {text}, {text}")
+    kept = e.let(f"select {truth} {nan}, {ints} {_all(0x7FC00000, lanes)}, {ints} {half}")
+    cut = e.let(f"and {ints} {kept}, {_all(-65536, lanes)}")
+    return e.let(f"bitcast {ints} {cut} to {floats}")
 
 
 def from_memory(e: Emitter, text: str, dtype: Dtype, lanes: int) -> str:
     """What a load gave, as the registers have it."""
     if dtype == "b1":
         bytes_ = vector("i8", lanes)
-        return e.define(f"icmp ne {bytes_} {text}, {_all(0, lanes)}")
+        return e.let(f"icmp ne {bytes_} {text}, {_all(0, lanes)}")
     floats = vector("float", lanes)
     if dtype == "f16":
-        return e.define(f"fpext {vector('half', lanes)} {text} to {floats}")
+        return e.let(f"fpext {vector('half', lanes)} {text} to {floats}")
     if dtype == "bf16":
         ints = vector("i32", lanes)
-        wide = e.define(f"zext {vector('i16', lanes)} {text} to {ints}")
-        return e.define(
-            f"bitcast {ints} {e.define(f'shl {ints} {wide}, {_all(16, lanes)}')} to {floats}"
-        )
+        wide = e.let(f"zext {vector('i16', lanes)} {text} to {ints}")
+        return e.let(f"bitcast {ints} {e.let(f'shl {ints} {wide}, {_all(16, lanes)}')} to {floats}")
     return text
 
 
 def to_memory(e: Emitter, text: str, dtype: Dtype, lanes: int) -> str:
     """What a store takes."""
     if dtype == "b1":
-        return e.define(f"zext {vector('i1', lanes)} {text} to {vector('i8', lanes)}")
+        return e.let(f"zext {vector('i1', lanes)} {text} to {vector('i8', lanes)}")
     floats = vector("float", lanes)
     if dtype == "f16":
-        return e.define(f"fptrunc {floats} {text} to {vector('half', lanes)}")
+        return e.let(f"fptrunc {floats} {text} to {vector('half', lanes)}")
     if dtype == "bf16":
         ints = vector("i32", lanes)
-        bits = e.define(f"bitcast {floats} {text} to {ints}")
-        high = e.define(f"lshr {ints} {bits}, {_all(16, lanes)}")
-        return e.define(f"trunc {ints} {high} to {vector('i16', lanes)}")
+        bits = e.let(f"bitcast {floats} {text} to {ints}")
+        high = e.let(f"lshr {ints} {bits}, {_all(16, lanes)}")
+        return e.let(f"trunc {ints} {high} to {vector('i16', lanes)}")
     return text
 
 

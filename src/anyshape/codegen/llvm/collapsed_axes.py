@@ -9,14 +9,11 @@ twice over in a table of two vectors; a vector of it is read from where its firs
 
 from __future__ import annotations
 
-from anyshape.codegen.llvm.emitter import Emitter, Loop, StageScope
-from anyshape.codegen.llvm.parameters import PARAMETERS
+from anyshape.codegen.ir_builder import REGISTER
+from anyshape.codegen.llvm.emitter import PARAMETERS, Emitter, IrValue, Loop, StageScope, States
 from anyshape.codegen.llvm.sizes import divide_naturals, lane_numbers, narrow_size
-from anyshape.codegen.llvm.types import REGISTER, IrValue
-from anyshape.codegen.llvm.writer import States
-from anyshape.loops.collapsed_axes import SHORT, Flattened
+from anyshape.loops.collapsed_axes import SHORT, Flattened, depends_on_points, repeating
 from anyshape.loops.expr import Scalar
-from anyshape.loops.periodic_index import depends_on_points, repeating
 from anyshape.symbolic import Size
 
 
@@ -28,8 +25,8 @@ class Points:
         self.type = f"<{e.lanes} x i64>"
         width = narrow_size(e, flat.width)
         # There is a first round: the width is not 0.
-        above = e.once(0, "above", lambda: e.define(f"udiv i64 {e.lanes}, {width}"))
-        beside = e.once(0, "beside", lambda: e.define(f"urem i64 {e.lanes}, {width}"))
+        above = e.once(0, "above", lambda: e.let(f"udiv i64 {e.lanes}, {width}"))
+        beside = e.once(0, "beside", lambda: e.let(f"urem i64 {e.lanes}, {width}"))
         self.step, self.width = beside, width
         self.wide_width = e.splat("i64", width)
         self.above, self.beside = e.splat("i64", above), e.splat("i64", beside)
@@ -46,10 +43,10 @@ class Points:
 
     def start(self, begin: str) -> States:
         e = self.e
-        phase = [e.define(f"urem i64 {begin}, {self.width}")] if self.tables else []
+        phase = [e.let(f"urem i64 {begin}, {self.width}")] if self.tables else []
         if not self.by_lane:
             return phase
-        places = e.define(f"add {self.type} {e.splat('i64', begin)}, {lane_numbers(e.lanes)}")
+        places = e.let(f"add {self.type} {e.splat('i64', begin)}, {lane_numbers(e.lanes)}")
         return [*self._points(places), *phase]
 
     def _points(self, places: str) -> States:
@@ -76,23 +73,21 @@ class Points:
 
     def _further_phase(self, phase: str) -> str:
         e = self.e
-        more = e.define(f"add nuw nsw i64 {phase}, {self.step}")
-        over = e.define(f"icmp uge i64 {more}, {self.width}")
-        less = e.define(f"sub i64 {more}, {self.width}")
-        return e.define(f"select i1 {over}, i64 {less}, i64 {more}")
+        more = e.let(f"add nuw nsw i64 {phase}, {self.step}")
+        over = e.let(f"icmp uge i64 {more}, {self.width}")
+        less = e.let(f"sub i64 {more}, {self.width}")
+        return e.let(f"select i1 {over}, i64 {less}, i64 {more}")
 
     def _further(self, above: str, beside: str) -> States:
         """One vector further."""
         e = self.e
-        beside = e.define(f"add {self.type} {beside}, {self.beside}")
-        over = e.define(f"icmp uge {self.type} {beside}, {self.wide_width}")
-        less = e.define(f"sub {self.type} {beside}, {self.wide_width}")
-        beside = e.define(
-            f"select <{e.lanes} x i1> {over}, {self.type} {less}, {self.type} {beside}"
-        )
-        above = e.define(f"add {self.type} {above}, {self.above}")
-        more = e.define(f"sext <{e.lanes} x i1> {over} to {self.type}")
-        return [e.define(f"sub {self.type} {above}, {more}"), beside]
+        beside = e.let(f"add {self.type} {beside}, {self.beside}")
+        over = e.let(f"icmp uge {self.type} {beside}, {self.wide_width}")
+        less = e.let(f"sub {self.type} {beside}, {self.wide_width}")
+        beside = e.let(f"select <{e.lanes} x i1> {over}, {self.type} {less}, {self.type} {beside}")
+        above = e.let(f"add {self.type} {above}, {self.above}")
+        more = e.let(f"sext <{e.lanes} x i1> {over} to {self.type}")
+        return [e.let(f"sub {self.type} {above}, {more}"), beside]
 
     # -- tables --------------------------------------------------------------------------------
 
@@ -106,16 +101,15 @@ class Points:
             self._fill_now()
             return
         filled = e.slot("i8")
-        e.stack.append(f"  store i8 0, ptr {filled}, align 1")
-        before = e.define(f"load i8, ptr {filled}, align 1")
-        none = e.define(f"icmp eq i8 {before}, 0")
+        e.at_start(f"store i8 0, ptr {filled}, align 1")
+        before = e.let(f"load i8, ptr {filled}, align 1")
+        none = e.let(f"icmp eq i8 {before}, 0")
 
-        def body() -> States:
+        def body() -> None:
             self._fill_now()
             e.do(f"store i8 1, ptr {filled}, align 1")
-            return []
 
-        e.when(none, [], [], body)
+        e.run_if(none, body)
 
     def _fill_now(self) -> None:
         e = self.e
@@ -144,22 +138,21 @@ class _Table:
 
     def write(self, number: int) -> None:
         e = self.e
-        place = e.define(f"getelementptr {self.type}, ptr {self.place}, i64 {number}")
+        place = e.let(f"getelementptr {self.type}, ptr {self.place}, i64 {number}")
         text = e.widen(e.value(self.scalar))
         e.do(f"store {self.type} {text}, ptr {place}, align 1")
 
     def read(self, phase: str) -> IrValue:
         e, dtype = self.e, self.scalar.dtype
-        place = e.define(f"getelementptr {REGISTER[dtype]}, ptr {self.place}, i64 {phase}")
-        return IrValue(e.define(f"load {self.type}, ptr {place}, align 1"), dtype, True)
+        place = e.let(f"getelementptr {REGISTER[dtype]}, ptr {self.place}, i64 {phase}")
+        return IrValue(e.let(f"load {self.type}, ptr {place}, align 1"), dtype, True)
 
 
 def choice(e: Emitter, extent: Size, name: str, linkage: str) -> str:
     """The part's function that calls the one for a short axis of vectors, or the usual one."""
     e.enter()
-    short = e.define(f"icmp slt i64 {narrow_size(e, extent)}, {SHORT}")
-    part = e.define(f"select i1 {short}, ptr @{name}.short.part, ptr @{name}.long.part")
-    result = e.define(f"call i32 {part}({PARAMETERS})")
+    short = e.let(f"icmp slt i64 {narrow_size(e, extent)}, {SHORT}")
+    part = e.let(f"select i1 {short}, ptr @{name}.short.part, ptr @{name}.long.part")
+    result = e.let(f"call i32 {part}({PARAMETERS})")
     e.do(f"ret i32 {result}")
-    head = f"define {linkage} i32 @{name}.part({PARAMETERS}) nounwind {{"
-    return "\n".join([head, "entry:", e.text(), "}"])
+    return e.part(name, linkage)

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from anyshape.codegen.llvm.emitter import Emitter
+from anyshape.codegen.llvm.emitter import Emitter, States
 from anyshape.codegen.llvm.reductions import Folding
-from anyshape.codegen.llvm.scratch import bytes_for_a_thread, fold_bytes, folds_offset
 from anyshape.codegen.llvm.sizes import narrow_size
-from anyshape.codegen.llvm.writer import States
 from anyshape.loops.expr import Axis
 
 
 def _shared(e: Emitter) -> str:
-    return e.once(0, "shared", lambda: e.define("icmp ugt i64 %team, 1"))
+    return e.once(0, "shared", lambda: e.let("icmp ugt i64 %team, 1"))
 
 
 def thread_slice(e: Emitter, stage: int, axis: Axis, is_split: bool) -> tuple[str, str]:
@@ -31,29 +29,24 @@ def thread_slice(e: Emitter, stage: int, axis: Axis, is_split: bool) -> tuple[st
 
     def bounds() -> tuple[str, str]:
         if not is_split:
-            first = e.define("icmp eq i64 %thread, 0")
-            return "0", e.define(f"select i1 {first}, i64 {extent}, i64 0")
+            first = e.let("icmp eq i64 %thread, 0")
+            return "0", e.let(f"select i1 {first}, i64 {extent}, i64 0")
         # Whole vectors for all but the last thread.
         unit = e.lanes * e.plan.unroll[stage] if e.plan.column is None else 1
-        more = e.define(f"add i64 {extent}, {e.define('add i64 %team, -1')}")
-        each = e.define(f"udiv i64 {more}, %team")
-        each = e.define(f"and i64 {e.define(f'add i64 {each}, {unit - 1}')}, {-unit}")
-        begin = e.define(f"mul i64 {each}, %thread")
-        end = e.define(f"add i64 {begin}, {each}")
+        more = e.let(f"add i64 {extent}, {e.let('add i64 %team, -1')}")
+        each = e.let(f"udiv i64 {more}, %team")
+        each = e.let(f"and i64 {e.let(f'add i64 {each}, {unit - 1}')}, {-unit}")
+        begin = e.let(f"mul i64 {each}, %thread")
+        end = e.let(f"add i64 {begin}, {each}")
         # A thread that comes too late begins beyond the end, and has nothing to do.
-        return begin, e.define(f"call i64 @llvm.smin.i64(i64 {end}, i64 {extent})")
+        return begin, e.let(f"call i64 @llvm.smin.i64(i64 {end}, i64 {extent})")
 
     return e.once(level, ("share", stage), bounds)
 
 
 def barrier(e: Emitter) -> None:
     if e.plan.splits:
-        e.when(_shared(e), [], [], lambda: _wait(e))
-
-
-def _wait(e: Emitter) -> States:
-    e.do("call void @GOMP_barrier()")
-    return []
+        e.run_if(_shared(e), lambda: e.do("call void @GOMP_barrier()"))
 
 
 def leader_only(e: Emitter, body: Callable[[], None]) -> None:
@@ -64,12 +57,8 @@ def leader_only(e: Emitter, body: Callable[[], None]) -> None:
         e.leave()
         return
 
-    def inside() -> States:
-        body()
-        return []
-
-    leader = e.once(0, "leader", lambda: e.define("icmp eq i64 %thread, 0"))
-    e.when(leader, [], [], inside)
+    leader = e.once(0, "leader", lambda: e.let("icmp eq i64 %thread, 0"))
+    e.run_if(leader, body)
 
 
 def reduce_across_threads(
@@ -82,21 +71,21 @@ def reduce_across_threads(
         barrier(e)
         return states
     types = [t for folding in foldings for t in folding.types(lanes)] * copies
-    size = narrow_size(e, bytes_for_a_thread(e.plan))
-    offset = narrow_size(e, folds_offset(e.plan))
-    space = fold_bytes(e.plan) // copies // 2
+    size = narrow_size(e, e.plan.bytes_for_a_thread())
+    offset = narrow_size(e, e.plan.folds_offset())
+    space = e.plan.fold_bytes() // copies // 2
 
     def place(thread: str) -> str:
-        begin = e.define(f"add i64 {e.define(f'mul i64 {thread}, {size}')}, {offset}")
-        return e.define(f"getelementptr i8, ptr %scratch, i64 {begin}")
+        begin = e.let(f"add i64 {e.let(f'mul i64 {thread}, {size}')}, {offset}")
+        return e.let(f"getelementptr i8, ptr %scratch, i64 {begin}")
 
     def part(start: str, number: int) -> str:
-        return e.define(f"getelementptr i8, ptr {start}, i64 {number * space}")
+        return e.let(f"getelementptr i8, ptr {start}, i64 {number * space}")
 
     def read(thread: str) -> States:
         start = place(thread)
         return [
-            e.define(f"load {type_}, ptr {part(start, number)}, align 8")
+            e.let(f"load {type_}, ptr {part(start, number)}, align 8")
             for number, type_ in enumerate(types)
         ]
 

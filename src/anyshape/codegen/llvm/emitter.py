@@ -3,19 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
+from anyshape.codegen.ir_builder import REGISTER, FunctionBody, vector
 from anyshape.codegen.llvm.plan import KernelPlan
-from anyshape.codegen.llvm.target_features import Machine
-from anyshape.codegen.llvm.types import REGISTER, IrValue, vector
-from anyshape.codegen.llvm.writer import Writer
-from anyshape.loops.expr import Scalar
-from anyshape.loops.vector_axis import linear_parts
+from anyshape.codegen.target import Machine
+from anyshape.loops.expr import Dtype, Scalar
+from anyshape.loops.linear import coefficient
 from anyshape.support.lazy_dataclass import dataclass, field
 from anyshape.symbolic import Size, Symbol
 from anyshape.symbolic.expr import Atom, of_atom, symbols_of
 
 #: (level, whether the lanes differ)
 Traits = tuple[int, bool]
+
+
+States = list[str]
+
+#: What the function of a part of a kernel is given.
+PARAMETERS: Final = (
+    "ptr %buffers, ptr %sizes, ptr %numbers, ptr %scratch, i64 %lo, i64 %hi, i64 %thread, i64 %team"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class IrValue:
+    """A register or a literal. `wide`: one for each lane; else the same for all of them."""
+
+    text: str
+    dtype: Dtype
+    wide: bool
+
+
+@dataclass(slots=True)
+class Level:
+    """The straight code at the beginning of a loop's body, and what it has computed."""
+
+    lines: list[Any] = field(default_factory=list)
+    known: dict[Any, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -39,14 +64,24 @@ class StageScope:
     traits: dict[Scalar, Traits] = field(default_factory=dict)
 
 
-class Emitter(Writer):
-    """The code of one kernel in the making."""
+class Emitter(FunctionBody):
+    """The code of one kernel in the making, with places further up where invariant code goes.
+
+    Loops nest in levels. Code that does not depend on a loop's variable is written to the level
+    around it, which is emitted before the loop: what LLVM need not hoist it need not analyse.
+    """
+
+    separator = ""
 
     def __init__(
         self, plan: KernelPlan, machine: Machine, compute: Callable[[Emitter, Scalar], IrValue]
     ) -> None:
-        super().__init__(plan.lanes)
+        super().__init__()
         self._compute = compute
+        self.lanes = plan.lanes
+        self.levels: list[Level] = []
+        #: the label of the block that is being written
+        self.here = "%entry"
         self.plan = plan
         self.kernel = plan.kernel
         self.machine = machine
@@ -74,7 +109,6 @@ class Emitter(Writer):
         self.together: set[tuple[str, str, int, int]] = set()
         #: of the kernel
         self.name = ""
-        self.stack: list[str] = []
 
     @property
     def mask(self) -> str | None:
@@ -96,11 +130,19 @@ class Emitter(Writer):
         """The text of the value in all lanes."""
         return value.text if value.wide else self.splat(REGISTER[value.dtype], value.text)
 
+    def splat(self, element: str, text: str) -> str:
+        """The value in all lanes."""
+        if not text.startswith("%"):
+            return f"splat ({element} {text})"
+        wide = vector(element, self.lanes)
+        first = self.let(f"insertelement {wide} poison, {element} {text}, i64 0")
+        return self.let(
+            f"shufflevector {wide} {first}, {wide} poison, <{self.lanes} x i32> zeroinitializer"
+        )
+
     def slot(self, type_: str, count: int = 1) -> str:
         """Memory on the stack, for the whole call."""
-        name = self.fresh()
-        self.stack.append(f"  {name} = alloca {type_}, i64 {count}, align 64")
-        return name
+        return self.let_at_start(f"alloca {type_}, i64 {count}, align 64")
 
     # -- where things stand --------------------------------------------------------------------
 
@@ -156,7 +198,7 @@ class Emitter(Writer):
         """(step, rest) of a size that grows by the same step from lane to lane, else None."""
         if self.vector_axis is None:
             return None
-        parts = linear_parts(size, self.vector_axis)
+        parts = coefficient(size, self.vector_axis)
         if parts is None or any(self.traits_of_size(part)[1] for part in parts):
             return None
         return parts
@@ -172,7 +214,7 @@ class Emitter(Writer):
             key = ("copy", symbol, self.copy)
             offset = self.copy * self.lanes
             return self.once(
-                loop.level, key, lambda: self.define(f"add nuw nsw i64 {loop.variable}, {offset}")
+                loop.level, key, lambda: self.let(f"add nuw nsw i64 {loop.variable}, {offset}")
             )
         if symbol in self.positions:
             return self.position(symbol)
@@ -187,13 +229,13 @@ class Emitter(Writer):
         return self.once(
             level,
             ("first", symbol, self.copy),
-            lambda: self.define(f"extractelement {type_} {value.text}, i64 0"),
+            lambda: self.let(f"extractelement {type_} {value.text}, i64 0"),
         )
 
     def _size(self, symbol: Symbol) -> str:
         number = int(symbol.name.removeprefix("n"))
-        place = self.define(f"getelementptr i64, ptr %sizes, i64 {number}")
-        return self.define(f"load i64, ptr {place}, align 8, !invariant.load !0")
+        place = self.let(f"getelementptr i64, ptr %sizes, i64 {number}")
+        return self.let(f"load i64, ptr {place}, align 8, !invariant.load !0")
 
     # -- values --------------------------------------------------------------------------------
 
@@ -227,6 +269,103 @@ class Emitter(Writer):
             return found
         level, wide = self.traits(scalar)
         return self.once(level, (scalar, self.copy_if(wide)), lambda: self._compute(self, scalar))
+
+    # -- levels --------------------------------------------------------------------------------
+
+    def enter(self) -> int:
+        """A level inside the last one; its number."""
+        level = Level()
+        self.levels.append(level)
+        self.blocks.append(level.lines)
+        self._lines = level.lines
+        return len(self.levels) - 1
+
+    def leave(self) -> None:
+        """What follows is written behind the level, not into the one that precedes it."""
+        self.levels.pop()
+        self._lines = self.blocks
+
+    def once(self, level: int, key: Any, make: Callable[[], Any]) -> Any:
+        """What `make` gives, written at that level the first time that it is asked for."""
+        known = self.levels[level].known
+        if key not in known:
+            kept, self._lines = self._lines, self.levels[level].lines
+            known[key] = make()
+            self._lines = kept
+        return known[key]
+
+    # -- control flow: it stands in `blocks`, never in a level ------------------------------------
+
+    def block(self, label: str) -> None:
+        self.blocks.append(f"{label[1:]}:")
+        self.here = label
+
+    def branch(self, line: str) -> None:
+        self.blocks.append(f"  {line}")
+
+    def loop(
+        self,
+        bounds: tuple[str, str, str],
+        states: States,
+        types: list[str],
+        body: Callable[[str, States], States],
+    ) -> States:
+        """`do { } while`: for a variable from `begin` by `step` while it is below `end`; the first
+        round runs in any case. The body's code is a level. Gives the states after the last one."""
+        begin, end, step = bounds
+        before, header, after = self.here, self.new("L"), self.new("L")
+        self.branch(f"br label {header}")
+        self.block(header)
+        heads: list[str] = []
+        self.blocks.append(heads)
+        variable, inside = self.new(), [self.new() for _ in states]
+        self.enter()
+        results = body(variable, inside)
+        self._lines = self.blocks
+        following = self.let(f"add nuw nsw i64 {variable}, {step}")
+        again = self.let(f"icmp slt i64 {following}, {end}")
+        self.branch(f"br i1 {again}, label {header}, label {after}")
+        heads.append(f"  {variable} = phi i64 [ {begin}, {before} ], [ {following}, {self.here} ]")
+        for name, type_, first, result in zip(inside, types, states, results, strict=True):
+            heads.append(f"  {name} = phi {type_} [ {first}, {before} ], [ {result}, {self.here} ]")
+        self.leave()
+        self.block(after)
+        return results
+
+    def when(
+        self, condition: str, states: States, types: list[str], body: Callable[[], States]
+    ) -> States:
+        """The states that the body gives where the condition holds, else those before. The body's
+        code is a level."""
+        before, inside, after = self.here, self.new("L"), self.new("L")
+        self.branch(f"br i1 {condition}, label {inside}, label {after}")
+        self.block(inside)
+        self.enter()
+        results = body()
+        end = self.here
+        self.branch(f"br label {after}")
+        self.leave()
+        self.block(after)
+        heads: list[str] = []
+        self.blocks.append(heads)
+        joined = [self.new() for _ in states]
+        for name, type_, first, result in zip(joined, types, states, results, strict=True):
+            heads.append(f"  {name} = phi {type_} [ {first}, {before} ], [ {result}, {end} ]")
+        return joined
+
+    def run_if(self, condition: str, body: Callable[[], object]) -> None:
+        """Code, a level of its own, for where the condition holds."""
+
+        def inside() -> States:
+            body()
+            return []
+
+        self.when(condition, [], [], inside)
+
+    def part(self, name: str, linkage: str) -> str:
+        """The function of a part of the kernel, whose body this is."""
+        head = f"define {linkage} i32 @{name}.part({PARAMETERS}) nounwind {{"
+        return "\n".join([head, "entry:", self.text(), "}"])
 
 
 def _join(traits: Iterable[Traits]) -> Traits:

@@ -10,10 +10,10 @@ round at once: that is as fast, and there is much less to compile.
 
 from __future__ import annotations
 
+from anyshape.codegen.ir_builder import REGISTER, vector
 from anyshape.codegen.llvm.casts import round_half
-from anyshape.codegen.llvm.emitter import Emitter
+from anyshape.codegen.llvm.emitter import Emitter, IrValue
 from anyshape.codegen.llvm.plan import function_of
-from anyshape.codegen.llvm.types import REGISTER, IrValue, vector
 from anyshape.loops.expr import HALVES, Scalar
 
 
@@ -50,8 +50,8 @@ def _results(e: Emitter, scalar: Scalar, function: tuple[str, str], copies: int)
         given += [f"{type_} {e.widen(e.value(arg))}" for arg in scalar.args]
     e.copy = 0
     all_ = _struct(type_, copies)
-    made = e.define(f"call {all_} @{_name(e, name, dtype, copies)}({', '.join(given)})")
-    texts = [e.define(f"extractvalue {all_} {made}, {copy}") for copy in range(copies)]
+    made = e.let(f"call {all_} @{_name(e, name, dtype, copies)}({', '.join(given)})")
+    texts = [e.let(f"extractvalue {all_} {made}, {copy}") for copy in range(copies)]
     if scalar.dtype in HALVES:
         texts = [round_half(e, text, scalar.dtype, e.lanes) for text in texts]
     return texts

@@ -13,13 +13,11 @@ from __future__ import annotations
 from typing import Final
 
 from anyshape.codegen.llvm.collapsed_axes import Points
-from anyshape.codegen.llvm.emitter import Emitter, Loop
+from anyshape.codegen.llvm.emitter import Emitter, Loop, States
 from anyshape.codegen.llvm.interleave import together_functions
 from anyshape.codegen.llvm.loop_nest import StageCode, check_slot, divides, has_one_loop, set_masks
-from anyshape.codegen.llvm.parameters import PARAMETERS
 from anyshape.codegen.llvm.plan import LIGHT, LONG
 from anyshape.codegen.llvm.sizes import narrow_size
-from anyshape.codegen.llvm.writer import States
 from anyshape.loops.expr import Axis
 from anyshape.loops.index_set_splitting import piece_of, seam_of
 from anyshape.support.lazy_dataclass import replace
@@ -41,25 +39,16 @@ def part_function(e: Emitter, name: str, linkage: str = "internal") -> str:
         _vectors(e, column, "%lo", "%hi")
     result = _result(e)
     e.do(f"ret i32 {result}")
-    return "\n".join(
-        [
-            f"define {linkage} i32 @{name}.part({PARAMETERS}) nounwind {{",
-            "entry:",
-            *e.stack,
-            e.text(),
-            "}",
-            *together_functions(e),
-        ]
-    )
+    return "\n".join([e.part(name, linkage), *together_functions(e)])
 
 
 def _result(e: Emitter) -> str:
     result = "0"
     count = sum(len(stage.checks) for stage in e.kernel.stages)
     for number in reversed(range(count)):
-        failed = e.define(f"load i8, ptr {check_slot(e, number)}, align 1")
-        is_bad = e.define(f"icmp ne i8 {failed}, 0")
-        result = e.define(f"select i1 {is_bad}, i32 {number + 1}, i32 {result}")
+        failed = e.let(f"load i8, ptr {check_slot(e, number)}, align 1")
+        is_bad = e.let(f"icmp ne i8 {failed}, 0")
+        result = e.let(f"select i1 {is_bad}, i32 {number + 1}, i32 {result}")
     return result
 
 
@@ -71,14 +60,14 @@ def _points(e: Emitter, axes: tuple[Axis, ...]) -> None:
     else:
         # Rounds count vectors' axis as well: rows are what is left without it.
         length = narrow_size(e, column.extent)
-        begin = e.define(f"udiv i64 %lo, {length}")
-        last = e.define(f"udiv i64 {e.define('add i64 %hi, -1')}, {length}")
-        end = e.define(f"add i64 {last}, 1")
+        begin = e.let(f"udiv i64 %lo, {length}")
+        last = e.let(f"udiv i64 {e.let('add i64 %hi, -1')}, {length}")
+        end = e.let(f"add i64 {last}, 1")
     extents = [narrow_size(e, axis.extent) for axis in axes]
     start, rest = [""] * len(axes), begin
     for number in reversed(range(1, len(axes))):
-        start[number] = e.define(f"urem i64 {rest}, {extents[number]}")
-        rest = e.define(f"udiv i64 {rest}, {extents[number]}")
+        start[number] = e.let(f"urem i64 {rest}, {extents[number]}")
+        rest = e.let(f"udiv i64 {rest}, {extents[number]}")
     start[0] = rest
 
     def body(row: str, digits: States) -> States:
@@ -88,12 +77,12 @@ def _points(e: Emitter, axes: tuple[Axis, ...]) -> None:
         if column is None:
             _stages(e, e.plan.unroll)
         else:
-            before = e.define(f"mul i64 {row}, {narrow_size(e, column.extent)}")
-            low = e.define(f"sub i64 %lo, {before}")
-            low = e.define(f"call i64 @llvm.smax.i64(i64 {low}, i64 0)")
-            high = e.define(f"sub i64 %hi, {before}")
+            before = e.let(f"mul i64 {row}, {narrow_size(e, column.extent)}")
+            low = e.let(f"sub i64 %lo, {before}")
+            low = e.let(f"call i64 @llvm.smax.i64(i64 {low}, i64 0)")
+            high = e.let(f"sub i64 %hi, {before}")
             length = narrow_size(e, column.extent)
-            high = e.define(f"call i64 @llvm.smin.i64(i64 {high}, i64 {length})")
+            high = e.let(f"call i64 @llvm.smin.i64(i64 {high}, i64 {length})")
             _vectors(e, column, low, high)
         return following
 
@@ -104,11 +93,11 @@ def _count_up(e: Emitter, digits: States, extents: list[str]) -> States:
     following = list(digits)
     carry = "1"
     for number in reversed(range(1, len(digits))):
-        more = e.define(f"add i64 {digits[number]}, {carry}")
-        over = e.define(f"icmp eq i64 {more}, {extents[number]}")
-        following[number] = e.define(f"select i1 {over}, i64 0, i64 {more}")
-        carry = e.define(f"zext i1 {over} to i64")
-    following[0] = e.define(f"add i64 {digits[0]}, {carry}")
+        more = e.let(f"add i64 {digits[number]}, {carry}")
+        over = e.let(f"icmp eq i64 {more}, {extents[number]}")
+        following[number] = e.let(f"select i1 {over}, i64 0, i64 {more}")
+        carry = e.let(f"zext i1 {over} to i64")
+    following[0] = e.let(f"add i64 {digits[0]}, {carry}")
     return following
 
 
@@ -132,7 +121,7 @@ def _pieces(e: Emitter, axis: Axis, begin: str, end: str, most: int, exact: bool
         return
 
     def piece(condition: str, holds: bool, begin: str, end: str, exact: bool) -> None:
-        def body() -> States:
+        def body() -> None:
             kept, loads_from = e.kernel, e.loads_from
             # What is not masked any more must not be read for other pieces.
             e.loads_from = len(e.levels) - 1
@@ -140,21 +129,20 @@ def _pieces(e: Emitter, axis: Axis, begin: str, end: str, most: int, exact: bool
             e.kernel = replace(kept, stages=(own,))
             _pieces(e, axis, begin, end, most - 1, exact)
             e.kernel, e.loads_from = kept, loads_from
-            return []
 
-        e.when(condition, [], [], body)
+        e.run_if(condition, body)
 
     if seam.bound is None:
         holds = e.value(seam.condition).text
         piece(holds, True, begin, end, exact)
-        piece(e.define(f"xor i1 {holds}, true"), False, begin, end, exact)
+        piece(e.let(f"xor i1 {holds}, true"), False, begin, end, exact)
         return
     bound = narrow_size(e, seam.bound)
-    middle = e.define(f"call i64 @llvm.smax.i64(i64 {bound}, i64 {begin})")
-    middle = e.define(f"call i64 @llvm.smin.i64(i64 {middle}, i64 {end})")
+    middle = e.let(f"call i64 @llvm.smax.i64(i64 {bound}, i64 {begin})")
+    middle = e.let(f"call i64 @llvm.smin.i64(i64 {middle}, i64 {end})")
     exact = exact and divides(e.lanes * max(e.plan.unroll), seam.bound)
-    piece(e.define(f"icmp slt i64 {begin}, {middle}"), True, begin, middle, exact)
-    piece(e.define(f"icmp slt i64 {middle}, {end}"), False, middle, end, exact)
+    piece(e.let(f"icmp slt i64 {begin}, {middle}"), True, begin, middle, exact)
+    piece(e.let(f"icmp slt i64 {middle}, {end}"), False, middle, end, exact)
 
 
 def _span(e: Emitter, axis: Axis, begin: str, end: str, exact: bool) -> None:
@@ -171,7 +159,7 @@ def _span(e: Emitter, axis: Axis, begin: str, end: str, exact: bool) -> None:
 
     points = None if e.plan.flat is None else Points(e, e.plan.flat)
 
-    def loop(first: str, last: str, by: int, count: int, masked: bool) -> States:
+    def loop(first: str, last: str, by: int, count: int, masked: bool) -> None:
         def body(variable: str, states: States) -> States:
             e.loops[axis.symbol] = Loop(len(e.levels) - 1, variable, axis.extent)
             if masked:
@@ -187,21 +175,20 @@ def _span(e: Emitter, axis: Axis, begin: str, end: str, exact: bool) -> None:
         types = [] if points is None else points.types
         e.loop((first, last, str(by)), start, types, body)
         del e.loops[axis.symbol]
-        return []
 
     if one_loop or (exact and divides(step, axis.extent)):
         # There is at least one round.
         loop(begin, end, step, copies, not (exact and divides(step, axis.extent)))
         return
-    length = e.define(f"sub i64 {end}, {begin}")
-    whole = e.define(f"and i64 {length}, {-step}")
-    full = e.define(f"add i64 {begin}, {whole}")
-    some = e.define(f"icmp ne i64 {whole}, 0")
-    e.when(some, [], [], lambda: loop(begin, full, step, copies, False))
-    rest = e.define(f"icmp slt i64 {full}, {end}")
+    length = e.let(f"sub i64 {end}, {begin}")
+    whole = e.let(f"and i64 {length}, {-step}")
+    full = e.let(f"add i64 {begin}, {whole}")
+    some = e.let(f"icmp ne i64 {whole}, 0")
+    e.run_if(some, lambda: loop(begin, full, step, copies, False))
+    rest = e.let(f"icmp slt i64 {full}, {end}")
     # Loops inside are run through as seldom as can be.
     last = copies if has_loops else 1
-    e.when(rest, [], [], lambda: loop(full, end, e.lanes * last, last, True))
+    e.run_if(rest, lambda: loop(full, end, e.lanes * last, last, True))
 
 
 def can_have_pieces(e: Emitter) -> bool:

@@ -9,7 +9,7 @@ from anyshape.codegen.llvm.cooperative_reduce import (
     reduce_across_threads,
     thread_slice,
 )
-from anyshape.codegen.llvm.emitter import Emitter, Loop, StageScope
+from anyshape.codegen.llvm.emitter import Emitter, IrValue, Loop, StageScope, States
 from anyshape.codegen.llvm.interleave import compute_together
 from anyshape.codegen.llvm.memory import store
 from anyshape.codegen.llvm.plan import LONG, can_be_shared
@@ -17,8 +17,6 @@ from anyshape.codegen.llvm.prefetch import emit_prefetch, prefetchable_loads
 from anyshape.codegen.llvm.reductions import FLUSH, Folding
 from anyshape.codegen.llvm.scans import Scanning
 from anyshape.codegen.llvm.sizes import narrow_size, wide_size
-from anyshape.codegen.llvm.types import IrValue, vector
-from anyshape.codegen.llvm.writer import States
 from anyshape.loops.expr import Axis
 from anyshape.loops.kernels import Stage
 from anyshape.loops.vector_axis import scalars_of
@@ -60,13 +58,13 @@ class StageCode:
         states = [s for f in self.foldings for s in f.start(self.lanes)] * self.kept
         if stage.axes:
             begin, end = thread_slice(e, self.number, stage.axes[0], can_be_shared(stage))
-            conditions = [e.define(f"icmp slt i64 {begin}, {end}")]
+            conditions = [e.let(f"icmp slt i64 {begin}, {end}")]
             for axis in stage.axes[1:]:
                 extent = narrow_size(e, axis.extent)
-                conditions.append(e.define(f"icmp sgt i64 {extent}, 0"))
+                conditions.append(e.let(f"icmp sgt i64 {extent}, 0"))
             some = conditions[0]
             for condition in conditions[1:]:
-                some = e.define(f"and i1 {some}, {condition}")
+                some = e.let(f"and i1 {some}, {condition}")
             states = e.when(
                 some, states, self.types, lambda: self._loops((begin, end), states, written)
             )
@@ -178,21 +176,16 @@ class StageCode:
         """Vectors along the axis: full ones, then those of which lanes are missing."""
         e, (begin, end) = self.e, bounds
         e.vector_axis = axis.symbol
-        if self.copies == 1 and has_one_loop(e, self.number):
-            carries = [s.start for s in self.scannings]
-            masked = not divides(e.lanes, axis.extent)
-            states, _ = self._span(axis, bounds, e.lanes, states, carries, masked)
-            e.vector_axis = None
-            return states
         step = e.lanes * self.copies
-        if divides(step, axis.extent):
+        is_whole = divides(step, axis.extent)
+        if is_whole or (self.copies == 1 and has_one_loop(e, self.number)):
             carries = [s.start for s in self.scannings]
-            states, _ = self._span(axis, bounds, step, states, carries)
+            states, _ = self._span(axis, bounds, step, states, carries, not is_whole)
             e.vector_axis = None
             return states
-        length = end if begin == "0" else e.define(f"sub i64 {end}, {begin}")
-        whole = e.define(f"and i64 {length}, {-step}")
-        full = whole if begin == "0" else e.define(f"add i64 {begin}, {whole}")
+        length = end if begin == "0" else e.let(f"sub i64 {end}, {begin}")
+        whole = e.let(f"and i64 {length}, {-step}")
+        full = whole if begin == "0" else e.let(f"add i64 {begin}, {whole}")
         types = self.types + self.carry_types
         both = states + [s.start for s in self.scannings]
         count = len(self.types)
@@ -201,7 +194,7 @@ class StageCode:
             a, b = self._span(axis, (begin, full), step, both[:count], both[count:])
             return a + b
 
-        some = e.define(f"icmp ne i64 {whole}, 0")
+        some = e.let(f"icmp ne i64 {whole}, 0")
         both = e.when(some, both, types, main)
 
         def tail() -> States:
@@ -211,7 +204,7 @@ class StageCode:
             self.copies = copies
             return a + b
 
-        rest = e.define(f"icmp slt i64 {full}, {end}")
+        rest = e.let(f"icmp slt i64 {full}, {end}")
         both = e.when(rest, both, types, tail)
         e.vector_axis = None
         return both[:count]
@@ -235,9 +228,9 @@ class StageCode:
         count = len(self.types)
 
         def piece(variable: str, inside: States) -> States:
-            far = e.define(f"add nuw nsw i64 {variable}, {FLUSH * step}")
-            near = e.define(f"icmp slt i64 {far}, {end}")
-            stop = e.define(f"select i1 {near}, i64 {far}, i64 {end}")
+            far = e.let(f"add nuw nsw i64 {variable}, {FLUSH * step}")
+            near = e.let(f"icmp slt i64 {far}, {end}")
+            stop = e.let(f"select i1 {near}, i64 {far}, i64 {end}")
             a, b = self._inner(axis, (variable, stop), step, inside[:count], inside[count:], masked)
             return a + b
 
@@ -358,16 +351,16 @@ def divides(unit: int, extent: Size) -> bool:
 
 def set_masks(e: Emitter, variable: str, end: str, copies: int) -> None:
     """The lanes before the end exist."""
-    rest = e.define(f"sub i64 {end}, {variable}")
+    rest = e.let(f"sub i64 {end}, {variable}")
     numbers = ", ".join(f"i32 {lane}" for lane in range(e.lanes))
     masks: list[str] = []
     counts: list[str] = []
     for copy in range(copies):
         if copy:
-            rest = e.define(f"call i64 @llvm.usub.sat.i64(i64 {rest}, i64 {e.lanes})")
-        count = e.define(f"call i64 @llvm.umin.i64(i64 {rest}, i64 {e.lanes})")
-        few = e.splat("i32", e.define(f"trunc i64 {count} to i32"))
-        masks.append(e.define(f"icmp ult <{e.lanes} x i32> <{numbers}>, {few}"))
+            rest = e.let(f"call i64 @llvm.usub.sat.i64(i64 {rest}, i64 {e.lanes})")
+        count = e.let(f"call i64 @llvm.umin.i64(i64 {rest}, i64 {e.lanes})")
+        few = e.splat("i32", e.let(f"trunc i64 {count} to i32"))
+        masks.append(e.let(f"icmp ult <{e.lanes} x i32> <{numbers}>, {few}"))
         counts.append(count)
     e.masks, e.counts = tuple(masks), tuple(counts)
 
@@ -376,15 +369,15 @@ def _check(e: Emitter, number: int, condition: IrValue) -> None:
     """Remember that a condition failed in some lane that exists."""
     if condition.wide:
         truth = f"<{e.lanes} x i1>"
-        bad = e.define(f"xor {truth} {condition.text}, splat (i1 true)")
+        bad = e.let(f"xor {truth} {condition.text}, splat (i1 true)")
         if e.mask is not None:
-            bad = e.define(f"and {truth} {bad}, {e.mask}")
-        bad = e.define(f"call i1 @llvm.vector.reduce.or.v{e.lanes}i1({truth} {bad})")
+            bad = e.let(f"and {truth} {bad}, {e.mask}")
+        bad = e.let(f"call i1 @llvm.vector.reduce.or.v{e.lanes}i1({truth} {bad})")
     else:
-        bad = e.define(f"xor i1 {condition.text}, true")
+        bad = e.let(f"xor i1 {condition.text}, true")
     slot = check_slot(e, number)
-    before = e.define(f"load i8, ptr {slot}, align 1")
-    after = e.define(f"or i8 {before}, {e.define(f'zext i1 {bad} to i8')}")
+    before = e.let(f"load i8, ptr {slot}, align 1")
+    after = e.let(f"or i8 {before}, {e.let(f'zext i1 {bad} to i8')}")
     e.do(f"store i8 {after}, ptr {slot}, align 1")
 
 
@@ -393,7 +386,7 @@ def check_slot(e: Emitter, number: int) -> str:
 
     def make() -> str:
         slot = e.slot("i8")
-        e.stack.append(f"  store i8 0, ptr {slot}, align 1")
+        e.at_start(f"store i8 0, ptr {slot}, align 1")
         return slot
 
     return e.once(0, ("check", number), make)
@@ -405,6 +398,3 @@ def _position(axes: tuple[Axis, ...]) -> Size:
     for axis in axes:
         total = total * axis.extent + of_atom(axis.symbol)
     return total
-
-
-__all__ = ["StageCode", "check_slot", "divides", "has_one_loop", "set_masks", "vector"]

@@ -12,9 +12,8 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from anyshape.codegen.llvm.types import literal
+from anyshape.codegen.ir_builder import round_to
 from anyshape.loops.expr import Scalar
-from anyshape.loops.rounding import round_to
 
 if TYPE_CHECKING:
     from anyshape.codegen.llvm.arithmetic import OperationCall
@@ -36,21 +35,19 @@ def factors(scalar: Scalar) -> tuple[float, float] | None:
 
 
 def quotient(c: OperationCall, high: float, low: float) -> str:
-    a, b = (f"splat (float {literal(each, 'f32')})" for each in (high, low))
-    if not c.lanes:
-        a, b = literal(high, "f32"), literal(low, "f32")
+    a, b = c.constant(high), c.constant(low)
     return c.intrinsic("fma", c.args[0], a, c.op("fmul", c.args[0], b))
 
 
 @lru_cache(256)
 def _factors(source: str, divisor: float) -> tuple[float, float] | None:
-    divisor = float(round_to(divisor, "f32"))
+    divisor = round_to(divisor, "f32")
     # By a negative one, 0 would have the wrong sign.
     if not 2.0**-_FAR < divisor < 2.0**_FAR:
         return None
-    high = float(round_to(1.0 / divisor, "f32"))
+    high = round_to(1.0 / divisor, "f32")
     # Exact but for the division: both factors have 24 bits.
-    low = float(round_to((1.0 - high * divisor) / divisor, "f32"))
+    low = round_to((1.0 - high * divisor) / divisor, "f32")
     rounds = all(_is_nearest(x, divisor, high, low) for x in _DIVIDENDS[source] if x)
     return (high, low) if rounds else None
 
@@ -58,8 +55,8 @@ def _factors(source: str, divisor: float) -> tuple[float, float] | None:
 def _is_nearest(x: int, divisor: float, high: float, low: float) -> bool:
     """Whether what is rounded in the end is less than half a unit away from the quotient. None of
     these differences needs more than the 53 bits of a double."""
-    wanted = float(round_to(x / divisor, "f32"))
-    rest = (x * high - wanted) + float(round_to(x * low, "f32"))
+    wanted = round_to(x / divisor, "f32")
+    rest = (x * high - wanted) + round_to(x * low, "f32")
     fraction, exponent = math.frexp(wanted)
     # Below a power of two, units are half as large.
     half = 2.0 ** (exponent - 25 - (abs(fraction) == 0.5))

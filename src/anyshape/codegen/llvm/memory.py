@@ -7,12 +7,11 @@ not exist; they touch no memory.
 
 from __future__ import annotations
 
+from anyshape.codegen.ir_builder import MEMORY, REGISTER, suffix, vector
 from anyshape.codegen.llvm.arithmetic import ROWS, OperationCall
 from anyshape.codegen.llvm.casts import from_memory, round_half, to_memory
-from anyshape.codegen.llvm.emitter import Emitter
-from anyshape.codegen.llvm.scratch import private_offsets
+from anyshape.codegen.llvm.emitter import Emitter, IrValue
 from anyshape.codegen.llvm.sizes import lane_numbers, narrow_size, terms_by_level, wide_size
-from anyshape.codegen.llvm.types import MEMORY, REGISTER, IrValue, suffix, vector
 from anyshape.loops.expr import WIDTH, Dtype, Scalar
 from anyshape.symbolic import Size
 from anyshape.symbolic.expr import Monomial, of_atom, polynomial
@@ -27,10 +26,10 @@ def base(e: Emitter, buffer: str) -> str:
 
 def _base(e: Emitter, buffer: str) -> str:
     if buffer in e.kernel.private:
-        offset = narrow_size(e, private_offsets(e.plan)[buffer])
-        return e.define(f"getelementptr i8, ptr %scratch, i64 {offset}")
-    place = e.define(f"getelementptr ptr, ptr %buffers, i64 {int(buffer.removeprefix('k'))}")
-    return e.define(f"load ptr, ptr {place}, align 8, !invariant.load !0")
+        offset = narrow_size(e, e.plan.private_offsets()[buffer])
+        return e.let(f"getelementptr i8, ptr %scratch, i64 {offset}")
+    place = e.let(f"getelementptr ptr, ptr %buffers, i64 {int(buffer.removeprefix('k'))}")
+    return e.let(f"load ptr, ptr {place}, align 8, !invariant.load !0")
 
 
 def pointer(e: Emitter, buffer: str, address: Size, dtype: Dtype) -> str:
@@ -47,7 +46,7 @@ def pointer(e: Emitter, buffer: str, address: Size, dtype: Dtype) -> str:
         return e.once(
             level,
             ("further", first, copy),
-            lambda: e.define(f"getelementptr {element}, ptr {first}, i64 {distance}"),
+            lambda: e.let(f"getelementptr {element}, ptr {first}, i64 {distance}"),
         )
     text, reached = base(e, buffer), 0
     for level, terms in terms_by_level(e, address):
@@ -57,7 +56,7 @@ def pointer(e: Emitter, buffer: str, address: Size, dtype: Dtype) -> str:
             text = e.once(
                 reached,
                 ("pointer", element, text, size),
-                lambda a=text, b=size: e.define(f"getelementptr {element}, ptr {a}, i64 {b}"),
+                lambda a=text, b=size: e.let(f"getelementptr {element}, ptr {a}, i64 {b}"),
             )
     return text
 
@@ -101,7 +100,7 @@ def load(e: Emitter, scalar: Scalar) -> IrValue:
         return IrValue(_load_one(e, buffer, address, dtype, mask, other), dtype, False)
     if _is_private_to_lanes(e, buffer):
         place = _private_place(e, buffer, address, dtype)
-        raw = e.define(f"load {vector(MEMORY[dtype], e.lanes)}, ptr {place}, align {WIDTH[dtype]}")
+        raw = e.let(f"load {vector(MEMORY[dtype], e.lanes)}, ptr {place}, align {WIDTH[dtype]}")
     elif mask is None and _is_whole_row(e, buffer, address):
         exist, e.masks = e.masks, ()
         raw = _load_lanes(e, buffer, address, dtype, mask)
@@ -112,7 +111,7 @@ def load(e: Emitter, scalar: Scalar) -> IrValue:
     if mask is not None and other is not None:
         type_ = e.type_of(dtype, True)
         truth = e.type_of("b1", mask.wide)
-        text = e.define(f"select {truth} {mask.text}, {type_} {text}, {type_} {e.widen(other)}")
+        text = e.let(f"select {truth} {mask.text}, {type_} {text}, {type_} {e.widen(other)}")
     return IrValue(text, dtype, True)
 
 
@@ -130,13 +129,13 @@ def _load_one(
 ) -> str:
     place = pointer(e, buffer, address, dtype)
     if mask is not None:
-        place = e.define(f"select i1 {mask.text}, ptr {place}, ptr {_nowhere(e)}")
-    raw = e.define(f"load {MEMORY[dtype]}, ptr {place}, align {WIDTH[dtype]}")
+        place = e.let(f"select i1 {mask.text}, ptr {place}, ptr {_nowhere(e)}")
+    raw = e.let(f"load {MEMORY[dtype]}, ptr {place}, align {WIDTH[dtype]}")
     text = from_memory(e, raw, dtype, 0)
     if mask is None or other is None:
         return text
     type_ = REGISTER[dtype]
-    return e.define(f"select i1 {mask.text}, {type_} {text}, {type_} {other.text}")
+    return e.let(f"select i1 {mask.text}, {type_} {text}, {type_} {other.text}")
 
 
 def _load_lanes(e: Emitter, buffer: str, address: Size, dtype: Dtype, mask: IrValue | None) -> str:
@@ -152,14 +151,14 @@ def _load_lanes(e: Emitter, buffer: str, address: Size, dtype: Dtype, mask: IrVa
     if WIDTH[dtype] in e.machine.gathered:
         places = _places(e, buffer, address, dtype)
         name = f"@llvm.masked.gather.{suffix(MEMORY[dtype], e.lanes)}.v{e.lanes}p0"
-        return e.define(
+        return e.let(
             f"call {wide} {name}(<{e.lanes} x ptr> align {WIDTH[dtype]} {places},"
             f" <{e.lanes} x i1> {active or 'splat (i1 true)'}, {wide} zeroinitializer)"
         )
     text = "poison"
     for lane, place in enumerate(_each_place(e, buffer, address, dtype, active)):
-        one = e.define(f"load {MEMORY[dtype]}, ptr {place}, align {WIDTH[dtype]}")
-        text = e.define(f"insertelement {wide} {text}, {MEMORY[dtype]} {one}, i64 {lane}")
+        one = e.let(f"load {MEMORY[dtype]}, ptr {place}, align {WIDTH[dtype]}")
+        text = e.let(f"insertelement {wide} {text}, {MEMORY[dtype]} {one}, i64 {lane}")
     return text
 
 
@@ -168,27 +167,27 @@ def _load_vector(e: Emitter, place: str, dtype: Dtype, mask: str | None) -> str:
     element, width = MEMORY[dtype], WIDTH[dtype]
     wide = vector(element, e.lanes)
     if e.mask is None and mask is None:
-        return e.define(f"load {wide}, ptr {place}, align {width}")
+        return e.let(f"load {wide}, ptr {place}, align {width}")
     if width in e.machine.masked:
         active = _and(e, e.mask, mask)
         name = f"@llvm.masked.load.{suffix(element, e.lanes)}.p0"
-        return e.define(
+        return e.let(
             f"call {wide} {name}(ptr align {width} {place}, <{e.lanes} x i1> {active},"
             f" {wide} zeroinitializer)"
         )
     through = e.once(0, "through", lambda: e.slot("i64", 64))
     e.do(_copy(through, place, _bytes(e, width)))
-    return e.define(f"load {wide}, ptr {through}, align {width}")
+    return e.let(f"load {wide}, ptr {through}, align {width}")
 
 
 def _load_reversed(e: Emitter, place: str, dtype: Dtype) -> str:
     """Consecutive elements, the last one first."""
     element = MEMORY[dtype]
     wide = vector(element, e.lanes)
-    first = e.define(f"getelementptr {element}, ptr {place}, i64 {1 - e.lanes}")
-    text = e.define(f"load {wide}, ptr {first}, align {WIDTH[dtype]}")
+    first = e.let(f"getelementptr {element}, ptr {place}, i64 {1 - e.lanes}")
+    text = e.let(f"load {wide}, ptr {first}, align {WIDTH[dtype]}")
     order = ", ".join(f"i32 {lane}" for lane in reversed(range(e.lanes)))
-    return e.define(f"shufflevector {wide} {text}, {wide} poison, <{e.lanes} x i32> <{order}>")
+    return e.let(f"shufflevector {wide} {text}, {wide} poison, <{e.lanes} x i32> <{order}>")
 
 
 # -- stores ----------------------------------------------------------------------------------------
@@ -221,13 +220,13 @@ def store(
 
 def _store_one(e: Emitter, place: str, value: IrValue, mode: str, mask: IrValue | None) -> None:
     if mask is not None:
-        place = e.define(f"select i1 {mask.text}, ptr {place}, ptr {_nowhere(e)}")
+        place = e.let(f"select i1 {mask.text}, ptr {place}, ptr {_nowhere(e)}")
     _put_one(e, place, value.text, value.dtype, mode)
 
 
 def _put_one(e: Emitter, place: str, text: str, dtype: Dtype, mode: str) -> None:
     if mode != "set":
-        before = e.define(f"load {MEMORY[dtype]}, ptr {place}, align {WIDTH[dtype]}")
+        before = e.let(f"load {MEMORY[dtype]}, ptr {place}, align {WIDTH[dtype]}")
         text = _combined(e, mode, from_memory(e, before, dtype, 0), text, dtype, 0)
     raw = to_memory(e, text, dtype, 0)
     e.do(f"store {MEMORY[dtype]} {raw}, ptr {place}, align {WIDTH[dtype]}")
@@ -247,7 +246,7 @@ def _store_vector(e: Emitter, place: str, value: IrValue, mode: str, mask: IrVal
         # Written back as it was where the mask says no.
         type_ = e.type_of(dtype, True)
         truth = e.type_of("b1", True)
-        text = e.define(f"select {truth} {allowed}, {type_} {text}, {type_} {before}")
+        text = e.let(f"select {truth} {allowed}, {type_} {text}, {type_} {before}")
         allowed = None
     raw = to_memory(e, text, dtype, e.lanes)
     active = _and(e, e.mask, allowed)
@@ -272,13 +271,13 @@ def _store_lanes(
     active = _active(e, mask)
     text, type_ = e.widen(value), e.type_of(dtype, True)
     for lane, place in enumerate(_each_place(e, buffer, address, dtype, active)):
-        one = e.define(f"extractelement {type_} {text}, i64 {lane}")
+        one = e.let(f"extractelement {type_} {text}, i64 {lane}")
         _put_one(e, place, one, dtype, mode)
 
 
 def _combined(e: Emitter, mode: str, a: str, b: str, dtype: Dtype, lanes: int) -> str:
     if dtype == "b1" and mode == "add":
-        return e.define(f"or {vector('i1', lanes)} {a}, {b}")
+        return e.let(f"or {vector('i1', lanes)} {a}, {b}")
     text = ROWS[mode](OperationCall(e, dtype, lanes, (a, b)))
     return round_half(e, text, dtype, lanes) if dtype in ("f16", "bf16") else text
 
@@ -294,7 +293,7 @@ def _places(e: Emitter, buffer: str, address: Size, dtype: Dtype) -> str:
         start, offsets = base(e, buffer), wide_size(e, address)
     else:
         start, offsets = pointer(e, buffer, address, dtype), lane_offsets(e, steady[0])
-    return e.define(f"getelementptr {element}, ptr {start}, <{lanes} x i64> {offsets}")
+    return e.let(f"getelementptr {element}, ptr {start}, <{lanes} x i64> {offsets}")
 
 
 def lane_offsets(e: Emitter, step: Size) -> str:
@@ -306,7 +305,7 @@ def lane_offsets(e: Emitter, step: Size) -> str:
     return e.once(
         level,
         ("offsets", step),
-        lambda: e.define(f"mul {wide} {wide_size(e, step)}, {lane_numbers(e.lanes)}"),
+        lambda: e.let(f"mul {wide} {wide_size(e, step)}, {lane_numbers(e.lanes)}"),
     )
 
 
@@ -318,10 +317,8 @@ def _each_place(
     pointers = f"<{e.lanes} x ptr>"
     if active is not None:
         none = e.once(0, "nowheres", lambda: e.splat("ptr", _nowhere(e)))
-        places = e.define(
-            f"select <{e.lanes} x i1> {active}, {pointers} {places}, {pointers} {none}"
-        )
-    return [e.define(f"extractelement {pointers} {places}, i64 {lane}") for lane in range(e.lanes)]
+        places = e.let(f"select <{e.lanes} x i1> {active}, {pointers} {places}, {pointers} {none}")
+    return [e.let(f"extractelement {pointers} {places}, i64 {lane}") for lane in range(e.lanes)]
 
 
 def _active(e: Emitter, mask: IrValue | None) -> str | None:
@@ -331,7 +328,7 @@ def _active(e: Emitter, mask: IrValue | None) -> str | None:
 def _and(e: Emitter, a: str | None, b: str | None) -> str | None:
     if a is None or b is None:
         return a or b
-    return e.define(f"and <{e.lanes} x i1> {a}, {b}")
+    return e.let(f"and <{e.lanes} x i1> {a}, {b}")
 
 
 def _copy(to: str, from_: str, count: str) -> str:
@@ -341,7 +338,7 @@ def _copy(to: str, from_: str, count: str) -> str:
 def _bytes(e: Emitter, width: int) -> str:
     """Of the lanes that exist."""
     return (
-        e.define(f"mul i64 {e.counts[e.copy]}, {width}")
+        e.let(f"mul i64 {e.counts[e.copy]}, {width}")
         if e.mask is not None
         else str(e.lanes * width)
     )

@@ -9,23 +9,18 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from anyshape.codegen.llvm.collapsed_axes import choice
-from anyshape.codegen.llvm.emitter import Emitter
+from anyshape.codegen.llvm.emitter import PARAMETERS, Emitter
 from anyshape.codegen.llvm.kernel import part_function
-from anyshape.codegen.llvm.parameters import PARAMETERS
 from anyshape.codegen.llvm.plan import KernelPlan, make_plan, short_plan
-from anyshape.codegen.llvm.scratch import bytes_for_a_thread
-from anyshape.codegen.llvm.target_features import Machine
 from anyshape.codegen.llvm.threads import (
     LAUNCH_DECLARATION,
     THREAD_DECLARATIONS,
     entry_function,
-    launch_functions,
 )
 from anyshape.codegen.llvm.values import compute
-from anyshape.codegen.module_sources import Texts
-from anyshape.codegen.target import Target
+from anyshape.codegen.target import Machine, Target, Texts
 from anyshape.codegen.vector_math import definitions
-from anyshape.codegen.vector_math.definitions import RARE
+from anyshape.codegen.vector_math.table import RARE
 from anyshape.loops.collapsed_axes import vectors_extent
 from anyshape.loops.kernels import Kernel
 from anyshape.symbolic import Size
@@ -39,36 +34,13 @@ _NO_METADATA: Final = "!0 = !{}\n"
 _NAMELESS: Final = "as.kernel.nameless"
 
 
-def kernel_function(kernel: Kernel, name: str, target: Target) -> str:
-    """`define i32 @name(ptr %buffers, ptr %sizes, ptr %numbers, ptr %scratch)` and what it calls,
-    but for `launch_functions`, `!0` and vector_math's definitions of `requirements`."""
-    return _write(kernel, name, target)[0]
-
-
-def requirements(kernel: Kernel, target: Target) -> frozenset[Function]:
-    """The functions of vector_math that the kernel calls: (name, dtype, lanes)."""
-    return _write(kernel, "kernel", target)[1]
-
-
 def scratch_bytes(kernel: Kernel, target: Target = _ANY) -> Size:
     """What each thread needs; `%scratch` has as much for each that there may be."""
-    return bytes_for_a_thread(make_plan(kernel, target))
-
-
-def module(kernels: Mapping[str, Kernel], target: Target) -> str:
-    """One module with all of them."""
-    texts: list[str] = []
-    functions: set[Function] = set()
-    for name, kernel in kernels.items():
-        text, needed = _write(kernel, name, target)
-        texts.append(text)
-        functions |= needed
-    texts.append(definitions(sorted(functions)))
-    return "\n\n".join([_triple(target), launch_functions(), *texts, _NO_METADATA])
+    return make_plan(kernel, target).bytes_for_a_thread()
 
 
 def module_texts(kernels: Mapping[str, Kernel], target: Target) -> Texts:
-    """The same as several modules. What loops is apart, under a name that follows from its text:
+    """Kernels as several modules. What loops is apart, under a name that follows from its text:
     kernels that programs have in common are compiled once. What only begins them is beside. The
     whole needs `launch_functions` from elsewhere."""
     beside: list[str] = [LAUNCH_DECLARATION]
@@ -134,12 +106,6 @@ def _emitter(plan: KernelPlan, target: Target) -> Emitter:
     return Emitter(plan, Machine.of(target), compute)
 
 
-def _write(kernel: Kernel, name: str, target: Target) -> tuple[str, frozenset[Function]]:
-    plan = make_plan(kernel, target)
-    part, functions = _part(plan, kernel, name, "internal", target)
-    return f"{part}\n\n{entry_function(_emitter(plan, target), name, name)}", functions
-
-
 def _part(
     plan: KernelPlan, kernel: Kernel, name: str, linkage: str, target: Target
 ) -> tuple[str, frozenset[Function]]:
@@ -161,5 +127,5 @@ def _part(
 
 def _fits(short: KernelPlan, plan: KernelPlan) -> bool:
     """Whether the memory of a thread, which is that of the usual plan, is enough."""
-    needed, given = bytes_for_a_thread(short), bytes_for_a_thread(plan)
+    needed, given = short.bytes_for_a_thread(), plan.bytes_for_a_thread()
     return isinstance(needed, int) and isinstance(given, int) and needed <= given

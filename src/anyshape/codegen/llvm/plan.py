@@ -12,8 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from anyshape.codegen.llvm.target_features import Machine
-from anyshape.codegen.target import Target
+from anyshape.codegen.target import Machine, Target
 from anyshape.codegen.vector_math import FUNCTIONS
 from anyshape.loops.collapsed_axes import (
     SHORT,
@@ -24,6 +23,7 @@ from anyshape.loops.collapsed_axes import (
 )
 from anyshape.loops.expr import WIDTH, Axis, Scalar
 from anyshape.loops.kernels import Kernel, Stage
+from anyshape.loops.memory_plan import ALIGNMENT
 from anyshape.loops.vector_axis import (
     accesses,
     best_column,
@@ -32,7 +32,7 @@ from anyshape.loops.vector_axis import (
     stride_along,
 )
 from anyshape.support.lazy_dataclass import dataclass, replace
-from anyshape.symbolic import Size
+from anyshape.symbolic import Size, floordiv
 from anyshape.symbolic.bounds import DECLARED
 from anyshape.symbolic.expr import (
     of_atom,
@@ -83,6 +83,38 @@ class KernelPlan:
     flat: Flattened | None
     #: whether threads may share one round of the parallel axes, each taking a part of every stage
     splits: bool
+
+    # The memory that a thread has for itself: private buffers, then its part of folds. Threads that
+    # share a row leave what each has folded in their own memory, for all to read.
+
+    def private_offsets(self) -> dict[str, Size]:
+        """Bytes from the beginning of a thread's memory."""
+        return self._layout()[0]
+
+    def folds_offset(self) -> Size:
+        """Where the folds lie that one thread shows to the others."""
+        return self._layout()[1]
+
+    def fold_bytes(self) -> int:
+        """Of one fold: two parts of at most 8 bytes for each lane of each copy."""
+        return 16 * self.lanes * max(self.unroll)
+
+    def bytes_for_a_thread(self) -> Size:
+        folds = max(len(stage.folds) for stage in self.kernel.stages) if self.splits else 0
+        return self.folds_offset() + folds * self.fold_bytes()
+
+    def _layout(self) -> tuple[dict[str, Size], Size]:
+        # With vectors along a parallel axis, each lane has a buffer of its own.
+        lanes = 1 if self.column is None else self.lanes
+        offsets: dict[str, Size] = {}
+        end: Size = 0
+        for name, (dtype, elements) in self.kernel.private.items():
+            offsets[name] = end
+            # Whole vectors: those at the end of a row need no mask.
+            unit = max(ALIGNMENT, WIDTH[dtype] * self.lanes)
+            size = elements * (WIDTH[dtype] * lanes)
+            end = end + floordiv(size + (unit - 1), unit) * unit
+        return offsets, end
 
 
 def make_plan(kernel: Kernel, target: Target) -> KernelPlan:

@@ -57,7 +57,7 @@ def emit_prefetch(e: Emitter, number: int, ahead: dict[Scalar, Size], copies: in
         distance = _distance(e, number, load, step)
         for e.copy in range(copies if distance is not None else 0):
             place = pointer(e, load.data[0], load.data[1], load.dtype)
-            further = e.define(f"getelementptr i8, ptr {place}, i64 {distance}")
+            further = e.let(f"getelementptr i8, ptr {place}, i64 {distance}")
             e.do(f"call void @llvm.prefetch.p0(ptr {further}, i32 0, i32 3, i32 1)")
         e.copy = 0
 
@@ -70,8 +70,8 @@ def _distance(e: Emitter, number: int, load: Scalar, step: Size) -> str | None:
         return narrow_size(e, step) if row <= _LONGEST else None
 
     def choose() -> str:
-        short = e.define(f"icmp ule i64 {narrow_size(e, row)}, {_LONGEST}")
-        return e.define(f"select i1 {short}, i64 {narrow_size(e, step)}, i64 0")
+        short = e.let(f"icmp ule i64 {narrow_size(e, row)}, {_LONGEST}")
+        return e.let(f"select i1 {short}, i64 {narrow_size(e, step)}, i64 0")
 
     level = max(e.traits_of_size(row)[0], e.traits_of_size(step)[0])
     return e.once(level, ("ahead", row, step), choose)

@@ -8,11 +8,10 @@ a pairwise sum.
 
 from __future__ import annotations
 
+from anyshape.codegen.ir_builder import REGISTER, UNSIGNED, constant, register_bits, vector
 from anyshape.codegen.llvm.arithmetic import ROWS, OperationCall
 from anyshape.codegen.llvm.casts import cast
-from anyshape.codegen.llvm.emitter import Emitter
-from anyshape.codegen.llvm.types import REGISTER, IrValue, literal, vector
-from anyshape.codegen.llvm.writer import States
+from anyshape.codegen.llvm.emitter import Emitter, IrValue, States
 from anyshape.loops.expr import FLOATS, Dtype
 from anyshape.support.lazy_dataclass import dataclass
 
@@ -21,22 +20,21 @@ FLUSH = 256
 
 _OPERATION = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
 _OPERATION |= {"any": "or", "all": "and", "argmax": "maximum", "argmin": "minimum"}
-_LOWEST = {"i8": -(2**7), "i16": -(2**15), "i32": -(2**31), "i64": -(2**63), "u8": 0, "b1": 0}
-_HIGHEST = {"i8": 2**7 - 1, "i16": 2**15 - 1, "i32": 2**31 - 1, "i64": 2**63 - 1, "u8": 255}
-_HIGHEST |= {"b1": 1}
 
 
 def neutral(fold: str, dtype: Dtype) -> float | int | bool:
     """What a fold begins with."""
-    match fold:
-        case "sum" | "any":
-            return 0
-        case "prod" | "all":
-            return 1
-        case "max" | "argmax":
-            return -float("inf") if dtype in FLOATS else _LOWEST[dtype]
-        case _:
-            return float("inf") if dtype in FLOATS else _HIGHEST[dtype]
+    if fold in ("sum", "any"):
+        return 0
+    if fold in ("prod", "all"):
+        return 1
+    is_max = fold in ("max", "argmax")
+    if dtype in FLOATS:
+        return -float("inf") if is_max else float("inf")
+    bits = register_bits(dtype)
+    if dtype in UNSIGNED:
+        return 0 if is_max else 2**bits - 1
+    return -(2 ** (bits - 1)) if is_max else 2 ** (bits - 1) - 1
 
 
 def operate(e: Emitter, fold: str, dtype: Dtype, lanes: int, a: str, b: str) -> str:
@@ -90,10 +88,8 @@ class Folding:
 
     def _start(self, dtypes: list[Dtype], lanes: int) -> States:
         # Where nothing beats the beginning, all values are equal, and the first position is 0.
-        texts = [literal(neutral(self.fold, self.dtype), dtypes[0]), "0"][: len(dtypes)]
-        if not lanes:
-            return texts
-        return [f"splat ({REGISTER[d]} {t})" for d, t in zip(dtypes, texts, strict=True)]
+        values = (neutral(self.fold, self.dtype), 0)
+        return [constant(value, d, lanes) for d, value in zip(dtypes, values, strict=False)]
 
     # -- steps ---------------------------------------------------------------------------------
 
@@ -103,21 +99,21 @@ class Folding:
         if self.has_position:
             better = self._is_better(e, dtype, lanes, value, states[0])
             if e.mask is not None and lanes:
-                better = e.define(f"and <{lanes} x i1> {better}, {e.mask}")
+                better = e.let(f"and <{lanes} x i1> {better}, {e.mask}")
             types = self.first_types(lanes)
             return _choose(e, better, vector("i1", lanes), types, [value, position], states)
         if e.mask is not None and lanes:
             type_ = self.first_types(lanes)[0]
             nothing = self.first_start(lanes)[0]
-            value = e.define(f"select <{lanes} x i1> {e.mask}, {type_} {value}, {type_} {nothing}")
+            value = e.let(f"select <{lanes} x i1> {e.mask}, {type_} {value}, {type_} {nothing}")
         # The new value comes first: NaN is looked for in it alone.
         return [operate(e, self.fold, dtype, lanes, value, states[0])]
 
     def flush(self, e: Emitter, states: States, first: States, lanes: int) -> States:
         if self.cascades:
             have, want = vector("float", lanes), vector("double", lanes)
-            wide = e.define(f"fpext {have} {first[0]} to {want}")
-            return [e.define(f"fadd {want} {states[0]}, {wide}")]
+            wide = e.let(f"fpext {have} {first[0]} to {want}")
+            return [e.let(f"fadd {want} {states[0]}, {wide}")]
         return self.merge(e, states, first, lanes)
 
     def merge_first(self, e: Emitter, a: States, b: States, lanes: int) -> States:
@@ -135,8 +131,8 @@ class Folding:
         call = OperationCall(e, dtype, lanes, (b[0], a[0]))
         better = self._is_better(e, dtype, lanes, b[0], a[0])
         worse = self._is_better(e, dtype, lanes, a[0], b[0])
-        same = e.define(f"xor {truth} {call.both(better, worse, 'or')}, {_true(lanes)}")
-        earlier = e.define(f"icmp slt {vector('i64', lanes)} {b[1]}, {a[1]}")
+        same = e.let(f"xor {truth} {call.both(better, worse, 'or')}, {_true(lanes)}")
+        earlier = e.let(f"icmp slt {vector('i64', lanes)} {b[1]}, {a[1]}")
         take = call.both(better, call.both(same, earlier), "or")
         return _choose(e, take, truth, self.types(lanes), b, a)
 
@@ -161,7 +157,7 @@ class Folding:
             states = self.merge(e, parts[0], parts[1], half)
             lanes = half
         return [
-            e.define(f"extractelement {type_} {text}, i64 0")
+            e.let(f"extractelement {type_} {text}, i64 0")
             for type_, text in zip(self.types(1), states, strict=True)
         ]
 
@@ -176,14 +172,14 @@ def _choose(
     e: Emitter, condition: str, truth: str, types: list[str], yes: States, no: States
 ) -> States:
     return [
-        e.define(f"select {truth} {condition}, {type_} {a}, {type_} {b}")
+        e.let(f"select {truth} {condition}, {type_} {a}, {type_} {b}")
         for type_, a, b in zip(types, yes, no, strict=True)
     ]
 
 
 def _some_lanes(e: Emitter, type_: str, text: str, begin: int, count: int) -> str:
     order = ", ".join(f"i32 {lane}" for lane in range(begin, begin + count))
-    return e.define(f"shufflevector {type_} {text}, {type_} poison, <{count} x i32> <{order}>")
+    return e.let(f"shufflevector {type_} {text}, {type_} poison, <{count} x i32> <{order}>")
 
 
 def _true(lanes: int) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from anyshape.codegen.ir_builder import REGISTER, constant, vector
 from anyshape.codegen.llvm.casts import cast
-from anyshape.codegen.llvm.emitter import Emitter
+from anyshape.codegen.llvm.emitter import Emitter, IrValue
 from anyshape.codegen.llvm.reductions import neutral, operate
-from anyshape.codegen.llvm.types import REGISTER, IrValue, literal, vector
 from anyshape.loops.expr import Dtype
 from anyshape.loops.kernels import Scan
 from anyshape.support.lazy_dataclass import dataclass
@@ -31,8 +31,7 @@ class Scanning:
 
     @property
     def start(self) -> str:
-        text = literal(neutral(self.scan.fold, self.dtype), self.dtype)
-        return f"splat ({REGISTER[self.dtype]} {text})" if self.lanes else text
+        return constant(neutral(self.scan.fold, self.dtype), self.dtype, self.lanes)
 
     def step(self, e: Emitter, carry: str, value: IrValue) -> tuple[str, IrValue]:
         """The carry after a round, and what the round gives."""
@@ -45,18 +44,18 @@ class Scanning:
     def _within(self, e: Emitter, carry: str, text: str) -> tuple[str, IrValue]:
         element = REGISTER[self.dtype]
         type_ = vector(element, e.lanes)
-        nothing = f"splat ({element} {literal(neutral(self.scan.fold, self.dtype), self.dtype)})"
+        nothing = constant(neutral(self.scan.fold, self.dtype), self.dtype, e.lanes)
         distance = 1
         while distance < e.lanes:
             # Lane i takes lane i - distance, and nothing where there is none.
             order = ", ".join(f"i32 {e.lanes + lane - distance}" for lane in range(e.lanes))
-            shifted = e.define(
+            shifted = e.let(
                 f"shufflevector {type_} {nothing}, {type_} {text}, <{e.lanes} x i32> <{order}>"
             )
             text = self._operate(e, shifted, text)
             distance *= 2
         total = self._operate(e, e.splat(element, carry), text)
-        last = e.define(f"extractelement {type_} {total}, i64 {e.lanes - 1}")
+        last = e.let(f"extractelement {type_} {total}, i64 {e.lanes - 1}")
         return last, self._result(e, total)
 
     def _operate(self, e: Emitter, a: str, b: str) -> str:

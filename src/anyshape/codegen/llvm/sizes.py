@@ -5,9 +5,10 @@ A polynomial is summed level by level: what is the same for a whole loop is adde
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from anyshape.loops.vector_axis import linear_parts
+from anyshape.codegen.ir_builder import vector
 from anyshape.symbolic import Size, Symbol
 from anyshape.symbolic.expr import (
     Atom,
@@ -17,9 +18,9 @@ from anyshape.symbolic.expr import (
     Mod,
     Monomial,
     atom_at,
-    of_atom,
     ordered_arguments,
     ordered_terms,
+    polynomial,
 )
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def wide_size(e: Emitter, size: Size) -> str:
 def terms_by_level(e: Emitter, size: Size) -> list[tuple[int, list[tuple[Monomial, int]]]]:
     groups: dict[int, list[tuple[Monomial, int]]] = {}
     for monomial, coefficient in ordered_terms(size):
-        level = max((_atom_traits(e, atom_at(i))[0] for i in monomial), default=0)
+        level = max((e.traits_of_atom(atom_at(i))[0] for i in monomial), default=0)
         groups.setdefault(level, []).append((monomial, coefficient))
     return sorted(groups.items())
 
@@ -60,28 +61,28 @@ def terms_by_level(e: Emitter, size: Size) -> list[tuple[int, list[tuple[Monomia
 
 
 def _product(e: Emitter, monomial: Monomial, coefficient: int) -> str:
-    atoms = sorted((atom_at(i) for i in monomial), key=lambda atom: _atom_traits(e, atom)[0])
+    atoms = sorted((atom_at(i) for i in monomial), key=lambda atom: e.traits_of_atom(atom)[0])
     text, reached = str(coefficient), 0
     for count, atom in enumerate(atoms):
-        level, wide = _atom_traits(e, atom)
+        level, wide = e.traits_of_atom(atom)
         reached = max(reached, level)
         factor = _narrow_atom(e, atom)
         if text == "1":
             text = factor
             continue
         key = ("product", coefficient, tuple(a.index for a in atoms[: count + 1]), e.copy_if(wide))
-        text = e.once(reached, key, lambda a=text, b=factor: e.define(f"mul i64 {a}, {b}"))
+        text = e.once(reached, key, lambda a=text, b=factor: e.let(f"mul i64 {a}, {b}"))
     return text
 
 
 def _sum(e: Emitter, level: int, a: str, b: str) -> str:
-    return e.once(level, ("sum", a, b), lambda: e.define(f"add i64 {a}, {b}"))
+    return e.once(level, ("sum", a, b), lambda: e.let(f"add i64 {a}, {b}"))
 
 
 def _narrow_atom(e: Emitter, atom: Atom) -> str:
     if isinstance(atom, Symbol):
         return e.symbol(atom)
-    level, wide = _atom_traits(e, atom)
+    level, wide = e.traits_of_atom(atom)
     return e.once(level, ("atom", atom.index, e.copy_if(wide)), lambda: _narrow_function(e, atom))
 
 
@@ -93,36 +94,40 @@ def _narrow_function(e: Emitter, atom: Atom) -> str:
             plain = is_natural(atom.numerator) and is_natural(atom.denominator)
             return _divide(e, kind, "i64", a, b, plain)
         case Min() | Max():
-            sign = "slt" if isinstance(atom, Min) else "sgt"
-            first, *others = ordered_arguments(atom)
-            text = narrow_size(e, first)
-            for argument in others:
-                other = narrow_size(e, argument)
-                better = e.define(f"icmp {sign} i64 {other}, {text}")
-                text = e.define(f"select i1 {better}, i64 {other}, i64 {text}")
-            return text
+            return _extreme(e, atom, narrow_size, 0)
         case Symbol():
             return e.symbol(atom)
+
+
+def _extreme(e: Emitter, atom: Min | Max, size: Callable[[Emitter, Size], str], lanes: int) -> str:
+    """The least or the largest of several sizes, each of which `size` gives."""
+    sign = "slt" if isinstance(atom, Min) else "sgt"
+    type_, truth = vector("i64", lanes), vector("i1", lanes)
+    first, *others = ordered_arguments(atom)
+    text = size(e, first)
+    for argument in others:
+        other = size(e, argument)
+        better = e.let(f"icmp {sign} {type_} {other}, {text}")
+        text = e.let(f"select {truth} {better}, {type_} {other}, {type_} {text}")
+    return text
 
 
 def _divide(e: Emitter, kind: str, type_: str, a: str, b: str, plain: bool) -> str:
     """Towards minus infinity. A divisor of 0 must not trap: the code may stand before the test that
     says the loop is empty."""
     if not b.lstrip("-").isdigit():
-        none = e.define(f"icmp eq {type_} {b}, 0")
-        b = e.define(f"select i1 {none}, {type_} 1, {type_} {b}")
+        none = e.let(f"icmp eq {type_} {b}, 0")
+        b = e.let(f"select i1 {none}, {type_} 1, {type_} {b}")
     if plain:
-        return e.define(f"{'udiv' if kind == 'div' else 'urem'} {type_} {a}, {b}")
-    rest = e.define(f"srem {type_} {a}, {b}")
-    some = e.define(f"icmp ne {type_} {rest}, 0")
-    mixed = e.define(f"icmp slt {type_} {e.define(f'xor {type_} {rest}, {b}')}, 0")
-    off = e.define(f"and i1 {some}, {mixed}")
+        return e.let(f"{'udiv' if kind == 'div' else 'urem'} {type_} {a}, {b}")
+    rest = e.let(f"srem {type_} {a}, {b}")
+    some = e.let(f"icmp ne {type_} {rest}, 0")
+    mixed = e.let(f"icmp slt {type_} {e.let(f'xor {type_} {rest}, {b}')}, 0")
+    off = e.let(f"and i1 {some}, {mixed}")
     if kind == "mod":
-        return e.define(
-            f"add {type_} {rest}, {e.define(f'select i1 {off}, {type_} {b}, {type_} 0')}"
-        )
-    quotient = e.define(f"sdiv {type_} {a}, {b}")
-    return e.define(f"sub {type_} {quotient}, {e.define(f'zext i1 {off} to {type_}')}")
+        return e.let(f"add {type_} {rest}, {e.let(f'select i1 {off}, {type_} {b}, {type_} 0')}")
+    quotient = e.let(f"sdiv {type_} {a}, {b}")
+    return e.let(f"sub {type_} {quotient}, {e.let(f'zext i1 {off} to {type_}')}")
 
 
 def is_natural(size: Size) -> bool:
@@ -161,37 +166,27 @@ def _wide(e: Emitter, size: Size) -> str:
         lanes = lane_numbers(e.lanes)
         if factor != 1:
             by = wide_size(e, factor)
-            lanes = e.define(f"mul {wide} {by}, {lanes}")
-        return e.define(f"add {wide} {first}, {lanes}")
+            lanes = e.let(f"mul {wide} {by}, {lanes}")
+        return e.let(f"add {wide} {first}, {lanes}")
     total = ""
     narrow: dict[Monomial, int] = {}
     for monomial, coefficient in ordered_terms(size):
         atoms = [atom_at(i) for i in monomial]
-        if not any(_atom_traits(e, atom)[1] for atom in atoms):
+        if not any(e.traits_of_atom(atom)[1] for atom in atoms):
             narrow[monomial] = coefficient
             continue
-        varying = [atom for atom in atoms if _atom_traits(e, atom)[1]]
-        same = tuple(a.index for a in atoms if not _atom_traits(e, a)[1])
+        varying = [atom for atom in atoms if e.traits_of_atom(atom)[1]]
+        same = tuple(a.index for a in atoms if not e.traits_of_atom(a)[1])
         term = _wide_atom(e, varying[0])
         for atom in varying[1:]:
-            term = e.define(f"mul {wide} {term}, {_wide_atom(e, atom)}")
+            term = e.let(f"mul {wide} {term}, {_wide_atom(e, atom)}")
         if same or coefficient != 1:
             by = e.splat("i64", _product(e, same, coefficient))
-            term = e.define(f"mul {wide} {term}, {by}")
-        total = e.define(f"add {wide} {total}, {term}") if total else term
+            term = e.let(f"mul {wide} {term}, {by}")
+        total = e.let(f"add {wide} {total}, {term}") if total else term
     if narrow:
-        from_all = e.splat("i64", narrow_size(e, _polynomial(narrow)))
-        total = e.define(f"add {wide} {total}, {from_all}")
-    return total
-
-
-def _polynomial(terms: dict[Monomial, int]) -> Size:
-    total: Size = 0
-    for monomial, coefficient in terms.items():
-        term: Size = coefficient
-        for index in monomial:
-            term = term * of_atom(atom_at(index))
-        total = total + term
+        from_all = e.splat("i64", narrow_size(e, polynomial(narrow)))
+        total = e.let(f"add {wide} {total}, {from_all}")
     return total
 
 
@@ -199,7 +194,7 @@ def _wide_atom(e: Emitter, atom: Atom) -> str:
     found = e.lane_atoms.get((atom.index, e.copy))
     if found is not None:
         return found
-    level, _ = _atom_traits(e, atom)
+    level, _ = e.traits_of_atom(atom)
     return e.once(level, ("wide atom", atom.index, e.copy), lambda: _wide_function(e, atom))
 
 
@@ -210,7 +205,7 @@ def _wide_function(e: Emitter, atom: Atom) -> str:
             return e.widen(e.value(e.positions[atom]))
         case Symbol():
             first = e.splat("i64", e.symbol(atom))
-            return e.define(f"add {wide} {first}, {lane_numbers(e.lanes)}")
+            return e.let(f"add {wide} {first}, {lane_numbers(e.lanes)}")
         case FloorDiv() | Mod():
             kind = "div" if isinstance(atom, FloorDiv) else "mod"
             a = wide_size(e, atom.numerator)
@@ -219,14 +214,7 @@ def _wide_function(e: Emitter, atom: Atom) -> str:
             b = wide_size(e, atom.denominator)
             return _divide_wide(e, kind, a, b)
         case Min() | Max():
-            sign = "slt" if isinstance(atom, Min) else "sgt"
-            first, *others = ordered_arguments(atom)
-            text = wide_size(e, first)
-            for argument in others:
-                other = wide_size(e, argument)
-                better = e.define(f"icmp {sign} {wide} {other}, {text}")
-                text = e.define(f"select <{e.lanes} x i1> {better}, {wide} {other}, {wide} {text}")
-            return text
+            return _extreme(e, atom, wide_size, e.lanes)
 
 
 def divide_naturals(e: Emitter, kind: str, a: str, divisor: Size) -> str:
@@ -236,46 +224,31 @@ def divide_naturals(e: Emitter, kind: str, a: str, divisor: Size) -> str:
     wide, floats = f"<{e.lanes} x i64>", f"<{e.lanes} x double>"
     b = wide_size(e, divisor)
     if isinstance(divisor, int) and divisor & (divisor - 1) == 0 and divisor:
-        return e.define(f"{'udiv' if kind == 'div' else 'urem'} {wide} {a}, {b}")
-    quotient = e.define(
-        f"fdiv {floats} {e.define(f'sitofp {wide} {a} to {floats}')},"
-        f" {e.define(f'sitofp {wide} {b} to {floats}')}"
+        return e.let(f"{'udiv' if kind == 'div' else 'urem'} {wide} {a}, {b}")
+    quotient = e.let(
+        f"fdiv {floats} {e.let(f'sitofp {wide} {a} to {floats}')},"
+        f" {e.let(f'sitofp {wide} {b} to {floats}')}"
     )
-    whole = e.define(f"fptosi {floats} {quotient} to {wide}")
+    whole = e.let(f"fptosi {floats} {quotient} to {wide}")
     if kind == "div":
         return whole
-    return e.define(f"sub {wide} {a}, {e.define(f'mul {wide} {whole}, {b}')}")
+    return e.let(f"sub {wide} {a}, {e.let(f'mul {wide} {whole}, {b}')}")
 
 
 def _divide_wide(e: Emitter, kind: str, a: str, b: str) -> str:
     wide, truth = f"<{e.lanes} x i64>", f"<{e.lanes} x i1>"
-    none = e.define(f"icmp eq {wide} {b}, zeroinitializer")
-    b = e.define(f"select {truth} {none}, {wide} splat (i64 1), {wide} {b}")
-    rest = e.define(f"srem {wide} {a}, {b}")
-    some = e.define(f"icmp ne {wide} {rest}, zeroinitializer")
-    mixed = e.define(f"icmp slt {wide} {e.define(f'xor {wide} {rest}, {b}')}, zeroinitializer")
-    off = e.define(f"and {truth} {some}, {mixed}")
+    none = e.let(f"icmp eq {wide} {b}, zeroinitializer")
+    b = e.let(f"select {truth} {none}, {wide} splat (i64 1), {wide} {b}")
+    rest = e.let(f"srem {wide} {a}, {b}")
+    some = e.let(f"icmp ne {wide} {rest}, zeroinitializer")
+    mixed = e.let(f"icmp slt {wide} {e.let(f'xor {wide} {rest}, {b}')}, zeroinitializer")
+    off = e.let(f"and {truth} {some}, {mixed}")
     if kind == "mod":
-        more = e.define(f"select {truth} {off}, {wide} {b}, {wide} zeroinitializer")
-        return e.define(f"add {wide} {rest}, {more}")
-    quotient = e.define(f"sdiv {wide} {a}, {b}")
-    return e.define(f"add {wide} {quotient}, {e.define(f'sext {truth} {off} to {wide}')}")
+        more = e.let(f"select {truth} {off}, {wide} {b}, {wide} zeroinitializer")
+        return e.let(f"add {wide} {rest}, {more}")
+    quotient = e.let(f"sdiv {wide} {a}, {b}")
+    return e.let(f"add {wide} {quotient}, {e.let(f'sext {truth} {off} to {wide}')}")
 
 
 def lane_numbers(lanes: int) -> str:
     return f"<{', '.join(f'i64 {lane}' for lane in range(lanes))}>"
-
-
-def _atom_traits(e: Emitter, atom: Atom) -> tuple[int, bool]:
-    return e.traits_of_atom(atom)
-
-
-__all__ = [
-    "divide_naturals",
-    "is_natural",
-    "lane_numbers",
-    "linear_parts",
-    "narrow_size",
-    "terms_by_level",
-    "wide_size",
-]

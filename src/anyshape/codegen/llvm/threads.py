@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from anyshape.codegen.llvm.emitter import Emitter
 from anyshape.codegen.llvm.plan import GRAIN, KernelPlan
-from anyshape.codegen.llvm.scratch import bytes_for_a_thread
 from anyshape.codegen.llvm.sizes import narrow_size
 from anyshape.symbolic import Size, floordiv, product
 from anyshape.symbolic.expr import symbols_of
@@ -38,32 +37,32 @@ def entry_function(e: Emitter, name: str, part: str) -> str:
     e.enter()
     rounds = narrow_size(e, product([axis.extent for axis in plan.kernel.axes]))
     work = narrow_size(e, _work(plan))
-    some = e.define(f"icmp sgt i64 {rounds}, 0")
+    some = e.let(f"icmp sgt i64 {rounds}, 0")
     e.leave()
     e.branch(f"br i1 {some}, label %some, label %none")
-    e.block("none")
+    e.block("%none")
     e.branch("ret i32 0")
-    e.block("some")
+    e.block("%some")
     given = "ptr %buffers, ptr %sizes, ptr %numbers, ptr %scratch"
     if not plan.kernel.ordered:
-        much = e.define(f"icmp sgt i64 {work}, {2 * GRAIN}")
+        much = e.let(f"icmp sgt i64 {work}, {2 * GRAIN}")
         e.branch(f"br i1 {much}, label %much, label %little")
-        e.block("much")
+        e.block("%much")
         e.enter()
         points = narrow_size(e, _points(plan))
-        size = narrow_size(e, bytes_for_a_thread(plan))
+        size = narrow_size(e, plan.bytes_for_a_thread())
         unit = 1 if plan.column is None else plan.lanes * max(plan.unroll)
-        result = e.define(
+        result = e.let(
             f"call i32 @as.launch(ptr @{part}.part, {given}, i64 {rounds}, i64 {work},"
             f" i64 {points}, i64 {size}, i64 {unit}, i64 {int(plan.splits)})"
         )
         e.do(f"ret i32 {result}")
         e.leave()
-        e.block("little")
-    result = e.define(f"call i32 @{part}.part({given}, i64 0, i64 {rounds}, i64 0, i64 1)")
+        e.block("%little")
+    result = e.let(f"call i32 @{part}.part({given}, i64 0, i64 {rounds}, i64 0, i64 1)")
     e.do(f"ret i32 {result}")
     head = f"define i32 @{name}({given}) nounwind {{"
-    return "\n".join([head, "entry:", *e.stack, e.text(), "}"])
+    return "\n".join([head, "entry:", e.text(), "}"])
 
 
 _PART = "ptr %buffers, ptr %sizes, ptr %numbers"

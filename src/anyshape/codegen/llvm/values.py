@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from anyshape.codegen.ir_builder import REGISTER, literal, vector
 from anyshape.codegen.llvm.arithmetic import EXACT_IN_HALVES, ROWS, OperationCall
 from anyshape.codegen.llvm.casts import cast, round_half
-from anyshape.codegen.llvm.emitter import Emitter
+from anyshape.codegen.llvm.emitter import Emitter, IrValue
 from anyshape.codegen.llvm.magic_division import factors, quotient
 from anyshape.codegen.llvm.memory import load
 from anyshape.codegen.llvm.sizes import narrow_size, wide_size
-from anyshape.codegen.llvm.types import REGISTER, IrValue, literal, vector
 from anyshape.loops.expr import FLOATS, HALVES, Scalar
 
 
@@ -30,8 +30,8 @@ def compute(e: Emitter, scalar: Scalar) -> IrValue:
 
 
 def _number(e: Emitter, name: str) -> str:
-    place = e.define(f"getelementptr double, ptr %numbers, i64 {int(name.removeprefix('f'))}")
-    return e.define(f"load double, ptr {place}, align 8, !invariant.load !0")
+    place = e.let(f"getelementptr double, ptr %numbers, i64 {int(name.removeprefix('f'))}")
+    return e.let(f"load double, ptr {place}, align 8, !invariant.load !0")
 
 
 def _operation(e: Emitter, scalar: Scalar, wide: bool) -> str:
@@ -60,7 +60,7 @@ def _where(e: Emitter, scalar: Scalar, values: list[IrValue], wide: bool) -> str
     type_ = e.type_of(scalar.dtype, wide)
     a, b = (e.widen(value) if wide else value.text for value in (yes, no))
     truth = e.type_of("b1", condition.wide)
-    return e.define(f"select {truth} {condition.text}, {type_} {a}, {type_} {b}")
+    return e.let(f"select {truth} {condition.text}, {type_} {a}, {type_} {b}")
 
 
 def _function(e: Emitter, scalar: Scalar, texts: tuple[str, ...], wide: bool) -> str:
@@ -73,5 +73,5 @@ def _function(e: Emitter, scalar: Scalar, texts: tuple[str, ...], wide: bool) ->
     e.functions.add((scalar.op, dtype, e.lanes))
     wides = texts if wide else [e.splat(element, text) for text in texts]
     given = ", ".join(f"{type_} {text}" for text in wides)
-    result = e.define(f"call {type_} @as.{scalar.op}.{dtype}.v{e.lanes}({given})")
-    return result if wide else e.define(f"extractelement {type_} {result}, i64 0")
+    result = e.let(f"call {type_} @as.{scalar.op}.{dtype}.v{e.lanes}({given})")
+    return result if wide else e.let(f"extractelement {type_} {result}, i64 0")

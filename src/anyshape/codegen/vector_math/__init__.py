@@ -9,7 +9,6 @@ that is worse (docs/vector_math.md has the measured figures), for all inputs: Na
 zeros and denormals included.
 """
 
-from anyshape.codegen.vector_math.definitions import definitions
-from anyshape.codegen.vector_math.table import FUNCTIONS, supports
+from anyshape.codegen.vector_math.table import FUNCTIONS, definitions, supports
 
 __all__ = ["FUNCTIONS", "definitions", "supports"]

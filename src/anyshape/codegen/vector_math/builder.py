@@ -11,11 +11,11 @@ constants of the kind of the other operand.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
-from anyshape.support.lazy_dataclass import dataclass, field
+from anyshape.codegen.ir_builder import REGISTER, FunctionBody, constant, suffix, vector
+from anyshape.support.lazy_dataclass import dataclass
 
-ELEMENT = {"f32": "float", "f64": "double", "i32": "i32", "i64": "i64", "b1": "i1"}
-SUFFIX = {"f32": "f32", "f64": "f64", "i32": "i32", "i64": "i64", "b1": "i1"}
 BITS_OF = {"f32": "i32", "f64": "i64"}
 
 
@@ -35,38 +35,29 @@ class Format:
 FORMATS = {"f32": Format(23, 127, "i32"), "f64": Format(52, 1023, "i64")}
 
 
-def as_f32(number: float) -> float:
-    """`number` rounded to float32 (to nearest even)."""
-    return struct.unpack("<f", struct.pack("<f", number))[0]
-
-
 def bits_of(kind: str, number: float) -> int:
     """The bit pattern of a constant, as a signed integer of the same width."""
     layout = ("<f", "<i") if kind == "f32" else ("<d", "<q")
     return struct.unpack(layout[1], struct.pack(layout[0], number))[0]
 
 
-def literal(kind: str, number: float) -> str:
-    """One element of a constant. LLVM writes a float by the bits of the equal double."""
-    if kind == "b1":
-        return "true" if number else "false"
-    if kind.startswith("i"):
-        return str(int(number))
-    exact = as_f32(number) if kind == "f32" else float(number)
-    return f"0x{struct.unpack('<Q', struct.pack('<d', exact))[0]:016X}"
-
-
-def vector_type(kind: str, lanes: int) -> str:
-    return ELEMENT[kind] if lanes == 1 else f"<{lanes} x {ELEMENT[kind]}>"
-
-
-def mangled(kind: str, lanes: int) -> str:
-    """The suffix LLVM gives to an intrinsic over this type."""
-    return SUFFIX[kind] if lanes == 1 else f"v{lanes}{SUFFIX[kind]}"
-
-
 def function_name(name: str, kind: str, lanes: int) -> str:
     return f"@as.{name}.{kind}.v{lanes}"
+
+
+Infix = Callable[["VectorValue", "Operand"], "VectorValue"]
+
+
+def _infix(opcode: str) -> Infix:
+    return lambda left, right: left.body.binary(opcode, left, right)
+
+
+def _reflected(opcode: str) -> Infix:
+    return lambda right, left: right.body.binary(opcode, right.body.value(left, right.kind), right)
+
+
+def _comparison(of_floats: str, of_integers: str) -> Infix:
+    return lambda left, right: left.body.compare(of_floats, of_integers, left, right)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,63 +68,21 @@ class VectorValue:
     kind: str
     text: str
 
-    def __add__(self, other: Operand) -> VectorValue:
-        return self.body.binary("add", self, other)
-
-    def __radd__(self, other: Operand) -> VectorValue:
-        return self.body.binary("add", self.body.value(other, self.kind), self)
-
-    def __sub__(self, other: Operand) -> VectorValue:
-        return self.body.binary("sub", self, other)
-
-    def __rsub__(self, other: Operand) -> VectorValue:
-        return self.body.binary("sub", self.body.value(other, self.kind), self)
-
-    def __mul__(self, other: Operand) -> VectorValue:
-        return self.body.binary("mul", self, other)
-
-    def __rmul__(self, other: Operand) -> VectorValue:
-        return self.body.binary("mul", self.body.value(other, self.kind), self)
-
-    def __truediv__(self, other: Operand) -> VectorValue:
-        return self.body.binary("div", self, other)
-
-    def __rtruediv__(self, other: Operand) -> VectorValue:
-        return self.body.binary("div", self.body.value(other, self.kind), self)
+    __add__, __radd__ = _infix("add"), _reflected("add")
+    __sub__, __rsub__ = _infix("sub"), _reflected("sub")
+    __mul__, __rmul__ = _infix("mul"), _reflected("mul")
+    __truediv__, __rtruediv__ = _infix("div"), _reflected("div")
+    __and__, __or__, __xor__ = _infix("and"), _infix("or"), _infix("xor")
+    # An arithmetic shift to the right: the sign is kept.
+    __lshift__, __rshift__ = _infix("shl"), _infix("ashr")
+    __lt__, __le__ = _comparison("olt", "slt"), _comparison("ole", "sle")
+    __gt__, __ge__ = _comparison("ogt", "sgt"), _comparison("oge", "sge")
 
     def __neg__(self) -> VectorValue:
         return self.body.line(self.kind, f"fneg {self.body.typed(self)}")
 
-    def __and__(self, other: Operand) -> VectorValue:
-        return self.body.binary("and", self, other)
-
-    def __or__(self, other: Operand) -> VectorValue:
-        return self.body.binary("or", self, other)
-
-    def __xor__(self, other: Operand) -> VectorValue:
-        return self.body.binary("xor", self, other)
-
-    def __lshift__(self, other: Operand) -> VectorValue:
-        return self.body.binary("shl", self, other)
-
-    def __rshift__(self, other: Operand) -> VectorValue:
-        """An arithmetic shift: the sign is kept."""
-        return self.body.binary("ashr", self, other)
-
     def __invert__(self) -> VectorValue:
         return self.body.binary("xor", self, -1 if self.kind != "b1" else 1)
-
-    def __lt__(self, other: Operand) -> VectorValue:
-        return self.body.compare("olt", "slt", self, other)
-
-    def __le__(self, other: Operand) -> VectorValue:
-        return self.body.compare("ole", "sle", self, other)
-
-    def __gt__(self, other: Operand) -> VectorValue:
-        return self.body.compare("ogt", "sgt", self, other)
-
-    def __ge__(self, other: Operand) -> VectorValue:
-        return self.body.compare("oge", "sge", self, other)
 
     def equals(self, other: Operand) -> VectorValue:
         return self.body.compare("oeq", "eq", self, other)
@@ -148,27 +97,27 @@ Operand = VectorValue | float | int
 FLOAT_OPCODE = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 
 
-@dataclass
-class Body:
+class Body(FunctionBody):
     """The instructions of one function, and the functions and intrinsics they call."""
 
-    lanes: int
-    lines: list[str] = field(default_factory=list)
-    declares: set[str] = field(default_factory=set)
-    calls: set[tuple[str, str, int]] = field(default_factory=set)
-    emitted: dict[str, VectorValue] = field(default_factory=dict)
-    block: str = "entry"
-    count: int = 0
+    separator = ""
+
+    def __init__(self, lanes: int) -> None:
+        super().__init__()
+        self.lanes = lanes
+        self.declares: set[str] = set()
+        self.calls: set[tuple[str, str, int]] = set()
+        self.emitted: dict[str, VectorValue] = {}
+        self.here = "%entry"
 
     def type(self, kind: str) -> str:
-        return vector_type(kind, self.lanes)
+        return vector(REGISTER[kind], self.lanes)
 
     def typed(self, value: VectorValue) -> str:
         return f"{self.type(value.kind)} {value.text}"
 
     def number(self, kind: str, number: float) -> VectorValue:
-        one = literal(kind, number)
-        return VectorValue(self, kind, one if self.lanes == 1 else f"splat ({ELEMENT[kind]} {one})")
+        return VectorValue(self, kind, constant(number, kind, self.lanes))
 
     def value(self, operand: Operand, kind: str) -> VectorValue:
         return operand if isinstance(operand, VectorValue) else self.number(kind, operand)
@@ -177,9 +126,7 @@ class Body:
         """The result of an instruction without side effects."""
         known = self.emitted.get(instruction)
         if known is None:
-            self.count += 1
-            known = self.emitted[instruction] = VectorValue(self, kind, f"%v{self.count}")
-            self.lines.append(f"  {known.text} = {instruction}")
+            known = self.emitted[instruction] = VectorValue(self, kind, self.let(instruction))
         return known
 
     def binary(self, opcode: str, left: VectorValue, right: Operand) -> VectorValue:
@@ -199,7 +146,7 @@ class Body:
 
     def intrinsic(self, name: str, *operands: VectorValue) -> VectorValue:
         kind = operands[0].kind
-        full = f"@llvm.{name}.{mangled(kind, self.lanes)}"
+        full = f"@llvm.{name}.{suffix(REGISTER[kind], self.lanes)}"
         types = ", ".join(self.type(operand.kind) for operand in operands)
         self.declares.add(f"declare {self.type(kind)} {full}({types})")
         arguments = ", ".join(self.typed(operand) for operand in operands)
@@ -220,15 +167,13 @@ class Body:
 
     def any_lane(self, condition: VectorValue) -> VectorValue:
         """One `i1`: whether the condition holds in some lane."""
-        if self.lanes == 1:
-            return condition
-        name = f"@llvm.vector.reduce.or.{mangled('b1', self.lanes)}"
+        name = f"@llvm.vector.reduce.or.v{self.lanes}i1"
         self.declares.add(f"declare i1 {name}({self.type('b1')})")
         return self.line("b1", f"call i1 {name}({self.typed(condition)})")
 
     def label(self, name: str) -> None:
-        self.lines.append(f"{name}:")
-        self.block = name
+        super().label(name)
+        self.here = name
 
 
 def body_of(*operands: Operand) -> Body:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from anyshape.codegen.vector_math.builder import FORMATS, VectorValue
-from anyshape.codegen.vector_math.coefficients import POLYNOMIALS, SPLIT
+from anyshape.codegen.vector_math.coefficients import POLYNOMIALS
+from anyshape.codegen.vector_math.constants import SPLIT
 from anyshape.codegen.vector_math.operations import (
     absolute,
     at_least,

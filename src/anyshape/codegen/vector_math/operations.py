@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from anyshape.codegen.vector_math.builder import (
     BITS_OF,
@@ -26,28 +27,13 @@ def fma(a: Operand, b: Operand, c: Operand) -> VectorValue:
     return _intrinsic("fma", a, b, c)
 
 
-def sqrt(x: VectorValue) -> VectorValue:
-    return _intrinsic("sqrt", x)
-
-
-def absolute(x: VectorValue) -> VectorValue:
-    return _intrinsic("fabs", x)
-
-
-def floor(x: VectorValue) -> VectorValue:
-    return _intrinsic("floor", x)
-
-
-def truncate(x: VectorValue) -> VectorValue:
-    return _intrinsic("trunc", x)
-
-
-def round_even(x: VectorValue) -> VectorValue:
-    return _intrinsic("roundeven", x)
-
-
-def copysign(magnitude: Operand, sign: Operand) -> VectorValue:
-    return _intrinsic("copysign", magnitude, sign)
+sqrt = partial(_intrinsic, "sqrt")
+absolute = partial(_intrinsic, "fabs")
+floor = partial(_intrinsic, "floor")
+truncate = partial(_intrinsic, "trunc")
+round_even = partial(_intrinsic, "roundeven")
+#: (magnitude, sign)
+copysign = partial(_intrinsic, "copysign")
 
 
 def select(condition: VectorValue, yes: Operand, no: Operand) -> VectorValue:
@@ -71,10 +57,6 @@ def at_most(x: VectorValue, bound: float) -> VectorValue:
 def at_least(x: VectorValue, bound: float) -> VectorValue:
     """`max(x, bound)`; NaN stays NaN."""
     return select(x < bound, bound, x)
-
-
-def is_nan(x: VectorValue) -> VectorValue:
-    return x.differs(x)
 
 
 def bits(x: VectorValue) -> VectorValue:
@@ -238,15 +220,15 @@ def cold_branch(
 ) -> VectorValue:
     """`select(condition, rare(), usual)`, where `rare` costs nothing if no lane needs it."""
     body = usual.body
-    body.count += 1
-    here, there, after = body.block, f"rare{body.count}", f"join{body.count}"
-    body.lines.append(f"  br i1 {body.any_lane(condition).text}, label %{there}, label %{after}")
+    here, there = body.here, body.new("rare")
+    after = there.replace("rare", "join")
+    body.do(f"br i1 {body.any_lane(condition).text}, label {there}, label {after}")
     outside = dict(body.emitted)
     body.label(there)
     mended = select(condition, rare(), usual)
-    last = body.block
-    body.lines.append(f"  br label %{after}")
+    last = body.here
+    body.do(f"br label {after}")
     body.emitted = outside  # What the rare block computed is not defined after it.
     body.label(after)
-    joined = f"phi {body.type(usual.kind)} [ {usual.text}, %{here} ], [ {mended.text}, %{last} ]"
+    joined = f"phi {body.type(usual.kind)} [ {usual.text}, {here} ], [ {mended.text}, {last} ]"
     return body.line(usual.kind, joined)

@@ -1,20 +1,11 @@
-"""Which functions there are: one row each."""
+"""Which functions there are, one row each, and the text of those that a module needs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from anyshape.codegen.vector_math import (
-    division,
-    error_function,
-    exponential,
-    hyperbolic,
-    inverse_trigonometry,
-    logarithm,
-    power,
-    trigonometry,
-)
-from anyshape.codegen.vector_math.builder import VectorValue
+from anyshape.codegen.vector_math import error_function, exponential, logarithm, power, trigonometry
+from anyshape.codegen.vector_math.builder import Body, VectorValue, function_name
 from anyshape.support.lazy_dataclass import dataclass
 
 BOTH = ("f32", "f64")
@@ -57,25 +48,25 @@ ROWS: dict[str, Row] = {
     "sin_huge": Row(1, trigonometry.sin_huge, F32, is_rare=True),
     "cos_huge": Row(1, trigonometry.cos_huge, F32, is_rare=True),
     "tan_huge": Row(1, trigonometry.tan_huge, F32, is_rare=True),
-    "asin": Row(1, inverse_trigonometry.asin),
-    "acos": Row(1, inverse_trigonometry.acos),
-    "atan": Row(1, inverse_trigonometry.atan),
-    "atan2": Row(2, inverse_trigonometry.atan2),
-    "sinh": Row(1, hyperbolic.sinh),
-    "cosh": Row(1, hyperbolic.cosh),
-    "asinh": Row(1, hyperbolic.asinh, F32),
-    "acosh": Row(1, hyperbolic.acosh, F32),
-    "atanh": Row(1, hyperbolic.atanh),
+    "asin": Row(1, trigonometry.asin),
+    "acos": Row(1, trigonometry.acos),
+    "atan": Row(1, trigonometry.atan),
+    "atan2": Row(2, trigonometry.atan2),
+    "sinh": Row(1, trigonometry.sinh),
+    "cosh": Row(1, trigonometry.cosh),
+    "asinh": Row(1, trigonometry.asinh, F32),
+    "acosh": Row(1, trigonometry.acosh, F32),
+    "atanh": Row(1, trigonometry.atanh),
     "erf": Row(1, error_function.erf),
     "erfc": Row(1, error_function.erfc),
     "gelu": Row(1, error_function.gelu),
     "erfinv": Row(1, error_function.erfinv, F32),
     "rsqrt": Row(1, power.rsqrt),
     "pow": Row(2, power.pow_),
-    "fmod": Row(2, division.fmod),
-    "fmod_rare": Row(2, division.fmod_rare, is_rare=True),
-    "remainder": Row(2, division.remainder),
-    "hypot": Row(2, division.hypot, F32),
+    "fmod": Row(2, power.fmod),
+    "fmod_rare": Row(2, power.fmod_rare, is_rare=True),
+    "remainder": Row(2, power.remainder),
+    "hypot": Row(2, power.hypot, F32),
 }
 
 FUNCTIONS = {name: row.arity for name, row in ROWS.items() if not row.is_rare}
@@ -84,3 +75,46 @@ FUNCTIONS = {name: row.arity for name, row in ROWS.items() if not row.is_rare}
 def supports(name: str, kind: str) -> bool:
     """Whether `definitions` can be asked for this function of this kind of float."""
     return name in FUNCTIONS and kind in ROWS[name].kinds
+
+
+INLINED = "alwaysinline nounwind willreturn memory(none)"
+# `cold` also tells LLVM that the branch to the call is seldom taken.
+RARE = "noinline cold nounwind willreturn memory(none)"
+
+
+def definitions(names: Iterable[tuple[str, str, int]]) -> str:
+    """Definitions of the functions (name, kind, lanes), and declarations of the intrinsics."""
+    declares: set[str] = set()
+    texts: list[str] = []
+    known = set(names)
+    waiting = sorted(known)
+    while waiting:
+        name, kind, lanes = waiting.pop(0)
+        body, text = definition(name, kind, lanes)
+        texts.append(text)
+        declares |= body.declares
+        called = sorted(body.calls - known)
+        known.update(called)
+        waiting += called
+    return "\n".join([*sorted(declares), *texts])
+
+
+def definition(name: str, kind: str, lanes: int) -> tuple[Body, str]:
+    row = ROWS[name]
+    assert kind in row.kinds, f"{name} of {kind} is not written"
+    body = Body(lanes)
+    type_ = body.type(kind)
+    parameters = [VectorValue(body, kind, f"%{letter}") for letter in "xy"[: row.arity]]
+    result = row.write(*parameters)
+    head = ", ".join(body.typed(parameter) for parameter in parameters)
+    attributes = RARE if row.is_rare else INLINED
+    return body, "\n".join(
+        [
+            f"define internal {type_} {function_name(name, kind, lanes)}({head}) {attributes} {{",
+            "entry:",
+            body.text(),
+            f"  ret {body.typed(result)}",
+            "}",
+            "",
+        ]
+    )

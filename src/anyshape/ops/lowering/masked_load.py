@@ -29,10 +29,10 @@ def is_guardable(c: Lowering, value: Value) -> bool:
 def _is_plain(scalar: Scalar) -> bool:
     """Whether all that it does is to read at places that the loops give, and to compute."""
     for part in expr.reached([scalar]):
-        size = part.data[1] if part.op == "load" else part.data if part.op == "index" else 0
         if part.op == "reduce" or part.op in _DIVISIONS:
             return False
-        if any(expr.position_scalar(symbol) is not None for symbol in symbols_of(size)):
+        symbols = (symbol for size in expr.sizes_in(part) for symbol in symbols_of(size))
+        if any(expr.position_scalar(symbol) is not None for symbol in symbols):
             return False
     return True
 

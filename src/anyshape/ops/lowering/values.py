@@ -17,6 +17,7 @@ from anyshape.loops import expr
 from anyshape.loops.expr import Axis, Dtype, Scalar
 from anyshape.support.lazy_dataclass import dataclass
 from anyshape.symbolic import Size, Symbol, as_symbol, symbol, total
+from anyshape.symbolic.expr import of_atom
 
 Index = tuple[Size, ...]
 At = Callable[[Index], Scalar]
@@ -24,16 +25,7 @@ At = Callable[[Index], Scalar]
 Factors = tuple[tuple[Size, ...], ...]
 
 DTYPES: Final[dict[torch.dtype, Dtype]] = {
-    torch.float32: "f32",
-    torch.float64: "f64",
-    torch.float16: "f16",
-    torch.bfloat16: "bf16",
-    torch.int8: "i8",
-    torch.int16: "i16",
-    torch.int32: "i32",
-    torch.int64: "i64",
-    torch.uint8: "u8",
-    torch.bool: "b1",
+    getattr(torch, full): name for name, full in expr.FULL_NAMES.items()
 }
 
 
@@ -229,7 +221,7 @@ class Values:
             outer = [index[dim] for dim in rest] if keep else list(index)
             given = dict(zip(rest, outer, strict=True))
             full = tuple(
-                expr.expr_of(axes[place[dim]].symbol) if dim in place else given[dim]
+                of_atom(axes[place[dim]].symbol) if dim in place else given[dim]
                 for dim in range(len(source.sizes))
             )
             return expr.reduce(fold, axes, source.at(full), dtype)

@@ -21,10 +21,8 @@ from anyshape.runtime.loader.code_bundle import CodeBundle, open_bundle
 from anyshape.runtime.loader.disk_cache import DiskCache, key_of
 from anyshape.runtime.loader.engine import begun_object
 from anyshape.runtime.loader.host_target import HostTarget, llvmlite_version
-from anyshape.runtime.loader.image import LoadedImage
+from anyshape.runtime.loader.image import Built, Image, from_bytes
 from anyshape.runtime.loader.link import CannotLink, link_image
-from anyshape.runtime.loader.linked_by_llvm import LoadedByLlvm
-from anyshape.runtime.loader.serialized_code import Built, from_bytes
 from anyshape.runtime.loader.symbols import address_of
 from anyshape.runtime.loader.workers import Task, when_all, workers
 from anyshape.support.lazy_dataclass import dataclass
@@ -179,23 +177,12 @@ def available_cores() -> int:
 
 
 def _linked(source: Source, objects: Sequence[bytes]) -> Built:
-    reasons = tuple(source.reasons)
+    ends: tuple[int, ...] = ()
     try:
         image = link_image(*objects)
     except CannotLink:
-        ends = tuple(accumulate(map(len, objects)))
-        code = b"".join(objects)
-        return Built(source.entry, source.run, reasons, "object", code, ends=ends)
-    return Built(
-        source.entry,
-        source.run,
-        reasons,
-        "image",
-        image.code,
-        image.slots,
-        image.rebased,
-        image.exports,
-    )
+        image, ends = Image(b"".join(objects)), tuple(accumulate(map(len, objects)))
+    return Built(source.entry, source.run, tuple(source.reasons), image, ends)
 
 
 # -- objects that several segments have, of this process or others: a program that is changed a
@@ -268,9 +255,7 @@ def load(built: Built, others: Loaded | None = None) -> Loaded:
         found = None if others is None else others.address(name)
         return _resolve(name) if found is None else found
 
-    if built.kind == "image":
-        return LoadedImage(built.image(), resolve)
-    return LoadedByLlvm(built.objects(), resolve)
+    return built.load(resolve)
 
 
 #: Objects that the text knows by name: their addresses are of this process alone.

@@ -63,13 +63,6 @@ class DiskCache:
             return False
         return True
 
-    def is_private(self) -> bool:
-        try:
-            with self._opened(make=True):
-                return True
-        except OSError:
-            return False
-
     @contextmanager
     def _opened(self, *, make: bool) -> Iterator[int]:
         """The folder by a descriptor: what is checked is what is used, whatever is renamed."""

@@ -22,7 +22,6 @@ NO_BITS: Final = 8
 
 WRITE: Final = 1
 ALLOCATE: Final = 2
-EXECUTE: Final = 4
 THREAD_LOCAL: Final = 0x400
 
 #: section numbers of symbols that are in no section

@@ -30,17 +30,12 @@ def _all_targets() -> None:
     llvm().initialize_all_asmprinters()
 
 
-def build_object(text: str, triple: str, cpu: str, features: str, *, quick: bool = False) -> bytes:
-    """The object file of a module. `quick`: of code that runs once a call, in a fourth of the
-    time."""
-    return begun_object(text, triple, cpu, features, quick=quick)()
-
-
 def begun_object(
     text: str, triple: str, cpu: str, features: str, *, quick: bool = False
 ) -> Callable[[], bytes]:
-    """The same in two steps: a module that is ready, and nine tenths of the work, without Python,
-    which another thread may do."""
+    """The object file of a module, in two steps: a module that is ready, and nine tenths of the
+    work, without Python, which another thread may do. `quick`: of code that runs once a call, in a
+    fourth of the time."""
     effort = 0 if quick else 2
     with _machine(triple, cpu, features, effort) as machine:
         module = _parsed(text, machine)
@@ -52,22 +47,6 @@ def begun_object(
             return _emitted(module, machine)
 
     return emit
-
-
-def build_assembly(text: str, triple: str, cpu: str, features: str) -> str:
-    """The same as assembler text, to be read."""
-    with _machine(triple, cpu, features, 2) as machine:
-        module = _parsed(text, machine)
-        _optimise(module, machine)
-        return machine.emit_assembly(module)
-
-
-def optimised_text(text: str, triple: str, cpu: str, features: str) -> str:
-    """The module after our passes, to be read."""
-    with _machine(triple, cpu, features, 2) as machine:
-        module = _parsed(text, machine)
-        _optimise(module, machine)
-        return str(module)
 
 
 def _optimise(module: Any, machine: Any) -> None:

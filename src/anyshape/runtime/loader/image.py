@@ -1,16 +1,24 @@
-"""Linked machine code: as data, and loaded into this process."""
+"""Machine code: linked, as data; loaded into this process, by us or by LLVM; as bytes on disk.
+
+LLVM loads it on machines whose relocations we do not know, and as the judge of our own linker.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import itertools
+import json
 import mmap
 import struct
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, Final
 
+from anyshape.runtime.loader.elf import UNDEFINED, joined_objects, read_object
+from anyshape.runtime.loader.engine import llvm
 from anyshape.runtime.loader.errors import NativeUnavailable
 from anyshape.runtime.loader.symbols import find_symbol
-from anyshape.support.lazy_dataclass import dataclass
+from anyshape.support.lazy_dataclass import asdict, dataclass
 
 _READ_AND_EXECUTE: Final = mmap.PROT_READ | mmap.PROT_EXEC
 _OURS: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
@@ -20,11 +28,11 @@ _OURS: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 class Image:
     code: bytes
     #: (outer symbol, where its address goes)
-    slots: tuple[tuple[str, int], ...]
+    slots: tuple[tuple[str, int], ...] = ()
     #: words that are relative to the start of the image
-    rebased: tuple[int, ...]
+    rebased: tuple[int, ...] = ()
     #: (function, where it begins)
-    exports: tuple[tuple[str, int], ...]
+    exports: tuple[tuple[str, int], ...] = ()
 
 
 class LoadedImage:
@@ -65,3 +73,72 @@ def _mprotect(address: int, size: int, protection: int) -> int:
     function = ctypes.CDLL(None).mprotect
     function.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     return function(address, size, protection)
+
+
+_NUMBERS: Final = itertools.count()
+
+
+class LoadedByLlvm:
+    """Objects in memory, which may need each other. Functions live as long as this."""
+
+    def __init__(self, objects: Sequence[bytes], resolve: Callable[[str], int]) -> None:
+        binding = llvm()
+        self._jit: Any = binding.create_lljit_compiler(use_jit_link=False)
+        library = binding.JITLibraryBuilder()
+        for data in objects:
+            library.add_object_img(data)
+        names: dict[str, None] = {}
+        outer: dict[str, None] = {}
+        for symbol in joined_objects([read_object(data) for data in objects]).symbols:
+            if symbol.section == UNDEFINED and symbol.name:
+                outer[symbol.name] = None
+            elif symbol.binding and symbol.name:
+                names[symbol.name] = None
+        for name in outer:
+            library.import_symbol(name, resolve(name))
+        for name in names:
+            library.export_symbol(name)
+        self._tracker = library.link(self._jit, f"anyshape{next(_NUMBERS)}")
+        self._exports = {name: self._tracker[name] for name in names}
+
+    def address(self, name: str) -> int | None:
+        return self._exports.get(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """The code of a segment, and its functions in it: linked by us, or, where objects have `ends`,
+    for LLVM to link, several one after the other. The disk cache keeps it as a line of JSON and
+    then machine code."""
+
+    entry: str | None
+    run: str | None
+    reasons: tuple[str, ...]
+    image: Image
+    #: where each object ends
+    ends: tuple[int, ...] = ()
+
+    def load(self, resolve: Callable[[str], int]) -> LoadedImage | LoadedByLlvm:
+        """Put the code into memory."""
+        if not self.ends:
+            return LoadedImage(self.image, resolve)
+        code = self.image.code
+        return LoadedByLlvm([code[a:b] for a, b in pairwise((0, *self.ends))], resolve)
+
+    def to_bytes(self) -> bytes:
+        fields = {**asdict(self), **asdict(self.image), "kind": "object" if self.ends else "image"}
+        del fields["image"], fields["code"]
+        return json.dumps(fields).encode() + b"\n" + self.image.code
+
+
+def from_bytes(data: bytes) -> Built:
+    head, _, code = data.partition(b"\n")
+    fields = json.loads(head)
+    image = Image(
+        code,
+        slots=tuple((name, place) for name, place in fields["slots"]),
+        rebased=tuple(fields["rebased"]),
+        exports=tuple((name, place) for name, place in fields["exports"]),
+    )
+    reasons, ends = tuple(fields["reasons"]), tuple(fields["ends"])
+    return Built(fields["entry"], fields["run"], reasons, image, ends)

@@ -19,35 +19,12 @@ from typing import Final
 
 import torch
 
+from anyshape.loops.expr import FULL_NAMES
 from anyshape.runtime.loader.errors import NativeUnavailable
 from anyshape.runtime.loader.symbols import address_of, libtorch_cpu, libtorch_python
 from anyshape.support.lazy_dataclass import dataclass
 
-TORCH_DTYPE: Final = {
-    "f32": torch.float32,
-    "f64": torch.float64,
-    "f16": torch.float16,
-    "bf16": torch.bfloat16,
-    "i8": torch.int8,
-    "i16": torch.int16,
-    "i32": torch.int32,
-    "i64": torch.int64,
-    "u8": torch.uint8,
-    "b1": torch.bool,
-}
-
-_C_NAMES: Final = {
-    "f32": "float32",
-    "f64": "float64",
-    "f16": "float16",
-    "bf16": "bfloat16",
-    "i8": "int8",
-    "i16": "int16",
-    "i32": "int32",
-    "i64": "int64",
-    "u8": "uint8",
-    "b1": "bool",
-}
+TORCH_DTYPE: Final = {name: getattr(torch, full) for name, full in FULL_NAMES.items()}
 
 #: `PyObject* THPVariable_Wrap(const at::TensorBase&)`, as torch spells it since 2.6 or so.
 WRAP: Final = "_Z16THPVariable_WrapRKN2at10TensorBaseE"
@@ -79,7 +56,7 @@ def dtype_codes() -> tuple[tuple[str, int], ...]:
     """What torch's C functions call the dtypes."""
     library = libtorch_cpu()
     found: list[tuple[str, int]] = []
-    for name, spelled in _C_NAMES.items():
+    for name, spelled in FULL_NAMES.items():
         address_of(f"aoti_torch_dtype_{spelled}")
         function = getattr(library, f"aoti_torch_dtype_{spelled}")
         function.restype = ctypes.c_int32
