@@ -20,8 +20,8 @@ from anyshape.capture.hooks.caller_frames import called
 from anyshape.capture.hooks.calls import may_be_watched
 from anyshape.capture.hooks.partials import filled
 from anyshape.capture.outline.boundaries import Boundaries
-from anyshape.capture.outline.linearize import ROUTE
 from anyshape.capture.outline.regions import REGIONS
+from anyshape.capture.outline.routing import ROUTE
 from anyshape.capture.outline.sequences import stretch
 from anyshape.capture.outline.sites import Site, place_of
 from anyshape.capture.outline.split import RegionCode, SplitCode, split_code
