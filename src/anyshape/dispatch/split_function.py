@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from anyshape.capture.outline.boundaries import Boundaries
-from anyshape.capture.outline.linearize import ROUTE
 from anyshape.capture.outline.regions import REGIONS
+from anyshape.capture.outline.routing import ROUTE
 from anyshape.capture.outline.split import SplitCode
 from anyshape.support.lazy_dataclass import dataclass
 

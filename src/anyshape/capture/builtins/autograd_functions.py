@@ -15,13 +15,13 @@ from typing import Any, Final
 import torch
 from torch._library.custom_ops import CustomOpDef
 
+from anyshape.capture.builtins.model import Hooks, Models
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt
 from anyshape.capture.record.op_kinds import RUNS_PYTHON
 from anyshape.capture.rewrite.instrument import is_instrumented
+from anyshape.capture.rewrite.source import all_code
 from anyshape.capture.tracer import ATOMS, CODE, AbortCapture
 from anyshape.guards.guard import Kind
-
-Hooks = Any
 
 _NUMBERS: Final = ATOMS | {TracedInt, TracedFloat}
 _METHODS: Final = ("forward", "backward", "setup_context", "jvp", "vmap", "vjp")
@@ -43,9 +43,9 @@ def _apply(hooks: Hooks, function: Any, *args: Any, **kwargs: Any) -> Any:
         method = getattr(method, "__func__", method)
         if isinstance(method, types.FunctionType) and not _is_of_torch(method):
             hooks.attributes.class_attribute(function, name)
-            _check_code(hooks, method, method.__code__, set())
+            _check_code(hooks, method, set())
             if any(type(value) in (list, dict) for value in given):
-                _check_containers(method, method.__code__)
+                _check_containers(method)
     return hooks.recorder.run(_caller_of(function, shapes, code), tuple(given), {})
 
 
@@ -61,7 +61,7 @@ def _argument(hooks: Hooks, function: Any, value: Any) -> Any:
         if is_instrumented(value.__code__):
             raise AbortCapture(f"`{function.__name__}.apply` takes a function made by the program")
         if not _is_of_torch(value):
-            _check_code(hooks, value, value.__code__, set())
+            _check_code(hooks, value, set())
         return value
     if isinstance(value, types.BuiltinFunctionType | type) and _is_of_library(value):
         return value
@@ -112,27 +112,28 @@ def _caller_of(
     return found
 
 
-def _check_code(
-    hooks: Hooks, function: types.FunctionType, code: types.CodeType, seen: set[types.CodeType]
-) -> None:
+def _instructions(function: types.FunctionType) -> Iterator[dis.Instruction]:
+    """Those of a function, and of the functions in it."""
+    return (each for code in all_code(function.__code__) for each in dis.get_instructions(code))
+
+
+def _check_code(hooks: Hooks, function: types.FunctionType, seen: set[types.FunctionType]) -> None:
     """Guard what the code reads of the program; leave if it may write."""
-    if code in seen:
+    if function in seen:
         return
-    seen.add(code)
-    if function.__closure__ and code is function.__code__:
+    seen.add(function)
+    if function.__closure__:
         raise AbortCapture(f"`{function.__qualname__}` closes over variables")
-    for each in dis.get_instructions(code):
+    for each in _instructions(function):
         if each.opname in _WRITES:
             raise AbortCapture(f"`{function.__qualname__}` changes what is outside of it")
         if each.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
             _check_global(hooks, function, str(each.argval), seen)
-    for inner in _inner(code):
-        _check_code(hooks, function, inner, seen)
 
 
-def _check_containers(function: types.FunctionType, code: types.CodeType) -> None:
+def _check_containers(function: types.FunctionType) -> None:
     """Leave if the code may change a list that it is given, which is the program's own."""
-    for each in dis.get_instructions(code):
+    for each in _instructions(function):
         changes = each.opname in ("STORE_SUBSCR", "DELETE_SUBSCR")
         if changes or (each.opname in _LOADS and each.argval in _CHANGING):
             raise AbortCapture(f"`{function.__qualname__}` may change a list that it is given")
@@ -140,8 +141,6 @@ def _check_containers(function: types.FunctionType, code: types.CodeType) -> Non
             value = function.__globals__[each.argval]
             if isinstance(value, types.FunctionType) and not _is_of_torch(value):
                 raise AbortCapture(f"`{function.__qualname__}` may hand on a list that it is given")
-    for inner in _inner(code):
-        _check_containers(function, inner)
 
 
 _LOADS: Final = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
@@ -153,12 +152,8 @@ _CHANGING: Final = frozenset(
 )
 
 
-def _inner(code: types.CodeType) -> Iterator[types.CodeType]:
-    return (value for value in code.co_consts if isinstance(value, types.CodeType))
-
-
 def _check_global(
-    hooks: Hooks, function: types.FunctionType, name: str, seen: set[types.CodeType]
+    hooks: Hooks, function: types.FunctionType, name: str, seen: set[types.FunctionType]
 ) -> None:
     globals_ = function.__globals__
     path = hooks.tracer.constant(globals_, "G").item(name)
@@ -176,7 +171,7 @@ def _check_global(
     elif isinstance(value, types.FunctionType):
         hooks.tracer.read(value, path)
         if not _is_of_torch(value):
-            _check_code(hooks, value, value.__code__, seen)
+            _check_code(hooks, value, seen)
     else:
         raise AbortCapture(f"`{function.__qualname__}` uses `{name}`, which may have state")
 
@@ -209,7 +204,7 @@ def _custom_op(hooks: Hooks, definition: Any, *args: Any, **kwargs: Any) -> Any:
     return hooks.recorder.run(definition._opoverload, args, kwargs)
 
 
-MODELS: Final[dict[Any, Callable[..., Any]]] = {
+MODELS: Final[Models] = {
     vars(torch.autograd.Function)["apply"].__func__: _apply,
     CustomOpDef.__call__: _custom_op,
 }

@@ -1,22 +1,24 @@
-"""`torch.cond`, `torch.while_loop` and `map`: all branches are captured, one is taken in a run.
+"""`torch.cond`, `torch.while_loop`, `map` and scans: their parts are captured, each by itself.
 
 A branch runs for real, into the graph at hand; its nodes are then moved into a graph of their own.
 What holds for the sizes of either branch is guarded, whichever is taken. A branch that changes
-something, draws random numbers or asks about data is not followed.
+something, draws random numbers or asks about data is not followed. The body of a loop is captured
+once, and run for one item after the other, of an associative scan too: but for rounding, that gives
+the same in any order of its steps.
 """
 
 from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
 import torch
 import torch.fx
 
+from anyshape.capture.builtins.model import Hooks, Models
 from anyshape.capture.record.graph_names import BoundGraph
 from anyshape.capture.record.segment_state import Forget, TracedTensor
 from anyshape.capture.tracer import AbortCapture
@@ -25,7 +27,8 @@ from anyshape.ops.meta import Meta, contiguous
 from anyshape.ops.node_meta import CALL, RESULT, RecordedCall
 from anyshape.symbolic import Size, eq, ge
 
-Hooks = Any
+#: A part of the program, called with tensors: its result.
+Part = Callable[..., Any]
 
 
 class Branch:
@@ -35,15 +38,19 @@ class Branch:
         self._hooks = hooks
         self._recorder = hooks.recorder
         self._what = what
+        #: what the part of the program returned, and its tensors as the graph gives them
+        self.result: Any = None
         self.outputs: list[torch.Tensor] = []
         self.metas: list[Meta] = []
         #: what the graph takes, in the graph at hand
         self.inputs: list[torch.fx.Node] = []
         self.graph: torch.fx.GraphModule
 
-    @contextmanager
-    def recorded(self, carried: Sequence[torch.fx.Node] = ()) -> Iterator[None]:
-        """Whatever is recorded meanwhile becomes the graph; it takes `carried` first."""
+    def record(
+        self, part: Part, given: Sequence[Any] = (), carried: Sequence[torch.fx.Node] = ()
+    ) -> None:
+        """Call a part of the program. What is recorded meanwhile becomes the graph, which takes
+        `carried` first."""
         recorder = self._recorder
         segment, changes = recorder.segment, recorder.changes
         before = set(recorder._known)
@@ -51,7 +58,8 @@ class Branch:
         last = segment.graph._root.prev
         random = _random_state()
         changed, changes.any = changes.any, False
-        yield
+        self.result = part(*given)
+        self.returns(self.result)
         if not self._hooks.tracer.active:
             return
         in_place, changes.any = changes.any, changed or changes.any
@@ -65,7 +73,7 @@ class Branch:
 
     def returns(self, result: Any) -> None:
         """What the branch returns: its own, and contiguous, so that all branches are alike."""
-        for each in flat(result, self._what):
+        for each in _flat(result, self._what):
             copied = self._recorder.run(
                 torch.clone, (each,), {"memory_format": torch.contiguous_format}
             )
@@ -130,7 +138,7 @@ def _first_call(graph: torch.fx.Graph) -> torch.fx.Node:
     return next((node for node in graph.nodes if node.op != "placeholder"), graph._root)
 
 
-def flat(result: Any, what: str) -> list[torch.Tensor]:
+def _flat(result: Any, what: str) -> list[torch.Tensor]:
     if isinstance(result, torch.Tensor):
         return [result]
     if type(result) in (tuple, list) and all(isinstance(item, torch.Tensor) for item in result):
@@ -138,11 +146,11 @@ def flat(result: Any, what: str) -> list[torch.Tensor]:
     raise AbortCapture(f"{what} returns something other than tensors")
 
 
-def like(result: Any, tensors: Sequence[torch.Tensor]) -> Any:
+def _like(result: Any, tensors: Sequence[torch.Tensor]) -> Any:
     return tensors[0] if isinstance(result, torch.Tensor) else type(result)(tensors)
 
 
-def agree(hooks: Hooks, what: str, ones: Sequence[Meta], others: Sequence[Meta]) -> None:
+def _agree(hooks: Hooks, what: str, ones: Sequence[Meta], others: Sequence[Meta]) -> None:
     if len(ones) != len(others):
         raise AbortCapture(f"{what} do not return the same number of tensors")
     for one, other in zip(ones, others, strict=True):
@@ -154,9 +162,9 @@ def agree(hooks: Hooks, what: str, ones: Sequence[Meta], others: Sequence[Meta])
                 raise AbortCapture(f"{what} do not return the same sizes")
 
 
-def bind(hooks: Hooks, node: torch.fx.Node, tensors: Sequence[Any], metas: Sequence[Meta]) -> None:
+def _bind(hooks: Hooks, node: torch.fx.Node, tensors: Sequence[Any], metas: Sequence[Meta]) -> None:
     recorder = hooks.recorder
-    found = [plain(meta, meta.shape, each) for each, meta in zip(tensors, metas, strict=True)]
+    found = [_plain(meta, meta.shape, each) for each, meta in zip(tensors, metas, strict=True)]
     node.meta[CALL] = RecordedCall(cast("Any", node.target), node.args, {})
     node.meta[RESULT] = tuple(found)
     for index, (tensor, meta) in enumerate(zip(tensors, found, strict=True)):
@@ -164,20 +172,20 @@ def bind(hooks: Hooks, node: torch.fx.Node, tensors: Sequence[Any], metas: Seque
         recorder._known[id(tensor)] = TracedTensor((node, index), meta, alive, recorder.segment)
 
 
-def plain(meta: Meta, shape: tuple[Size, ...], tensor: torch.Tensor) -> Meta:
+def _plain(meta: Meta, shape: tuple[Size, ...], tensor: torch.Tensor) -> Meta:
     with torch._C.DisableTorchFunction():
         has_grad = tensor.requires_grad
     return Meta(shape, meta.dtype, contiguous(len(shape)), meta.device, 0, has_grad)
 
 
-def started(hooks: Hooks, given: Sequence[Any], what: str) -> Branch:
+def _started(hooks: Hooks, given: Sequence[Any], what: str) -> Branch:
     """The values that a loop starts with: its own, and contiguous."""
     start = Branch(hooks, what)
     start.returns(tuple(given))
     return start
 
 
-def walking(
+def _walking(
     hooks: Hooks, walked: Sequence[torch.Tensor], what: str
 ) -> tuple[Size, list[torch.fx.Node], list[torch.Tensor]]:
     """Of tensors that are walked: how long they are, their nodes, and the first item of each."""
@@ -196,16 +204,16 @@ def walking(
     return length, nodes, first
 
 
-def stacked(metas: Sequence[Meta], length: Size, values: Sequence[torch.Tensor]) -> list[Meta]:
+def _stacked(metas: Sequence[Meta], length: Size, values: Sequence[torch.Tensor]) -> list[Meta]:
     """The metas of what a loop gives for each item."""
     pairs = zip(metas, values, strict=True)
-    return [plain(meta, (length, *meta.shape), value) for meta, value in pairs]
+    return [_plain(meta, (length, *meta.shape), value) for meta, value in pairs]
 
 
 # -- values of nodes in this run -------------------------------------------------------------------
 
 
-def values_of(hooks: Hooks, nodes: Sequence[torch.fx.Node]) -> list[Any]:
+def _values_of(hooks: Hooks, nodes: Sequence[torch.fx.Node]) -> list[Any]:
     recorder = hooks.recorder
     found: dict[Any, Any] = {node: example for node, _, example in recorder.segment.inputs}
     for known in list(recorder._known.values()):
@@ -227,15 +235,12 @@ def values_of(hooks: Hooks, nodes: Sequence[torch.fx.Node]) -> list[Any]:
 
 # -- models ----------------------------------------------------------------------------------------
 
-#: A part of the program, called with tensors: its result.
-Part = Callable[..., Any]
-
 
 def _part(hooks: Hooks, function: Any) -> Part:
     return lambda *args: hooks.call(function, *args)
 
 
-def graph_part(hooks: Hooks, graph: torch.fx.GraphModule, more: Sequence[Any] = ()) -> Part:
+def _graph_part(hooks: Hooks, graph: torch.fx.GraphModule, more: Sequence[Any] = ()) -> Part:
     """A graph of an operator that is captured again."""
     return lambda *args: hooks.call(graph.forward, *args, *more)
 
@@ -249,26 +254,19 @@ def _cond(hooks: Hooks, pred: Any, true_fn: Any, false_fn: Any, operands: Any = 
 
 
 def _chosen(hooks: Hooks, pred: torch.Tensor, *parts: Part) -> Any:
-    branches: list[Branch] = []
-    results: list[Any] = []
-    for part in parts:
-        branch = Branch(hooks, "a branch of torch.cond")
-        with branch.recorded():
-            results.append(part())
-            branch.returns(results[-1])
-        branches.append(branch)
-    yes, no = branches
+    yes, no = (Branch(hooks, "a branch of torch.cond") for _ in parts)
+    for branch, part in zip((yes, no), parts, strict=True):
+        branch.record(part)
     with torch._C.DisableTorchFunction():
-        taken = bool(pred)
-    chosen, result = (yes, results[0]) if taken else (no, results[1])
+        chosen = yes if bool(pred) else no
     if hooks.tracer.active:
-        agree(hooks, "the branches of torch.cond", yes.metas, no.metas)
+        _agree(hooks, "the branches of torch.cond", yes.metas, no.metas)
         node = hooks.recorder.graph.call_function(
             region("cond", (yes.graph, no.graph)),
             (hooks.recorder.node(pred), tuple(yes.inputs), tuple(no.inputs)),
         )
-        bind(hooks, node, chosen.outputs, chosen.metas)
-    return like(result, chosen.outputs)
+        _bind(hooks, node, chosen.outputs, chosen.metas)
+    return _like(chosen.result, chosen.outputs)
 
 
 def _while_loop(hooks: Hooks, cond_fn: Any, body_fn: Any, carried_inputs: Any, *more: Any) -> Any:
@@ -279,49 +277,155 @@ def _while_loop(hooks: Hooks, cond_fn: Any, body_fn: Any, carried_inputs: Any, *
 
 
 def _loop(hooks: Hooks, given: Sequence[Any], goes_on: Part, step: Part) -> Any:
-    start = started(hooks, given, "torch.while_loop")
-    recorder = hooks.recorder
-    nodes = [recorder.node(each) for each in start.outputs]
+    start = _started(hooks, given, "torch.while_loop")
+    nodes = [hooks.recorder.node(each) for each in start.outputs]
     test, body = Branch(hooks, "the condition of a loop"), Branch(hooks, "the body of a loop")
-    with test.recorded(nodes):
-        test.returns(goes_on(*start.outputs))
-    with body.recorded(nodes):
-        body.returns(step(*start.outputs))
+    test.record(goes_on, start.outputs, nodes)
+    body.record(step, start.outputs, nodes)
     if not hooks.tracer.active:
         raise AbortCapture("torch.while_loop cannot be followed")
-    agree(hooks, "the body of a loop and its start", body.metas, start.metas)
-    made = region("while_loop", (test.graph, body.graph))
-    more = values_of(hooks, test.inputs), values_of(hooks, body.inputs)
-    with torch._C.DisableTorchFunction():
-        values = [each.clone() for each in made(start.outputs, *more)]
-    node = recorder.graph.call_function(
-        made, (tuple(nodes), tuple(test.inputs), tuple(body.inputs))
-    )
-    bind(hooks, node, values, start.metas)
+    _agree(hooks, "the body of a loop and its start", body.metas, start.metas)
+    node, values = _run(hooks, "while_loop", (test, body), (start.outputs, nodes))
+    _bind(hooks, node, values, start.metas)
     return tuple(values)
 
 
+def _run(
+    hooks: Hooks,
+    kind: str,
+    parts: Sequence[Branch],
+    *given: tuple[Sequence[torch.Tensor], Sequence[torch.fx.Node]],
+) -> tuple[torch.fx.Node, list[torch.Tensor]]:
+    """A loop as a node of the graph, and what it gives in this run: copies, since a loop may give
+    back what it was given."""
+    made = region(kind, tuple(part.graph for part in parts))
+    more = [_values_of(hooks, part.inputs) for part in parts]
+    with torch._C.DisableTorchFunction():
+        values = [each.clone() for each in made(*(tensors for tensors, _ in given), *more)]
+    nodes = [*(nodes for _, nodes in given), *(part.inputs for part in parts)]
+    return hooks.recorder.graph.call_function(made, tuple(map(tuple, nodes))), values
+
+
 def _map(hooks: Hooks, f: Any, xs: Any, *args: Any) -> Any:
-    walked = flat(xs, "map")
-    return _mapped(hooks, walked, lambda *items: hooks.call(f, like(xs, items), *args))
+    walked = _flat(xs, "map")
+    return _mapped(hooks, walked, lambda *items: hooks.call(f, _like(xs, items), *args))
 
 
 def _mapped(hooks: Hooks, walked: Sequence[torch.Tensor], part: Part) -> Any:
-    recorder = hooks.recorder
-    length, nodes, first = walking(hooks, walked, "map")
+    length, nodes, first = _walking(hooks, walked, "map")
     body = Branch(hooks, "the body of map")
-    with body.recorded([recorder.node(each) for each in first]):
-        result = part(*first)
-        body.returns(result)
+    body.record(part, first, [hooks.recorder.node(each) for each in first])
     if not hooks.tracer.active:
         raise AbortCapture("map cannot be followed")
-    made = region("map", (body.graph,))
-    more = values_of(hooks, body.inputs)
+    node, values = _run(hooks, "map", (body,), (walked, nodes))
+    _bind(hooks, node, values, _stacked(body.metas, length, values))
+    return _like(body.result, values)
+
+
+# -- scans -----------------------------------------------------------------------------------------
+
+
+def _scan(
+    hooks: Hooks, combine_fn: Any, init: Any, xs: Any, *, dim: Any = 0, reverse: Any = False
+) -> Any:
+    starts = _flat(init, "scan")
+    dim, walked = _rows(hooks, _flat(xs, "scan"), dim, reverse)
+    shapes: list[Any] = []
+
+    def step(*values: Any) -> Any:
+        carried, items = _like(init, values[: len(starts)]), _like(xs, values[len(starts) :])
+        result = hooks.call(combine_fn, carried, items)
+        if type(result) not in (tuple, list) or len(result) != 2:
+            raise AbortCapture("the body of scan does not return a pair")
+        shapes[:] = result
+        return (*_flat(result[0], "scan"), *_flat(result[1], "scan"))
+
+    found = _scanned(hooks, starts, walked, step)
+    carried, rows = found[: len(starts)], found[len(starts) :]
+    return _like(shapes[0], carried), _like(shapes[1], _back(hooks, rows, dim, reverse))
+
+
+def _scanned(
+    hooks: Hooks, starts: Sequence[Any], walked: Sequence[torch.Tensor], step: Part
+) -> list[torch.Tensor]:
+    recorder = hooks.recorder
+    start = _started(hooks, starts, "scan")
+    length, nodes, first = _walking(hooks, walked, "scan")
+    carried = [recorder.node(each) for each in start.outputs]
+    body = Branch(hooks, "the body of scan")
+    body.record(step, (*start.outputs, *first), [*carried, *map(recorder.node, first)])
+    if not hooks.tracer.active:
+        raise AbortCapture("scan cannot be followed")
+    count = len(carried)
+    _agree(hooks, "the body of scan and its start", body.metas[:count], start.metas)
+    node, values = _run(hooks, "scan", (body,), (start.outputs, carried), (walked, nodes))
+    rows = _stacked(body.metas[count:], length, values[count:])
+    _bind(hooks, node, values, [*start.metas, *rows])
+    return values
+
+
+def _associative_scan(
+    hooks: Hooks,
+    combine_fn: Any,
+    xs: Any,
+    dim: Any,
+    reverse: Any = False,
+    combine_mode: Any = "pointwise",
+) -> Any:
+    given = _flat(xs, "associative_scan")
     with torch._C.DisableTorchFunction():
-        values = list(made(walked, more))
-    node = recorder.graph.call_function(made, (tuple(nodes), tuple(body.inputs)))
-    bind(hooks, node, values, stacked(body.metas, length, values))
-    return like(result, values)
+        on_cpu = any(each.device.type == "cpu" for each in given)
+    if combine_mode not in ("generic", "pointwise") or (combine_mode == "pointwise" and on_cpu):
+        raise AbortCapture(f"associative_scan with combine_mode={combine_mode!r}")
+    dim, walked = _rows(hooks, given, dim, reverse)
+
+    def step(*values: Any) -> Any:
+        count = len(given)
+        return hooks.call(combine_fn, _like(xs, values[:count]), _like(xs, values[count:]))
+
+    rows = _associatively_scanned(hooks, walked, step)
+    return _like(xs, _back(hooks, rows, dim, reverse))
+
+
+def _associatively_scanned(
+    hooks: Hooks, walked: Sequence[torch.Tensor], step: Part
+) -> list[torch.Tensor]:
+    length, nodes, first = _walking(hooks, walked, "associative_scan")
+    before = _started(hooks, first, "associative_scan")
+    now = _started(hooks, first, "associative_scan")
+    body = Branch(hooks, "the body of associative_scan")
+    given = (*before.outputs, *now.outputs)
+    body.record(step, given, [hooks.recorder.node(each) for each in given])
+    if not hooks.tracer.active:
+        raise AbortCapture("associative_scan cannot be followed")
+    _agree(hooks, "the body of associative_scan and its items", body.metas, now.metas)
+    node, values = _run(hooks, "associative_scan", (body,), (walked, nodes))
+    _bind(hooks, node, values, _stacked(body.metas, length, values))
+    return values
+
+
+def _rows(
+    hooks: Hooks, given: Sequence[torch.Tensor], dim: Any, reverse: Any
+) -> tuple[int, list[torch.Tensor]]:
+    """The dimension that is walked, counted from the first, and the tensors with it in front."""
+    recorder = hooks.recorder
+    dim = int(hooks.specialized(dim, "the dimension that is walked"))
+    dim = dim + recorder.meta(given[0]).rank if dim < 0 else dim
+    if type(reverse) is not bool or any(recorder.meta(each).rank <= dim for each in given):
+        raise AbortCapture("a scan with such arguments")
+    rows = [recorder.run(torch.movedim, (each, dim, 0), {}) for each in given]
+    return dim, [recorder.run(torch.flip, (each, [0]), {}) for each in rows] if reverse else rows
+
+
+def _back(
+    hooks: Hooks, rows: Sequence[torch.Tensor], dim: int, reverse: bool
+) -> list[torch.Tensor]:
+    run = hooks.recorder.run
+    found = [run(torch.flip, (each, [0]), {}) for each in rows] if reverse else list(rows)
+    return [
+        run(torch.movedim, (each, 0, dim), {}) if dim < hooks.recorder.meta(each).rank else each
+        for each in found
+    ]
 
 
 # -- operators with graphs, captured again ---------------------------------------------------------
@@ -329,40 +433,47 @@ def _mapped(hooks: Hooks, walked: Sequence[torch.Tensor], part: Part) -> Any:
 
 def _cond_again(hooks: Hooks, graphs: Any, pred: Any, for_yes: Any, for_no: Any) -> Any:
     yes, no = graphs
-    return _chosen(hooks, pred, graph_part(hooks, yes, for_yes), graph_part(hooks, no, for_no))
+    return _chosen(hooks, pred, _graph_part(hooks, yes, for_yes), _graph_part(hooks, no, for_no))
 
 
 def _loop_again(hooks: Hooks, graphs: Any, carried: Any, for_test: Any, for_body: Any) -> Any:
     test, body = graphs
     return _loop(
-        hooks, carried, graph_part(hooks, test, for_test), graph_part(hooks, body, for_body)
+        hooks, carried, _graph_part(hooks, test, for_test), _graph_part(hooks, body, for_body)
     )
 
 
-def _map_again(hooks: Hooks, graphs: Any, walked: Any, more: Any) -> Any:
-    return tuple(_mapped(hooks, walked, graph_part(hooks, graphs[0], more)))
+def _walk_again(walk: Callable[..., Any]) -> Callable[..., Any]:
+    """The model of an operator with one graph, for each item of what it is given."""
+    return lambda hooks, graphs, *given: tuple(
+        walk(hooks, *given[:-1], _graph_part(hooks, graphs[0], given[-1]))
+    )
 
 
 def _with_view_again(hooks: Hooks, graphs: Any, whole: Any, values: Any, more: Any) -> Any:
     """Nothing that depends on data: what it does is followed."""
     copied = hooks.recorder.run(torch.Tensor.clone, (whole,), {})
-    (view,) = graph_part(hooks, graphs[0], more)(copied)
+    (view,) = _graph_part(hooks, graphs[0], more)(copied)
     hooks.recorder.run(torch.Tensor.copy_, (view, values), {})
     return copied
 
 
 _HIGHER: Any = getattr(torch, "_higher_order_ops")  # noqa: B009 no stub has it
 
-MODELS: Final[dict[Any, Callable[..., Any]]] = {
+MODELS: Final[Models] = {
     torch.cond: _cond,
     _HIGHER.while_loop: _while_loop,
     _HIGHER.map: _map,
+    _HIGHER.scan: _scan,
+    _HIGHER.associative_scan: _associative_scan,
 }
 
 #: Models of operators with graphs, by name: they get the graphs first.
 AGAIN: Final[dict[str, Callable[..., Any]]] = {
     "cond": _cond_again,
     "while_loop": _loop_again,
-    "map": _map_again,
+    "map": _walk_again(_mapped),
     "with_view": _with_view_again,
+    "scan": _walk_again(_scanned),
+    "associative_scan": _walk_again(_associatively_scanned),
 }

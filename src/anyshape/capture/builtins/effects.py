@@ -16,14 +16,13 @@ from typing import Any, Final
 
 import torch
 
+from anyshape.capture.builtins.model import Hooks, Models
 from anyshape.capture.externals.side_effects import Change, Effect
 from anyshape.capture.hooks.caller_frames import CallerLine, caller, caller_of_run
 from anyshape.capture.hooks.formatting import shown, snapshot, text_of
 from anyshape.capture.numbers.traced_text import TRACED_VALUES, Snapshot, TracedText, bare
 from anyshape.capture.tracer import ATOMS, AbortCapture
 from anyshape.guards.guard import Kind
-
-Hooks = Any
 
 
 def perform(
@@ -226,40 +225,35 @@ def _log(level: int) -> Callable[..., Any]:
 
 def _log_at(hooks: Hooks, logger: Any, level: Any, message: Any, *args: Any, **kwargs: Any) -> None:
     level = hooks.specialized(level, "a level of logging")
+    adapter = None
     if isinstance(logger, logging.LoggerAdapter):
-        return _adapted(hooks, logger, level, message, args, kwargs)
+        kind = type(logger)
+        if kind.log is not logging.LoggerAdapter.log or hasattr(logger, "merge_extra"):
+            raise AbortCapture(f"a {kind.__name__} logs")
+        adapter, logger = logger, hooks.attribute(logger, "logger")
     _check_logger(hooks, logger)
     if type(level) is not int:
         raise AbortCapture("a level of logging that is no integer")
     if not logger.isEnabledFor(level):
         _guard_level(hooks, logger, level, False)
-        return None
+        return
+    if adapter is not None:
+        message, kwargs = _adapted(hooks, adapter, message, kwargs)
     given = {"stacklevel": 1, "extra": None, "exc_info": None, "stack_info": False, **kwargs}
     if given["exc_info"] or given["stack_info"] or len(given) > 4:
         raise AbortCapture("a log record with a stack")
     here, place = caller(max(given["stacklevel"], 1) - 1)
     values = [_as_now(hooks, value, "a logger") for value in (given["extra"], message, *args)]
     now = LogRecord(logger, level, here)
-    return perform(hooks, LogRecord(logger, level, place), *values, now=now)
+    perform(hooks, LogRecord(logger, level, place), *values, now=now)
 
 
-def _adapted(
-    hooks: Hooks, adapter: Any, level: int, message: Any, args: tuple[Any, ...], kwargs: Any
-) -> None:
-    """A `LoggerAdapter` adds what it has to say, and hands on to its logger."""
-    kind = type(adapter)
-    if kind.log is not logging.LoggerAdapter.log or hasattr(adapter, "merge_extra"):
-        raise AbortCapture(f"a {kind.__name__} logs")
-    logger = hooks.attribute(adapter, "logger")
-    _check_logger(hooks, logger)
-    if not logger.isEnabledFor(level):
-        _guard_level(hooks, logger, level, False)
-        return
-    if kind.process is logging.LoggerAdapter.process:
-        kwargs = {**kwargs, "extra": hooks.attribute(adapter, "extra")}
-    else:
-        message, kwargs = hooks.call(kind.process, adapter, message, dict(kwargs))
-    _log_at(hooks, logger, level, message, *args, **kwargs)
+def _adapted(hooks: Hooks, adapter: Any, message: Any, kwargs: Any) -> Any:
+    """What a `LoggerAdapter` hands on to its logger."""
+    process = type(adapter).process
+    if process is logging.LoggerAdapter.process:
+        return message, {**kwargs, "extra": hooks.attribute(adapter, "extra")}
+    return hooks.call(process, adapter, message, dict(kwargs))
 
 
 def _check_logger(hooks: Hooks, logger: Any) -> None:
@@ -344,7 +338,7 @@ def _level(name: str) -> int:
     return getattr(logging, name.upper())
 
 
-MODELS: Final[dict[Any, Callable[..., Any]]] = {
+MODELS: Final[Models] = {
     print: _print,
     warnings.warn: _warn,
     logging.getLogger: _get_logger,

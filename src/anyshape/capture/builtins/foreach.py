@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import torch
 
-Hooks = Any
+from anyshape.capture.builtins.model import Hooks, Models
 
 #: A list of more tensors stays one call: each would be several operators of a graph.
 _MOST: Final = 128
@@ -75,7 +75,7 @@ def _rows(hooks: Hooks, args: Sequence[Any]) -> list[list[Any]] | None:
     return rows
 
 
-MODELS: Final[dict[Any, Callable[..., Any]]] = {
+MODELS: Final[Models] = {
     getattr(torch, f"_foreach_{name}{end}"): _foreach(name + end, name in _SCALED)
     for name in (*_BINARY, *_UNARY, *_SCALED)
     for end in ("", "_")

@@ -11,14 +11,12 @@ from typing import Any, Final
 
 import torch
 
+from anyshape.capture.builtins.model import Hooks, Models
 from anyshape.capture.builtins.pure import as_length
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt, maximum, minimum
 from anyshape.capture.numbers.traced import is_of_data
 from anyshape.capture.tracer import AbortCapture
 
-Hooks = Any
-
-_TRACED: Final = (TracedInt, TracedFloat)
 _MISSING: Final = object()
 CONTAINERS: Final = (list, tuple, dict, set, frozenset, deque)
 
@@ -67,14 +65,6 @@ def make_dict(hooks: Hooks, *args: Any, **named: Any) -> dict[Any, Any]:
     return dict([(hooks.key(pair[0]), *pair[1:]) for pair in pairs], **named)
 
 
-def _ordered_dict(hooks: Hooks, *args: Any, **named: Any) -> OrderedDict[Any, Any]:
-    return OrderedDict(make_dict(hooks, *args, **named))
-
-
-def _zip(hooks: Hooks, *args: Any, strict: bool = False) -> Any:
-    return zip(*(hooks.iterate(arg) for arg in args), strict=strict)
-
-
 def _enumerate(hooks: Hooks, iterable: Any, start: Any = 0) -> Any:
     return enumerate(
         hooks.iterate(iterable), hooks.specialized(start, "counting starts at it", "index")
@@ -83,10 +73,6 @@ def _enumerate(hooks: Hooks, iterable: Any, start: Any = 0) -> Any:
 
 def _range(hooks: Hooks, *args: Any) -> range:
     return range(*(hooks.specialized(arg, "the loop runs this often", "index") for arg in args))
-
-
-def _map(hooks: Hooks, function: Any, *iterables: Any) -> Any:
-    return map(through(hooks, function), *(hooks.iterate(x) for x in iterables))
 
 
 def _filter(hooks: Hooks, function: Any, iterable: Any) -> Any:
@@ -156,14 +142,6 @@ def _sum(hooks: Hooks, iterable: Any, start: Any = 0) -> Any:
     return result
 
 
-def _any(hooks: Hooks, iterable: Any) -> bool:
-    return any(hooks.truth(item) for item in hooks.iterate(iterable))
-
-
-def _all(hooks: Hooks, iterable: Any) -> bool:
-    return all(hooks.truth(item) for item in hooks.iterate(iterable))
-
-
 def _extremum(name: str, better: str) -> Callable[..., Any]:
     native: Callable[..., Any] = getattr(builtins, name)
     traced = minimum if name == "min" else maximum
@@ -214,33 +192,32 @@ class Sorted:
         return self._hooks.truth(self._hooks.compare("lt", self._value, other._value))
 
 
-def _reduce(hooks: Hooks, function: Any, iterable: Any, *start: Any) -> Any:
-    return functools.reduce(through(hooks, function), hooks.iterate(iterable), *start)
-
-
-MODELS: Final[dict[Any, Callable[..., Any]]] = {
+MODELS: Final[Models] = {
     len: _len,
-    list: _listed(list),
-    tuple: _listed(tuple),
-    set: _listed(set),
-    frozenset: _listed(frozenset),
+    **{kind: _listed(kind) for kind in (list, tuple, set, frozenset)},
     deque: _deque,
     dict: make_dict,
-    OrderedDict: _ordered_dict,
+    OrderedDict: lambda hooks, *args, **named: OrderedDict(make_dict(hooks, *args, **named)),
     slice: lambda hooks, *args: slice(*args),
-    zip: _zip,
+    zip: lambda hooks, *args, strict=False: zip(
+        *(hooks.iterate(arg) for arg in args), strict=strict
+    ),
     enumerate: _enumerate,
     range: _range,
-    map: _map,
+    map: lambda hooks, function, *args: map(
+        through(hooks, function), *(hooks.iterate(arg) for arg in args)
+    ),
     filter: _filter,
     reversed: _reversed,
     iter: _iter,
     next: _next,
     sum: _sum,
-    any: _any,
-    all: _all,
+    any: lambda hooks, iterable: any(hooks.truth(item) for item in hooks.iterate(iterable)),
+    all: lambda hooks, iterable: all(hooks.truth(item) for item in hooks.iterate(iterable)),
     min: _extremum("min", "lt"),
     max: _extremum("max", "gt"),
     sorted: sort,
-    functools.reduce: _reduce,
+    functools.reduce: lambda hooks, function, iterable, *start: functools.reduce(
+        through(hooks, function), hooks.iterate(iterable), *start
+    ),
 }

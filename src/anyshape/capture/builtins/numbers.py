@@ -9,13 +9,12 @@ from typing import Any, Final
 
 import torch
 
+from anyshape.capture.builtins.model import Hooks, Models
 from anyshape.capture.builtins.pure import pure
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt, maximum, minimum, plain
 from anyshape.capture.numbers.rules import asked, recorded
 from anyshape.capture.numbers.traced import is_of_data
 from anyshape.capture.tracer import AbortCapture
-
-Hooks = Any
 
 _TRACED: Final = (TracedInt, TracedFloat)
 _NUMBERS: Final = frozenset({int, float, bool, TracedInt, TracedFloat})
@@ -59,10 +58,6 @@ def _str(hooks: Hooks, *args: Any) -> str:
     return str(*(hooks.specialized(arg, "it becomes text") for arg in args))
 
 
-def _repr(hooks: Hooks, value: Any) -> str:
-    return hooks.format(value, "r", "")
-
-
 def _abs(hooks: Hooks, value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return hooks.recorder.run(torch.Tensor.__abs__, (value,), {}, abs)
@@ -97,17 +92,6 @@ def _pow(hooks: Hooks, a: Any, b: Any, *modulus: Any) -> Any:
     return hooks.binary("pow", a, b)
 
 
-def _float_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of numbers that gives a float: kept as a node of the graph."""
-
-    def model(hooks: Hooks, *args: Any) -> Any:
-        if any(type(arg) in _TRACED for arg in args):
-            return recorded(hooks.tracer, function, *args)
-        return pure(hooks, function, args, {})
-
-    return model
-
-
 def _to_integer(function: Callable[..., Any]) -> Callable[..., Any]:
     def model(hooks: Hooks, value: Any) -> Any:
         if type(value) is TracedInt:
@@ -127,15 +111,22 @@ def _isqrt(hooks: Hooks, value: Any) -> Any:
     return pure(hooks, math.isqrt, (value,), {})
 
 
-def _of_data(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of numbers: of those that depend on data, the graph computes it."""
+def _of_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of numbers: of those that depend on data, the graph computes it. Of sizes as well,
+    where it gives floats that programs make sizes of."""
+    of_sizes = function in _OF_SIZES
 
     def model(hooks: Hooks, *args: Any) -> Any:
+        if of_sizes and any(type(arg) in _TRACED for arg in args):
+            return recorded(hooks.tracer, function, *args)
         if any(map(is_of_data, args)):
             return hooks.recorder.number(function, args)
         return pure(hooks, function, args, {})
 
     return model
+
+
+_OF_SIZES: Final = frozenset({math.sqrt, math.log, math.log2, math.log10, math.exp, math.pow})
 
 
 def prod(hooks: Hooks, iterable: Any, *, start: Any = 1) -> Any:
@@ -170,14 +161,10 @@ def _broadcast_shapes(hooks: Hooks, *shapes: Any) -> torch.Size:
                 continue
             if type(before) is not int or before != 1:
                 if not hooks.truth(hooks.compare("eq", size, before)):
-                    return torch.broadcast_shapes(*map(_plain_shape, shapes))  # raises
+                    return torch.broadcast_shapes(*(tuple(map(plain, x)) for x in shapes))  # raises
             else:
                 result[position] = size
     return torch.Size(result)
-
-
-def _plain_shape(shape: Any) -> tuple[int, ...]:
-    return tuple(map(plain, shape))
 
 
 def _size(hooks: Hooks, *args: Any) -> torch.Size:
@@ -190,19 +177,17 @@ def _size(hooks: Hooks, *args: Any) -> torch.Size:
     )
 
 
-MODELS: Final[dict[Any, Callable[..., Any]]] = {
+MODELS: Final[Models] = {
     int: _int,
     float: _float,
     bool: _bool,
     str: _str,
-    repr: _repr,
+    repr: lambda hooks, value: hooks.format(value, "r", ""),
     abs: _abs,
     round: _round,
     divmod: _divmod,
     pow: _pow,
-    math.floor: _to_integer(math.floor),
-    math.ceil: _to_integer(math.ceil),
-    math.trunc: _to_integer(math.trunc),
+    **{function: _to_integer(function) for function in (math.floor, math.ceil, math.trunc)},
     math.isqrt: _isqrt,
     math.prod: prod,
     operator.index: _index,
@@ -214,15 +199,12 @@ MODELS: Final[dict[Any, Callable[..., Any]]] = {
     torch.Size: _size,
     torch.broadcast_shapes: _broadcast_shapes,
     **{
-        getattr(math, name): _of_data(getattr(math, name))
+        getattr(math, name): _of_numbers(getattr(math, name))
         for name in (
             *("isnan", "isinf", "isfinite", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin"),
             *("acos", "atan", "atan2", "log1p", "expm1", "erf", "erfc", "gamma", "lgamma", "fabs"),
             *("copysign", "fmod", "hypot", "degrees", "radians", "isclose"),
+            *(function.__name__ for function in _OF_SIZES),
         )
-    },
-    **{
-        function: _float_function(function)
-        for function in (math.sqrt, math.log, math.log2, math.log10, math.exp, math.pow)
     },
 }

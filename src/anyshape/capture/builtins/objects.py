@@ -12,48 +12,40 @@ from typing import Any, Final
 
 import torch
 
+from anyshape.capture.builtins.model import Hooks, Models
 from anyshape.capture.hooks import copies
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt
 from anyshape.capture.numbers.traced_text import TracedText
 from anyshape.capture.tracer import ATOMS, CODE, AbortCapture
 from anyshape.guards.guard import Kind
 
-Hooks = Any
-
 _BY_IDENTITY: Final = (object.__hash__, torch.Tensor.__hash__)
 
 _MISSING: Final = object()
 
 
-def _isinstance(hooks: Hooks, value: Any, kinds: Any) -> bool:
-    own = _type(hooks, value)
-    for kind in _flat(kinds):
-        if getattr(kind, "_is_runtime_protocol", False) and hooks.outside.is_external(value):
-            raise AbortCapture("a protocol looks at the attributes of an object from outside")
-        check = getattr(type(kind), "__instancecheck__", None)
-        if isinstance(check, types.FunctionType) and not _is_plain_check(type(kind)):
-            hooks.attributes.class_attribute(type(kind), "__instancecheck__")
-            found = hooks.truth(hooks.call(check, kind, value))
-        else:
-            found = isinstance(value, kind)
-            hooks.attributes.classes.subclass(own, kind)
-        if found:
-            return True
-    return False
+def _class_test(native: Callable[..., bool], name: str) -> Callable[..., Any]:
+    """`isinstance` or `issubclass`, with the method of a metaclass that answers it."""
+    of_instance = native is isinstance
 
+    def model(hooks: Hooks, value: Any, kinds: Any) -> bool:
+        own = _type(hooks, value) if of_instance else value
+        for kind in _flat(kinds):
+            is_protocol = of_instance and getattr(kind, "_is_runtime_protocol", False)
+            if is_protocol and hooks.outside.is_external(value):
+                raise AbortCapture("a protocol looks at the attributes of an object from outside")
+            check = getattr(type(kind), name, None)
+            if isinstance(check, types.FunctionType) and not _is_plain_check(type(kind)):
+                hooks.attributes.class_attribute(type(kind), name)
+                found = hooks.truth(hooks.call(check, kind, value))
+            else:
+                found = native(value, kind)
+                hooks.attributes.classes.subclass(own, kind)
+            if found:
+                return True
+        return False
 
-def _issubclass(hooks: Hooks, own: Any, kinds: Any) -> bool:
-    for kind in _flat(kinds):
-        check = getattr(type(kind), "__subclasscheck__", None)
-        if isinstance(check, types.FunctionType) and not _is_plain_check(type(kind)):
-            hooks.attributes.class_attribute(type(kind), "__subclasscheck__")
-            found = hooks.truth(hooks.call(check, kind, own))
-        else:
-            found = issubclass(own, kind)
-            hooks.attributes.classes.subclass(own, kind)
-        if found:
-            return True
-    return False
+    return model
 
 
 def _flat(kinds: Any) -> Iterator[Any]:
@@ -130,14 +122,6 @@ def _is_hashed_by_identity(hooks: Hooks, value: Any) -> bool:
     return hooks.outside.is_external(value) and type(value).__hash__ in _BY_IDENTITY
 
 
-def _cast(hooks: Hooks, kind: Any, value: Any) -> Any:
-    return value
-
-
-def _partial(hooks: Hooks, *args: Any, **kwargs: Any) -> Any:
-    return functools.partial(*args, **kwargs)
-
-
 def _make_reference(hooks: Hooks, value: Any, *callback: Any) -> Any:
     raise AbortCapture("a weak reference is made")
 
@@ -162,9 +146,9 @@ class _RefersTo:
         return reference() is self._reference()
 
 
-MODELS: Final[dict[Any, Callable[..., Any]]] = {
-    isinstance: _isinstance,
-    issubclass: _issubclass,
+MODELS: Final[Models] = {
+    isinstance: _class_test(isinstance, "__instancecheck__"),
+    issubclass: _class_test(issubclass, "__subclasscheck__"),
     callable: _callable,
     getattr: _getattr,
     hasattr: _hasattr,
@@ -179,10 +163,10 @@ MODELS: Final[dict[Any, Callable[..., Any]]] = {
     super: _super,
     object: lambda hooks: object(),
     weakref.ref: _make_reference,
-    functools.partial: _partial,
+    functools.partial: lambda hooks, *args, **kwargs: functools.partial(*args, **kwargs),
     types.MethodType: lambda hooks, function, owner: types.MethodType(function, owner),
     hash: _hash,
-    typing.cast: _cast,
+    typing.cast: lambda hooks, kind, value: value,
     copy.copy: copies.shallow,
     copy.deepcopy: copies.deep,
 }

@@ -19,11 +19,10 @@ import torch
 from torch import overrides
 from torch.torch_version import TorchVersion
 
+from anyshape.capture.builtins.model import Hooks, Models
 from anyshape.capture.builtins.pure import pure
 from anyshape.capture.tracer import ATOMS, AbortCapture
 from anyshape.guards.guard import Kind
-
-Hooks = Any
 
 #: Modules of torch whose functions with such a name only say how things are.
 _ASKED_MODULES: Final = re.compile(
@@ -49,7 +48,7 @@ def is_question(function: Any) -> bool:
     return bool(_ASKED_MODULES.match(module)) and bool(_ASKING.match(name))
 
 
-def ask(hooks: Hooks, function: Any, *args: Any, **kwargs: Any) -> Any:
+def ask(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The answer of a function to plain values, with a guard that it stays the same."""
     name = getattr(function, "__name__", "a question")
     values = [hooks.specialized(value, f"`{name}` takes it") for value in (*args, *kwargs.values())]
@@ -143,20 +142,14 @@ def _is_tensor_like(hooks: Hooks, value: Any) -> bool:
 
 def _as_plain(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of plain values, or of code, that depends on nothing else."""
-
-    def model(hooks: Hooks, *args: Any, **kwargs: Any) -> Any:
-        return pure(hooks, function, args, kwargs)
-
-    return model
+    return lambda hooks, *args, **kwargs: pure(hooks, function, args, kwargs)
 
 
 def _constant(function: Callable[..., Any]) -> Callable[..., Any]:
     """What stays the same for as long as the process lives."""
-
-    def model(hooks: Hooks, *args: Any) -> Any:
-        return function(*(hooks.specialized(arg, "it is asked about") for arg in args))
-
-    return model
+    return lambda hooks, *args: function(
+        *(hooks.specialized(arg, "it is asked about") for arg in args)
+    )
 
 
 _PLATFORM: Final = (
@@ -190,7 +183,7 @@ _QUESTIONS: Final[frozenset[Any]] = frozenset(
 #: The class of `torch.__version__`, a string with an order of its own.
 VERSION: Final = TorchVersion
 
-MODELS: Final[dict[Any, Callable[..., Any]]] = {
+MODELS: Final[Models] = {
     os._Environ.__getitem__: _environment_item,
     os.getenv: _getenv,
     id: _id,

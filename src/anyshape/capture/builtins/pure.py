@@ -17,8 +17,6 @@ from anyshape.guards.guard import Kind
 
 Hooks = Any
 
-_TRACED: Final = TRACED_VALUES
-
 PURE_MODULES: Final = frozenset({"math", "itertools", "unicodedata", "zlib", "binascii"})
 #: Modules of Python's library whose functions are pure: of objects that the program made.
 PLAIN_LIBRARY: Final = frozenset({"inspect", "typing", "re", "string", "textwrap", "keyword"})
@@ -79,7 +77,7 @@ _CONSTANTS: Final = (
 def is_data(value: Any) -> bool:
     """Whether it is a number, a text or a built-in container of such."""
     kind = type(value)
-    if kind in ATOMS or kind in _TRACED:
+    if kind in ATOMS or kind in TRACED_VALUES:
         return True
     if kind in (list, tuple, set, frozenset, torch.Size):
         return all(map(is_data, value))
@@ -88,7 +86,7 @@ def is_data(value: Any) -> bool:
 
 def as_length(value: Any) -> Any:
     """What `__len__` returned, as Python takes it."""
-    if type(value) in _TRACED:
+    if type(value) in TRACED_VALUES:
         return value
     number = operator.index(value)
     if number < 0:

@@ -14,10 +14,9 @@ import torch
 from torch.fx.node import has_side_effect
 
 from anyshape.capture.builtins.effects import perform
+from anyshape.capture.builtins.model import Hooks, Models
 from anyshape.capture.numbers.concolic import TracedInt
 from anyshape.capture.tracer import ATOMS, AbortCapture
-
-Hooks = Any
 
 
 @has_side_effect
@@ -123,7 +122,7 @@ def _seed_python(hooks: Hooks, *args: Any) -> None:
 
 _PYTHON: Final = getattr(random.seed, "__self__", None)
 
-MODELS: Final[dict[Any, Callable[..., Any]]] = {
+MODELS: Final[Models] = {
     torch.manual_seed: _manual_seed,
     torch.random.manual_seed: _manual_seed,
     torch.random.get_rng_state: _get_state,

@@ -11,12 +11,11 @@ import types
 from collections.abc import Callable
 from typing import Any, Final
 
+from anyshape.capture.builtins.model import Hooks, Models
 from anyshape.capture.builtins.pure import is_constant
 from anyshape.capture.hooks.class_lookups import is_trusted
 from anyshape.capture.tracer import AbortCapture
 from anyshape.guards.guard import Kind
-
-Hooks = Any
 
 
 def _signature(hooks: Hooks, function: Any, **kwargs: Any) -> inspect.Signature:
@@ -80,7 +79,7 @@ def _handed_on(function: Callable[..., Any]) -> Callable[..., Any]:
     return model
 
 
-MODELS: Final[dict[Any, Callable[..., Any]]] = {
+MODELS: Final[Models] = {
     inspect.signature: _signature,
     **{
         function: _handed_on(function)

@@ -19,13 +19,13 @@ from anyshape.capture.builtins import (
     objects,
     process_queries,
     random_state,
-    scans,
     signatures,
     tensor_construction,
     torch_state,
     warning_filters,
 )
 from anyshape.capture.builtins.methods import method, unbound
+from anyshape.capture.builtins.model import Hooks, Models
 from anyshape.capture.builtins.objects import follow_reference
 from anyshape.capture.builtins.pure import (
     PLAIN_LIBRARY,
@@ -41,8 +41,6 @@ from anyshape.ops.higher_order_ops import region_of
 from anyshape.ops.origins import is_original
 from anyshape.support.boundary_markers import why_disabled
 
-Hooks = Any
-
 
 def _binary(name: str) -> Callable[..., Any]:
     return lambda hooks, a, b: hooks.binary(name, a, b)
@@ -57,7 +55,7 @@ def _compare(name: str) -> Callable[..., Any]:
 
 
 #: Operators as functions: the hook of the operator.
-_OPERATORS: Final[dict[Any, Callable[..., Any]]] = {
+_OPERATORS: Final[Models] = {
     **{
         getattr(operator, name): _binary(name)
         for name in (
@@ -82,28 +80,22 @@ _OPERATORS: Final[dict[Any, Callable[..., Any]]] = {
 }
 
 
+_MODULES: Final = (
+    *(objects, iteration, numbers, effects, torch_state, process_queries, warning_filters),
+    *(random_state, tensor_construction, autograd_functions, control_flow, foreach, signatures),
+)
+
 #: A model answers as the function does, through hooks, so that what it looks at is seen. Not of
 #: what a library has put in a function's place.
-MODELS: Final[dict[Any, Callable[..., Any]]] = {
+MODELS: Final[Models] = {
     function: model
     for models in (
-        *(objects.MODELS, iteration.MODELS, numbers.MODELS, effects.MODELS, torch_state.MODELS),
-        *(
-            process_queries.MODELS,
-            warning_filters.MODELS,
-            random_state.MODELS,
-            tensor_construction.MODELS,
-        ),
-        *(autograd_functions.MODELS, control_flow.MODELS, scans.MODELS, foreach.MODELS),
-        *(signatures.MODELS, _OPERATORS),
+        *(each.MODELS for each in _MODULES),
+        _OPERATORS,
     )
     for function, model in models.items()
     if is_original(function)
 }
-
-
-#: Of operators with graphs, as exported programs have them.
-_AGAIN: Final = {**control_flow.AGAIN, **scans.AGAIN}
 
 
 #: Most calls are of methods of containers and texts.
@@ -123,15 +115,14 @@ def call(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
     name = getattr(function, "__name__", "")
     held = region_of(function)
     if held is not None:
-        return _AGAIN[held[0]](hooks, held[1], *args)
+        return control_flow.AGAIN[held[0]](hooks, held[1], *args)
     owner = getattr(function, "__self__", None)
     if type(owner).__name__.startswith("pybind11_"):
         owner = None  # It holds how to call the function, and is no object of the program.
     if owner is not None and not isinstance(owner, types.ModuleType):
         return method(hooks, function, owner, function.__name__, args, kwargs)
-    home = getattr(function, "__objclass__", None)
-    if home is not None and args:
-        return unbound(hooks, function, home, args, kwargs)
+    if getattr(function, "__objclass__", None) is not None and args:
+        return unbound(hooks, function, args, kwargs)
     if isinstance(function, weakref.ref) and not args and not kwargs:
         return follow_reference(hooks, function)
     if name in ("__enter__", "__exit__") and args and type(args[0]) in CONTEXT_CLASSES:
@@ -164,7 +155,7 @@ def handler_of(function: Any) -> Handler | None:
     if module == "torch.torch_version":
         return _of_versions
     if process_queries.is_question(function):
-        return _question
+        return process_queries.ask
     wrapped = getattr(function, "__wrapped__", None)
     if _is_of_torch(function) and _has_hash(wrapped) and wrapped in MODELS:
         return _behind_a_decorator
@@ -194,10 +185,6 @@ def _asked(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str,
 
 def _of_versions(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return function(*(hooks.specialized(arg, "a version is compared") for arg in args), **kwargs)
-
-
-def _question(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return process_queries.ask(hooks, function, *args, **kwargs)
 
 
 def _behind_a_decorator(

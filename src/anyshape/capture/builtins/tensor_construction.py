@@ -10,10 +10,9 @@ from typing import Any, Final
 
 import torch
 
+from anyshape.capture.builtins.model import Hooks, Models
 from anyshape.capture.numbers.concolic import TracedInt
 from anyshape.capture.tracer import AbortCapture
-
-Hooks = Any
 
 #: The class of `torch.LongTensor` and its like.
 TENSOR_TYPE: Final = type(torch.LongTensor)
@@ -72,9 +71,9 @@ def _parameter(hooks: Hooks, data: Any = None, requires_grad: Any = True) -> Any
 
 
 #: Methods of tensors that are another operation in the graph.
-METHODS: Final[dict[Any, Callable[..., Any]]] = {
+METHODS: Final[Models] = {
     torch.Tensor.new: _new,
     torch.Tensor.type: _type,
 }
 
-MODELS: Final[dict[Any, Callable[..., Any]]] = {torch.nn.Parameter: _parameter}
+MODELS: Final[Models] = {torch.nn.Parameter: _parameter}

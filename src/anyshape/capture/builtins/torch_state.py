@@ -17,21 +17,12 @@ from torch.overrides import (
 )
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
+from anyshape.capture.builtins.model import Hooks, Models
 from anyshape.capture.builtins.process_queries import ask
 from anyshape.capture.numbers.concolic import plain
 from anyshape.capture.tracer import AbortCapture
 from anyshape.guards.guard import Kind
 from anyshape.ops.modes import AttentionKernels, enter_mode, leave_mode
-
-Hooks = Any
-
-
-def _true(hooks: Hooks, *args: Any) -> bool:
-    return True
-
-
-def _false(hooks: Hooks, *args: Any) -> bool:
-    return False
 
 
 def _as_is(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -86,14 +77,18 @@ def _check(function: Callable[..., Any]) -> Callable[..., Any]:
     return model
 
 
-def _assert(hooks: Hooks, condition: Any, message: Any) -> None:
-    """`torch._assert`, which is an `assert` statement: of numbers and of tensors."""
+def _expected(hooks: Hooks, ask: Callable[[], Any]) -> Any:
+    """The answer to what a check asks, which is expected to be so."""
     hooks.tracer.checking = True
     try:
-        good = hooks.truth(condition)
+        return ask()
     finally:
         hooks.tracer.checking = False
-    if not good:
+
+
+def _assert(hooks: Hooks, condition: Any, message: Any) -> None:
+    """`torch._assert`, which is an `assert` statement: of numbers and of tensors."""
+    if not _expected(hooks, lambda: hooks.truth(condition)):
         _ASSERT(False, hooks.specialized(message, "it is shown"))
 
 
@@ -104,22 +99,18 @@ def _check_with(hooks: Hooks, error_type: Any, cond: Any, message: Any) -> None:
 
 
 def _check_is_size(hooks: Hooks, i: Any, message: Any = None, *, max: Any = None) -> None:
-    hooks.tracer.checking = True
-    try:
-        good = hooks.compare("ge", i, 0) and (max is None or hooks.compare("le", i, max))
-    finally:
-        hooks.tracer.checking = False
-    if not good:
+    def is_size() -> Any:
+        return hooks.compare("ge", i, 0) and (max is None or hooks.compare("le", i, max))
+
+    if not _expected(hooks, is_size):
         _CHECK_IS_SIZE(plain(i), message, max=plain(max))
 
 
 def _check_all(hooks: Hooks, cond: Any, message: Any = None) -> None:
-    hooks.tracer.checking = True
-    try:
-        good = hooks.truth(hooks.recorder.run(torch.Tensor.all, (cond,), {}))
-    finally:
-        hooks.tracer.checking = False
-    if not good:
+    def holds() -> bool:
+        return hooks.truth(hooks.recorder.run(torch.Tensor.all, (cond,), {}))
+
+    if not _expected(hooks, holds):
         _CHECK_ALL(cond, message)
 
 
@@ -154,8 +145,8 @@ def _sdpa_kernel(hooks: Hooks, backends: Any, set_priority: Any = False) -> Any:
 def _detect_anomaly(hooks: Hooks, mode: Any, check_nan: Any = True) -> Any:
     """Nothing, where it is set as it is already."""
     mode, check_nan = hooks.truth(mode), hooks.truth(check_nan)
-    now = (ask(hooks, torch.is_anomaly_enabled), ask(hooks, torch.is_anomaly_check_nan_enabled))
-    if now != (mode, check_nan):
+    asked = (torch.is_anomaly_enabled, torch.is_anomaly_check_nan_enabled)
+    if tuple(ask(hooks, each, (), {}) for each in asked) != (mode, check_nan):
         raise AbortCapture("the detection of anomalies is switched")
     return torch.autograd.set_detect_anomaly(mode, check_nan)
 
@@ -173,26 +164,15 @@ CHECK_NAMES: Final = frozenset(
         *_CHECKS,
         "_assert",
         "_check_with",
-        "check",
-        "guard_or_false",
-        "guard_or_true",
-        "guard_size_oblivious",
+        *("check", "guard_or_false", "guard_or_true", "guard_size_oblivious"),
     )
 )
 
 
 _STATE_READS: Final = (
-    "is_grad_enabled",
-    "is_inference_mode_enabled",
-    "get_default_dtype",
-    "is_autocast_enabled",
-    "is_autocast_cpu_enabled",
-    "are_deterministic_algorithms_enabled",
-    "is_storage",
-    "finfo",
-    "iinfo",
-    "promote_types",
-    "can_cast",
+    *("is_grad_enabled", "is_inference_mode_enabled", "get_default_dtype", "is_autocast_enabled"),
+    *("is_autocast_cpu_enabled", "are_deterministic_algorithms_enabled", "is_storage"),
+    *("finfo", "iinfo", "promote_types", "can_cast"),
 )
 
 _SETTINGS: Final = (
@@ -215,14 +195,14 @@ _FALSE: Final = (
     has_torch_function_variadic,
 )
 
-MODELS: Final[dict[Any, Callable[..., Any]]] = {
+MODELS: Final[Models] = {
     **{getattr(torch, name): _check(getattr(torch, name)) for name in _CHECKS},
     _ASSERT: _assert,
     _CHECK_WITH: _check_with,
     _CHECK_IS_SIZE: _check_is_size,
     _CHECK_ALL: _check_all,
-    torch.compiler.is_compiling: _true,
-    torch.compiler.is_dynamo_compiling: _true,
+    torch.compiler.is_compiling: lambda hooks: True,
+    torch.compiler.is_dynamo_compiling: lambda hooks: True,
     torch._C._log_api_usage_once: lambda hooks, *args: None,
     torch._C._get_tracing_state: lambda hooks: None,
     # There is none: the guard of the state says so.
@@ -235,7 +215,7 @@ MODELS: Final[dict[Any, Callable[..., Any]]] = {
     enter_mode: _enter_mode,
     leave_mode: _leave_mode,
     torch.is_tensor: lambda hooks, value: isinstance(value, torch.Tensor),
-    **dict.fromkeys(_FALSE, _false),
+    **dict.fromkeys(_FALSE, lambda hooks, *args: False),
     **{function: _guarded(function) for function in _SETTINGS},
     **{
         getattr(torch, name): _as_is(getattr(torch, name))

@@ -11,10 +11,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from anyshape.capture.builtins.effects import perform
+from anyshape.capture.builtins.model import Hooks, Models
 from anyshape.capture.externals.side_effects import Change, Effect
 from anyshape.capture.tracer import ATOMS, AbortCapture
-
-Hooks = Any
 
 
 class _Saved(threading.local):
@@ -83,7 +82,7 @@ def _filter(function: Callable[..., Any]) -> Callable[..., Any]:
 #: How many arguments come before `append`.
 _POSITIONAL: Final[dict[Any, int]] = {warnings.simplefilter: 3, warnings.filterwarnings: 5}
 
-MODELS: Final[dict[Any, Callable[..., Any]]] = {
+MODELS: Final[Models] = {
     warnings.catch_warnings: _catch_warnings,
     warnings.simplefilter: _filter(warnings.simplefilter),
     warnings.filterwarnings: _filter(warnings.filterwarnings),

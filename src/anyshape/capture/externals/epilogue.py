@@ -23,8 +23,12 @@ from anyshape.capture.numbers.concolic import TracedFloat, TracedInt
 from anyshape.capture.numbers.traced_text import Snapshot, TracedText
 from anyshape.capture.record.recorder import Recorder
 from anyshape.capture.record.segments import SegmentOutput
-from anyshape.capture.rewrite.instrument import is_instrumented
-from anyshape.capture.rewrite.made_functions import is_outer_cell, own_cells, own_code
+from anyshape.capture.rewrite.instrument import (
+    is_instrumented,
+    is_outer_cell,
+    own_cells,
+    own_code,
+)
 from anyshape.capture.trace import Does, Step
 from anyshape.capture.tracer import ATOMS, CODE, AbortCapture, Tracer, is_data_dependent
 from anyshape.guards.guard import Kind

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import torch
 
-from anyshape.capture.builtins.methods import change_in_place
+from anyshape.capture.builtins.containers import change_in_place
 from anyshape.capture.builtins.pure import as_length
 from anyshape.capture.externals.external_objects import SETS, holds_traced
 from anyshape.capture.externals.native_values import is_numpy_scalar

@@ -35,6 +35,7 @@ from anyshape.capture.numbers.rules import (
     symbolic,
 )
 from anyshape.capture.numbers.traced import (
+    ARITHMETIC,
     Function,
     NumberTracer,
     TracedFloat,
@@ -65,20 +66,9 @@ __all__ = [
 
 #: `a += b` of numbers is `a = a + b`.
 _IN_PLACE: Final[dict[Function, Function]] = {
-    operator.iadd: operator.add,
-    operator.isub: operator.sub,
-    operator.imul: operator.mul,
-    operator.ifloordiv: operator.floordiv,
-    operator.imod: operator.mod,
-    operator.itruediv: operator.truediv,
-    operator.ipow: operator.pow,
-    operator.ilshift: operator.lshift,
-    operator.irshift: operator.rshift,
-    operator.iand: operator.and_,
-    operator.ior: operator.or_,
-    operator.ixor: operator.xor,
+    getattr(operator, f"__i{name}__"): getattr(operator, f"__{name}__")
+    for name in (*ARITHMETIC, "pow")
 }
-
 
 _MIRRORED: Final[dict[Function, Function]] = {
     operator.lt: operator.gt,
@@ -155,18 +145,8 @@ def _tracer_of(*values: Any) -> NumberTracer | None:
 # -- the methods of both classes ----------------------------------------------------------------
 
 _BINARY_METHODS: Final[dict[str, Function]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "floordiv": operator.floordiv,
-    "mod": operator.mod,
-    "truediv": operator.truediv,
     "divmod": divmod,
-    "lshift": operator.lshift,
-    "rshift": operator.rshift,
-    "and": operator.and_,
-    "or": operator.or_,
-    "xor": operator.xor,
+    **{name: getattr(operator, f"__{name}__") for name in ARITHMETIC},
 }
 
 
@@ -204,22 +184,15 @@ def _reflected(function: Function) -> Function:
     return method
 
 
-def _pow_method(self: Any, other: Any, modulus: Any = None) -> Any:
-    if modulus is None:
-        return _POWER_FORWARD(self, other)
-    reason = "it was used in a power with a modulus"
-    return pow(specialized(self, reason), specialized(other, reason), specialized(modulus, reason))
+def _power(without_modulus: Function, reflected: bool) -> Function:
+    def method(self: Any, other: Any, modulus: Any = None) -> Any:
+        if modulus is None:
+            return without_modulus(self, other)
+        base, exponent = (other, self) if reflected else (self, other)
+        reason = "it was used in a power with a modulus"
+        return pow(*(specialized(number, reason) for number in (base, exponent, modulus)))
 
-
-def _rpow_method(self: Any, other: Any, modulus: Any = None) -> Any:
-    if modulus is None:
-        return _POWER_REFLECTED(self, other)
-    reason = "it was used in a power with a modulus"
-    return pow(specialized(other, reason), specialized(self, reason), specialized(modulus, reason))
-
-
-_POWER_FORWARD: Final = _forward(operator.pow)
-_POWER_REFLECTED: Final = _reflected(operator.pow)
+    return method
 
 
 def _comparing(function: Function) -> Function:
@@ -350,8 +323,8 @@ _ASKED: Final[dict[str, Function]] = {
 def _install(kind: type, base: type) -> None:
     telling = _TELLING | (_TELLING_OF_FLOATS if base is float else {})
     methods: dict[str, object] = {
-        "__pow__": _pow_method,
-        "__rpow__": _rpow_method,
+        "__pow__": _power(_forward(operator.pow), reflected=False),
+        "__rpow__": _power(_reflected(operator.pow), reflected=True),
         "__neg__": _unary(operator.neg, operator.neg),
         "__abs__": _unary(abs, absolute),
         "__invert__": _unary(operator.invert, lambda size: -size - 1),

@@ -118,19 +118,27 @@ def _is_power_of_two(size: Size) -> bool:
 # -- arithmetic ---------------------------------------------------------------------------------
 
 
+def _over_common(a: Quotient, b: Quotient) -> tuple[Size, Size, int]:
+    """The numerators of two exact quotients over one denominator. Theirs are powers of two."""
+    assert type(a.denominator) is int, "an exact quotient has a number as denominator"
+    assert type(b.denominator) is int, "an exact quotient has a number as denominator"
+    common = max(a.denominator, b.denominator)
+    return (
+        a.numerator * (common // a.denominator),
+        b.numerator * (common // b.denominator),
+        common,
+    )
+
+
 def _sum(a: Quotient, b: Quotient) -> Quotient | None:
     if a.roundings < b.roundings:
         a, b = b, a
     if b.roundings:
         return None  # both are near: 1/3 + 2/3 need not be whole
-    # The denominator of what is exact is a power of two.
-    assert type(b.denominator) is int, "an exact quotient has a number as denominator"
     if a.roundings == 0:
-        assert type(a.denominator) is int, "an exact quotient has a number as denominator"
-        common = max(a.denominator, b.denominator)
-        left = a.numerator * (common // a.denominator)
-        right = b.numerator * (common // b.denominator)
+        left, right, common = _over_common(a, b)
         return _checked(left + right, common, 0, a, b, also=(left, right))
+    assert type(b.denominator) is int, "an exact quotient has a number as denominator"
     if a.roundings > 1 and b.denominator != 1:
         return None
     # Where the sum is an integer, a is an integer less b: a is exact there, as a double that was
@@ -222,11 +230,7 @@ def _floor_divided(a: Quotient, b: Quotient) -> Quotient | None:
 def _remainder(a: Quotient, b: Quotient) -> Quotient | None:
     if a.roundings or b.roundings or type(b.numerator) is not int or not b.numerator:
         return None
-    assert type(a.denominator) is int, "an exact quotient has a number as denominator"
-    assert type(b.denominator) is int, "an exact quotient has a number as denominator"
-    common = max(a.denominator, b.denominator)
-    left = a.numerator * (common // a.denominator)
-    right = b.numerator * (common // b.denominator)
+    left, right, common = _over_common(a, b)
     return _checked(modulo(left, right), common, 0, a, b, also=(left,))
 
 

@@ -1,6 +1,6 @@
 """What each operator means for traced numbers: symbolic, recorded, decided or fixed.
 
-A rule takes operands (see `traced_numbers.operand_of`), at least one of them traced, of an active
+A rule takes operands (see `traced.operand_of`), at least one of them traced, of an active
 tracer. Wherever the guards that it makes hold, its result is Python's.
 """
 
@@ -95,25 +95,19 @@ def _may_divide(tracer: NumberTracer, b: Any) -> bool:
     return decided(tracer, ne(b.expr, 0), "a divisor must not be 0")
 
 
-def _division(function: Function, build: Function) -> Rule:
+def _division(function: Function, build: Function | None = None) -> Rule:
+    """A division; without `build` it gives a float of sizes too."""
+
     def rule(tracer: NumberTracer, a: Any, b: Any) -> Any:
         if type(b) is TracedFloat and not plain(b):
             return _native(function, a, b, "it was divided by")  # raises
         if not _may_divide(tracer, b):
             return function(plain(a), plain(b))  # raises
-        if _has_float(a, b):
+        if build is None or _has_float(a, b):
             return recorded(tracer, function, a, b)
         return symbolic(tracer, function, build, a, b)
 
     return rule
-
-
-def _true_division(tracer: NumberTracer, a: Any, b: Any) -> Any:
-    if type(b) is TracedFloat and not plain(b):
-        return _native(operator.truediv, a, b, "it was divided by")  # raises
-    if not _may_divide(tracer, b):
-        return operator.truediv(plain(a), plain(b))  # raises
-    return recorded(tracer, operator.truediv, a, b)
 
 
 def _divmod(tracer: NumberTracer, a: Any, b: Any) -> Any:
@@ -149,21 +143,16 @@ def _is_real_power(tracer: NumberTracer, a: Any, b: Any) -> bool:
     return type(a) is TracedFloat and not is_traced(b) and b >= 0 and float(b).is_integer()
 
 
-def _shift_left(tracer: NumberTracer, a: Any, b: Any) -> Any:
-    return _shift(tracer, operator.lshift, lambda n, k: n * 2**k, a, b)
+def _shift(function: Function, build: Function) -> Rule:
+    def rule(tracer: NumberTracer, a: Any, b: Any) -> Any:
+        if _has_float(a, b):
+            return function(plain(a), plain(b))  # raises
+        b = specialized(b, "it says how far to shift")
+        if type(a) is not TracedInt or not 0 <= b <= _MOST_SHIFT:
+            return _native(function, a, b, "it was shifted")
+        return symbolic(tracer, function, build, a, b)
 
-
-def _shift_right(tracer: NumberTracer, a: Any, b: Any) -> Any:
-    return _shift(tracer, operator.rshift, lambda n, k: floordiv(n, 2**k), a, b)
-
-
-def _shift(tracer: NumberTracer, function: Function, build: Function, a: Any, b: Any) -> Any:
-    if _has_float(a, b):
-        return function(plain(a), plain(b))  # raises
-    b = specialized(b, "it says how far to shift")
-    if type(a) is not TracedInt or not 0 <= b <= _MOST_SHIFT:
-        return _native(function, a, b, "it was shifted")
-    return symbolic(tracer, function, build, a, b)
+    return rule
 
 
 def _is_of_data(number: Any) -> bool:
@@ -201,17 +190,15 @@ def _bit_and(tracer: NumberTracer, a: Any, b: Any) -> Any:
 _ALL_BITS: Final = _bits(operator.and_)
 
 RULES: Final[dict[Function, Rule]] = {
-    operator.add: _ring(operator.add),
-    operator.sub: _ring(operator.sub),
-    operator.mul: _ring(operator.mul),
+    **{function: _ring(function) for function in (operator.add, operator.sub, operator.mul)},
     operator.floordiv: _division(operator.floordiv, floordiv),
     operator.mod: _division(operator.mod, modulo),
-    operator.truediv: _true_division,
+    operator.truediv: _division(operator.truediv),
     divmod: _divmod,
     operator.pow: _power,
     pow: _power,
-    operator.lshift: _shift_left,
-    operator.rshift: _shift_right,
+    operator.lshift: _shift(operator.lshift, lambda n, k: n * 2**k),
+    operator.rshift: _shift(operator.rshift, lambda n, k: floordiv(n, 2**k)),
     operator.and_: _bit_and,
     operator.or_: _bits(operator.or_),
     operator.xor: _bits(operator.xor),

@@ -162,14 +162,15 @@ def operand_of(tracer: NumberTracer, value: Any) -> Any:
     return None
 
 
+#: Operators that are also looked for on the right, and done in place. Others: `divmod`, `**`.
+ARITHMETIC: Final = (
+    *("add", "sub", "mul", "floordiv", "mod", "truediv"),
+    *("lshift", "rshift", "and", "or", "xor"),
+)
+_BINARY: Final = (*ARITHMETIC, "divmod", "pow")
 _OPERATORS: Final = frozenset(
     f"__{name}__"
-    for name in (
-        *("lt", "le", "gt", "ge", "eq", "ne"),
-        *("add", "sub", "mul", "floordiv", "mod", "truediv", "divmod", "pow"),
-        *("radd", "rsub", "rmul", "rfloordiv", "rmod", "rtruediv", "rdivmod", "rpow"),
-        *("lshift", "rshift", "and", "or", "xor", "rlshift", "rrshift", "rand", "ror", "rxor"),
-    )
+    for name in ("lt", "le", "gt", "ge", "eq", "ne", *_BINARY, *(f"r{name}" for name in _BINARY))
 )
 
 

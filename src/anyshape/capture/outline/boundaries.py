@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Final
 
 from anyshape.capture.outline.sites import Position, Site
+from anyshape.capture.rewrite.scopes import NESTED
 from anyshape.support.lazy_dataclass import dataclass, field
 
 
@@ -83,9 +84,6 @@ _EXPRESSIONS: Final[Mapping[str, tuple[type[ast.expr], ...]]] = {
 _DECISIONS: Final = frozenset({"truth", "test"})
 _DECIDING: Final = (ast.IfExp, ast.BoolOp)
 
-#: Their inside is another function's.
-_SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-
 
 @dataclass(slots=True)
 class Marks:
@@ -146,7 +144,7 @@ def _parents(body: list[ast.stmt]) -> dict[ast.AST, ast.AST | None]:
     todo: list[ast.AST] = list(body)
     while todo:
         node = todo.pop()
-        if isinstance(node, _SCOPES):
+        if isinstance(node, NESTED):
             continue
         for child in ast.iter_child_nodes(node):
             found[child] = node

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from anyshape.capture.rewrite.scopes import all_arguments, outside_of_arguments
+from anyshape.capture.rewrite.scopes import NESTED, all_arguments, outside_of_arguments
 from anyshape.support.lazy_dataclass import dataclass, field
 
 Names = frozenset[str]
@@ -94,18 +94,15 @@ def free_names(
     bound = set(inner.stores)
     if not isinstance(node, ast.ClassDef):
         bound.update(argument.arg for argument in all_arguments(node.args))
-        shared = {name for each in _own(body) for name in _declared(each)}
+        shared = nonlocal_names(*body)
         return (inner.loads | inner.stores | inner.deletes) - (bound - shared)
     return inner.loads
 
 
-def _own(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    for node in body:
-        yield from ast.walk(node)
-
-
-def _declared(node: ast.AST) -> list[str]:
-    return node.names if isinstance(node, ast.Nonlocal) else []
+def nonlocal_names(*nodes: ast.AST) -> set[str]:
+    """The names that functions in nodes declare to be of a function around them."""
+    found = (each for node in nodes for each in ast.walk(node) if isinstance(each, ast.Nonlocal))
+    return {name for each in found for name in each.names}
 
 
 # -- liveness --------------------------------------------------------------------------------------
@@ -266,11 +263,24 @@ class Binding:
         return (end | final) - (unbinds(*node.finalbody) - final)
 
 
+def blocks_of(statement: ast.stmt) -> Iterator[tuple[ast.AST, str]]:
+    """The blocks of a compound statement: what holds each, and as which field. The body of a
+    function or class is none: it is another scope."""
+    if isinstance(statement, NESTED):
+        return
+    for name in ("body", "orelse", "finalbody"):
+        if getattr(statement, name, None):
+            yield statement, name
+    for name in ("handlers", "cases"):
+        for each in getattr(statement, name, ()):
+            yield each, "body"
+
+
 def functions_inside(body: list[ast.stmt]) -> Iterator[ast.AST]:
     """Functions and classes in statements: they may run at any time."""
     for statement in body:
         for node in ast.walk(statement):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            if isinstance(node, NESTED):
                 yield node
 
 

@@ -12,12 +12,21 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
-from anyshape.capture.outline.dataflow import Binding, Liveness, Names, uses
-from anyshape.capture.outline.linearize import FRAME_READERS, ROUTE, has_jump, routed
-from anyshape.capture.rewrite.nodes import LOAD, STORE, arguments_at, name_at, node_at
+from anyshape.capture.outline.dataflow import Binding, Liveness, Names, blocks_of, uses
+from anyshape.capture.outline.routing import FRAME_READERS, ROUTE, has_jump, routed
+from anyshape.capture.rewrite.nodes import (
+    LOAD,
+    arguments_at,
+    constant_at,
+    function_at,
+    node_at,
+    parsed_at,
+    start_of,
+)
 from anyshape.capture.rewrite.rewriter import FUNCTION
+from anyshape.capture.rewrite.scopes import OwnScope, own_nodes
 from anyshape.support.lazy_dataclass import dataclass
 
 #: The variable that holds the regions of a function, in order.
@@ -147,11 +156,8 @@ class Regions:
 
     def _python(self, statement: ast.stmt) -> ast.stmt:
         """A statement that stays, with regions in its bodies."""
-        for name in ("body", "orelse", "finalbody"):
-            if not isinstance(statement, _DEFINITIONS) and getattr(statement, name, None):
-                setattr(statement, name, self._block(getattr(statement, name)))
-        for inner in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
-            inner.body = self._block(inner.body)
+        for holder, field in blocks_of(statement):
+            setattr(holder, field, self._block(getattr(holder, field)))
         return statement
 
     def _descend(self, statement: ast.stmt) -> ast.stmt:
@@ -218,12 +224,10 @@ class Regions:
         index = len(self.regions)
         body = [_Tagging().visit(each) for each in run] if tagged else list(run)
         if not never_ends:
-            given = _tuple([name_at(name, last) for name in results], last)
-            if tagged:
-                given = _tuple([_constant(False, last), *given.elts], last)
-            elif len(results) == 1:
-                given = given.elts[0]
-            body.append(node_at(ast.Return, last, value=given))
+            given = ["False", *results] if tagged else results
+            single = len(given) == 1 and not tagged
+            text = given[0] if single else f"({''.join(f'{each}, ' for each in given)})"
+            body += parsed_at(f"return {text}", last)
         self.regions.append(
             Region(
                 self._function(body, parameters, first),
@@ -231,12 +235,17 @@ class Regions:
                 max(each.end_lineno or each.lineno for each in run),
             )
         )
-        call = _region_call(index, parameters, first)
+        call, names = f"{REGIONS}[{index}]({', '.join(parameters)})", ", ".join(results)
         if is_tail:
-            return [node_at(ast.Return, last, value=call)]
-        if not tagged:
-            return [_stored(results, call, first) if results else _statement(call)]
-        return _unpacked(call, results, first, never_ends)
+            text = f"return {call}"
+        elif not tagged:
+            text = f"{names} = {call}" if results else call
+        elif never_ends:
+            text = f"return {call}[1]"
+        else:
+            text = f"{_RESULT} = {call}\nif {_RESULT}[0]: return {_RESULT}[1]\n"
+            text += f"{_RESULT}, {names} = {_RESULT}" if results else ""
+        return parsed_at(text, start_of(first))
 
     def _function(
         self, body: list[ast.stmt], parameters: list[str], at: ast.stmt
@@ -245,37 +254,24 @@ class Regions:
         shared = sorted((names.loads | names.stores) & self._scope.declared_global)
         if shared:
             body = [node_at(ast.Global, at, names=shared), *body]
-        start = _Start(at)
-        return node_at(
-            ast.FunctionDef,
-            start,
-            name=FUNCTION,
-            args=arguments_at(start, parameters),
-            body=body,
-            decorator_list=[],
-            returns=None,
-            type_comment=None,
-            type_params=[],
-        )
+        start = start_of(at)
+        return function_at(start, FUNCTION, arguments_at(start, parameters), body)
 
 
 def _if_bound(names: list[str], then: list[ast.stmt], other: list[ast.stmt]) -> list[ast.stmt]:
     """Statements for the case that variables are bound, and those for the other. The error of a
     variable that is not must be raised by the statement that reads it."""
-    start = _Start(then[0])
-    probe = _statement(_tuple([name_at(name, start) for name in names], start))
-    unbound = node_at(
-        ast.ExceptHandler,
-        start,
-        type=name_at("NameError", start),
-        name=None,
-        body=[_stored([_BOUND], _constant(False, start), start)],
-    )
-    return [
-        _stored([_BOUND], _constant(True, start), start),
-        node_at(ast.Try, start, body=[probe], handlers=[unbound], orelse=[], finalbody=[]),
-        node_at(ast.If, start, test=name_at(_BOUND, start), body=then, orelse=other),
-    ]
+    text = f"""
+{_BOUND} = True
+try: ({", ".join(names)},)
+except NameError: {_BOUND} = False
+if {_BOUND}: pass
+else: pass
+"""
+    *probe, choice = parsed_at(text, start_of(then[0]))
+    assert isinstance(choice, ast.If), "it ends with it"
+    choice.body, choice.orelse = then, other
+    return [*probe, choice]
 
 
 def _has_work(statement: ast.stmt) -> bool:
@@ -289,95 +285,17 @@ def _lengths(most: int) -> Iterator[int]:
         most = most * 3 // 4 if most > 8 else most - 1
 
 
-# -- nodes -----------------------------------------------------------------------------------------
-
-
-class _Start:
-    """The first character of a node."""
-
-    def __init__(self, node: ast.stmt) -> None:
-        self.lineno = self.end_lineno = node.lineno
-        self.col_offset = self.end_col_offset = node.col_offset
-
-
-def _tuple(elements: list[Any], at: Any) -> ast.Tuple:
-    return node_at(ast.Tuple, at, elts=elements, ctx=LOAD)
-
-
-def _constant(value: object, at: Any) -> ast.Constant:
-    return node_at(ast.Constant, at, value=value, kind=None)
-
-
-def _statement(value: ast.expr) -> ast.stmt:
-    return node_at(ast.Expr, value, value=value)
-
-
-def _region_call(index: int, parameters: list[str], at: ast.stmt) -> ast.Call:
-    start = _Start(at)
-    function = node_at(
-        ast.Subscript,
-        start,
-        value=name_at(REGIONS, start),
-        slice=_constant(index, start),
-        ctx=LOAD,
-    )
-    arguments = [name_at(name, start) for name in parameters]
-    return node_at(ast.Call, start, func=function, args=arguments, keywords=[])
-
-
-def _stored(names: list[str], value: ast.expr, at: Any) -> ast.stmt:
-    target: ast.expr = name_at(names[0], at, STORE)
-    if len(names) > 1:
-        elements = [name_at(name, at, STORE) for name in names]
-        target = node_at(ast.Tuple, at, elts=elements, ctx=STORE)
-    return node_at(ast.Assign, at, targets=[target], value=value, type_comment=None)
-
-
-def _unpacked(call: ast.expr, results: list[str], at: ast.stmt, never_ends: bool) -> list[ast.stmt]:
-    """`r = region(…); if r[0]: return r[1]`, else the results are the rest."""
-    start = _Start(at)
-
-    def part(index: int) -> ast.expr:
-        held = name_at(_RESULT, start)
-        return node_at(ast.Subscript, start, value=held, slice=_constant(index, start), ctx=LOAD)
-
-    returning = node_at(ast.Return, start, value=part(1))
-    out: list[ast.stmt] = [_stored([_RESULT], call, start)]
-    if never_ends:
-        return [*out, returning]
-    out.append(node_at(ast.If, start, test=part(0), body=[returning], orelse=[]))
-    if results:
-        out.append(_stored([_RESULT, *results], name_at(_RESULT, start), start))
-    return out
-
-
-class _Own(ast.NodeTransformer):
-    """A change to a function's own scope."""
-
-    def visit_FunctionDef(self, node: Any) -> Any:
-        return node
-
-    visit_AsyncFunctionDef = visit_ClassDef = visit_Lambda = visit_FunctionDef
-
-
-class _Tagging(_Own):
+class _Tagging(OwnScope):
     """`return value` becomes `return True, value`."""
 
     def visit_Return(self, node: ast.Return) -> ast.AST:
-        value = node.value if node.value is not None else _constant(None, node)
-        return node_at(ast.Return, node, value=_tuple([_constant(True, node), value], node))
+        value = node.value if node.value is not None else constant_at(None, node)
+        tagged = node_at(ast.Tuple, node, elts=[constant_at(True, node), value], ctx=LOAD)
+        return node_at(ast.Return, node, value=tagged)
 
 
 def _returns(body: Sequence[ast.stmt]) -> list[ast.Return]:
-    found: list[ast.Return] = []
-    todo: list[ast.AST] = list(body)
-    while todo:
-        node = todo.pop()
-        if isinstance(node, ast.Return):
-            found.append(node)
-        elif not isinstance(node, (*_DEFINITIONS, ast.expr)):
-            todo += ast.iter_child_nodes(node)
-    return found
+    return [node for node in own_nodes(body) if isinstance(node, ast.Return)]
 
 
 def _reads_frame(node: ast.AST) -> bool:

@@ -4,16 +4,14 @@ does: an object that the program drops would live on otherwise."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from typing import Final
 
-from anyshape.capture.outline.dataflow import functions_inside
-from anyshape.capture.rewrite.nodes import STORE, TEMPORARY, name_at, node_at
+from anyshape.capture.outline.dataflow import blocks_of, functions_inside
+from anyshape.capture.rewrite.nodes import TEMPORARY, clear_at
 
 _PREFIX: Final = TEMPORARY.partition("{}")[0] + "value_"
 #: Nothing after them is run.
 _ENDS: Final = (ast.Return, ast.Raise, ast.Break, ast.Continue)
-_FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
 def released(body: list[ast.stmt]) -> list[ast.stmt]:
@@ -36,13 +34,13 @@ def _block(body: list[ast.stmt], names: set[str]) -> list[ast.stmt]:
         out.append(statement)
         cleared = sorted(last - inside)
         if cleared and not isinstance(statement, _ENDS):
-            out.append(_cleared(cleared, statement))
+            out.append(clear_at(cleared, statement))
     return out
 
 
 def _delegated(statement: ast.stmt, names: set[str]) -> set[str]:
     """Clear in one of the blocks of a statement what only that uses; gives back these names."""
-    blocks = list(_blocks(statement))
+    blocks = list(blocks_of(statement))
     if not blocks or not names:
         return set()
     used = [set().union(*map(_temporaries, getattr(holder, field))) for holder, field in blocks]
@@ -58,17 +56,6 @@ def _delegated(statement: ast.stmt, names: set[str]) -> set[str]:
     return done
 
 
-def _blocks(statement: ast.stmt) -> Iterator[tuple[ast.AST, str]]:
-    if isinstance(statement, _FUNCTIONS):
-        return
-    for field in ("body", "orelse", "finalbody"):
-        if getattr(statement, field, None):
-            yield statement, field
-    for field in ("handlers", "cases"):
-        for each in getattr(statement, field, ()):
-            yield each, "body"
-
-
 def _temporaries(node: ast.AST, without: list[tuple[ast.AST, str]] | None = None) -> set[str]:
     """The temporaries in a node; `without`: not in these blocks of it."""
     apart = {id(each) for holder, field in without or () for each in getattr(holder, field)}
@@ -82,9 +69,3 @@ def _temporaries(node: ast.AST, without: list[tuple[ast.AST, str]] | None = None
             found.add(each.id)
         waiting.extend(ast.iter_child_nodes(each))
     return found
-
-
-def _cleared(names: list[str], at: ast.stmt) -> ast.stmt:
-    nothing = node_at(ast.Constant, at, value=None, kind=None)
-    targets = [name_at(name, at, STORE) for name in names]
-    return node_at(ast.Assign, at, targets=targets, value=nothing, type_comment=None)

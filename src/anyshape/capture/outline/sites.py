@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dis
+import functools
 import itertools
 import sys
 import types
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from anyshape.capture.rewrite.instrument import CodePlace, instrumented_by_identity
 
@@ -63,3 +65,42 @@ def _position(frame: types.FrameType) -> Position | None:
     if line is None or end_line is None or column is None or end_column is None:
         return None
     return line, column, end_line, end_column
+
+
+def asking_frame() -> types.FrameType | None:
+    """The innermost watched function that is running, as Python has it."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None and id(frame.f_code) not in instrumented_by_identity:
+        frame = frame.f_back
+    return frame
+
+
+def is_caught() -> bool:
+    """Whether a watched function that is running has a handler of errors that torch's operators
+    raise because of data."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if id(frame.f_code) in instrumented_by_identity and has_handler(frame.f_code):
+            return True
+        frame = frame.f_back
+    return False
+
+
+@functools.lru_cache(maxsize=4096)
+def has_handler(code: types.CodeType) -> bool:
+    """Whether code handles such errors."""
+    caught: object = None
+    for each in dis.Bytecode(code):
+        if each.opname in ("CHECK_EXC_MATCH", "CHECK_EG_MATCH") and caught not in _OTHER_ERRORS:
+            return True
+        caught = each.argval if each.opname == "LOAD_GLOBAL" else None
+    return False
+
+
+#: No operator raises them because of what is in a tensor.
+_OTHER_ERRORS: Final = frozenset(
+    {
+        *("TypeError", "KeyError", "AttributeError", "NameError", "StopIteration", "OSError"),
+        *("ImportError", "ModuleNotFoundError", "AssertionError", "NotImplementedError"),
+    }
+)

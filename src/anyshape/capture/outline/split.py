@@ -7,13 +7,14 @@ import linecache
 import re
 from collections.abc import Iterator
 from types import CodeType
-from typing import Any, Final
+from typing import Any
 
 from anyshape.capture.outline.boundaries import Boundaries, marks_of
-from anyshape.capture.outline.dataflow import Binding, Names, free_names, uses
-from anyshape.capture.outline.linearize import ROUTE, Linearizer
+from anyshape.capture.outline.dataflow import Binding, Names, free_names, nonlocal_names, uses
+from anyshape.capture.outline.linearize import Linearizer
 from anyshape.capture.outline.regions import REGIONS, Region, Regions, Scope
 from anyshape.capture.outline.release import released
+from anyshape.capture.outline.routing import ROUTE
 from anyshape.capture.outline.sites import place_of, region_name
 from anyshape.capture.rewrite.instrument import (
     Refused,
@@ -22,13 +23,17 @@ from anyshape.capture.rewrite.instrument import (
     located_source,
     register_generated,
 )
-from anyshape.capture.rewrite.nodes import assign_at, name_at, node_at
+from anyshape.capture.rewrite.nodes import clear_at, constant_at, function_at, name_at, node_at
 from anyshape.capture.rewrite.rewriter import FUNCTION
-from anyshape.capture.rewrite.scopes import all_arguments, bindings
+from anyshape.capture.rewrite.scopes import (
+    NESTED,
+    OwnScope,
+    all_arguments,
+    bindings,
+    own_nodes,
+)
 from anyshape.capture.rewrite.source import Located, file_of
 from anyshape.support.lazy_dataclass import dataclass
-
-_NESTED: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +97,8 @@ def split_code(
 def _as_function(node: ast.FunctionDef | ast.Lambda) -> ast.FunctionDef:
     if isinstance(node, ast.FunctionDef):
         return node
-    return node_at(
-        ast.FunctionDef,
-        node,
-        name=FUNCTION,
-        args=node.args,
-        body=[node_at(ast.Return, node.body, value=node.body)],
-        decorator_list=[],
-        returns=None,
-        type_comment=None,
-        type_params=[],
-    )
+    returned = node_at(ast.Return, node.body, value=node.body)
+    return function_at(node, FUNCTION, node.args, [returned])
 
 
 def _region_code(region: Region, located: Located, code: CodeType) -> RegionCode:
@@ -117,13 +113,10 @@ def _region_code(region: Region, located: Located, code: CodeType) -> RegionCode
 def _declared_local(names: set[str], at: ast.FunctionDef) -> list[ast.stmt]:
     """What makes variables of names that no statement binds any more: regions do, or nothing
     can."""
-    never = node_at(ast.Constant, at, value=False, kind=None)
-    nothing = node_at(ast.Constant, at, value=None, kind=None)
-    bound: list[ast.stmt] = [
-        *(assign_at(name, nothing, at) for name in sorted(names)),
-        node_at(ast.Pass, at),
-    ]
-    return [node_at(ast.If, at, test=never, body=bound, orelse=[])]
+    if not names:
+        return []
+    bound = [clear_at(sorted(names), at)]
+    return [node_at(ast.If, at, test=constant_at(False, at), body=bound, orelse=[])]
 
 
 # -- names -----------------------------------------------------------------------------------------
@@ -142,7 +135,7 @@ def _scope(
     local = frozenset(found.bound | known)
     nested = list(_nested_scopes(body))
     captured = frozenset(name for each in nested for name in free_names(each)) & local
-    shared = {name for each in nested for name in _nonlocal_names(each)}
+    shared = nonlocal_names(*nested)
     free = frozenset(code.co_freevars) - found.declared_nonlocal
     rebinding = frozenset(name for name in free if _is_rebound(name, code, globals_))
     volatile = frozenset(shared | found.declared_nonlocal | rebinding)
@@ -159,31 +152,16 @@ def _scope(
 
 def _nested_scopes(body: list[ast.stmt]) -> Iterator[Any]:
     """Functions, lambdas and classes that are defined in the function's own scope."""
-    return (node for node in _own_nodes(body) if isinstance(node, _NESTED))
+    return (node for node in own_nodes(body) if isinstance(node, NESTED))
 
 
 def _defined(body: list[ast.stmt]) -> Names:
     """Variables that hold functions and classes which the function makes itself."""
     found = {node.name for node in _nested_scopes(body) if not isinstance(node, ast.Lambda)}
-    for node in _own_nodes(body):
+    for node in own_nodes(body):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
             found |= uses(*node.targets).stores
     return frozenset(found)
-
-
-def _own_nodes(body: list[ast.stmt]) -> Iterator[ast.AST]:
-    todo: list[ast.AST] = list(body)
-    while todo:
-        node = todo.pop()
-        yield node
-        if not isinstance(node, _NESTED):
-            todo += ast.iter_child_nodes(node)
-
-
-def _nonlocal_names(node: ast.AST) -> Iterator[str]:
-    for each in ast.walk(node):
-        if isinstance(each, ast.Nonlocal):
-            yield from each.names
 
 
 def _is_rebound(name: str, code: CodeType, globals_: dict[str, Any]) -> bool:
@@ -207,7 +185,7 @@ def _bound_often(body: list[ast.stmt], parameters: list[str]) -> Names:
             stores = uses(node).stores
             often |= stores if in_loop else stores & seen
             seen |= stores
-        if not isinstance(node, _NESTED):
+        if not isinstance(node, NESTED):
             todo += ((child, in_loop) for child in ast.iter_child_nodes(node))
     return frozenset(often)
 
@@ -217,7 +195,7 @@ def _stores_of(body: list[ast.stmt], names: Names) -> Iterator[ast.stmt]:
     todo: list[ast.AST] = list(body)
     while todo:
         node = todo.pop()
-        if isinstance(node, _NESTED):
+        if isinstance(node, NESTED):
             continue
         children = list(ast.iter_child_nodes(node))
         own = [
@@ -230,7 +208,7 @@ def _stores_of(body: list[ast.stmt], names: Names) -> Iterator[ast.stmt]:
         todo += [child for child in children if child not in own]
 
 
-class _ExplicitSuper(ast.NodeTransformer):
+class _ExplicitSuper(OwnScope):
     """`super()` becomes `super(__class__, self)`: a region has other arguments."""
 
     def __init__(self, parameters: list[str]) -> None:
@@ -242,8 +220,3 @@ class _ExplicitSuper(ast.NodeTransformer):
         if bare and not node.args and not node.keywords and self._first:
             node.args = [name_at("__class__", node), name_at(self._first, node)]
         return node
-
-    def visit_FunctionDef(self, node: Any) -> Any:
-        return node
-
-    visit_AsyncFunctionDef = visit_ClassDef = visit_Lambda = visit_FunctionDef

@@ -12,18 +12,20 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Mapping
-from typing import cast
 
 from anyshape.capture.rewrite.expressions import BINARY_NAMES, ExpressionRewriter
 from anyshape.capture.rewrite.nodes import (
     FRAME,
     STORE,
     CannotRewrite,
+    Placed,
     assign_at,
+    clear_at,
     name_at,
     name_position,
     node_at,
-    replaced,
+    store_at,
+    through_variables,
 )
 from anyshape.capture.rewrite.scopes import NameKind, NameScope, Scope
 
@@ -44,17 +46,15 @@ class AssignmentRewriter(ExpressionRewriter):
     def run(self, call: ast.expr, out: Statements) -> None:
         out.append(node_at(ast.Expr, call, value=call))
 
-    def hold(self, value: ast.expr, at: ast.AST, out: Statements) -> str:
+    def hold(self, value: ast.expr, at: Placed, out: Statements) -> str:
         """Put a value into a new temporary; the caller clears it."""
         name = self.temporary()
         out.append(assign_at(name, value, at))
         return name
 
-    def clear(self, names: list[str], at: ast.AST, out: Statements) -> None:
+    def clear(self, names: list[str], at: Placed, out: Statements) -> None:
         if names:
-            targets = [name_at(name, at, STORE) for name in names]
-            nothing = self.constant(None, at)
-            out.append(node_at(ast.Assign, at, targets=targets, value=nothing, type_comment=None))
+            out.append(clear_at(names, at))
 
     def is_local_name(self, node: ast.expr) -> bool:
         return (
@@ -72,7 +72,7 @@ class AssignmentRewriter(ExpressionRewriter):
         """Whether nobody can tell if this is evaluated before or after its neighbours."""
         return isinstance(node, ast.Constant) or self.is_parameter(node)
 
-    def assign(self, node: ast.Assign, out: Statements) -> None:
+    def visit_Assign(self, node: ast.Assign, out: Statements) -> None:
         original = node.value
         value = self.expression(original)
         target = node.targets[0]
@@ -105,15 +105,11 @@ class AssignmentRewriter(ExpressionRewriter):
             case _:
                 return False
 
-    def assign_to(self, target: ast.expr, value: ast.expr, at: ast.stmt, out: Statements) -> None:
+    def assign_to(self, target: ast.expr, value: ast.expr, at: Placed, out: Statements) -> None:
         """`target = value`, where `value` may be evaluated in the middle."""
         match target:
             case ast.Name():
-                name = self.mangle(target.id)
-                value = self.stored(name, value, at)
-                out.append(
-                    node_at(ast.Assign, at, targets=[target], value=value, type_comment=None)
-                )
+                out.append(store_at([target], self.stored(self.mangle(target.id), value, at), at))
             case ast.Attribute() | ast.Subscript():
                 self.run(self.store(target, value), out)
             case ast.Tuple() | ast.List():
@@ -125,33 +121,21 @@ class AssignmentRewriter(ExpressionRewriter):
         self,
         target: ast.Tuple | ast.List,
         value: ast.expr,
-        at: ast.stmt,
+        at: Placed,
         out: Statements,
         *,
         from_display: bool = False,
     ) -> None:
-        """`a, b.c = v` -> `a, t = H.unpack(v); H.set_attribute(b, "c", t)`.
-
-        From the first target that is not a local name on, all go through temporaries: a later name
-        must not be bound before the parts of an earlier target are evaluated.
-        """
+        """`a, b.c = v` -> `a, t = H.unpack(v); H.set_attribute(b, "c", t)`."""
         if not from_display:
             value = self.hook("unpack", target, value)
-        elements = list(target.elts)
-        waiting: list[tuple[ast.expr, str]] = []
-        for index, element in enumerate(elements):
-            inner = element.value if isinstance(element, ast.Starred) else element
-            if waiting or not self.is_local_name(inner):
-                name = self.temporary()
-                waiting.append((inner, name))
-                elements[index] = replaced(element, name)
-        target.elts = elements
-        out.append(node_at(ast.Assign, at, targets=[target], value=value, type_comment=None))
+        waiting = through_variables(target, self.is_local_name, self.temporary)
+        out.append(store_at([target], value, at))
         for inner, name in waiting:
-            self.assign_to(inner, name_at(name, inner), cast(ast.stmt, inner), out)
+            self.assign_to(inner, name_at(name, inner), inner, out)
         self.clear([name for _, name in waiting], at, out)
 
-    def annotated(self, node: ast.AnnAssign, out: Statements) -> None:
+    def visit_AnnAssign(self, node: ast.AnnAssign, out: Statements) -> None:
         if self.scope.kind is NameKind.CLASS:
             node.annotation = self.annotation(node.annotation)
             if isinstance(node.target, ast.Name):
@@ -159,10 +143,7 @@ class AssignmentRewriter(ExpressionRewriter):
                 out.append(node)
                 return
         if node.value is not None:
-            assignment = node_at(
-                ast.Assign, node, targets=[node.target], value=node.value, type_comment=None
-            )
-            self.assign(assignment, out)
+            self.visit_Assign(store_at([node.target], node.value, node), out)
         elif isinstance(node.target, ast.Name):
             # It makes the name local, and does nothing else.
             node.annotation = self.constant(None, node)
@@ -176,28 +157,25 @@ class AssignmentRewriter(ExpressionRewriter):
     def annotation(self, node: ast.expr) -> ast.expr:
         return node if self.keeps_annotations else self.expression(node)
 
-    def augmented(self, node: ast.AugAssign, out: Statements) -> None:
+    def visit_AugAssign(self, node: ast.AugAssign, out: Statements) -> None:
         op = self.constant(BINARY_NAMES[type(node.op)], node)
         target = node.target
         if isinstance(target, ast.Name):
             name = self.mangle(target.id)
-            old = self.name(name_at(target.id, target))
+            old = self.visit_Name(name_at(target.id, target))
             value = self.hook("inplace", node, op, old, self.expression(node.value))
             out.append(assign_at(target.id, self.stored(name, value, node), node))
             return
         held: list[str] = []
         owner = self.once(target.value, held, out)
         if isinstance(target, ast.Attribute):
-            at = name_position(target)
-            attribute = self.constant(self.mangle(target.attr), at)
-            old = self.hook("attribute", at, owner, attribute)
-            value = self.hook("inplace", node, op, old, self.expression(node.value))
-            self.run(self.hook("set_attribute", at, owner, attribute, value), out)
+            part, at = "attribute", name_position(target)
+            key: ast.expr = self.constant(self.mangle(target.attr), at)
         else:
-            key = self.once(target.slice, held, out)
-            old = self.hook("item", target, owner, key)
-            value = self.hook("inplace", node, op, old, self.expression(node.value))
-            self.run(self.hook("set_item", target, owner, key, value), out)
+            part, at, key = "item", target, self.once(target.slice, held, out)
+        old = self.hook(part, at, owner, key)
+        value = self.hook("inplace", node, op, old, self.expression(node.value))
+        self.run(self.hook(f"set_{part}", at, owner, key, value), out)
         self.clear(held, node, out)
 
     def once(self, node: ast.expr, held: list[str], out: Statements) -> ast.expr:
@@ -208,7 +186,7 @@ class AssignmentRewriter(ExpressionRewriter):
         held.append(name)
         return name_at(name, node)
 
-    def delete(self, node: ast.Delete, out: Statements) -> None:
+    def visit_Delete(self, node: ast.Delete, out: Statements) -> None:
         for target in node.targets:
             self.delete_target(target, out)
 
@@ -230,14 +208,14 @@ class AssignmentRewriter(ExpressionRewriter):
                 if place is NameScope.FREE:
                     raise CannotRewrite(f"it deletes `{name}`, a variable of a function around it")
                 if place is NameScope.GLOBAL:
-                    frame = self.nodes.name(FRAME, target)
+                    frame = self.own_name(FRAME, target)
                     text = self.constant(name, target)
                     self.run(self.hook("delete_global", target, frame, text), out)
                 out.append(node_at(ast.Delete, target, targets=[target]))
             case _:
                 raise CannotRewrite(f"{type(target).__name__} in `del` is not supported")
 
-    def store_again(self, name: str, at: ast.AST, out: Statements) -> None:
+    def store_again(self, name: str, at: Placed, out: Statements) -> None:
         """After a statement that itself bound a name: a store outside must be seen."""
         if self.scope.place(self.mangle(name)) is not NameScope.LOCAL:
             value = self.stored(self.mangle(name), name_at(name, at), at)
@@ -249,6 +227,6 @@ class AssignmentRewriter(ExpressionRewriter):
             return target, []
         name = self.temporary()
         after: Statements = []
-        self.assign_to(target, name_at(name, target), cast(ast.stmt, target), after)
+        self.assign_to(target, name_at(name, target), target, after)
         self.clear([name], target, after)
         return name_at(name, target, STORE), after

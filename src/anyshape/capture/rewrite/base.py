@@ -6,20 +6,40 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from anyshape.capture.rewrite.nodes import FRAME, TEMPORARY, CannotRewrite, Nodes, name_position
+from anyshape.capture.rewrite.nodes import (
+    FRAME,
+    HOOKS,
+    LOAD,
+    TEMPORARY,
+    CannotRewrite,
+    Placed,
+    Position,
+    constant_at,
+    name_at,
+    name_position,
+    node_at,
+)
 from anyshape.capture.rewrite.scopes import NameKind, NameScope, Scope, mangle
 
-ExpressionHandler = Callable[[Any, Any], ast.expr]
+_NEW_CALL = ast.Call.__new__
 
 
 class Rewriter:
-    """The state of one rewriting. `rewrite_expressions` fills the table of handlers."""
+    """The state of one rewriting. A method `visit_X` rewrites nodes of the class `ast.X`: of an
+    expression it gives what it becomes, of a statement it appends that to a list."""
 
-    expressions: ClassVar[Mapping[type[ast.expr], ExpressionHandler]] = {}
+    handlers: ClassVar[Mapping[type[ast.AST], Callable[..., Any]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        visits = (name for name in dir(cls) if name.startswith("visit_"))
+        cls.handlers = {getattr(ast, name[6:]): getattr(cls, name) for name in visits}
 
     def __init__(self, scope: Scope, text: str, globals_: Mapping[str, object]) -> None:
         self.scope = scope
-        self.nodes = Nodes()
+        # Nodes that can be shared within a line.
+        self._methods: dict[tuple[str, int], ast.Attribute] = {}
+        self._constants: dict[tuple[str | int | None, int], ast.Constant] = {}
+        self._names: dict[tuple[str, int], ast.Name] = {}
         self.globals = globals_
         # Two cheap facts about the whole text that let most functions skip a walk.
         self.has_walrus = ":=" in text
@@ -29,7 +49,7 @@ class Rewriter:
         self.iterable_depth = 0
 
     def expression(self, node: ast.expr) -> ast.expr:
-        handler = self.expressions.get(type(node))
+        handler = self.handlers.get(type(node))
         if handler is None:
             raise CannotRewrite(f"{type(node).__name__} expressions are not supported")
         return handler(self, node)
@@ -37,11 +57,47 @@ class Rewriter:
     def optional(self, node: ast.expr | None) -> ast.expr | None:
         return None if node is None else self.expression(node)
 
-    def hook(self, method: str, at: Any, *arguments: ast.expr) -> ast.Call:
-        return self.nodes.hook(method, at, list(arguments))
+    def constant(self, value: str | int | None, at: Placed) -> ast.Constant:
+        line = at.lineno
+        key = (value, line)
+        node = self._constants.get(key)
+        if node is None:
+            place = Position(line, at.col_offset, line, at.col_offset)
+            node = self._constants[key] = constant_at(value, place)
+        return node
 
-    def constant(self, value: str | int | None, at: Any) -> ast.Constant:
-        return self.nodes.constant(value, at)
+    def own_name(self, name: str, at: Placed) -> ast.Name:
+        """A load of one of our own names."""
+        line = at.lineno
+        node = self._names.get((name, line))
+        if node is None:
+            place = Position(line, at.col_offset, line, at.col_offset)
+            node = self._names[name, line] = name_at(name, place)
+        return node
+
+    def hook(self, method: str, at: Placed, *arguments: ast.expr) -> ast.Call:
+        """`H.method(*arguments)`, at the position of `at`.
+
+        The method's node covers one line only: the compiler moves the position of a method call
+        to the line on which the method's name ends.
+        """
+        line = at.lineno
+        function = self._methods.get((method, line))
+        if function is None:
+            hooks = self.own_name(HOOKS, at)
+            function = node_at(ast.Attribute, hooks, value=hooks, attr=method, ctx=LOAD)
+            self._methods[method, line] = function
+        call = _NEW_CALL(ast.Call)
+        call.__dict__ = {
+            "func": function,
+            "args": list(arguments),
+            "keywords": [],
+            "lineno": line,
+            "col_offset": at.col_offset,
+            "end_lineno": at.end_lineno,
+            "end_col_offset": at.end_col_offset,
+        }
+        return call
 
     def mangle(self, name: str) -> str:
         return mangle(name, self.scope.class_name)
@@ -66,13 +122,13 @@ class Rewriter:
             return False
         return not self.has_nonlocal and name not in scope.unstable
 
-    def stored(self, name: str, value: ast.expr, at: Any) -> ast.expr:
+    def stored(self, name: str, value: ast.expr, at: Placed) -> ast.expr:
         """What to store under a (mangled) name, given what the user stores."""
         place = self.scope.place(name)
         if place is NameScope.LOCAL:
             return value
         method = "store_free" if place is NameScope.FREE else "store_global"
-        return self.hook(method, at, self.nodes.name(FRAME, at), self.constant(name, at), value)
+        return self.hook(method, at, self.own_name(FRAME, at), self.constant(name, at), value)
 
     def store(self, target: ast.Attribute | ast.Subscript, value: ast.expr) -> ast.Call:
         """The call that stores `value`, which Python has evaluated before the target's parts."""

@@ -35,7 +35,7 @@ BOOL_COMPARISONS = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
 
 
 class ConditionRewriter(Rewriter):
-    def boolean(self, node: ast.BoolOp) -> ast.expr:
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         operands = flattened(node)
         node.values = [self.tested(operand, node.op) for operand in operands[:-1]]
         node.values.append(self.expression(operands[-1]))
@@ -82,13 +82,13 @@ class ConditionRewriter(Rewriter):
             case _:
                 return self.hook("truth", node, self.expression(node))
 
-    def if_expression(self, node: ast.IfExp) -> ast.expr:
+    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         node.test = self.condition(node.test)
         node.body = self.expression(node.body)
         node.orelse = self.expression(node.orelse)
         return node
 
-    def compare(self, node: ast.Compare) -> ast.expr:
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
         if len(node.ops) > 1:
             return self.chain(node, as_condition=False)
         left = self.expression(node.left)

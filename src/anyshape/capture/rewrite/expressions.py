@@ -3,8 +3,11 @@
     x.shape[0] + n
     H.binary("add", H.item(H.attribute(x, "shape"), 0), H.load_global(F, "n", n))
 
-One handler a kind of node, found in the table at the end. A handler may change the node that it
-is given: the tree belongs to this rewriting. Whatever is evaluated stays in Python's own order.
+    [x for x, y in it if y]
+    [x for t in H.iterate(it) for x, y in [H.unpack(t)] for t in [None] if H.truth(y)]
+
+A method may change the node that it is given: the tree belongs to this rewriting. Whatever is
+evaluated stays in Python's own order.
 """
 
 from __future__ import annotations
@@ -13,26 +16,29 @@ import ast
 import inspect
 import sys
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import cast
 
-from anyshape.capture.rewrite.base import ExpressionHandler
-from anyshape.capture.rewrite.comprehensions import ComprehensionRewriter
-from anyshape.capture.rewrite.conditions import gives_bool
+from anyshape.capture.rewrite.conditions import ConditionRewriter, gives_bool
 from anyshape.capture.rewrite.nodes import (
     FRAME,
     LOAD,
+    STORE,
     CannotRewrite,
+    Placed,
     arguments_at,
     lambda_at,
     name_at,
     name_position,
     node_at,
+    plain_node,
+    through_variables,
 )
 from anyshape.capture.rewrite.scopes import (
     NameKind,
     NameScope,
     Scope,
     all_arguments,
+    comprehension_targets,
     walrus_targets,
 )
 
@@ -68,10 +74,10 @@ LEFT_ALONE = frozenset({"__class__", "__debug__"})
 INLINED_COMPREHENSIONS = sys.version_info >= (3, 12)
 
 
-class ExpressionRewriter(ComprehensionRewriter):
+class ExpressionRewriter(ConditionRewriter):
     # Names.
 
-    def name(self, node: ast.Name) -> ast.expr:
+    def visit_Name(self, node: ast.Name) -> ast.expr:
         name = node.id
         if name.startswith("__"):
             name = self.mangle(name)
@@ -85,17 +91,17 @@ class ExpressionRewriter(ComprehensionRewriter):
         if name == "stack" and self.globals.get(name) is inspect.stack:
             raise CannotRewrite("it uses `inspect.stack`, which looks at the frame of its caller")
         method = "load_free" if place is NameScope.FREE else "load_global"
-        frame = self.nodes.name(FRAME, node)
+        frame = self.own_name(FRAME, node)
         return self.hook(method, node, frame, self.constant(name, node), node)
 
-    def walrus(self, node: ast.NamedExpr) -> ast.expr:
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> ast.expr:
         name = self.mangle(cast(ast.Name, node.target).id)
         node.value = self.stored(name, self.expression(node.value), node)
         return node
 
     # Objects.
 
-    def attribute(self, node: ast.Attribute) -> ast.expr:
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         name = self.mangle(node.attr)
         if name in NEEDS_THE_FRAME and name not in {"eval", "exec"}:
             raise CannotRewrite(f"it uses `{name}`, which looks at the frame of its caller")
@@ -104,19 +110,19 @@ class ExpressionRewriter(ComprehensionRewriter):
         at = name_position(node)
         return self.hook("attribute", at, self.expression(node.value), self.constant(name, at))
 
-    def subscript(self, node: ast.Subscript) -> ast.expr:
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         return self.hook("item", node, self.expression(node.value), self.expression(node.slice))
 
-    def slice(self, node: ast.Slice) -> ast.expr:
+    def visit_Slice(self, node: ast.Slice) -> ast.expr:
         parts = (
             self.constant(None, node) if part is None else self.expression(part)
             for part in (node.lower, node.upper, node.step)
         )
         return self.hook("slice", node, *parts)
 
-    def call(self, node: ast.Call) -> ast.expr:
+    def visit_Call(self, node: ast.Call) -> ast.expr:
         function = node.func
-        at: Any = node
+        at: Placed = node
         if isinstance(function, ast.Name):
             name = self.mangle(function.id)
             if not node.args and not node.keywords:
@@ -134,21 +140,19 @@ class ExpressionRewriter(ComprehensionRewriter):
             keyword.value = value if keyword.arg else self.hook("mapping", keyword.value, value)
         if unpacks_last:
             return self.call_that_unpacks_last(arguments, node.keywords, at)
-        call = self.nodes.hook("call", at, arguments)
+        call = self.hook("call", at, *arguments)
         call.keywords = node.keywords
         return call
 
     def call_that_unpacks_last(
-        self, arguments: list[ast.expr], keywords: list[ast.keyword], at: Any
+        self, arguments: list[ast.expr], keywords: list[ast.keyword], at: Placed
     ) -> ast.expr:
         """`(lambda f, a, /, **k: H.call(f, *a, **k))(f, a, ...)`."""
         function, starred = arguments
         assert isinstance(starred, ast.Starred), "the only argument is unpacked"
         names = [self.new_variable() for _ in range(3)]
         loads = [name_at(name, at) for name in names]
-        call = self.nodes.hook(
-            "call", at, [loads[0], node_at(ast.Starred, at, value=loads[1], ctx=LOAD)]
-        )
+        call = self.hook("call", at, loads[0], node_at(ast.Starred, at, value=loads[1], ctx=LOAD))
         call.keywords = [node_at(ast.keyword, at, arg=None, value=loads[2])]
         inner = lambda_at(at, names[:2], call)
         inner.args.posonlyargs, inner.args.args = inner.args.args, []
@@ -177,13 +181,13 @@ class ExpressionRewriter(ComprehensionRewriter):
             "super", node, name_at("__class__", node), name_at(scope.first_argument, node)
         )
 
-    def starred(self, node: ast.Starred) -> ast.expr:
+    def visit_Starred(self, node: ast.Starred) -> ast.expr:
         node.value = self.hook("unpack", node.value, self.expression(node.value))
         return node
 
     # Operators.
 
-    def binary(self, node: ast.BinOp) -> ast.expr:
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         if is_constant(node):
             return node
         name = self.constant(BINARY_NAMES[type(node.op)], node)
@@ -191,7 +195,7 @@ class ExpressionRewriter(ComprehensionRewriter):
             "binary", node, name, self.expression(node.left), self.expression(node.right)
         )
 
-    def unary(self, node: ast.UnaryOp) -> ast.expr:
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
         if is_constant(node):
             return node
         operand = self.expression(node.operand)
@@ -204,15 +208,17 @@ class ExpressionRewriter(ComprehensionRewriter):
 
     # Displays and text.
 
-    def sequence(self, node: ast.Tuple | ast.List) -> ast.expr:
+    def visit_List(self, node: ast.Tuple | ast.List) -> ast.expr:
         node.elts = [self.expression(element) for element in node.elts]
         return node
 
-    def set(self, node: ast.Set) -> ast.expr:
+    visit_Tuple = visit_List
+
+    def visit_Set(self, node: ast.Set) -> ast.expr:
         node.elts = [self.key(element) for element in node.elts]
         return node
 
-    def dictionary(self, node: ast.Dict) -> ast.expr:
+    def visit_Dict(self, node: ast.Dict) -> ast.expr:
         keys: list[ast.expr | None] = []
         values: list[ast.expr] = []
         for key, value in zip(node.keys, node.values, strict=True):
@@ -225,10 +231,10 @@ class ExpressionRewriter(ComprehensionRewriter):
         node.keys, node.values = keys, values
         return node
 
-    def joined_string(self, node: ast.JoinedStr) -> ast.expr:
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
         return self.hook("text", node, *(self.expression(value) for value in node.values))
 
-    def formatted(self, node: ast.FormattedValue) -> ast.expr:
+    def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.expr:
         conversion = None if node.conversion == -1 else chr(node.conversion)
         spec = node.format_spec
         text = self.constant("", node) if spec is None else self.expression(spec)
@@ -237,7 +243,7 @@ class ExpressionRewriter(ComprehensionRewriter):
 
     # Scopes inside expressions.
 
-    def lambda_(self, node: ast.Lambda) -> ast.expr:
+    def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
         self.defaults(node.args)
         around = self.scope
         names = frozenset(self.mangle(argument.arg) for argument in all_arguments(node.args))
@@ -260,21 +266,114 @@ class ExpressionRewriter(ComprehensionRewriter):
         arguments.defaults = [self.expression(default) for default in arguments.defaults]
         arguments.kw_defaults = [self.optional(default) for default in arguments.kw_defaults]
 
+    # Comprehensions.
+
+    def visit_ListComp(
+        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
+    ) -> ast.expr:
+        around = self.scope
+        inner = Scope(
+            NameKind.COMPREHENSION,
+            comprehension_targets(node.generators, around.class_name),
+            parent=around,
+            class_name=around.class_name,
+            is_generator_expression=isinstance(node, ast.GeneratorExp),
+        )
+        generators: list[ast.comprehension] = []
+        for generator in node.generators:
+            if generator.is_async:
+                raise CannotRewrite("it has an asynchronous comprehension")
+            self.iterable_depth += 1
+            iterable = self.expression(generator.iter)
+            self.iterable_depth -= 1
+            # Python evaluates the first iterable outside.
+            self.scope = inner
+            generator.iter = self.hook("iterate", generator.iter, iterable)
+            generators.append(generator)
+            if not isinstance(generator.target, ast.Name):
+                self.assign_in_clauses(generator, generators)
+            generators[-1].ifs = [self.condition(test) for test in generator.ifs]
+            if generators[-1] is not generator:
+                generator.ifs = []
+        node.generators = generators
+        if isinstance(node, ast.DictComp):
+            node.key = self.key(node.key)
+            node.value = self.expression(node.value)
+        elif isinstance(node, ast.SetComp):
+            node.elt = self.key(node.elt)
+        else:
+            node.elt = self.expression(node.elt)
+        self.scope = around
+        return node
+
+    visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_ListComp
+
+    def assign_in_clauses(
+        self, generator: ast.comprehension, clauses: list[ast.comprehension]
+    ) -> None:
+        """`for a, b in it` -> `for t in it for a, b in [H.unpack(t)] for t in [None]`.
+
+        Python compiles a loop over a display of one element to an assignment.
+        """
+
+        def clause(target: ast.expr, value: ast.expr) -> None:
+            display = node_at(ast.List, value, elts=[value], ctx=LOAD)
+            clauses.append(
+                plain_node(ast.comprehension, target=target, iter=display, ifs=[], is_async=0)
+            )
+
+        def assign(target: ast.expr, value: ast.expr) -> None:
+            match target:
+                case ast.Name():
+                    clause(target, value)
+                case ast.Attribute() | ast.Subscript():
+                    result = self.new_variable()
+                    clause(name_at(result, target, STORE), self.store(target, value))
+                case ast.Tuple() | ast.List():
+                    waiting = through_variables(target, _is_name, self.new_variable)
+                    clause(target, self.hook("unpack", target, value))
+                    for inner, name in waiting:
+                        assign(inner, name_at(name, inner))
+                        clear(name, inner)
+                case _:
+                    raise CannotRewrite(f"{type(target).__name__} as a target is not supported")
+
+        def clear(name: str, at: ast.expr) -> None:
+            clause(name_at(name, at, STORE), self.constant(None, at))
+
+        target = generator.target
+        name = self.new_variable()
+        generator.target = name_at(name, target, STORE)
+        assign(target, name_at(name, target))
+        clear(name, target)
+
+    def key(self, node: ast.expr) -> ast.expr:
+        if isinstance(node, ast.Constant):
+            return self.expression(node)
+        if isinstance(node, ast.Starred):
+            node.value = self.hook("members", node.value, self.expression(node.value))
+            return node
+        return self.hook("key", node, self.expression(node))
+
     # Generators.
 
-    def yield_(self, node: ast.Yield) -> ast.expr:
+    def visit_Yield(self, node: ast.Yield) -> ast.expr:
         node.value = self.optional(node.value)
         return node
 
-    def yield_from(self, node: ast.YieldFrom) -> ast.expr:
+    def visit_YieldFrom(self, node: ast.YieldFrom) -> ast.expr:
         node.value = self.hook("iterate", node.value, self.expression(node.value))
         return node
 
-    def unchanged(self, node: ast.expr) -> ast.expr:
+    def visit_Constant(self, node: ast.expr) -> ast.expr:
         return node
 
-    def asynchronous(self, node: ast.expr) -> ast.expr:
+    def visit_Await(self, node: ast.expr) -> ast.expr:
         raise CannotRewrite("it has asynchronous code")
+
+
+def _is_name(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name)
 
 
 def unpacks_after_keywords(node: ast.Call) -> bool:
@@ -304,36 +403,3 @@ def is_constant(node: ast.expr) -> bool:
 def first_argument(arguments: ast.arguments) -> str | None:
     positional = arguments.posonlyargs or arguments.args
     return positional[0].arg if positional else None
-
-
-EXPRESSIONS: Mapping[type[ast.expr], ExpressionHandler] = {
-    ast.Attribute: ExpressionRewriter.attribute,
-    ast.Await: ExpressionRewriter.asynchronous,
-    ast.BinOp: ExpressionRewriter.binary,
-    ast.BoolOp: ExpressionRewriter.boolean,
-    ast.Call: ExpressionRewriter.call,
-    ast.Compare: ExpressionRewriter.compare,
-    ast.Constant: ExpressionRewriter.unchanged,
-    ast.Dict: ExpressionRewriter.dictionary,
-    ast.DictComp: ExpressionRewriter.comprehension,
-    ast.FormattedValue: ExpressionRewriter.formatted,
-    ast.GeneratorExp: ExpressionRewriter.comprehension,
-    ast.IfExp: ExpressionRewriter.if_expression,
-    ast.JoinedStr: ExpressionRewriter.joined_string,
-    ast.Lambda: ExpressionRewriter.lambda_,
-    ast.List: ExpressionRewriter.sequence,
-    ast.ListComp: ExpressionRewriter.comprehension,
-    ast.Name: ExpressionRewriter.name,
-    ast.NamedExpr: ExpressionRewriter.walrus,
-    ast.Set: ExpressionRewriter.set,
-    ast.SetComp: ExpressionRewriter.comprehension,
-    ast.Slice: ExpressionRewriter.slice,
-    ast.Starred: ExpressionRewriter.starred,
-    ast.Subscript: ExpressionRewriter.subscript,
-    ast.Tuple: ExpressionRewriter.sequence,
-    ast.UnaryOp: ExpressionRewriter.unary,
-    ast.Yield: ExpressionRewriter.yield_,
-    ast.YieldFrom: ExpressionRewriter.yield_from,
-}
-
-ExpressionRewriter.expressions = EXPRESSIONS

@@ -95,12 +95,6 @@ def is_instrumented(code: CodeType) -> bool:
     return code in _ours
 
 
-def original_closure(function: FunctionType) -> tuple[CellType, ...] | None:
-    """The cells that the user's function has: without ours."""
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    return tuple(cell for name, cell in cells if name not in (HOOKS, FRAME)) or None
-
-
 def bind(
     function: FunctionType, code: CodeType, hooks_cell: CellType, frame_cell: CellType
 ) -> FunctionType:
@@ -133,7 +127,8 @@ def make(code: CodeType, globals_: dict[str, Any]) -> CodeType | Refused:
     if isinstance(located, Refused):
         return located
     try:
-        made = compile_rewritten(located, code, globals_)
+        rewrite(located.node, code, located.text, located.class_name, globals_)
+        made = compile_in_place(located, code, code.co_freevars)
     except CannotRewrite as why:
         return Refused(str(why))
     except RecursionError:
@@ -189,11 +184,6 @@ def compile_in_place(located: Located, code: CodeType, free: tuple[str, ...]) ->
     return in_place(compile_wrapped(located, code, (), free), code, prefix, located.line_offset)
 
 
-def compile_rewritten(located: Located, code: CodeType, globals_: dict[str, Any]) -> CodeType:
-    rewrite(located.node, code, located.text, located.class_name, globals_)
-    return compile_in_place(located, code, code.co_freevars)
-
-
 def in_place(each: CodeType, code: CodeType, prefix: str, line_offset: int) -> CodeType:
     """With the names and lines that the code would have had in its file.
 
@@ -216,3 +206,50 @@ def in_place(each: CodeType, code: CodeType, prefix: str, line_offset: int) -> C
 
 def renamed(text: str, code: CodeType, prefix: str) -> str:
     return code.co_qualname + text[len(prefix) :] if text.startswith(prefix) else text
+
+
+# -- functions that a watched program made, as they would be without hooks -------------------------
+
+#: Instrumented code, and the function of the program that it is of.
+Watched = Iterable[tuple[CodeType, FunctionType]]
+
+_KINDS = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | inspect.CO_GENERATOR
+
+
+def own_cells(function: FunctionType) -> dict[str, CellType]:
+    """The cells that the user's function has, by name: without ours."""
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    return {name: cell for name, cell in cells if name not in (HOOKS, FRAME)}
+
+
+def original_closure(function: FunctionType) -> tuple[CellType, ...] | None:
+    return tuple(own_cells(function).values()) or None
+
+
+def own_code(watched: Watched, function: FunctionType) -> CodeType | None:
+    """The code that the user's function has; None where it cannot be told from others."""
+    code = function.__code__
+    for made, maker in watched:
+        if any(each is code for each in all_code(made)):
+            # Several lambdas of one line come in the order in which they stand there.
+            ours = [each for each in all_code(made) if _is_same(each, code)]
+            users = [each for each in all_code(maker.__code__) if _is_same(each, code)]
+            place = next(index for index, each in enumerate(ours) if each is code)
+            return users[place] if len(users) == len(ours) else None
+    return None
+
+
+def _is_same(one: CodeType, other: CodeType) -> bool:
+    """Whether both are of one function: what it is called, where it stands, what it takes."""
+    count = other.co_argcount + other.co_kwonlyargcount
+    return (
+        (one.co_qualname, one.co_firstlineno, one.co_argcount, one.co_kwonlyargcount)
+        == (other.co_qualname, other.co_firstlineno, other.co_argcount, other.co_kwonlyargcount)
+        and one.co_varnames[:count] == other.co_varnames[:count]
+        and one.co_flags & _KINDS == other.co_flags & _KINDS
+    )
+
+
+def is_outer_cell(watched: Watched, cell: CellType) -> bool:
+    """Whether it is a cell of a function from outside."""
+    return any(cell is each for _, function in watched for each in function.__closure__ or ())

@@ -9,7 +9,8 @@ object, its methods, constants) are shared within a line.
 from __future__ import annotations
 
 import ast
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, TypeVar, cast
 
 HOOKS = "__anyshape_hooks__"
 FRAME = "__anyshape_frame__"
@@ -17,18 +18,24 @@ TEMPORARY = "__anyshape_{}__"
 
 LOAD = ast.Load()
 STORE = ast.Store()
-DELETE = ast.Del()
 
 N = TypeVar("N", bound=ast.AST)
 
-_NEW_CALL = ast.Call.__new__
+
+class Placed(Protocol):
+    """A node of the user's, or a position."""
+
+    lineno: int
+    col_offset: int
+    end_lineno: int | None
+    end_col_offset: int | None
 
 
 class CannotRewrite(Exception):
     """The function has to run as it is; the message says why."""
 
 
-def node_at(cls: type[N], at: Any, **fields: Any) -> N:
+def node_at(cls: type[N], at: Placed, **fields: Any) -> N:
     """A node with the position of `at`."""
     node = cls.__new__(cls)
     fields["lineno"] = at.lineno
@@ -46,14 +53,25 @@ def plain_node(cls: type[N], **fields: Any) -> N:
     return node
 
 
-def name_at(name: str, at: Any, context: ast.expr_context = LOAD) -> ast.Name:
+def name_at(name: str, at: Placed, context: ast.expr_context = LOAD) -> ast.Name:
     return node_at(ast.Name, at, id=name, ctx=context)
 
 
-def assign_at(name: str, value: ast.expr, at: Any) -> ast.Assign:
-    return node_at(
-        ast.Assign, at, targets=[name_at(name, at, STORE)], value=value, type_comment=None
-    )
+def constant_at(value: object, at: Placed) -> ast.Constant:
+    return node_at(ast.Constant, at, value=value, kind=None)
+
+
+def store_at(targets: list[ast.expr], value: ast.expr, at: Placed) -> ast.Assign:
+    return node_at(ast.Assign, at, targets=targets, value=value, type_comment=None)
+
+
+def assign_at(name: str, value: ast.expr, at: Placed) -> ast.Assign:
+    return store_at([name_at(name, at, STORE)], value, at)
+
+
+def clear_at(names: Iterable[str], at: Placed) -> ast.Assign:
+    """`a = b = None`: nothing is kept alive by these variables."""
+    return store_at([name_at(name, at, STORE) for name in names], constant_at(None, at), at)
 
 
 class Position:
@@ -64,8 +82,22 @@ class Position:
     def __init__(self, lineno: int, col_offset: int, end_lineno: int, end_col_offset: int) -> None:
         self.lineno = lineno
         self.col_offset = col_offset
-        self.end_lineno = end_lineno
-        self.end_col_offset = end_col_offset
+        self.end_lineno: int | None = end_lineno
+        self.end_col_offset: int | None = end_col_offset
+
+
+def start_of(node: ast.stmt) -> Position:
+    """The first character of a statement."""
+    return Position(node.lineno, node.col_offset, node.lineno, node.col_offset)
+
+
+def parsed_at(text: str, at: Placed) -> list[ast.stmt]:
+    """Statements of our own, given as text, all at one position."""
+    body = ast.parse(text).body
+    for node in (inner for each in body for inner in ast.walk(each)):
+        if node._attributes:
+            node.__dict__.update({name: getattr(at, name) for name in Position.__slots__})
+    return body
 
 
 def bound_to(name: str, value: ast.expr) -> ast.NamedExpr:
@@ -74,22 +106,22 @@ def bound_to(name: str, value: ast.expr) -> ast.NamedExpr:
 
 def read_and_clear(at: ast.expr, name: str, *others: str) -> ast.expr:
     """`(t, t := None)[0]`: the variable's value, after which nothing holds it."""
-    nothing = node_at(ast.Constant, at, value=None, kind=None)
+    nothing = constant_at(None, at)
     elements = [name_at(name, at), *(bound_to(each, nothing) for each in (name, *others))]
     return node_at(
         ast.Subscript,
         at,
         value=node_at(ast.Tuple, at, elts=elements, ctx=LOAD),
-        slice=node_at(ast.Constant, at, value=0, kind=None),
+        slice=constant_at(0, at),
         ctx=LOAD,
     )
 
 
-def lambda_at(at: Any, names: list[str], body: ast.expr) -> ast.Lambda:
+def lambda_at(at: Placed, names: list[str], body: ast.expr) -> ast.Lambda:
     return node_at(ast.Lambda, at, args=arguments_at(at, names), body=body)
 
 
-def arguments_at(at: Any, names: list[str]) -> ast.arguments:
+def arguments_at(at: Placed, names: list[str]) -> ast.arguments:
     return plain_node(
         ast.arguments,
         posonlyargs=[],
@@ -102,12 +134,45 @@ def arguments_at(at: Any, names: list[str]) -> ast.arguments:
     )
 
 
-def replaced(node: ast.expr, name: str) -> ast.expr:
+def function_at(
+    at: Placed, name: str, arguments: ast.arguments, body: list[ast.stmt]
+) -> ast.FunctionDef:
+    return node_at(
+        ast.FunctionDef,
+        at,
+        name=name,
+        args=arguments,
+        body=body,
+        decorator_list=[],
+        returns=None,
+        type_comment=None,
+        type_params=[],
+    )
+
+
+def _replaced(node: ast.expr, name: str) -> ast.expr:
     """An element of an unpacking, with a variable in place of its own target."""
     variable = name_at(name, node, STORE)
     if isinstance(node, ast.Starred):
         return node_at(ast.Starred, node, value=variable, ctx=STORE)
     return variable
+
+
+def through_variables(
+    target: ast.Tuple | ast.List, is_plain: Callable[[ast.expr], bool], new: Callable[[], str]
+) -> list[tuple[ast.expr, str]]:
+    """Put variables in place of the elements of an unpacking, from the first one on that is not
+    plain: a later name must not be bound before the parts of an earlier target are evaluated. Gives
+    those elements, with their variables."""
+    waiting: list[tuple[ast.expr, str]] = []
+    elements = list(target.elts)
+    for index, element in enumerate(elements):
+        inner = element.value if isinstance(element, ast.Starred) else element
+        if waiting or not is_plain(inner):
+            waiting.append((inner, new()))
+            elements[index] = _replaced(element, waiting[-1][1])
+    target.elts = elements
+    return waiting
 
 
 def name_position(node: ast.Attribute) -> Position:
@@ -117,54 +182,3 @@ def name_position(node: ast.Attribute) -> Position:
         return Position(node.lineno, node.col_offset, end_lineno, end_col_offset)
     start = max(end_col_offset - len(node.attr), 0)
     return Position(end_lineno, start, end_lineno, end_col_offset)
-
-
-class Nodes:
-    """The nodes of one rewritten function that can be shared."""
-
-    def __init__(self) -> None:
-        self._methods: dict[tuple[str, int], ast.Attribute] = {}
-        self._constants: dict[tuple[str | int | None, int], ast.Constant] = {}
-        self._names: dict[tuple[str, int], ast.Name] = {}
-
-    def constant(self, value: str | int | None, at: Any) -> ast.Constant:
-        line = at.lineno
-        key = (value, line)
-        node = self._constants.get(key)
-        if node is None:
-            place = Position(line, at.col_offset, line, at.col_offset)
-            node = self._constants[key] = node_at(ast.Constant, place, value=value, kind=None)
-        return node
-
-    def name(self, name: str, at: Any) -> ast.Name:
-        """A load of one of our own names."""
-        line = at.lineno
-        node = self._names.get((name, line))
-        if node is None:
-            place = Position(line, at.col_offset, line, at.col_offset)
-            node = self._names[name, line] = name_at(name, place)
-        return node
-
-    def hook(self, method: str, at: Any, arguments: list[ast.expr]) -> ast.Call:
-        """`H.method(*arguments)`, at the position of `at`.
-
-        The method's node covers one line only: the compiler moves the position of a method call
-        to the line on which the method's name ends.
-        """
-        line = at.lineno
-        function = self._methods.get((method, line))
-        if function is None:
-            hooks = self.name(HOOKS, at)
-            function = node_at(ast.Attribute, hooks, value=hooks, attr=method, ctx=LOAD)
-            self._methods[method, line] = function
-        call = _NEW_CALL(ast.Call)
-        call.__dict__ = {
-            "func": function,
-            "args": arguments,
-            "keywords": [],
-            "lineno": line,
-            "col_offset": at.col_offset,
-            "end_lineno": at.end_lineno,
-            "end_col_offset": at.end_col_offset,
-        }
-        return call

@@ -9,8 +9,8 @@ Out: a module that, compiled, holds the code of the rewritten function:
                 return H.call(H.attribute(self, "linear"), x)
 
 The module is never run. What is wanted is the inner code object, whose cells are then filled by
-hand, so that defaults and decorators are not evaluated again. The table of
-rewrites is `rewrite_expressions` and `rewrite_statements`; `plain_hooks` says what each hook means.
+hand, so that defaults and decorators are not evaluated again. `hooks/reference.py` says what each
+hook means.
 """
 
 from __future__ import annotations
@@ -22,14 +22,21 @@ from types import CodeType
 from typing import Any
 
 from anyshape.capture.rewrite.expressions import first_argument
-from anyshape.capture.rewrite.nodes import FRAME, HOOKS, Position, arguments_at, node_at, plain_node
+from anyshape.capture.rewrite.nodes import (
+    FRAME,
+    HOOKS,
+    Position,
+    arguments_at,
+    function_at,
+    node_at,
+    plain_node,
+)
 from anyshape.capture.rewrite.scopes import all_arguments, mangle
+from anyshape.capture.rewrite.source import FunctionNode
 from anyshape.capture.rewrite.statements import StatementRewriter, function_scope
 
 FACTORY = "__anyshape_factory__"
 FUNCTION = "__anyshape_function__"
-
-FunctionNode = ast.FunctionDef | ast.Lambda
 
 
 def strip(node: FunctionNode) -> None:
@@ -58,17 +65,7 @@ def wrapped(
     at = Position(node.lineno, 0, node.lineno, 0)
     is_function = isinstance(node, ast.FunctionDef)
     statement: ast.stmt = node if is_function else node_at(ast.Return, at, value=node)
-    statement = node_at(
-        ast.FunctionDef,
-        at,
-        name=FACTORY,
-        args=arguments_at(at, [HOOKS, FRAME, *free]),
-        body=[statement],
-        decorator_list=[],
-        returns=None,
-        type_comment=None,
-        type_params=[],
-    )
+    statement = function_at(at, FACTORY, arguments_at(at, [HOOKS, FRAME, *free]), [statement])
     if class_name is not None:
         statement = node_at(
             ast.ClassDef,

@@ -15,6 +15,28 @@ from typing import Any
 
 from anyshape.support.lazy_dataclass import dataclass, field
 
+#: What opens a scope of its own: the inside of it is another function's.
+NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+
+class OwnScope(ast.NodeTransformer):
+    """A change of a function's own scope."""
+
+    def visit_Lambda(self, node: Any) -> Any:
+        return node
+
+    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = visit_Lambda
+
+
+def own_nodes(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """All nodes of the scope of these statements; of nested scopes, the node that opens them."""
+    todo = list(body)
+    while todo:
+        node = todo.pop()
+        yield node
+        if not isinstance(node, NESTED):
+            todo += ast.iter_child_nodes(node)
+
 
 class NameKind(Enum):
     FUNCTION = "function"
@@ -91,7 +113,7 @@ class Scope:
 
 
 def bindings(
-    statements: Iterable[ast.stmt],
+    statements: Iterable[ast.AST],
     class_name: str | None,
     parameters: Iterable[str] = (),
     *,
@@ -123,7 +145,12 @@ def bindings(
             todo += parts(node)
         else:
             todo += handler(node, found)
-    return mangled(found, class_name, parameters)
+    found.declared_global = {mangle(name, class_name) for name in found.declared_global}
+    found.declared_nonlocal = {mangle(name, class_name) for name in found.declared_nonlocal}
+    found.bound = {mangle(name, class_name) for name in found.bound}
+    found.bound -= found.declared_global | found.declared_nonlocal
+    found.bound.update(parameters)
+    return found
 
 
 def parts(node: ast.AST) -> Iterator[ast.AST]:
@@ -189,16 +216,6 @@ BINDERS: Mapping[type[ast.AST], Callable[[Any, Bindings], Iterable[ast.AST]]] = 
     ast.MatchMapping: bind_rest,
     ast.ExceptHandler: bind_name,
 }
-
-
-def mangled(found: Bindings, class_name: str | None, parameters: Iterable[str]) -> Bindings:
-    found.declared_global = {mangle(name, class_name) for name in found.declared_global}
-    found.declared_nonlocal = {mangle(name, class_name) for name in found.declared_nonlocal}
-    found.bound = {mangle(name, class_name) for name in found.bound}
-    found.bound -= found.declared_global
-    found.bound -= found.declared_nonlocal
-    found.bound.update(parameters)
-    return found
 
 
 def outside_of_function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.expr]:

@@ -54,6 +54,12 @@ COMPARED_FLAGS = (
 )
 
 
+COMPARED = (
+    *("co_code", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_argcount"),
+    *("co_posonlyargcount", "co_kwonlyargcount", "co_exceptiontable"),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Located:
     """A function's own tree: nobody else holds it, so that it may be changed."""
@@ -372,15 +378,7 @@ def same_code(one: CodeType, other: CodeType, prefix: str, qualified_name: str) 
     `prefix` where `one` has `qualified_name`.
     """
     return (
-        one.co_code == other.co_code
-        and one.co_names == other.co_names
-        and one.co_varnames == other.co_varnames
-        and one.co_freevars == other.co_freevars
-        and one.co_cellvars == other.co_cellvars
-        and one.co_argcount == other.co_argcount
-        and one.co_posonlyargcount == other.co_posonlyargcount
-        and one.co_kwonlyargcount == other.co_kwonlyargcount
-        and one.co_exceptiontable == other.co_exceptiontable
+        all(getattr(one, name) == getattr(other, name) for name in COMPARED)
         and one.co_flags & COMPARED_FLAGS == other.co_flags & COMPARED_FLAGS
         and len(one.co_consts) == len(other.co_consts)
         and all(

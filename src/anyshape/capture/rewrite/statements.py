@@ -1,20 +1,19 @@
 """Statements: loops, `with`, `try`, `match`, imports, nested functions and classes.
 
-A handler appends what the statement becomes to a list. Most keep the statement and rewrite the
-expressions in it.
+Most are kept, with the expressions in them rewritten.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, cast
+from collections.abc import Iterable
 
 from anyshape.capture.rewrite.assignments import AssignmentRewriter, Statements
 from anyshape.capture.rewrite.expressions import first_argument
 from anyshape.capture.rewrite.nodes import (
     FRAME,
     CannotRewrite,
+    Placed,
     assign_at,
     lambda_at,
     name_at,
@@ -29,8 +28,6 @@ from anyshape.capture.rewrite.scopes import (
     mangle,
 )
 
-Handler = Callable[[Any, Any, Statements], None]
-
 
 class StatementRewriter(AssignmentRewriter):
     def body(self, statements: Iterable[ast.stmt]) -> Statements:
@@ -40,30 +37,29 @@ class StatementRewriter(AssignmentRewriter):
         return out
 
     def statement(self, node: ast.stmt, out: Statements) -> None:
-        handler = STATEMENTS.get(type(node))
+        handler = self.handlers.get(type(node))
         if handler is None:
             raise CannotRewrite(f"{type(node).__name__} statements are not supported")
         handler(self, node, out)
 
     # Control flow.
 
-    def if_(self, node: ast.If, out: Statements) -> None:
+    def visit_If(self, node: ast.If | ast.While, out: Statements) -> None:
         node.test = self.condition(node.test)
         node.body = self.body(node.body)
         node.orelse = self.body(node.orelse)
         out.append(node)
 
-    def while_(self, node: ast.While, out: Statements) -> None:
-        self.if_(cast(ast.If, node), out)
+    visit_While = visit_If
 
-    def for_(self, node: ast.For, out: Statements) -> None:
+    def visit_For(self, node: ast.For, out: Statements) -> None:
         node.iter = self.hook("iterate", node.iter, self.expression(node.iter))
         node.target, first = self.bound_by_python(node.target)
         node.body = first + self.body(node.body)
         node.orelse = self.body(node.orelse)
         out.append(node)
 
-    def with_(self, node: ast.With, out: Statements) -> None:
+    def visit_With(self, node: ast.With, out: Statements) -> None:
         for index, item in enumerate(node.items):
             manager = item.context_expr
             item.context_expr = self.hook("context", manager, self.expression(manager))
@@ -78,7 +74,7 @@ class StatementRewriter(AssignmentRewriter):
                 )
                 node.items = node.items[: index + 1]
                 node.body = first
-                self.with_(inner, node.body)
+                self.visit_With(inner, node.body)
             else:
                 node.body = first + self.body(node.body)
             out.append(node)
@@ -86,7 +82,7 @@ class StatementRewriter(AssignmentRewriter):
         node.body = self.body(node.body)
         out.append(node)
 
-    def try_(self, node: ast.Try, out: Statements) -> None:
+    def visit_Try(self, node: ast.Try | ast.TryStar, out: Statements) -> None:
         node.body = self.body(node.body)
         for handler in node.handlers:
             handler.type = self.optional(handler.type)
@@ -100,17 +96,19 @@ class StatementRewriter(AssignmentRewriter):
             node.finalbody = [self._caught(node.finalbody[0]), *self.body(node.finalbody)]
         out.append(node)
 
-    def _caught(self, at: ast.AST) -> ast.stmt:
+    visit_TryStar = visit_Try
+
+    def _caught(self, at: Placed) -> ast.stmt:
         caught = self.hook("caught", at)
         return node_at(ast.Expr, caught, value=caught)
 
-    def raise_(self, node: ast.Raise, out: Statements) -> None:
+    def visit_Raise(self, node: ast.Raise, out: Statements) -> None:
         if node.exc is not None:
             node.exc = self.hook("raising", node.exc, self.expression(node.exc))
             node.cause = self.optional(node.cause)
         out.append(node)
 
-    def assert_(self, node: ast.Assert, out: Statements) -> None:
+    def visit_Assert(self, node: ast.Assert, out: Statements) -> None:
         # What an assertion asks is expected to be so: no branch of the program.
         test = self.hook("asserted", node.test, self.condition(node.test))
         begin = self.hook("asserting", node.test)
@@ -118,10 +116,10 @@ class StatementRewriter(AssignmentRewriter):
         node.msg = self.optional(node.msg)
         out.append(node)
 
-    def match(self, node: ast.Match, out: Statements) -> None:
+    def visit_Match(self, node: ast.Match, out: Statements) -> None:
         node.subject = self.hook("match", node.subject, self.expression(node.subject))
         for case in node.cases:
-            captures = bindings([cast(ast.stmt, case.pattern)], self.scope.class_name).bound
+            captures = bindings([case.pattern], self.scope.class_name).bound
             outside = [name for name in captures if self.scope.place(name) is not NameScope.LOCAL]
             if outside:
                 raise CannotRewrite(f"a pattern binds `{outside[0]}`, a variable outside of it")
@@ -130,23 +128,27 @@ class StatementRewriter(AssignmentRewriter):
             case.body = self.body(case.body)
         out.append(node)
 
-    def expression_statement(self, node: ast.Expr, out: Statements) -> None:
+    def visit_Expr(self, node: ast.Expr, out: Statements) -> None:
         node.value = self.expression(node.value)
         out.append(node)
 
-    def return_(self, node: ast.Return, out: Statements) -> None:
+    def visit_Return(self, node: ast.Return, out: Statements) -> None:
         node.value = self.optional(node.value)
         out.append(node)
 
-    def unchanged_statement(self, node: ast.stmt, out: Statements) -> None:
+    def visit_Pass(self, node: ast.stmt, out: Statements) -> None:
         out.append(node)
 
-    def asynchronous_statement(self, node: ast.stmt, out: Statements) -> None:
+    visit_Break = visit_Continue = visit_Global = visit_Nonlocal = visit_Pass
+
+    def visit_AsyncFor(self, node: ast.stmt, out: Statements) -> None:
         raise CannotRewrite("it has asynchronous code")
+
+    visit_AsyncFunctionDef = visit_AsyncWith = visit_AsyncFor
 
     # Imports.
 
-    def import_(self, node: ast.Import, out: Statements) -> None:
+    def visit_Import(self, node: ast.Import, out: Statements) -> None:
         for alias in node.names:
             out.append(node_at(ast.Import, node, names=[alias]))
             bound = alias.asname or alias.name.partition(".")[0]
@@ -155,7 +157,7 @@ class StatementRewriter(AssignmentRewriter):
                 bound, [self.constant(module, node), self.constant(None, node)], node, out
             )
 
-    def import_from(self, node: ast.ImportFrom, out: Statements) -> None:
+    def visit_ImportFrom(self, node: ast.ImportFrom, out: Statements) -> None:
         out.append(node)
         for alias in node.names:
             what: list[ast.expr] = [
@@ -163,10 +165,10 @@ class StatementRewriter(AssignmentRewriter):
                 self.constant(alias.name, node),
             ]
             if node.level:
-                what += [self.constant(node.level, node), self.nodes.name(FRAME, node)]
+                what += [self.constant(node.level, node), self.own_name(FRAME, node)]
             self.imported(alias.asname or alias.name, what, node, out)
 
-    def imported(self, bound: str, what: list[ast.expr], at: ast.stmt, out: Statements) -> None:
+    def imported(self, bound: str, what: list[ast.expr], at: Placed, out: Statements) -> None:
         value = self.hook("imported", at, name_at(bound, at), *what)
         if self.scope.kind is NameKind.CLASS:
             # A second store could be seen by the namespace that a metaclass prepared.
@@ -176,7 +178,7 @@ class StatementRewriter(AssignmentRewriter):
 
     # Definitions.
 
-    def function(self, node: ast.FunctionDef, out: Statements) -> None:
+    def visit_FunctionDef(self, node: ast.FunctionDef, out: Statements) -> None:
         if getattr(node, "type_params", None):
             raise CannotRewrite("a function in it has type parameters")
         node.decorator_list = [self.decorator(each) for each in node.decorator_list]
@@ -208,7 +210,7 @@ class StatementRewriter(AssignmentRewriter):
         value = self.expression(node)
         return node_at(ast.Call, node, func=factory, args=[value], keywords=[])
 
-    def class_(self, node: ast.ClassDef, out: Statements) -> None:
+    def visit_ClassDef(self, node: ast.ClassDef, out: Statements) -> None:
         if getattr(node, "type_params", None):
             raise CannotRewrite("a class in it has type parameters")
         self.run(self.hook("making_class", node_start(node), self.constant(node.name, node)), out)
@@ -273,34 +275,3 @@ def function_scope(
         class_name=class_name,
         first_argument=None if first is None else mangle(first, class_name),
     )
-
-
-STATEMENTS: Mapping[type[ast.stmt], Handler] = {
-    ast.AnnAssign: StatementRewriter.annotated,
-    ast.Assert: StatementRewriter.assert_,
-    ast.Assign: StatementRewriter.assign,
-    ast.AsyncFor: StatementRewriter.asynchronous_statement,
-    ast.AsyncFunctionDef: StatementRewriter.asynchronous_statement,
-    ast.AsyncWith: StatementRewriter.asynchronous_statement,
-    ast.AugAssign: StatementRewriter.augmented,
-    ast.Break: StatementRewriter.unchanged_statement,
-    ast.ClassDef: StatementRewriter.class_,
-    ast.Continue: StatementRewriter.unchanged_statement,
-    ast.Delete: StatementRewriter.delete,
-    ast.Expr: StatementRewriter.expression_statement,
-    ast.For: StatementRewriter.for_,
-    ast.FunctionDef: StatementRewriter.function,
-    ast.Global: StatementRewriter.unchanged_statement,
-    ast.If: StatementRewriter.if_,
-    ast.Import: StatementRewriter.import_,
-    ast.ImportFrom: StatementRewriter.import_from,
-    ast.Match: StatementRewriter.match,
-    ast.Nonlocal: StatementRewriter.unchanged_statement,
-    ast.Pass: StatementRewriter.unchanged_statement,
-    ast.Raise: StatementRewriter.raise_,
-    ast.Return: StatementRewriter.return_,
-    ast.Try: StatementRewriter.try_,
-    ast.TryStar: StatementRewriter.try_,
-    ast.While: StatementRewriter.while_,
-    ast.With: StatementRewriter.with_,
-}
