@@ -35,7 +35,7 @@ test: $(READY)
 	$(PYTEST) $(TESTS)
 
 test-slow: $(ALL) browser
-	$(PYTEST) tests/slow
+	$(PYTEST) --slow tests
 
 # The report is tested in a real browser. Where it cannot be brought, those tests are skipped.
 browser:
