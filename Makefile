@@ -9,7 +9,11 @@ READY  := .venv/.ready
 ALL    := .venv/.libraries
 
 # Test tensors are tiny: threads inside torch only get in the way of the parallel test processes.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --durations=25
+# Tests start many processes, and Python keeps for each of them what it compiled for the first, even
+# where the environment says otherwise. Neighbouring tests share what they set up: they stay in one
+# process, until another one has nothing left to do.
+PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= \
+          $(BIN)/pytest -n $(JOBS) --dist worksteal --durations=25
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-slow browser lint format bench docs clean
@@ -31,7 +35,7 @@ test: $(READY)
 	$(PYTEST) $(TESTS)
 
 test-slow: $(ALL) browser
-	$(PYTEST) tests/slow
+	$(PYTEST) --slow tests
 
 # The report is tested in a real browser. Where it cannot be brought, those tests are skipped.
 browser:

@@ -1,17 +1,47 @@
-"""Names of parametrised cases, the same in every process: the parallel runner compares them. And
-no profile, here and in processes that tests start: what an earlier run has seen changes how many
-graphs there are. Tests of the profile keep one in a folder of their own."""
+"""Which tests a plain run leaves out. Names of parametrised cases, the same in every process: the
+parallel runner compares them. And no profile, here and in processes that tests start: what an
+earlier run has seen changes how many graphs there are. Tests of the profile keep one in a folder of
+their own."""
 
 from __future__ import annotations
 
 import os
 import re
-from typing import Any
+import zlib
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
 os.environ["ANYSHAPE_PROFILE"] = "0"
 
+_TESTS = Path(__file__).parent
+_SLOW = _TESTS / "slow"
+
+#: Long enumerations, by file or folder. Of the cases of each test there, one in so many is for
+#: every run of the tests, always the same ones; `make test-slow` runs the others.
+ONE_IN: Final = {
+    "api/test_containers_outside.py": 5,
+    "api/test_escapes_ints.py": 8,
+    "api/test_escapes_native.py": 8,
+    "api/test_inputs_with_gaps.py": 5,
+    "api/test_match.py": 4,
+    "api/test_python_features.py": 5,
+    "capture/test_replay.py": 4,
+    "codegen": 5,
+    "data_dependent/test_order_of_effects.py": 12,
+    "data_dependent/test_programs.py": 6,
+    "data_dependent/test_unbacked.py": 8,
+    "events/trace/test_tlparse.py": 3,
+    "export/test_fuzz.py": 6,
+    "export/test_onnx.py": 4,
+    "export/test_pairs.py": 5,
+    "graph": 5,
+    "graph_breaks": 4,
+    "native": 5,
+    "ops/test_opdb_sample.py": 3,
+    "wrappers": 3,
+}
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -21,6 +51,39 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write the texts of tests/golden anew, to be reviewed as a diff",
     )
+    parser.addoption(
+        "--slow",
+        action="store_true",
+        help="run what a plain run leaves out: tests/slow, tests marked slow, the rest of samples",
+    )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if collection_path != _SLOW or config.getoption("--slow"):
+        return None
+    named = (config.invocation_params.dir / each.partition("::")[0] for each in config.args)
+    return None if any(_SLOW in (path, *path.parents) for path in named) else True
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if any("::" in each for each in config.args):
+        return  # whoever names a test wants it
+    if config.getoption("--slow"):
+        kept = [item for item in items if _SLOW in item.path.parents or _is_slow(item)]
+    else:
+        kept = [item for item in items if not _is_slow(item)]
+    config.hook.pytest_deselected(items=list(set(items) - set(kept)))
+    items[:] = kept
+
+
+def _is_slow(item: pytest.Item) -> bool:
+    if item.get_closest_marker("slow") is not None:
+        return True
+    where = item.path.relative_to(_TESTS)
+    places = (str(place) for place in (where, *where.parents))
+    parts = next((ONE_IN[place] for place in places if place in ONE_IN), 1)
+    # By the name: whatever else is collected, both runs together have every case once.
+    return "[" in item.nodeid and zlib.crc32(item.name.encode()) % parts != 0
 
 
 def pytest_make_parametrize_id(config: pytest.Config, val: Any, argname: str) -> str | None:

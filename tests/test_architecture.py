@@ -130,17 +130,17 @@ def read_package(root: Path) -> dict[str, Module]:
 def imports_of(module: Module, names: set[str]) -> Iterator[Import]:
     """Every import in the module, with the function that it stands in; `names` are our modules."""
 
-    def visit(node: ast.AST, function: str | None) -> Iterator[Import]:
-        for target in targets_of(node, module, names):
-            yield Import(module.name, target, getattr(node, "lineno", 0), function)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+    todo: list[tuple[ast.AST, str | None]] = [(module.tree, None)]
+    while todo:
+        node, function = todo.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom | ast.Call):
+            for target in targets_of(node, module, names):
+                yield Import(module.name, target, node.lineno, function)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             function = node.name
         elif isinstance(node, ast.Lambda):
             function = "<lambda>"
-        for child in ast.iter_child_nodes(node):
-            yield from visit(child, function)
-
-    yield from visit(module.tree, None)
+        todo += [(child, function) for child in ast.iter_child_nodes(node)]
 
 
 def targets_of(node: ast.AST, module: Module, names: set[str]) -> list[str]:
@@ -227,10 +227,13 @@ def peers(modules: dict[str, Module], imports: list[Import]) -> Iterator[str]:
         bridge = (item.importer, item.target) in BRIDGES
         if not bridge and any(is_within(item.target, peer) for peer in PEERS):
             yield f"{item}, a peer"
+    last = {peer.rpartition(".")[2] for peer in PEERS}
     for module in modules.values():
         for node in ast.walk(module.tree):
+            if not isinstance(node, ast.Attribute) or node.attr not in last:
+                continue
             # Exact match: the chain `torch._dynamo.reset` contains the node `torch._dynamo` once.
-            if isinstance(node, ast.Attribute) and ast.unparse(node) in PEERS:
+            if ast.unparse(node) in PEERS:
                 yield f"{module.name}:{node.lineno} uses {ast.unparse(node)}, a peer"
 
 
@@ -291,6 +294,8 @@ def cycles(modules: dict[str, Module], imports: list[Import]) -> Iterator[str]:
 
 def bare_todos(modules: dict[str, Module]) -> Iterator[str]:
     for module in modules.values():
+        if "TODO" not in module.source:
+            continue
         for token in tokenize.generate_tokens(io.StringIO(module.source).readline):
             if token.type == tokenize.COMMENT and re.search(r"\bTODO\b(?!\(\d+\))", token.string):
                 yield f"{module.name}:{token.start[0]}: TODO without an issue number, TODO(123)"
@@ -318,7 +323,7 @@ def violations(root: Path) -> list[str]:
 
 
 def test_package_keeps_the_rules():
-    assert read_package(SOURCE), "no sources found: the test looks in the wrong place"
+    assert (SOURCE / "anyshape" / "api.py").exists(), "the test looks in the wrong place"
     assert violations(SOURCE) == []
 
 

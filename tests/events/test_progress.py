@@ -32,13 +32,54 @@ class Terminal:
         self._master, slave = pty.openpty()
         self.file: TextIO = os.fdopen(slave, "w", encoding="utf-8")
 
-    def read(self) -> str:
-        is_something = select.select([self._master], [], [], 0.05)[0]
-        return os.read(self._master, 65536).decode() if is_something else ""
+    def read(self, until: str = "") -> str:
+        """What was written; with a text that has to come, all up to it."""
+        said = ""
+        while select.select([self._master], [], [], 10 if until not in said else 0.01)[0]:
+            said += os.read(self._master, 65536).decode()
+        return said
 
     def close(self) -> None:
         self.file.close()
         os.close(self._master)
+
+
+class Clock:
+    """Time that passes when a test says so, for the thread that draws."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Condition()
+        self._passed, self._wakes, self._asleep, self._ended = 0.0, 0, False, False
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self._passed
+
+    def sleep(self, seconds: float) -> None:
+        with self._turn:
+            self._asleep, woken = True, self._wakes
+            self._turn.notify_all()
+            self._turn.wait_for(lambda: self._ended or self._wakes > woken)
+
+    def tick(self) -> None:
+        """A long time passes. Who slept has looked at what there is, and sleeps again."""
+        with self._turn:
+            assert self._turn.wait_for(lambda: self._asleep, 60)
+            self._passed, self._wakes, self._asleep = self._passed + 10, self._wakes + 1, False
+            self._turn.notify_all()
+            assert self._turn.wait_for(lambda: self._asleep, 60)
+
+    def end(self) -> None:
+        with self._turn:
+            self._ended = True
+            self._turn.notify_all()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+    made = Clock()
+    monkeypatch.setattr(module, "time", made)
+    yield made
+    made.end()
 
 
 @pytest.fixture
@@ -46,40 +87,23 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
     made = Terminal()
     # Pytest sets the real one anew after the fixtures.
     monkeypatch.setattr(module, "sys", SimpleNamespace(stderr=made.file))
-    monkeypatch.setattr(module, "LONG_SECONDS", 0.1)
-    monkeypatch.setattr(module, "_REDRAW_SECONDS", 0.05)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")
     yield made
     made.close()
 
 
-def wait_for(said: Callable[[], bool]) -> None:
-    ends = time.monotonic() + 10
-    while not said() and time.monotonic() < ends:
-        time.sleep(0.02)
-
-
-def slow(seen: Callable[[], bool]) -> Callable[..., Any]:
-    """A backend that takes until something was seen."""
-
-    def backend(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
-        wait_for(seen)
-        return graph.forward
-
-    return backend
-
-
-def test_a_long_compile_shows_where_it_is(terminal: Terminal):
+def test_a_long_compile_shows_where_it_is(terminal: Terminal, clock: Clock):
     said: list[str] = []
 
-    def is_shown() -> bool:
-        said.append(terminal.read())
-        return "compiling" in "".join(said)
+    def backend(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
+        clock.tick()
+        said.append(terminal.read("compiling"))
+        return graph.forward
 
-    function = anyshape.compile(lambda x: x + 1, name="addition", backend=slow(is_shown))
+    function = anyshape.compile(lambda x: x + 1, name="addition", backend=backend)
     function(torch.ones(3))
-    said.append(terminal.read())
+    said.append(terminal.read("\x1b[2K"))
     text = "".join(said)
     shown = _CODES.sub("", text)
     assert re.search(r"anyshape: compiling \S+ \[\d+/0\]  backend, \d+\.\d s", shown)
@@ -88,31 +112,26 @@ def test_a_long_compile_shows_where_it_is(terminal: Terminal):
     assert "\n" not in text
 
 
-def test_graphs_and_kernels(terminal: Terminal):
+def test_graphs_and_kernels(terminal: Terminal, clock: Clock):
     watched = Progress()
     with watched.compiling("f", "0/1"):
         watched.stage("backend")
         watched.graph()
         for _ in range(5):
             watched.kernel()
-        text = ""
-        for _ in range(100):
-            text += terminal.read()
-            if "kernels" in text:
-                break
-    assert "f [0/1]  backend, 1 graph, 5 kernels, 0." in _CODES.sub("", text)
+        clock.tick()
+        text = terminal.read("kernels")
+    assert re.search(r"f \[0/1\]  backend, 1 graph, 5 kernels, 1\d\.\d s", _CODES.sub("", text))
 
 
-def test_without_rich(terminal: Terminal, monkeypatch: pytest.MonkeyPatch):
+def test_without_rich(terminal: Terminal, clock: Clock, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "rich.console", None)
-    watched, text = Progress(), ""
+    watched = Progress()
     with watched.compiling("f" * 500, "0/1"):
         watched.stage("backend")
-        for _ in range(100):
-            text += terminal.read()
-            if "compiling" in text:
-                break
-    text += terminal.read()
+        clock.tick()
+        text = terminal.read("compiling")
+    text += terminal.read("\x1b[2K")
     assert "anyshape: compiling fff" in text
     assert text.endswith("\r\x1b[2K")
     # One line, cut off at the edge.
@@ -125,7 +144,6 @@ def _nothing(watched: Progress, terminal: Terminal) -> None:
         watched.stage("backend")
         watched.graph()
         watched.kernel()
-        time.sleep(0.2)
     assert terminal.read() == ""
     assert watched._thread is None
 
@@ -142,27 +160,30 @@ def test_silent_where_nobody_looks(terminal: Terminal, monkeypatch: pytest.Monke
     _nothing(Progress(), terminal)
 
 
-def test_silent_while_compiles_are_short(terminal: Terminal):
+def test_silent_while_compiles_are_short(terminal: Terminal, clock: Clock):
     watched = Progress()
     for _ in range(50):
         with watched.compiling("f", "0/1"):
-            pass
-    time.sleep(0.3)
-    assert terminal.read() == ""
+            watched.stage("backend")
+    # Whatever the thread was about to do with them, it has done in this one, which shows nothing.
+    with watched.compiling("f", "0/2"):
+        clock.tick()
+        clock.tick()
+        assert terminal.read() == ""
 
 
-def test_silent_while_the_program_runs(terminal: Terminal):
+def test_silent_while_the_program_runs(terminal: Terminal, clock: Clock):
     watched = Progress()
     with watched.compiling("f", "0/1"):
         watched.stage("capture")
-        time.sleep(0.3)
+        clock.tick()
         assert terminal.read() == ""
         watched.stage("backend")
-        wait_for(lambda: "compiling" in terminal.read())
+        clock.tick()
+        assert "compiling" in terminal.read("compiling")
         watched.stage("capture")
-        time.sleep(0.1)
-        assert terminal.read().endswith("\r\x1b[2K")
-        time.sleep(0.2)
+        assert terminal.read("\x1b[2K").endswith("\r\x1b[2K")
+        clock.tick()
         assert terminal.read() == ""
 
 
@@ -186,23 +207,25 @@ def test_each_thread_has_its_own(terminal: Terminal):
     assert inside == [None]
 
 
-def test_a_terminal_that_is_gone_disturbs_nobody(terminal: Terminal):
+def test_a_terminal_that_is_gone_disturbs_nobody(terminal: Terminal, clock: Clock):
     watched = Progress()
     with watched.compiling("f", "0/0"):
         watched.stage("backend")
-        wait_for(lambda: "compiling" in terminal.read())
+        clock.tick()
+        assert "compiling" in terminal.read("compiling")
         terminal.file.close()
-        time.sleep(0.2)
+        clock.tick()
     assert watched._thread is not None
     assert watched._thread.is_alive()
 
 
-def test_silent_while_python_ends(terminal: Terminal):
+def test_silent_while_python_ends(terminal: Terminal, clock: Clock):
     watched = Progress()
     with watched.compiling("f", "0/0"):
         watched.stage("backend")
         watched._end()
-        time.sleep(0.3)
+        clock.tick()
+        clock.tick()
         assert terminal.read() == ""
 
 

@@ -45,6 +45,11 @@ def at_once(*work: Callable[[], Any]) -> list[Any]:
         return [future.result() for future in [pool.submit(each) for each in work]]
 
 
+def has_come(store: Any, number: int, who: AgreementProtocol) -> None:
+    """Wait until a rank has come to a round."""
+    store.wait([f"f/{number}/{who.rank}"], timedelta(seconds=LONG))
+
+
 def test_all_come(make_store: Callable[[], Any]):
     ranks = members(4, make_store)
     results = at_once(*(lambda r=r: r.agree(sizes(8 + r.rank, 4), LONG) for r in ranks))
@@ -80,7 +85,7 @@ def test_who_comes_late_does_not_wait_and_gets_the_same():
     # What it brought is known from then on, and it is expected again.
     results = at_once(
         lambda: first.agree(sizes(8, 4), LONG),
-        lambda: (time.sleep(0.05), late.agree(sizes(9, 4), LONG))[1],
+        lambda: (has_come(store, 1, first), late.agree(sizes(9, 4), LONG))[1],
     )
     assert [result.came for result in results] == [(0, 1), (0, 1)]
     assert results[0].ranks.seen[X] == results[1].ranks.seen[X] == Observation(sizes=(MANY, 4))
@@ -122,8 +127,10 @@ def test_who_has_missed_a_round_is_among_the_others_in_the_next():
         at_once(*(lambda r=r: r.agree(sizes(8), LONG) for r in ranks))
         at_once(*(lambda r=r: r.agree(sizes(9), SHORT) for r in ranks[:2]))
 
-        def come(rounds: AgreementProtocol, first: int = first) -> Result:
-            time.sleep(0.0 if rounds.rank == first else 0.03)
+        def come(rounds: AgreementProtocol, first: int = first, ranks: Any = ranks) -> Result:
+            if rounds.rank != first:
+                # Who has missed a round goes past it, and looks whether somebody opens another.
+                has_come(rounds.store, 1 if first == 2 else 2, ranks[first])
             return rounds.agree(sizes(8, rounds.rank), LONG)
 
         results = at_once(*(lambda r=r: come(r) for r in ranks))

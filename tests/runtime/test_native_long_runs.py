@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -139,10 +138,12 @@ def test_many_threads(size: int):
     assert wrong == []
 
 
-#: Waits for somebody to write to k0, who can only be another thread of Python.
+#: Says that it runs, and waits for somebody to answer, who can only be another thread of Python.
 WAIT = """
 define i32 @NAME(ptr %buffers, ptr %sizes, ptr %numbers, ptr %scratch) {
   %a = load ptr, ptr %buffers
+  %runs = getelementptr i32, ptr %a, i64 1
+  store atomic volatile i32 1, ptr %runs monotonic, align 4
   br label %again
 again:
   %x = load atomic volatile i32, ptr %a monotonic, align 4
@@ -157,16 +158,18 @@ done:
 def test_other_threads_run_meanwhile():
     buffers = [buffer("a", "input", S0, dtype="i32"), buffer("b", "output", 1)]
     run = function(segment(buffers, [Launch(kernel_of(WAIT), ("a",), (), ())]))
-    flag = torch.zeros(10_000, dtype=torch.int32)
+    shared = torch.zeros(10_000, dtype=torch.int32)
 
-    def write() -> None:
-        time.sleep(0.05)
-        flag[0] = 1
+    def answer() -> None:
+        while not shared[1]:
+            pass
+        shared[0] = 1
 
-    thread = threading.Thread(target=write)
+    thread = threading.Thread(target=answer)
     thread.start()
-    run(flag, 10_000)
+    run(shared, 10_000)
     thread.join()
+    assert shared[:2].tolist() == [1, 1]
 
 
 PROGRAM = """
