@@ -291,8 +291,13 @@ def _parse_switch(text: str) -> bool:
     return found
 
 
-def _is_switch(value: object) -> bool:
-    return isinstance(value, bool)
+def _parse_switch_or_all(text: str) -> object:
+    return "all" if text.strip().lower() == "all" else _parse_switch(text)
+
+
+def _one_of(*words: bool | str) -> Callable[[object], bool]:
+    # By type as well: 1 is equal to True, and no switch.
+    return lambda value: any(isinstance(value, type(word)) and value == word for word in words)
 
 
 def _is_count(value: object) -> bool:
@@ -313,22 +318,6 @@ def _is_text_or_none(value: object) -> bool:
     return value is None or isinstance(value, str)
 
 
-def _says_what_to_do(value: object) -> bool:
-    return isinstance(value, str) and value in {"warn", "raise"}
-
-
-def _says_how_to_tell(value: object) -> bool:
-    return isinstance(value, str) and value in {"raise", "event"}
-
-
-def _is_switch_or_all(value: object) -> bool:
-    return _is_switch(value) or (isinstance(value, str) and value == "all")
-
-
-def _parse_switch_or_all(text: str) -> object:
-    return "all" if text.strip().lower() == "all" else _parse_switch(text)
-
-
 def _is_share_or_count(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
@@ -344,16 +333,18 @@ def _optional_text(text: str) -> str | None:
 
 
 _KINDS: Final = {
-    "bool": Kind("True or False (1/0, yes/no, on/off)", _is_switch, _parse_switch),
+    "bool": Kind("True or False (1/0, yes/no, on/off)", _one_of(True, False), _parse_switch),
     "AutomaticDynamic": Kind(
-        "True, False or 'all' (1/0, yes/no, on/off, all)", _is_switch_or_all, _parse_switch_or_all
+        "True, False or 'all' (1/0, yes/no, on/off, all)",
+        _one_of(True, False, "all"),
+        _parse_switch_or_all,
     ),
     "int": Kind("a whole number of at least 1", _is_count, int),
     "float": Kind("a number of seconds above 0", _is_duration, float),
     "str": Kind("a text", _is_text, str),
     "str | None": Kind("a text or None", _is_text_or_none, _optional_text),
-    "OnCompileError": Kind("'warn' or 'raise'", _says_what_to_do, str.strip),
-    "OnVerify": Kind("'raise' or 'event'", _says_how_to_tell, str.strip),
+    "OnCompileError": Kind("'warn' or 'raise'", _one_of("warn", "raise"), str.strip),
+    "OnVerify": Kind("'raise' or 'event'", _one_of("raise", "event"), str.strip),
     "ShareOrCount": Kind(
         "a share of the calls from 0.0 to 1.0, or a whole number: the first so many of each entry",
         _is_share_or_count,

@@ -20,7 +20,7 @@ from anyshape.capture.record.torch_state import can_capture
 from anyshape.capture.run import capture
 from anyshape.capture.symbol_namespace import Roots
 from anyshape.capture.trace import Trace
-from anyshape.capture.tracer import AbortReason
+from anyshape.capture.tracer import ATOMS, AbortReason
 from anyshape.dispatch.arguments import by_parameter, show_user_frames
 from anyshape.dispatch.callable_target import Target, is_module_call, module_target, target_of
 from anyshape.dispatch.contract import assumed, contract_of, contract_violation
@@ -180,16 +180,13 @@ def copy_of(value: Any) -> Any:
         return copier(value)
     if isinstance(value, tuple) and hasattr(type(value), "_fields"):
         return type(value)(*map(copy_of, value))
-    if type(value) in _ATOMS or isinstance(value, type) or callable(value):
+    if type(value) in ATOMS or isinstance(value, type) or callable(value):
         return value
     try:
         return copy.deepcopy(value)
     except Exception:
         return value  # it holds what cannot be copied; it is used as it is
 
-
-#: Values that have nothing inside to be changed.
-_ATOMS = frozenset({bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device})
 
 _COPIERS: dict[type, Callable[[Any], Any]] = {
     list: lambda value: list(map(copy_of, value)),

@@ -152,7 +152,7 @@ class Exported:
     @property
     def constraints(self) -> tuple[str, ...]:
         """What must hold of the sizes, one sentence each."""
-        return tuple(self._program.constraints())
+        return tuple(self.inputs.constraints())
 
     def print_readable(self, print_output: bool = True) -> str:
         """The program as text: inputs, constraints, operators with the lines they come from."""

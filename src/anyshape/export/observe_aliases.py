@@ -93,9 +93,7 @@ class _Run:
         name = str(node.target)
         if node.op == "placeholder":
             return self._bound[name.lstrip("*")]
-        value: Any = self._module
-        for part in name.split("."):
-            value = getattr(value, part)
+        value: torch.Tensor = operator.attrgetter(name)(self._module)
         if node in self._copied or not isinstance(value, torch.nn.Parameter):
             return value.detach().clone().requires_grad_(value.requires_grad)
         return value

@@ -12,7 +12,8 @@ import builtins
 import keyword
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from types import ModuleType
 from typing import Any, Final
@@ -70,10 +71,21 @@ _MAKERS: Final = frozenset(
         *("arange", "empty", "empty_permuted", "empty_strided", "eye", "full", "linspace"),
         *("logspace", "normal", "ones", "rand", "randint", "randn", "randperm", "range"),
         *("scalar_tensor", "tensor", "as_tensor", "tril_indices", "triu_indices", "zeros"),
-        *("complex", "from_numpy", "cat", "stack", "meshgrid", "einsum", "hann_window"),
+        *("complex", "cat", "stack", "meshgrid", "einsum", "hann_window"),
         *("hamming_window", "blackman_window", "bartlett_window", "kaiser_window", "polar"),
     }
-) - {"from_numpy"}
+)
+
+
+def _functions() -> Iterator[tuple[str, str, Any]]:
+    """What namespaces of torch have that can be called: the namespace, the name, the function."""
+    for prefix, module in _NAMESPACES:
+        for name in dir(module):
+            function = getattr(module, name, None)
+            if callable(function) and not isinstance(function, type | ModuleType):
+                with suppress(TypeError):  # one that cannot be a key is no operator
+                    hash(function)
+                    yield prefix, name, function
 
 
 @lru_cache(maxsize=1)
@@ -82,35 +94,19 @@ def _of_torch() -> dict[Any, str]:
     overridable = {id(each) for found in get_overridable_functions().values() for each in found}
     ignored = {id(each) for each in get_ignored_functions()}
     found: dict[Any, str] = {}
-    for prefix, module in _NAMESPACES:
-        for name in dir(module):
-            function = getattr(module, name, None)
-            if not callable(function) or isinstance(function, type | ModuleType):
-                continue
-            try:
-                known = lookup(function) is not None or id(function) in overridable
-            except TypeError:
-                continue
-            maker = module is torch and name in _MAKERS
-            private = prefix.startswith("torch._C") and id(function) not in ignored
-            if known or maker or private:
-                found.setdefault(function, f"{prefix}.{name}")
+    for prefix, name, function in _functions():
+        known = lookup(function) is not None or id(function) in overridable
+        maker = prefix == "torch" and name in _MAKERS
+        private = prefix.startswith("torch._C") and id(function) not in ignored
+        if known or maker or private:
+            found.setdefault(function, f"{prefix}.{name}")
     return found
 
 
 @lru_cache(maxsize=1)
 def _by_name() -> dict[str, Any]:
-    names: dict[str, Any] = {}
-    for prefix, module in _NAMESPACES:
-        for name in dir(module):
-            function = getattr(module, name, None)
-            try:
-                known = function in _of_torch()
-            except TypeError:
-                continue
-            if known:
-                names[f"{prefix}.{name}"] = function
-    return names
+    known = _of_torch()
+    return {f"{prefix}.{name}": each for prefix, name, each in _functions() if each in known}
 
 
 def name_of(function: Any) -> str:
@@ -118,9 +114,7 @@ def name_of(function: Any) -> str:
     for name, ours in _OURS.items():
         if ours is function:
             return name
-    if isinstance(function, OpOverload):
-        return f"torch.ops.{str(function).replace('::', '.')}"
-    if isinstance(function, OpOverloadPacket):
+    if isinstance(function, OpOverload | OpOverloadPacket):
         return f"torch.ops.{str(function).replace('::', '.')}"
     name = getattr(function, "__name__", "")
     for prefix, (module, allowed) in _PYTHON.items():
@@ -179,68 +173,20 @@ def is_method(name: str) -> bool:
     return name in _DUNDERS if name.startswith("_") else name not in _NO_METHODS
 
 
-#: What operators of Python call.
+#: What operators of Python call: plainly, with the operands swapped, and in place.
 _DUNDERS: Final = frozenset(
+    f"__{form}{name}__"
+    for form in ("", "r", "i")
+    for name in (
+        *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"),
+        *("and", "or", "xor", "lshift", "rshift"),
+    )
+) | frozenset(
     f"__{name}__"
-    for name in [
-        "add",
-        "radd",
-        "iadd",
-        "sub",
-        "rsub",
-        "isub",
-        "mul",
-        "rmul",
-        "imul",
-        "truediv",
-        "rtruediv",
-        "itruediv",
-        "floordiv",
-        "rfloordiv",
-        "ifloordiv",
-        "mod",
-        "rmod",
-        "imod",
-        "pow",
-        "rpow",
-        "ipow",
-        "matmul",
-        "rmatmul",
-        "imatmul",
-        "and",
-        "rand",
-        "iand",
-        "or",
-        "ror",
-        "ior",
-        "xor",
-        "rxor",
-        "ixor",
-        "lshift",
-        "rlshift",
-        "ilshift",
-        "rshift",
-        "rrshift",
-        "irshift",
-        "neg",
-        "pos",
-        "abs",
-        "invert",
-        "eq",
-        "ne",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-        "getitem",
-        "setitem",
-        "bool",
-        "int",
-        "float",
-        "len",
-        "contains",
-        "index",
-    ]
+    for name in (
+        *("neg", "pos", "abs", "invert", "eq", "ne", "lt", "le", "gt", "ge"),
+        *("getitem", "setitem", "bool", "int", "float", "len", "contains", "index"),
+    )
 )
 
 #: They run code that is given to them, or reach outside of the process.

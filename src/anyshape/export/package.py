@@ -11,6 +11,7 @@ No pickle and no code: what is read is data, and every name in it is looked up i
 from __future__ import annotations
 
 import json
+import operator
 import os
 import re
 import zipfile
@@ -82,7 +83,12 @@ def save(
             reason=f"a package cannot hold {error}",
             hints=["use operators of torch in its place"],
         ) from None
-    about = {"format": FORMAT, "version": VERSION, "name": program.name, "torch": _torch_version()}
+    about = {
+        "format": FORMAT,
+        "version": VERSION,
+        "name": program.name,
+        "torch": str(torch.__version__),
+    }
     target = os.fspath(path)
     temporary = f"{target}.{os.getpid()}.part"
     try:
@@ -115,10 +121,6 @@ def _json(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
 
 
-def _torch_version() -> str:
-    return str(torch.__version__)
-
-
 def _parameter(parameter: Parameter) -> dict[str, Any]:
     made: dict[str, Any] = {"name": parameter.name, "kind": parameter.kind.name}
     if parameter.default is not Parameter.empty:
@@ -145,7 +147,7 @@ def _weights(module: torch.fx.GraphModule) -> tuple[dict[str, Any], dict[str, to
     tensors: dict[str, torch.Tensor] = {}
     used = dict.fromkeys(str(node.target) for node in module.graph.nodes if node.op == "get_attr")
     for name in used:
-        tensor = _attribute(module, name)
+        tensor: torch.Tensor = operator.attrgetter(name)(module)
         if not _WEIGHT_NAME.fullmatch(name):
             raise NotWritable(f"a weight of the name {name!r}")
         if tensor.layout is not torch.strided:
@@ -159,13 +161,6 @@ def _weights(module: torch.fx.GraphModule) -> tuple[dict[str, Any], dict[str, to
         if not tensor.is_contiguous():
             rows[name]["strides"] = list(torch.empty_like(tensor).stride())
     return rows, tensors
-
-
-def _attribute(module: torch.nn.Module, name: str) -> torch.Tensor:
-    found: Any = module
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found
 
 
 # -- reading ---------------------------------------------------------------------------------------

@@ -46,10 +46,6 @@ class Program:
         graph.output(result)
         return with_weights_of(self.graph_module, graph)
 
-    def constraints(self) -> Iterator[str]:
-        """What must hold of the sizes, one sentence each."""
-        return self.inputs.constraints()
-
     def sizes_of(self, name: str) -> str:
         """The type of an input, if it is a tensor: `float32[batch, 4]`."""
         for condition in self.inputs.conditions:

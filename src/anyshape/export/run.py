@@ -17,6 +17,7 @@ import torch.fx
 
 from anyshape.errors import (
     AnyshapeError,
+    BadOption,
     CannotExport,
     ConstraintViolation,
     DataDependentError,
@@ -26,7 +27,6 @@ from anyshape.errors import (
 from anyshape.events.kinds import ProgramExported
 from anyshape.events.stream import stream
 from anyshape.export.attempt import Attempt, Subject, copy_of, undisturbed
-from anyshape.export.calls import call_of, calls_in
 from anyshape.export.exported import Exported
 from anyshape.export.functionalize import NotFunctional, make_functional
 from anyshape.export.graph import GraphBuilder, Weights
@@ -282,3 +282,57 @@ def _made_functional(
         return [], [f"the graph changes tensors in place: {error}"]
     graph_module.recompile()
     return changes, []
+
+
+# -- the calls that a user gives as examples, in the forms in which they can be written ------------
+
+
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def call_of(args: Any, kwargs: Any) -> Call:
+    """`args=` and `kwargs=`, or an error that says what they are."""
+    if not isinstance(args, tuple | list):
+        raise _bad("args", args, "a tuple of arguments: (x,), if it is one")
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise _bad("kwargs", kwargs, "a dict of named arguments, or None")
+    names = dict(kwargs or {})
+    for name in names:
+        if not isinstance(name, str):
+            raise _bad("kwargs", kwargs, f"names of arguments, and {name!r} is none")
+    return tuple(args), names
+
+
+def calls_in(examples: Any) -> list[Call]:
+    """`example_inputs=`: tuples of arguments, dicts of named ones, pairs of both, or single
+    arguments."""
+    if examples is None:
+        return []
+    if not isinstance(examples, Iterable) or isinstance(examples, Mapping | str):
+        raise _bad("example_inputs", examples, "a list of calls: [(x,), (y,)]")
+    return [_call(each) for each in examples]
+
+
+def _call(example: Any) -> Call:
+    match example:
+        case dict():
+            return call_of((), example)
+        case (tuple() | list() as args, dict() as kwargs):
+            return call_of(args, kwargs)
+        case tuple() | list():
+            return tuple(example), {}
+        case _:
+            return (example,), {}
+
+
+def _bad(option: str, value: Any, accepted: str) -> BadOption:
+    shown = repr(value)
+    brief = shown if len(shown) < 60 else f"<a {type(value).__name__}>"
+    return BadOption(option=option, value=_Text(brief), accepted=accepted)
+
+
+class _Text(str):
+    """Shown without quotes."""
+
+    __slots__ = ()
+    __repr__ = str.__str__

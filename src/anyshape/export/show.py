@@ -65,7 +65,7 @@ def _lines(program: Program) -> Iterator[str]:
     for condition in program.inputs.conditions:
         if condition.kind == "tensor" and len(condition.way) > 1:
             yield f"    # {condition.name}: {program.tensor_text(condition.value)}"
-    for constraint in program.constraints():
+    for constraint in program.inputs.constraints():
         yield f"    # {constraint}"
     if program.changes:
         yield f"    # changes {', '.join(program.changes)}: their new values are returned last"

@@ -13,7 +13,6 @@ this one observed, which the policy takes as evidence (`Evidence.profile`), and 
     profiles    many functions, as JSON
     store       the file: atomic, locked, merged on write
     remote      the copy that machines share, behind a URL
-    worker      the threads that write
     session     this process: read once, written in the background
     show        for people
 

@@ -30,7 +30,7 @@ from anyshape.profile.records import (
     is_worth_keeping,
     record_of_call,
 )
-from anyshape.profile.worker import Worker, within
+from anyshape.support.worker import Worker, within
 
 #: Compiles come in bursts: one write for those of a second.
 _DELAY_SECONDS: Final = 1.0
@@ -93,7 +93,8 @@ class Session:
             return known
         url = place.url
         try:
-            return known.united(within(self._read_limit, lambda: remote.fetch(url)))
+            fetched = within(self._read_limit, lambda: remote.fetch(url), "anyshape-profile-read")
+            return known.united(fetched)
         except Exception as error:
             # Any kind: each of fsspec's file systems has errors of its own.
             self._warn(f"the profile at {url} is not used: {_text(error)}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import Any, Final, TypeVar
 import torch.distributed as dist
 
 from anyshape.ranks.agreement_protocol import AgreementProtocol, Patience
+from anyshape.support import worker
 from anyshape.support.lazy_dataclass import dataclass, field
 
 #: Changes with the protocol, so that ranks of different versions of ours do not meet.
@@ -96,21 +96,8 @@ current: Final = Current()
 def within(seconds: float, work: Callable[[], _T]) -> _T:
     """The result of `work`, which talks to the store. In a thread, because such a talk hangs if the
     machine of the store does."""
-    results: list[_T] = []
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            results.append(work())
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=run, name="anyshape ranks", daemon=True)
-    thread.start()
     longest = seconds + _MARGIN[0] + seconds * _MARGIN[1]
-    thread.join(longest)
-    if errors:
-        raise errors[0]
-    if not results:
-        raise Silent(f"it did not answer for {longest:.3g} s")
-    return results[0]
+    try:
+        return worker.within(longest, work, "anyshape ranks")
+    except TimeoutError:
+        raise Silent(f"it did not answer for {longest:.3g} s") from None

@@ -1,4 +1,4 @@
-"""A thread that does small jobs in the background, each at most once for many requests."""
+"""Threads: for small jobs in the background, and for what may hang."""
 
 from __future__ import annotations
 
@@ -59,18 +59,19 @@ class Worker(Generic[_Job]):
                     self._changed.notify_all()
 
 
-def within(limit: float, function: Callable[[], _T]) -> _T:
-    """The result of a function that may hang; TimeoutError if it takes longer than `limit`."""
+def within(limit: float, function: Callable[[], _T], name: str) -> _T:
+    """The result of a function that may hang, in a thread of this name; TimeoutError if it takes
+    longer than `limit`."""
     results: list[_T] = []
-    errors: list[Exception] = []
+    errors: list[BaseException] = []
 
     def run() -> None:
         try:
             results.append(function())
-        except Exception as error:
+        except BaseException as error:
             errors.append(error)
 
-    thread = threading.Thread(target=run, name="anyshape-profile-read", daemon=True)
+    thread = threading.Thread(target=run, name=name, daemon=True)
     thread.start()
     thread.join(limit)
     if errors:
