@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import anyshape.export.onnx.table
 import anyshape.graph.lowering
 from anyshape.ops.bind import asked_to_work_in_place, bind_match, works_in_place
 from anyshape.ops.effects import written_by
@@ -20,8 +21,8 @@ from anyshape.ops.meta import of_tensor
 from anyshape.ops.op import Op
 from anyshape.ops.rows import NATIVE, ONNX, VIEWS, VIEWS_OF_EACH, WRITES
 from anyshape.ops.signature import Signature, Unbound, signature_of
+from anyshape.ops.table import FAMILIES, lookup, resolve
 from anyshape.ops.table import ROWS as OPERATORS
-from anyshape.ops.table import lookup, resolve
 from anyshape.symbolic import Facts
 
 #: By which a row knows that it is asked about another form of its operator.
@@ -188,8 +189,9 @@ def test_rules_take_torch_names(function: Any, kwargs: dict[str, int]) -> None:
     assert found.value.shape == tuple(expected.shape)
 
 
-def test_no_mistake_of_a_row_is_taken_for_a_call_that_does_not_fit() -> None:
-    tree = ast.parse(Path(anyshape.graph.lowering.__file__).read_text())
+@pytest.mark.parametrize("module", [anyshape.graph.lowering, anyshape.export.onnx.table])
+def test_no_mistake_of_a_row_is_taken_for_a_call_that_does_not_fit(module: Any) -> None:
+    tree = ast.parse(Path(module.__file__).read_text())
     caught = [
         ast.unparse(node.type)
         for node in ast.walk(tree)
@@ -197,3 +199,18 @@ def test_no_mistake_of_a_row_is_taken_for_a_call_that_does_not_fit() -> None:
     ]
     assert "Unbound" in caught
     assert "TypeError" not in caught
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.__name__.rpartition(".")[2])
+def test_all_that_is_known_of_an_operator_is_in_one_file(family: Any) -> None:
+    """Names that a family makes of others are not looked at."""
+    own = {op.name for op in family.ROWS}
+    for node in ast.walk(ast.parse(Path(family.__file__).read_text())):
+        called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+        given: list[Any] = node.args if isinstance(node, ast.Call) and called in FACETS else []
+        if called == "onnx_rows":
+            given = getattr(node.args[0], "keys", [])  # pyright: ignore[reportAttributeAccessIssue]
+        assert {each.value for each in given if isinstance(each, ast.Constant)} <= own
+
+
+FACETS = ("lower", "lower_view", "lower_views", "lower_in_place", "onnx")

@@ -240,16 +240,6 @@ def _hard_step(x: Scalar) -> Scalar:
     return _between(op("add", x, constant_like(3, x)), constant_like(0, x), constant_like(6, x))
 
 
-@lower("hardsigmoid")
-def lower_hardsigmoid(c: Lowering, input: Value) -> Value:
-    return of_float(c, lambda x: op("div", _hard_step(x), constant_like(6, x)), input)
-
-
-@lower("hardswish")
-def lower_hardswish(c: Lowering, input: Value) -> Value:
-    return of_float(c, lambda x: op("div", op("mul", x, _hard_step(x)), constant_like(6, x)), input)
-
-
 # -- from exponentials ---------------------------------------------------------------------------
 
 
@@ -285,24 +275,12 @@ def lower_celu(c: Lowering, input: Value, alpha: Any) -> Value:
     return _exponential(c, input, alpha, 1.0, 1.0 / alpha)
 
 
-@lower("silu")
-def lower_silu(c: Lowering, input: Value) -> Value:
-    return of_float(c, operation("silu"), input)
-
-
 @lower("gelu")
 def lower_gelu(c: Lowering, input: Value, *, approximate: str) -> Value:
     kind = {"none": "gelu", "tanh": "gelu_tanh"}.get(approximate)
     if kind is None:
         raise NotLowered("an approximation that torch does not know")
     return of_float(c, operation(kind), input, cost=6)
-
-
-@lower("mish")
-def lower_mish(c: Lowering, input: Value) -> Value:
-    return of_float(
-        c, lambda x: op("mul", x, op("tanh", op("log1p", op("exp", x)))), input, cost=10
-    )
 
 
 @lower("softplus")
@@ -313,11 +291,6 @@ def lower_softplus(c: Lowering, input: Value, beta: Operand, threshold: Operand)
         return where(test("gt", steep, most), x, soft)
 
     return of_float(c, compute, input, beta, threshold, cost=8)
-
-
-@lower("log_sigmoid")
-def lower_log_sigmoid(c: Lowering, input: Value) -> Value:
-    return of_float(c, log_of_sigmoid, input, cost=8)
 
 
 def log_of_sigmoid(x: Scalar) -> Scalar:
@@ -339,6 +312,24 @@ def lower_glu(c: Lowering, input: Value, dim: int) -> Value:
         return c.values.new(c.result.shape, input.dtype, at, (input,))
 
     return of_float(c, lambda a, b: op("mul", a, op("sigmoid", b)), part(0), part(half))
+
+
+#: Functions of one float, and about how many operations they take.
+_OF_ONE: dict[str, tuple[Compute, int]] = {
+    "hardsigmoid": (lambda x: op("div", _hard_step(x), constant_like(6, x)), 4),
+    "hardswish": (lambda x: op("div", op("mul", x, _hard_step(x)), constant_like(6, x)), 4),
+    "log_sigmoid": (log_of_sigmoid, 8),
+    "mish": (lambda x: op("mul", x, op("tanh", op("log1p", op("exp", x)))), 10),
+    "silu": (operation("silu"), 4),
+}
+
+
+def lower_of_one(compute: Compute, cost: int, c: Lowering, input: Value) -> Value:
+    return of_float(c, compute, input, cost=cost)
+
+
+for _name, _how in _OF_ONE.items():
+    lower(_name)(partial(lower_of_one, *_how))
 
 
 # -- made of other operators: rounded after each --------------------------------------------------

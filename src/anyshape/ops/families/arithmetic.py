@@ -22,7 +22,7 @@ from anyshape.ops.elementwise import (
     unary,
     widest,
 )
-from anyshape.ops.families.casts import onnx_same
+from anyshape.ops.families.casts import lower_itself, onnx_same
 from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.pointwise_builder import Operand, as_dtype, common_dtype, elementwise
 from anyshape.ops.lowering.scalar_range_check import INTEGERS
@@ -41,7 +41,7 @@ from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, Row, Writer, onnx_binary, onnx_of_two, onnx_unary
 from anyshape.ops.op import DIVIDES, PURE, Effects, Op, OpKind, Rule
 from anyshape.ops.promotion import Number, category, floating, real
-from anyshape.ops.rows import NATIVE, lower, onnx, onnx_rows
+from anyshape.ops.rows import NATIVE, lower, lower_view, onnx, onnx_rows
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Expr, ge
 
@@ -638,6 +638,9 @@ def lower_nan_to_num(c: Lowering, input: Value, nan: Any, posinf: Any, neginf: A
         return where(test("isnan", x), nan_, where(x_high, high, where(x_low, low, x)))
 
     return elementwise(c, compute, input, cost=4)
+
+
+lower_view("positive")(lower_itself)
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

@@ -396,7 +396,7 @@ def lower_broadcast_tensors(c: Lowering, bases: Sequence[Meta]) -> list[IndexMap
     return [stretched(c, base, shown) for base, shown in zip(bases, c.result, strict=True)]
 
 
-@lower_view("detach", "positive", "resolve_conj")
+@lower_view("detach")
 def lower_itself(c: Lowering, base: Meta) -> IndexMap:
     return lambda index: index
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from anyshape.loops import expr
 from anyshape.loops.expr import Dtype, Scalar
-from anyshape.ops.families.views import unsqueezed
+from anyshape.ops.families.views import lower_ones, unsqueezed
 from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.masked_load import guarded, is_guardable
 from anyshape.ops.lowering.pointwise_builder import common_dtype, mapped
@@ -18,7 +18,7 @@ from anyshape.ops.meta import Dense, Meta, channels_last, contiguous
 from anyshape.ops.onnx import Node, Writer, known
 from anyshape.ops.op import Op, OpKind, Rule
 from anyshape.ops.promotion import result_type
-from anyshape.ops.rows import lower, onnx
+from anyshape.ops.rows import lower, lower_view, onnx
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Size, eq, ne, total
@@ -328,6 +328,9 @@ def lower_column_stack(c: Lowering, tensors: Any) -> Value:
         for each in several(tensors)
     ]
     return joined(c, columns, 1)
+
+
+lower_view("atleast_1d", "atleast_2d", "atleast_3d")(lower_ones)
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

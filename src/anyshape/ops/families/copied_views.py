@@ -12,7 +12,7 @@ from anyshape.loops import expr
 from anyshape.loops.expr import Scalar
 from anyshape.ops.families.complex_numbers import view_as_complex, view_as_real
 from anyshape.ops.families.index_operators import cloned
-from anyshape.ops.families.reshaping import view
+from anyshape.ops.families.reshaping import lower_reshape, view
 from anyshape.ops.families.slicing import (
     as_strided,
     diagonal_view,
@@ -231,3 +231,5 @@ def lower_copy(name: str, c: Lowering, input: Value, **named: Any) -> Value:
 
 for _name in ["expand", "permute", "squeeze", "t", "transpose", "unsqueeze"]:
     lower(f"{_name}_copy")(partial(lower_copy, _name))
+
+lower("view_copy")(lower_reshape)

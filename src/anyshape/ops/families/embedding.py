@@ -151,16 +151,7 @@ def looked_up(c: Lowering, weight: Value, indices: Value) -> Value:
 
 
 @lower("embedding")
-def lower_embedding(
-    c: Lowering,
-    input: Value,
-    weight: Value,
-    padding_idx: Any,
-    max_norm: Any,
-    norm_type: Any,
-    scale_grad_by_freq: Any,
-    sparse: Any,
-) -> Value:
+def lower_embedding(c: Lowering, input: Value, weight: Value, max_norm: Any, **_: Any) -> Value:
     if max_norm is not None:
         raise NotLowered("the table is renormalised")
     return looked_up(c, weight, input)
@@ -178,13 +169,10 @@ def lower_embedding_bag(
     weight: Value,
     offsets: Any,
     max_norm: Any,
-    norm_type: Any,
-    scale_grad_by_freq: Any,
     mode: Any,
-    sparse: Any,
     per_sample_weights: Any,
-    include_last_offset: Any,
     padding_idx: Any,
+    **_: Any,
 ) -> Value:
     """A matrix of positions: a bag in each row."""
     if max_norm is not None or padding_idx is not None:

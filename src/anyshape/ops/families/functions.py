@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from anyshape.loops.expr import FLOATS, Scalar
-from anyshape.loops.operations import ONLY_F32
+from anyshape.loops.operations import ONLY_F32, OPERATIONS
 from anyshape.ops.elementwise import (
     DtypeRule,
     MetaOperand,
@@ -264,35 +264,9 @@ def lower_of_float(name: str, compute: Compute, cost: int, c: Lowering, input: V
     return elementwise(c, compute, input, takes=dtype, cost=cost)
 
 
-for _name in [
-    "acos",
-    "acosh",
-    "asin",
-    "asinh",
-    "atan",
-    "atanh",
-    "cos",
-    "cosh",
-    "erf",
-    "erfc",
-    "erfinv",
-    "exp",
-    "exp2",
-    "expm1",
-    "log",
-    "log10",
-    "log1p",
-    "log2",
-    "rsqrt",
-    "sigmoid",
-    "sin",
-    "sinh",
-    "tan",
-    "tanh",
-]:
-    lower(_name)(partial(lower_of_float, _name, operation(_name), 4))
-
-lower("sqrt")(partial(lower_of_float, "sqrt", operation("sqrt"), 4))
+for _name in (names.split()[0] for names in _UNARY):
+    if _name in OPERATIONS:  # of kernels
+        lower(_name)(partial(lower_of_float, _name, operation(_name), 4))
 lower("reciprocal")(
     partial(lower_of_float, "reciprocal", lambda x: op("div", constant_like(1, x), x), 4)
 )

@@ -1,5 +1,4 @@
-"""Subscripts: `x[…]` and `x[…] = v`, with integers, slices, None, Ellipsis, truth values, lists and
-index tensors.
+"""Subscripts: `x[…]` with integers, slices, None, Ellipsis, truth values, lists and index tensors.
 
 Torch reads a subscript in two rounds. The first goes through the items from the left and makes a
 view: integers select, slices slice, None and truth values insert a dimension of size 1. The second

@@ -1,4 +1,4 @@
-"""Softmax and the norms of layers.
+"""Norms of layers, groups, batches and instances.
 
 Statistics are in f32 for floats of two bytes, and the result is rounded once.
 """

@@ -238,7 +238,7 @@ ROWS = (
 # -- native code ----------------------------------------------------------------------------------
 
 
-@lower("reshape", "reshape_as", "flatten", "ravel", "view_copy")
+@lower("reshape", "reshape_as", "flatten", "ravel")
 def lower_reshape(c: Lowering, input: Value, **_: Any) -> Value:
     return in_shape(c, input, c.result.shape)
 

@@ -1,4 +1,4 @@
-"""Writing into what a subscript names."""
+"""Writing into what a subscript names: `x[…] = v`."""
 
 from __future__ import annotations
 

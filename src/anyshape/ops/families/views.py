@@ -266,7 +266,7 @@ def lower_movedim(c: Lowering, base: Meta, source: Any, destination: Any) -> Ind
     return permuting([next(rest) if dim < 0 else dim for dim in order])
 
 
-@lower_view("unsqueeze", "squeeze", "atleast_1d", "atleast_2d", "atleast_3d")
+@lower_view("unsqueeze", "squeeze")
 def lower_ones(c: Lowering, base: Meta, **_: Any) -> IndexMap:
     """Dimensions of size 1 come and go."""
     if not isinstance(c.result, Meta):
