@@ -35,8 +35,9 @@ def _class_test(native: Callable[..., bool], name: str) -> Callable[..., Any]:
             if is_protocol and hooks.outside.is_external(value):
                 raise AbortCapture("a protocol looks at the attributes of an object from outside")
             check = getattr(type(kind), name, None)
-            if isinstance(check, types.FunctionType) and not _is_plain_check(type(kind)):
+            if type(kind) is not type:
                 hooks.attributes.class_attribute(type(kind), name)
+            if isinstance(check, types.FunctionType) and not _is_plain_check(type(kind)):
                 found = hooks.truth(hooks.call(check, kind, value))
             else:
                 found = native(value, kind)

@@ -88,6 +88,9 @@ class Attributes:
                 self._tracer.guard(Kind.EQUALS, path, value, "a setting")
                 return value
             raise AbortCapture(f"the attribute `{name}` that module {module.__name__} makes up")
+        if not is_trusted(module.__name__):
+            # One of another class may answer otherwise.
+            self._tracer.guard(Kind.TYPE, self._tracer.constant(module), type(module))
         path = self._tracer.constant(module.__dict__, f"G[{module.__name__!r}]")
         return self._tracer.read(value, path.item(name))
 
@@ -217,8 +220,8 @@ class Attributes:
         path = self._path_of(obj)
         held = _instance_dictionary(obj)
         if held is not None and name in held:
-            return self._held(obj, path, held, name)
-        if path is not None and held is not None and not self._journal.is_written(obj, name):
+            return self._held(path, held, name)
+        if path is not None and held is not None and not self._journal.is_written(held, name):
             self._tracer.guard(Kind.NO_INSTANCE_ATTRIBUTE, path, name)
         if found is not None:
             return self.bound(obj, found[0], name, found[1])
@@ -239,9 +242,10 @@ class Attributes:
                 self._tracer.leave_for(left)
         return type(obj).__getattr__(obj, name)
 
-    def _held(self, obj: Any, path: Path | None, held: dict[str, Any], name: str) -> Any:
-        if self._journal.is_written(obj, name):
-            return self._journal.written(obj, name)
+    def _held(self, path: Path | None, held: dict[str, Any], name: str) -> Any:
+        # By the dictionary, which objects may share.
+        if self._journal.is_written(held, name):
+            return self._journal.written(held, name)
         if path is None:
             return held[name]
         return self._tracer.read(held[name], path.instance(name))
@@ -249,7 +253,7 @@ class Attributes:
     def held(self, obj: Any, path: Path) -> dict[str, Any]:
         """All instance attributes of an object from outside, guarded."""
         held = _instance_dictionary(obj)
-        if held is None or self._journal.wrote_any(obj) or self._journal.wrote_any(held):
+        if held is None or self._journal.wrote_any(held):
             raise AbortCapture(f"all attributes of a {type(obj).__name__}")
         self._tracer.guard(Kind.KEYS, path.attribute("__dict__"), tuple(held))
         return {name: self._tracer.read(item, path.instance(name)) for name, item in held.items()}
@@ -293,9 +297,9 @@ class Attributes:
             return made
         if kind is functools.partialmethod and type(value.func) is types.FunctionType:
             return self._partial_method(obj, holder, name, value)
-        if kind is types.MemberDescriptorType:
+        if kind is types.MemberDescriptorType and name != "__dict__":
             return self._slot(obj, name, value)
-        if kind is types.GetSetDescriptorType:
+        if kind in (types.MemberDescriptorType, types.GetSetDescriptorType):
             return self._native_property(obj, name, value)
         if kind is _TUPLE_FIELD:
             return self._field(obj, value)
@@ -356,7 +360,7 @@ class Attributes:
             held = obj.__dict__
             path = self._tracer.path_of(obj)
             if path is not None and not self._outside.is_external(held):
-                if self._journal.wrote_any(obj):
+                if self._journal.wrote_any(held):
                     raise AbortCapture("the dictionary of an object that the program changed")
                 # One of a class of the program's may answer otherwise.
                 self._tracer.guard(Kind.TYPE, path.attribute("__dict__"), type(held))
@@ -410,11 +414,11 @@ class Attributes:
             object.__setattr__(obj, name, value)
             return
         held = _instance_dictionary(obj)
-        if held is not None and name not in held and not self._journal.is_written(obj, name):
+        if held is not None and name not in held and not self._journal.is_written(held, name):
             self._tracer.guard(Kind.NO_INSTANCE_ATTRIBUTE, path, name)
         object.__setattr__(obj, name, self._outside.storable(value))
         self._journal.write(obj, name, value)
-        if held is not None and self._outside.is_external(held):
+        if held is not None:
             self._journal.write(held, name, value)
         self._journal.add(Effect(Change.SET_ATTRIBUTE, path, name, (value,)))
 

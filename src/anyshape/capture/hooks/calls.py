@@ -232,6 +232,10 @@ class Callables:
             given = [self._tracer.read(x, where.item(i)) for i, x in enumerate(given)]
             where = path.attribute("keywords")
             self._tracer.guard(Kind.KEYS, where, tuple(named))
+            if path.text == _TARGET:
+                # The dispatcher of a compiled partial gives them as the defaults that they were.
+                for name in named.keys() & kwargs.keys():
+                    self._tracer.guard(Kind.IDENTITY, where.item(name), named[name])
             named = {name: self._tracer.read(x, where.item(name)) for name, x in named.items()}
         return self.call(function.func, filled(given, args), {**named, **kwargs})
 
@@ -365,6 +369,10 @@ class Callables:
         elif init is not object.__init__ and not classes.is_immutable(kind):
             natives.call(hooks, init, (made, *args), kwargs)
         return made
+
+
+#: A compiled object, as guards know it.
+_TARGET: Final = "L['self']"
 
 
 def _is_constant(value: Any) -> bool:

@@ -86,6 +86,8 @@ class ClassLookups:
                 raise AbortCapture(
                     f"a class whose metaclass {type(owner).__name__} looks up attributes"
                 )
+            if type(owner) is not type:
+                self.attribute(type(owner), "__getattribute__")
             path = self._tracer.constant(owner).attribute("__mro__")
             self._tracer.guard(Kind.IDENTITY, path, owner.__mro__)
 
