@@ -88,7 +88,7 @@ class Attributes:
                 self._tracer.guard(Kind.EQUALS, path, value, "a setting")
                 return value
             raise AbortCapture(f"the attribute `{name}` that module {module.__name__} makes up")
-        if not is_trusted(module.__name__):
+        if not is_trusted(module.__name__) and module.__name__ != "anyshape":
             # One of another class may answer otherwise.
             self._tracer.guard(Kind.TYPE, self._tracer.constant(module), type(module))
         path = self._tracer.constant(module.__dict__, f"G[{module.__name__!r}]")
