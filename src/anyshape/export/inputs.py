@@ -16,16 +16,15 @@ from anyshape.export.derived import derived_sizes
 from anyshape.guards.path import Access, Path
 from anyshape.support.lazy_dataclass import dataclass, field, replace
 from anyshape.symbolic import (
-    Fact,
     Range,
     Symbol,
     as_symbol,
     evaluate,
-    holds,
     parse_fact,
     symbol,
     to_text,
 )
+from anyshape.symbolic.evaluate import surely_holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +138,7 @@ class Inputs:
                 yield f"{where} is {values[made]}, where {name} is in {allowed}"
         said = {each.fact: name for name, each in self.derived.items()}
         for text, fact in self._facts:
-            if _holds(fact, values):
+            if surely_holds(fact, values):
                 continue
             if fact in said:
                 yield self._underived(said[fact], values)
@@ -195,10 +194,3 @@ def range_text(allowed: Range, dim: int | None) -> str:
             return f"at most {high}"
         case _:
             return f"from {least} to {high}"
-
-
-def _holds(fact: Fact, values: Mapping[Symbol, int]) -> bool:
-    try:
-        return holds(fact, values)
-    except AnyshapeError:
-        return False  # a division by a size that is 0
