@@ -11,7 +11,8 @@ import pytest
 
 from anyshape.cli import COMMANDS, main
 from anyshape.config import config
-from anyshape.policy import names_source, of_int, of_sizes
+from anyshape.policy.observations import of_int, of_sizes
+from anyshape.policy.sources import names_source
 from anyshape.profile import store
 from anyshape.profile.profiles import Profile
 from anyshape.profile.show import dynamic_sources, environment_line

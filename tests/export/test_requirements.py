@@ -153,3 +153,15 @@ def test_what_is_kept_in_slots_is_not_changed_by_an_export():
     given = Slotted(ones(3))
     anyshape.export(lambda x: x.kept.add_(1), (given,))
     assert torch.equal(given.kept, ones(3))
+
+
+def scaled(x: Tensor, scale: float, sizes: tuple[int, ...]) -> Tensor:
+    return torch.atan2(x * 0, x * scale) + len(sizes)
+
+
+def test_numbers_are_compared_as_guards_do():
+    """`-0.0 == 0.0` and `True == 1`, and programs tell them apart."""
+    exported = anyshape.export(scaled, (ones(3), 0.0, (1, 2)))
+    assert torch.equal(exported(ones(3), 0.0, (1, 2)), scaled(ones(3), 0.0, (1, 2)))
+    with pytest.raises(ExportInputError, match=r"scale is -0.0, where it is static: 0.0"):
+        exported(ones(3), -0.0, (1, 2))

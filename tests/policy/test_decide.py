@@ -8,20 +8,17 @@ from typing import Any
 import pytest
 
 from anyshape.config import Config
-from anyshape.policy import (
-    MANY,
+from anyshape.policy.decide import (
     Choice,
     Decision,
     Evidence,
     Mark,
     MarkKind,
-    Observation,
     Source,
     decide_int,
     decide_sizes,
-    of_int,
-    of_sizes,
 )
+from anyshape.policy.observations import MANY, Observation, of_int, of_sizes
 from anyshape.symbolic import EVERYTHING, NATURAL, Range
 
 STATIC, DYNAMIC, UNBACKED = Choice.STATIC, Choice.DYNAMIC, Choice.UNBACKED

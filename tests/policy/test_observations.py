@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from anyshape.policy import MANY, Observation, Observations, merge, of_int, of_sizes
+from anyshape.policy.observations import MANY, Observation, Observations, merge, of_int, of_sizes
 
 NOTHING = Observation()
 

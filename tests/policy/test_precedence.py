@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from anyshape.config import Config
-from anyshape.policy import (
+from anyshape.policy.decide import (
     By,
     Choice,
     Decision,
@@ -19,10 +19,9 @@ from anyshape.policy import (
     Source,
     decide_int,
     decide_sizes,
-    of_int,
-    of_sizes,
 )
 from anyshape.policy.hints import what_changes
+from anyshape.policy.observations import of_int, of_sizes
 
 STATIC, DYNAMIC, UNBACKED = Choice.STATIC, Choice.DYNAMIC, Choice.UNBACKED
 

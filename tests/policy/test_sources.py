@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anyshape.policy import names_source
+from anyshape.policy.sources import names_source
 
 WEIGHT = "L['self']._parameters['weight']"
 

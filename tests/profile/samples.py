@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from anyshape.policy import Observation, of_int, of_sizes
+from anyshape.policy.observations import Observation, of_int, of_sizes
 from anyshape.profile.histogram import added
 from anyshape.profile.profiles import Profile
 from anyshape.profile.records import FunctionRecord, combine, record_of_call

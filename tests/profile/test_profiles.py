@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from anyshape.policy import of_int, of_sizes
+from anyshape.policy.observations import of_int, of_sizes
 from anyshape.profile import profiles
 from anyshape.profile.histogram import added
 from anyshape.profile.profiles import Damaged, Profile, TooNew, from_json

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anyshape.policy import MANY, Observation, of_int, of_sizes
+from anyshape.policy.observations import MANY, Observation, of_int, of_sizes
 from anyshape.profile.histogram import added, united
 from anyshape.profile.records import (
     MOST_SOURCES,

@@ -12,7 +12,7 @@ import fsspec
 import pytest
 
 from anyshape.config import config
-from anyshape.policy import of_sizes
+from anyshape.policy.observations import of_sizes
 from anyshape.profile import remote, store
 from anyshape.profile.identity import Identity
 from anyshape.profile.profiles import Profile

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from anyshape.config import config
-from anyshape.policy import of_int, of_sizes
+from anyshape.policy.observations import of_int, of_sizes
 from anyshape.profile import store
 from anyshape.profile.identity import Identity
 from anyshape.profile.records import NOTHING
@@ -108,7 +108,7 @@ ENDINGS = {
     "at exit": "import atexit; atexit.register(learn, 'late')",
 }
 PROGRAM = """
-from anyshape.policy import of_int
+from anyshape.policy.observations import of_int
 from anyshape.profile.identity import Identity
 from anyshape.profile.session import session
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anyshape.shapes.dim_binding import homes_of
+from anyshape.shapes.contract import homes_of
 from anyshape.symbolic import parse_size, symbol
 
 NAMES = {name: symbol(name) for name in "abc"}

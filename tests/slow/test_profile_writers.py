@@ -21,7 +21,7 @@ WRITERS, WRITES = 8, 200
 WRITER = """
 import os, sys
 from pathlib import Path
-from anyshape.policy import of_int, of_sizes
+from anyshape.policy.observations import of_int, of_sizes
 from anyshape.profile import store
 from anyshape.profile.histogram import added
 from anyshape.profile.records import FunctionRecord, record_of_call

@@ -18,7 +18,7 @@ from anyshape.guards.path import Path
 from anyshape.policy.decide import By, Choice, Decision, Mark, MarkKind
 from anyshape.shapes import CallShapes, ContractDim, Marker
 from anyshape.shapes.bind_spec import Leaf
-from anyshape.shapes.dim_binding import Home
+from anyshape.shapes.contract import Home
 from anyshape.shapes.spec import Item
 from anyshape.symbolic import (
     NATURAL,
@@ -30,12 +30,11 @@ from anyshape.symbolic import (
     Symbol,
     as_symbol,
     eq,
-    ge,
-    le,
     substitute,
     substitute_fact,
 )
 from anyshape.symbolic.expr import single_atom
+from anyshape.symbolic.logic import within
 from anyshape.symbolic.ranges import intersect
 
 REASON: Final = "the shape contract"
@@ -60,7 +59,6 @@ class AssumedContract:
         #: dims of the contract, in terms of the capture's symbols
         self._dims: dict[Symbol, Size] = {}
         self._derived: dict[Size, Expr] = {}
-        self._ways = {leaf.way.text: leaf.way for leaf in call.leaves}
 
     # -- what the policy asks ----------------------------------------------------------------------
 
@@ -103,8 +101,7 @@ class AssumedContract:
 
     def integer_marks(self, source: str) -> dict[int, Mark]:
         """The same of an integer."""
-        way = self._ways.get(source)
-        found = None if way is None else self.call.integer_marks.get(way)
+        found = self.call.integer_marks.get(source)
         said = self.spoken_integer(source)
         if said is not None and said.choice is Choice.DYNAMIC:
             found = Marker.AUTO
@@ -145,11 +142,8 @@ class AssumedContract:
             scaled = made - substitute(home.rest, self._dims)
             dim = scaled // home.factor
             _assume(tracer, eq(scaled % home.factor, 0))
-            low, high = home.dim.declared
-            if low is not None:
-                _assume(tracer, ge(dim, low))
-            if high is not None:
-                _assume(tracer, le(dim, high))
+            for fact in within(dim, home.dim.declared):
+                _assume(tracer, fact)
         self._dims[home.dim] = dim
         self._give(tracer, place, path, made)
 

@@ -33,8 +33,7 @@ from anyshape.policy.decide import (
     decide_int,
     decide_sizes,
 )
-from anyshape.policy.observations import Observations, of_int, of_sizes
-from anyshape.policy.other_ranks import ALONE, OtherRanks
+from anyshape.policy.observations import ALONE, Observations, OtherRanks, of_int, of_sizes
 from anyshape.profile.records import NOTHING, FunctionRecord
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Expr, Fact, Facts, Range, Symbol

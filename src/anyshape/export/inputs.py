@@ -23,11 +23,11 @@ from anyshape.symbolic import (
     Symbol,
     as_symbol,
     evaluate,
-    holds,
     parse_fact,
     symbol,
     to_text,
 )
+from anyshape.symbolic.evaluate import surely_holds
 from anyshape.symbolic.expr import of_atom, symbols_of
 from anyshape.symbolic.logic import Zero
 from anyshape.symbolic.ranges import intersect
@@ -144,7 +144,7 @@ class Inputs:
                 yield f"{where} is {values[made]}, where {name} is in {allowed}"
         said = {each.fact: name for name, each in self.derived.items()}
         for text, fact in self._facts:
-            if _holds(fact, values):
+            if surely_holds(fact, values):
                 continue
             if fact in said:
                 yield self._underived(said[fact], values)
@@ -200,13 +200,6 @@ def range_text(allowed: Range, dim: int | None) -> str:
             return f"at most {high}"
         case _:
             return f"from {least} to {high}"
-
-
-def _holds(fact: Fact, values: Mapping[Symbol, int]) -> bool:
-    try:
-        return holds(fact, values)
-    except AnyshapeError:
-        return False  # a division by a size that is 0
 
 
 # -- sizes that follow from others -----------------------------------------------------------------

@@ -16,7 +16,7 @@ from anyshape.export.spec import Arguments, Spec
 from anyshape.guards.path import Path
 from anyshape.shapes import Dim, DimExpr, Marker, Shapes
 from anyshape.shapes.bind_spec import Leaf
-from anyshape.shapes.dim_binding import homes_of
+from anyshape.shapes.contract import homes_of
 from anyshape.shapes.shape_string import Word
 from anyshape.shapes.spec import Item
 from anyshape.support.lazy_dataclass import replace

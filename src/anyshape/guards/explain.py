@@ -5,7 +5,7 @@ first_failure(plan, {"x": x})       tensor 'x' size mismatch at index 0. expecte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
 from anyshape.errors import AnyshapeError
@@ -15,7 +15,7 @@ from anyshape.guards.kinds import Call, complaint, guard_text
 from anyshape.guards.path import Path
 from anyshape.guards.tensor_guard import differences
 from anyshape.guards.text import shown
-from anyshape.symbolic import evaluate
+from anyshape.symbolic import Expr, evaluate
 
 
 class Failure(NamedTuple):
@@ -36,17 +36,24 @@ def first_failure(
 ) -> Failure | None:
     """The first guard of the entry that fails for these arguments (as `miss` gets them), or None if
     the entry serves the call."""
-    call = Call(plan.symbols, arguments, probe)
+    return next(_failures(Call(plan.symbols, arguments, probe), plan), None)
+
+
+def _failures(call: Call, plan: EntryPlan) -> Iterator[Failure]:
+    """What does not hold, as far as the call could be looked at: facts about sizes come last."""
+    on_sizes = [guard for guard in plan.guards if guard.kind is Kind.SIZES]
     for guard in plan.guards:
         if guard.kind is not Kind.SIZES and (failure := _failure(call, guard)) is not None:
-            return failure
+            yield failure
     for source in plan.symbols:
         if (failure := _bind(call, source)) is not None:
-            return failure
-    for guard in plan.guards:
-        if guard.kind is Kind.SIZES and (failure := _failure(call, guard)) is not None:
-            return failure
-    return _missing_input(call, plan)
+            yield failure
+    for guard in on_sizes:
+        if (failure := _failure(call, guard)) is not None:
+            yield failure
+    for wanted in plan.inputs:
+        if (sentence := _missing(call, wanted)) is not None:
+            yield Failure(None, sentence)
 
 
 def _failure(call: Call, guard: Guard) -> Failure | None:
@@ -101,15 +108,15 @@ def _bind(call: Call, source: SymbolSource) -> Failure | None:
     return None
 
 
-def _missing_input(call: Call, plan: EntryPlan) -> Failure | None:
-    for wanted in plan.inputs:
-        try:
-            if isinstance(wanted, Path):
-                call.at(wanted)
-            else:
-                evaluate(wanted, call.values)
-        except AnyshapeError as error:
-            return Failure(None, f"{wanted} has no value: {error}")
-        except Exception as error:
-            return Failure(None, f"{wanted} cannot be read: {type(error).__name__}: {error}")
+def _missing(call: Call, wanted: Path | Expr | int) -> str | None:
+    """Why an input of the entry is not there, if it is not."""
+    try:
+        if isinstance(wanted, Path):
+            call.at(wanted)
+        else:
+            evaluate(wanted, call.values)
+    except AnyshapeError as error:
+        return f"{wanted} has no value: {error}"
+    except Exception as error:
+        return f"{wanted} cannot be read: {type(error).__name__}: {error}"
     return None

@@ -19,8 +19,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Final, Literal, Protocol
 
-from anyshape.policy.observations import MANY, Observation, Seen, merge, of_int, of_sizes
-from anyshape.policy.other_ranks import ranks_in
+from anyshape.policy.observations import MANY, Observation, Seen, merge, of_int, of_sizes, ranks_in
 from anyshape.policy.sources import names_source
 from anyshape.support.lazy_dataclass import dataclass, field, replace
 from anyshape.symbolic import EVERYTHING, NATURAL, Range

@@ -7,11 +7,12 @@ Merging goes upwards only, so that the order in which calls, runs or ranks come 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
-from anyshape.support.lazy_dataclass import dataclass
+from anyshape.support.lazy_dataclass import dataclass, field
 
 
 class Many(Enum):
@@ -90,27 +91,32 @@ def _merge_sizes(
     return tuple(x if x == y else MANY for x, y in zip(a, b, strict=True))
 
 
-class Observations(Mapping[str, Observation]):
+class Observations(dict[str, Observation]):
     """What one function has seen: an observation for each source, by its text (`L['x']`)."""
 
-    __slots__ = ("_of_source",)
-
-    def __init__(self, of_source: Mapping[str, Observation] | None = None) -> None:
-        self._of_source: dict[str, Observation] = dict(of_source or {})
-
-    def __getitem__(self, source: str) -> Observation:
-        return self._of_source[source]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._of_source)
-
-    def __len__(self) -> int:
-        return len(self._of_source)
-
     def add(self, source: str, observation: Observation) -> None:
-        before = self._of_source.get(source)
-        self._of_source[source] = observation if before is None else merge(before, observation)
+        before = self.get(source)
+        self[source] = observation if before is None else merge(before, observation)
 
     def add_all(self, others: Mapping[str, Observation]) -> None:
         for source, observation in others.items():
             self.add(source, observation)
+
+
+@dataclass(frozen=True, slots=True)
+class OtherRanks:
+    """By source: what it was seen as on all ranks together, and in words who has seen what, where
+    they differ."""
+
+    seen: Mapping[str, Observation] = field(default_factory=dict[str, Observation])
+    told: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+ALONE: Final = OtherRanks()
+
+_RANK: Final = re.compile(r"\brank \d+")
+
+
+def ranks_in(told: str) -> str:
+    """Who has seen something, out of the words on who has seen what."""
+    return " and ".join(dict.fromkeys(_RANK.findall(told)))

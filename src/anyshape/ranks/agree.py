@@ -10,8 +10,7 @@ from typing import Any
 from anyshape.config import config
 from anyshape.events import kinds
 from anyshape.events.stream import stream
-from anyshape.policy.observations import Observation, Observations
-from anyshape.policy.other_ranks import ALONE, OtherRanks
+from anyshape.policy.observations import ALONE, Observation, Observations, OtherRanks
 from anyshape.ranks.agreement_protocol import AgreementProtocol, Result
 from anyshape.ranks.arguments import seen_in
 from anyshape.ranks.group import Group, Silent, current, within

@@ -31,8 +31,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
-from anyshape.policy.observations import Observation, Observations
-from anyshape.policy.other_ranks import OtherRanks
+from anyshape.policy.observations import Observation, Observations, OtherRanks
 from anyshape.ranks import wire
 from anyshape.support.lazy_dataclass import dataclass, field, replace
 

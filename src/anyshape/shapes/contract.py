@@ -9,13 +9,13 @@ from typing import Final, NamedTuple
 from anyshape.errors import AnyshapeError, BadShapeSpec, ShapeContractViolation
 from anyshape.guards.path import Parameters, Path, find
 from anyshape.shapes.bind_spec import IsTensor, Leaf, Matcher
-from anyshape.shapes.dim_binding import Home, homes_of
 from anyshape.shapes.dims import DimExpr, Marker, Relation
 from anyshape.shapes.shape_string import Word
 from anyshape.shapes.spec import Items, Keyed, Shapes, SpecNode, items_of
 from anyshape.support.lazy_dataclass import dataclass, field
-from anyshape.symbolic import Size, Symbol, evaluate, holds, to_text
-from anyshape.symbolic.expr import single_atom, symbols_of
+from anyshape.symbolic import Expr, Size, Symbol, evaluate, to_text
+from anyshape.symbolic.evaluate import surely_holds
+from anyshape.symbolic.expr import of_atom, single_atom, symbols_of
 
 
 class ContractDim(NamedTuple):
@@ -50,8 +50,8 @@ class CallShapes:
     tensor_marks: Mapping[int, Mapping[int, Marker]] = field(
         default_factory=dict[int, Mapping[int, Marker]]
     )
-    #: the same of integers, by way
-    integer_marks: Mapping[Path, Marker] = field(default_factory=dict[Path, Marker])
+    #: the same of integers, by the text of the path
+    integer_marks: Mapping[str, Marker] = field(default_factory=dict[str, Marker])
     #: what the spec speaks of and this call does not have
     absent: Sequence[Path] = ()
     #: how many items sequences must have
@@ -184,7 +184,7 @@ class Contract:
         problems += [
             f"`{each}` does not hold, with {_shown(values, each.fact.symbols)}"
             for each in relations
-            if not _holds(each, values)
+            if not surely_holds(each.fact, values)
         ]
         if problems:
             raise ShapeContractViolation(
@@ -287,22 +287,68 @@ def _shown(values: Mapping[Symbol, int], dims: frozenset[Symbol]) -> str:
     return ", ".join(f"{dim.name}={values[dim]}" for dim in _sorted(dims))
 
 
-def _holds(relation: Relation, values: Mapping[Symbol, int]) -> bool:
-    try:
-        return holds(relation.fact, values)
-    except AnyshapeError:
-        return False  # a division by a size that is 0
-
-
 def _marks(
     leaves: Sequence[Leaf],
-) -> tuple[dict[int, Mapping[int, Marker]], dict[Path, Marker]]:
+) -> tuple[dict[int, Mapping[int, Marker]], dict[str, Marker]]:
     tensors: dict[int, Mapping[int, Marker]] = {}
-    integers: dict[Path, Marker] = {}
+    integers: dict[str, Marker] = {}
     for leaf in leaves:
         marks = {dim: item for dim, item in enumerate(leaf.items) if isinstance(item, Marker)}
         if marks and leaf.is_tensor:
             tensors[id(leaf.value)] = marks
         elif marks:
-            integers[leaf.way] = marks[0]
+            integers[leaf.way.text] = marks[0]
     return tensors, integers
+
+
+# -- where the value of each dim is found ----------------------------------------------------------
+
+
+class Home(NamedTuple):
+    """`sizes[place]` is `factor * dim + rest`, and what `rest` is made of has a home before."""
+
+    place: int
+    dim: Symbol
+    factor: int = 1
+    rest: Size = 0
+
+    @property
+    def is_itself(self) -> bool:
+        return self.factor == 1 and self.rest == 0
+
+
+def homes_of(sizes: Sequence[Size]) -> tuple[list[Home], frozenset[Symbol]]:
+    """The first size that each dim can be computed from, in an order in which they can be, and the
+    dims that have none.
+
+    batch               itself
+    2*seq + 1           (size - 1) / 2, if nothing has the size `seq`
+    seq // 2            not enough: two values of `seq` give the same size
+    """
+    homes: dict[Symbol, Home] = {}
+    for index, size in enumerate(sizes):
+        dim = single_atom(size)
+        if isinstance(dim, Symbol):
+            homes.setdefault(dim, Home(index, dim))
+    while True:
+        found = next(_solvable(sizes, frozenset(homes)), None)
+        if found is None:
+            break
+        homes[found.dim] = found
+    every = frozenset[Symbol]().union(*map(symbols_of, sizes))
+    return list(homes.values()), every - homes.keys()
+
+
+def _solvable(sizes: Sequence[Size], known: frozenset[Symbol]) -> Iterator[Home]:
+    for index, size in enumerate(sizes):
+        missing = symbols_of(size) - known
+        if isinstance(size, Expr) and len(missing) == 1:
+            (dim,) = missing
+            factor = _factor(size, dim)
+            rest = size - factor * of_atom(dim)
+            if factor and dim not in symbols_of(rest):
+                yield Home(index, dim, factor, rest)
+
+
+def _factor(size: Expr, dim: Symbol) -> int:
+    return dict(size.terms).get((dim.index,), 0)

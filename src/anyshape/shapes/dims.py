@@ -75,8 +75,7 @@ class DimExpr:
     def __add__(self, other: DimExpr | int) -> DimExpr:
         return DimExpr(self.size + _size(other))
 
-    def __radd__(self, other: int) -> DimExpr:
-        return DimExpr(_size(other) + self.size)
+    __radd__ = __add__
 
     def __sub__(self, other: DimExpr | int) -> DimExpr:
         return DimExpr(self.size - _size(other))
@@ -87,8 +86,7 @@ class DimExpr:
     def __mul__(self, other: DimExpr | int) -> DimExpr:
         return DimExpr(self.size * _size(other))
 
-    def __rmul__(self, other: int) -> DimExpr:
-        return DimExpr(_size(other) * self.size)
+    __rmul__ = __mul__
 
     def __floordiv__(self, other: DimExpr | int) -> DimExpr:
         return DimExpr(self.size // _size(other))

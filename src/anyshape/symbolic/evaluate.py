@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from anyshape.errors import SymbolicTypeError, UndefinedDivision, UnknownSymbol
+from anyshape.errors import AnyshapeError, SymbolicTypeError, UndefinedDivision, UnknownSymbol
 from anyshape.symbolic.division import floordiv, modulo
 from anyshape.symbolic.expr import (
     Atom,
@@ -87,6 +87,15 @@ def holds(fact: Fact, values: Mapping[Symbol, int]) -> bool:
             return all(holds(part, values) for part in fact.parts)
         case Or():
             return any(holds(part, values) for part in fact.parts)
+
+
+def surely_holds(fact: Fact, values: Mapping[Symbol, int]) -> bool:
+    """Whether the fact is true for these values; not where it has no value: a division by a size
+    that is 0."""
+    try:
+        return holds(fact, values)
+    except AnyshapeError:
+        return False
 
 
 class Rewrite:

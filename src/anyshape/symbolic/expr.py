@@ -17,6 +17,7 @@ and an `Expr` has no truth value.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from hashlib import sha256
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -108,8 +109,7 @@ class Expr:
     def __add__(self, other: Size) -> Size:
         return add(self, other)
 
-    def __radd__(self, other: Size) -> Size:
-        return add(other, self)
+    __radd__ = __add__
 
     def __sub__(self, other: Size) -> Size:
         return subtract(self, other)
@@ -120,8 +120,7 @@ class Expr:
     def __mul__(self, other: Size) -> Size:
         return multiply(self, other)
 
-    def __rmul__(self, other: Size) -> Size:
-        return multiply(other, self)
+    __rmul__ = __mul__
 
     def __pow__(self, exponent: int) -> Size:
         return power(self, exponent)
@@ -189,6 +188,22 @@ def terms_of(size: Size) -> Terms:
     if isinstance(size, Expr):
         return size.terms
     return (((), size),) if size else ()
+
+
+def atoms_in(size: Size) -> Iterator[Atom]:
+    """The atoms of an expression, at every depth, outermost first."""
+    for index in dict.fromkeys(index for monomial, _ in terms_of(size) for index in monomial):
+        atom = _ATOMS[index]
+        yield atom
+        match atom:
+            case Symbol():
+                continue
+            case FloorDiv() | Mod():
+                inner: tuple[Size, ...] = (atom.numerator, atom.denominator)
+            case Min() | Max():
+                inner = atom.arguments
+        for each in inner:
+            yield from atoms_in(each)
 
 
 def single_atom(size: Size) -> Atom | None:

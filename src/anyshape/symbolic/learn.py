@@ -33,6 +33,7 @@ from anyshape.symbolic.expr import (
     add,
     as_symbol,
     atom_at,
+    atoms_in,
     derived_symbol,
     multiply,
     negate,
@@ -58,6 +59,7 @@ from anyshape.symbolic.logic import (
     le,
     ne,
     or_,
+    within,
     zero,
 )
 from anyshape.symbolic.ranges import Range
@@ -151,7 +153,7 @@ class _Learning:
         if bound is not None:
             self._narrow(*bound)
             return
-        self.queue.extend(_positive_factors(e, self.now.bounds))
+        self.queue.extend(_factors(e, self.now.bounds, is_equality=False))
         solved = self.now.solved
         self._become(replace(solved, inequalities=(*solved.inequalities, e)))
         self._learn_anew(e.symbols, but=e)
@@ -190,7 +192,7 @@ class _Learning:
             raise Inconsistent
         if self._solve_product(e) or self._solve_remainder(e) or self._solve_atom(e):
             return
-        self.queue.extend(_factors_of_constant(e, self.now.bounds))
+        self.queue.extend(_factors(e, self.now.bounds, is_equality=True))
         solved = self.now.solved
         if e not in solved.equalities:
             self._become(replace(solved, equalities=(*solved.equalities, e)))
@@ -266,10 +268,7 @@ class _Learning:
         replacements = {index: once.size(size) for index, size in solved.replacements.items()}
         replacements[atom.index] = value
         self._become(replace(solved, replacements=replacements))
-        if bound.lower is not None:
-            self.queue.append(ge(value, bound.lower))
-        if bound.upper is not None:
-            self.queue.append(le(value, bound.upper))
+        self.queue.extend(within(value, bound))
         self.queue.extend(_what_value_means(atom, value))
         self._become(replace(self.now.solved, narrowed=_without_key(solved.narrowed, atom.index)))
         self._learn_anew(of_atom(atom).symbols)
@@ -303,9 +302,7 @@ class _Learning:
         self.queue.extend(ne(e, 0) for e in nonzero)
         self.queue.extend(disjunctions)
         for index in narrowed:
-            itself, (low, high) = of_atom(atom_at(index)), solved.narrowed[index]
-            self.queue.extend([] if low is None else [ge(itself, low)])
-            self.queue.extend([] if high is None else [le(itself, high)])
+            self.queue.extend(within(of_atom(atom_at(index)), solved.narrowed[index]))
         self._become(
             replace(
                 solved,
@@ -359,36 +356,16 @@ def _bound_of_one_atom(e: Expr) -> tuple[Atom, Range] | None:
     return atom_at(monomial[0]), Range(None, constant // -coefficient)
 
 
-def _positive_factors(e: Expr, bounds: Bounds) -> Iterator[Fact]:
-    """`a*b >= c` with c > 0 and natural factors says that no factor is 0."""
-    found = _natural_product(e, bounds)
-    if found is not None:
-        atoms, _ = found
-        yield from (ge(atom, 1) for atom in atoms)
-
-
-def _factors_of_constant(e: Expr, bounds: Bounds) -> Iterator[Fact]:
-    """`a*b == c` with c > 0 and natural factors says that each lies between 1 and c."""
-    found = _natural_product(e, bounds)
-    if found is not None:
-        atoms, constant = found
-        for atom in atoms:
-            yield ge(atom, 1)
-            yield le(atom, constant)
-
-
-def _natural_product(e: Expr, bounds: Bounds) -> tuple[list[Expr], int] | None:
-    """`n*a*b - c` with c > 0 and natural a, b as ([a, b], c)."""
+def _factors(e: Expr, bounds: Bounds, is_equality: bool) -> Iterator[Fact]:
+    """`n*a*b >= c` with c > 0 and natural factors says that no factor is 0, and `n*a*b == c` that
+    each lies between 1 and c."""
     if len(e.terms) != 2 or e.terms[0][0] != () or not e.terms[0][1] < 0 < e.terms[1][1]:
-        return None
+        return
     indices = dict.fromkeys(e.terms[1][0])
-    if not all(_is_natural(bounds.of_atom(index)) for index in indices):
-        return None
-    return [of_atom(atom_at(index)) for index in indices], -e.terms[0][1]
-
-
-def _is_natural(r: Range) -> bool:
-    return r.lower is not None and r.lower >= 0
+    if all(low is not None and low >= 0 for low, _ in map(bounds.of_atom, indices)):
+        most = -e.terms[0][1] if is_equality else None
+        for index in indices:
+            yield from within(of_atom(atom_at(index)), Range(1, most))
 
 
 def _what_bound_means(atom: Atom, bound: Range) -> Iterator[Fact]:
@@ -480,21 +457,7 @@ def _occurs(atom: Atom, size: Size) -> bool:
     """Whether the atom is part of the expression, at any depth."""
     if isinstance(atom, Symbol):
         return atom in symbols_of(size)
-    return any(
-        index == atom.index or _occurs_inside(atom, atom_at(index))
-        for monomial, _ in (size.terms if type(size) is Expr else ())
-        for index in monomial
-    )
-
-
-def _occurs_inside(atom: Atom, outer: Atom) -> bool:
-    match outer:
-        case Symbol():
-            return False
-        case FloorDiv() | Mod():
-            return _occurs(atom, outer.numerator) or _occurs(atom, outer.denominator)
-        case Min() | Max():
-            return any(_occurs(atom, argument) for argument in outer.arguments)
+    return any(each is atom for each in atoms_in(size))
 
 
 def _preference(atom: Atom) -> tuple[int, int, str]:

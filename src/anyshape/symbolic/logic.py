@@ -12,7 +12,7 @@ for anything else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from math import gcd
 from typing import Final, NoReturn
 
@@ -29,6 +29,7 @@ from anyshape.symbolic.expr import (
     polynomial,
     subtract,
 )
+from anyshape.symbolic.ranges import Range
 
 
 class _Fact:
@@ -146,6 +147,14 @@ def eq(a: Size, b: Size) -> Fact:
 
 def ne(a: Size, b: Size) -> Fact:
     return not_(eq(a, b))
+
+
+def within(size: Size, bound: Range) -> Iterator[Fact]:
+    """That the size lies in the range."""
+    if bound.lower is not None:
+        yield ge(size, bound.lower)
+    if bound.upper is not None:
+        yield le(size, bound.upper)
 
 
 def nonnegative(size: Size) -> Fact:
@@ -267,7 +276,3 @@ def _junction(
         symbols = frozenset[Symbol]().union(*(part.symbols for part in parts))
         found = _JUNCTIONS.setdefault(key, kind(tuple(parts), symbols))
     return found
-
-
-def implies(condition: Fact, conclusion: Fact) -> Fact:
-    return or_(not_(condition), conclusion)

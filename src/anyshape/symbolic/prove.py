@@ -30,6 +30,7 @@ from anyshape.symbolic.expr import (
     Symbol,
     add,
     atom_at,
+    atoms_in,
     multiply,
     negate,
     of_atom,
@@ -206,7 +207,7 @@ def _is_nonzero(known: Knowledge, e: Expr) -> bool:
 
 
 def _has_remainder(e: Expr) -> bool:
-    return any(isinstance(atom, Mod) for atom in _atoms(e))
+    return any(isinstance(atom, Mod) for atom in atoms_in(e))
 
 
 def _with_quotients(e: Expr) -> Size:
@@ -236,7 +237,7 @@ def _follows_in_each_case(
         quotient, _ = divide(e, factor)
         rest = ge(quotient, 0) if isinstance(fact, Nonnegative) else zero(quotient)
         return _follows_given(known, rest, (ge(factor, 1),), effort)
-    for atom in _atoms(e):
+    for atom in atoms_in(e):
         if isinstance(atom, Min | Max):
             return _for_each_argument(known, fact, atom, effort)
     by_remainder = next(_split_by_remainder(known, e), None)
@@ -251,23 +252,6 @@ def _follows_in_each_case(
         cases = (zero(vanishing), ge(vanishing, 1))
         return all(_follows_given(known, fact, (case,), effort) for case in cases)
     return False
-
-
-def _atoms(e: Expr) -> Iterator[Atom]:
-    """The atoms of an expression, at every depth, outermost first."""
-    for index in dict.fromkeys(index for monomial, _ in e.terms for index in monomial):
-        atom = atom_at(index)
-        yield atom
-        match atom:
-            case Symbol():
-                continue
-            case FloorDiv() | Mod():
-                inner: tuple[Size, ...] = (atom.numerator, atom.denominator)
-            case Min() | Max():
-                inner = atom.arguments
-        for size in inner:
-            if type(size) is Expr:
-                yield from _atoms(size)
 
 
 def _natural_factor(known: Knowledge, e: Expr) -> Expr | None:
@@ -293,7 +277,7 @@ def _for_each_argument(known: Knowledge, fact: Fact, atom: Min | Max, effort: _E
 
 def _split_by_remainder(known: Knowledge, e: Expr) -> Iterator[tuple[Symbol, int]]:
     """Symbols that are divided by a small number, and the number."""
-    for atom in _atoms(e):
+    for atom in atoms_in(e):
         if isinstance(atom, FloorDiv | Mod) and type(atom.denominator) is int:
             symbols = symbols_of(atom.numerator)
             if len(symbols) == 1 and atom.denominator <= _MOST_REMAINDERS:

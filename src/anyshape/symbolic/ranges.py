@@ -31,10 +31,6 @@ EVERYTHING = Range(None, None)
 NATURAL = Range(0, None)
 
 
-def single(value: int) -> Range:
-    return Range(value, value)
-
-
 def is_empty(r: Range) -> bool:
     return r.lower is not None and r.upper is not None and r.lower > r.upper
 
@@ -64,7 +60,7 @@ def negate(a: Range) -> Range:
 
 def scale(a: Range, factor: int) -> Range:
     if factor == 0:
-        return single(0)
+        return Range(0, 0)
     al, ah = a
     low = None if al is None else al * factor
     high = None if ah is None else ah * factor

@@ -16,7 +16,7 @@ from anyshape.errors import UndefinedDivision
 from anyshape.symbolic.evaluate import holds
 from anyshape.symbolic.expr import Symbol, atom_at, of_atom
 from anyshape.symbolic.knowledge import Knowledge
-from anyshape.symbolic.logic import Fact, ge, le, ne, zero
+from anyshape.symbolic.logic import Fact, ge, ne, within, zero
 
 #: Offsets from a symbol's least value, one row a point. 0 and 1 are where formulas differ.
 _OFFSETS: Final = (
@@ -96,10 +96,7 @@ def _facts_of(known: Knowledge) -> Iterator[Fact]:
     yield from (zero(e) for e in solved.equalities)
     yield from (ne(e, 0) for e in solved.nonzero)
     yield from solved.disjunctions
-    for index, (low, high) in solved.narrowed.items():
+    for index, bound in solved.narrowed.items():
         atom = atom_at(index)
         if not isinstance(atom, Symbol):
-            if low is not None:
-                yield ge(of_atom(atom), low)
-            if high is not None:
-                yield le(of_atom(atom), high)
+            yield from within(of_atom(atom), bound)
