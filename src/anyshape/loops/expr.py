@@ -54,7 +54,7 @@ class Scalar:
       mask is false;
     - `reduce`: `data` is (fold, axes); args are (body,). Only until stages are made;
     - `row`: `data` names the result of an earlier stage;
-    - the name of an operation in `OPERATIONS`.
+    - the name of an operation (`operations.py`).
     """
 
     op: str

@@ -14,8 +14,7 @@ from anyshape.codegen.llvm.interleave import compute_together
 from anyshape.codegen.llvm.memory import store
 from anyshape.codegen.llvm.plan import LONG, can_be_shared
 from anyshape.codegen.llvm.prefetch import emit_prefetch, prefetchable_loads
-from anyshape.codegen.llvm.reductions import FLUSH, Folding
-from anyshape.codegen.llvm.scans import Scanning
+from anyshape.codegen.llvm.reductions import FLUSH, Folding, Scanning
 from anyshape.codegen.llvm.sizes import narrow_size, wide_size
 from anyshape.loops.expr import Axis
 from anyshape.loops.kernels import Stage

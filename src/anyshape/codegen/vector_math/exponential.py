@@ -230,10 +230,6 @@ def tanh(x: VectorValue) -> VectorValue:
     return copysign(fma(fma(-result, w, w - result), estimate, result), x)
 
 
-def gelu_tanh(x: VectorValue) -> VectorValue:
-    return {"f32": gelu_tanh_f32, "f64": gelu_tanh_f64}[x.kind](x)
-
-
 def gelu_tanh_f32(x: VectorValue) -> VectorValue:
     """x sigmoid(u),  u = x (linear + cubic x^2). As good as eager, whose tail loses more digits."""
     linear, cubic = SPLIT["gelu_linear", x.kind][0], SPLIT["gelu_cubic", x.kind][0]
