@@ -13,7 +13,6 @@ from anyshape.runtime.loader.build import (
     Source,
     disk_cache,
     found_or_begun,
-    found_or_built,
     identity,
     load,
 )
@@ -149,9 +148,10 @@ class _Helpers(NamedTuple):
 @functools.cache
 def _helpers(host: HostTarget, abi: TorchAbi | None) -> _Helpers:
     names = _Names(("helpers", repr(abi)))
-    built = found_or_built(
+    found = found_or_begun(
         names.here(), lambda: _text().helpers_source(abi), host, disk_cache(), names.on_shelves
     )
+    built = found if isinstance(found, Built) else found.result()
     return _Helpers(load(built), built.entry)
 
 

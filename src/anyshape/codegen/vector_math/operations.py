@@ -59,6 +59,10 @@ def at_least(x: VectorValue, bound: float) -> VectorValue:
     return select(x < bound, bound, x)
 
 
+def between(x: VectorValue, low: float, high: float) -> VectorValue:
+    return at_least(at_most(x, high), low)
+
+
 def bits(x: VectorValue) -> VectorValue:
     """The bit pattern of a float."""
     return x.body.convert("bitcast", x, BITS_OF[x.kind])
