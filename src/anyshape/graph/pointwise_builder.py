@@ -6,7 +6,7 @@ Values of two bytes are computed in f32 and rounded by a cast, as eager does ope
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import torch
 
@@ -66,15 +66,10 @@ def wide(dtype: Dtype) -> Dtype:
 def cast(scalar: Scalar, dtype: Dtype) -> Scalar:
     if scalar.dtype == dtype:
         return scalar
-    if scalar.op == "constant" and dtype not in HALVES and scalar.dtype not in HALVES:
-        value = scalar.data
-        if scalar.dtype == dtype or not isinstance(value, float) or dtype in ("f32", "f64"):
-            return _constant(value, dtype)
+    plain = scalar.op == "constant" and dtype not in HALVES and scalar.dtype not in HALVES
+    if plain and (not isinstance(scalar.data, float) or dtype in ("f32", "f64")):
+        return expr.constant(scalar.data, dtype)
     return expr.operation("cast", scalar, dtype=dtype)
-
-
-def _constant(value: Any, dtype: Dtype) -> Scalar:
-    return expr.constant(value, dtype)
 
 
 def scalar_of(operand: Operand, index: Index, sizes: Sequence[Size], dtype: Dtype) -> Scalar:

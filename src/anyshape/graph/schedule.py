@@ -37,7 +37,7 @@ from anyshape.loops.program import (
 )
 from anyshape.loops.text import kernel_text
 from anyshape.ops.meta import Dense, strided
-from anyshape.support.lazy_dataclass import dataclass, field
+from anyshape.support.lazy_dataclass import dataclass, field, replace
 from anyshape.symbolic import Expr, Fact, Range, Size, Symbol, maximum
 from anyshape.symbolic.expr import single_atom, symbols_of
 
@@ -179,8 +179,7 @@ def _bound(
     # Equal layers have equal kernels. Code relies on the ranges of symbols, too.
     ranges = tuple(map(range_of, bound.sizes))
     key = (kernel_text(bound.kernel), ranges)
-    kernel = kernels.setdefault(key, _known(key, bound.kernel))
-    return Launch(kernel, bound.buffers, bound.sizes, bound.numbers)
+    return replace(bound, kernel=kernels.setdefault(key, _known(key, bound.kernel)))
 
 
 def _known(key: tuple[str, tuple[Range, ...]], kernel: Kernel) -> Kernel:
