@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from anyshape.graph.fused_steps import FAR
-from anyshape.graph.plan import BufferDecl, Compute, ElidedRepeats, Native, Plan, Step
+from anyshape.graph.plan import FAR, BufferDecl, Compute, ElidedRepeats, Native, Plan, Step
 from anyshape.loops.program import Area, Extern, Launch, Repeated, with_buffers
 from anyshape.support.lazy_dataclass import replace
 

@@ -19,11 +19,6 @@ _DECLARATIONS: Final = """
 declare void @Py_IncRef(ptr)
 declare i64 @PyLong_AsLongLong(ptr)
 declare void @qsort(ptr, i64, i64, ptr)
-declare i32 @aoti_torch_get_data_ptr(ptr, ptr)
-declare i32 @aoti_torch_get_dim(ptr, ptr)
-declare i32 @aoti_torch_get_sizes(ptr, ptr)
-declare i32 @aoti_torch_get_strides(ptr, ptr)
-declare i32 @aoti_torch_get_dtype(ptr, ptr)
 declare i64 @aoti_torch_dtype_element_size(i32)
 """
 
@@ -207,5 +202,5 @@ unsure:
 }
 """
 
-#: Its definition, to be joined with the helpers that Python's objects go through.
+#: Its definition, to stand behind the helpers that Python's objects go through.
 APART_MODULE: Final = "".join([_DECLARATIONS, _SPAN, _BEFORE, _APART])
