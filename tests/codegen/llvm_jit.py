@@ -94,7 +94,7 @@ def compiled(kernel: Kernel, target: Target | None = None) -> Compiled:
     own = HostTarget(triple, target.cpu, target.features, target.lanes)
     built = build(Source(text, None, "kernel", ()), own)
     if not is_ours:
-        assert dict(built.exports).get("kernel") is not None, "code that our linker refused"
+        assert dict(built.image.exports).get("kernel") is not None, "code that our linker refused"
         pytest.skip(f"made and linked; to run it takes a machine of {architecture(target)}")
     loaded = load(built)
     spent = (time.perf_counter() - start) * 1e3

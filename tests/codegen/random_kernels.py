@@ -23,9 +23,9 @@ from anyshape.loops.expr import (
     row,
 )
 from anyshape.loops.kernels import Check, Fold, Kernel, Scan, Stage, Store
-from anyshape.loops.operations import OPERATIONS
 from anyshape.symbolic import Size, as_symbol, evaluate, product, symbol
 from tests.codegen.llvm_jit import NUMPY
+from tests.loops.operations import OPERATIONS
 
 DTYPES: tuple[Dtype, ...] = ("f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "b1")
 EXACT = sorted(

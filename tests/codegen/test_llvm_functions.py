@@ -11,9 +11,9 @@ import pytest
 from anyshape.codegen.llvm.arithmetic import ROWS
 from anyshape.codegen.vector_math import FUNCTIONS, supports
 from anyshape.loops.expr import fresh_scope, load
-from anyshape.loops.operations import OPERATIONS
 from tests.codegen.kernel_samples import AT, op, pointwise
 from tests.codegen.llvm_jit import NUMPY, compiled
+from tests.loops.operations import OPERATIONS
 from tests.loops.oracle.arithmetic import apply
 
 #: Python has no such function to compare with

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from anyshape.codegen.target import Target
-from anyshape.loops.canonical import Bound, canonical
+from anyshape.loops.canonical import canonical
 from anyshape.loops.expr import Axis, constant, fresh_scope, index, load
 from anyshape.loops.kernels import Kernel, Stage, Store
+from anyshape.loops.program import Launch
 from anyshape.loops.tiled import tiled
 from anyshape.symbolic import Size, as_symbol, evaluate, symbol
 from tests.codegen.kernel_samples import kernel, op
@@ -36,14 +37,14 @@ def made(*stores: Store) -> Kernel:
     return kernel(axes, Stage((), stores))
 
 
-def in_tiles(given: Kernel, seen: int = 100) -> Bound:
+def in_tiles(given: Kernel, seen: int = 100) -> Launch:
     bound = canonical(given, lambda a, b: a == b, lambda size: seen)
     assert [*bound.buffers] == [f"k{n}" for n in range(len(bound.buffers))]
     assert not list(problems(bound.kernel))
     return bound
 
 
-def passed(bound: Bound, sizes: Sequence[int]) -> list[int]:
+def passed(bound: Launch, sizes: Sequence[int]) -> list[int]:
     """What a kernel is called with if these are n0, n1 ... of the program."""
     return [evaluate(size, runs(bound.kernel, sizes)) for size in bound.sizes]
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from anyshape.loops.canonical import Bound, canonical
+from anyshape.loops.canonical import canonical
 from anyshape.loops.expr import (
     Axis,
     constant,
@@ -19,6 +19,7 @@ from anyshape.loops.expr import (
 )
 from anyshape.loops.generalized import range_of
 from anyshape.loops.kernels import Fold, Kernel, Stage, Store
+from anyshape.loops.program import Launch
 from anyshape.loops.text import kernel_text
 from anyshape.symbolic import Range, Size, Symbol, as_symbol, evaluate, floordiv, symbol
 from anyshape.symbolic.expr import symbols_of
@@ -78,7 +79,7 @@ def centred(batch: Size, channels: Size, pixels: Size, across: bool = False) -> 
     return Kernel((axis(BATCH, batch), outer), stages, {}, {})
 
 
-def bound_of(kernel: Kernel) -> Bound:
+def bound_of(kernel: Kernel) -> Launch:
     found = canonical(kernel, lambda a, b: a == b, lambda size: evaluate(size, {as_symbol(S): 64}))
     assert not list(problems(found.kernel))
     return found

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-import anyshape.backends.native.build
+import anyshape.backends.native.source
 from anyshape.config import config
 from anyshape.loops.program import Launch
 from anyshape.runtime.loader.errors import NativeFailed
@@ -226,7 +226,7 @@ def test_key_without_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         def refuse(*_: object) -> None:
             raise AssertionError("the text was made")
 
-        monkeypatch.setattr(anyshape.backends.native.build, "source_of", refuse)
+        monkeypatch.setattr(anyshape.backends.native.source, "source_of", refuse)
         a = torch.ones(3)
         assert function(made, key="a plus b")(a, a, 3).tolist() == [2, 2, 2]
         with pytest.raises(AssertionError, match="the text was made"):

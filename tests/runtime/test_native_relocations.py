@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from anyshape.runtime.loader.elf import AARCH64
-from anyshape.runtime.loader.relocations import MACHINES, CannotLink
+from anyshape.runtime.loader.link import MACHINES, CannotLink
 
 ROWS = MACHINES[AARCH64].rows
 

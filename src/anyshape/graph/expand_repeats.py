@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from anyshape.graph.fused_steps import FAR
-from anyshape.graph.plan import BufferDecl, Compute, ElidedRepeats, Native, Plan, Step
+from anyshape.graph.plan import FAR, BufferDecl, Compute, ElidedRepeats, Native, Plan, Step
 from anyshape.loops.program import Area, Extern, Launch, Repeated, with_buffers
+from anyshape.support.lazy_dataclass import replace
 
 PartPosition = tuple[int, int]
 
@@ -123,7 +123,7 @@ class _Names:
         if len(made) != len(behind):
             raise NotRepeated("another number of buffers")
         for one, other in zip(made, behind, strict=True):
-            if not _alike(held[one], held[other]):
+            if replace(held[one], name=other) != held[other]:
                 raise NotRepeated("other buffers")
         own = (*made, *elided_repeats.inputs[0])
         place = {name: number for number, name in enumerate(own)}
@@ -133,8 +133,7 @@ class _Names:
         for number in range(1, elided_repeats.count + 1):
             fresh = [f"{name}_{number}" for name in made]
             for name, new in zip(made, fresh, strict=True):
-                old = held[name]
-                held[new] = BufferDecl(new, old.dtype, old.sizes, old.strides, given=False)
+                held[new] = replace(held[name], name=new, given=False)
             self._parts.append(dict(enumerate((*fresh, *elided_repeats.inputs[number]))))
         later = (*behind, *elided_repeats.inputs[-1])
         self._parts.append(dict(enumerate(later)))
@@ -156,15 +155,6 @@ class _Names:
         if found is None or (part == -1 and behind):
             raise NotRepeated("a buffer lives longer than a part")
         return found
-
-
-def _alike(one: BufferDecl, other: BufferDecl) -> bool:
-    return (one.dtype, one.sizes, one.strides, one.given) == (
-        other.dtype,
-        other.sizes,
-        other.strides,
-        other.given,
-    )
 
 
 def _renamed(step: Launch | Extern, names: _Names, by: int, *, behind: bool = False):

@@ -121,7 +121,8 @@ class _Alike:
                 found.add(object())  # like no other
             if call is not None:
                 found.add(call.function)
-                found.without_metas((call.args, call.kwargs))
+                # The metas of arguments are those of the nodes.
+                found.add((call.args, call.kwargs), metas=False)
             if node.op != "placeholder":
                 found.add(self._matters(node))
         return found
@@ -189,10 +190,6 @@ class _Flat:
             self.leaves.append(repr(tree))
         else:
             self.leaves.append(_Identity(tree))
-
-    def without_metas(self, tree: Any) -> None:
-        """The arguments of a call: their metas are those of the nodes."""
-        self.add(tree, metas=False)
 
 
 class _Identity:

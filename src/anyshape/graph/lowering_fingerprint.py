@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import torch
@@ -36,6 +36,23 @@ _BY_IDENTITY: Final = (type, types.BuiltinFunctionType, types.ModuleType)
 
 class Unknown(Exception):
     """Something is held of which we cannot say whether it is the same."""
+
+
+def _numbered(kind: str) -> Callable[[Callable[..., object]], Callable[..., object]]:
+    """What was met before is its number; it has one from now on."""
+
+    def wrap(form: Callable[..., object]) -> Callable[..., object]:
+        def numbered(state: LiveState, item: Any) -> object:
+            found = state._numbers.get(id(item))
+            if found is not None:
+                return kind, found
+            state._numbers[id(item)] = len(state._numbers)
+            state._kept.append(item)
+            return form(state, item)
+
+        return numbered
+
+    return wrap
 
 
 class LiveState:
@@ -69,24 +86,13 @@ class LiveState:
             return row(self, item)
         if isinstance(item, _BY_IDENTITY) or item is self._lowering:
             return id(item)
-        if item in self._surroundings():
+        # Tables of the lowering at hand, which only grow.
+        values, facts = self._lowering.values, self._lowering.facts
+        if any(item is each for each in (values, values.extents, facts)):
             return id(item)
         if kind.__module__.startswith(_ROWS_OF_OPERATORS):
             return self._object(item)
         raise Unknown(f"{kind}")
-
-    def _surroundings(self) -> _Identities:
-        """Tables of the lowering at hand, which only grow."""
-        values = self._lowering.values
-        return _Identities((values, values.extents, self._lowering.facts))
-
-    def _again(self, item: object) -> int | None:
-        """The number of something that was met before; it has one from now on."""
-        found = self._numbers.get(id(item))
-        if found is None:
-            self._numbers[id(item)] = len(self._numbers)
-            self._kept.append(item)
-        return found
 
     def _buffer(self, name: str) -> int:
         return self.buffers.setdefault(name, len(self.buffers))
@@ -99,10 +105,8 @@ class LiveState:
 
     # -- one row for each kind ---------------------------------------------------------------------
 
+    @_numbered("value")
     def _value(self, value: Value) -> object:
-        again = self._again(value)
-        if again is not None:
-            return "value", again
         laid_out = self._lowering.meta_of(value)
         if value.memory is not None:
             return "stored", value.sizes, value.dtype, laid_out, self._memory(value.memory)
@@ -125,10 +129,8 @@ class LiveState:
     def _axis(self, axis: Axis) -> object:
         return self._symbol(axis.symbol), axis.extent
 
+    @_numbered("handle")
     def _handle(self, handle: TensorView) -> object:
-        again = self._again(handle)
-        if again is not None:
-            return "handle", again
         return (
             "handle",
             self._root(handle.root),
@@ -139,18 +141,14 @@ class LiveState:
             self._of(handle.known_value()),
         )
 
+    @_numbered("root")
     def _root(self, root: Storage) -> object:
-        again = self._again(root)
-        if again is not None:
-            return "root", again
         if root.entangled:
             raise Unknown("tensors that may share memory")
         return root.meta, self._value(root.value), root.outside, root.by_strides
 
+    @_numbered("function")
     def _function(self, function: types.FunctionType) -> object:
-        again = self._again(function)
-        if again is not None:
-            return "function", again
         cells = tuple(self._cell(cell) for cell in function.__closure__ or ())
         defaults = self._of(function.__defaults__), self._of(function.__kwdefaults__)
         return function.__code__, id(function.__globals__), defaults, cells
@@ -161,23 +159,15 @@ class LiveState:
         except ValueError:
             raise Unknown("a variable without a value") from None
 
-    def _method(self, method: types.MethodType) -> object:
-        return "method", self._of(method.__func__), self._of(method.__self__)
-
-    def _partial(self, partial: functools.partial[Any]) -> object:
-        return "partial", self._of(partial.func), self._of(partial.args), self._of(partial.keywords)
-
     def _items(self, items: Sequence[Any]) -> object:
         return type(items), tuple(map(self._of, items))
 
     def _mapping(self, items: Mapping[Any, Any]) -> object:
         return tuple((self._of(key), self._of(item)) for key, item in items.items())
 
+    @_numbered("object")
     def _object(self, item: Any) -> object:
         """What the row of an operator keeps: it does what its attributes say."""
-        again = self._again(item)
-        if again is not None:
-            return "object", again
         if dataclasses.is_dataclass(item):
             found = {field.name: getattr(item, field.name) for field in dataclasses.fields(item)}
         elif hasattr(item, "__dict__") and not hasattr(type(item), "__slots__"):
@@ -185,15 +175,6 @@ class LiveState:
         else:
             raise Unknown(f"{type(item)}")
         return type(item), self._mapping(found)
-
-    def _slice(self, item: slice) -> object:
-        return "slice", self._of((item.start, item.stop, item.step))
-
-    def _float(self, item: float) -> object:
-        return "float", repr(item)
-
-    def _rearranged(self, item: Rearranged) -> object:
-        return "rearranged", self._of(item.index_map), self._of(item.factors)
 
 
 _ROWS: Final[dict[type, Any]] = {
@@ -204,21 +185,16 @@ _ROWS: Final[dict[type, Any]] = {
     Axis: LiveState._axis,
     Symbol: LiveState._symbol,
     View: LiveState._items,
-    Rearranged: LiveState._rearranged,
+    Rearranged: lambda state, item: ("rearranged", state._of((item.index_map, item.factors))),
     tuple: LiveState._items,
     list: LiveState._items,
     dict: LiveState._mapping,
-    slice: LiveState._slice,
-    float: LiveState._float,
+    slice: lambda state, item: ("slice", state._of((item.start, item.stop, item.step))),
+    float: lambda state, item: ("float", repr(item)),
     types.FunctionType: LiveState._function,
-    types.MethodType: LiveState._method,
-    functools.partial: LiveState._partial,
+    types.MethodType: lambda state, item: ("method", state._of((item.__func__, item.__self__))),
+    functools.partial: lambda state, item: (
+        "partial",
+        state._of((item.func, item.args, item.keywords)),
+    ),
 }
-
-
-class _Identities:
-    def __init__(self, items: tuple[object, ...]) -> None:
-        self._items = items
-
-    def __contains__(self, item: object) -> bool:
-        return any(item is each for each in self._items)

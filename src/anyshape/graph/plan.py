@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from anyshape.loops.expr import Dtype, reached
 from anyshape.loops.kernels import Kernel
@@ -112,6 +112,9 @@ class PythonCall:
 
 
 Step = Compute | Native | PythonCall
+
+#: How far back to look for a kernel that a step can be part of.
+FAR: Final = 6
 
 
 @dataclass(slots=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 from anyshape.graph.expand_repeats import NotRepeated, expand_repeats
-from anyshape.graph.fused_steps import fused_steps
 from anyshape.graph.plan import (
+    FAR,
     BufferDecl,
     Compute,
     Native,
@@ -16,10 +17,12 @@ from anyshape.graph.plan import (
     PythonCall,
     Step,
     TensorRef,
+    computing,
     leaves,
     tensors_in,
 )
 from anyshape.loops.canonical import canonical
+from anyshape.loops.fusion import fused, without_buffers
 from anyshape.loops.generalized import range_of
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.linear import Hint, ProvablyEqual
@@ -37,7 +40,7 @@ from anyshape.loops.program import (
 from anyshape.loops.text import kernel_text
 from anyshape.ops.lowering.values import NumberRef
 from anyshape.ops.meta import Dense, strided
-from anyshape.support.lazy_dataclass import dataclass, field
+from anyshape.support.lazy_dataclass import dataclass, field, replace
 from anyshape.symbolic import Expr, Fact, Range, Size, Symbol, maximum
 from anyshape.symbolic.expr import single_atom, symbols_of
 
@@ -82,8 +85,8 @@ def schedule(plan: Plan, same: ProvablyEqual, seen: Hint | None = None) -> Sched
         while end < len(steps) and not isinstance(steps[end], PythonCall):
             end += 1
         after = _used(steps[end:], plan.outputs)
-        fused, made_of = fused_steps(steps[position:end], plan.held, after, same)
-        native = [_bound(step, kernels, same, seen) for step in fused]
+        joined, made_of = fused_steps(steps[position:end], plan.held, after, same)
+        native = [_bound(step, kernels, same, seen) for step in joined]
         repeated: Repeated | None = None
         if is_left_out and plan.elided_repeats is not None:
             begin = plan.steps[plan.elided_repeats.steps[0]]
@@ -179,8 +182,7 @@ def _bound(
     # Equal layers have equal kernels. Code relies on the ranges of symbols, too.
     ranges = tuple(map(range_of, bound.sizes))
     key = (kernel_text(bound.kernel), ranges)
-    kernel = kernels.setdefault(key, _known(key, bound.kernel))
-    return Launch(kernel, bound.buffers, bound.sizes, bound.numbers)
+    return replace(bound, kernel=kernels.setdefault(key, _known(key, bound.kernel)))
 
 
 def _known(key: tuple[str, tuple[Range, ...]], kernel: Kernel) -> Kernel:
@@ -277,3 +279,65 @@ def _sizes_of(step: Extern) -> Iterator[Size]:
             yield from (*leaf.sizes, *leaf.strides, leaf.offset)
         elif isinstance(leaf, Expr):
             yield leaf
+
+
+# -- fusion over a run of native steps: which kernels become one, and which buffers go -------------
+
+
+def fused_steps(
+    steps: Sequence[Step], held: Mapping[str, BufferDecl], after: set[str], same: ProvablyEqual
+) -> tuple[list[Compute | Native], list[list[int]]]:
+    """The steps with kernels joined, and the numbers of those that each was made of. `after`: the
+    buffers that are used later."""
+    result: list[Compute | Native] = []
+    made_of: list[list[int]] = []
+    for each, step in enumerate(steps):
+        assert isinstance(step, Compute | Native)
+        place = _place_to_join(result, step, same)
+        if place is None:
+            result.append(step)
+            made_of.append([each])
+        else:
+            number, kernel = place
+            result[number] = computing(kernel)
+            made_of[number].append(each)
+    uses = Counter(name for step in result for name in step.reads | step.writes)
+    uses.update(after)
+    return [_lean(step, uses, held) for step in result], made_of
+
+
+def _place_to_join(
+    result: Sequence[Compute | Native], step: Compute | Native, same: ProvablyEqual
+) -> tuple[int, Kernel] | None:
+    """A kernel that the step can be part of, and what that makes of it."""
+    if not isinstance(step, Compute):
+        return None
+    for number in reversed(range(max(0, len(result) - FAR), len(result))):
+        earlier = result[number]
+        if isinstance(earlier, Compute):
+            made = fused(earlier.kernel, step.kernel, same)
+            if made is not None:
+                return number, made
+        if not _independent(earlier, step):
+            return None
+    return None
+
+
+def _independent(earlier: Compute | Native, later: Compute | Native) -> bool:
+    return not (earlier.writes & (later.reads | later.writes) or later.writes & earlier.reads)
+
+
+def _lean(
+    step: Compute | Native, uses: Mapping[str, int], held: Mapping[str, BufferDecl]
+) -> Compute | Native:
+    """Without buffers that only this kernel uses."""
+    if not isinstance(step, Compute):
+        return step
+    # In the order of the stores: names say nothing.
+    written = dict.fromkeys(
+        part.buffer for stage in step.kernel.stages for part in (*stage.stores, *stage.scans)
+    )
+    own = [
+        name for name in written if name in step.writes and uses[name] == 1 and not held[name].given
+    ]
+    return computing(without_buffers(step.kernel, own)) if own else step

@@ -19,24 +19,17 @@ from anyshape.loops.program import Buffer, Launch, Segment, Step, with_buffers
 from anyshape.loops.stages import mapped, mapped_kernel, roots_of
 from anyshape.loops.substitute import Renaming, Rewriting
 from anyshape.loops.tiled import tiled
-from anyshape.support.lazy_dataclass import dataclass, replace
+from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Expr, Size, Symbol, as_symbol, symbol
 from anyshape.symbolic.expr import of_atom, symbols_of
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """A kernel over its own names, and what they stand for."""
-
-    kernel: Kernel
-    buffers: tuple[str, ...]
-    sizes: tuple[Size, ...]
-    numbers: tuple[str, ...]
-
-
-def canonical(kernel: Kernel, same: ProvablyEqual | None = None, seen: Hint | None = None) -> Bound:
-    """`same`: whether two sizes are equal whenever the kernel runs. `seen`: what a size was when
-    the program was captured, if that is known."""
+def canonical(
+    kernel: Kernel, same: ProvablyEqual | None = None, seen: Hint | None = None
+) -> Launch:
+    """A kernel over its own names, and what they stand for. `same`: whether two sizes are equal
+    whenever the kernel runs. `seen`: what a size was when the program was captured, if that is
+    known."""
     if same is not None and seen is not None:
         kernel = _with_one_name(kernel, same, seen)
     kernel = _fewer_axes(kernel)
@@ -184,7 +177,7 @@ def _own_symbols(
     return _renamed(kernel, names), own
 
 
-def _own_names(kernel: Kernel, sizes: tuple[Size, ...]) -> Bound:
+def _own_names(kernel: Kernel, sizes: tuple[Size, ...]) -> Launch:
     """Buffers are k0, k1 ... and numbers f0, f1 ..., in the order of their use."""
     buffers: dict[str, str] = {}
     numbers: dict[str, str] = {}
@@ -216,7 +209,7 @@ def _own_names(kernel: Kernel, sizes: tuple[Size, ...]) -> Bound:
             )
         )
     named = replace(kernel, stages=tuple(stages), positions=positions)
-    return Bound(named, tuple(buffers), sizes, tuple(numbers))
+    return Launch(named, tuple(buffers), sizes, tuple(numbers))
 
 
 def own_names(segment: Segment) -> Segment:

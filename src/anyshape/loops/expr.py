@@ -36,7 +36,7 @@ _DTYPES: Final[dict[Dtype, tuple[str, int]]] = {
     "u8": ("uint8", 1),
     "b1": ("bool", 1),
 }
-FULL_NAMES: Final = {name: full for name, (full, _) in _DTYPES.items()}
+FULL_NAMES: Final[dict[Dtype, str]] = {name: full for name, (full, _) in _DTYPES.items()}
 WIDTH: Final[dict[str, int]] = {name: width for name, (_, width) in _DTYPES.items()}
 FLOATS: Final = frozenset({"f32", "f64", "f16", "bf16"})
 #: stored in two bytes, computed in f32 and rounded after each operation, as eager does
@@ -54,7 +54,7 @@ class Scalar:
       mask is false;
     - `reduce`: `data` is (fold, axes); args are (body,). Only until stages are made;
     - `row`: `data` names the result of an earlier stage;
-    - the name of an operation in `OPERATIONS`.
+    - the name of an operation (`operations.py`).
     """
 
     op: str

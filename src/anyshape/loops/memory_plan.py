@@ -69,8 +69,8 @@ def plan_memory(lives: Iterable[Life]) -> MemoryPlan:
         for begin, _, other in meeting:
             if begin >= start:
                 under[other.name].add(life.name)
-    order = _sorted(under)
-    below = {name: tuple(_direct(name, under, order)) for name in order}
+    order = list(TopologicalSorter(under).static_order())  # each behind those under it
+    below = {name: _direct(name, under) for name in order}
     sizes = {life.name: life.size for life in lives}
     return MemoryPlan({name: sizes[name] for name in order}, below)
 
@@ -104,16 +104,10 @@ def _usual(symbol: Symbol) -> int:
     return min(max(_USUAL, low or 0), _USUAL if high is None else high)
 
 
-def _sorted(under: Mapping[str, set[str]]) -> list[str]:
-    """Each behind those under it."""
-    return list(TopologicalSorter(under).static_order())
-
-
-def _direct(name: str, under: Mapping[str, set[str]], order: list[str]) -> list[str]:
+def _direct(name: str, under: Mapping[str, set[str]]) -> tuple[str, ...]:
     """Without those that lie under another one of them: it begins behind these anyway."""
     found = under[name]
-    hidden = {lower for each in found for lower in under[each]}
-    return sorted(found - hidden)
+    return tuple(sorted(found - {lower for each in found for lower in under[each]}))
 
 
 def in_place(
@@ -155,7 +149,7 @@ def in_place(
 def _addresses_read(kernel: Kernel) -> dict[str, set[Size]]:
     """What a kernel reads of each buffer, also to find positions."""
     found: dict[str, set[Size]] = {}
-    for scalar in reached([*all_roots(kernel), *kernel.positions.values()]):
+    for scalar in reached(all_roots(kernel)):
         if scalar.op == "load":
             found.setdefault(scalar.data[0], set()).add(scalar.data[1])
     return found

@@ -56,22 +56,8 @@ def kernel_of(
     named, stages = _fold_stages(found, {axis.symbol for axis in outer}, axes, roots)
     rewrite = Rewriting(named.get)
     inner = tuple(axis for axis in axes if axis not in outer)
-    stages.append(
-        Stage(
-            inner,
-            tuple(
-                replace(
-                    store,
-                    value=rewrite(store.value),
-                    mask=None if store.mask is None else rewrite(store.mask),
-                )
-                for store in stores
-            ),
-            (),
-            tuple(replace(scan, value=rewrite(scan.value)) for scan in scans),
-            tuple(replace(check, condition=rewrite(check.condition)) for check in checks),
-        )
-    )
+    last = Stage(inner, tuple(stores), (), tuple(scans), tuple(checks))
+    stages.append(mapped(last, rewrite))
     return finished(tuple(outer), _one_axis(stages), ordered)
 
 

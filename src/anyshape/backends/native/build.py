@@ -13,7 +13,6 @@ from anyshape.runtime.loader.build import (
     Source,
     disk_cache,
     found_or_begun,
-    found_or_built,
     identity,
     load,
 )
@@ -95,25 +94,19 @@ def native_function_later(
 
     # How torch is made decides on the helpers, another module, and on how they are called.
     parts = (repr(abi), *((source().text, *source().apart) if key is None else (key,)))
-    names = _Names(parts)
-    built = found_or_begun(names.here(), source, host, cache, names.on_shelves)
+    here, in_bundle = _names(*parts)
+    built = found_or_begun(here, source, host, cache, in_bundle)
     helpers = _helpers(host, abi).code
     if isinstance(built, Built):
         return python_function(built, segment, helpers)
     return DeferredCode(lambda: python_function(built.result(), segment, helpers))
 
 
-class _Names:
-    """Of code that is made of these texts, and of what our own sources make of them."""
-
-    def __init__(self, parts: tuple[str, ...]) -> None:
-        self._parts = parts
-
-    def here(self) -> str:
-        return key_of(*self._parts, source_hash(*_SOURCES))
-
-    def on_shelves(self) -> str:
-        return key_of(*self._parts, contents_hash(*_ALL_SOURCES))
+def _names(*parts: str) -> tuple[str, Callable[[], str]]:
+    """Of code that is made of these texts, and of what our own sources make of them: in the cache,
+    and in a bundle."""
+    here = key_of(*parts, source_hash(*_SOURCES))
+    return here, lambda: key_of(*parts, contents_hash(*_ALL_SOURCES))
 
 
 def segment_source(segment: Segment) -> str:
@@ -148,10 +141,9 @@ class _Helpers(NamedTuple):
 
 @functools.cache
 def _helpers(host: HostTarget, abi: TorchAbi | None) -> _Helpers:
-    names = _Names(("helpers", repr(abi)))
-    built = found_or_built(
-        names.here(), lambda: _text().helpers_source(abi), host, disk_cache(), names.on_shelves
-    )
+    here, in_bundle = _names("helpers", repr(abi))
+    found = found_or_begun(here, lambda: _text().helpers_source(abi), host, disk_cache(), in_bundle)
+    built = found if isinstance(found, Built) else found.result()
     return _Helpers(load(built), built.entry)
 
 

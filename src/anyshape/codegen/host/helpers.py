@@ -11,7 +11,7 @@ from string import Template
 from typing import Final
 
 from anyshape.codegen.host.abi import HostAbi
-from anyshape.codegen.host.no_alias_check import apart_module
+from anyshape.codegen.host.no_alias_check import APART_MODULE
 
 _HANDLE_DECLARATIONS: Final = """
 declare i32 @aoti_torch_get_data_ptr(ptr, ptr)
@@ -351,8 +351,7 @@ def helpers_module(abi: HostAbi) -> str:
     parts = [_HANDLE_DECLARATIONS, _MAKE, _WORKSPACE, _DELETE]
     parts += [_FROM_BLOB, _EXTERN_DECLARATIONS, _AREA, _TENSOR, _COMPARE, _ADOPT, _COPY]
     if abi.tensor_offset is not None:
-        parts += [_ENTRY_DECLARATIONS, _TAKE, _GIVE, _FAIL]
-    text = Template("".join(parts)).substitute(
+        parts += [_ENTRY_DECLARATIONS, _TAKE, _GIVE, _FAIL, APART_MODULE]
+    return Template("".join(parts)).substitute(
         wrap=abi.wrap, type_offset=abi.type_offset, tensor_offset=abi.tensor_offset
     )
-    return text if abi.tensor_offset is None else text + apart_module(abi)

@@ -20,6 +20,7 @@ from typing import Final, Literal, NamedTuple
 from anyshape.codegen.host.steps import Known, Steps
 from anyshape.codegen.ir_builder import FunctionBody
 from anyshape.loops.program import Buffer, Launch, Repeated, Step, buffers_of
+from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Expr, Size
 
 RoleKind = Literal["given", "workspace", "adopted"]
@@ -114,8 +115,7 @@ def _rolled(
 def _same(one: str, other: str, buffers: Mapping[str, Buffer]) -> bool:
     if one == other or one not in buffers or other not in buffers:
         return (one in buffers) == (other in buffers)
-    a, b = buffers[one], buffers[other]
-    return (a.dtype, a.sizes, a.strides) == (b.dtype, b.sizes, b.strides)
+    return replace(buffers[one], name=other, role=buffers[other].role) == buffers[other]
 
 
 class LoopBody:

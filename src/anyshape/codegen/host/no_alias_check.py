@@ -9,10 +9,7 @@ else has to look closer. All tensors are sorted by where they begin, so that one
 
 from __future__ import annotations
 
-from string import Template
 from typing import Final
-
-from anyshape.codegen.host.abi import HostAbi
 
 APART: Final = "anyshape_host_apart"
 
@@ -22,11 +19,6 @@ _DECLARATIONS: Final = """
 declare void @Py_IncRef(ptr)
 declare i64 @PyLong_AsLongLong(ptr)
 declare void @qsort(ptr, i64, i64, ptr)
-declare i32 @aoti_torch_get_data_ptr(ptr, ptr)
-declare i32 @aoti_torch_get_dim(ptr, ptr)
-declare i32 @aoti_torch_get_sizes(ptr, ptr)
-declare i32 @aoti_torch_get_strides(ptr, ptr)
-declare i32 @aoti_torch_get_dtype(ptr, ptr)
 declare i64 @aoti_torch_dtype_element_size(i32)
 """
 
@@ -119,12 +111,13 @@ define internal i32 @anyshape_host_before(ptr %a, ptr %b) nounwind {
 """
 
 #: Three words a tensor: where it begins, where it ends, whether it is written to. In their order, a
-#: tensor that is written to begins behind all before it, any other behind those written to.
+#: tensor that is written to begins behind all before it, any other behind those written to. The
+#: words are on the stack, so that there is a limit.
 _APART: Final = """
 define ptr @anyshape_host_apart(ptr %self, ptr %args, i64 %n) nounwind {
 entry:
   %some = icmp ugt i64 %n, 1
-  %few = icmp ult i64 %n, $most
+  %few = icmp ult i64 %n, 16384
   %can = and i1 %some, %few
   br i1 %can, label %begin, label %unsure
 begin:
@@ -209,12 +202,5 @@ unsure:
 }
 """
 
-#: Three words each of the stack, at most.
-_MOST: Final = 16384
-
-
-def apart_module(abi: HostAbi) -> str:
-    """The function's definition, to be joined with the helpers that Python's objects go through."""
-    return Template("".join([_DECLARATIONS, _SPAN, _BEFORE, _APART])).substitute(
-        type_offset=abi.type_offset, tensor_offset=abi.tensor_offset, most=_MOST
-    )
+#: Its definition, to stand behind the helpers that Python's objects go through.
+APART_MODULE: Final = "".join([_DECLARATIONS, _SPAN, _BEFORE, _APART])

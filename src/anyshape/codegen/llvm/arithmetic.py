@@ -200,12 +200,8 @@ def _shift_right(c: OperationCall) -> str:
 # -- floats ------------------------------------------------------------------------------------
 
 
-def _is_infinite(c: OperationCall) -> str:
-    return c.op("fcmp oeq", c.intrinsic("fabs"), c.constant(float("inf")))
-
-
-def _is_finite(c: OperationCall) -> str:
-    return c.op("fcmp olt", c.intrinsic("fabs"), c.constant(float("inf")))
+def _beside_infinity(sign: str) -> Row:
+    return lambda c: c.op(f"fcmp {sign}", c.intrinsic("fabs"), c.constant(float("inf")))
 
 
 def _signbit(c: OperationCall) -> str:
@@ -245,8 +241,8 @@ ROWS: Final[dict[str, Row]] = {
     "shr": _shift_right,
     **{sign: _compare(sign) for sign in ("eq", "ne", "lt", "le", "gt", "ge")},
     "isnan": lambda c: c.is_nan(c.args[0]),
-    "isinf": _is_infinite,
-    "isfinite": _is_finite,
+    "isinf": _beside_infinity("oeq"),
+    "isfinite": _beside_infinity("olt"),
     "signbit": _signbit,
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anyshape.codegen.ir_builder import REGISTER, UNSIGNED, register_bits, vector
+from anyshape.codegen.ir_builder import REGISTER, UNSIGNED, constant, register_bits, vector
 from anyshape.codegen.llvm.emitter import Emitter
 from anyshape.loops.expr import FLOATS, HALVES, Dtype
 
@@ -16,11 +16,8 @@ def cast(e: Emitter, text: str, source: Dtype, target: Dtype, wide: bool) -> str
     have, want = vector(REGISTER[source], lanes), vector(REGISTER[target], lanes)
     if target == "b1":
         test = "fcmp une" if source in FLOATS else "icmp ne"
-        return e.let(
-            f"{test} {have} {text}, zeroinitializer"
-            if wide
-            else f"{test} {have} {text}, 0{'.0' * (source in FLOATS)}"
-        )
+        zero = "zeroinitializer" if wide else "0.0" if source in FLOATS else "0"
+        return e.let(f"{test} {have} {text}, {zero}")
     if source in FLOATS:
         if target not in FLOATS:
             return _to_integer(e, text, source, target, lanes)
@@ -98,9 +95,5 @@ def to_memory(e: Emitter, text: str, dtype: Dtype, lanes: int) -> str:
     return text
 
 
-def _all(value: int, lanes: int, element: str | None = None) -> str:
-    if not lanes:
-        return str(value)
-    if value == 0:
-        return "zeroinitializer"
-    return f"splat ({element or 'i32'} {value})"
+def _all(value: int, lanes: int) -> str:
+    return "zeroinitializer" if lanes and value == 0 else constant(value, "i32", lanes)

@@ -14,8 +14,7 @@ from anyshape.codegen.llvm.interleave import compute_together
 from anyshape.codegen.llvm.memory import store
 from anyshape.codegen.llvm.plan import LONG, can_be_shared
 from anyshape.codegen.llvm.prefetch import emit_prefetch, prefetchable_loads
-from anyshape.codegen.llvm.reductions import FLUSH, Folding
-from anyshape.codegen.llvm.scans import Scanning
+from anyshape.codegen.llvm.reductions import FLUSH, Folding, Scanning
 from anyshape.codegen.llvm.sizes import narrow_size, wide_size
 from anyshape.loops.expr import Axis
 from anyshape.loops.kernels import Stage
@@ -169,8 +168,7 @@ class StageCode:
 
     def _columns(self, axis: Axis, bounds: tuple[str, str], states: States) -> States:
         carries = [s.start for s in self.scannings] * self.kept
-        states, _ = self._span(axis, bounds, 1, states, carries)
-        return states
+        return self._span(axis, bounds, 1, states + carries)[: len(self.types)]
 
     def _rows(self, axis: Axis, bounds: tuple[str, str], states: States) -> States:
         """Vectors along the axis: full ones, then those of which lanes are missing."""
@@ -178,75 +176,58 @@ class StageCode:
         e.vector_axis = axis.symbol
         step = e.lanes * self.copies
         is_whole = divides(step, axis.extent)
+        both = states + [s.start for s in self.scannings]
         if is_whole or (self.copies == 1 and has_one_loop(e, self.number)):
-            carries = [s.start for s in self.scannings]
-            states, _ = self._span(axis, bounds, step, states, carries, not is_whole)
-            e.vector_axis = None
-            return states
+            both = self._span(axis, bounds, step, both, not is_whole)
+        else:
+            both = self._rows_with_rest(axis, begin, end, step, both)
+        e.vector_axis = None
+        return both[: len(self.types)]
+
+    def _rows_with_rest(self, axis: Axis, begin: str, end: str, step: int, both: States) -> States:
+        e = self.e
         length = end if begin == "0" else e.let(f"sub i64 {end}, {begin}")
         whole = e.let(f"and i64 {length}, {-step}")
         full = whole if begin == "0" else e.let(f"add i64 {begin}, {whole}")
         types = self.types + self.carry_types
-        both = states + [s.start for s in self.scannings]
-        count = len(self.types)
-
-        def main() -> States:
-            a, b = self._span(axis, (begin, full), step, both[:count], both[count:])
-            return a + b
-
         some = e.let(f"icmp ne i64 {whole}, 0")
-        both = e.when(some, both, types, main)
+        main = e.when(some, both, types, lambda: self._span(axis, (begin, full), step, both))
 
         def tail() -> States:
             copies, self.copies = self.copies, 1
             masked = not divides(e.lanes, axis.extent)
-            a, b = self._inner(axis, (full, end), e.lanes, both[:count], both[count:], masked)
+            result = self._inner(axis, (full, end), e.lanes, main, masked)
             self.copies = copies
-            return a + b
+            return result
 
         rest = e.let(f"icmp slt i64 {full}, {end}")
-        both = e.when(rest, both, types, tail)
-        e.vector_axis = None
-        return both[:count]
+        return e.when(rest, main, types, tail)
 
     def _span(
-        self,
-        axis: Axis,
-        bounds: tuple[str, str],
-        step: int,
-        states: States,
-        carries: States,
-        masked: bool = False,
-    ) -> tuple[States, States]:
-        """The innermost loop over a range of its axis; in pieces where a fold is to be flushed."""
+        self, axis: Axis, bounds: tuple[str, str], step: int, both: States, masked: bool = False
+    ) -> States:
+        """The innermost loop over a range of its axis; in pieces where a fold is to be flushed.
+        `both`: the states of folds, then the carries of scans."""
         most = DECLARED.of(axis.extent).upper
         is_short = most is not None and most <= FLUSH * step
         if is_short or not any(f.cascades for f in self.foldings):
-            return self._inner(axis, bounds, step, states, carries, masked)
+            return self._inner(axis, bounds, step, both, masked)
         e, (begin, end) = self.e, bounds
-        types = self.types + self.carry_types
-        count = len(self.types)
 
         def piece(variable: str, inside: States) -> States:
             far = e.let(f"add nuw nsw i64 {variable}, {FLUSH * step}")
             near = e.let(f"icmp slt i64 {far}, {end}")
             stop = e.let(f"select i1 {near}, i64 {far}, i64 {end}")
-            a, b = self._inner(axis, (variable, stop), step, inside[:count], inside[count:], masked)
-            return a + b
+            return self._inner(axis, (variable, stop), step, inside, masked)
 
-        both = e.loop((begin, end, str(FLUSH * step)), states + carries, types, piece)
-        return both[:count], both[count:]
+        types = self.types + self.carry_types
+        return e.loop((begin, end, str(FLUSH * step)), both, types, piece)
 
     def _inner(
-        self,
-        axis: Axis,
-        bounds: tuple[str, str],
-        step: int,
-        states: States,
-        carries: States,
-        masked: bool,
-    ) -> tuple[States, States]:
+        self, axis: Axis, bounds: tuple[str, str], step: int, both: States, masked: bool
+    ) -> States:
         e = self.e
+        states, carries = both[: len(self.types)], both[len(self.types) :]
         firsts = [s for f in self.foldings for s in f.first_start(self.lanes)] * self.copies
         first_types = [t for f in self.foldings for t in f.first_types(self.lanes)] * self.copies
         count = len(firsts)
@@ -256,14 +237,15 @@ class StageCode:
             if masked:
                 set_masks(e, variable, bounds[1], self.copies)
             results = self._round(inside[:count], inside[count:])
-            if not masked:
-                emit_prefetch(e, self.number, self.ahead, self.copies)
             if masked:
                 e.masks = ()
+            else:
+                emit_prefetch(e, self.number, self.ahead, self.copies)
             return results
 
-        both = e.loop((*bounds, str(step)), firsts + carries, first_types + self.carry_types, body)
-        return self._flush(states, both[:count]), both[count:]
+        types = first_types + self.carry_types
+        made = e.loop((*bounds, str(step)), firsts + carries, types, body)
+        return self._flush(states, made[:count]) + made[count:]
 
     def _flush(self, states: States, firsts: States) -> States:
         """The first accumulators into those that outlive the loop."""

@@ -14,7 +14,7 @@ from anyshape.codegen.llvm.emitter import Emitter, IrValue
 from anyshape.codegen.llvm.sizes import lane_numbers, narrow_size, terms_by_level, wide_size
 from anyshape.loops.expr import WIDTH, Dtype, Scalar
 from anyshape.symbolic import Size
-from anyshape.symbolic.expr import Monomial, of_atom, polynomial
+from anyshape.symbolic.expr import of_atom, polynomial
 
 # -- addresses -------------------------------------------------------------------------------------
 
@@ -51,18 +51,14 @@ def pointer(e: Emitter, buffer: str, address: Size, dtype: Dtype) -> str:
     text, reached = base(e, buffer), 0
     for level, terms in terms_by_level(e, address):
         reached = max(reached, level)
-        for offset in terms:
-            size = narrow_size(e, _term(*offset))
+        for monomial, coefficient in terms:
+            size = narrow_size(e, polynomial({monomial: coefficient}))
             text = e.once(
                 reached,
                 ("pointer", element, text, size),
                 lambda a=text, b=size: e.let(f"getelementptr {element}, ptr {a}, i64 {b}"),
             )
     return text
-
-
-def _term(monomial: Monomial, coefficient: int) -> Size:
-    return polynomial({monomial: coefficient})
 
 
 def _is_private_to_lanes(e: Emitter, buffer: str) -> bool:
@@ -198,7 +194,10 @@ def store(
 ) -> None:
     dtype = value.dtype
     if e.vector_axis is None:
-        _store_one(e, pointer(e, buffer, address, dtype), value, mode, mask)
+        place = pointer(e, buffer, address, dtype)
+        if mask is not None:
+            place = e.let(f"select i1 {mask.text}, ptr {place}, ptr {_nowhere(e)}")
+        _put_one(e, place, value.text, dtype, mode)
         return
     steady = e.steady_parts(address)
     if _is_private_to_lanes(e, buffer):
@@ -216,12 +215,6 @@ def store(
         e.masks = exist
     else:
         _store_lanes(e, buffer, address, value, mode, mask)
-
-
-def _store_one(e: Emitter, place: str, value: IrValue, mode: str, mask: IrValue | None) -> None:
-    if mask is not None:
-        place = e.let(f"select i1 {mask.text}, ptr {place}, ptr {_nowhere(e)}")
-    _put_one(e, place, value.text, value.dtype, mode)
 
 
 def _put_one(e: Emitter, place: str, text: str, dtype: Dtype, mode: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from anyshape.codegen.ir_builder import vector
+from anyshape.codegen.ir_builder import constant, vector
 from anyshape.symbolic import Size, Symbol
 from anyshape.symbolic.expr import (
     Atom,
@@ -92,7 +92,7 @@ def _narrow_function(e: Emitter, atom: Atom) -> str:
             kind = "div" if isinstance(atom, FloorDiv) else "mod"
             a, b = narrow_size(e, atom.numerator), narrow_size(e, atom.denominator)
             plain = is_natural(atom.numerator) and is_natural(atom.denominator)
-            return _divide(e, kind, "i64", a, b, plain)
+            return _divide(e, kind, a, b, 0, plain)
         case Min() | Max():
             return _extreme(e, atom, narrow_size, 0)
         case Symbol():
@@ -112,22 +112,28 @@ def _extreme(e: Emitter, atom: Min | Max, size: Callable[[Emitter, Size], str], 
     return text
 
 
-def _divide(e: Emitter, kind: str, type_: str, a: str, b: str, plain: bool) -> str:
+def _divide(e: Emitter, kind: str, a: str, b: str, lanes: int, plain: bool = False) -> str:
     """Towards minus infinity. A divisor of 0 must not trap: the code may stand before the test that
     says the loop is empty."""
-    if not b.lstrip("-").isdigit():
-        none = e.let(f"icmp eq {type_} {b}, 0")
-        b = e.let(f"select i1 {none}, {type_} 1, {type_} {b}")
+    type_, truth = vector("i64", lanes), vector("i1", lanes)
+    zero = "zeroinitializer" if lanes else "0"
+    if lanes or not b.lstrip("-").isdigit():
+        none = e.let(f"icmp eq {type_} {b}, {zero}")
+        one = constant(1, "i64", lanes)
+        b = e.let(f"select {truth} {none}, {type_} {one}, {type_} {b}")
     if plain:
         return e.let(f"{'udiv' if kind == 'div' else 'urem'} {type_} {a}, {b}")
     rest = e.let(f"srem {type_} {a}, {b}")
-    some = e.let(f"icmp ne {type_} {rest}, 0")
-    mixed = e.let(f"icmp slt {type_} {e.let(f'xor {type_} {rest}, {b}')}, 0")
-    off = e.let(f"and i1 {some}, {mixed}")
+    some = e.let(f"icmp ne {type_} {rest}, {zero}")
+    mixed = e.let(f"icmp slt {type_} {e.let(f'xor {type_} {rest}, {b}')}, {zero}")
+    off = e.let(f"and {truth} {some}, {mixed}")
     if kind == "mod":
-        return e.let(f"add {type_} {rest}, {e.let(f'select i1 {off}, {type_} {b}, {type_} 0')}")
+        more = e.let(f"select {truth} {off}, {type_} {b}, {type_} {zero}")
+        return e.let(f"add {type_} {rest}, {more}")
     quotient = e.let(f"sdiv {type_} {a}, {b}")
-    return e.let(f"sub {type_} {quotient}, {e.let(f'zext i1 {off} to {type_}')}")
+    if lanes:
+        return e.let(f"add {type_} {quotient}, {e.let(f'sext {truth} {off} to {type_}')}")
+    return e.let(f"sub {type_} {quotient}, {e.let(f'zext {truth} {off} to {type_}')}")
 
 
 def is_natural(size: Size) -> bool:
@@ -211,8 +217,7 @@ def _wide_function(e: Emitter, atom: Atom) -> str:
             a = wide_size(e, atom.numerator)
             if is_natural(atom.numerator) and is_natural(atom.denominator):
                 return divide_naturals(e, kind, a, atom.denominator)
-            b = wide_size(e, atom.denominator)
-            return _divide_wide(e, kind, a, b)
+            return _divide(e, kind, a, wide_size(e, atom.denominator), e.lanes)
         case Min() | Max():
             return _extreme(e, atom, wide_size, e.lanes)
 
@@ -233,21 +238,6 @@ def divide_naturals(e: Emitter, kind: str, a: str, divisor: Size) -> str:
     if kind == "div":
         return whole
     return e.let(f"sub {wide} {a}, {e.let(f'mul {wide} {whole}, {b}')}")
-
-
-def _divide_wide(e: Emitter, kind: str, a: str, b: str) -> str:
-    wide, truth = f"<{e.lanes} x i64>", f"<{e.lanes} x i1>"
-    none = e.let(f"icmp eq {wide} {b}, zeroinitializer")
-    b = e.let(f"select {truth} {none}, {wide} splat (i64 1), {wide} {b}")
-    rest = e.let(f"srem {wide} {a}, {b}")
-    some = e.let(f"icmp ne {wide} {rest}, zeroinitializer")
-    mixed = e.let(f"icmp slt {wide} {e.let(f'xor {wide} {rest}, {b}')}, zeroinitializer")
-    off = e.let(f"and {truth} {some}, {mixed}")
-    if kind == "mod":
-        more = e.let(f"select {truth} {off}, {wide} {b}, {wide} zeroinitializer")
-        return e.let(f"add {wide} {rest}, {more}")
-    quotient = e.let(f"sdiv {wide} {a}, {b}")
-    return e.let(f"add {wide} {quotient}, {e.let(f'sext {truth} {off} to {wide}')}")
 
 
 def lane_numbers(lanes: int) -> str:

@@ -176,9 +176,6 @@ class Body(FunctionBody):
         self.here = name
 
 
-def body_of(*operands: Operand) -> Body:
-    return next(operand.body for operand in operands if isinstance(operand, VectorValue))
-
-
-def kind_of(*operands: Operand) -> str:
-    return next(operand.kind for operand in operands if isinstance(operand, VectorValue))
+def first_of(*operands: Operand) -> VectorValue:
+    """The first that is no number."""
+    return next(operand for operand in operands if isinstance(operand, VectorValue))

@@ -83,10 +83,6 @@ def erfc(x: VectorValue) -> VectorValue:
     return select(a < 0.8, near, select(x < 0.0, 2.0 - tail, tail))
 
 
-def gelu(x: VectorValue) -> VectorValue:
-    return {"f32": gelu_f32, "f64": gelu_f64}[x.kind](x)
-
-
 def gelu_f32(x: VectorValue) -> VectorValue:
     """max(x, 0) - |x| normal(-|x|);  normal(-a) = 2^(a P(a) - 1).
 

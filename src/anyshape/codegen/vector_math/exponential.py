@@ -11,6 +11,7 @@ from anyshape.codegen.vector_math.operations import (
     absolute,
     at_least,
     at_most,
+    between,
     cold_branch,
     copysign,
     either,
@@ -82,11 +83,6 @@ def exp_of_sum(x: VectorValue, low: VectorValue) -> tuple[VectorValue, VectorVal
     return r, fma(r * r, polynomial(r, POLYNOMIALS["exp", x.kind]), error), n
 
 
-def clamped(x: VectorValue) -> VectorValue:
-    low, high = EXP_RANGE[x.kind]
-    return at_least(at_most(x, high), low)
-
-
 #: Where 2^n and the result are normal floats; and below which the result is 0.
 EXP_NORMAL = {"f32": 86.98, "f64": 708.0}
 EXP_ZERO = {"f32": -104.0, "f64": -745.2}
@@ -109,22 +105,21 @@ def exp(x: VectorValue) -> VectorValue:
 
 
 def exp_tiny(x: VectorValue) -> VectorValue:
-    e, n = exp_parts(clamped(x))
+    e, n = exp_parts(between(x, *EXP_RANGE[x.kind]))
     return scaled(1.0 + e, n)
 
 
 def exp2(x: VectorValue) -> VectorValue:
     """Denormal results and zeros take a way of their own."""
     low, high = {"f32": (-125.0, 128.0), "f64": (-1021.0, 1024.0)}[x.kind]
-    _, r, half_power = power_of_product(at_least(at_most(x, high), low), 1.0, -1)
+    _, r, half_power = power_of_product(between(x, low, high), 1.0, -1)
     # Half of 2^n may be a float where 2^n is not.
     double = fma(r, even_and_odd(r, [c * 2.0 for c in POLYNOMIALS["exp2", x.kind]]), 2.0)
     return cold_branch(x < low, double * half_power, lambda: x.body.call("exp2_tiny", x))
 
 
 def exp2_tiny(x: VectorValue) -> VectorValue:
-    low, high = EXP2_RANGE[x.kind]
-    x = at_least(at_most(x, high), low)
+    x = between(x, *EXP2_RANGE[x.kind])
     n, integer = nearest_integer(x, 1.0)
     r = x - n
     return scaled(fma(r, polynomial(r, POLYNOMIALS["exp2", x.kind]), 1.0), integer)
@@ -139,7 +134,7 @@ def expm1_parts(x: VectorValue) -> tuple[VectorValue, VectorValue, VectorValue]:
 def expm1(x: VectorValue) -> VectorValue:
     # Below, the result is -1; above, exp overflows.
     low, high = {"f32": (-18.0, 89.0), "f64": (-40.0, 710.0)}[x.kind]
-    r, q, n = expm1_parts(at_least(at_most(x, high), low))
+    r, q, n = expm1_parts(between(x, low, high))
     # Half of 2^n, which may not be a float, while half of it is.
     power = power_of_two(n - 1)
     half = fma(power, q, fma(power, r, power - 0.5))
@@ -187,7 +182,7 @@ def inverse_of_sigmoid(x: VectorValue) -> VectorValue:
 
 def clamped_for_sigmoid(x: VectorValue) -> VectorValue:
     bound = SIGMOID_RANGE[x.kind]
-    return at_least(at_most(x, bound), -bound)
+    return between(x, -bound, bound)
 
 
 def sigmoid(x: VectorValue) -> VectorValue:
@@ -228,10 +223,6 @@ def tanh(x: VectorValue) -> VectorValue:
     estimate = estimated_inverse(w + 1.0)
     result = w * estimate
     return copysign(fma(fma(-result, w, w - result), estimate, result), x)
-
-
-def gelu_tanh(x: VectorValue) -> VectorValue:
-    return {"f32": gelu_tanh_f32, "f64": gelu_tanh_f64}[x.kind](x)
 
 
 def gelu_tanh_f32(x: VectorValue) -> VectorValue:

@@ -12,14 +12,14 @@ from anyshape.codegen.vector_math.builder import (
     Operand,
     VectorValue,
     bits_of,
-    body_of,
-    kind_of,
+    first_of,
 )
 
 
 def _intrinsic(name: str, *operands: Operand) -> VectorValue:
-    body, kind = body_of(*operands), kind_of(*operands)
-    return body.intrinsic(name, *(body.value(operand, kind) for operand in operands))
+    first = first_of(*operands)
+    values = (first.body.value(operand, first.kind) for operand in operands)
+    return first.body.intrinsic(name, *values)
 
 
 def fma(a: Operand, b: Operand, c: Operand) -> VectorValue:
@@ -37,7 +37,7 @@ copysign = partial(_intrinsic, "copysign")
 
 
 def select(condition: VectorValue, yes: Operand, no: Operand) -> VectorValue:
-    body, kind = condition.body, kind_of(yes, no)
+    body, kind = condition.body, first_of(yes, no).kind
     yes, no = body.value(yes, kind), body.value(no, kind)
     assert yes.kind == no.kind, f"select of {yes.kind} and {no.kind}"
     choice = f"select {body.typed(condition)}, {body.typed(yes)}, {body.typed(no)}"
@@ -57,6 +57,10 @@ def at_most(x: VectorValue, bound: float) -> VectorValue:
 def at_least(x: VectorValue, bound: float) -> VectorValue:
     """`max(x, bound)`; NaN stays NaN."""
     return select(x < bound, bound, x)
+
+
+def between(x: VectorValue, low: float, high: float) -> VectorValue:
+    return at_least(at_most(x, high), low)
 
 
 def bits(x: VectorValue) -> VectorValue:

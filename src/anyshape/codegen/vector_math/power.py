@@ -11,8 +11,7 @@ from anyshape.codegen.vector_math.exponential import EXP2_RANGE, scaled
 from anyshape.codegen.vector_math.logarithm import decomposed, exponent
 from anyshape.codegen.vector_math.operations import (
     absolute,
-    at_least,
-    at_most,
+    between,
     bits,
     cold_branch,
     copysign,
@@ -86,8 +85,7 @@ def log2_in_two(a: VectorValue) -> tuple[VectorValue, VectorValue]:
 
 def power_of_f32(a: VectorValue, y: VectorValue) -> VectorValue:
     """The product and its whole part in float64, the rest in float32."""
-    low, high = EXP2_RANGE["f32"]
-    product = at_least(at_most(widen(y) * log2_for_power(widen(a)), high), low)
+    product = between(widen(y) * log2_for_power(widen(a)), *EXP2_RANGE["f32"])
     whole, n = nearest_integer(product, 1.0)
     r = narrow(product - whole)
     power = fma(r, polynomial(r, POLYNOMIALS["exp2", "f32"]), 1.0)
@@ -101,7 +99,7 @@ def power_of_f64(a: VectorValue, y: VectorValue) -> VectorValue:
     product = y * log
     product_low = fma(y, log_low, fma(y, log, -product))
     product_low = select(absolute(product) > 2.0 * high, 0.0, product_low)
-    product = at_least(at_most(product, high), low)
+    product = between(product, low, high)
     whole, n = nearest_integer(product, 1.0)
     r = (product - whole) + product_low
     return scaled(fma(r, polynomial(r, POLYNOMIALS["exp2", "f64"]), 1.0), n)

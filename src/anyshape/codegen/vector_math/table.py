@@ -23,6 +23,10 @@ class Row:
     is_rare: bool = False
 
 
+def _by_kind(of_f32: Callable[..., VectorValue], of_f64: Callable[..., VectorValue]) -> Row:
+    return Row(1, lambda x: (of_f32 if x.kind == "f32" else of_f64)(x))
+
+
 ROWS: dict[str, Row] = {
     "exp": Row(1, exponential.exp),
     "exp2": Row(1, exponential.exp2),
@@ -30,12 +34,12 @@ ROWS: dict[str, Row] = {
     "sigmoid": Row(1, exponential.sigmoid),
     "silu": Row(1, exponential.silu),
     "tanh": Row(1, exponential.tanh),
-    "gelu_tanh": Row(1, exponential.gelu_tanh),
+    "gelu_tanh": _by_kind(exponential.gelu_tanh_f32, exponential.gelu_tanh_f64),
     "log": Row(1, logarithm.log),
     "log2": Row(1, logarithm.log2),
     "log10": Row(1, logarithm.log10),
     "log1p": Row(1, logarithm.log1p),
-    "sin": Row(1, trigonometry.sin),
+    "sin": _by_kind(trigonometry.sin_f32, trigonometry.sin_f64),
     "cos": Row(1, trigonometry.cos),
     "tan": Row(1, trigonometry.tan),
     "exp_tiny": Row(1, exponential.exp_tiny, is_rare=True),
@@ -59,7 +63,7 @@ ROWS: dict[str, Row] = {
     "atanh": Row(1, trigonometry.atanh),
     "erf": Row(1, error_function.erf),
     "erfc": Row(1, error_function.erfc),
-    "gelu": Row(1, error_function.gelu),
+    "gelu": _by_kind(error_function.gelu_f32, error_function.gelu_f64),
     "erfinv": Row(1, error_function.erfinv, F32),
     "rsqrt": Row(1, power.rsqrt),
     "pow": Row(2, power.pow_),

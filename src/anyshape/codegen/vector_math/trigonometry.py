@@ -76,10 +76,6 @@ def sin_in_quarter(k: VectorValue, r: VectorValue) -> VectorValue:
     return flip_sign(value, (k & 2) << (width - 2))
 
 
-def sin(x: VectorValue) -> VectorValue:
-    return {"f32": sin_f32, "f64": sin_f64}[x.kind](x)
-
-
 def sin_f32(x: VectorValue) -> VectorValue:
     """By half turns, x = k pi + r, |r| <= pi / 2: one polynomial, where quarters need two.
 

@@ -61,30 +61,19 @@ def _disk_cache(folder: str, most_mb: int) -> DiskCache:
     return DiskCache(Path(folder) / FOLDER, most_mb << 20)
 
 
-def found_or_built(
-    key: str,
-    source: Callable[[], Source],
-    target: HostTarget,
-    cache: DiskCache,
-    key_on_shelves: Callable[[], str] | None = None,
-) -> Built:
-    """The code that goes by `key`, a text that says all that the source depends on. The source is
-    asked for only if the code is not on disk, nor on the shelf that is open."""
-    found = found_or_begun(key, source, target, cache, key_on_shelves)
-    return found if isinstance(found, Built) else found.result()
-
-
 def found_or_begun(
     key: str,
     source: Callable[[], Source],
     target: HostTarget,
     cache: DiskCache,
-    key_on_shelves: Callable[[], str] | None = None,
+    key_on_shelves: Callable[[], str],
 ) -> Built | Future[Built]:
-    """The same, without waiting for threads that build it, if any do."""
+    """The code that goes by `key`, a text that says all that the source depends on, or what threads
+    make it by. The source is asked for only if the code is not on disk, nor in the bundle that is
+    open, where it goes by another key."""
     name = _name(key, target)
     shelf = open_bundle()
-    on_shelf = "" if shelf is None else _name((key_on_shelves or (lambda: key))(), target)
+    on_shelf = "" if shelf is None else _name(key_on_shelves(), target)
     kept = cache.read(name)
     built = None if kept is None else from_bytes(kept)
     if built is None and shelf is not None:

@@ -103,31 +103,29 @@ def _samples() -> list[torch.Tensor]:
     ]
 
 
-def _words(value: object, count: int) -> list[int]:
-    return list((ctypes.c_size_t * count).from_address(id(value)))
+def _offset(words: dict[int, int], size: int) -> int:
+    """Where all objects, by their addresses, have the word that is said, and have nothing but it.
+    `size`: bytes of each that are looked at."""
+    width = ctypes.sizeof(ctypes.c_size_t)
+    found = [
+        {k for k, w in enumerate((ctypes.c_size_t * (size // width)).from_address(at)) if w == word}
+        for at, word in words.items()
+    ]
+    common = set.intersection(*found)
+    if len(common) != 1:
+        raise _NotSo
+    return common.pop() * width
 
 
 def _tensor_offset(samples: list[torch.Tensor]) -> int:
-    """Where all of them have the address of their C++ part, and have nothing but it."""
-    count = torch._C.TensorBase.__basicsize__ // ctypes.sizeof(ctypes.c_size_t)
-    offsets: list[set[int]] = []
-    for sample in samples:
-        offsets.append({k for k, w in enumerate(_words(sample, count)) if w == sample._cdata})
-    common = set.intersection(*offsets)
-    if len(common) != 1:
-        raise _NotSo
-    return common.pop() * ctypes.sizeof(ctypes.c_size_t)
+    """Of the address of the C++ part."""
+    words = {id(sample): sample._cdata for sample in samples}
+    return _offset(words, torch._C.TensorBase.__basicsize__)
 
 
 def _type_offset(samples: list[torch.Tensor]) -> int:
-    count = object.__basicsize__ // ctypes.sizeof(ctypes.c_size_t)
     values = [*samples, "text", 7, 1.5, None, object()]
-    common = set.intersection(
-        *({k for k, w in enumerate(_words(v, count)) if w == id(type(v))} for v in values)
-    )
-    if len(common) != 1:
-        raise _NotSo
-    return common.pop() * ctypes.sizeof(ctypes.c_size_t)
+    return _offset({id(value): id(type(value)) for value in values}, object.__basicsize__)
 
 
 def _try_data_and_sizes(abi: TorchAbi, samples: list[torch.Tensor]) -> None:
