@@ -10,8 +10,8 @@ import torch
 
 from anyshape.capture.contract import AssumedContract
 from anyshape.capture.marks import marks_of, marks_of_int
+from anyshape.capture.policy_protocol import Unbacked
 from anyshape.capture.source_use import source_use
-from anyshape.capture.symbol_namespace import Unbacked
 from anyshape.config import config
 from anyshape.events import kinds
 from anyshape.events.stream import stream

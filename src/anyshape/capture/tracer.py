@@ -22,9 +22,10 @@ from anyshape.capture.externals.shared_containers import SharedContainers
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt, plain
 from anyshape.capture.numbers.traced_text import TRACED_VALUES, TracedText, bare
 from anyshape.capture.outline.sites import Site, has_handler, is_caught, sites_on_stack
+from anyshape.capture.policy_protocol import DynamismPolicy
 from anyshape.capture.record.data_questions import Question
 from anyshape.capture.rewrite.instrument import instrumented_by_identity
-from anyshape.capture.symbol_namespace import DynamismPolicy, Roots
+from anyshape.capture.symbol_namespace import Roots
 from anyshape.guards.dynamic_int import DynamicInt, plain_int
 from anyshape.guards.guard import Frame, Guard, Kind, SymbolSource
 from anyshape.guards.path import Access, Path
@@ -318,8 +319,12 @@ class Tracer:
         if self.runtime_asserts:
             self.recorder.runtime_assert(fact if now else not_(fact), reason)
             return True
+        return self._recorded(self.recorder.branch_on_fact, fact, now, reason)
+
+    def _recorded(self, record: Callable[..., object], *what: object) -> bool:
+        """Whether the recorder could follow something: else the capture has been left."""
         try:
-            self.recorder.branch_on_fact(fact, now, reason)
+            record(*what)
         except AbortCapture as left:
             self.leave_for(left)
         return self.active
@@ -333,12 +338,8 @@ class Tracer:
         assert isinstance(size, Expr)
         value = self.value_of(size)
         if is_data_dependent(size) and not self.runtime_asserts:
-            try:
-                self.recorder.branch_on_size(size, value, reason)
-            except AbortCapture as left:
-                self.leave_for(left)
-                return value
-            self.facts = self.facts.assume(eq(size, value), reason)
+            if self._recorded(self.recorder.branch_on_size, size, value, reason):
+                self.facts = self.facts.assume(eq(size, value), reason)
         else:
             self.decide(eq(size, value), reason)
         return value

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from anyshape.guards.guard import Guard, Kind
-from anyshape.guards.interpret import HOLDS
 from anyshape.guards.path import Access
 from anyshape.guards.values import strictly_equal
 
@@ -82,6 +81,30 @@ def is_equal(at: int, value: object) -> Check:
     return lambda objects: strictly_equal(objects[at], value)
 
 
+def _has_length(at: int, value: object) -> Check:
+    return lambda objects: _length(objects[at]) == value
+
+
+def _length(container: Any) -> int:
+    base: Any = next((base for base in (dict, list, tuple) if isinstance(container, base)), None)
+    if base is None:
+        raise TypeError
+    return base.__len__(container)
+
+
+def _has_truth(at: int, value: object) -> Check:
+    return lambda objects: (_length(objects[at]) != 0) is value
+
+
+def _has_keys(at: int, value: object) -> Check:
+    return lambda objects: strictly_equal(tuple(dict.keys(objects[at])), value)
+
+
+def _contains(at: int, value: Any) -> Check:
+    key, there = value
+    return lambda objects: dict.__contains__(objects[at], key) is there
+
+
 def _lacks(at: int, value: Any) -> Check:
     def check(objects: Objects) -> bool:
         try:
@@ -93,24 +116,21 @@ def _lacks(at: int, value: Any) -> Check:
     return check
 
 
-#: The kinds that most guards are of, checked in less time than by `HOLDS`.
+#: Guards of other kinds are not replayed. A tensor is compared where it becomes an input, and an
+#: object that is found at two places where it is read.
 _BY_KIND: Final[dict[Kind, Callable[[int, Any], Check]]] = {
     Kind.TYPE: is_kind,
     Kind.EQUALS: is_equal,
     Kind.IDENTITY: is_that,
+    Kind.LENGTH: _has_length,
+    Kind.TRUTH: _has_truth,
+    Kind.KEYS: _has_keys,
+    Kind.CONTAINS: _contains,
     Kind.NO_INSTANCE_ATTRIBUTE: _lacks,
 }
-#: Guards of further kinds are not replayed. A tensor is compared where it becomes an input, and an
-#: object that is found at two places where it is read.
-_OTHERS: Final = frozenset({Kind.LENGTH, Kind.TRUTH, Kind.KEYS, Kind.CONTAINS})
 
 
 def check_of(guard: Guard, at: int) -> Check | None:
     """Whether a guard holds of the object with this number; None if nobody can say."""
     make = _BY_KIND.get(guard.kind)
-    if make is not None:
-        return make(at, guard.value)
-    if guard.kind not in _OTHERS:
-        return None
-    holds, value = HOLDS[guard.kind], guard.value
-    return lambda objects: holds(objects[at], value)
+    return None if make is None else make(at, guard.value)

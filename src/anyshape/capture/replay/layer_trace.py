@@ -205,13 +205,11 @@ class _Reader:
             if check is None:
                 raise NotReplayed(f"a guard of kind {kind.name}")
             made.checks.append(check)
-        if id(guard) in self._new_guards:
-            made.actions.append((GUARD, guard, number, other))
-        elif kind is Kind.SAME_OBJECT:
-            raise NotReplayed("an object at two places")
-        else:
+        if id(guard) not in self._new_guards:
+            if kind is Kind.SAME_OBJECT:
+                raise NotReplayed("an object at two places")
             made.kept.append((number, guard))
-            made.actions.append((GUARD, guard, number, other))
+        made.actions.append((GUARD, guard, number, other))
 
     def _read(self, path: Path, value: Any, first: bool) -> None:
         tracer, made = self._tracer, self.made
