@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.hooks import RemovableHandle
 
 import anyshape
-from anyshape.capture.replay.switch import switch
+from anyshape.capture.replay.layers import switch
 from anyshape.compiler import driver
 from anyshape.guards.path import Path
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import anyshape
-from anyshape.capture.replay.switch import switch
+from anyshape.capture.replay.layers import switch
 from tests.capture.replays import Trial, equal
 
 WIDTH = 8

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from collections.abc import Collection, Sequence
+from copy import copy
 from typing import NamedTuple
 
 import torch
 
 from anyshape.capture.contract import AssumedContract
 from anyshape.capture.marks import marks_of, marks_of_int
+from anyshape.capture.policy_protocol import Unbacked
 from anyshape.capture.source_use import source_use
-from anyshape.capture.symbol_events import ToldOfSymbols
-from anyshape.capture.tracer import Unbacked
 from anyshape.config import config
 from anyshape.events import kinds
 from anyshape.events.stream import stream
@@ -36,7 +35,7 @@ from anyshape.policy.decide import (
 from anyshape.policy.observations import ALONE, Observations, OtherRanks, of_int, of_sizes
 from anyshape.profile.records import NOTHING, FunctionRecord
 from anyshape.support.lazy_dataclass import replace
-from anyshape.symbolic import Expr, Fact, Facts, Range, Symbol
+from anyshape.symbolic import Expr, Fact, Facts, Range, Symbol, to_text
 
 
 class DimDecision(NamedTuple):
@@ -53,6 +52,49 @@ def _as_asked(decision: Decision, found: Range | None) -> Range | Unbacked | Non
 def any_item(source: str) -> str:
     """The source of whatever stands in a list."""
     return f"{source}[...]"
+
+
+class SymbolEvents:
+    """What a compile tells of its symbols: each time one of them can be less than before. Only
+    asked where somebody listens."""
+
+    def __init__(self, compile_id: str, sources: Sequence[SymbolSource]) -> None:
+        self._id = compile_id
+        self._sources = sources
+        self._ranges: dict[Symbol, Range] = {}
+        self._replaced: dict[Symbol, str] = {}
+        #: symbols that have one value left
+        self.specialised: set[str] = set()
+
+    def learned(self, fact: Fact, reason: str, frame: Frame | None, facts: Facts) -> None:
+        """The facts have one more."""
+        for symbol in sorted(fact.symbols, key=lambda each: each.name):
+            if symbol.backed:
+                self._learned(symbol, facts.symbols[symbol.name], facts, reason, frame)
+
+    def _learned(
+        self, symbol: Symbol, size: Expr, facts: Facts, reason: str, frame: Frame | None
+    ) -> None:
+        left = facts.range(size)
+        if left != self._ranges.setdefault(symbol, symbol.declared):
+            self._ranges[symbol] = left
+            stream.emit(kinds.RangeUpdated(symbol.name, str(left), compile_id=self._id))
+        if left.lower is not None and left.lower == left.upper:
+            self.is_specialised(symbol, left.lower, reason, frame)
+            return
+        by = to_text(facts.simplify(size))
+        if by != self._replaced.setdefault(symbol, symbol.name):
+            self._replaced[symbol] = by
+            stream.emit(kinds.Replaced(symbol.name, by, str(left), compile_id=self._id))
+
+    def is_specialised(self, symbol: Symbol, value: int, reason: str, frame: Frame | None) -> None:
+        if symbol.name in self.specialised:
+            return
+        self.specialised.add(symbol.name)
+        texts = [source.text for source in self._sources if source.symbol is symbol]
+        stream.emit(
+            kinds.Specialised(symbol.name, texts, value, reason, frame, compile_id=self._id)
+        )
 
 
 class CompileDecisions:
@@ -114,32 +156,18 @@ class CompileDecisions:
                 self.rulings[source] = DimDecision(value, decision)
         self._symbols: list[SymbolSource] = []
         #: what was told of the values that symbols can have
-        self.told = ToldOfSymbols(compile_id, self._symbols)
+        self.told = SymbolEvents(compile_id, self._symbols)
         self._by_value: dict[int, Expr] = {}
         #: answers by source: an entry that grows keeps them
         self._answers: dict[str, Sequence[Range | Unbacked | None]] = {}
 
     def again(self, contract: AssumedContract | None = None) -> CompileDecisions:
         """The same choices, for another call of the same entry."""
-        made = CompileDecisions(
-            self._seen,
-            self._dynamic,
-            self._id,
-            self._written,
-            self._ranks,
-            self.profile,
-            contract,
-            self._marked,
-            self._floats,
-            self.in_region,
-            self.exact_strides,
-            self.unlike,
-            self._is_implied,
-        )
-        made.rulings = self.rulings
-        made._answers = self._answers
-        made._reasons = self._reasons
-        made.required = self.required
+        made = copy(self)
+        made.contract = contract
+        made.overruled, made.observed, made.of_modules = [], Observations(), set()
+        made._symbols, made._by_value = [], {}
+        made.told = SymbolEvents(self._id, made._symbols)
         return made
 
     def sizes(
@@ -303,18 +331,23 @@ class CompileDecisions:
         return self._reasons.get(source, "")
 
     def assumed(self, fact: Fact, reason: str, frame: Frame | None, facts: Facts) -> None:
-        if stream.listening(kinds.GuardAdded):
-            names = names_of(self._symbols)
-            make = partial(_guard_added, fact, reason, frame, names, False, self._id)
-            stream.emit_made(kinds.GuardAdded, make)
+        self._guard_added(fact, reason, frame, at_run_time=False)
         if stream.listening(kinds.RangeUpdated) or stream.listening(kinds.Specialised):
             self.told.learned(fact, reason, frame, facts)
 
     def expected(self, fact: Fact, reason: str, frame: Frame | None) -> None:
-        if stream.listening(kinds.GuardAdded):
-            names = names_of(self._symbols)
-            make = partial(_guard_added, fact, reason, frame, names, True, self._id)
-            stream.emit_made(kinds.GuardAdded, make)
+        self._guard_added(fact, reason, frame, at_run_time=True)
+
+    def _guard_added(self, fact: Fact, reason: str, frame: Frame | None, at_run_time: bool) -> None:
+        if not stream.listening(kinds.GuardAdded):
+            return
+        names = names_of(self._symbols)
+
+        def make() -> kinds.GuardAdded:
+            text, id_ = fact_text(fact, names), self._id
+            return kinds.GuardAdded(in_logs(fact), frame, reason, text, at_run_time, compile_id=id_)
+
+        stream.emit_made(kinds.GuardAdded, make)
 
     def same_symbol(self, value: int) -> Expr | None:
         return self._by_value.get(value) if config.duck_shape else None
@@ -322,15 +355,3 @@ class CompileDecisions:
     def made(self, value: int, symbol: Expr) -> None:
         """Remember a symbol for sizes that are equal to it (duck shaping)."""
         self._by_value.setdefault(value, symbol)
-
-
-def _guard_added(
-    fact: Fact,
-    reason: str,
-    frame: Frame | None,
-    names: Callable[[Symbol], str],
-    at_run_time: bool,
-    compile_id: str,
-) -> kinds.GuardAdded:
-    text = fact_text(fact, names)
-    return kinds.GuardAdded(in_logs(fact), frame, reason, text, at_run_time, compile_id=compile_id)

@@ -18,10 +18,11 @@ from anyshape.capture.externals.external_objects import Externals
 from anyshape.capture.externals.side_effects import Change, Journal
 from anyshape.capture.externals.untrace import StrippingHooks, untraced
 from anyshape.capture.hooks.hooks import Hooks
+from anyshape.capture.policy_protocol import DynamismPolicy
 from anyshape.capture.record.recorder import Recorder
 from anyshape.capture.record.segments import InputSource, RecordedSegment, SegmentOutput
 from anyshape.capture.record.torch_state import read_state
-from anyshape.capture.replay.switch import switch
+from anyshape.capture.replay.layers import switch
 from anyshape.capture.scouting import ScoutingHooks
 from anyshape.capture.symbol_namespace import Roots
 from anyshape.capture.trace import Store, Trace, TracedSegment
@@ -29,7 +30,6 @@ from anyshape.capture.tracer import (
     CODE,
     AbortCapture,
     AbortReason,
-    DynamismPolicy,
     Tracer,
     is_data_dependent,
 )

@@ -7,15 +7,13 @@ nothing is kept but the reason.
 
 from __future__ import annotations
 
-import dis
 import enum
-import functools
 import operator
 import sys
 import types
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final
 
 import torch
 
@@ -23,7 +21,8 @@ from anyshape.capture.externals.native_values import BOUND, BY_IDENTITY, HasValu
 from anyshape.capture.externals.shared_containers import SharedContainers
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt, plain
 from anyshape.capture.numbers.traced_text import TRACED_VALUES, TracedText, bare
-from anyshape.capture.outline.sites import Site, sites_on_stack
+from anyshape.capture.outline.sites import Site, has_handler, is_caught, sites_on_stack
+from anyshape.capture.policy_protocol import DynamismPolicy
 from anyshape.capture.record.data_questions import Question
 from anyshape.capture.rewrite.instrument import instrumented_by_identity
 from anyshape.capture.symbol_namespace import Roots
@@ -40,7 +39,6 @@ from anyshape.symbolic import (
     Facts,
     Range,
     Size,
-    Symbol,
     as_symbol,
     eq,
     not_,
@@ -100,42 +98,6 @@ def is_plain_tensor(kind: type) -> bool:
     )
 
 
-def asking_frame() -> types.FrameType | None:
-    """The innermost watched function that is running, as Python has it."""
-    frame: types.FrameType | None = sys._getframe(1)
-    while frame is not None and id(frame.f_code) not in instrumented_by_identity:
-        frame = frame.f_back
-    return frame
-
-
-def _is_caught() -> bool:
-    frame: types.FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if id(frame.f_code) in instrumented_by_identity and _has_handler(frame.f_code):
-            return True
-        frame = frame.f_back
-    return False
-
-
-@functools.lru_cache(maxsize=4096)
-def _has_handler(code: types.CodeType) -> bool:
-    caught: object = None
-    for each in dis.Bytecode(code):
-        if each.opname in ("CHECK_EXC_MATCH", "CHECK_EG_MATCH") and caught not in _OTHER_ERRORS:
-            return True
-        caught = each.argval if each.opname == "LOAD_GLOBAL" else None
-    return False
-
-
-#: No operator raises them because of what is in a tensor.
-_OTHER_ERRORS: Final = frozenset(
-    {
-        *("TypeError", "KeyError", "AttributeError", "NameError", "StopIteration", "OSError"),
-        *("ImportError", "ModuleNotFoundError", "AssertionError", "NotImplementedError"),
-    }
-)
-
-
 class AbortCapture(Exception):
     """Raised inside a hook, before it has done anything: this cannot be followed."""
 
@@ -162,77 +124,6 @@ class AbortReason:
     later: tuple[tuple[Site, ...], ...] = ()
     #: whether it is for an error of the program, as that of an operation with wrong sizes
     is_error: bool = False
-
-
-class Unbacked(NamedTuple):
-    """A size that is not to be looked at: the range of its symbol."""
-
-    range: Range
-
-
-class DynamismPolicy(Protocol):
-    """Who says which sizes and integers are dynamic (the policy, for one call)."""
-
-    @property
-    def in_region(self) -> bool:
-        """Whether a region of a split function is compiled: it can be split once more."""
-        ...
-
-    @property
-    def unlike(self) -> Collection[tuple[Kind, str]]:
-        """What a region must not be compiled for: guards of these kinds on these paths have failed
-        in every call so far."""
-        ...
-
-    @property
-    def exact_strides(self) -> bool:
-        """Whether the strides of tensors with gaps are numbers."""
-        ...
-
-    def sizes(
-        self, path: Path, tensor: torch.Tensor, owner: type | None
-    ) -> Sequence[Range | Unbacked | None]:
-        """For each dimension the range of its symbol, or None for a static one; `owner` is the
-        class of the module that it was found on."""
-        ...
-
-    def integer(self, path: Path, value: int, owner: type | None) -> Range | None:
-        """The range of the symbol for an integer, or None for a static one."""
-        ...
-
-    def is_dynamic_float(self, path: Path, value: float, owner: type | None) -> bool:
-        """Whether the graph takes a float as an input."""
-        ...
-
-    def created(
-        self, source: SymbolSource, hint: int, declared: Range, frame: Frame | None
-    ) -> None:
-        """A symbol was made."""
-        ...
-
-    def assumed(self, fact: Fact, reason: str, frame: Frame | None, facts: Facts) -> None:
-        """A fact was assumed: a guard was added. `facts` have it."""
-        ...
-
-    def expected(self, fact: Fact, reason: str, frame: Frame | None) -> None:
-        """A fact about data was taken to hold, and is checked when the program runs."""
-        ...
-
-    def same_symbol(self, value: int) -> Expr | None:
-        """The symbol to use again for an equal size (duck shaping), if any."""
-        ...
-
-    def shared(self, source: SymbolSource, frame: Frame | None) -> None:
-        """A symbol was used again for an equal size."""
-        ...
-
-    def made_of_data(self, symbol: Symbol, name: str, frame: Frame | None) -> None:
-        """A symbol was made for a number that the graph computes; `name` is the program's."""
-        ...
-
-    def made(self, value: int, symbol: Expr) -> None:
-        """A symbol for a size was made."""
-        ...
 
 
 class Tracer:
@@ -294,9 +185,9 @@ class Tracer:
         """Whether a watched function that is running has a handler of errors that torch's operators
         raise because of data."""
         while self._looked_for_handlers < len(self.watched):
-            self._has_handlers |= _has_handler(self.watched[self._looked_for_handlers][0])
+            self._has_handlers |= has_handler(self.watched[self._looked_for_handlers][0])
             self._looked_for_handlers += 1
-        return self._has_handlers and _is_caught()
+        return self._has_handlers and is_caught()
 
     # -- leaving ---------------------------------------------------------------------------------
 
@@ -429,8 +320,12 @@ class Tracer:
         if self.runtime_asserts:
             self.recorder.runtime_assert(fact if now else not_(fact), reason)
             return True
+        return self._recorded(self.recorder.branch_on_fact, fact, now, reason)
+
+    def _recorded(self, record: Callable[..., object], *what: object) -> bool:
+        """Whether the recorder could follow something: else the capture has been left."""
         try:
-            self.recorder.branch_on_fact(fact, now, reason)
+            record(*what)
         except AbortCapture as left:
             self.leave_for(left)
         return self.active
@@ -444,12 +339,8 @@ class Tracer:
         assert isinstance(size, Expr)
         value = self.value_of(size)
         if is_data_dependent(size) and not self.runtime_asserts:
-            try:
-                self.recorder.branch_on_size(size, value, reason)
-            except AbortCapture as left:
-                self.leave_for(left)
-                return value
-            self.facts = self.facts.assume(eq(size, value), reason)
+            if self._recorded(self.recorder.branch_on_size, size, value, reason):
+                self.facts = self.facts.assume(eq(size, value), reason)
         else:
             self.decide(eq(size, value), reason)
         return value
@@ -622,10 +513,7 @@ class Tracer:
             return self._read_slice(value, path)
         known = self.paths.get(id(value))
         if known is not None:
-            if known is not path and known.access is not Access.CONSTANT:
-                self.guard(Kind.SAME_OBJECT, path, known, "the same object at two places")
-            elif known is not path:
-                self.guard(Kind.IDENTITY, path, value)
+            self._guard_same(value, path, known)
             return value
         self._register(value, path)
         self.guard(Kind.TYPE, path, kind)
@@ -638,6 +526,15 @@ class Tracer:
             self.guard(Kind.PREDICATE, path, HasValue(value, key_of))
         return value
 
+    def _guard_same(self, value: object, path: Path, known: Path) -> None:
+        """Guard that an object at one path is the one that another path has led to."""
+        if known is path:
+            return
+        if known.access is Access.CONSTANT:
+            self.guard(Kind.IDENTITY, path, value)
+        else:
+            self.guard(Kind.SAME_OBJECT, path, known, "the same object at two places")
+
     def _read_owner(self, function: Any) -> None:
         """What a native method from outside is bound to was outside as well, and may change."""
         owner = function.__self__
@@ -648,11 +545,7 @@ class Tracer:
         """A slice, with its parts read: one of our own where they are traced."""
         known = self._slices.get(id(value))
         if known is not None:
-            where = self.paths[id(value)]
-            if where.access is Access.CONSTANT:
-                self.guard(Kind.IDENTITY, path, value)
-            else:
-                self.guard(Kind.SAME_OBJECT, path, where, "the same object at two places")
+            self._guard_same(value, path, self.paths[id(value)])
             return known
         self.cannot_replay("a slice is taken apart")
         self.guard(Kind.TYPE, path, slice)

@@ -63,11 +63,11 @@ def _is_plain_check(metaclass: type) -> bool:
 
 def _getattr(hooks: Hooks, obj: Any, name: str, default: Any = _MISSING) -> Any:
     name = hooks.specialized(name, "it names an attribute")
-    if default is _MISSING:
-        return hooks.attribute(obj, name)
     try:
         return hooks.attribute(obj, name)
     except AttributeError:
+        if default is _MISSING:
+            raise
         return default
 
 

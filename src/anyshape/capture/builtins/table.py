@@ -153,17 +153,19 @@ def handler_of(function: Any) -> Handler | None:
     if function in PURE or module in PURE_MODULES:
         return pure
     if module == "torch.torch_version":
-        return _of_versions
+        return lambda hooks, function, args, kwargs: function(
+            *(hooks.specialized(arg, "a version is compared") for arg in args), **kwargs
+        )
     if process_queries.is_question(function):
         return process_queries.ask
     wrapped = getattr(function, "__wrapped__", None)
     if _is_of_torch(function) and _has_hash(wrapped) and wrapped in MODELS:
-        return _behind_a_decorator
+        return lambda hooks, function, args, kwargs: MODELS[wrapped](hooks, *args, **kwargs)
     original = vars(function).get("__original_fn") if hasattr(function, "__dict__") else None
     if original is not None and vars(function).get("__script_if_tracing_wrapper"):
-        return _scripted_if_tracing
+        return lambda hooks, function, args, kwargs: hooks.call(original, *args, **kwargs)
     if isinstance(function, type) and issubclass(function, BaseException):
-        return _as_it_is
+        return lambda hooks, function, args, kwargs: function(*args, **kwargs)
     return None
 
 
@@ -181,26 +183,6 @@ def _asked(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str,
     # The question has been asked, and the answer is at hand.
     hooks.tracer.checking = False
     return hooks.truth(args[0])
-
-
-def _of_versions(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return function(*(hooks.specialized(arg, "a version is compared") for arg in args), **kwargs)
-
-
-def _behind_a_decorator(
-    hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    return MODELS[function.__wrapped__](hooks, *args, **kwargs)
-
-
-def _scripted_if_tracing(
-    hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    return hooks.call(vars(function)["__original_fn"], *args, **kwargs)
-
-
-def _as_it_is(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return function(*args, **kwargs)
 
 
 def is_opaque(function: Any) -> bool:

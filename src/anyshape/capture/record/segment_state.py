@@ -16,7 +16,7 @@ import torch.fx
 
 from anyshape.capture.externals.tensor_mutations import Changes
 from anyshape.capture.numbers.concolic import TracedFloat
-from anyshape.capture.outline.sites import sites_on_stack
+from anyshape.capture.outline.sites import asking_frame, sites_on_stack
 from anyshape.capture.record.data_questions import (
     Origin,
     Question,
@@ -32,7 +32,7 @@ from anyshape.capture.record.segments import (
     SegmentOutput,
 )
 from anyshape.capture.record.size_nodes import SizeNodes
-from anyshape.capture.tracer import AbortCapture, Tracer, asking_frame
+from anyshape.capture.tracer import AbortCapture, Tracer
 from anyshape.config import config
 from anyshape.guards.path import Path
 from anyshape.ops.meta import Meta, Strided

@@ -18,11 +18,11 @@ operations for real, and appends the same nodes. It does not run the Python betw
     log         `Tracer.log`: what a capture did, in order; a call is a stretch of it
     events      an operation as it lies on the log
     forms       arguments and results without their tensors
-    recording   a stretch of the log as checks and actions; or why it is none
+    layer_trace a stretch of the log as checks and actions; or why it is none
     checks      whether a guard holds below another path
-    player      performs the actions
+    replayer    performs the actions
     layers      which call is replayed for which
 
-Whatever is in doubt is watched, as if there were no replay. `switch.on` is for tests, which compare
-captures with and without.
+Whatever is in doubt is watched, as if there were no replay. `layers.switch` is for tests, which
+compare captures with and without.
 """

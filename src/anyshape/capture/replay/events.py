@@ -5,7 +5,7 @@ The log holds no tensor that the program made: it would keep all of them alive.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import torch
@@ -40,13 +40,23 @@ class Input:
 
 
 class Parts:
-    """A container among arguments, and how it is made of its parts."""
+    """A container of arguments or of a result, and how it is made of its parts: anew by each
+    replay."""
 
     __slots__ = ("make", "parts")
 
     def __init__(self, make: Callable[[list[Any]], Any], parts: list[Any]) -> None:
         self.make = make
         self.parts = parts
+
+
+def tensors_in(form: Any) -> Iterator[TracedTensor]:
+    """The tensors of an argument or of a result."""
+    if type(form) is TracedTensor:
+        yield form
+    elif type(form) is Parts:
+        for part in form.parts:
+            yield from tensors_in(part)
 
 
 class Operation:

@@ -6,14 +6,13 @@ happens to those is seen.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from anyshape.capture.numbers.concolic import TracedInt, plain
 from anyshape.capture.record.segment_state import TracedTensor
-from anyshape.capture.replay.events import metadata_key
+from anyshape.capture.replay.events import Parts, metadata_key
 from anyshape.capture.tracer import ATOMS, Tracer
 from anyshape.guards.path import Path
 from anyshape.guards.values import strictly_equal
@@ -94,16 +93,6 @@ class Forms:
         return (number, known.meta, metadata_key(tensor))
 
 
-class Made:
-    """A container of a result: each replay makes a new one."""
-
-    __slots__ = ("kind", "parts")
-
-    def __init__(self, kind: Any, parts: list[Any]) -> None:
-        self.kind = kind
-        self.parts = parts
-
-
 def result_form(value: Any, tracer: Tracer, known: dict[int, TracedTensor], seen: set[int]) -> Any:
     """A result with each tensor as what is known of it, and each dynamic size as its expression."""
     kind = type(value)
@@ -120,16 +109,8 @@ def result_form(value: Any, tracer: Tracer, known: dict[int, TracedTensor], seen
         if id(value) in seen:
             raise NoForm("a container that is there twice")
         seen.add(id(value))
-        return Made(kind, [result_form(item, tracer, known, seen) for item in value])
+        return Parts(kind, [result_form(item, tracer, known, seen) for item in value])
     raise NoForm(kind.__name__)
-
-
-def tensors_in(form: Any) -> Iterator[TracedTensor]:
-    if type(form) is TracedTensor:
-        yield form
-    elif type(form) is Made:
-        for part in form.parts:
-            yield from tensors_in(part)
 
 
 def built(form: Any, tensors: dict[TracedTensor, torch.Tensor], tracer: Tracer) -> Any:
@@ -139,6 +120,6 @@ def built(form: Any, tensors: dict[TracedTensor, torch.Tensor], tracer: Tracer) 
         return tensors[form]
     if kind is Expr:
         return tracer.integer(form)
-    if kind is Made:
-        return form.kind([built(part, tensors, tracer) for part in form.parts])
+    if kind is Parts:
+        return form.make([built(part, tensors, tracer) for part in form.parts])
     return form

@@ -27,7 +27,7 @@ from anyshape.capture.replay.checks import (
     is_that,
     step,
 )
-from anyshape.capture.replay.events import ARGUMENTS, Input, Operation, Parts, metadata_key
+from anyshape.capture.replay.events import ARGUMENTS, Input, Operation, metadata_key, tensors_in
 from anyshape.capture.tracer import ATOMS, CODE, Tracer
 from anyshape.guards.guard import Guard, Kind
 from anyshape.guards.path import Access, Path
@@ -205,13 +205,11 @@ class _Reader:
             if check is None:
                 raise NotReplayed(f"a guard of kind {kind.name}")
             made.checks.append(check)
-        if id(guard) in self._new_guards:
-            made.actions.append((GUARD, guard, number, other))
-        elif kind is Kind.SAME_OBJECT:
-            raise NotReplayed("an object at two places")
-        else:
+        if id(guard) not in self._new_guards:
+            if kind is Kind.SAME_OBJECT:
+                raise NotReplayed("an object at two places")
             made.kept.append((number, guard))
-            made.actions.append((GUARD, guard, number, other))
+        made.actions.append((GUARD, guard, number, other))
 
     def _read(self, path: Path, value: Any, first: bool) -> None:
         tracer, made = self._tracer, self.made
@@ -313,21 +311,13 @@ class _Reader:
 
     def _operation(self, operation: Operation) -> None:
         for argument in (*operation.args, *operation.kwargs.values()):
-            for known in _tensors_in(argument):
+            for known in tensors_in(argument):
                 self._tensor(known, operation.externals.get(known))
         self._tensors.update(operation.results)
         self._nodes.add(operation.node)
         self.made.draws |= operation.draws
         self.made.actions.append((OPERATE, operation, self._for_arguments or {}))
         self._for_arguments = None
-
-
-def _tensors_in(argument: Any) -> Iterable[TracedTensor]:
-    if type(argument) is TracedTensor:
-        yield argument
-    elif type(argument) is Parts:
-        for part in argument.parts:
-            yield from _tensors_in(part)
 
 
 def _has_face(number: int, face: tuple[Any, ...]) -> Check:

@@ -3,24 +3,45 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import torch
 import torch.fx
 
+from anyshape.capture.builtins.model import Hooks
 from anyshape.capture.externals.untrace import untraced
 from anyshape.capture.record.segment_state import TracedTensor
 from anyshape.capture.record.torch_state import read_state
-from anyshape.capture.replay.forms import Forms, NoForm, built, result_form, tensors_in
+from anyshape.capture.replay.events import tensors_in
+from anyshape.capture.replay.forms import Forms, NoForm, built, result_form
 from anyshape.capture.replay.layer_trace import LayerTrace, NotReplayed, record
 from anyshape.capture.replay.replayer import Replayer, ReplayMismatch
-from anyshape.capture.replay.switch import switch
 from anyshape.capture.tracer import AbortCapture
 from anyshape.config import config
 from anyshape.guards.guard import Frame
 from anyshape.guards.path import Path
+
+
+class Switch:
+    """Whether captures replay: for tests, which compare the two ways."""
+
+    def __init__(self) -> None:
+        self.on = True
+        #: how many calls were replayed, since the process began
+        self.replayed = 0
+
+    @contextmanager
+    def off(self) -> Iterator[None]:
+        before, self.on = self.on, False
+        try:
+            yield
+        finally:
+            self.on = before
+
+
+switch: Final = Switch()
 
 #: So many calls of modules of one class are remembered.
 _MOST: Final = 4
@@ -60,7 +81,7 @@ class _Call:
 class Layers:
     """The calls of modules of one capture."""
 
-    def __init__(self, hooks: Any) -> None:
+    def __init__(self, hooks: Hooks) -> None:
         self._hooks = hooks
         self._tracer = hooks.tracer
         self._recorder = hooks.recorder
@@ -83,9 +104,11 @@ class Layers:
         if tracer.log is None or path is None or standing is None:
             return watch(module, args, kwargs)
         forms = Forms(tracer, self._recorder._known)
-        form = self._form(forms, args, kwargs)
+        form = None
+        with suppress(NoForm), torch._C.DisableTorchFunction():
+            form = forms.arguments(args, kwargs)
         if form is None:
-            return watch(module, args, kwargs)
+            return watch(module, args, kwargs)  # here: no error of the program gets a context
         call = _Call(path, form, forms, standing, tracer.user_frame())
         earlier = self._calls.get(type(module))
         if earlier is not None:
@@ -95,13 +118,6 @@ class Layers:
                     if player is not None:
                         return self._replay(player, known, forms, module, args, kwargs)
         return self._watch(call, watch, module, args, kwargs)
-
-    def _form(self, forms: Forms, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        try:
-            with torch._C.DisableTorchFunction():
-                return forms.arguments(args, kwargs)
-        except NoForm:
-            return None
 
     # -- watching --------------------------------------------------------------------------------
 
@@ -116,6 +132,7 @@ class Layers:
         tracer = self._tracer
         graph = self._recorder.graph
         log = tracer.log
+        assert log is not None, "no call is watched without a log"
         call.start, call.first, before = len(log), graph._root.prev, len(tracer.guards)
         result = watch(module, args, kwargs)
         standing = self._state_snapshot()
@@ -179,6 +196,7 @@ class Layers:
         if any(_is_below(path, call.path) for path in call.externals):
             raise NotReplayed("an argument is a part of the module")
         log = self._tracer.log
+        assert log is not None, "no call is watched without a log"
         with torch._C.DisableTorchFunction():
             return record(
                 self._tracer,
@@ -200,7 +218,7 @@ class Layers:
         kwargs: dict[str, Any],
     ) -> Any:
         given = dict(zip(call.arguments, forms.tensors.values(), strict=True))
-        random = _Generators(forms.tensors.values()) if player.draws else None
+        random = _Generators(forms.tensors.values()) if player.recording.draws else None
         try:
             with torch._C.DisableTorchFunction():
                 player.play(given)

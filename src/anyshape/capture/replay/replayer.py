@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from anyshape.capture.record.bound_call import name_of
+from anyshape.capture.record.recorder import Recorder
 from anyshape.capture.record.segment_state import Forget, TracedTensor
 from anyshape.capture.replay.checks import MISSING
 from anyshape.capture.replay.events import ARGUMENTS, Input, Operation, Parts, metadata_key
@@ -26,9 +27,9 @@ class Replayer:
     """One replay, of a module at a path."""
 
     def __init__(
-        self, recording: LayerTrace, tracer: Tracer, recorder: Any, module: Any, path: Path
+        self, recording: LayerTrace, tracer: Tracer, recorder: Recorder, module: Any, path: Path
     ) -> None:
-        self._recording = recording
+        self.recording = recording
         self._tracer = tracer
         self._recorder = recorder
         self._module = module
@@ -39,15 +40,11 @@ class Replayer:
         #: those that become inputs as arguments of the operation at hand
         self._inputs: dict[TracedTensor, tuple[Input, int, Any]] = {}
 
-    @property
-    def draws(self) -> bool:
-        return self._recording.draws
-
     # -- before ----------------------------------------------------------------------------------
 
     def may(self) -> bool:
         """Whether the module and all below it is as that of the recording was."""
-        recording, tracer = self._recording, self._tracer
+        recording, tracer = self.recording, self._tracer
         objects = self._objects = [self._module, *([None] * len(recording.steps))]
         try:
             if not all(check(objects) for check in recording.checks):
@@ -63,7 +60,7 @@ class Replayer:
         return self._is_read_alike() and self._is_chosen_alike()
 
     def _is_read_alike(self) -> bool:
-        recording, tracer, paths = self._recording, self._tracer, self._paths
+        recording, tracer, paths = self.recording, self._tracer, self._paths
         read, known = tracer.was_read, self._recorder._known
         return (
             not any(read(paths[number]) for number in recording.unread)
@@ -88,7 +85,7 @@ class Replayer:
         """Ask the policy, as reading them would, about numbers and about the sizes of tensors."""
         tracer, paths, objects = self._tracer, self._paths, self._objects
         chooser = tracer.chooser
-        for number, kind in self._recording.numbers:
+        for number, kind in self.recording.numbers:
             path, value = paths[number], objects[number]
             if path in tracer.given_integers:
                 return False
@@ -97,7 +94,7 @@ class Replayer:
                     return False
             elif chooser.is_dynamic_float(path, value, tracer.owner(path)):
                 return False
-        for number in self._recording.inputs:
+        for number in self.recording.inputs:
             path, tensor = paths[number], objects[number]
             if id(tensor) in tracer.given_sizes:
                 return False
@@ -108,12 +105,12 @@ class Replayer:
     # -- doing -----------------------------------------------------------------------------------
 
     def play(self, arguments: dict[TracedTensor, torch.Tensor]) -> None:
-        self.tensors = {**self._recording.constants, **arguments}
-        for number, event in self._recording.used:
+        self.tensors = {**self.recording.constants, **arguments}
+        for number, event in self.recording.used:
             self.tensors[event.known] = self._objects[number]
         log = self._tracer.log
         assert log is not None, "there is a log where there is a recording"
-        for action in self._recording.actions:
+        for action in self.recording.actions:
             kind = action[0]
             if kind is GUARD:
                 log.append(self._guard(action[1], action[2], action[3]))

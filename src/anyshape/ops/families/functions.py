@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from anyshape.loops.expr import FLOATS, Scalar
-from anyshape.loops.operations import ONLY_F32, OPERATIONS
+from anyshape.loops.operations import FUNCTIONS, ONLY_F32
 from anyshape.ops.elementwise import (
     DtypeRule,
     MetaOperand,
@@ -265,7 +265,7 @@ def lower_of_float(name: str, compute: Compute, cost: int, c: Lowering, input: V
 
 
 for _name in (names.split()[0] for names in _UNARY):
-    if _name in OPERATIONS:  # of kernels
+    if _name in FUNCTIONS or _name == "sqrt":  # operations of kernels
         lower(_name)(partial(lower_of_float, _name, operation(_name), 4))
 lower("reciprocal")(
     partial(lower_of_float, "reciprocal", lambda x: op("div", constant_like(1, x), x), 4)
