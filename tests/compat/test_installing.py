@@ -359,6 +359,6 @@ if __name__ == "__main__":
     for program in (of_torch, of_nothing):
         subprocess.run([sys.executable, "-c", program])
 """
-    ran = run(tmp_path, HEAD + source)
+    ran = python(tmp_path, HEAD + source, "-m", "anyshape", "run")
     assert (ran.status, ran.log) == (0, "")
     assert ran.out.splitlines() == ["spawned 1", "anyshape.compat.compiling", "[]"]
