@@ -342,6 +342,7 @@ def test_disabled_from_outside(tmp_path: Path):
     assert run(tmp_path, HEAD + source, TORCH_COMPILE_DISABLE="1").out == "True\n"
 
 
+@pytest.mark.slow
 def test_processes_that_the_program_starts(tmp_path: Path):
     source = """
 import subprocess
