@@ -29,6 +29,7 @@ ONE_IN: Final = {
     "api/test_python_features.py": 5,
     "capture/test_replay.py": 4,
     "codegen": 5,
+    "compat": 3,
     "data_dependent/test_order_of_effects.py": 12,
     "data_dependent/test_programs.py": 6,
     "data_dependent/test_unbacked.py": 8,

@@ -60,7 +60,7 @@ def _server() -> subprocess.Popen[str]:
 # -- in the process that forks ---------------------------------------------------------------------
 
 #: Seconds that a program may take.
-_LIMIT = 100
+_LIMIT = 380
 
 
 def _asked() -> dict[str, Any] | None:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import ast
 import contextlib
 import io
-import os
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from tests import forks
 
 _BLOCK = re.compile(
     r"^(?:<!-- file: (?P<file>\S+) -->\n)?```(?P<kind>python|console)\n(?P<text>.*?)^```$",
@@ -82,15 +82,7 @@ def check_command(command: str, shown: list[str], folder: Path) -> None:
         name, _, value = words.pop(0).partition("=")
         variables[name] = value
     assert words.pop(0) == "anyshape", command
-    ran = subprocess.run(
-        [sys.executable, "-m", "anyshape", *words],
-        cwd=folder,
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    ran = forks.run(["-m", "anyshape", *words], folder, variables)
     assert ran.returncode == 0, ran.stderr
     printed = iter((ran.stdout + ran.stderr).splitlines())
     for line in shown:

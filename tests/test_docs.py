@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from scripts import error_pages, torch_names
+from tests import forks
 from tests.snippets import Page, check_command
 
 ROOT = Path(__file__).parents[1]
@@ -28,10 +27,7 @@ def test_there_is_a_guide_that_runs():
 @pytest.mark.parametrize("path", RUN, ids=name)
 def test_the_program_of_a_page(path: Path, tmp_path: Path):
     # In a process of its own: a page may change torch.
-    command = [sys.executable, "-m", "tests.snippets", str(path), str(tmp_path)]
-    ran = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False
-    )
+    ran = forks.run(["-m", "tests.snippets", str(path), str(tmp_path)], ROOT)
     assert ran.returncode == 0, ran.stderr
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from torch import Tensor, nn
 import anyshape
 from anyshape import config
 from anyshape.capture.source_use import SourceUse
+from tests import forks
 
 
 class Scaled(nn.Module):
@@ -138,19 +137,7 @@ SCRIPT = """
 def test_both_environment_variables(variable: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(SCRIPT))
-    environment = {
-        "PYTHONPATH": str(Path(anyshape.__file__).parents[1]),
-        "ANYSHAPE_PROFILE": "0",
-        variable: "L['x'],L['n'],L['xx']",
-    }
-    run = subprocess.run(
-        [sys.executable, str(script)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        env=environment,
-    )
+    run = forks.run([str(script)], tmp_path, {variable: "L['x'],L['n'],L['xx']"})
     assert run.returncode == 0, run.stderr
     assert "graphs 1" in run.stdout
     assert "\"L['xx']\"" in run.stdout

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
-import anyshape
 from anyshape.dispatch.eager_summary import EagerSummary, RanEagerly
 from anyshape.dispatch.entry import Counts
+from tests import forks
 
 PROGRAM = """
 import torch, anyshape
@@ -36,15 +33,8 @@ for function in (unwatched, in_parts, whole):
 def _stderr(tmp_path: Path, **environment: str) -> str:
     script = tmp_path / "script.py"
     script.write_text(PROGRAM)
-    source = str(Path(anyshape.__file__).parents[1])
-    settings = {"ANYSHAPE_PROFILE": "0", "PYTHONPATH": source, **environment}
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        env={**os.environ, **settings},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = forks.run([str(script)], tmp_path, environment)
+    assert done.returncode == 0, done.stderr
     return done.stderr
 
 

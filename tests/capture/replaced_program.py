@@ -8,6 +8,7 @@ import functools
 import linecache
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -128,6 +129,7 @@ def main() -> None:
             replace(number)
     import anyshape
 
+    warnings.simplefilter("error", UserWarning)
     anyshape.config.report_eager = False
     if WHEN == "compile":
         for number in range(len(ROWS)):

@@ -3,9 +3,6 @@ return."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +12,7 @@ import torch
 import torch.nn.functional as F
 
 import anyshape
+from tests import forks
 
 Program = Callable[[torch.Tensor], Any]
 
@@ -147,19 +145,7 @@ def test_what_is_added_replaces_nothing() -> None:
 def test_replaced_by_what_calls_the_original(when: str) -> None:
     """Libraries do so: before anyshape is imported, before a compile, between two calls."""
     root = Path(__file__).parents[2]
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-W",
-            "error::UserWarning",
-            str(root / "tests/capture/replaced_program.py"),
-            when,
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": f"{root / 'src'}", "ANYSHAPE_PROFILE": "0"},
-    )
+    done = forks.run([str(root / "tests/capture/replaced_program.py"), when], root)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0] == "71 functions, 0 wrong", done.stdout
 

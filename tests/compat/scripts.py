@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from tests import forks
+
 
 class Ran(NamedTuple):
     status: int
@@ -25,18 +27,15 @@ def run(folder: Path, source: str, *arguments: str, **variables: str) -> Ran:
 
 
 def command(folder: Path, *arguments: str, **variables: str) -> Ran:
-    return _done(folder, ["-m", "anyshape", *arguments], variables)
+    return _ran(forks.run(["-m", "anyshape", *arguments], folder, variables))
 
 
-def python(folder: Path, source: str, **variables: str) -> Ran:
-    """Run the text of a script with Python alone."""
+def python(folder: Path, source: str, *command: str, **variables: str) -> Ran:
+    """Run the text of a script with Python alone, or what is put before it, in a process that has
+    nothing of this one: it loads torch itself."""
     (folder / "script.py").write_text(source, encoding="utf-8")
-    return _done(folder, ["script.py"], variables)
-
-
-def _done(folder: Path, arguments: list[str], variables: dict[str, str]) -> Ran:
     done = subprocess.run(
-        [sys.executable, *arguments],
+        [sys.executable, *command, "script.py"],
         cwd=folder,
         env={**os.environ, **variables},
         capture_output=True,
@@ -44,4 +43,8 @@ def _done(folder: Path, arguments: list[str], variables: dict[str, str]) -> Ran:
         timeout=100,
         check=False,
     )
+    return _ran(done)
+
+
+def _ran(done: subprocess.CompletedProcess[str]) -> Ran:
     return Ran(done.returncode, done.stdout, done.stderr)

@@ -342,6 +342,7 @@ def test_disabled_from_outside(tmp_path: Path):
     assert run(tmp_path, HEAD + source, TORCH_COMPILE_DISABLE="1").out == "True\n"
 
 
+@pytest.mark.slow
 def test_processes_that_the_program_starts(tmp_path: Path):
     source = """
 import subprocess
@@ -359,6 +360,6 @@ if __name__ == "__main__":
     for program in (of_torch, of_nothing):
         subprocess.run([sys.executable, "-c", program])
 """
-    ran = run(tmp_path, HEAD + source)
+    ran = python(tmp_path, HEAD + source, "-m", "anyshape", "run")
     assert (ran.status, ran.log) == (0, "")
     assert ran.out.splitlines() == ["spawned 1", "anyshape.compat.compiling", "[]"]

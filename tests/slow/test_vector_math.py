@@ -1,4 +1,4 @@
-"""Unary vector math at 2^24 evenly spaced bit patterns of float32, and at all edges."""
+"""Unary vector math at 2^22 evenly spaced bit patterns of float32, and at all edges."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from anyshape.codegen.vector_math import FUNCTIONS
 from tests.codegen.accuracy import allowed_error, bit_patterns, reference, special_values, ulp_error
 from tests.codegen.jit import compiled
 
-PATTERNS = 2**24
+PATTERNS = 2**22
 CHUNK = 2**21
 
 

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.events.trace.test_tlparse import TLPARSE
 
 PROGRAM = """
@@ -32,6 +34,7 @@ def free_port() -> int:
         return found.getsockname()[1]
 
 
+@pytest.mark.slow
 def test_two_ranks(tmp_path: Path):
     program, trace, pages = tmp_path / "program.py", tmp_path / "trace", tmp_path / "pages"
     program.write_text(PROGRAM, encoding="utf-8")

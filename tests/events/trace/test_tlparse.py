@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forks
 from tests.events.trace.programs import HEAD, MORE, PROGRAMS
 
 TLPARSE = shutil.which("tlparse", path=f"{Path(sys.executable).parent}{os.pathsep}{os.defpath}")
@@ -57,21 +58,13 @@ def make(folder: Path, name: str, rank: str) -> Made:
     program = folder / f"{name}.py"
     source = (PROGRAMS | MORE)[name]
     program.write_text(HEAD + source, encoding="utf-8")
-    environment = {
-        **os.environ,
+    variables = {
         "ANYSHAPE_TRACE": str(folder / "trace"),
         "ANYSHAPE_PROFILE": "1",
         "ANYSHAPE_CACHE_DIR": str(folder / "cache"),
         **({"RANK": rank} if rank else {}),
     }
-    run = subprocess.run(
-        [sys.executable, str(program)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    run = forks.run([str(program)], folder, variables)
     assert run.returncode == 0, run.stderr
     (trace,) = (folder / "trace").glob("dedicated_log_torch_trace_*.log")
     (events,) = (folder / "trace").glob("anyshape_events_*.jsonl")
