@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -24,6 +25,7 @@ from anyshape.events.source_lines import source_line
 
 Json = object
 
+_COMPILE_ID: Final = re.compile(r"(\d+)/(\d+)")
 _PLACE: Final = "anyshape/events/trace/envelope.py:1"
 
 
@@ -31,11 +33,6 @@ def to_json(value: Json) -> str:
     """In one line. Half a character, which Python's texts may have, is no JSON that others read."""
     text = json.dumps(value, ensure_ascii=False)
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
-
-
-def is_compile_id(text: str) -> bool:
-    frame, slash, compile_ = text.partition("/")
-    return bool(slash) and frame.isdecimal() and compile_.isdecimal()
 
 
 class Envelopes:
@@ -61,9 +58,8 @@ class Envelopes:
         held: dict[str, Json] = {key: metadata}
         if self._rank is not None:
             held["rank"] = self._rank
-        if is_compile_id(compile_id):
-            frame, _, number = compile_id.partition("/")
-            held["frame_id"], held["frame_compile_id"] = int(frame), int(number)
+        if found := _COMPILE_ID.fullmatch(compile_id):
+            held["frame_id"], held["frame_compile_id"] = map(int, found.groups())
             held["attempt"] = attempt
         if payload is None:
             self._write(self._line(held))

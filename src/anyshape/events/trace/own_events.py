@@ -81,7 +81,7 @@ class OwnEvents:
     def _function(self, file: str, line: int) -> None:
         """The whole of it: whoever reads may want to know where a parameter is first used."""
         lines = source_lines(file)
-        self._lines(file, line, _block(lines[line - 1 : line - 1 + _MOST_LINES]))
+        self._lines(file, line, block_of(lines[line - 1 : line - 1 + _MOST_LINES]))
         if (file, 0) not in self._shown:
             self._shown.add((file, 0))
             for number, text in enumerate(lines, 1):
@@ -114,7 +114,7 @@ def _plain(value: object) -> object:
     return str(value)
 
 
-def _block(lines: Sequence[str]) -> Sequence[str]:
+def block_of(lines: Sequence[str]) -> Sequence[str]:
     """The function that begins with these lines."""
     try:
         return inspect.getblock(lines)

@@ -13,11 +13,10 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from anyshape.events.kinds import Decided, Frame, GuardFailure, GuardSaid
-from anyshape.explain.advice.evaluate_condition import holds
 from anyshape.explain.advice.history import Compile, FunctionHistory
 from anyshape.explain.advice.similar import are_similar, differences, nearest
 from anyshape.explain.advice.source_lines import Listing
-from anyshape.explain.advice.source_names import pattern_of
+from anyshape.explain.advice.source_names import holds, pattern_of
 from anyshape.explain.guard_texts import setting_of
 
 

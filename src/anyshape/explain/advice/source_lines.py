@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Final
 
-from anyshape.events.trace.own_events import OUR_IMPORT
+from anyshape.events.trace.own_events import OUR_IMPORT, block_of
 
 #: So many lines are shown before and after a line that is to blame.
 _AROUND: Final = 2
@@ -89,7 +89,7 @@ class Listing:
         while line + len(lines) in known:
             lines.append(known[line + len(lines)])
         # What follows the statement may be cut off anywhere: try without it.
-        text = textwrap.dedent("\n".join(_one_block(lines)))
+        text = textwrap.dedent("".join(block_of([f"{line}\n" for line in lines])))
         try:
             parsed = ast.parse(text)
         except (SyntaxError, ValueError, RecursionError):
@@ -97,25 +97,3 @@ class Listing:
         if not parsed.body:
             return None
         return ast.increment_lineno(parsed.body[0], line - 1)
-
-
-def _one_block(lines: Sequence[str]) -> list[str]:
-    """The lines up to the next that is not indented more than the first; decorators and brackets
-    that are closed there belong to it."""
-    if not lines:
-        return []
-    indent = _indent(lines[0])
-    taken = [lines[0]]
-    is_header = lines[0].lstrip().startswith("@")
-    for line in lines[1:]:
-        text = line.lstrip()
-        if text and _indent(line) <= indent and not is_header and not text.startswith((")", "]")):
-            break
-        if is_header and text.startswith(("def ", "class ", "async ")):
-            is_header = False
-        taken.append(line)
-    return taken
-
-
-def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip())

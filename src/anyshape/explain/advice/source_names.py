@@ -8,8 +8,12 @@ L['self']._modules['lin']._parameters['weight'].size()[0]
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
+
+from anyshape.errors import AnyshapeError
+from anyshape.symbolic import parse_fact
+from anyshape.symbolic.logic import Truth
 
 _SIZE: Final = re.compile(r"(?P<tensor>.*)\.size\(\)\[(?P<dim>\d+)\]")
 _REGISTERED: Final = re.compile(r"\._(?:modules|parameters|buffers)\['(?P<name>\w+|\*)'\]")
@@ -86,3 +90,19 @@ def pattern_of(source: str) -> re.Pattern[str]:
     found = _LAST.search(in_words(tensor))
     name = re.escape(found["name"]) if found else "(?!)"
     return re.compile(rf"\b{name}\b" if dim is None else rf"\b{name}\.(?:shape|size)\b")
+
+
+def holds(condition: str, values: Mapping[str, int]) -> bool | None:
+    """Whether a condition on sources holds for what a call had: `L['x'].size()[0] != 8`. None where
+    it cannot be told; the text comes from a file."""
+    # Longer names first: one may be the beginning of another.
+    names: dict[str, int] = {}
+    for number, source in enumerate(sorted(values, key=len, reverse=True)):
+        if source in condition:
+            condition = condition.replace(source, f"v{number}_")
+            names[f"v{number}_"] = values[source]
+    try:
+        fact = parse_fact(condition, names)
+    except AnyshapeError:
+        return None
+    return fact.value if isinstance(fact, Truth) else None
