@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import anyshape
 from anyshape import Dim
 from anyshape.errors import CannotExport
-from anyshape.ops.rows import ONNX
+from anyshape.ops.op import ONNX
 from tests.export.onnx_programs import PROGRAMS, Sizes
 
 MISSING = (

@@ -18,8 +18,7 @@ from anyshape.ops.bind import asked_to_work_in_place, bind_match, works_in_place
 from anyshape.ops.effects import written_by
 from anyshape.ops.infer import How, infer
 from anyshape.ops.meta import of_tensor
-from anyshape.ops.op import Op
-from anyshape.ops.rows import NATIVE, ONNX, VIEWS, VIEWS_OF_EACH, WRITES
+from anyshape.ops.op import NATIVE, ONNX, VIEWS, VIEWS_OF_EACH, WRITES, Op
 from anyshape.ops.signature import Signature, Unbound, signature_of
 from anyshape.ops.table import FAMILIES, lookup, resolve
 from anyshape.ops.table import ROWS as OPERATORS

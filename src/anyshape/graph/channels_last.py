@@ -18,8 +18,8 @@ import torch.fx
 from anyshape.graph.alias_analysis import match_of
 from anyshape.ops.meta import Meta, channels_last, contiguous
 from anyshape.ops.node_meta import CALL, RESULT
+from anyshape.ops.op import NATIVE, VIEWS, VIEWS_OF_EACH
 from anyshape.ops.op import OpKind as Kind
-from anyshape.ops.rows import NATIVE, VIEWS, VIEWS_OF_EACH
 from anyshape.ops.table import OpMatch
 from anyshape.symbolic import Expr, Symbol, evaluate
 

@@ -28,8 +28,7 @@ from anyshape.ops.bind import OpCall, Unbound, bind_match
 from anyshape.ops.lowering.values import DTYPES, NotAView, NotLowered, NumberRef, Rearranged, Value
 from anyshape.ops.meta import Meta
 from anyshape.ops.node_meta import CALL, RESULT, SYMBOL, VERSION
-from anyshape.ops.op import Op, OpKind
-from anyshape.ops.rows import NATIVE, VIEWS, VIEWS_OF_EACH, WRITES
+from anyshape.ops.op import NATIVE, VIEWS, VIEWS_OF_EACH, WRITES, Op, OpKind
 from anyshape.ops.signature import not_taken, taken_by
 from anyshape.ops.table import OpMatch, lookup
 from anyshape.symbolic import Symbol, product

@@ -2,9 +2,9 @@
 
     to_onnx(program, "model.onnx")
 
-One row an operator (`table`), in a file for each kind of operator. What a row has to know of a
-value beyond its name (rank, element type) is looked up in a run of the example: neither changes
-with sizes. An operator without a row is an error that names it.
+One row an operator, in the file of its family (`ops/families`). What a row has to know of a value
+beyond its name (rank, element type) is looked up in a run of the example: neither changes with
+sizes. An operator without a row is an error that names it.
 """
 
 from anyshape.export.onnx.writer import to_onnx

@@ -13,7 +13,7 @@ from anyshape.export.operators import UnknownName, name_of
 from anyshape.ops.bind import OpCall, Unbound, bind_match
 from anyshape.ops.families.indexing import onnx_getitem
 from anyshape.ops.onnx import Node, NotMapped, Row, Writer, known
-from anyshape.ops.rows import ONNX
+from anyshape.ops.op import ONNX
 from anyshape.ops.signature import not_taken, taken_by
 from anyshape.ops.table import lookup, resolve
 

@@ -10,15 +10,13 @@ from anyshape.loops.expr import FLOATS, Scalar
 from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.elementwise import everywhere, pointwise_row, same, unary
 from anyshape.ops.families.arithmetic import onnx_clamp
-from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.pointwise_builder import Operand, elementwise
 from anyshape.ops.lowering.scalars import Compute, constant_like, op, operation, test, where
-from anyshape.ops.lowering.values import Index, NotLowered, Value, place
+from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value, place
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, NotMapped, Writer, is_node, onnx_unary
-from anyshape.ops.op import DRAWS, FUNCTIONAL, PURE, Op, OpKind, Rule
+from anyshape.ops.op import DRAWS, FUNCTIONAL, PURE, Op, OpKind, Rule, lower, onnx, onnx_rows
 from anyshape.ops.promotion import floating
-from anyshape.ops.rows import lower, onnx, onnx_rows
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import eq, or_

@@ -23,7 +23,6 @@ from anyshape.ops.elementwise import (
     widest,
 )
 from anyshape.ops.families.casts import lower_itself, onnx_same
-from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.pointwise_builder import Operand, as_dtype, common_dtype, elementwise
 from anyshape.ops.lowering.scalar_range_check import INTEGERS
 from anyshape.ops.lowering.scalars import (
@@ -36,12 +35,23 @@ from anyshape.ops.lowering.scalars import (
     test,
     where,
 )
-from anyshape.ops.lowering.values import NotLowered, Value
+from anyshape.ops.lowering.values import Lowering, NotLowered, Value
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, Row, Writer, onnx_binary, onnx_of_two, onnx_unary
-from anyshape.ops.op import DIVIDES, PURE, Effects, Op, OpKind, Rule
+from anyshape.ops.op import (
+    DIVIDES,
+    NATIVE,
+    PURE,
+    Effects,
+    Op,
+    OpKind,
+    Rule,
+    lower,
+    lower_view,
+    onnx,
+    onnx_rows,
+)
 from anyshape.ops.promotion import Number, category, floating, real
-from anyshape.ops.rows import NATIVE, lower, lower_view, onnx, onnx_rows
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Expr, ge
 

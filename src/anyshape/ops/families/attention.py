@@ -14,13 +14,11 @@ from anyshape.ops.broadcast import broadcast, pointwise_layout, require_expands
 from anyshape.ops.families.activations import onnx_gelu
 from anyshape.ops.families.matmul import onnx_linear, require_one_dtype, require_rank, require_same
 from anyshape.ops.families.normalization import onnx_layer_norm
-from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.pointwise_builder import chosen, elementwise
-from anyshape.ops.lowering.values import Memory, NotLowered, Value
+from anyshape.ops.lowering.values import Lowering, Memory, NotLowered, Value
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import END, Named, Node, NotMapped, Writer
-from anyshape.ops.op import DRAWS, FUNCTIONAL, Op, OpKind
-from anyshape.ops.rows import lower, onnx
+from anyshape.ops.op import DRAWS, FUNCTIONAL, Op, OpKind, lower, onnx
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, eq, ge, gt, or_, product
 

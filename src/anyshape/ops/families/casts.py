@@ -17,16 +17,14 @@ from anyshape.ops.elementwise import MetaOperand
 from anyshape.ops.families.reshaping import raise_if_copied
 from anyshape.ops.families.views import stretched
 from anyshape.ops.layouts import contiguity
-from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.pointwise_builder import Operand, broadcast_index, scalar_of
 from anyshape.ops.lowering.scalar_range_check import must_fit
 from anyshape.ops.lowering.scalars import TORCH_DTYPES, cast, short
-from anyshape.ops.lowering.values import Index, IndexMap, NotLowered, Value
+from anyshape.ops.lowering.values import Index, IndexMap, Lowering, NotLowered, Value
 from anyshape.ops.meta import Dense, Meta, channels_last, contiguous
 from anyshape.ops.onnx import Node, Writer
-from anyshape.ops.op import Op, OpKind, Rule
+from anyshape.ops.op import Op, OpKind, Rule, lower, lower_view, lower_views, onnx
 from anyshape.ops.promotion import category
-from anyshape.ops.rows import lower, lower_view, lower_views, onnx
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Fact, Size, and_, eq, or_

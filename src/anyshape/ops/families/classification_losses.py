@@ -11,15 +11,13 @@ from anyshape.loops import expr
 from anyshape.loops.expr import FLOATS, HALVES, Scalar
 from anyshape.ops.families.reductions import divided_by, reduced, require_float
 from anyshape.ops.families.softmax import exponentials
-from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.pointwise_builder import as_dtype, broadcast_index, elementwise
 from anyshape.ops.lowering.scalars import cast, constant_like, op, operation, test, where, wide
-from anyshape.ops.lowering.values import Index, NotLowered, Value
+from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, NotMapped, Writer
-from anyshape.ops.op import Op, OpKind, Rule
+from anyshape.ops.op import Op, OpKind, Rule, lower, onnx
 from anyshape.ops.promotion import result_type
-from anyshape.ops.rows import lower, onnx
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, eq, ge, le, maximum, ne, or_, product, total
 

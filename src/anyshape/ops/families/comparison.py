@@ -21,15 +21,13 @@ from anyshape.ops.elementwise import (
     unary,
 )
 from anyshape.ops.families.data_dependent import where_true
-from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.pointwise_builder import Operand, chosen, common_dtype, elementwise
 from anyshape.ops.lowering.scalars import Compute, constant_like, is_nonzero, op, test
-from anyshape.ops.lowering.values import NotLowered, Value
+from anyshape.ops.lowering.values import Lowering, NotLowered, Value
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, NotMapped, Writer
-from anyshape.ops.op import Op, OpKind
+from anyshape.ops.op import Op, OpKind, lower, onnx, onnx_rows
 from anyshape.ops.promotion import result_type
-from anyshape.ops.rows import lower, onnx, onnx_rows
 from anyshape.ops.shape_query import ShapeQuery
 
 _COMPARISONS = {

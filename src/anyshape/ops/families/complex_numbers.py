@@ -9,9 +9,8 @@ import torch
 from anyshape.ops.elementwise import everywhere, fresh, pointwise_meta, same
 from anyshape.ops.families.casts import lower_itself
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Op, OpKind, row_of
+from anyshape.ops.op import Op, OpKind, lower_view, row_of
 from anyshape.ops.promotion import complex_of, floating, real
-from anyshape.ops.rows import lower_view
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import and_, eq

@@ -8,17 +8,15 @@ from typing import Any, Final
 from anyshape.loops import expr
 from anyshape.loops.expr import Dtype, Scalar
 from anyshape.ops.families.views import lower_ones, unsqueezed
-from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.masked_load import guarded, is_guardable
 from anyshape.ops.lowering.pointwise_builder import common_dtype, mapped
 from anyshape.ops.lowering.scalars import all_of, cast, test, where
-from anyshape.ops.lowering.values import Index, NotLowered, Value, place
+from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value, place
 from anyshape.ops.memory_format import is_channels_last
 from anyshape.ops.meta import Dense, Meta, channels_last, contiguous
 from anyshape.ops.onnx import Node, Writer, known
-from anyshape.ops.op import Op, OpKind, Rule
+from anyshape.ops.op import Op, OpKind, Rule, lower, lower_view, onnx
 from anyshape.ops.promotion import result_type
-from anyshape.ops.rows import lower, lower_view, onnx
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Size, eq, ne, total

@@ -13,14 +13,12 @@ from anyshape.errors import UnknownOperator
 from anyshape.loops.expr import FLOATS
 from anyshape.loops.program import Area, Extern
 from anyshape.ops.families.matmul import materialized, require_one_dtype, require_rank, require_same
-from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.pointwise_builder import elementwise
-from anyshape.ops.lowering.values import NotLowered, Value
+from anyshape.ops.lowering.values import Lowering, NotLowered, Value
 from anyshape.ops.memory_format import is_channels_last, unsqueezed
 from anyshape.ops.meta import Meta, channels_last, contiguous
 from anyshape.ops.onnx import Node, NotMapped, Writer, is_node
-from anyshape.ops.op import Op, OpKind, Rule
-from anyshape.ops.rows import lower, onnx_rows
+from anyshape.ops.op import Op, OpKind, Rule, lower, onnx_rows
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, eq, ge, gt, ne, or_, product
 

@@ -24,15 +24,13 @@ from anyshape.ops.families.slicing import (
 )
 from anyshape.ops.families.splitting import split_evenly, split_with_sizes
 from anyshape.ops.families.views import expand, permute, squeeze, t, transpose, unsqueeze
-from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.masked_load import guardable, guarded
 from anyshape.ops.lowering.pointwise_builder import in_shape, mapped
 from anyshape.ops.lowering.scalars import constant_like, test, where
-from anyshape.ops.lowering.values import Index, NotLowered, Rearranged, Value, place
+from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Rearranged, Value, place
 from anyshape.ops.meta import Meta, Strided
 from anyshape.ops.meta import contiguous as contiguous_layout
-from anyshape.ops.op import Op, OpKind, Rule, names_of
-from anyshape.ops.rows import VIEWS, lower
+from anyshape.ops.op import VIEWS, Op, OpKind, Rule, lower, names_of
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.ops.signature import taken_by
 from anyshape.support.lazy_dataclass import replace

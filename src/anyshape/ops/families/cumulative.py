@@ -23,16 +23,14 @@ from anyshape.ops.families.reductions import (
     total_dtype,
     whole,
 )
-from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.pointwise_builder import as_dtype, elementwise, mapped, shifted
 from anyshape.ops.lowering.scalars import op, test, where
-from anyshape.ops.lowering.values import Index, NotLowered, Value, place
+from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value, place
 from anyshape.ops.memory_format import kept_format
 from anyshape.ops.meta import Layout, Meta
 from anyshape.ops.onnx import END, Node, NotMapped, Writer
-from anyshape.ops.op import Op, OpKind, row_of
+from anyshape.ops.op import Op, OpKind, lower, onnx, row_of
 from anyshape.ops.promotion import Number, category, floating, join, result_type
-from anyshape.ops.rows import lower, onnx
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, eq, ge, maximum, ne
 

@@ -12,13 +12,11 @@ import torch
 
 from anyshape.loops.reshape_indexing import split
 from anyshape.ops.broadcast import broadcast
-from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.pointwise_builder import in_shape, mapped
-from anyshape.ops.lowering.values import Index, NotLowered, Value, place
+from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value, place
 from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.onnx import Node, NotMapped, Writer, known
-from anyshape.ops.op import Op, OpKind, row_of
-from anyshape.ops.rows import lower, onnx
+from anyshape.ops.op import Op, OpKind, lower, onnx, row_of
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import NATURAL, Expr, Range, Size, eq, ge, gt, le, ne, or_, product

@@ -22,7 +22,6 @@ from anyshape.ops.families.reductions import (
     require_elements,
     require_float,
 )
-from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.pointwise_builder import (
     as_dtype,
     broadcast_index,
@@ -31,12 +30,11 @@ from anyshape.ops.lowering.pointwise_builder import (
     elementwise,
 )
 from anyshape.ops.lowering.scalars import cast, constant_like, op, operation, short, test, wide
-from anyshape.ops.lowering.values import NotLowered, Value, place
+from anyshape.ops.lowering.values import Lowering, NotLowered, Value, place
 from anyshape.ops.meta import Meta, strided
 from anyshape.ops.onnx import Node, NotMapped, Writer
-from anyshape.ops.op import FUNCTIONAL, Op, OpKind, Rule, in_place_names, names_of
+from anyshape.ops.op import FUNCTIONAL, Op, OpKind, Rule, in_place_names, lower, names_of, onnx
 from anyshape.ops.promotion import Number, category, floating, real, result_type
-from anyshape.ops.rows import lower, onnx
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Expr, Size, eq
 

@@ -11,13 +11,11 @@ import torch
 from anyshape.ops.broadcast import pointwise_layout, require_writable
 from anyshape.ops.elementwise import fresh
 from anyshape.ops.families.casts import returns_itself
-from anyshape.ops.lowering.context import Lowering
-from anyshape.ops.lowering.values import NotLowered, Value
+from anyshape.ops.lowering.values import Lowering, NotLowered, Value
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, NotMapped, Writer
-from anyshape.ops.op import DRAWS, Op, OpKind, Rule
+from anyshape.ops.op import DRAWS, Op, OpKind, Rule, lower, onnx
 from anyshape.ops.promotion import result_type
-from anyshape.ops.rows import lower, onnx
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import eq
 

@@ -21,9 +21,8 @@ from anyshape.ops.elementwise import pointwise_meta, same
 from anyshape.ops.families.matmul import require_one_dtype, require_same
 from anyshape.ops.meta import Meta, Strided, contiguous, dense_strides
 from anyshape.ops.onnx import Node, Writer
-from anyshape.ops.op import Op, OpKind
+from anyshape.ops.op import Op, OpKind, onnx
 from anyshape.ops.promotion import result_type
-from anyshape.ops.rows import onnx
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import dataclass, replace
 from anyshape.symbolic import Expr, Facts, Size, eq, gt, ne, or_

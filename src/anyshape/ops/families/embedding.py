@@ -10,13 +10,11 @@ from anyshape.loops.expr import HALVES, Scalar
 from anyshape.ops.families.indexing import Positions
 from anyshape.ops.families.matmul import require_rank, require_same
 from anyshape.ops.families.reductions import divided_by
-from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.scalars import op
-from anyshape.ops.lowering.values import Index, NotLowered, Value
+from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, NotMapped, Writer
-from anyshape.ops.op import FUNCTIONAL, Effects, Op, OpKind
-from anyshape.ops.rows import lower, onnx
+from anyshape.ops.op import FUNCTIONAL, Effects, Op, OpKind, lower, onnx
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, and_, eq, ge, gt, lt, or_
 

@@ -14,16 +14,14 @@ import torch
 from anyshape.loops import expr
 from anyshape.loops.expr import Dtype, Scalar
 from anyshape.ops.families.casts import cast_meta, device_named, filled, layout_in
-from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.pointwise_builder import Operand
 from anyshape.ops.lowering.scalar_range_check import INTEGERS
 from anyshape.ops.lowering.scalars import cast, short, test, where, wide
-from anyshape.ops.lowering.values import Index, NotLowered, NumberRef, Value
+from anyshape.ops.lowering.values import Index, Lowering, NotLowered, NumberRef, Value
 from anyshape.ops.meta import Dense, Layout, Meta, contiguous, strided
 from anyshape.ops.onnx import Node, NotMapped, Writer, is_node
-from anyshape.ops.op import Op, OpKind, Rule
+from anyshape.ops.op import Op, OpKind, Rule, lower, onnx, onnx_rows
 from anyshape.ops.promotion import category, dtype_of_number, join
-from anyshape.ops.rows import lower, onnx, onnx_rows
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Expr, Size, ge, gt, maximum

@@ -19,12 +19,10 @@ import torch
 from anyshape.errors import UnknownOperator
 from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.families.permute import integers_of, shifted_around
-from anyshape.ops.lowering.context import Lowering
-from anyshape.ops.lowering.values import Value, place
+from anyshape.ops.lowering.values import Lowering, Value, place
 from anyshape.ops.meta import Dense, Meta, Strided
-from anyshape.ops.op import Op, OpKind, Rule
+from anyshape.ops.op import Op, OpKind, Rule, lower
 from anyshape.ops.promotion import complex_of, floating, real
-from anyshape.ops.rows import lower
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Size, floordiv, ge, gt

@@ -20,7 +20,6 @@ from anyshape.ops.elementwise import (
     unary,
 )
 from anyshape.ops.families.arithmetic import lower_mul, lower_power
-from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.pointwise_builder import Operand, common_dtype, elementwise
 from anyshape.ops.lowering.scalars import (
     Compute,
@@ -32,12 +31,11 @@ from anyshape.ops.lowering.scalars import (
     test,
     where,
 )
-from anyshape.ops.lowering.values import NotLowered, Value
+from anyshape.ops.lowering.values import Lowering, NotLowered, Value
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, Writer, onnx_unary
-from anyshape.ops.op import Op, Rule
+from anyshape.ops.op import Op, Rule, lower, onnx, onnx_rows
 from anyshape.ops.promotion import floating
-from anyshape.ops.rows import lower, onnx, onnx_rows
 from anyshape.ops.shape_query import ShapeQuery
 
 

@@ -14,14 +14,12 @@ from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.families.concat import tensors_of
 from anyshape.ops.families.indexing import Positions
 from anyshape.ops.families.reshaping import viewed_as
-from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.scalars import cast, test
-from anyshape.ops.lowering.values import Index, IndexMap, NotLowered, Value
+from anyshape.ops.lowering.values import Index, IndexMap, Lowering, NotLowered, Value
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, NotMapped, Writer
-from anyshape.ops.op import Op, OpKind, names_of
+from anyshape.ops.op import Op, OpKind, lower, lower_views, names_of, onnx
 from anyshape.ops.promotion import category, result_type
-from anyshape.ops.rows import lower, lower_views, onnx
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Size, ge, gt, ne, product

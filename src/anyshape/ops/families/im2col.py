@@ -11,13 +11,11 @@ from anyshape.loops import expr
 from anyshape.loops.expr import FLOATS, HALVES, Scalar
 from anyshape.loops.reshape_indexing import split
 from anyshape.ops.families.pooling import each_dim
-from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.masked_load import guardable, guarded
 from anyshape.ops.lowering.scalars import all_of, constant_like, op, test, where
-from anyshape.ops.lowering.values import Index, NotLowered, Value
+from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Op, OpKind, row_of
-from anyshape.ops.rows import lower
+from anyshape.ops.op import Op, OpKind, lower, row_of
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, and_, eq, floordiv, ge, gt, modulo, ne
 

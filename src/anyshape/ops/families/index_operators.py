@@ -21,13 +21,11 @@ from anyshape.ops.families.indexing import (
 )
 from anyshape.ops.families.scattering import filled, scatter_row, slices_along
 from anyshape.ops.families.setitem import require_written
-from anyshape.ops.lowering.context import Lowering
-from anyshape.ops.lowering.values import Index, NotLowered, Value, place
+from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value, place
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, Writer
-from anyshape.ops.op import Op, OpKind, row_of
+from anyshape.ops.op import Op, OpKind, lower, onnx, row_of
 from anyshape.ops.promotion import Number
-from anyshape.ops.rows import lower, onnx
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, eq, ne, or_, product
 

@@ -18,14 +18,20 @@ from anyshape.loops.expr import Scalar
 from anyshape.ops.broadcast import broadcast, pointwise_layout, require_expands
 from anyshape.ops.families.slicing import selected, sliced
 from anyshape.ops.families.views import unsqueezed, without
-from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.pointwise_builder import broadcast_index, broadcast_sizes
 from anyshape.ops.lowering.scalars import cast, test, where
-from anyshape.ops.lowering.values import Index, IndexMap, NotAView, NotLowered, Value, place
+from anyshape.ops.lowering.values import (
+    Index,
+    IndexMap,
+    Lowering,
+    NotAView,
+    NotLowered,
+    Value,
+    place,
+)
 from anyshape.ops.meta import Meta, contiguous, of_tensor
 from anyshape.ops.onnx import END, Node, NotMapped, Writer, is_node
-from anyshape.ops.op import Op, OpKind
-from anyshape.ops.rows import lower, lower_view
+from anyshape.ops.op import Op, OpKind, lower, lower_view
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import dataclass, replace
 from anyshape.symbolic import (

@@ -14,14 +14,12 @@ from anyshape.errors import UnknownOperator
 from anyshape.loops.expr import HALVES, Scalar
 from anyshape.ops.broadcast import broadcast
 from anyshape.ops.families.matmul import require_one_dtype, require_rank, require_same
-from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.pointwise_builder import broadcast_index, common_dtype
 from anyshape.ops.lowering.scalars import cast, op
-from anyshape.ops.lowering.values import Index, NotLowered, Value, place
+from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value, place
 from anyshape.ops.meta import Dense, Layout, Meta, Strided, contiguous
-from anyshape.ops.op import Op, OpKind, Rule
+from anyshape.ops.op import Op, OpKind, Rule, lower
 from anyshape.ops.promotion import category, complex_of, real
-from anyshape.ops.rows import lower
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, and_, eq, ge, gt, maximum, minimum, product
 

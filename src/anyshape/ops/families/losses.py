@@ -27,14 +27,12 @@ from anyshape.ops.families.reductions import (
     require_float,
     whole,
 )
-from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.pointwise_builder import as_dtype, common_dtype, elementwise
 from anyshape.ops.lowering.scalars import constant_like, op, operation, test, where
-from anyshape.ops.lowering.values import NotLowered, Value, must_be_known
+from anyshape.ops.lowering.values import Lowering, NotLowered, Value, must_be_known
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Op
+from anyshape.ops.op import Op, lower
 from anyshape.ops.promotion import category, floating, join, real, result_type
-from anyshape.ops.rows import lower
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Size, and_, eq, or_

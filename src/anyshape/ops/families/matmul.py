@@ -14,15 +14,24 @@ from anyshape.loops.program import Area, Extern
 from anyshape.ops.broadcast import broadcast, require_expands
 from anyshape.ops.elementwise import pointwise_meta, same
 from anyshape.ops.families.arithmetic import lower_mul
-from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.pointwise_builder import common_dtype, elementwise
 from anyshape.ops.lowering.scalars import constant_like, op, operation
-from anyshape.ops.lowering.values import Memory, NotLowered, Value
+from anyshape.ops.lowering.values import Lowering, Memory, NotLowered, Value
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, NotMapped, Writer, onnx_binary, onnx_of_two
-from anyshape.ops.op import FUNCTIONAL, Op, OpKind, Rule, in_place_names, names_of, row_of
+from anyshape.ops.op import (
+    FUNCTIONAL,
+    Op,
+    OpKind,
+    Rule,
+    in_place_names,
+    lower,
+    names_of,
+    onnx,
+    onnx_rows,
+    row_of,
+)
 from anyshape.ops.promotion import Number, category, result_type
-from anyshape.ops.rows import lower, onnx, onnx_rows
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, eq, gt, or_, product
 

@@ -22,16 +22,14 @@ from anyshape.ops.families.reductions import (
     require_elements,
     require_float,
 )
-from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.pointwise_builder import as_dtype, elementwise
 from anyshape.ops.lowering.scalars import TORCH_DTYPES, constant_like, op, short, wide
-from anyshape.ops.lowering.values import Index, NotLowered, Value, must_be_known
+from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value, must_be_known
 from anyshape.ops.memory_format import is_dense_in, kept_format
 from anyshape.ops.meta import Layout, Meta, channels_last
 from anyshape.ops.onnx import Node, NotMapped, Writer
-from anyshape.ops.op import FUNCTIONAL, PURE, Effects, Op, OpKind, Rule
+from anyshape.ops.op import FUNCTIONAL, PURE, Effects, Op, OpKind, Rule, lower, onnx
 from anyshape.ops.promotion import category, floating
-from anyshape.ops.rows import lower, onnx
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.ops.versions import GROUP_NORM_NEEDS_VALUES
 from anyshape.support.lazy_dataclass import replace

@@ -9,17 +9,15 @@ from anyshape.loops import expr
 from anyshape.loops.expr import FLOATS, Scalar
 from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.families.slicing import part
-from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.masked_load import guardable, guarded
 from anyshape.ops.lowering.pointwise_builder import Operand, mapped, scalar_of
 from anyshape.ops.lowering.scalar_range_check import EXACT, must_be_within, must_fit
 from anyshape.ops.lowering.scalars import all_of, cast, test, where, wide
-from anyshape.ops.lowering.values import Index, NotLowered, Value
+from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value
 from anyshape.ops.memory_format import kept_format
 from anyshape.ops.meta import Meta, contiguous
 from anyshape.ops.onnx import Node, NotMapped, Writer
-from anyshape.ops.op import Op, OpKind
-from anyshape.ops.rows import lower, onnx
+from anyshape.ops.op import Op, OpKind, lower, onnx
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.ops.versions import REPLICATION_LEAVES_ALL_SIZES
 from anyshape.symbolic import (

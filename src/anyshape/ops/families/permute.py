@@ -15,15 +15,13 @@ from anyshape.loops.reshape_indexing import split
 from anyshape.ops.families.index_operators import cloned
 from anyshape.ops.families.reshaping import sizes_of
 from anyshape.ops.families.views import transposed
-from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.pointwise_builder import in_shape, mapped, shifted
 from anyshape.ops.lowering.scalars import constant_like, test, where
-from anyshape.ops.lowering.values import Index, NotLowered, Value, place
+from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value, place
 from anyshape.ops.memory_format import is_channels_last, kept_format
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import END, Node, Writer
-from anyshape.ops.op import FUNCTIONAL, Op, OpKind, row_of
-from anyshape.ops.rows import lower, onnx, onnx_rows
+from anyshape.ops.op import FUNCTIONAL, Op, OpKind, lower, onnx, onnx_rows, row_of
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import (
     Expr,

@@ -20,17 +20,15 @@ from anyshape.ops.families.convolution import batched, per_dimension, several, u
 from anyshape.ops.families.matmul import require_same
 from anyshape.ops.families.reductions import mean_of
 from anyshape.ops.float_scale import scaled
-from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.masked_load import guardable, guarded
 from anyshape.ops.lowering.pointwise_builder import as_dtype
 from anyshape.ops.lowering.scalars import all_of, cast, constant_like, op, test, where, wide
-from anyshape.ops.lowering.values import Index, NotLowered, Value
+from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value
 from anyshape.ops.memory_format import is_channels_last, is_dense_in, kept_format, unsqueezed
 from anyshape.ops.meta import Dense, Layout, Meta, channels_last, contiguous
 from anyshape.ops.onnx import Node, NotMapped, Writer
-from anyshape.ops.op import FUNCTIONAL, Op, OpKind, Rule
+from anyshape.ops.op import FUNCTIONAL, Op, OpKind, Rule, lower, onnx_rows
 from anyshape.ops.promotion import category, floating
-from anyshape.ops.rows import lower, onnx_rows
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Answer, Size, and_, ceildiv, eq, ge, gt, le, lt, maximum, minimum, or_
 

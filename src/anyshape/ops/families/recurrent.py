@@ -12,8 +12,7 @@ from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.families.matmul import require_one_dtype, require_rank, require_same
 from anyshape.ops.meta import Dense, Layout, Meta, contiguous
 from anyshape.ops.onnx import Node, NotMapped, Writer
-from anyshape.ops.op import DRAWS, PURE, Effects, Op, OpKind, Rule
-from anyshape.ops.rows import onnx_rows
+from anyshape.ops.op import DRAWS, PURE, Effects, Op, OpKind, Rule, onnx_rows
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, gt
 

@@ -15,7 +15,6 @@ import torch
 from anyshape.loops import expr
 from anyshape.loops.expr import FLOATS, Dtype, Scalar
 from anyshape.ops.elementwise import DtypeRule, pointwise_meta, same
-from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.pointwise_builder import as_dtype, elementwise
 from anyshape.ops.lowering.scalars import (
     cast,
@@ -28,12 +27,11 @@ from anyshape.ops.lowering.scalars import (
     where,
     wide,
 )
-from anyshape.ops.lowering.values import Index, NotLowered, Value, place
+from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value, place
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, NotMapped, Writer, is_node
-from anyshape.ops.op import Op, OpKind, Rule, row_of
+from anyshape.ops.op import NATIVE, Op, OpKind, Rule, lower, onnx_rows, row_of
 from anyshape.ops.promotion import Number, category, floating, real
-from anyshape.ops.rows import NATIVE, lower, onnx_rows
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Answer, Expr, Size, eq, ge, minimum, ne, product

@@ -12,15 +12,13 @@ from anyshape.loops.expr import FLOATS, Dtype, Scalar
 from anyshape.ops.families.matmul import require_one_dtype, require_same
 from anyshape.ops.families.pooling import adaptive_avg
 from anyshape.ops.float_scale import scaled
-from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.scalars import cast, constant_like, op, test, where, wide
-from anyshape.ops.lowering.values import Index, NotLowered, Value
+from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value
 from anyshape.ops.memory_format import kept_format
 from anyshape.ops.meta import Meta, contiguous
 from anyshape.ops.onnx import Node, NotMapped, Writer, is_node
-from anyshape.ops.op import FUNCTIONAL, Op, OpKind, Rule
+from anyshape.ops.op import FUNCTIONAL, Op, OpKind, Rule, lower, onnx
 from anyshape.ops.promotion import category
-from anyshape.ops.rows import lower, onnx
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Expr, Size, gt
 

@@ -11,14 +11,12 @@ import torch
 
 from anyshape.loops.reshape_indexing import merged, reshaped
 from anyshape.ops.layouts import Copy, as_view, contiguity, must_view
-from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.pointwise_builder import in_shape
-from anyshape.ops.lowering.values import IndexMap, NotAView, NotLowered, Rearranged, Value
+from anyshape.ops.lowering.values import IndexMap, Lowering, NotAView, NotLowered, Rearranged, Value
 from anyshape.ops.memory_format import kept_format
 from anyshape.ops.meta import Meta, channels_last, contiguous
 from anyshape.ops.onnx import Node, NotMapped, Writer, known
-from anyshape.ops.op import Op, OpKind, in_place_names, row_of
-from anyshape.ops.rows import lower, lower_view, onnx, onnx_rows
+from anyshape.ops.op import Op, OpKind, in_place_names, lower, lower_view, onnx, onnx_rows, row_of
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Answer, Expr, Fact, Size, and_, eq, ge, ne, not_, product

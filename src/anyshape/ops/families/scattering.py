@@ -16,16 +16,23 @@ from anyshape.loops import expr
 from anyshape.loops.expr import FLOATS, HALVES, Dtype, Scalar
 from anyshape.loops.kernels import Mode
 from anyshape.ops.families.indexing import Positions, along_dim
-from anyshape.ops.lowering.context import Lowering, Target
 from anyshape.ops.lowering.pointwise_builder import Operand, broadcast_index, elementwise, scalar_of
 from anyshape.ops.lowering.scalar_range_check import INTEGERS, must_fit
 from anyshape.ops.lowering.scalars import cast, constant_like, op, test, where, wide
-from anyshape.ops.lowering.values import Index, IndexMap, NotLowered, NumberRef, Value, place
+from anyshape.ops.lowering.values import (
+    Index,
+    IndexMap,
+    Lowering,
+    NotLowered,
+    NumberRef,
+    Target,
+    Value,
+    place,
+)
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, Writer
-from anyshape.ops.op import Op, OpKind, Rule, in_place_names, names_of
+from anyshape.ops.op import Op, OpKind, Rule, in_place_names, lower, lower_in_place, names_of, onnx
 from anyshape.ops.promotion import Number
-from anyshape.ops.rows import lower, lower_in_place, onnx
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Expr, Fact, Size, and_, eq, gt, le, or_
 

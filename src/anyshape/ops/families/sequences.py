@@ -25,14 +25,13 @@ from anyshape.ops.families.factories import (
     made,
     require_natural,
 )
-from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.pointwise_builder import scalar_of
 from anyshape.ops.lowering.scalars import cast, constant_like, op, short, test, where
-from anyshape.ops.lowering.values import Index, NotLowered, NumberRef, Value
+from anyshape.ops.lowering.values import Index, Lowering, NotLowered, NumberRef, Value
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, Writer
+from anyshape.ops.op import lower, onnx
 from anyshape.ops.promotion import category, dtype_of_number
-from anyshape.ops.rows import lower, onnx
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.ops.versions import ARANGE_CUTS_TO_INTEGERS
 from anyshape.symbolic import Expr, Size, and_, ceildiv, ge, gt, le, ne

@@ -9,12 +9,10 @@ from anyshape.loops.expr import Scalar
 from anyshape.ops.broadcast import require_expands
 from anyshape.ops.families.indexing import Lookup, Subscript, first_round, shape_found, subscript
 from anyshape.ops.families.scattering import filled
-from anyshape.ops.lowering.context import Lowering, Target
 from anyshape.ops.lowering.scalars import where
-from anyshape.ops.lowering.values import Index, NotLowered, Value
+from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Target, Value
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Op, OpKind
-from anyshape.ops.rows import lower_in_place
+from anyshape.ops.op import Op, OpKind, lower_in_place
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Expr, Size, as_symbol, eq
 

@@ -10,13 +10,11 @@ import torch
 
 from anyshape.loops.reshape_indexing import divided
 from anyshape.ops.families.views import without
-from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.pointwise_builder import shifted
-from anyshape.ops.lowering.values import IndexMap, NotLowered, place
+from anyshape.ops.lowering.values import IndexMap, Lowering, NotLowered, place
 from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.onnx import Node, Writer
-from anyshape.ops.op import Op, OpKind, row_of
-from anyshape.ops.rows import lower_view, onnx
+from anyshape.ops.op import Op, OpKind, lower_view, onnx, row_of
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Expr, Size, eq, ge, le, maximum, minimum, or_, total

@@ -13,14 +13,12 @@ from anyshape.loops.expr import FLOATS, Scalar
 from anyshape.ops.families.activations import of_float
 from anyshape.ops.families.normalization import reduction_row
 from anyshape.ops.families.reductions import dims_of, require_elements, require_float
-from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.pointwise_builder import as_dtype, elementwise
 from anyshape.ops.lowering.scalars import op, operation, short, wide
-from anyshape.ops.lowering.values import NotLowered, Value
+from anyshape.ops.lowering.values import Lowering, NotLowered, Value
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, Writer
-from anyshape.ops.op import DRAWS, FUNCTIONAL, Op
-from anyshape.ops.rows import NATIVE, lower, onnx_rows
+from anyshape.ops.op import DRAWS, FUNCTIONAL, NATIVE, Op, lower, onnx_rows
 from anyshape.ops.shape_query import ShapeQuery
 
 

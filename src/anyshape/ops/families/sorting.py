@@ -10,9 +10,8 @@ import torch
 from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, Writer, known
-from anyshape.ops.op import Op, OpKind, row_of
+from anyshape.ops.op import Op, OpKind, onnx, row_of
 from anyshape.ops.promotion import Number
-from anyshape.ops.rows import onnx
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, and_, eq, ge, le
 

@@ -9,13 +9,11 @@ from typing import Any
 
 from anyshape.errors import NeedsDecision
 from anyshape.ops.families.slicing import part, sliced, start_of
-from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.pointwise_builder import shifted
-from anyshape.ops.lowering.values import IndexMap, place
+from anyshape.ops.lowering.values import IndexMap, Lowering, place
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import END, Node, NotMapped, Writer, is_node, known
-from anyshape.ops.op import Op, OpKind, Rule, names_of, row_of
-from anyshape.ops.rows import lower_view, onnx
+from anyshape.ops.op import Op, OpKind, Rule, lower_view, names_of, onnx, row_of
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Expr, Size, and_, ceildiv, eq, ge, gt, le, maximum, or_, total
 

@@ -11,12 +11,10 @@ from functools import partial
 from typing import Any
 
 from anyshape.ops.families.reshaping import onnx_like, reshaping, sizes_of
-from anyshape.ops.lowering.context import Lowering
-from anyshape.ops.lowering.values import IndexMap, NotLowered, Rearranged, place
+from anyshape.ops.lowering.values import IndexMap, Lowering, NotLowered, Rearranged, place
 from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.onnx import Node, NotMapped, Writer, known
-from anyshape.ops.op import Op, OpKind, row_of
-from anyshape.ops.rows import lower_view, onnx, onnx_rows
+from anyshape.ops.op import Op, OpKind, lower_view, onnx, onnx_rows, row_of
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Size, eq, ge

@@ -1,6 +1,6 @@
 """What native rows of operators are written with: values at an index, and how to compute with them.
 
-A row is a function of the lowering (`context.Lowering`) and of the operator's arguments by the
+A row is a function of the lowering (`values.Lowering`) and of the operator's arguments by the
 names of its signature (`ops/signature.py`), with a `Value` for each tensor, a size for each integer
 and a `NumberRef` for each float that the graph computes. It takes those that it has code for, or
 all of them by `**_`: calls that give another one are torch's. It gives the value of the result, or

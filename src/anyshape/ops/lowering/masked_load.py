@@ -7,8 +7,7 @@ from typing import Final
 from anyshape.loops import expr
 from anyshape.loops.expr import Scalar
 from anyshape.loops.substitute import Rewriting
-from anyshape.ops.lowering.context import Lowering
-from anyshape.ops.lowering.values import Index, Value
+from anyshape.ops.lowering.values import Index, Lowering, Value
 from anyshape.symbolic.expr import symbols_of
 
 #: What must not meet the zeros that stand for what is not read.

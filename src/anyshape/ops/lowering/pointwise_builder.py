@@ -13,7 +13,6 @@ import torch
 from anyshape.loops import expr
 from anyshape.loops.expr import HALVES, Dtype, Scalar
 from anyshape.loops.reshape_indexing import merged, reshaped
-from anyshape.ops.lowering.context import Lowering
 from anyshape.ops.lowering.scalar_range_check import must_fit
 from anyshape.ops.lowering.scalars import (
     TORCH_DTYPES,
@@ -28,6 +27,7 @@ from anyshape.ops.lowering.values import (
     Factors,
     Index,
     IndexMap,
+    Lowering,
     NumberRef,
     Value,
 )

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from anyshape.loops.expr import Dtype
-from anyshape.ops.lowering.context import Lowering
-from anyshape.ops.lowering.values import NotLowered, NumberRef
+from anyshape.ops.lowering.values import Lowering, NotLowered, NumberRef
 from anyshape.symbolic import Expr, ge, le
 
 #: The numbers of an integer dtype.

@@ -2,27 +2,33 @@
 
 A value is a shape, a dtype, and a function from an index to a scalar. Views are functions of the
 index, so that chains of them fold into one expression. A value that has been stored is read from
-its buffer from then on, by everybody who was made from it.
+its buffer from then on, by everybody who was made from it. What native rows may ask of the lowering
+that they are a part of is a protocol, at the end.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import torch
 
 from anyshape.loops import expr
 from anyshape.loops.expr import Axis, Dtype, Scalar
+from anyshape.loops.program import Extern
+from anyshape.ops.meta import Meta
 from anyshape.support.lazy_dataclass import dataclass
-from anyshape.symbolic import Size, Symbol, as_symbol, symbol, total
+from anyshape.symbolic import Fact, Facts, Size, Symbol, as_symbol, symbol, total
 from anyshape.symbolic.expr import of_atom
 
 Index = tuple[Size, ...]
 At = Callable[[Index], Scalar]
 #: of each dimension, the sizes that it was merged from, if that is known
 Factors = tuple[tuple[Size, ...], ...]
+
+#: A tensor of the program that a row writes to.
+Target = Any
 
 DTYPES: Final[dict[torch.dtype, Dtype]] = {
     getattr(torch, full): name for name, full in expr.FULL_NAMES.items()
@@ -248,3 +254,69 @@ def place(dim: Any, rank: int) -> int:
     if not rank:
         raise NotLowered("a dimension of a single number")
     return dim + rank if dim < 0 else dim
+
+
+class Lowering(Protocol):
+    """One graph on its way to a plan, at the node of the row."""
+
+    facts: Facts
+    values: Values
+    #: the metas of the result, nested as it is
+    result: Any
+
+    # -- the node ----------------------------------------------------------------------------------
+
+    @property
+    def function(self) -> Callable[..., Any]: ...
+    @property
+    def is_channels_last(self) -> bool: ...
+    def is_read_by_a_loop(self) -> bool: ...
+    def sharing_matters(self) -> bool: ...
+    def stored_as(self, meta: Meta) -> Meta: ...
+
+    # -- sizes -------------------------------------------------------------------------------------
+
+    def assume(self, fact: Fact, why: str) -> None: ...
+    def same(self, a: Size, b: Size) -> bool: ...
+    def same_sizes(self, a: Sequence[Size], b: Sequence[Size]) -> bool: ...
+
+    # -- values and buffers ------------------------------------------------------------------------
+
+    def materialize(self, value: Value, meta: Meta | None = None) -> Memory: ...
+    def materialize_if_expensive(self, value: Value, times: int) -> None: ...
+    def meta_of(self, value: Value) -> Meta | None: ...
+    def has_layout(self, memory: Memory, meta: Meta) -> bool: ...
+    def probe(self, value: Value) -> tuple[Size, ...]: ...
+    def require(
+        self, value: Value, key: object, condition: Callable[[Scalar], Scalar], message: str
+    ) -> None: ...
+    def in_order(self, value: Value, sizes: Sequence[Size]) -> Value: ...
+    def joined(
+        self, parts: Sequence[Value], dim: int, sizes: Sequence[Size], meta: Meta | None
+    ) -> Value: ...
+    def stored_in_parts(self, value: Value, parts: Sequence[Value], dim: int) -> None: ...
+    def scan(self, fold: str, value: Value, dim: int, meta: Meta) -> Value: ...
+    def fresh(
+        self, sizes: Sequence[Size], dtype: Dtype, strides: tuple[Size, ...] | None = None
+    ) -> tuple[Value, Memory]: ...
+    def fresh_as(self, sizes: Sequence[Size], dtype: Dtype, meta: Meta) -> tuple[Value, Memory]: ...
+    def extern(self, extern: Extern, reads: Sequence[str], writes: Sequence[str]) -> None: ...
+
+    # -- writes ------------------------------------------------------------------------------------
+
+    def dtype_of(self, handle: Target) -> Dtype: ...
+    def stored(self, handle: Target) -> Value: ...
+    def subscripted(self, target: Target, shown: Meta, key: Any) -> Target: ...
+    def check_no_overlap(self, target: Target) -> None: ...
+    def write(self, target: Target, value: Value) -> None: ...
+    def scatter(
+        self,
+        target: Target,
+        value: Value,
+        index_map: IndexMap,
+        reads: Sequence[Value],
+        mode: Any,
+    ) -> None: ...
+    def scattered(
+        self, base: Value, value: Value, index_map: IndexMap, mode: Any, meta: Meta
+    ) -> Value: ...
