@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -68,7 +68,9 @@ Kernels = dict[tuple[str, tuple[Range, ...]], Kernel]
 def schedule(plan: Plan, same: ProvablyEqual, seen: Hint | None = None) -> Schedule:
     """`same`: whether two sizes are equal for all calls. `seen`: what a size was when the program
     was captured."""
-    steps = _numbers_first(_needed(plan))
+    steps = list(plan.steps)
+    for each in PASSES:
+        steps = each(plan, steps)
     kernels: Kernels = {}
     parts: list[Segment | PythonCall] = []
     visible = {name for name in plan.inputs if isinstance(name, str)}
@@ -107,12 +109,12 @@ def schedule(plan: Plan, same: ProvablyEqual, seen: Hint | None = None) -> Sched
     )
 
 
-def _needed(plan: Plan) -> list[Step]:
+def _needed(plan: Plan, steps: Sequence[Step]) -> list[Step]:
     """Without the steps whose results nobody uses."""
     wanted = {ref.buffer for ref in tensors_in(plan.outputs)}
     numbers = {ref.name for ref in numbers_in(plan.outputs)}
     kept: list[Step] = []
-    for step in reversed(plan.steps):
+    for step in reversed(steps):
         match step:
             case PythonCall():
                 if step.is_number and step.symbol is None and step.result not in numbers:
@@ -142,7 +144,7 @@ def numbers_in(tree: Any) -> list[NumberRef]:
     return found
 
 
-def _numbers_first(steps: Sequence[Step]) -> list[Step]:
+def _numbers_first(plan: Plan, steps: Sequence[Step]) -> list[Step]:
     """Numbers made of sizes come first, so that they do not part the native steps."""
     early: list[Step] = []
     rest: list[Step] = []
@@ -162,6 +164,10 @@ def _numbers_first(steps: Sequence[Step]) -> list[Step]:
                 data.add(step.symbol)
         rest.append(step)
     return early + rest
+
+
+#: From steps to steps that do the same, in this order. What follows fuses kernels.
+PASSES: tuple[Callable[[Plan, Sequence[Step]], list[Step]], ...] = (_needed, _numbers_first)
 
 
 def _used(steps: Iterable[Step], outputs: Sequence[Any]) -> set[str]:
