@@ -12,7 +12,6 @@ event that says why.
 
 from __future__ import annotations
 
-import dis
 import warnings
 from collections.abc import Sequence
 from typing import Any, Final
@@ -23,12 +22,13 @@ import torch.fx
 from anyshape.capture.contract import AssumedContract
 from anyshape.capture.dynamism_policy import CompileDecisions
 from anyshape.capture.outline.sites import place_of
-from anyshape.capture.record.torch_state import can_capture, read_state
+from anyshape.capture.record.torch_state import can_capture
 from anyshape.capture.run import Arguments, Captured, capture
 from anyshape.capture.symbol_namespace import Roots
-from anyshape.capture.trace import Store, Trace
+from anyshape.capture.trace import Trace
 from anyshape.capture.tracer import AbortReason
 from anyshape.compiler import telemetry
+from anyshape.compiler.vain_compiles import line_to_split, never_the_same
 from anyshape.config import config
 from anyshape.dispatch.arguments import by_parameter, show_user_frames
 from anyshape.dispatch.callable_target import code_of
@@ -50,9 +50,6 @@ from anyshape.events import kinds
 from anyshape.events.progress import progress
 from anyshape.events.stream import stream
 from anyshape.explain.blame import check_marks
-from anyshape.guards.explain import first_failure
-from anyshape.guards.guard import Frame, Guard, Kind
-from anyshape.guards.path import Access, Path
 from anyshape.runtime.waits import telling_waits
 from anyshape.support.collection import no_collection
 from anyshape.support.lazy_dataclass import dataclass
@@ -63,17 +60,6 @@ _MOST_LEAVES: Final = 2
 
 #: After so many captures in a row that end in an error of the program, not every call is captured.
 _MOST_RAISED: Final = 8
-
-#: A region with so many entries in a row that served no call is split where they differ.
-_MOST_IN_VAIN: Final = 3
-
-#: The same of a whole function, which may be called with a few values in turn.
-_MOST_IN_VAIN_WHOLE: Final = 16
-
-#: Guards on what a program computes with, and not on what its tensors are.
-_OF_VALUES: Final = frozenset(
-    {Kind.EQUALS, Kind.IDENTITY, Kind.LENGTH, Kind.KEYS, Kind.MEMBERS, Kind.CONTAINS, Kind.TRUTH}
-)
 
 
 @dataclass(slots=True, eq=False)
@@ -203,77 +189,21 @@ class FunctionCompiler(CompiledFunction):
         return False
 
     def _is_asked_in_vain(self, bound: dict[str, Any]) -> bool:
-        """Find what is read that is never the same, as the length of a list that grows: the last
-        entries served no call, for the sake of one guard. The next capture leaves there, and so
-        the function is split. A guard of a region that has no path of its own splits it at its
-        line."""
-        if self.options.fullgraph or self._changes_what_it_asks(bound):
+        """Whether the function was split just now, since it reads what is never the same. Mostly
+        the next capture leaves there, and so splits it."""
+        if self.options.fullgraph:
             return False
-        most = _MOST_IN_VAIN if self.slot is not None else _MOST_IN_VAIN_WHOLE
-        guards = self._failed_in_vain(bound, most)
-        if not guards:
+        found = never_the_same(self.entries, bound, self.slot is not None)
+        self._unlike |= found
+        if found or self.slot is None:
             return False
-        first, *others = guards
-        if first.path is not None and first.user_frame is not None:
-            key = (first.kind, first.path.text)
-            if (self.slot is not None or first.kind in _OF_VALUES) and all(
-                each.path is not None and (each.kind, each.path.text) == key for each in others
-            ):
-                self._unlike.add(key)
+        split = line_to_split(self.entries, bound, self.slot, self.target.call)
+        if split is None:
             return False
-        frame = first.user_frame or self._first_use_of(first.path)
-        if self.slot is None or frame is None or frame.filename != self.slot.owner[0]:
-            return False
-        lines = range(self.slot.lines[0], self.slot.lines[1] + 1)
-        if frame.line not in lines or any(each.user_frame != first.user_frame for each in others):
-            return False
+        guard, frame = split
         self.entries.clear()
-        why = f"what is read here is never the same: {first.text}"
+        why = f"what is read here is never the same: {guard.text}"
         self.stop_compiling(AbortReason(why, frame), frame.line)
-        return True
-
-    def _first_use_of(self, path: Path | None) -> Frame | None:
-        """Where a region reads what it is given."""
-        code = code_of(self.target.call)
-        if path is None or code is None:
-            return None
-        for each in dis.get_instructions(code):
-            line = each.positions.lineno if each.positions is not None else None
-            if each.argval == path.root.key and line is not None:
-                return Frame(code.co_filename, line, code.co_name)
-        return None
-
-    def _failed_in_vain(self, bound: dict[str, Any], most: int) -> list[Guard]:
-        """The guards for which the last entries do not serve this call; none if they are fewer, or
-        if one of them served a call."""
-        late = self.entries[-most:]
-        if len(late) < most or any(entry.hits for entry in late):
-            return []
-        failures = [first_failure(entry.plan, bound, read_state) for entry in late]
-        guards = [each.guard for each in failures if each is not None and each.guard is not None]
-        return guards if len(guards) == len(late) else []
-
-    def _changes_what_it_asks(self, bound: dict[str, Any]) -> bool:
-        """Whether the last entries were for something that the function changes itself, as a list
-        that it appends to: no call will find that as it was."""
-        stores = self.entries[-1].stores
-        if self.slot is not None:
-            changed = {store.target.text for store in stores if store.target is not None}
-            for guard in self._failed_in_vain(bound, 1):
-                if guard.path is not None and guard.user_frame and guard.path.text in changed:
-                    self._unlike.add((guard.kind, guard.path.text))
-                    return True
-        # What is in it may yet turn out to be a number that is dynamic.
-        guards = self._failed_in_vain(bound, _MOST_IN_VAIN)
-        found = [_changed_by(stores, guard) for guard in guards]
-        asked = {
-            (guard.kind, path.text)
-            for guard, path in zip(guards, found, strict=True)
-            if path is not None
-        }
-        if not asked or None in found:
-            return False
-        self._unlike |= asked
         return True
 
     def _may_raise_again(self) -> bool:
@@ -514,22 +444,3 @@ class FunctionCompiler(CompiledFunction):
         # It would be tried, undone, and run in parts after all.
         self.entries.remove(entry)
         self.stop_compiling(why)
-
-
-def _changed_by(stores: Sequence[Store], guard: Guard) -> Path | None:
-    """What a program changes of what a guard looks at: the object itself, a container that it is
-    in, or the attribute that leads to it."""
-    if guard.path is None or guard.user_frame is None or guard.kind not in _OF_VALUES:
-        return None
-    below: Path | None = None
-    for path in reversed(guard.path.line):
-        for store in stores:
-            if store.target is None or store.target.text != path.text:
-                continue
-            if below is None or below.access is Access.ITEM:
-                return path
-            # Numbers in attributes become dynamic, unless a setting says otherwise.
-            if below.key == store.key and not isinstance(guard.value, int | float):
-                return below
-        below = path
-    return None
