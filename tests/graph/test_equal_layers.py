@@ -45,7 +45,7 @@ def in_words(made: Schedule) -> list[str]:
     for part in made.parts:
         if isinstance(part, Segment):
             found.append(segment_text(replace(own_names(part), repeated=None)))
-            found.append(" ".join(b.name for b in part.inputs if b.name in made.inputs))
+            found.append(" ".join(b.name for b in part.inputs if b.name in made.plan.inputs))
         else:
             found.append(f"{part.target} {len(part.args)}")
     return found
@@ -66,7 +66,7 @@ class Lowered:
             wanted = schedule(whole, lowering.same, lowering.facts.hint)
             assert in_words(made) == in_words(wanted)
             assert (plan.native, plan.called) == (whole.native, whole.called)
-            assert made.inputs == wanted.inputs
+            assert made.plan.inputs == wanted.plan.inputs
         return run_graph(graph, examples)
 
     @property

@@ -40,25 +40,17 @@ from anyshape.loops.program import (
 from anyshape.loops.text import kernel_text
 from anyshape.ops.lowering.values import NumberRef
 from anyshape.ops.meta import Dense, strided
-from anyshape.support.lazy_dataclass import dataclass, field, replace
-from anyshape.symbolic import Expr, Fact, Range, Size, Symbol, maximum
+from anyshape.support.lazy_dataclass import dataclass, replace
+from anyshape.symbolic import Expr, Range, Size, Symbol, maximum
 from anyshape.symbolic.expr import single_atom, symbols_of
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """`parts` in order; the rest as in the plan."""
+    """The parts of a plan, in order."""
 
-    inputs: Sequence[str | Symbol]
+    plan: Plan
     parts: Sequence[Segment | PythonCall]
-    outputs: Sequence[Any]
-    held: dict[str, BufferDecl]
-    #: what has to be true of the sizes, or the graph runs as it is
-    assumed: Sequence[Fact] = ()
-    #: inputs that are written to
-    changed: Sequence[str] = ()
-    #: by how much native code moves the version of a tensor on
-    bumps: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 #: by text, and the ranges of the symbols in it
@@ -104,9 +96,7 @@ def schedule(plan: Plan, same: ProvablyEqual, seen: Hint | None = None) -> Sched
         position = end
     if is_left_out:
         raise NotRepeated("the steps of a part are not needed")
-    return Schedule(
-        plan.inputs, parts, plan.outputs, plan.held, plan.assumed, plan.changed, plan.bumps
-    )
+    return Schedule(plan, parts)
 
 
 def _needed(plan: Plan, steps: Sequence[Step]) -> list[Step]:

@@ -17,6 +17,7 @@ from anyshape.loops.kernels import Kernel, Stage
 from anyshape.loops.linear import Hint, ProvablyEqual, run_as_one
 from anyshape.loops.program import Buffer, Launch, Segment, Step, with_buffers
 from anyshape.loops.stages import mapped, mapped_kernel, roots_of
+from anyshape.loops.stages import with_buffers as stage_with_buffers
 from anyshape.loops.substitute import Renaming, Rewriting
 from anyshape.loops.tiled import tiled
 from anyshape.support.lazy_dataclass import replace
@@ -198,17 +199,8 @@ def _own_names(kernel: Kernel, sizes: tuple[Size, ...]) -> Launch:
 
     rewrite = Rewriting(change)
     positions = {name: rewrite(scalar) for name, scalar in kernel.positions.items()}
-    stages: list[Stage] = []
-    for stage in kernel.stages:
-        stage = mapped(stage, rewrite)
-        stages.append(
-            replace(
-                stage,
-                stores=tuple(replace(s, buffer=buffer(s.buffer)) for s in stage.stores),
-                scans=tuple(replace(s, buffer=buffer(s.buffer)) for s in stage.scans),
-            )
-        )
-    named = replace(kernel, stages=tuple(stages), positions=positions)
+    stages = tuple(stage_with_buffers(mapped(s, rewrite), buffer) for s in kernel.stages)
+    named = replace(kernel, stages=stages, positions=positions)
     return Launch(named, tuple(buffers), sizes, tuple(numbers))
 
 

@@ -14,7 +14,15 @@ from anyshape.loops import expr
 from anyshape.loops.expr import Axis, Scalar
 from anyshape.loops.kernels import Kernel, Stage, Store
 from anyshape.loops.linear import ProvablyEqual, coefficient
-from anyshape.loops.stages import finished, joined, mapped, mapped_kernel, over, roots_of
+from anyshape.loops.stages import (
+    finished,
+    joined,
+    mapped,
+    mapped_kernel,
+    over,
+    roots_of,
+    with_buffers,
+)
 from anyshape.loops.substitute import Renaming, Rewriting
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Expr, Size, Symbol
@@ -104,17 +112,9 @@ def _with_own_names(first: Kernel, second: Kernel) -> Kernel:
     rewrite = Rewriting(change)
     stages: list[Stage] = []
     for stage in second.stages:
-        stage = mapped(stage, rewrite)
-        stages.append(
-            replace(
-                stage,
-                folds=tuple(replace(fold, name=rows[fold.name]) for fold in stage.folds),
-                stores=tuple(
-                    replace(store, buffer=private.get(store.buffer, store.buffer))
-                    for store in stage.stores
-                ),
-            )
-        )
+        stage = with_buffers(mapped(stage, rewrite), lambda name: private.get(name, name))
+        folds = tuple(replace(fold, name=rows[fold.name]) for fold in stage.folds)
+        stages.append(replace(stage, folds=folds))
     kept = {private[name]: size for name, size in second.private.items()}
     return replace(second, stages=tuple(stages), private=kept)
 

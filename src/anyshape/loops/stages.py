@@ -151,6 +151,15 @@ def mapped_kernel(
     return replace(kernel, axes=axes, stages=stages)
 
 
+def with_buffers(stage: Stage, name_of: Callable[[str], str]) -> Stage:
+    """The stage with other names for the buffers that it writes to."""
+    return replace(
+        stage,
+        stores=tuple(replace(store, buffer=name_of(store.buffer)) for store in stage.stores),
+        scans=tuple(replace(scan, buffer=name_of(scan.buffer)) for scan in stage.scans),
+    )
+
+
 def over(stage: Stage, axes: tuple[Axis, ...]) -> Stage:
     """The stage over other axes, one for each of its own."""
     symbols = zip(stage.axes, axes, strict=True)

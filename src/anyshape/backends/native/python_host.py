@@ -71,9 +71,9 @@ class _Writer:
         expected: Sequence[Fact],
     ) -> None:
         self._expected = list(expected)
-        self._schedule = schedule
+        self._plan, self._parts = schedule.plan, schedule.parts
         #: versions that are still to be counted
-        self._bumps = dict(schedule.bumps)
+        self._bumps = dict(schedule.plan.bumps)
         self._function_of = function_of
         #: functions of segments that are not there yet, by name
         self._later: dict[str, DeferredCode] = {}
@@ -87,25 +87,25 @@ class _Writer:
         self._whole = {ref.name for ref in numbers_in(_arguments_of(schedule))}
         #: symbols that have their values, and those that some line needs
         self._known: set[Symbol] = set()
-        facts = (*expected, *schedule.assumed)
+        facts = (*expected, *schedule.plan.assumed)
         self._needed = _symbols_of(schedule).union(*(fact.symbols for fact in facts))
 
     def function(self, failed: Failed) -> Host:
-        parameters = ", ".join(_variable(each) for each in self._schedule.inputs)
-        self._known |= {each for each in self._schedule.inputs if isinstance(each, Symbol)}
-        for each in self._schedule.inputs:
+        parameters = ", ".join(_variable(each) for each in self._plan.inputs)
+        self._known |= {each for each in self._plan.inputs if isinstance(each, Symbol)}
+        for each in self._plan.inputs:
             if isinstance(each, str):
                 self._read_sizes(each)
-        for fact in self._schedule.assumed:
+        for fact in self._plan.assumed:
             self._lines.append(f"if not ({to_text(fact)}): return otherwise({parameters})")
         self._check_memory(parameters)
         native = {
             buffer.name
-            for part in self._schedule.parts
+            for part in self._parts
             if isinstance(part, Segment)
             for buffer in part.inputs
         }
-        for number, part in enumerate(self._schedule.parts):
+        for number, part in enumerate(self._parts):
             self._check_expected()
             if isinstance(part, Segment):
                 self._segment(part)
@@ -119,7 +119,7 @@ class _Writer:
         if unknown:
             names = ", ".join(sorted(symbol.name for symbol in unknown))
             raise Unlowerable(f"no tensor has {names} as a size")
-        outputs = "".join(f"{self._text(each)}, " for each in self._schedule.outputs)
+        outputs = "".join(f"{self._text(each)}, " for each in self._plan.outputs)
         body = [*self._lines, f"return ({outputs})"]
         source = "\n".join([f"def run({parameters}):", *(f"    {line}" for line in body)])
         run = self._compiled(source)
@@ -135,9 +135,9 @@ class _Writer:
 
     def _check_memory(self, parameters: str) -> None:
         """Tensors that are changed share no memory with others, or the graph runs as it is."""
-        held = self._schedule.held
-        given = [each for each in self._schedule.inputs if isinstance(each, str) and each in held]
-        changed = set(self._schedule.changed)
+        held = self._plan.held
+        given = [each for each in self._plan.inputs if isinstance(each, str) and each in held]
+        changed = set(self._plan.changed)
         if not changed:
             return
         written = [name for name in given if name in changed]
@@ -177,7 +177,7 @@ class _Writer:
         call = f"{name}({', '.join(arguments)})"
         # Autograd has to see that a tensor is not what it was, be it that a later part writes to
         # it: nothing that it records comes between.
-        self._count_writes(name for name in _written_by(segment) if self._schedule.held[name].given)
+        self._count_writes(name for name in _written_by(segment) if self._plan.held[name].given)
         targets = ", ".join(buffer.name for buffer in segment.outputs)
         self._lines.append(f"{targets} = {call}" if targets else call)
         self._count_writes(buffer.name for buffer in segment.outputs)
@@ -203,7 +203,7 @@ class _Writer:
             place = "".join(f"[{index}]" for index in path)
             self._lines.append(f"{name} = {result}{place}")
             self._read_sizes(name)
-            held = self._schedule.held.get(name)
+            held = self._plan.held.get(name)
             if held is not None and name in native:
                 strides = self._text(held.strides)
                 self._lines.append(f"{name} = laid_out({name}, {strides})")
@@ -212,7 +212,7 @@ class _Writer:
 
     def _read_sizes(self, name: str) -> None:
         """Symbols get their values from the first tensor that has them as a size or a stride."""
-        held = self._schedule.held.get(name)
+        held = self._plan.held.get(name)
         if held is None:
             return
         for what, sizes in (("shape", held.sizes), ("stride()", held.strides)):
@@ -289,14 +289,16 @@ def _bare_symbol(size: Size) -> Symbol | None:
 def _symbols_of(schedule: Schedule) -> set[Symbol]:
     """The symbols that Python code uses: what it hands to segments and calls, and outputs."""
     found: set[Symbol] = set()
-    stack: list[Any] = list(schedule.outputs)
+    stack: list[Any] = list(schedule.plan.outputs)
     for part in schedule.parts:
         if isinstance(part, Segment):
             found |= set(part.given)
         else:
             stack += [part.args, part.kwargs]
             stack += [
-                schedule.held[name].strides for name, _ in part.tensors if name in schedule.held
+                schedule.plan.held[name].strides
+                for name, _ in part.tensors
+                if name in schedule.plan.held
             ]
     for ref in tensors_in(stack):
         stack += [ref.sizes, ref.strides, ref.offset]
@@ -326,7 +328,7 @@ def _sizes(sizes: Sequence[Size]) -> str:
 
 def _arguments_of(schedule: Schedule) -> list[Any]:
     calls = [part for part in schedule.parts if isinstance(part, PythonCall)]
-    return [schedule.outputs, [(call.args, call.kwargs) for call in calls]]
+    return [schedule.plan.outputs, [(call.args, call.kwargs) for call in calls]]
 
 
 def _last_uses(schedule: Schedule) -> dict[str, int]:
@@ -341,7 +343,7 @@ def _last_uses(schedule: Schedule) -> dict[str, int]:
             made |= {name for name, _ in part.tensors}
             used = set(part.reads) | {name for name, _ in part.tensors}
         last |= dict.fromkeys(sorted(used & made), number)
-    kept = {ref.buffer for ref in tensors_in(list(schedule.outputs))}
+    kept = {ref.buffer for ref in tensors_in(list(schedule.plan.outputs))}
     return {name: number for name, number in last.items() if name not in kept}
 
 
