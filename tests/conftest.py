@@ -16,6 +16,7 @@ import pytest
 os.environ["ANYSHAPE_PROFILE"] = "0"
 
 _TESTS = Path(__file__).parent
+_ROOT = _TESTS.parent
 _SLOW = _TESTS / "slow"
 
 #: Long enumerations, by file or folder. Of the cases of each test there, one in so many is for
@@ -60,21 +61,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    if collection_path != _SLOW or config.getoption("--slow"):
-        return None
-    named = (config.invocation_params.dir / each.partition("::")[0] for each in config.args)
-    return None if any(_SLOW in (path, *path.parents) for path in named) else True
+    return True if collection_path == _SLOW and _is_plain(config) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if any("::" in each for each in config.args):
-        return  # whoever names a test wants it
     if config.getoption("--slow"):
         kept = [item for item in items if _SLOW in item.path.parents or _is_slow(item)]
-    else:
+    elif _is_plain(config):
         kept = [item for item in items if not _is_slow(item)]
+    else:
+        return
     config.hook.pytest_deselected(items=list(set(items) - set(kept)))
     items[:] = kept
+
+
+def _is_plain(config: pytest.Config) -> bool:
+    """Whether all of the tests are asked for: whoever names some of them wants those."""
+    named = (config.invocation_params.dir / each.partition("::")[0] for each in config.args)
+    return not config.getoption("--slow") and any(path in (_TESTS, _ROOT) for path in named)
 
 
 def _is_slow(item: pytest.Item) -> bool:
