@@ -16,6 +16,7 @@ import pytest
 os.environ["ANYSHAPE_PROFILE"] = "0"
 
 _TESTS = Path(__file__).parent
+_ROOT = _TESTS.parent
 _SLOW = _TESTS / "slow"
 
 #: Long enumerations, by file or folder. Of the cases of each test there, one in so many is for
@@ -27,20 +28,21 @@ ONE_IN: Final = {
     "api/test_inputs_with_gaps.py": 5,
     "api/test_match.py": 4,
     "api/test_python_features.py": 5,
-    "capture/test_replay.py": 4,
+    "capture/test_replay.py": 6,
     "codegen": 5,
     "compat": 3,
-    "data_dependent/test_order_of_effects.py": 12,
+    "data_dependent": 3,
+    "data_dependent/test_order_of_effects.py": 16,
     "data_dependent/test_programs.py": 6,
     "data_dependent/test_unbacked.py": 8,
     "events/trace/test_tlparse.py": 3,
+    "export": 4,
     "export/test_fuzz.py": 6,
-    "export/test_onnx.py": 4,
-    "export/test_pairs.py": 5,
     "graph": 5,
     "graph_breaks": 4,
+    "guards": 3,
     "native": 5,
-    "ops/test_opdb_sample.py": 3,
+    "ops": 6,
     "wrappers": 3,
 }
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -60,21 +62,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    if collection_path != _SLOW or config.getoption("--slow"):
-        return None
-    named = (config.invocation_params.dir / each.partition("::")[0] for each in config.args)
-    return None if any(_SLOW in (path, *path.parents) for path in named) else True
+    return True if collection_path == _SLOW and _is_plain(config) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if any("::" in each for each in config.args):
-        return  # whoever names a test wants it
     if config.getoption("--slow"):
         kept = [item for item in items if _SLOW in item.path.parents or _is_slow(item)]
-    else:
+    elif _is_plain(config):
         kept = [item for item in items if not _is_slow(item)]
+    else:
+        return
     config.hook.pytest_deselected(items=list(set(items) - set(kept)))
     items[:] = kept
+
+
+def _is_plain(config: pytest.Config) -> bool:
+    """Whether all of the tests are asked for: whoever names some of them wants those."""
+    named = (config.invocation_params.dir / each.partition("::")[0] for each in config.args)
+    return not config.getoption("--slow") and any(path in (_TESTS, _ROOT) for path in named)
 
 
 def _is_slow(item: pytest.Item) -> bool:

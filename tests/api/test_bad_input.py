@@ -543,9 +543,9 @@ def test_recompile_limit() -> None:
 
 def test_static_has_no_limit_below_1000() -> None:
     compiled = anyshape.compile(lambda x: x + 1, dynamic=False, backend="eager")
-    for size in range(80):
+    for size in range(66):
         compiled(torch.ones(size))
-    assert compiled.stats().graphs == 80
+    assert compiled.stats().graphs == 66 > anyshape.config.recompile_limit
     assert compiled.stats().eager_calls == 0
 
 

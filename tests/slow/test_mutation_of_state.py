@@ -28,24 +28,26 @@ from tests.zoo.compare import difference
 from tests.zoo.models import BY_NAME, Row
 from tests.zoo.mutations import Site, sites
 
-#: Nine models of different make; each with all its places.
-MODELS = (
-    "Llama",
-    "Llama cache passed in",
-    "GPT2",
-    "BERT",
-    "T5",
-    "Mistral",
-    "ViT",
-    "Mixtral",
-    "nn.TransformerEncoder",
-    "nn.LSTM",
-    "ResNet",
-    "Whisper",
-)
+#: Models of different make, and how many tests share their places; together they try all.
+MODELS = {
+    "Llama": 1,
+    "Llama cache passed in": 1,
+    "GPT2": 2,
+    "BERT": 1,
+    "T5": 4,
+    "Mistral": 1,
+    "ViT": 1,
+    "Mixtral": 2,
+    "nn.TransformerEncoder": 1,
+    "nn.LSTM": 1,
+    "ResNet": 1,
+    "Whisper": 4,
+}
+PARTS = [(name, part) for name, parts in MODELS.items() for part in range(parts)]
 PAIR = (2, 6)
 #: Every capture makes the dispatch among all of them anew.
 MOST_ENTRIES = 12
+NOTHING_CHANGED = "an entry served it"
 NOT_REPRODUCIBLE = "eager itself is not reproducible"
 ASKS_WHETHER_COMPILING = "differs because the program asks whether it is compiled"
 
@@ -140,7 +142,7 @@ def judged(bench: Bench, site: Site) -> tuple[str, str | None]:
         changed = difference(expected, bench.base) is not None
         if hit is None and not changed:
             return "a guard failed, without need", None
-        outcome = "an entry served it" if hit is not None else "a guard failed"
+        outcome = NOTHING_CHANGED if hit is not None else "a guard failed"
         found = hit if hit is not None else bench.captured()
         problem = difference(found, expected)
         if problem and difference(bench.eager(), expected):
@@ -152,22 +154,26 @@ def judged(bench: Bench, site: Site) -> tuple[str, str | None]:
         site.restore()
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_every_change_is_seen(name: str) -> None:
+@pytest.mark.parametrize(("name", "part"), PARTS)
+def test_every_change_is_seen(name: str, part: int) -> None:
     bench = Bench(BY_NAME[name])
     assert bench.clean(), "the untouched model must be served by its entry"
     assert bench.compiled.stats().eager_calls == 0
     outcomes: Counter[str] = Counter()
     unsound: list[str] = []
     names = [site.name for site in bench.sites]
-    for position, site_name in enumerate(names):
+    for position in range(part, len(names), MODELS[name]):
         outcome, problem = judged(bench, bench.sites[position])
+        if problem:
+            # Not of what an earlier change left behind, unseen until now?
+            bench.build()
+            outcome, problem = judged(bench, bench.sites[position])
         outcomes[outcome] += 1
         if outcome in (NOT_REPRODUCIBLE, ASKS_WHETHER_COMPILING):
-            print(f"{site_name}: {outcome}")
+            print(f"{names[position]}: {outcome}")
         if problem:
-            unsound.append(f"{site_name}: {problem}")
-        if not bench.clean():
+            unsound.append(f"{names[position]}: {problem}")
+        if outcome != NOTHING_CHANGED and not bench.clean():
             # The change left traces behind (a cache, a registered object): start anew.
             bench.build()
             if [site.name for site in bench.sites] != names:
