@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from anyshape.cli import advice_text, explain
-from anyshape.cli.explain import Run
+from anyshape.cli.advice_text import Run
 from anyshape.explain.advice import Advice, Summary
 from tests.compat.scripts import Ran, command
 

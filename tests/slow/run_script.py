@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import anyshape
-from anyshape.compat.running import run_as_main
+from anyshape.compat.installing import run_as_main
 
 if __name__ == "__main__":
     sys.argv = sys.argv[1:]

@@ -11,21 +11,13 @@ import argparse
 import os
 import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import metadata
-from typing import Final, NamedTuple
+from typing import Final
 
 from anyshape.cli import explain, export, profile, report, run
-from anyshape.cli.failure import Failure
+from anyshape.cli.command import Command, Failure, add_commands
 from anyshape.support.requirements import TooOld, require_torch
-
-
-class Command(NamedTuple):
-    name: str
-    help: str
-    add: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], int]
-
 
 COMMANDS: Final = (
     Command("run", "run a PyTorch script with anyshape behind torch.compile", run.add, run.run),
@@ -44,11 +36,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="anyshape", description="Compile PyTorch functions once, run them at any shape."
     )
     parser.add_argument("--version", action="version", version=_versions())
-    commands = parser.add_subparsers(metavar="command", required=True)
-    for command in COMMANDS:
-        made = commands.add_parser(command.name, help=command.help, description=command.help)
-        command.add(made)
-        made.set_defaults(command=command.run)
+    add_commands(parser, "command", COMMANDS)
     return parser
 
 

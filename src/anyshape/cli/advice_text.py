@@ -6,21 +6,21 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from anyshape.explain.advice import Advice, Summary, environment_of
 from anyshape.explain.advice.advice import Setting
+from anyshape.support.lazy_dataclass import dataclass
 
 
-class Ran(Protocol):
-    """A second run."""
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run of the program."""
 
-    @property
-    def status(self) -> int: ...
-    @property
-    def summary(self) -> Summary: ...
-    @property
-    def output(self) -> str: ...
+    status: int
+    summary: Summary
+    #: the end of what it printed, where that was not shown
+    output: str = ""
 
 
 class Line(NamedTuple):
@@ -37,7 +37,7 @@ def show(
     settings: Mapping[str, Setting],
     status: int,
     verify: bool,
-    second: Ran | None,
+    second: Run | None,
 ) -> None:
     # The program's own lines may have letters that the terminal, or the file, has not.
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -159,7 +159,7 @@ def _no_second(settings: Mapping[str, Setting], verify: bool) -> Iterator[Line]:
         yield Line("Nothing to verify: no setting is advised.")
 
 
-def _verified(summary: Summary, second: Ran) -> Iterator[Line]:
+def _verified(summary: Summary, second: Run) -> Iterator[Line]:
     yield Line("")
     if second.status:
         yield Line(f"With these settings the program ended with status {second.status}:", "red")

@@ -21,12 +21,12 @@ from types import FrameType
 from typing import IO, Final
 
 from anyshape.cli import advice_text
-from anyshape.cli.failure import Failure
+from anyshape.cli.advice_text import Run
+from anyshape.cli.command import Failure, takes_program
 from anyshape.compat.environment import translate
 from anyshape.explain.advice import Summary, environment_of, summary_of_trace
 from anyshape.explain.advice.advice import Setting
 from anyshape.policy.sources import parse_dynamic_sources
-from anyshape.support.lazy_dataclass import dataclass
 
 _SOURCES: Final = "dynamic_sources"
 #: So many lines of a second run that went wrong are shown.
@@ -34,7 +34,7 @@ _LAST_LINES: Final = 8
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-m", action="store_true", dest="module", help="SCRIPT names a module")
+    takes_program(parser)
     parser.add_argument(
         "--verify",
         action="store_true",
@@ -46,10 +46,6 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="the advice as JSON on stdout; what the script prints there goes to stderr",
     )
     parser.add_argument("--trace", metavar="DIR", help="keep the trace of the (first) run there")
-    parser.add_argument("script", metavar="SCRIPT", help="the program, or the module with -m")
-    parser.add_argument(
-        "arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="what the program is given"
-    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -94,14 +90,6 @@ def settings_of(summary: Summary) -> dict[str, Setting]:
 
 
 # -- runs ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    status: int
-    summary: Summary
-    #: the end of what it printed, where that was not shown
-    output: str = ""
 
 
 @contextmanager

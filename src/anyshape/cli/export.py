@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from anyshape.cli.failure import Failure
+from anyshape.cli.command import Failure
 from anyshape.errors import AnyshapeError
 from anyshape.shapes import Dim, Shapes
 

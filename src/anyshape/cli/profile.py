@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
-from anyshape.cli.failure import Failure
+from anyshape.cli.command import Command, Failure, add_commands
 from anyshape.config import config
 from anyshape.profile import remote, store
 from anyshape.profile.profiles import Damaged, Profile, TooNew
@@ -22,11 +21,7 @@ from anyshape.profile.show import (
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(metavar="action", required=True)
-    for action in ACTIONS:
-        made = actions.add_parser(action.name, help=action.help, description=action.help)
-        action.add(made)
-        made.set_defaults(action=action.run)
+    add_commands(parser, "action", ACTIONS)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -196,19 +191,12 @@ def _clear(options: argparse.Namespace) -> int:
     return 0
 
 
-class Action(NamedTuple):
-    name: str
-    help: str
-    add: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], int]
-
-
 ACTIONS: Final = (
-    Action(
+    Command(
         "show", "what is known, one line a source; each ? is more than one value", _add_show, _show
     ),
-    Action("diff", "what two profiles know differently", _add_diff, _diff),
-    Action("merge", "what several profiles know together", _add_merge, _merge),
-    Action("clear", "forget functions, or all of them", _add_clear, _clear),
-    Action("export-sources", "the list of what changes, for other runs", _add_export, _export),
+    Command("diff", "what two profiles know differently", _add_diff, _diff),
+    Command("merge", "what several profiles know together", _add_merge, _merge),
+    Command("clear", "forget functions, or all of them", _add_clear, _clear),
+    Command("export-sources", "the list of what changes, for other runs", _add_export, _export),
 )

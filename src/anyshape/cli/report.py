@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
-from anyshape.cli.failure import Failure
+from anyshape.cli.command import Failure
 from anyshape.explain.advice import advise
 from anyshape.explain.report import NotATrace, write_report
 

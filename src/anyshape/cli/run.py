@@ -13,17 +13,13 @@ import sys
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
-from anyshape.cli.failure import Failure
+from anyshape.cli.command import Failure, takes_program
 from anyshape.compat.children import reach
 from anyshape.compat.environment import translate
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-m", action="store_true", dest="module", help="SCRIPT names a module")
-    parser.add_argument("script", metavar="SCRIPT", help="the program, or the module with -m")
-    parser.add_argument(
-        "arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="what the program is given"
-    )
+    takes_program(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -35,9 +31,9 @@ def run(options: argparse.Namespace) -> int:
     if sys.flags.safe_path == 0:
         # In place of the folder of the command itself.
         sys.path[0:1] = [folder]
-    from anyshape.compat import running
+    from anyshape.compat import installing
 
-    return running.run_as_main(file, spec)
+    return installing.run_as_main(file, spec)
 
 
 def _found(script: str, is_module: bool) -> tuple[str, ModuleSpec | None, str]:

@@ -6,6 +6,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import ContextDecorator
 from typing import Any, Final
 
 import torch
@@ -13,8 +14,8 @@ import torch
 from anyshape import api, errors
 from anyshape.compat.environment import ALL_LOGS, LOGS
 from anyshape.compat.module_shim import is_asked_by_torch, replaced
-from anyshape.compat.stances import set_stance
 from anyshape.compat.unmapped import note
+from anyshape.dispatch.stance import Stance
 
 #: Those that only run the captured graph; any other name means generated code.
 _EAGER: Final = frozenset({"eager", "eager_noexcept", "eager_debug", "aot_eager", "ts"})
@@ -268,29 +269,85 @@ def set_logs(*, all: Any = None, **logs: Any) -> None:
     api.set_logs(**chosen)
 
 
+# -- stances ---------------------------------------------------------------------------------------
+
+
+_STANCES: Final = {
+    "default": Stance.COMPILE,
+    "force_eager": Stance.EAGER,
+    "eager_on_recompile": Stance.EAGER_ON_MISS,
+    "fail_on_recompile": Stance.FAIL_ON_MISS,
+    "eager_then_compile": Stance.EAGER_FIRST,
+    "aot_eager_then_compile": Stance.EAGER_FIRST,
+}
+
+
+class set_stance(ContextDecorator):
+    """Holds from here on; as a context manager or decorator, only there."""
+
+    def __init__(
+        self,
+        stance: str = "default",
+        *,
+        skip_guard_eval_unsafe: bool = False,
+        force_backend: Any = None,
+    ) -> None:
+        if stance not in _STANCES:
+            raise RuntimeError(f"invalid torch.compile stance {stance!r}: {', '.join(_STANCES)}")
+        wishes = {
+            "skip_guard_eval_unsafe": skip_guard_eval_unsafe,
+            "force_backend": force_backend is not None,
+        }
+        for name, is_wished in wishes.items():
+            if is_wished:
+                note(f"torch.compiler.set_stance({name}=...)")
+        self._stance = _STANCES[stance]
+        self._before = [api.set_stance(self._stance)]
+        self._is_entered = False
+
+    def __enter__(self) -> None:
+        # The first time it holds already.
+        if self._is_entered:
+            self._before.append(api.set_stance(self._stance))
+        self._is_entered = True
+
+    def __exit__(self, *_: object) -> None:
+        api.set_stance(self._before.pop())
+
+    def __call__(self, func: Any) -> Any:
+        api.set_stance(self._before.pop())
+        self._is_entered = True
+        return super().__call__(func)
+
+
+#: Under the same names in `torch._dynamo` and `torch.compiler`
+_BOTH: Final[Mapping[str, Callable[..., Any]]] = {
+    "reset": api.reset,
+    "allow_in_graph": as_it_is,
+    "assume_constant_result": as_it_is,
+    "disable": disable,
+    "substitute_in_graph": as_the_original,
+    "set_stance": set_stance,
+    "list_backends": list_backends,
+}
+
 #: `torch._dynamo` and `torch._dynamo.decorators`
 DYNAMO: Final[Mapping[str, Any]] = {
+    **_BOTH,
     "optimize": optimize,
     "explain": explain,
-    "reset": api.reset,
     "mark_dynamic": mark_dynamic,
     "maybe_mark_dynamic": maybe_mark_dynamic,
     "mark_unbacked": mark_unbacked,
     "mark_static": mark_static,
     "mark_static_address": mark_static_address,
-    "disable": disable,
-    "allow_in_graph": as_it_is,
     "disallow_in_graph": as_it_is,
     "forbid_in_graph": as_it_is,
-    "assume_constant_result": as_it_is,
     "nonstrict_trace": as_it_is,
     "graph_break": api.graph_break,
     "is_compiling": torch.compiler.is_compiling,
     "is_dynamo_supported": lambda: True,
-    "list_backends": list_backends,
     "register_backend": register_backend,
-    "set_stance": set_stance,
-    "substitute_in_graph": as_the_original,
     "OptimizedModule": api.CompiledModule,
 }
 
@@ -305,14 +362,8 @@ ERRORS: Final[Mapping[str, type[errors.AnyshapeError]]] = {
 
 #: `torch.compiler`; what is not here is torch's, and asks for some of the above.
 COMPILER: Final[Mapping[str, Callable[..., Any]]] = {
-    "reset": api.reset,
-    "allow_in_graph": as_it_is,
-    "assume_constant_result": as_it_is,
-    "disable": disable,
+    **_BOTH,
     "nested_compile_region": as_it_is,
-    "substitute_in_graph": as_the_original,
-    "set_stance": set_stance,
-    "list_backends": list_backends,
     "set_default_backend": set_default_backend,
     "get_default_backend": get_default_backend,
     "cudagraph_mark_step_begin": nothing,

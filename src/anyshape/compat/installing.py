@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import io
 import os
 import sys
 import types
-from functools import partial
+from importlib.machinery import ModuleSpec
 from typing import Final
 
 import torch
@@ -15,9 +16,11 @@ from anyshape import api
 from anyshape.capture.builtins.table import MODELS
 from anyshape.compat import compiling, exporting, settings
 from anyshape.compat.environment import translate
-from anyshape.compat.module_shim import StandIn, bind, find_modules_below, stand_in
+from anyshape.compat.module_shim import bind, find_modules_below, stand_in
 from anyshape.compat.settings import Settings
 from anyshape.compat.unmapped import warn
+from anyshape.dispatch.arguments import show_user_frames
+from anyshape.errors import AnyshapeError
 
 _DYNAMO: Final = "torch._dynamo"
 _INDUCTOR: Final = "torch._inductor"
@@ -45,7 +48,7 @@ def install() -> None:
     stand_in(_INDUCTOR, {"config": sys.modules[f"{_INDUCTOR}.config"]})
     find_modules_below()
     MODELS[compiling.nothing] = lambda hooks, *args, **kwargs: None
-    _install_export()
+    stand_in(_EXPORT, exporting.functions(sys.modules[_EXPORT]))
     atexit.register(warn)
 
 
@@ -56,34 +59,38 @@ def _install_settings() -> None:
         ("torch.fx.experimental._config", settings.SHAPES),
         ("torch.compiler.config", settings.COMPILER),
     ):
-        there = sys.modules.get(name)
-        if there is None:
-            bind(name, Settings(name, mapped, partial(_loaded, name), partial(_is_loaded, name)))
-        else:
-            bind(name, Settings(name, mapped, partial(_itself, there), _yes))
+        bind(name, Settings(name, mapped, sys.modules.get(name)))
 
 
-def _itself(module: types.ModuleType) -> types.ModuleType:
-    return module
+# -- the main module -------------------------------------------------------------------------------
 
 
-def _yes() -> bool:
-    return True
+def run_as_main(file: str, spec: ModuleSpec | None = None) -> int:
+    """Run a file, or the module of this spec; the exit status. Its module stays: what the program
+    leaves to run at its end still finds its names."""
+    install()
+    main = types.ModuleType("__main__")
+    package = None if spec is None else spec.parent
+    main.__dict__.update(
+        __file__=file, __package__=package, __spec__=spec, __builtins__=__builtins__
+    )
+    sys.modules["__main__"] = main
+    try:
+        with io.open_code(file) as opened:
+            code = compile(opened.read(), file, "exec", dont_inherit=True)
+        exec(code, main.__dict__)
+    except Exception as error:
+        _tell(error)
+        return 1
+    return 0
 
 
-def _is_loaded(name: str) -> bool:
-    holder = sys.modules.get(name.rpartition(".")[0])
-    return isinstance(holder, StandIn) and holder.is_loaded
-
-
-def _loaded(name: str) -> types.ModuleType:
-    """The settings of torch: found in their package."""
-    package, _, last = name.rpartition(".")
-    holder = sys.modules[package]
-    assert isinstance(holder, StandIn), f"{name} was not there when {package} was"
-    return holder.replaced(last)
-
-
-def _install_export() -> None:
-    real = sys.modules[_EXPORT]
-    stand_in(_EXPORT, exporting.functions(real))
+def _tell(error: Exception) -> None:
+    """As Python would, without the frames of those who run the program. Our own errors are about
+    lines of the program."""
+    if isinstance(error, AnyshapeError):
+        show_user_frames(error)
+        shown = error.__traceback__
+    else:
+        shown = error.__traceback__.tb_next if error.__traceback__ is not None else None
+    sys.excepthook(type(error), error.with_traceback(shown), shown)

@@ -9,12 +9,13 @@ given, and are named as without effect.
 
 from __future__ import annotations
 
+import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ContextDecorator, ExitStack
 from typing import Any, Final
 
-from anyshape.compat.module_shim import is_asked_by_torch
+from anyshape.compat.module_shim import StandIn, is_asked_by_torch
 from anyshape.compat.unmapped import note
 from anyshape.config import config
 
@@ -61,24 +62,29 @@ _SILENT: Final = frozenset(
 
 
 class Settings(types.ModuleType):
-    """A module of settings; `real` is that of torch, asked for what is not known here, and changed
-    by torch itself alone."""
+    """A module of settings; `real` is that of torch, if it is loaded: asked for what is not known
+    here, and changed by torch itself alone."""
 
-    def __init__(
-        self,
-        name: str,
-        mapped: Mapping[str, str],
-        real: Callable[[], types.ModuleType],
-        is_loaded: Callable[[], bool],
-    ) -> None:
+    def __init__(self, name: str, mapped: Mapping[str, str], real: types.ModuleType | None) -> None:
         super().__init__(name)
         held = self.__dict__
-        held["_mapped"], held["_real"], held["_is_loaded"] = mapped, real, is_loaded
-        held["_own"] = {}
+        held["_mapped"], held["_loaded"], held["_own"] = mapped, real, {}
 
     @property
     def is_loaded(self) -> bool:
-        return self.__dict__["_is_loaded"]()
+        if self.__dict__["_loaded"] is not None:
+            return True
+        holder = sys.modules.get(self.__name__.rpartition(".")[0])
+        return isinstance(holder, StandIn) and holder.is_loaded
+
+    def _real(self) -> types.ModuleType:
+        """The settings of torch: found in their package where they were not there before."""
+        if self.__dict__["_loaded"] is not None:
+            return self.__dict__["_loaded"]
+        package, _, last = self.__name__.rpartition(".")
+        holder = sys.modules[package]
+        assert isinstance(holder, StandIn), f"{self.__name__} was not there when {package} was"
+        return holder.replaced(last)
 
     def __getattr__(self, name: str) -> Any:
         held = self.__dict__
@@ -88,14 +94,14 @@ class Settings(types.ModuleType):
             return held["_own"][name]
         if name.startswith("__") and not (name == "__file__" and self.is_loaded):
             raise AttributeError(name)
-        return getattr(held["_real"](), name)
+        return getattr(self._real(), name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         held = self.__dict__
         if name.startswith("__"):
             held[name] = value
         elif is_asked_by_torch():
-            setattr(held["_real"](), name, value)
+            setattr(self._real(), name, value)
         elif name in held["_mapped"]:
             setattr(config, held["_mapped"][name], value)
         else:
@@ -106,7 +112,7 @@ class Settings(types.ModuleType):
     def patch(self, changes: Any = None, value: Any = None, **more: Any) -> Any:
         """As a name and a value, as a dictionary, or by keyword."""
         if is_asked_by_torch():
-            return self.__dict__["_real"]().patch(changes, value, **more)
+            return self._real().patch(changes, value, **more)
         named = {changes: value} if isinstance(changes, str) else dict(changes or {})
         return Patch(self, {**named, **more})
 

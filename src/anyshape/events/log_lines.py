@@ -9,6 +9,7 @@ One row for each pair of an event and a log: the level, and the text. Lines go t
 
 from __future__ import annotations
 
+import linecache
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +19,6 @@ from typing import Final, NamedTuple, TypeVar
 
 from anyshape.events import extended, kinds
 from anyshape.events.kinds import Event, Frame
-from anyshape.events.source_lines import source_line
 
 ROOT: Final = "anyshape"
 _PACKAGE_PARENT: Final = str(Path(__file__).parents[2]) + os.sep
@@ -26,9 +26,18 @@ _PACKAGE_PARENT: Final = str(Path(__file__).parents[2]) + os.sep
 # -- places -----------------------------------------------------------------------------------
 
 
+def source_lines(file: str) -> list[str]:
+    """All lines; none where there is no such file, or no file could have the name."""
+    try:
+        return linecache.getlines(file)
+    except ValueError:  # a zero byte, or half a character
+        return []
+
+
 def code_of(frame: Frame) -> str:
     """The line of the program, as far as it can be read."""
-    return source_line(frame.filename, frame.line)
+    lines = source_lines(frame.filename)
+    return lines[frame.line - 1].strip() if 1 <= frame.line <= len(lines) else ""
 
 
 def place_of(frame: Frame) -> str:

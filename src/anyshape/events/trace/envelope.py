@@ -21,7 +21,7 @@ from itertools import count
 from typing import Final
 
 from anyshape.events.kinds import Event, Frame
-from anyshape.events.source_lines import source_line
+from anyshape.events.log_lines import code_of
 
 Json = object
 
@@ -93,7 +93,7 @@ class Envelopes:
                 "line": line,
                 "name": frame.function,
                 "filename": self.intern(frame.filename),
-                "loc": source_line(frame.filename, line),
+                "loc": code_of(frame),
             }
         return found
 

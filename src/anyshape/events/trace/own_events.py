@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Final, cast
 
 from anyshape.events.kinds import Event, FrameStart
-from anyshape.events.source_lines import source_lines
+from anyshape.events.log_lines import source_lines
 from anyshape.support.lazy_dataclass import dataclass, fields, is_dataclass
 
 FORMAT: Final = "anyshape-events"
