@@ -12,7 +12,7 @@ from types import BuiltinFunctionType, FunctionType
 from typing import Any, Final
 
 from anyshape.guards import guard_codegen as code
-from anyshape.guards.fast_path.stamp_scope import StampScope
+from anyshape.guards.fast_path.stamp_scope import StampScope, is_immutable
 from anyshape.guards.fast_path.watching import Watching
 from anyshape.guards.guard import Guard, Kind, SymbolSource
 from anyshape.guards.path import Path, find
@@ -73,8 +73,8 @@ class KindRow:
     complain: Callable[[Guard, Any, str], str] = lambda guard, found, text: text
     #: whether a stamp can stand for one at the path
     is_stamped: Callable[[StampScope, Path, Any], bool] | None = None
-    #: note what would have to change for it to fail
-    watch: Callable[[Watching, object, Any], None] = Watching.nothing_more
+    #: note what would have to change for it to fail, if the same object can fail it
+    watch: Callable[[Watching, object, Any], object] = lambda walk, thing, value: None
     #: a key of values, equal exactly where two guards at one path say the same
     key: Callable[[Any], object] = lambda value: (object, id(value))
     #: what holds at the same path as well: other kinds, and their values
@@ -171,8 +171,8 @@ KINDS: Final[Mapping[Kind, KindRow]] = {
         emit=code.emit_type,
         holds=lambda thing, kind: type(thing) is kind,
         complain=_actual(lambda found: type(found).__name__),
-        is_stamped=StampScope.always,
-        watch=Watching.type,
+        is_stamped=lambda scope, path, value: True,
+        watch=lambda walk, thing, _: walk.note_type(thing),
         key=strict_key,
     ),
     Kind.EQUALS: KindRow(
@@ -180,7 +180,7 @@ KINDS: Final[Mapping[Kind, KindRow]] = {
         emit=code.emit_equals,
         holds=strictly_equal,
         complain=_other_value,
-        is_stamped=StampScope.equals,
+        is_stamped=lambda scope, path, value: is_immutable(value),
         key=strict_key,
         implies=_by_equals,
     ),
@@ -189,7 +189,7 @@ KINDS: Final[Mapping[Kind, KindRow]] = {
         emit=code.emit_identity,
         holds=lambda thing, value: thing is value,
         complain=_actual(shown),
-        is_stamped=StampScope.always,
+        is_stamped=lambda scope, path, value: True,
         implies=_by_identity,
     ),
     Kind.LENGTH: KindRow(
@@ -197,8 +197,8 @@ KINDS: Final[Mapping[Kind, KindRow]] = {
         emit=code.emit_length,
         holds=lambda thing, length: length_of(thing) == length,
         complain=_actual(lambda found: str(length_of(found))),
-        is_stamped=StampScope.size,
-        watch=Watching.size,
+        is_stamped=lambda scope, path, _: scope.has_size(path),
+        watch=lambda walk, thing, _: walk.note_size(thing),
         key=strict_key,
         implies=lambda length: ((Kind.TRUTH, length != 0),),
     ),
@@ -207,8 +207,8 @@ KINDS: Final[Mapping[Kind, KindRow]] = {
         emit=code.emit_keys,
         holds=keys_match,
         complain=_actual(lambda found: f"[{', '.join(map(shown, keys_of(found)))}]"),
-        is_stamped=StampScope.keys,
-        watch=Watching.size,
+        is_stamped=lambda scope, path, _: scope.has_keys(path),
+        watch=lambda walk, thing, _: walk.note_size(thing),
         key=strict_key,
         implies=lambda keys: (*_by_members(keys), *((Kind.CONTAINS, (key, True)) for key in keys)),
     ),
@@ -225,8 +225,8 @@ KINDS: Final[Mapping[Kind, KindRow]] = {
         emit=code.emit_contains,
         holds=lambda thing, wanted: contains(thing, wanted[0]) is wanted[1],
         complain=lambda guard, _, text: f"{text}, actual {'not ' if guard.value[1] else ''}there",
-        is_stamped=StampScope.contains,
-        watch=Watching.contains,
+        is_stamped=lambda scope, path, _: scope.has_names(path),
+        watch=lambda walk, thing, wanted: walk.note_entry(thing, wanted[0]),
         key=strict_key,
     ),
     Kind.NO_INSTANCE_ATTRIBUTE: KindRow(
@@ -234,8 +234,8 @@ KINDS: Final[Mapping[Kind, KindRow]] = {
         emit=code.emit_no_instance_attribute,
         holds=lacks_instance_attribute,
         complain=_actual(lambda _: "it is there"),
-        is_stamped=StampScope.no_name,
-        watch=Watching.no_name,
+        is_stamped=lambda scope, path, _: scope.has_dictionary(path),
+        watch=lambda walk, thing, name: walk.note_entry(walk.dictionary(thing), name),
         key=strict_key,
     ),
     Kind.NO_ATTRIBUTE: KindRow(
@@ -250,8 +250,8 @@ KINDS: Final[Mapping[Kind, KindRow]] = {
         emit=code.emit_truth,
         holds=lambda thing, truth: (length_of(thing) != 0) is bool(truth),
         complain=_actual(lambda found: str(length_of(found) != 0)),
-        is_stamped=StampScope.size,
-        watch=Watching.size,
+        is_stamped=lambda scope, path, _: scope.has_size(path),
+        watch=lambda walk, thing, _: walk.note_size(thing),
         key=strict_key,
     ),
     Kind.TENSOR: KindRow(
@@ -259,8 +259,8 @@ KINDS: Final[Mapping[Kind, KindRow]] = {
         emit=emit_tensor,
         holds=is_like,
         complain=lambda guard, found, _: mismatch(guard, found),
-        is_stamped=StampScope.tensor,
-        watch=Watching.tensor,
+        is_stamped=lambda scope, _, spec: spec.type in scope.watched,
+        watch=lambda walk, thing, _: walk.note_tensor(thing),
         key=lambda spec: spec,
         implies=lambda spec: ((Kind.TYPE, spec.type),),
     ),

@@ -9,7 +9,7 @@ from typing import Final, cast
 
 from anyshape.guards.fast_path.memory_watch import FIELDS, field_owner
 from anyshape.guards.fast_path.tensor_impl_layout import TensorMemory
-from anyshape.guards.guard import Guard, Kind, TensorSpec
+from anyshape.guards.guard import Guard, Kind
 from anyshape.guards.path import Access, Path
 from anyshape.guards.values import PRIMITIVES, class_attribute, dictionary_reader, reads_plainly
 
@@ -24,7 +24,8 @@ class StampScope:
         self, guards: Iterable[Guard], root: Path | None, memory: TensorMemory | None
     ) -> None:
         self._root = root
-        self._watched: frozenset[type] = frozenset() if memory is None else memory.types
+        #: the types of tensors whose memory is watched
+        self.watched: frozenset[type] = frozenset() if memory is None else memory.types
         self._types: dict[Path, type] = {}
         self._paths: dict[Path, bool] = {}
         self._with_dictionary: dict[type, bool] = {}
@@ -58,31 +59,6 @@ class StampScope:
             self._paths[path] = found
         return found
 
-    # -- guards: whether one at the path, with that value, holds for as long as the stamp does
-
-    def always(self, path: Path, value: object) -> bool:
-        return True
-
-    def equals(self, path: Path, value: object) -> bool:
-        return type(value) in PRIMITIVES or _is_immutable(value)
-
-    def size(self, path: Path, value: object) -> bool:
-        return self.has_items(path) and not _is_shared(path)
-
-    def contains(self, path: Path, value: object) -> bool:
-        return self.has_items(path) and issubclass(self.type_at(path), dict)
-
-    def keys(self, path: Path, value: object) -> bool:
-        return self.has_keys(path)
-
-    def no_name(self, path: Path, value: object) -> bool:
-        return self.has_dictionary(path)
-
-    def tensor(self, path: Path, value: TensorSpec) -> bool:
-        return value.type in self._watched
-
-    # -- what is at a path
-
     def type_at(self, path: Path) -> type:
         """The type that a guard says; `object` if none does."""
         if path.access is Access.CONSTANT and not type(path.key).__flags__ & MADE_BY_CLASS:
@@ -109,6 +85,12 @@ class StampScope:
 
     def has_items(self, path: Path) -> bool:
         return issubclass(self.type_at(path), dict | list | tuple) and not _is_global(path)
+
+    def has_size(self, path: Path) -> bool:
+        return self.has_items(path) and not _is_shared(path)
+
+    def has_names(self, path: Path) -> bool:
+        return self.has_items(path) and issubclass(self.type_at(path), dict)
 
     def has_keys(self, path: Path) -> bool:
         """Other kinds of dictionaries may have an order of their own."""
@@ -150,9 +132,10 @@ def _has_field(owner: object, name: object) -> bool:
     return (kind, name) in FIELDS and class_attribute(type(owner), name) is usual
 
 
-def _is_immutable(value: object) -> bool:
+def is_immutable(value: object) -> bool:
+    """Whether it is a primitive, or made of such."""
     parts = cast("Iterable[object]", value) if type(value) in (tuple, frozenset) else ()
-    return all(map(_is_immutable, parts)) if parts else type(value) in PRIMITIVES
+    return all(map(is_immutable, parts)) if parts else type(value) in PRIMITIVES
 
 
 _STEPS: Final[dict[Access, Callable[[StampScope, Path], bool]]] = {

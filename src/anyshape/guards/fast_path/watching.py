@@ -179,28 +179,19 @@ class Watching:
         self.note(address_of_cell_contents(cell, contents))
         return contents
 
-    # -- guards: what has to stay for one with that value to hold of the object
+    # -- what guards look at
 
-    def nothing_more(self, thing: object, value: object) -> None:
-        """The same object, hence the same answer."""
-
-    def type(self, thing: object, value: object) -> None:
+    def note_type(self, thing: object) -> None:
         if type(thing).__flags__ & MADE_BY_CLASS:
             self.note(address_of_type(thing))
 
-    def size(self, thing: object, value: object) -> None:
+    def note_size(self, thing: object) -> None:
         if issubclass(type(thing), dict):
             self.note_all(thing)
         elif issubclass(type(thing), list):
             self.note(address_of_length(thing))
 
-    def contains(self, thing: object, value: tuple[object, bool]) -> None:
-        self.note_entry(thing, value[0])
-
-    def no_name(self, thing: object, value: object) -> None:
-        self.note_entry(self.dictionary(thing), value)
-
-    def tensor(self, thing: object, value: object) -> None:
+    def note_tensor(self, thing: object) -> None:
         words = self._memory(thing) if self._memory is not None else None
         if words is None:
             raise Unwatchable
