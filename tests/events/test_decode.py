@@ -69,12 +69,12 @@ CASES: dict[str, tuple[Mapping[str, object], Event | None]] = {
         CreateSymbol("", None, "", ""),
     ),
     "a failure of an older anyshape": (
-        {"event": "recompile", "reasons": [["0/0", "text"], 5, ["0/1", 7, ["a", 1, "f"], "new"]]},
+        {"event": "recompile", "reasons": [["0/0", "text"], 5, ["0/1", 7, ["a", 1, "f"], "size"]]},
         Recompile(
             "",
             "",
             0,
-            (GuardFailure("0/0", "text"), GuardFailure("0/1", "", Place("a", 1, "f"))),
+            (GuardFailure("0/0", "text"), GuardFailure("0/1", "", Place("a", 1, "f"), "size")),
         ),
     ),
     "places that are none": (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import pytest
 import torch
 
@@ -39,11 +41,13 @@ def test_wrong_offset_is_noticed(monkeypatch: pytest.MonkeyPatch, part: str):
     assert subject.torch_abi() is None
 
 
-def test_ambiguous_offset_is_refused(monkeypatch: pytest.MonkeyPatch):
-    sample = torch.ones(1)
-    monkeypatch.setattr(subject, "_words", lambda value, count: [sample._cdata] * count)
-    with pytest.raises(subject._NotSo):
-        subject._tensor_offset([sample])
+def test_ambiguous_offset_is_refused():
+    held = (ctypes.c_int64 * 4)(7, 3, 7, 5)
+    address = ctypes.addressof(held)
+    assert subject._offset({address: 3}, ctypes.sizeof(held)) == 8
+    for word in (7, 4):
+        with pytest.raises(subject._NotSo):
+            subject._offset({address: word}, ctypes.sizeof(held))
 
 
 def test_missing_function_means_the_slow_way(monkeypatch: pytest.MonkeyPatch):
