@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 import anyshape
-from anyshape.policy import of_sizes
+from anyshape.policy.observations import of_sizes
 from anyshape.profile import profiles, store
 from anyshape.profile.histogram import added
 from anyshape.profile.identity import identity_of
