@@ -117,7 +117,7 @@ class Compiled:
         _compiled.add(self._function)
         functools.update_wrapper(self, original, updated=())
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         function = self._function
         try:
             return function.dispatch(*args, **kwargs)
@@ -236,7 +236,7 @@ _STATE: dict[Any, tuple[torch.nn.Module, FunctionCompiler]] = _Identity()  # pyr
 class CompiledModule(torch.nn.Module):
     """What is added to a module's class by compiling it."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         module, function = _STATE[self]
         held = self.__dict__
         if held["_forward_hooks"] or held["_forward_pre_hooks"]:

@@ -133,3 +133,37 @@ def test_keywords_of_a_partial_change(before: Any, after: Any, dynamic: bool | N
         x = torch.ones(size)
         assert torch.equal(compiled(x), made(x))
         assert torch.equal(compiled(x, k=4), made(x, k=4))
+
+
+def test_names_that_a_module_makes_up() -> None:
+    """Its `__getattr__` runs once for each look-up, also in the call that is captured."""
+
+    def made() -> tuple[Any, list[int]]:
+        module: Any = types.ModuleType("made_up")
+        asked = [0]
+
+        def answer(name: str) -> float:
+            asked[0] += 1
+            return float(asked[0])
+
+        module.__getattr__ = answer
+        return module, asked
+
+    def function(module: Any, x: torch.Tensor) -> torch.Tensor:
+        return x * module.first + module.second
+
+    mine, others = made(), made()
+    compiled = anyshape.compile(function)
+    for size in (1, 2, 3, 4, 5):
+        x = torch.ones(size)
+        assert torch.equal(compiled(mine[0], x), function(others[0], x))
+        assert mine[1] == others[1]
+
+
+def test_a_keyword_that_is_called_self() -> None:
+    def function(x: torch.Tensor, **named: float) -> torch.Tensor:
+        return x * named["self"]
+
+    compiled = anyshape.compile(function)
+    for value in (3.0, 4.0):
+        assert torch.equal(compiled(torch.ones(2), **{"self": value}), torch.full((2,), value))

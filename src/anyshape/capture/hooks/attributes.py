@@ -68,6 +68,8 @@ class Attributes:
         return self._of_instance(obj, name)
 
     def _of_module(self, module: types.ModuleType, name: str) -> Any:
+        if not is_trusted(module.__name__):
+            _check_module(module, name)
         try:
             value = getattr(module, name)
         except AttributeError:
@@ -478,6 +480,24 @@ _OF_METHODS: Final = frozenset(
 )
 
 _HARMLESS_PROPERTIES: Final = frozenset({"__class__", "__doc__", "__weakref__"})
+
+
+def _check_module(module: types.ModuleType, name: str) -> None:
+    """Code of the program's answers for an attribute of a module: not before it is known that the
+    capture goes on, since it would run twice."""
+    kind, is_made_up = (
+        type(module),
+        name not in module.__dict__ and "__getattr__" in module.__dict__,
+    )
+    if kind is not types.ModuleType:
+        found = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
+        is_made_up = (
+            kind.__getattribute__ is not types.ModuleType.__getattribute__
+            or isinstance(found, property)
+            or (name not in module.__dict__ and hasattr(kind, "__getattr__"))
+        )
+    if is_made_up and not (name.startswith("__") and name.endswith("__")):
+        raise AbortCapture(f"the attribute `{name}` that module {module.__name__} makes up")
 
 
 def _looks_up_plainly(look_up: Any) -> bool:
