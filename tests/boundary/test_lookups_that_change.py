@@ -166,4 +166,4 @@ def test_a_keyword_that_is_called_self() -> None:
 
     compiled = anyshape.compile(function)
     for value in (3.0, 4.0):
-        assert torch.equal(compiled(torch.ones(2), **{"self": value}), torch.full((2,), value))
+        assert torch.equal(compiled(torch.ones(2), self=value), torch.full((2,), value))
