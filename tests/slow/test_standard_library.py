@@ -21,6 +21,7 @@ EXPECTED_REASONS = (
     "it is asynchronous",
     "it has asynchronous code",
     "which looks at the frame of its caller",
+    "it replaces the code of a function",
 )
 # Text that compiles to other code on its own than in its file.
 EXPECTED_CHANGED = {
