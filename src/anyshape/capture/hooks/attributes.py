@@ -68,8 +68,6 @@ class Attributes:
         return self._of_instance(obj, name)
 
     def _of_module(self, module: types.ModuleType, name: str) -> Any:
-        if not is_trusted(module.__name__):
-            _check_module(module, name)
         try:
             value = getattr(module, name)
         except AttributeError:
@@ -89,7 +87,10 @@ class Attributes:
                 path = self._tracer.constant(module, module.__name__).attribute(name)
                 self._tracer.guard(Kind.EQUALS, path, value, "a setting")
                 return value
-            raise AbortCapture(f"the attribute `{name}` that module {module.__name__} makes up")
+        if module.__dict__.get(name, _MISSING) is not value:
+            # Code of the module has answered, and must not run again: we leave with the answer.
+            self._tracer.abort(f"the attribute `{name}` that module {module.__name__} makes up")
+            return value
         if not is_trusted(module.__name__) and module.__name__ != "anyshape":
             # One of another class may answer otherwise.
             self._tracer.guard(Kind.TYPE, self._tracer.constant(module), type(module))
@@ -482,33 +483,11 @@ _OF_METHODS: Final = frozenset(
 _HARMLESS_PROPERTIES: Final = frozenset({"__class__", "__doc__", "__weakref__"})
 
 
-def _check_module(module: types.ModuleType, name: str) -> None:
-    """Code of the program's answers for an attribute of a module: not before it is known that the
-    capture goes on, since it would run twice."""
-    kind, is_made_up = (
-        type(module),
-        name not in module.__dict__ and "__getattr__" in module.__dict__,
-    )
-    if kind is not types.ModuleType:
-        found = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
-        is_made_up = (
-            kind.__getattribute__ is not types.ModuleType.__getattribute__
-            or isinstance(found, property)
-            or (name not in module.__dict__ and hasattr(kind, "__getattr__"))
-        )
-    if is_made_up and not (name.startswith("__") and name.endswith("__")):
-        raise AbortCapture(f"the attribute `{name}` that module {module.__name__} makes up")
-
-
 def _looks_up_plainly(look_up: Any) -> bool:
     """Whether a native `__getattribute__` is the one of `object`, which built-in types repeat."""
     owner = getattr(look_up, "__objclass__", None)
-    return owner is not None and owner.__module__ in (
-        "builtins",
-        "collections",
-        "functools",
-        "types",
-    )
+    plain = ("builtins", "collections", "functools", "types")
+    return owner is not None and owner.__module__ in plain
 
 
 def _instance_dictionary(obj: Any) -> dict[str, Any] | None:
