@@ -11,6 +11,7 @@ import torch.fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.overrides import TorchFunctionMode
 
+from anyshape.capture.abort import AbortCapture, AbortReason
 from anyshape.capture.contract import AssumedContract
 from anyshape.capture.dynamism_policy import any_item
 from anyshape.capture.externals.epilogue import Recipe
@@ -26,19 +27,14 @@ from anyshape.capture.replay.layers import switch
 from anyshape.capture.scouting import ScoutingHooks
 from anyshape.capture.symbol_namespace import Roots
 from anyshape.capture.trace import Store, Trace, TracedSegment
-from anyshape.capture.tracer import (
-    CODE,
-    AbortCapture,
-    AbortReason,
-    Tracer,
-    is_data_dependent,
-)
+from anyshape.capture.tracer import Tracer
+from anyshape.capture.value_kinds import CODE
 from anyshape.config import config
 from anyshape.guards.guard import Guard, Kind
 from anyshape.guards.path import Path
 from anyshape.ops.node_meta import EXPECTED, FACTS
 from anyshape.support.lazy_dataclass import dataclass, replace
-from anyshape.symbolic import Expr, Symbol
+from anyshape.symbolic import Expr, Symbol, is_data_dependent
 from anyshape.symbolic.expr import of_atom
 
 

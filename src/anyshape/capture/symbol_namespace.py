@@ -21,10 +21,18 @@ class Roots:
     def known_constant(self, value: object) -> Path | None:
         return self._constants.get(id(value))
 
-    def constant(self, value: object, text: str) -> Path:
+    def constant(self, value: object, text: str | None = None) -> Path:
         # The path holds the object, so that its identity is not used again.
-        found = self._constants[id(value)] = constant(value, text)
+        found = self._constants[id(value)] = constant(value, text or _name_of(value))
         return found
 
     def next_name(self) -> str:
         return f"s{len(set(self.symbols.values()))}"
+
+
+def _name_of(value: object) -> str:
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+    module = getattr(value, "__module__", None)
+    if isinstance(name, str):
+        return f"{module}.{name}" if isinstance(module, str) else name
+    return f"<{type(value).__name__}>"

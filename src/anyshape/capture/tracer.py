@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import enum
 import operator
-import sys
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,21 +16,21 @@ from typing import Any, Final
 
 import torch
 
+from anyshape.capture.abort import AbortCapture, AbortReason
 from anyshape.capture.externals.native_values import BOUND, BY_IDENTITY, HasValue, key_of_type
 from anyshape.capture.externals.shared_containers import SharedContainers
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt, plain
 from anyshape.capture.numbers.traced_text import TRACED_VALUES, TracedText, bare
-from anyshape.capture.outline.sites import Site, has_handler, is_caught, sites_on_stack
+from anyshape.capture.outline.sites import has_handler, is_caught, sites_on_stack
 from anyshape.capture.policy_protocol import DynamismPolicy
 from anyshape.capture.record.data_questions import Question
-from anyshape.capture.rewrite.instrument import instrumented_by_identity
 from anyshape.capture.symbol_namespace import Roots
+from anyshape.capture.user_frames import UserFrames
+from anyshape.capture.value_kinds import ATOMS, CODE, is_plain_tensor
 from anyshape.guards.dynamic_int import DynamicInt, plain_int
-from anyshape.guards.guard import Frame, Guard, Kind, SymbolSource
+from anyshape.guards.guard import Frame, Guard, Kind, SymbolSource, guard_key
 from anyshape.guards.path import Access, Path
-from anyshape.ops.origins import TORCH
 from anyshape.support.collection import resume_collection
-from anyshape.support.lazy_dataclass import dataclass
 from anyshape.symbolic import (
     Answer,
     Expr,
@@ -41,89 +40,10 @@ from anyshape.symbolic import (
     Size,
     as_symbol,
     eq,
+    is_data_dependent,
     not_,
     symbol,
 )
-
-#: Values that never change and hold nothing but themselves: guarded by comparing.
-ATOMS: Final = frozenset(
-    {
-        int,
-        float,
-        bool,
-        str,
-        bytes,
-        complex,
-        type(None),
-        type(Ellipsis),
-        type(NotImplemented),
-        range,
-        torch.dtype,
-        torch.device,
-        torch.layout,
-        torch.memory_format,
-    }
-)
-
-#: Objects that are code rather than data: guarded by identity where they are read.
-CODE: Final = (
-    type,
-    types.FunctionType,
-    types.BuiltinFunctionType,
-    types.ModuleType,
-    types.MethodDescriptorType,
-    types.WrapperDescriptorType,
-    types.MethodWrapperType,
-    types.ClassMethodDescriptorType,
-    types.GetSetDescriptorType,
-    types.MemberDescriptorType,
-    staticmethod,
-    classmethod,
-    property,
-)
-
-TENSORS: Final = frozenset({torch.Tensor, torch.nn.Parameter})
-
-
-def is_data_dependent(of: Size | Fact) -> bool:
-    """Whether it is about a number that only a run of the graph knows."""
-    symbols = () if type(of) is int else of.symbols  # pyright: ignore[reportAttributeAccessIssue] both have them
-    return any(not symbol.backed for symbol in symbols)
-
-
-def is_plain_tensor(kind: type) -> bool:
-    """Whether tensors of this class can be followed: torch's own, the jagged one among them."""
-    return kind in TENSORS or (
-        kind.__name__ == "NestedTensor" and kind.__module__.startswith("torch.nested.")
-    )
-
-
-class AbortCapture(Exception):
-    """Raised inside a hook, before it has done anything: this cannot be followed."""
-
-    def __init__(self, reason: str, *hints: str, question: Question | None = None) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.hints = hints
-        self.question = question
-
-
-@dataclass(frozen=True, slots=True)
-class AbortReason:
-    """Why a capture was given up."""
-
-    reason: str
-    frame: Frame | None
-    hints: tuple[str, ...] = ()
-    #: about data, that would have to be answered
-    question: Question | None = None
-    #: what the functions that were running did; nothing where it was no operation of the
-    #: program's
-    sites: tuple[Site, ...] = ()
-    #: of each call after it that cannot be followed either, the same
-    later: tuple[tuple[Site, ...], ...] = ()
-    #: whether it is for an error of the program, as that of an operation with wrong sizes
-    is_error: bool = False
 
 
 class Tracer:
@@ -176,10 +96,9 @@ class Tracer:
         self.log: list[Any] | None = None
         #: the frame to give for a line of the program that is not being run
         self.lent_frame: tuple[Frame | None] | None = None
-        #: of the program, so far
-        self.calls = 0
-        #: where `user_frame` was asked for last, and what it said
-        self._asked: tuple[tuple[int, int, int], Frame | None] = ((0, 0, -1), None)
+        self.user_frames = UserFrames()
+        #: the line of the user's program that is being run
+        self.user_frame = self.user_frames.innermost
 
     def is_caught(self) -> bool:
         """Whether a watched function that is running has a handler of errors that torch's operators
@@ -218,38 +137,12 @@ class Tracer:
     def leave_for(self, left: AbortCapture) -> None:
         self.abort(left.reason, *left.hints, question=left.question)
 
-    def user_frame(self, above: int = 1) -> Frame | None:
-        """The line of the user's program that is being run. So many callers are known to be ours,
-        and are not asked: looking at a frame makes an object of it."""
-        frame = sys._getframe(above)
-        ours = instrumented_by_identity
-        while frame is not None and id(frame.f_code) not in ours:
-            frame = frame.f_back
-        # One line is asked for many times. A frame that is gone may have an heir of its identity,
-        # but not without a call.
-        here = (id(frame), 0 if frame is None else frame.f_lasti, self.calls)
-        if here == self._asked[0]:
-            return self._asked[1]
-        inner: Frame | None = None
-        while frame is not None:
-            code = frame.f_code
-            if id(code) in ours:
-                found = Frame(code.co_filename, frame.f_lineno, code.co_name)
-                if not code.co_filename.startswith(TORCH):
-                    inner = found
-                    break
-                # A line of torch's own modules says less than the line that called the module.
-                inner = inner or found
-            frame = frame.f_back
-        self._asked = (here, inner)
-        return inner
-
     # -- guards ----------------------------------------------------------------------------------
 
     def guard(
         self, kind: Kind, path: Path, value: object, reason: str = "read by the program"
     ) -> None:
-        key = _key_of(kind, path, value)
+        key = guard_key(kind, path, value)
         found = self.guards.get(key)
         if found is None:
             # The caller is a hook at least, which was called by the user's program.
@@ -266,14 +159,14 @@ class Tracer:
         self, kind: Kind, path: Path, value: object, reason: str, frame: Frame | None
     ) -> Guard:
         """The guard that `guard` would add at a line of the program."""
-        key = _key_of(kind, path, value)
+        key = guard_key(kind, path, value)
         found = self.guards.get(key)
         if found is None:
             found = self.guards[key] = Guard(kind, path, value, reason, frame)
         return found
 
     def has_guard(self, kind: Kind, path: Path, value: object) -> bool:
-        return _key_of(kind, path, value) in self.guards
+        return guard_key(kind, path, value) in self.guards
 
     def cannot_replay(self, why: str) -> None:
         """Say on the log that something was done which a replay could not do."""
@@ -293,7 +186,7 @@ class Tracer:
         """The path of an object that is held: the same for the same object."""
         found = self.roots.known_constant(value)
         if found is None:
-            found = self.roots.constant(value, text or _name_of(value))
+            found = self.roots.constant(value, text)
             self.kept.append(value)
         return found
 
@@ -599,26 +492,8 @@ _KNOWN_BY_IDENTITY: Final = (*CODE, *BY_IDENTITY, enum.Enum)
 #: What a native function may be bound to and still be nothing but code.
 _WITHOUT_STATE: Final = (types.ModuleType, type, type(None))
 
-_SEVERAL_A_PATH: Final = frozenset(
-    {Kind.CONTAINS, Kind.NO_INSTANCE_ATTRIBUTE, Kind.NO_ATTRIBUTE, Kind.SAME_OBJECT}
-)
-
-
-def _key_of(kind: Kind, path: Path, value: object) -> object:
-    if kind in _SEVERAL_A_PATH:
-        return kind, path, id(value) if isinstance(value, Path) else value
-    return kind, path
-
 
 def _hint(facts: Facts, size: Expr) -> int:
     found = facts.hint(size)
     assert found is not None, "unbacked sizes do not get this far"
     return found
-
-
-def _name_of(value: object) -> str:
-    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
-    module = getattr(value, "__module__", None)
-    if isinstance(name, str):
-        return f"{module}.{name}" if isinstance(module, str) else name
-    return f"<{type(value).__name__}>"

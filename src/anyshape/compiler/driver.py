@@ -19,6 +19,7 @@ from typing import Any, Final
 import torch
 import torch.fx
 
+from anyshape.capture.abort import AbortReason
 from anyshape.capture.contract import AssumedContract
 from anyshape.capture.dynamism_policy import CompileDecisions
 from anyshape.capture.outline.sites import place_of
@@ -26,7 +27,6 @@ from anyshape.capture.record.torch_state import can_capture
 from anyshape.capture.run import Arguments, Captured, capture
 from anyshape.capture.symbol_namespace import Roots
 from anyshape.capture.trace import Trace
-from anyshape.capture.tracer import AbortReason
 from anyshape.compiler import telemetry
 from anyshape.compiler.vain_compiles import line_to_split, never_the_same
 from anyshape.config import config

@@ -11,9 +11,9 @@ from typing import Final
 
 import torch.fx
 
+from anyshape.capture.abort import AbortReason
 from anyshape.capture.dynamism_policy import CompileDecisions, DimDecision
 from anyshape.capture.trace import Trace
-from anyshape.capture.tracer import AbortReason
 from anyshape.config import config
 from anyshape.dispatch.callable_target import Target
 from anyshape.dispatch.entry import Entry, GraphBreak

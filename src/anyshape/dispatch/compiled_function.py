@@ -11,10 +11,10 @@ from typing import Any, Final, Self
 import torch
 import torch.fx
 
+from anyshape.capture.abort import AbortReason
 from anyshape.capture.record.torch_state import read_state
 from anyshape.capture.run import Arguments
 from anyshape.capture.source_use import source_use
-from anyshape.capture.tracer import AbortReason
 from anyshape.config import config
 from anyshape.dispatch import eager_summary
 from anyshape.dispatch.arguments import as_given, by_parameter, show_user_frames

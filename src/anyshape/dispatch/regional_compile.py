@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, TypeGuard
 
 import torch
 
+from anyshape.capture.abort import AbortReason
 from anyshape.capture.hooks.caller_frames import called
 from anyshape.capture.hooks.partials import filled
 from anyshape.capture.hooks.watched_code import may_be_watched
@@ -24,7 +25,6 @@ from anyshape.capture.outline.sequences import stretch
 from anyshape.capture.outline.sites import Site, place_of
 from anyshape.capture.outline.split import RegionCode, split_code
 from anyshape.capture.rewrite.instrument import CodePlace, Refused, is_instrumented
-from anyshape.capture.tracer import AbortReason
 from anyshape.dispatch.callable_target import (
     Target,
     has_other_hooks,

@@ -14,13 +14,14 @@ from typing import Any
 
 import torch
 
+from anyshape.capture.abort import AbortReason
 from anyshape.capture.contract import AssumedContract
 from anyshape.capture.dynamism_policy import CompileDecisions
 from anyshape.capture.record.torch_state import can_capture
 from anyshape.capture.run import capture
 from anyshape.capture.symbol_namespace import Roots
 from anyshape.capture.trace import Trace
-from anyshape.capture.tracer import ATOMS, AbortReason
+from anyshape.capture.value_kinds import ATOMS
 from anyshape.dispatch.arguments import by_parameter, show_user_frames
 from anyshape.dispatch.callable_target import Target, is_module_call, module_target, target_of
 from anyshape.dispatch.contract import assumed, contract_of, contract_violation

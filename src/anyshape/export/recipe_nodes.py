@@ -15,7 +15,7 @@ import torch
 import torch.fx
 
 from anyshape.capture.trace import Does, Step
-from anyshape.capture.tracer import ATOMS
+from anyshape.capture.value_kinds import ATOMS
 from anyshape.export import results
 from anyshape.guards.path import Path
 from anyshape.support.lazy_dataclass import dataclass, field

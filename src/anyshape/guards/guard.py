@@ -160,3 +160,15 @@ class EntryPlan:
     writes: Sequence[Path] = ()
     #: what generated code made of this plan; the next dispatcher with this entry takes it over
     built: dict[str, object] = field(default_factory=dict[str, object], repr=False)
+
+
+_SEVERAL_A_PATH: Final = frozenset(
+    {Kind.CONTAINS, Kind.NO_INSTANCE_ATTRIBUTE, Kind.NO_ATTRIBUTE, Kind.SAME_OBJECT}
+)
+
+
+def guard_key(kind: Kind, path: Path, value: object) -> object:
+    """What two guards have in common if one of them is enough."""
+    if kind in _SEVERAL_A_PATH:
+        return kind, path, id(value) if isinstance(value, Path) else value
+    return kind, path

@@ -15,7 +15,21 @@ from anyshape.symbolic.evaluate import evaluate, holds, substitute, substitute_f
 from anyshape.symbolic.expr import Expr, Size, Symbol, as_symbol, power, product, symbol, total
 from anyshape.symbolic.extrema import absolute, maximum, minimum
 from anyshape.symbolic.facts import Assumption, Facts
-from anyshape.symbolic.logic import FALSE, TRUE, Fact, and_, eq, ge, gt, le, lt, ne, not_, or_
+from anyshape.symbolic.logic import (
+    FALSE,
+    TRUE,
+    Fact,
+    and_,
+    eq,
+    ge,
+    gt,
+    is_data_dependent,
+    le,
+    lt,
+    ne,
+    not_,
+    or_,
+)
 from anyshape.symbolic.prove import Answer
 from anyshape.symbolic.ranges import EVERYTHING, NATURAL, Range
 from anyshape.symbolic.text import parse_fact, parse_size, to_text
@@ -44,6 +58,7 @@ __all__ = [
     "ge",
     "gt",
     "holds",
+    "is_data_dependent",
     "le",
     "lt",
     "maximum",

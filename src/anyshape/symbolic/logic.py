@@ -276,3 +276,8 @@ def _junction(
         symbols = frozenset[Symbol]().union(*(part.symbols for part in parts))
         found = _JUNCTIONS.setdefault(key, kind(tuple(parts), symbols))
     return found
+
+
+def is_data_dependent(of: Size | Fact) -> bool:
+    """Whether it is about a number that only a run of the graph knows."""
+    return not isinstance(of, int) and any(not symbol.backed for symbol in of.symbols)

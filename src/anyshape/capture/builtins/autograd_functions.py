@@ -15,12 +15,13 @@ from typing import Any, Final
 import torch
 from torch._library.custom_ops import CustomOpDef
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.model import Hooks, Models
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt
 from anyshape.capture.record.op_kinds import RUNS_PYTHON
 from anyshape.capture.rewrite.instrument import is_instrumented
 from anyshape.capture.rewrite.source import all_code
-from anyshape.capture.tracer import ATOMS, CODE, AbortCapture
+from anyshape.capture.value_kinds import ATOMS, CODE
 from anyshape.guards.guard import Kind
 
 _NUMBERS: Final = ATOMS | {TracedInt, TracedFloat}

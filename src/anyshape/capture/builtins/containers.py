@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import torch
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.iteration import make_dict, sort
 from anyshape.capture.builtins.model import Hooks
 from anyshape.capture.externals.external_objects import ITERATORS, SETS
 from anyshape.capture.externals.side_effects import base_of
 from anyshape.capture.externals.untrace import untraced
-from anyshape.capture.tracer import AbortCapture
 
 VIEWS: Final = frozenset(["keys", "values", "items"])
 

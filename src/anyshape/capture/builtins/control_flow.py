@@ -18,10 +18,10 @@ from typing import Any, Final, cast
 import torch
 import torch.fx
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.model import Hooks, Models
 from anyshape.capture.record.graph_names import BoundGraph
 from anyshape.capture.record.segment_state import Forget, TracedTensor
-from anyshape.capture.tracer import AbortCapture
 from anyshape.ops.higher_order_ops import region
 from anyshape.ops.meta import Meta, contiguous
 from anyshape.ops.node_meta import CALL, RESULT, RecordedCall

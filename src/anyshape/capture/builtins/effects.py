@@ -16,12 +16,13 @@ from typing import Any, Final
 
 import torch
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.model import Hooks, Models
 from anyshape.capture.externals.side_effects import Change, Effect
 from anyshape.capture.hooks.caller_frames import CallerLine, caller, caller_of_run
 from anyshape.capture.hooks.formatting import shown, snapshot, text_of
 from anyshape.capture.numbers.traced_text import TRACED_VALUES, Snapshot, TracedText, bare
-from anyshape.capture.tracer import ATOMS, AbortCapture
+from anyshape.capture.value_kinds import ATOMS
 from anyshape.guards.guard import Kind
 
 

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import torch
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.model import Hooks, Models
 from anyshape.capture.builtins.pure import as_length
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt, maximum, minimum
 from anyshape.capture.numbers.traced import is_of_data
-from anyshape.capture.tracer import AbortCapture
 
 _MISSING: Final = object()
 CONTAINERS: Final = (list, tuple, dict, set, frozenset, deque)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import torch
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.containers import VIEWS, container_method
 from anyshape.capture.builtins.effects import write
 from anyshape.capture.builtins.iteration import CONTAINERS
@@ -22,7 +23,7 @@ from anyshape.capture.builtins.pure import is_constant, pure
 from anyshape.capture.builtins.random_state import generator_method
 from anyshape.capture.hooks.formatting import braces, percent
 from anyshape.capture.numbers.traced_text import TRACED_VALUES, TracedText, joined
-from anyshape.capture.tracer import ATOMS, AbortCapture
+from anyshape.capture.value_kinds import ATOMS
 
 _MISSING: Final = object()
 

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import torch
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.model import Hooks, Models
 from anyshape.capture.builtins.pure import pure
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt, maximum, minimum, plain
 from anyshape.capture.numbers.rules import asked, recorded
 from anyshape.capture.numbers.traced import is_of_data
-from anyshape.capture.tracer import AbortCapture
 
 _TRACED: Final = (TracedInt, TracedFloat)
 _NUMBERS: Final = frozenset({int, float, bool, TracedInt, TracedFloat})

@@ -12,11 +12,12 @@ from typing import Any, Final
 
 import torch
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.model import Hooks, Models
 from anyshape.capture.hooks import copies
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt
 from anyshape.capture.numbers.traced_text import TracedText
-from anyshape.capture.tracer import ATOMS, CODE, AbortCapture
+from anyshape.capture.value_kinds import ATOMS, CODE
 from anyshape.guards.guard import Kind
 
 _BY_IDENTITY: Final = (object.__hash__, torch.Tensor.__hash__)

@@ -19,9 +19,10 @@ import torch
 from torch import overrides
 from torch.torch_version import TorchVersion
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.model import Hooks, Models
 from anyshape.capture.builtins.pure import pure
-from anyshape.capture.tracer import ATOMS, AbortCapture
+from anyshape.capture.value_kinds import ATOMS
 from anyshape.guards.guard import Kind
 
 #: Modules of torch whose functions with such a name only say how things are.

@@ -13,10 +13,11 @@ from typing import Any, Final
 import torch
 from torch.fx.node import has_side_effect
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.effects import perform
 from anyshape.capture.builtins.model import Hooks, Models
 from anyshape.capture.numbers.concolic import TracedInt
-from anyshape.capture.tracer import ATOMS, AbortCapture
+from anyshape.capture.value_kinds import ATOMS
 
 
 @has_side_effect

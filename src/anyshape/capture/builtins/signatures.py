@@ -11,10 +11,10 @@ import types
 from collections.abc import Callable
 from typing import Any, Final
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.model import Hooks, Models
 from anyshape.capture.builtins.pure import is_constant
 from anyshape.capture.hooks.class_lookups import is_trusted
-from anyshape.capture.tracer import AbortCapture
 from anyshape.guards.guard import Kind
 
 

@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins import (
     autograd_functions,
     control_flow,
@@ -36,7 +37,6 @@ from anyshape.capture.builtins.pure import (
     pure_python,
 )
 from anyshape.capture.hooks.contexts import CONTEXT_CLASSES, enter_or_leave
-from anyshape.capture.tracer import AbortCapture
 from anyshape.ops.higher_order_ops import region_of
 from anyshape.ops.origins import is_original
 from anyshape.support.boundary_markers import why_disabled

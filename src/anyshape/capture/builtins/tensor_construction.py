@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import torch
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.model import Hooks, Models
 from anyshape.capture.numbers.concolic import TracedInt
-from anyshape.capture.tracer import AbortCapture
 
 #: The class of `torch.LongTensor` and its like.
 TENSOR_TYPE: Final = type(torch.LongTensor)

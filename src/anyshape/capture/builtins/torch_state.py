@@ -17,10 +17,10 @@ from torch.overrides import (
 )
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.model import Hooks, Models
 from anyshape.capture.builtins.process_queries import ask
 from anyshape.capture.numbers.concolic import plain
-from anyshape.capture.tracer import AbortCapture
 from anyshape.guards.guard import Kind
 from anyshape.ops.modes import AttentionKernels, enter_mode, leave_mode
 

@@ -10,10 +10,11 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Final
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.effects import perform
 from anyshape.capture.builtins.model import Hooks, Models
 from anyshape.capture.externals.side_effects import Change, Effect
-from anyshape.capture.tracer import ATOMS, AbortCapture
+from anyshape.capture.value_kinds import ATOMS
 
 
 class _Saved(threading.local):

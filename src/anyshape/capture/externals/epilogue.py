@@ -16,6 +16,7 @@ from typing import Any, Final
 import torch
 import torch.fx
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.externals.native_values import is_numpy_scalar
 from anyshape.capture.externals.side_effects import Change, Effect
 from anyshape.capture.hooks.formatting import shown, written
@@ -30,10 +31,11 @@ from anyshape.capture.rewrite.instrument import (
     own_code,
 )
 from anyshape.capture.trace import Does, Step
-from anyshape.capture.tracer import ATOMS, CODE, AbortCapture, Tracer, is_data_dependent
+from anyshape.capture.tracer import Tracer
+from anyshape.capture.value_kinds import ATOMS, CODE
 from anyshape.guards.guard import Kind
 from anyshape.guards.path import Path
-from anyshape.symbolic import Expr
+from anyshape.symbolic import Expr, is_data_dependent
 
 #: Py_TPFLAGS_HEAPTYPE: a class statement made it.
 _HEAP_TYPE: Final = 1 << 9

@@ -15,11 +15,13 @@ from typing import Any, Final
 
 import torch
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.externals.dict_views import FOLLOWING
 from anyshape.capture.externals.side_effects import Change, Changed, Effect, Journal, Kept, base_of
 from anyshape.capture.externals.untrace import Untrace, concretized, untraced
 from anyshape.capture.numbers.traced_text import TRACED_VALUES
-from anyshape.capture.tracer import ATOMS, CODE, AbortCapture, Tracer
+from anyshape.capture.tracer import Tracer
+from anyshape.capture.value_kinds import ATOMS, CODE
 from anyshape.guards.guard import Kind
 from anyshape.guards.path import Path
 

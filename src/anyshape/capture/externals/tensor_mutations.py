@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import torch
 
-from anyshape.capture.tracer import AbortCapture
+from anyshape.capture.abort import AbortCapture
 from anyshape.guards.path import Path
 
 #: So many bytes are copied before each run, at most, to be able to undo it.

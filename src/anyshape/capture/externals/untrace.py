@@ -17,7 +17,7 @@ from anyshape.capture.hooks.caller_frames import called
 from anyshape.capture.hooks.reference import INPLACE, PlainHooks
 from anyshape.capture.numbers.traced_text import TRACED_VALUES, bare
 from anyshape.capture.rewrite.instrument import is_instrumented, original_closure
-from anyshape.capture.tracer import ATOMS, CODE
+from anyshape.capture.value_kinds import ATOMS, CODE
 
 _PLAIN_CONTAINERS: Final = frozenset({list, dict, set, OrderedDict, defaultdict, deque})
 _CONTAINERS: Final = (list, dict, set, deque)

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import torch
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.externals.external_objects import Externals
 from anyshape.capture.externals.native_values import key_of_type
 from anyshape.capture.externals.side_effects import Change, Effect
@@ -27,7 +28,8 @@ from anyshape.capture.hooks.class_lookups import (
 )
 from anyshape.capture.hooks.function_attributes import FunctionAttributes
 from anyshape.capture.hooks.transparent_values import TRANSPARENT, Call, transparent_attribute
-from anyshape.capture.tracer import ATOMS, CODE, AbortCapture, Tracer
+from anyshape.capture.tracer import Tracer
+from anyshape.capture.value_kinds import ATOMS, CODE
 from anyshape.guards.guard import Kind
 from anyshape.guards.path import Path
 from anyshape.guards.replaced_functions import replaced

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import torch
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.pure import is_constant
 from anyshape.capture.externals.external_objects import (
     SEQUENCES,
@@ -25,7 +26,8 @@ from anyshape.capture.hooks.identity_methods import builtins_in, told_by_identit
 from anyshape.capture.hooks.reference import PlainHooks
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt
 from anyshape.capture.numbers.traced_text import TracedText
-from anyshape.capture.tracer import ATOMS, CODE, AbortCapture, Tracer
+from anyshape.capture.tracer import Tracer
+from anyshape.capture.value_kinds import ATOMS, CODE
 from anyshape.guards.guard import Kind
 from anyshape.guards.path import Path
 

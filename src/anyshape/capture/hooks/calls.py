@@ -17,6 +17,7 @@ from typing import Any, Final, TypeGuard
 import torch
 from torch._ops import OpOverload, OpOverloadPacket
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins import table as natives
 from anyshape.capture.builtins.tensor_construction import METHODS, TENSOR_TYPE, make
 from anyshape.capture.externals.native_values import BOUND
@@ -31,7 +32,7 @@ from anyshape.capture.hooks.watched_code import is_operation, may_be_watched
 from anyshape.capture.numbers.traced_text import TRACED_VALUES
 from anyshape.capture.replay.layers import Layers
 from anyshape.capture.rewrite.instrument import Refused, bind, instrumented_code, is_instrumented
-from anyshape.capture.tracer import ATOMS, CODE, AbortCapture
+from anyshape.capture.value_kinds import ATOMS, CODE
 from anyshape.guards.guard import Kind
 from anyshape.guards.path import Path
 from anyshape.guards.replaced_functions import replaced
@@ -69,7 +70,6 @@ class Callables:
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tracer = self._tracer
-        tracer.calls += 1
         if tracer.active:
             try:
                 handler = _BY_TYPE.get(type(function))
@@ -108,12 +108,16 @@ class Callables:
             if bound is None:
                 return natives.call(self._hooks, function, args, kwargs)
             self._bound[function] = bound
+        running = self._tracer.user_frames.calls
+        running.append(None)
         try:
             return bound(*args, **kwargs)
         except TypeError:
             # An argument may be missing that is not, once the function has default values.
             self.no_more_defaults(function)
             raise
+        finally:
+            running.pop()
 
     def watched(self, function: types.FunctionType) -> types.FunctionType | None:
         """The function with its code instrumented; None if it runs as native code."""

@@ -11,8 +11,10 @@ import functools
 import types
 from typing import Any, Final
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.externals.side_effects import Journal
-from anyshape.capture.tracer import CODE, AbortCapture, Tracer
+from anyshape.capture.tracer import Tracer
+from anyshape.capture.value_kinds import CODE
 from anyshape.guards.guard import Kind
 from anyshape.guards.replaced_functions import replaced
 

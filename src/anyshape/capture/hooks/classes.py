@@ -7,8 +7,8 @@ import inspect
 import types
 from typing import Any, Final
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.hooks.class_lookups import is_trusted
-from anyshape.capture.tracer import AbortCapture
 
 _DATA: Final = (dict, list, set, tuple, frozenset, int, float, str, BaseException)
 _IMMUTABLE: Final = (tuple, frozenset, int, float, str, BaseException)

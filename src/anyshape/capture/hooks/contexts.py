@@ -10,8 +10,8 @@ from torch.autograd import set_detect_anomaly
 from torch.cpu.amp.autocast_mode import autocast as cpu_autocast
 from torch.cuda.amp.autocast_mode import autocast as cuda_autocast
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.warning_filters import CatchWarnings
-from anyshape.capture.tracer import AbortCapture
 from anyshape.ops.modes import AttentionKernels, enter_mode, leave_mode
 
 #: They switch the grad mode through a function that the recording mode sees.

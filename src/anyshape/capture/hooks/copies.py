@@ -10,8 +10,9 @@ from typing import Any, Final
 
 import torch
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.numbers.traced_text import TRACED_VALUES
-from anyshape.capture.tracer import ATOMS, AbortCapture
+from anyshape.capture.value_kinds import ATOMS
 
 Hooks = Any
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import torch
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.hooks.reference import CONVERSIONS
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt
 from anyshape.capture.numbers.traced_text import (
@@ -25,7 +26,7 @@ from anyshape.capture.numbers.traced_text import (
     joined,
 )
 from anyshape.capture.record.data_dependent_shapes import is_opaque
-from anyshape.capture.tracer import ATOMS, TENSORS, AbortCapture
+from anyshape.capture.value_kinds import ATOMS, TENSORS
 
 Hooks = Any
 

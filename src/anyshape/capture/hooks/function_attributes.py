@@ -5,11 +5,13 @@ from __future__ import annotations
 import types
 from typing import Any, Final
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.externals.external_objects import Externals
 from anyshape.capture.hooks.class_lookups import is_trusted
 from anyshape.capture.rewrite.instrument import is_instrumented, original_closure
 from anyshape.capture.rewrite.nodes import HOOKS
-from anyshape.capture.tracer import ATOMS, AbortCapture, Tracer
+from anyshape.capture.tracer import Tracer
+from anyshape.capture.value_kinds import ATOMS
 from anyshape.guards.guard import Kind
 
 #: What a function says of itself: texts, and what follows from its being a function.

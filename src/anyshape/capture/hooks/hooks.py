@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 
 import torch
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins import table as natives
 from anyshape.capture.builtins.torch_state import CHECK_NAMES
 from anyshape.capture.externals.external_objects import Externals
@@ -30,7 +31,8 @@ from anyshape.capture.numbers.traced_text import joined
 from anyshape.capture.record.data_dependent_shapes import has_own_method
 from anyshape.capture.record.recorder import Recorder
 from anyshape.capture.record.tensor_metadata_reads import CONSTANT_ATTRIBUTES, shape
-from anyshape.capture.tracer import ATOMS, CODE, AbortCapture, Tracer
+from anyshape.capture.tracer import Tracer
+from anyshape.capture.value_kinds import ATOMS, CODE
 from anyshape.guards.guard import Kind
 from anyshape.guards.replaced_functions import replaced
 

@@ -8,7 +8,8 @@ import sys
 import types
 from typing import Any
 
-from anyshape.capture.tracer import ATOMS, CODE, AbortCapture
+from anyshape.capture.abort import AbortCapture
+from anyshape.capture.value_kinds import ATOMS, CODE
 from anyshape.guards.guard import Kind
 
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import torch
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.externals.external_objects import SEQUENCES, SETS, holds_traced
 from anyshape.capture.externals.untrace import untraced
 from anyshape.capture.hooks.attributes import is_trusted
 from anyshape.capture.hooks.base import BUILT_IN, ITERATORS, TRACED, HooksBase, defines
 from anyshape.capture.hooks.identity_methods import told_by_identity
-from anyshape.capture.tracer import ATOMS, AbortCapture
+from anyshape.capture.value_kinds import ATOMS
 from anyshape.guards.guard import Kind
 
 

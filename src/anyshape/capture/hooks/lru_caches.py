@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import torch
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.pure import is_data
 from anyshape.capture.externals.external_objects import holds_traced, is_key
 from anyshape.capture.externals.side_effects import Change, Effect
@@ -25,7 +26,7 @@ from anyshape.capture.externals.untrace import concretized
 from anyshape.capture.numbers.concolic import TracedInt
 from anyshape.capture.numbers.traced_text import TRACED_VALUES, bare
 from anyshape.capture.rewrite.source import all_code
-from anyshape.capture.tracer import ATOMS, CODE, AbortCapture
+from anyshape.capture.value_kinds import ATOMS, CODE
 from anyshape.guards.guard import Kind
 
 _MISSING: Final = object()

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import torch
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.containers import change_in_place
 from anyshape.capture.builtins.pure import as_length
 from anyshape.capture.externals.external_objects import SETS, holds_traced
@@ -28,7 +29,7 @@ from anyshape.capture.hooks.base import (
 from anyshape.capture.hooks.formatting import percent
 from anyshape.capture.numbers import concolic
 from anyshape.capture.numbers.traced_text import TracedText, joined
-from anyshape.capture.tracer import ATOMS, AbortCapture
+from anyshape.capture.value_kinds import ATOMS
 from anyshape.guards.guard import Kind
 
 _KEYS: Final[Any] = type({}.keys())

@@ -8,10 +8,12 @@ from typing import Any, Final
 
 import torch
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.externals.native_values import BY_IDENTITY
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt
 from anyshape.capture.numbers.traced_text import TracedText
-from anyshape.capture.tracer import ATOMS, AbortCapture, Tracer
+from anyshape.capture.tracer import Tracer
+from anyshape.capture.value_kinds import ATOMS
 
 Call = Callable[..., Any]
 

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 import torch
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt, plain
 from anyshape.capture.numbers.traced_text import TracedText
-from anyshape.capture.tracer import ATOMS, AbortCapture, is_plain_tensor
+from anyshape.capture.value_kinds import ATOMS, is_plain_tensor
 from anyshape.ops.meta import Strided
 from anyshape.ops.op import OpKind
 from anyshape.ops.packed_weights import Packed, class_of, is_packed, takes_packed

@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch.fx.node import has_side_effect
 
-from anyshape.capture.tracer import TENSORS, AbortCapture
+from anyshape.capture.abort import AbortCapture
+from anyshape.capture.value_kinds import TENSORS
 from anyshape.ops.meta import Dense, Meta, contiguous, of_tensor
 from anyshape.ops.runtime_checks import OtherForm, is_dense
 from anyshape.symbolic import NATURAL, Size

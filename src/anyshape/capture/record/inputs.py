@@ -7,10 +7,10 @@ from typing import Any
 import torch
 import torch.fx
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.record.data_dependent_shapes import Form, HasForm, is_opaque, meta_of
 from anyshape.capture.record.segment_state import Segments, TracedTensor, identifier
 from anyshape.capture.replay.events import Input
-from anyshape.capture.tracer import AbortCapture
 from anyshape.guards.guard import Kind, TensorSpec
 from anyshape.guards.path import Path
 from anyshape.ops.meta import Dense, Meta, Strided, of_tensor

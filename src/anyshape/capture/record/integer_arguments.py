@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import torch
 
-from anyshape.capture.tracer import ATOMS
+from anyshape.capture.value_kinds import ATOMS
 
 _schemas_of: Any = torch._C._jit_get_schemas_for_operator
 

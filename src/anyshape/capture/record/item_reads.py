@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import torch
 
-from anyshape.capture.tracer import AbortCapture
+from anyshape.capture.abort import AbortCapture
 from anyshape.symbolic import EVERYTHING, Range
 
 Recorder = Any

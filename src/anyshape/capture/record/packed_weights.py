@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.record.unbacked import pairs
-from anyshape.capture.tracer import AbortCapture
 from anyshape.ops.infer import map_metas
 from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.runtime_checks import check_dense

@@ -16,6 +16,7 @@ import torch
 import torch.fx
 from torch.overrides import _pop_mode_temporarily
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt, plain
 from anyshape.capture.record.autocast import inferred
 from anyshape.capture.record.bound_call import CallForms, name_of
@@ -56,7 +57,7 @@ from anyshape.capture.record.tensor_metadata_reads import (
 )
 from anyshape.capture.record.unbacked import is_of_data, observed, places, sizes_in
 from anyshape.capture.replay.events import ARGUMENTS, operation
-from anyshape.capture.tracer import AbortCapture, Tracer, is_data_dependent
+from anyshape.capture.tracer import Tracer
 from anyshape.config import config
 from anyshape.errors import AnyshapeError, NeedsDecision, UnknownOperator
 from anyshape.guards.path import Path
@@ -65,7 +66,7 @@ from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.node_meta import CALL, NUMBER, RESULT, UNRECORDED, VERSION, RecordedCall
 from anyshape.ops.shape_query import NeedKind as NeedKind
 from anyshape.ops.table import lookup
-from anyshape.symbolic import EVERYTHING, Expr, Size, as_symbol, eq
+from anyshape.symbolic import EVERYTHING, Expr, Size, as_symbol, eq, is_data_dependent
 
 
 class Recorder(Inputs):

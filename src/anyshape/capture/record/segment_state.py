@@ -14,6 +14,7 @@ from typing import Any, Final
 import torch
 import torch.fx
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.externals.tensor_mutations import Changes
 from anyshape.capture.numbers.concolic import TracedFloat
 from anyshape.capture.outline.sites import asking_frame, sites_on_stack
@@ -32,7 +33,7 @@ from anyshape.capture.record.segments import (
     SegmentOutput,
 )
 from anyshape.capture.record.size_nodes import SizeNodes
-from anyshape.capture.tracer import AbortCapture, Tracer
+from anyshape.capture.tracer import Tracer
 from anyshape.config import config
 from anyshape.guards.path import Path
 from anyshape.ops.meta import Meta, Strided

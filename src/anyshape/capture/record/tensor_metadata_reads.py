@@ -7,8 +7,9 @@ from typing import Any, Final, Protocol
 
 import torch
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.record.data_dependent_shapes import is_jagged
-from anyshape.capture.tracer import AbortCapture, Tracer
+from anyshape.capture.tracer import Tracer
 from anyshape.ops.layouts import contiguity
 from anyshape.ops.meta import Meta, channels_last, contiguous
 from anyshape.symbolic import eq, or_

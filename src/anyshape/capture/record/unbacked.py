@@ -8,10 +8,9 @@ from typing import Any
 import torch
 
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt
-from anyshape.capture.tracer import is_data_dependent
 from anyshape.guards.path import Path
 from anyshape.ops.meta import Meta
-from anyshape.symbolic import Expr
+from anyshape.symbolic import Expr, is_data_dependent
 
 
 def places(

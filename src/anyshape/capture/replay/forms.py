@@ -13,7 +13,8 @@ import torch
 from anyshape.capture.numbers.concolic import TracedInt, plain
 from anyshape.capture.record.segment_state import TracedTensor
 from anyshape.capture.replay.events import Parts, metadata_key
-from anyshape.capture.tracer import ATOMS, Tracer
+from anyshape.capture.tracer import Tracer
+from anyshape.capture.value_kinds import ATOMS
 from anyshape.guards.path import Path
 from anyshape.guards.values import strictly_equal
 from anyshape.symbolic import Expr

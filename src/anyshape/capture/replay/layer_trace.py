@@ -28,7 +28,8 @@ from anyshape.capture.replay.checks import (
     step,
 )
 from anyshape.capture.replay.events import ARGUMENTS, Input, Operation, metadata_key, tensors_in
-from anyshape.capture.tracer import ATOMS, CODE, Tracer
+from anyshape.capture.tracer import Tracer
+from anyshape.capture.value_kinds import ATOMS, CODE
 from anyshape.guards.guard import Guard, Kind
 from anyshape.guards.path import Access, Path
 from anyshape.ops.node_meta import CALL, NUMBER

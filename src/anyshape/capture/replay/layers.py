@@ -10,6 +10,7 @@ from typing import Any, Final
 import torch
 import torch.fx
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.model import Hooks
 from anyshape.capture.externals.untrace import untraced
 from anyshape.capture.record.segment_state import TracedTensor
@@ -18,7 +19,6 @@ from anyshape.capture.replay.events import tensors_in
 from anyshape.capture.replay.forms import Forms, NoForm, built, result_form
 from anyshape.capture.replay.layer_trace import LayerTrace, NotReplayed, record
 from anyshape.capture.replay.replayer import Replayer, ReplayMismatch
-from anyshape.capture.tracer import AbortCapture
 from anyshape.config import config
 from anyshape.guards.guard import Frame
 from anyshape.guards.path import Path
