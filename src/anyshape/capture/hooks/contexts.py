@@ -35,7 +35,7 @@ _SWITCHED: Final = (
 )
 
 
-def entered(hooks: Any, manager: Any) -> Any:
+def entered(hooks: Any, manager: object) -> object:
     """What stands in the `with` statement for a context manager."""
     kind = type(manager)
     if hooks.outside.is_external(manager) and kind in _RECORDED:
@@ -74,7 +74,7 @@ class _Unseen:
             return self._manager.__exit__(*error)
 
 
-def enter_or_leave(hooks: Any, name: str, manager: Any, error: tuple[Any, ...]) -> Any:
+def enter_or_leave(hooks: Any, name: str, manager: object, error: tuple[object, ...]) -> object:
     """`__enter__` or `__exit__` of a known context manager, called by name as `ExitStack` does."""
     stack = hooks.entered
     if name == "__enter__":

@@ -75,7 +75,7 @@ def sure_stores(*nodes: ast.AST | None) -> set[str]:
     return uses(*nodes).stores - perhaps
 
 
-def _comprehension(node: Any, found: Uses, todo: list[Any]) -> None:
+def _comprehension(node: Any, found: Uses, todo: list[object]) -> None:
     first, *_ = node.generators
     todo.append(first.iter)  # evaluated in the scope around
     inner = uses(*(child for child in ast.iter_child_nodes(node)))

@@ -32,7 +32,7 @@ _tracing: Any = _C._get_tracing_state
 _replaced_now: Any = replaced.now
 
 
-def read_state() -> tuple[Any, ...]:
+def read_state() -> tuple[object, ...]:
     """Everything of it in one value: cheap, because every call compares it."""
     return (
         _is_grad_enabled(),
@@ -53,13 +53,13 @@ def read_state() -> tuple[Any, ...]:
     )
 
 
-def _saved_tensors_hooks() -> Any:
+def _saved_tensors_hooks() -> object:
     """The hooks that autograd packs tensors with, if any: checkpointing uses them to stop in the
     middle of a run, which must then be the user's own."""
     return _packing_hooks(True)
 
 
-def _autocast() -> tuple[Any, ...]:
+def _autocast() -> tuple[object, ...]:
     return tuple(
         (device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
         for device in ("cpu", "cuda")
