@@ -85,7 +85,9 @@ def _shown(value: object) -> str:
     return text if len(text) < 60 else f"a {type(value).__name__}"
 
 
-def _tensor(call: CheckContext, condition: Condition, value: object, bound: dict[str, Any]) -> str:
+def _tensor(
+    call: CheckContext, condition: Condition, value: object, bound: dict[str, object]
+) -> str:
     name, wanted = condition.name, condition.value
     if not isinstance(value, torch.Tensor):
         return f"{name} is {_shown(value)}, where a tensor is expected"
@@ -171,7 +173,7 @@ def _keys(call: CheckContext, condition: Condition, value: Any, bound: dict[str,
     return f"{condition.name} has the keys {list(value)}, where {expected} are expected"
 
 
-Check = Callable[[CheckContext, Condition, Any, dict[str, Any]], str]
+Check = Callable[[CheckContext, Condition, Any, dict[str, object]], str]
 
 
 def _as_guard(kind: Kind, sentence: Callable[[Any, Any], str]) -> Check:
@@ -186,14 +188,16 @@ def _as_guard(kind: Kind, sentence: Callable[[Any, Any], str]) -> Check:
     return check
 
 
-def _same(call: CheckContext, condition: Condition, value: object, bound: Any) -> str:
+def _same(call: CheckContext, condition: Condition, value: object, bound: dict[str, object]) -> str:
     other, missing = find(bound, condition.value)
     if missing or other is value:
         return missing
     return f"{condition.name} and {text_of(condition.value)} are different objects"
 
 
-def _distinct(call: CheckContext, condition: Condition, value: object, bound: Any) -> str:
+def _distinct(
+    call: CheckContext, condition: Condition, value: object, bound: dict[str, object]
+) -> str:
     found = [find(bound, way)[0] for way in condition.value]
     if len({id(each) for each in found}) == len(found):
         return ""

@@ -90,7 +90,7 @@ class Runs:
             back_to(state)
             raise
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, object]) -> Any:
         function = self._function
         if function is None:
             return self._graph_module.forward(*args, **kwargs)

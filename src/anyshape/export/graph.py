@@ -54,7 +54,7 @@ class GraphBuilder:
         trace: Trace,
         signature: Signature,
         self_name: str | None,
-        bound: Mapping[str, Any],
+        bound: Mapping[str, object],
         weights: Weights,
         function: str,
     ) -> None:

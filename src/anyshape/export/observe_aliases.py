@@ -59,7 +59,7 @@ class _Run:
     def __init__(
         self,
         module: torch.fx.GraphModule,
-        bound: Mapping[str, Any],
+        bound: Mapping[str, object],
         writes: Mapping[Node, Write],
     ) -> None:
         self._module = module
@@ -116,7 +116,7 @@ class _Run:
         except Exception:
             return None
 
-    def _call(self, op: str, target: Any, args: Any, kwargs: Any) -> Any:
+    def _call(self, op: str, target: Any, args: Any, kwargs: Any) -> object:
         args = torch.fx.map_arg(args, self._values.__getitem__)
         kwargs = torch.fx.map_arg(kwargs, self._values.__getitem__)
         if op == "call_method":

@@ -38,7 +38,7 @@ class _Made:
 
     kind: type
     items: list[Any] = field(default_factory=list[Any])
-    pairs: list[tuple[Any, Any]] = field(default_factory=list[tuple[Any, object]])
+    pairs: list[tuple[Any, Any]] = field(default_factory=list[tuple[Any, Any]])
     attributes: dict[str, Any] = field(default_factory=dict[str, Any])
     #: how often it is spoken of
     uses: int = 0
@@ -60,7 +60,7 @@ class RecipeNodes:
     """`known` has the nodes of the names in the steps: `t0` (outputs), `x0` (what is given)."""
 
     def __init__(
-        self, graph: torch.fx.Graph, known: Mapping[str, Any], namespace: Mapping[str, object]
+        self, graph: torch.fx.Graph, known: Mapping[str, object], namespace: Mapping[str, object]
     ) -> None:
         self._graph = graph
         self._known = known
@@ -68,7 +68,7 @@ class RecipeNodes:
         self._made: dict[str, _Made] = {}
         self._changes: list[_Change] = []
         #: what the program set on objects outside in the end, where that is a plain value
-        self.left_out: dict[tuple[Path, str], Any] = {}
+        self.left_out: dict[tuple[Path, str], object] = {}
 
     def result(self, steps: Iterable[Step], result: str) -> Any:
         """The argument of the graph's output; the changes come before it."""
@@ -170,7 +170,7 @@ class RecipeNodes:
             made.node = build(self, made)
         return made.node
 
-    def _call(self, function: Callable[..., Any], *args: Any) -> torch.fx.Node:
+    def _call(self, function: Callable[..., object], *args: Any) -> torch.fx.Node:
         return self._graph.call_function(function, args)
 
     def _nodes(self, made: _Made) -> list[object]:

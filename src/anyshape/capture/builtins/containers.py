@@ -16,6 +16,7 @@ from anyshape.capture.builtins.model import Hooks
 from anyshape.capture.externals.external_objects import ITERATORS, SETS
 from anyshape.capture.externals.side_effects import base_of
 from anyshape.capture.externals.untrace import untraced
+from anyshape.guards.path import Path
 
 VIEWS: Final = frozenset(["keys", "values", "items"])
 
@@ -68,7 +69,7 @@ def container_method(
     bound: Any,
     owner: Any,
     name: str,
-    args: tuple[Any, ...],
+    args: tuple[object, ...],
     kwargs: dict[str, object],
 ) -> object:
     path = hooks.tracer.path_of(owner)
@@ -109,7 +110,7 @@ def container_method(
 
 
 def _checked(
-    hooks: Hooks, kind: type, owner: Any, path: Any, name: str, args: tuple[Any, ...]
+    hooks: Hooks, kind: type, owner: Any, path: Path | None, name: str, args: tuple[object, ...]
 ) -> tuple[object, ...]:
     """Arguments as native code may use them: positions and keys are plain, what is compared is
     known."""
@@ -165,7 +166,7 @@ def _init_container(
     kind: type,
     bound: Any,
     owner: object,
-    path: object,
+    path: Path | None,
     args: tuple[object, ...],
     kwargs: dict[str, object],
 ) -> None:
@@ -188,7 +189,9 @@ def _members(hooks: Hooks, arg: object) -> object:
     return hooks.members(arg)
 
 
-def change_in_place(hooks: Any, name: str, owner: object, path: object, other: object) -> object:
+def change_in_place(
+    hooks: Any, name: str, owner: object, path: Path | None, other: object
+) -> object:
     """`owner += other` and the like, of a container from outside."""
     method = f"__i{name}__"
     kind = next((base for base in _CHANGES if isinstance(owner, base)), None)
@@ -206,7 +209,7 @@ def _read_outside(
     hooks: Hooks,
     kind: type,
     owner: Any,
-    path: Any,
+    path: Path,
     name: str,
     args: tuple[object, ...],
     kwargs: dict[str, object],
@@ -236,7 +239,7 @@ def _read_outside(
     return getattr(_copy(hooks, kind, owner, path), name)(*args, **kwargs)
 
 
-def _copy(hooks: Hooks, kind: type, owner: Any, path: Any) -> Any:
+def _copy(hooks: Hooks, kind: type, owner: Any, path: Path) -> Any:
     """A container of the built-in kind with the same contents."""
     contents = hooks.outside.contents(owner, path)
     if kind is deque:
@@ -274,7 +277,7 @@ _READS: Final = frozenset(
 
 
 def _grow(
-    hooks: Hooks, kind: Any, owner: object, path: object, name: str, args: tuple[object, ...]
+    hooks: Hooks, kind: Any, owner: object, path: Path, name: str, args: tuple[object, ...]
 ) -> object:
     """A container from outside takes over what is in others."""
     one = _GROWING[kind][name]
@@ -290,7 +293,7 @@ def _grow(
     return owner if name == "__iadd__" else None
 
 
-def _perform(hooks: Hooks, owner: object, path: Any, function: Any, *args: object) -> object:
+def _perform(hooks: Hooks, owner: object, path: Path, function: Any, *args: object) -> object:
     """Change a container from outside; natively where that cannot be followed, because an iterator
     that gave the arguments cannot be asked again."""
     if hooks.tracer.active:
@@ -305,7 +308,7 @@ def _update(
     hooks: Hooks,
     bound: Any,
     owner: Any,
-    path: object,
+    path: Path | None,
     args: tuple[object, ...],
     kwargs: dict[str, object],
 ) -> None:
@@ -348,7 +351,7 @@ def _each_pair(hooks: Hooks, base: Any, given: object) -> Iterator[tuple[object,
         yield hooks.key(parts[0]), parts[1]
 
 
-def _sort_list(hooks: Hooks, owner: Any, path: Any, kwargs: dict[str, object]) -> None:
+def _sort_list(hooks: Hooks, owner: Any, path: Path | None, kwargs: dict[str, object]) -> None:
     if path is None:
         _sort_own(hooks, owner, kwargs)
         return
@@ -376,7 +379,7 @@ def _change(
     hooks: Hooks,
     kind: type,
     owner: Any,
-    path: Any,
+    path: Path,
     name: str,
     args: tuple[object, ...],
     kwargs: dict[str, object],
@@ -405,7 +408,7 @@ def _change(
 _RETURNS_ITSELF: Final = frozenset(["__imul__", "__ior__", "__iand__", "__isub__", "__ixor__"])
 
 
-def _remove(hooks: Hooks, kind: Any, owner: object, path: Any, value: object) -> None:
+def _remove(hooks: Hooks, kind: Any, owner: object, path: Path, value: object) -> None:
     contents = hooks.outside.contents(owner, path)
     if any(isinstance(item, torch.Tensor) for item in (value, *contents)):
         raise AbortCapture("`remove` compares tensors")

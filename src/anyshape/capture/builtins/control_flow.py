@@ -240,7 +240,7 @@ def _part(hooks: Hooks, function: object) -> Part:
     return lambda *args: hooks.call(function, *args)
 
 
-def _graph_part(hooks: Hooks, graph: torch.fx.GraphModule, more: Sequence[Any] = ()) -> Part:
+def _graph_part(hooks: Hooks, graph: torch.fx.GraphModule, more: Sequence[object] = ()) -> Part:
     """A graph of an operator that is captured again."""
     return lambda *args: hooks.call(graph.forward, *args, *more)
 
@@ -280,7 +280,7 @@ def _while_loop(
     return _loop(hooks, given, _part(hooks, cond_fn), _part(hooks, body_fn))
 
 
-def _loop(hooks: Hooks, given: Sequence[Any], goes_on: Part, step: Part) -> object:
+def _loop(hooks: Hooks, given: Sequence[object], goes_on: Part, step: Part) -> object:
     start = _started(hooks, given, "torch.while_loop")
     nodes = [hooks.recorder.node(each) for each in start.outputs]
     test, body = Branch(hooks, "the condition of a loop"), Branch(hooks, "the body of a loop")

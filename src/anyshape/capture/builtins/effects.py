@@ -271,7 +271,7 @@ def _check_logger(hooks: Hooks, logger: object) -> None:
     hooks.tracer.guard(Kind.IDENTITY, path, logger)
 
 
-def _guard_level(hooks: Hooks, logger: Any, level: int, enabled: bool) -> None:
+def _guard_level(hooks: Hooks, logger: logging.Logger, level: int, enabled: bool) -> None:
     check = IsEnabled(logger, level, enabled)
     path = hooks.tracer.constant(check)
     hooks.tracer.guard(Kind.PREDICATE, path, check, "the level of a logger")
@@ -300,7 +300,7 @@ def _is_enabled(hooks: Hooks, logger: Any, level: Any) -> bool:
     return enabled
 
 
-def _get_logger(hooks: Hooks, name: object = None) -> Any:
+def _get_logger(hooks: Hooks, name: object = None) -> logging.Logger:
     found = logging.getLogger(hooks.specialized(name, "the name of a logger"))
     return hooks.tracer.read(found, hooks.tracer.constant(found))
 

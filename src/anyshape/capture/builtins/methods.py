@@ -43,7 +43,7 @@ def method(
     bound: Any,
     owner: Any,
     name: str,
-    args: tuple[Any, ...],
+    args: tuple[object, ...],
     kwargs: dict[str, Any],
 ) -> object:
     if name in _OBJECT_METHODS:

@@ -49,7 +49,7 @@ def is_question(function: object) -> bool:
     return bool(_ASKED_MODULES.match(module)) and bool(_ASKING.match(name))
 
 
-def ask(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, object]) -> object:
+def ask(hooks: Hooks, function: Any, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
     """The answer of a function to plain values, with a guard that it stays the same."""
     name = getattr(function, "__name__", "a question")
     values = [hooks.specialized(value, f"`{name}` takes it") for value in (*args, *kwargs.values())]

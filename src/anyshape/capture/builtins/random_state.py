@@ -50,7 +50,7 @@ def seed_generator(generator: torch.Generator, seed: int) -> None:
     generator.manual_seed(seed)
 
 
-def _node(hooks: Hooks, function: Callable[..., Any], *args: Any) -> Any:
+def _node(hooks: Hooks, function: Callable[..., object], *args: Any) -> Any:
     hooks.tracer.cannot_replay("the state of a generator is changed")
     hooks.recorder.may_draw = True
     return hooks.recorder.graph.call_function(function, args)

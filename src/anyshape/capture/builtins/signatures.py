@@ -71,7 +71,7 @@ def _guard_function(hooks: Hooks, function: types.FunctionType) -> None:
 def _handed_on(function: Callable[..., object]) -> Callable[..., object]:
     """A function that hands its arguments on without a look at them."""
 
-    def model(hooks: Hooks, bound: object, *args: object, **kwargs: object) -> Any:
+    def model(hooks: Hooks, bound: object, *args: object, **kwargs: object) -> object:
         if hooks.outside.is_external(bound) and not is_constant(hooks, bound):
             raise AbortCapture(f"`{function.__name__}` of a signature from outside")
         return function(bound, *args, **kwargs)

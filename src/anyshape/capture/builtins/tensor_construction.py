@@ -18,7 +18,7 @@ from anyshape.capture.numbers.concolic import TracedInt
 TENSOR_TYPE: Final = type(torch.LongTensor)
 
 
-def make(hooks: Hooks, kind: Any, args: tuple[Any, ...], kwargs: dict[str, object]) -> object:
+def make(hooks: Hooks, kind: Any, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
     """`torch.LongTensor(…)`, or `torch.Tensor(…)`, which has the default dtype."""
     if kwargs or (isinstance(kind, TENSOR_TYPE) and kind.is_cuda):
         raise AbortCapture(f"{kind.__name__}(…) on a device")

@@ -51,7 +51,7 @@ class Returns:
 def _guarded(function: Callable[..., object]) -> Callable[..., object]:
     """A read of torch's state that no other guard covers."""
 
-    def model(hooks: Hooks, *args: object, **kwargs: object) -> Any:
+    def model(hooks: Hooks, *args: object, **kwargs: object) -> object:
         if kwargs or not all(type(arg) is str for arg in args):
             raise AbortCapture(f"`torch.{function.__name__}` with arguments")
         asked = functools.partial(function, *args) if args else function

@@ -205,7 +205,7 @@ class Externals:
                 self.tracer.leave_for(left)
         return value
 
-    def view(self, container: dict[Any, Any], path: Path, name: str) -> object:
+    def view(self, container: dict[Any, object], path: Path, name: str) -> object:
         """`keys()`, `values()` or `items()`, which follow the dictionary as it changes."""
         own = getattr(base_of(container), name)
         if name == "keys":

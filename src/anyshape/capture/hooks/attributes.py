@@ -286,7 +286,7 @@ class Attributes:
             return self._call(fallback, obj, name)
         raise AbortCapture(f"`__getattr__` of {type(obj).__name__} is native code")
 
-    def bound(self, obj: object, holder: type, name: str, value: Any) -> object:
+    def bound(self, obj: object, holder: type, name: str, value: Any) -> Any:
         """A class attribute as seen through an instance."""
         kind = type(value)
         if kind is types.FunctionType:

@@ -21,11 +21,14 @@ from anyshape.capture.externals.external_objects import (
     is_key,
 )
 from anyshape.capture.externals.native_values import BY_IDENTITY, has_native_state, key_of_type
+from anyshape.capture.hooks.attributes import Attributes
+from anyshape.capture.hooks.calls import Callables
 from anyshape.capture.hooks.class_lookups import is_trusted
 from anyshape.capture.hooks.identity_methods import builtins_in, told_by_identity
 from anyshape.capture.hooks.reference import PlainHooks
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt
 from anyshape.capture.numbers.traced_text import TracedText
+from anyshape.capture.record.recorder import Recorder
 from anyshape.capture.tracer import Tracer
 from anyshape.capture.value_kinds import ATOMS, CODE
 from anyshape.guards.guard import Kind
@@ -74,10 +77,10 @@ class HooksBase(PlainHooks):
     """The state that hooks work on."""
 
     tracer: Tracer
-    recorder: Any
+    recorder: Recorder
     outside: Externals
-    attributes: Any
-    callables: Any
+    attributes: Attributes
+    callables: Callables
     #: paths of objects from outside that are found by their identity in sets and dictionaries
     identities: dict[Path, None]
     #: classes of this capture, and whether their instances are told apart by identity; guarded

@@ -19,6 +19,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 
 from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins import table as natives
+from anyshape.capture.builtins.model import Hooks
 from anyshape.capture.builtins.tensor_construction import METHODS, TENSOR_TYPE, make
 from anyshape.capture.externals.native_values import BOUND
 from anyshape.capture.externals.untrace import untraced
@@ -54,7 +55,7 @@ class FunctionFrame:
 class Callables:
     """Calls in one capture."""
 
-    def __init__(self, hooks: Any) -> None:
+    def __init__(self, hooks: Hooks) -> None:
         self._hooks = hooks
         self._tracer = hooks.tracer
         #: what watched code finds its hooks in
@@ -218,7 +219,7 @@ class Callables:
         return natives.call(self._hooks, function, args, kwargs)
 
     def _tensor_method(
-        self, method: object, args: tuple[object, ...], kwargs: dict[str, object]
+        self, method: Any, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> object:
         model = METHODS.get(method)
         if model is not None:

@@ -11,10 +11,9 @@ from typing import Any, Final
 import torch
 
 from anyshape.capture.abort import AbortCapture
+from anyshape.capture.builtins.model import Hooks
 from anyshape.capture.numbers.traced_text import TRACED_VALUES
 from anyshape.capture.value_kinds import ATOMS
-
-Hooks = Any
 
 _MISSING: Final = object()
 

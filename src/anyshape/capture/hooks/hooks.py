@@ -34,6 +34,7 @@ from anyshape.capture.record.tensor_metadata_reads import CONSTANT_ATTRIBUTES, s
 from anyshape.capture.tracer import Tracer
 from anyshape.capture.value_kinds import ATOMS, CODE
 from anyshape.guards.guard import Kind
+from anyshape.guards.path import Path
 from anyshape.guards.replaced_functions import replaced
 
 
@@ -108,7 +109,7 @@ class Hooks(OperatorHooks, ItemHooks):
             self.tracer.leave_for(left)
             return value
 
-    def _cell_path(self, frame: object, name: str, cell: object) -> Any:
+    def _cell_path(self, frame: object, name: str, cell: object) -> Path:
         return self.tracer.constant(cell, f"L[{name!r}]").cell()
 
     def store_global(self, frame: Any, name: str, value: object) -> object:

@@ -9,12 +9,13 @@ import types
 from typing import Any
 
 from anyshape.capture.abort import AbortCapture
+from anyshape.capture.builtins.model import Hooks
 from anyshape.capture.value_kinds import ATOMS, CODE
 from anyshape.guards.guard import Kind
 
 
 def imported(
-    hooks: Any, value: object, module: str, name: str | None, level: int, frame: Any
+    hooks: Hooks, value: object, module: str, name: str | None, level: int, frame: Any
 ) -> object:
     """What `import module` or `from module import name` has bound to a variable.
 
@@ -54,7 +55,7 @@ class Gives:
         return found is self._value or (type(found) in ATOMS and found == self._value)
 
 
-def _absolute(hooks: Any, module: str, level: int, globals_: dict[str, Any]) -> str:
+def _absolute(hooks: Hooks, module: str, level: int, globals_: dict[str, Any]) -> str:
     """The full name of a module that is named relative to the package of the program."""
     package = globals_.get("__package__")
     if not isinstance(package, str):
@@ -64,7 +65,7 @@ def _absolute(hooks: Any, module: str, level: int, globals_: dict[str, Any]) -> 
     return importlib.util.resolve_name("." * level + module, package)
 
 
-def _loaded(hooks: Any, name: str, module: object) -> None:
+def _loaded(hooks: Hooks, name: str, module: object) -> None:
     """Guard which module has a name. `import a.b as c` gives an attribute of `a`."""
     held = sys.modules.get(name)
     held_in: object = sys.modules

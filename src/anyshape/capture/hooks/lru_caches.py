@@ -19,6 +19,7 @@ from typing import Any, Final
 import torch
 
 from anyshape.capture.abort import AbortCapture
+from anyshape.capture.builtins.model import Hooks
 from anyshape.capture.builtins.pure import is_data
 from anyshape.capture.externals.external_objects import holds_traced, is_key
 from anyshape.capture.externals.side_effects import Change, Effect
@@ -35,7 +36,7 @@ _MISSING: Final = object()
 class Caches:
     """Calls of cached functions in one capture."""
 
-    def __init__(self, hooks: Any) -> None:
+    def __init__(self, hooks: Hooks) -> None:
         self._hooks = hooks
         self._tracer = hooks.tracer
         #: by function and key: the answer, and what the program gets for it
@@ -111,7 +112,7 @@ class Caches:
         trusted: bool,
         args: tuple[object, ...],
         kwargs: dict[str, object],
-        answer: Any,
+        answer: object,
     ) -> object:
         """What a function of numbers gives for dynamic ones: each run has its own key."""
         effects = self._hooks.journal.effects
@@ -134,7 +135,7 @@ class Caches:
 
     def _arguments(
         self, args: tuple[object, ...], kwargs: dict[str, object]
-    ) -> tuple[tuple[Any, ...], dict[str, object]]:
+    ) -> tuple[tuple[object, ...], dict[str, object]]:
         named = {name: self._argument(arg) for name, arg in kwargs.items()}
         return tuple(map(self._argument, args)), named
 

@@ -154,7 +154,7 @@ class PlainHooks:
 
     # Values handed to Python itself.
 
-    def plain(self, value: object, /) -> Any:
+    def plain(self, value: object, /) -> object:
         """An operand that Python itself will work on, unobserved."""
         return value
 

@@ -153,7 +153,7 @@ _BINARY_METHODS: Final[dict[str, Function]] = {
 def _forward(function: Function) -> Function:
     rule = RULES[function]
 
-    def method(self: Any, other: object) -> object:
+    def method(self: TracedInt | TracedFloat, other: object) -> object:
         tracer = self.tracer
         if not tracer.active:
             return function(plain(self), other)
@@ -170,7 +170,7 @@ def _forward(function: Function) -> Function:
 def _reflected(function: Function) -> Function:
     rule = RULES[function]
 
-    def method(self: Any, other: object) -> object:
+    def method(self: TracedInt | TracedFloat, other: object) -> object:
         tracer = self.tracer
         operand = operand_of(tracer, other)
         if operand is None:
@@ -198,7 +198,7 @@ def _power(without_modulus: Function, reflected: bool) -> Function:
 def _comparing(function: Function) -> Function:
     equality = function in (operator.eq, operator.ne)
 
-    def method(self: Any, other: object) -> object:
+    def method(self: TracedInt | TracedFloat, other: object) -> object:
         tracer = self.tracer
         if not tracer.active:
             return function(plain(self), other)
@@ -224,7 +224,7 @@ def _fixing(base: type, name: str, reason: str) -> Function:
     return method
 
 
-def _itself(self: Any, *_: object) -> object:
+def _itself(self: TracedInt | TracedFloat, *_: object) -> object:
     return self if self.tracer.active else plain(self)
 
 
@@ -262,7 +262,7 @@ def _asking(base: type, name: str, reason: str, function: Function) -> Function:
 def _counting_bits(name: str) -> Function:
     native = getattr(int, name)
 
-    def method(self: Any) -> int:
+    def method(self: TracedInt | TracedFloat) -> int:
         if not self.tracer.active:
             return native(plain(self))
         return asked(self.tracer, native, (self,), _TELLING[name])

@@ -254,7 +254,7 @@ def _compared_floats(
     return asked(tracer, function, (a, b), reason)
 
 
-def asked(tracer: NumberTracer, function: Function, args: tuple[Any, ...], reason: str) -> Any:
+def asked(tracer: NumberTracer, function: Function, args: tuple[object, ...], reason: str) -> Any:
     """The plain result, with guards of the sizes that it is the same for."""
     if not tracer.active:  # see `made`
         return function(*map(plain, args))

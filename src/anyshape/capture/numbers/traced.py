@@ -60,13 +60,13 @@ class TracedInt(int):
             return int.__bool__(self)
         return decided(self.tracer, ne(self.expr, 0), "its truth was tested")
 
-    def __round__(self, ndigits: object = None) -> Any:
+    def __round__(self, ndigits: object = None) -> int:
         digits = specialized(ndigits, "a number of digits")
         if digits is None or (isinstance(digits, int) and digits >= 0):
             return self if self.tracer.active else plain(self)
         return round(cast("int", specialized(self, "it was rounded")), digits)
 
-    def as_integer_ratio(self) -> tuple[Any, Any]:
+    def as_integer_ratio(self) -> tuple[int, Literal[1]]:
         return (self if self.tracer.active else plain(self)), 1
 
     @property
@@ -74,7 +74,7 @@ class TracedInt(int):
         return 0
 
     @property
-    def denominator(self) -> Any:
+    def denominator(self) -> Literal[1]:
         return 1
 
 

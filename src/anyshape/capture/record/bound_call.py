@@ -44,7 +44,7 @@ class CallForms:
     def __init__(
         self,
         recorder: Any,
-        function: Callable[..., Any],
+        function: Callable[..., object],
         args: tuple[object, ...],
         kwargs: dict[str, object],
     ) -> None:

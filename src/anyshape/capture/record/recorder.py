@@ -85,7 +85,7 @@ class Recorder(Inputs):
 
     # -- numbers ---------------------------------------------------------------------------------
 
-    def number(self, function: Callable[..., object], args: tuple[object, ...]) -> Any:
+    def number(self, function: Callable[..., object], args: tuple[object, ...]) -> object:
         """A float computed from sizes: computed now, and again by the graph."""
         sizes = frozenset(size for arg in args for size in sizes_in(arg))
         self.tracer.cannot_replay("a number is computed")

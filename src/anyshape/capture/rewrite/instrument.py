@@ -119,7 +119,7 @@ def register_generated(code: CodeType, located: Located, owner: CodePlace) -> No
     _generated.set(code, (located, owner))
 
 
-def make(code: CodeType, globals_: dict[str, Any]) -> CodeType | Refused:
+def make(code: CodeType, globals_: dict[str, object]) -> CodeType | Refused:
     if code in _ours:
         return Refused("it is instrumented already")
     generated = _generated.get(code)
