@@ -50,14 +50,14 @@ class Captured:
 class Arguments:
     """The arguments of a call by parameter: positional ones in order, the rest, the stars."""
 
-    positional: Mapping[str, Any]
-    keyword: Mapping[str, Any]
-    star: tuple[str, tuple[Any, ...]] | None = None
-    star_star: tuple[str, Mapping[str, Any]] | None = None
+    positional: Mapping[str, object]
+    keyword: Mapping[str, object]
+    star: tuple[str, tuple[object, ...]] | None = None
+    star_star: tuple[str, Mapping[str, object]] | None = None
 
 
 def capture(
-    function: Callable[..., Any],
+    function: Callable[..., object],
     arguments: Arguments,
     chooser: DynamismPolicy,
     roots: Roots | None = None,
@@ -138,7 +138,7 @@ def _forget(hooks: Hooks) -> None:
     hooks.forget()
 
 
-def _register_callee(tracer: Tracer, function: Any) -> None:
+def _register_callee(tracer: Tracer, function: object) -> None:
     """What is called is outside too: an object, or a method's instance, with state of its own."""
     if isinstance(function, types.MethodType):
         _register_callee(tracer, function.__self__)
@@ -146,13 +146,15 @@ def _register_callee(tracer: Tracer, function: Any) -> None:
         tracer.register(function, tracer.constant(function, "L['self']"))
 
 
-def _plain_arguments(arguments: Arguments) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _plain_arguments(arguments: Arguments) -> tuple[tuple[object, ...], dict[str, object]]:
     args = (*arguments.positional.values(), *(arguments.star[1] if arguments.star else ()))
     named = arguments.star_star[1] if arguments.star_star else {}
     return args, {**arguments.keyword, **named}
 
 
-def _read_arguments(tracer: Tracer, arguments: Arguments) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _read_arguments(
+    tracer: Tracer, arguments: Arguments
+) -> tuple[tuple[object, ...], dict[str, object]]:
     args = [
         tracer.read(value, tracer.roots.local(name)) for name, value in arguments.positional.items()
     ]
@@ -177,8 +179,8 @@ def _trace(
     tracer: Tracer,
     recorder: Recorder,
     outside: Externals,
-    state: tuple[Any, ...],
-    result: Any,
+    state: tuple[object, ...],
+    result: object,
     random: torch.Tensor,
 ) -> Trace:
     if tracer.shared.is_changed():
@@ -321,9 +323,9 @@ class _RecordingMode(TorchFunctionMode):
 
     def __torch_function__(
         self,
-        func: Callable[..., Any],
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+        func: Callable[..., object],
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
         return self._recorder.run(func, args, kwargs or {}, native=True)

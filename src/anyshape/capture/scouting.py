@@ -26,7 +26,7 @@ class ScoutingHooks(StrippingHooks):
     def __init__(self) -> None:
         self.found: dict[tuple[Site, ...], None] = {}
 
-    def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def call(self, function: object, /, *args: object, **kwargs: object) -> Any:
         if len(self.found) < _MOST and _is_opaque(function):
             self.found[sites_on_stack()] = None
             return called(

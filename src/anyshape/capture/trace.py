@@ -22,7 +22,7 @@ class TracedSegment:
     graph: torch.fx.GraphModule
     #: the inputs of the graph, in order, with their values in this run
     inputs: Sequence[Path | Expr | SegmentOutput]
-    examples: Sequence[Any]
+    examples: Sequence[object]
     #: how many outputs the graph has
     outputs: int
     expectations: Sequence[RuntimeAssert]
@@ -81,7 +81,7 @@ class Trace:
     earlier: Mapping[str, SegmentOutput]
     #: the program after the last graph: its steps, names in them, the expression of the result
     steps: Sequence[Step]
-    namespace: dict[str, Any]
+    namespace: dict[str, object]
     result: str
     guards: Sequence[Guard]
     symbols: Sequence[SymbolSource]

@@ -75,9 +75,9 @@ class Tracer:
         #: of so many of them it is known whether any has a handler of errors
         self._looked_for_handlers = 0
         self._has_handlers = False
-        self._read: dict[Path, Any] = {}
+        self._read: dict[Path, object] = {}
         #: slices from outside by identity: what the program gets for each
-        self._slices: dict[int, Any] = {}
+        self._slices: dict[int, object] = {}
         self._owners: dict[Path, type | None] = {}
         #: keeps what `paths` names alive, so that no identity is used twice
         self.kept: list[object] = []
@@ -93,7 +93,7 @@ class Tracer:
         self.checking = False
         #: what the capture did, in order (see `replay`): guards and reads, be they the first of
         #: their kind or not, inputs, operations, and a text for whatever no replay could do
-        self.log: list[Any] | None = None
+        self.log: list[object] | None = None
         #: the frame to give for a line of the program that is not being run
         self.lent_frame: tuple[Frame | None] | None = None
         self.user_frames = UserFrames()
@@ -259,7 +259,7 @@ class Tracer:
         self.origins.setdefault(fact, (reason, frame))
         self.chooser.assumed(fact, reason, frame, self.facts)
 
-    def specialize(self, value: Any, reason: str) -> Any:
+    def specialize(self, value: object, reason: str) -> Any:
         """The plain number behind a traced one, which becomes the only one that the capture is
         for."""
         if not self.active:
@@ -310,7 +310,7 @@ class Tracer:
     def observe(self, size: Expr, value: int) -> None:
         self.facts = self.facts.observe(size, value)
 
-    def record(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    def record(self, function: Callable[..., object], args: tuple[object, ...]) -> object:
         """A number computed from traced ones, which the graph computes anew."""
         assert self.recorder is not None, "a capture has a recorder"
         return self.recorder.number(function, args)
@@ -361,7 +361,7 @@ class Tracer:
 
     # -- reading what is outside -----------------------------------------------------------------
 
-    def read(self, value: Any, path: Path) -> Any:
+    def read(self, value: object, path: Path) -> Any:
         """What the program gets for `value`, found outside at `path`; guards what it now knows."""
         found = self._read.get(path, _UNREAD)
         if found is not _UNREAD:
@@ -376,16 +376,16 @@ class Tracer:
     def was_read(self, path: Path) -> bool:
         return path in self._read
 
-    def what_was_read(self, path: Path) -> Any:
+    def what_was_read(self, path: Path) -> object:
         return self._read[path]
 
-    def take(self, value: Any, path: Path, own: bool) -> None:
+    def take(self, value: object, path: Path, own: bool) -> None:
         """What a first read leaves behind; `own`: of an object that no path led to before."""
         self._read[path] = value
         if own:
             self._register(value, path)
 
-    def _first_read(self, value: Any, path: Path) -> Any:
+    def _first_read(self, value: Any, path: Path) -> object:
         kind = type(value)
         if kind is int or kind is DynamicInt:
             return self._read_integer(value, path)
@@ -434,7 +434,7 @@ class Tracer:
         if type(owner) not in ATOMS and not isinstance(owner, _WITHOUT_STATE):
             self.read(owner, self.constant(function).attribute("__self__"))
 
-    def _read_slice(self, value: Any, path: Path) -> Any:
+    def _read_slice(self, value: object, path: Path) -> object:
         """A slice, with its parts read: one of our own where they are traced."""
         known = self._slices.get(id(value))
         if known is not None:
@@ -462,7 +462,7 @@ class Tracer:
         if isinstance(value, torch.nn.Module):
             self._owners[path] = type(value)
 
-    def _read_integer(self, value: int, path: Path) -> Any:
+    def _read_integer(self, value: int, path: Path) -> object:
         given = self.given_integers.get(path)
         if given is not None:
             # What the contract says stands; the policy tells of settings that forbid it.

@@ -59,7 +59,7 @@ class Attempt:
 class Subject:
     """What is exported, and the call that it is captured with."""
 
-    def __init__(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    def __init__(self, function: object, args: Sequence[Any], kwargs: Mapping[str, object]) -> None:
         self.module = function if isinstance(function, torch.nn.Module) else None
         self.target: Target = (
             target_of(function, None) if self.module is None else module_target(self.module, None)
@@ -87,7 +87,7 @@ class Subject:
         parameters = list(self.target.signature.parameters.values())[len(self.own) :]
         return self.target.signature.replace(parameters=parameters)
 
-    def called_with(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
+    def called_with(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Arguments:
         signature = self.signature
         try:
             call: BoundArguments = signature.bind(*args, **kwargs)
@@ -171,7 +171,7 @@ def _version(tensor: Any) -> int:
 # -- nothing of the user's is changed -------------------------------------------------------------
 
 
-def copy_of(value: Any) -> Any:
+def copy_of(value: object) -> Any:
     """The value with tensors of its own, each one by itself: an artifact is not to depend on two
     arguments having been the same object."""
     if isinstance(value, torch.Tensor):

@@ -78,14 +78,16 @@ def find(bound: Mapping[str, Any], way: ConditionPath) -> tuple[Any, str]:
 # -- conditions ------------------------------------------------------------------------------------
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, torch.Tensor):
         return f"a tensor of sizes {list(value.shape)}"
     text = repr(value)
     return text if len(text) < 60 else f"a {type(value).__name__}"
 
 
-def _tensor(call: CheckContext, condition: Condition, value: Any, bound: dict[str, Any]) -> str:
+def _tensor(
+    call: CheckContext, condition: Condition, value: object, bound: dict[str, object]
+) -> str:
     name, wanted = condition.name, condition.value
     if not isinstance(value, torch.Tensor):
         return f"{name} is {_shown(value)}, where a tensor is expected"
@@ -131,7 +133,7 @@ def _laid_out(
     return ""
 
 
-def _type(call: CheckContext, condition: Condition, value: Any, bound: Any) -> str:
+def _type(call: CheckContext, condition: Condition, value: object, bound: object) -> str:
     if type_name(type(value)) == condition.value:
         return ""
     return f"{condition.name} is a {type_name(type(value))}, where a {condition.value} is expected"
@@ -143,19 +145,19 @@ def type_name(kind: Any) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _identity(call: CheckContext, condition: Condition, value: Any, bound: Any) -> str:
+def _identity(call: CheckContext, condition: Condition, value: object, bound: object) -> str:
     if named(value) == condition.value:
         return ""
     return f"{condition.name} is {_shown(value)}, where {condition.value} is expected"
 
 
-def named(value: Any) -> str:
+def named(value: object) -> str:
     """What an object that is compared by identity is called in a package."""
     name = getattr(value, "__qualname__", None)
     return f"{value.__module__}.{name}" if name else f"{type_name(type(value))}.{value}"
 
 
-def _keys(call: CheckContext, condition: Condition, value: Any, bound: dict[str, Any]) -> str:
+def _keys(call: CheckContext, condition: Condition, value: Any, bound: dict[str, object]) -> str:
     expected = list(condition.value)
     if list(value) == expected:
         return ""
@@ -171,14 +173,14 @@ def _keys(call: CheckContext, condition: Condition, value: Any, bound: dict[str,
     return f"{condition.name} has the keys {list(value)}, where {expected} are expected"
 
 
-Check = Callable[[CheckContext, Condition, Any, dict[str, Any]], str]
+Check = Callable[[CheckContext, Condition, Any, dict[str, object]], str]
 
 
 def _as_guard(kind: Kind, sentence: Callable[[Any, Any], str]) -> Check:
     """What a guard of that kind says; the sentence is of what is there, and of what was wanted."""
     holds = HOLDS[kind]
 
-    def check(call: CheckContext, condition: Condition, value: Any, bound: Any) -> str:
+    def check(call: CheckContext, condition: Condition, value: object, bound: object) -> str:
         if holds(value, condition.value):
             return ""
         return f"{condition.name} {sentence(value, condition.value)}"
@@ -186,14 +188,16 @@ def _as_guard(kind: Kind, sentence: Callable[[Any, Any], str]) -> Check:
     return check
 
 
-def _same(call: CheckContext, condition: Condition, value: Any, bound: Any) -> str:
+def _same(call: CheckContext, condition: Condition, value: object, bound: dict[str, object]) -> str:
     other, missing = find(bound, condition.value)
     if missing or other is value:
         return missing
     return f"{condition.name} and {text_of(condition.value)} are different objects"
 
 
-def _distinct(call: CheckContext, condition: Condition, value: Any, bound: Any) -> str:
+def _distinct(
+    call: CheckContext, condition: Condition, value: object, bound: dict[str, object]
+) -> str:
     found = [find(bound, way)[0] for way in condition.value]
     if len({id(each) for each in found}) == len(found):
         return ""

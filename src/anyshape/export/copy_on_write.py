@@ -17,10 +17,10 @@ import torch
 _OPERATOR: Final = "_anyshape_on_copies"
 
 
-def on_copies(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def on_copies(name: str, function: Callable[..., object]) -> Callable[..., object]:
     """`function` on copies of the arguments at some places: gives its result, then the copies."""
 
-    def on_copies(places: Sequence[int], *args: Any, **kwargs: Any) -> Any:
+    def on_copies(places: Sequence[int], *args: Any, **kwargs: object) -> object:
         given = list(args)
         copies: list[torch.Tensor] = []
         for place in places:
@@ -32,15 +32,15 @@ def on_copies(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return on_copies
 
 
-def operator_on_copies(function: Any) -> str | None:
+def operator_on_copies(function: object) -> str | None:
     """The name of the operator that a function has been made for."""
     return getattr(function, _OPERATOR, None)
 
 
-def method_on_copies(name: str) -> Callable[..., Any]:
+def method_on_copies(name: str) -> Callable[..., object]:
     """The same for a method of tensors."""
 
-    def call(first: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(first: object, *args: object, **kwargs: object) -> Any:
         return getattr(first, name)(*args, **kwargs)
 
     return on_copies(f"torch.Tensor.{name}", call)

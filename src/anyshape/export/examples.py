@@ -21,12 +21,12 @@ class _Place:
     kind: str = ""
     value: Any = None
     known: bool = False
-    inside: dict[Any, _Place] = field(default_factory=dict[Any, "_Place"])
+    inside: dict[Any, _Place] = field(default_factory=dict[object, "_Place"])
 
 
 def example_call(
     program: Program, sizes: Mapping[str, int] | None = None
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+) -> tuple[tuple[object, ...], dict[str, object]]:
     """Arguments with the sizes of the example, or these; all numbers are 0 in them."""
     values = {**program.examples, **(sizes or {})}
     root = _Place()
@@ -52,7 +52,7 @@ def example_call(
     return _without_defaults(program, args), kwargs
 
 
-def _without_defaults(program: Program, args: list[Any]) -> tuple[Any, ...]:
+def _without_defaults(program: Program, args: list[object]) -> tuple[object, ...]:
     """As a call would be written: the last arguments are left out where they have defaults."""
     parameters = list(program.signature.parameters.values())
     while args and len(args) <= len(parameters):
@@ -96,7 +96,7 @@ def _size(size: Any, values: Mapping[str, int]) -> int:
     return values[size] if isinstance(size, str) else 1 if size is None else size
 
 
-def _made(program: Program, name: Any, place: _Place, default: Any = None) -> Any:
+def _made(program: Program, name: object, place: _Place, default: object = None) -> Any:
     if place.known:
         return place.value
     inside = place.inside

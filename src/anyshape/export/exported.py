@@ -82,7 +82,7 @@ class Exported:
     def inputs(self) -> Inputs:
         return self._program.inputs
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         try:
             call = self.signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -98,12 +98,12 @@ class Exported:
             self._runs = Runs(self._with_changes(), self.name, self._backend, self._shelf)
         return self._runs
 
-    def _check_memory(self, bound: Mapping[str, Any]) -> None:
+    def _check_memory(self, bound: Mapping[str, object]) -> None:
         """The graph takes what it changes for apart from all else."""
         state = {**dict(self.graph_module.named_parameters())}
         state |= dict(self.graph_module.named_buffers())
         given = {each.way: find(bound, each.way)[0] for each in self.inputs.conditions}
-        found: dict[Any, Any] = {**given, **state}
+        found: dict[object, object] = {**given, **state}
         tensors = {place: each for place, each in found.items() if isinstance(each, torch.Tensor)}
         changed = [tensors.pop(each) for each in self._program.changed_places() if each in tensors]
         if may_write(changed, list(tensors.values())):

@@ -81,7 +81,7 @@ class Runs:
     def entries(self) -> list[Entry]:
         return [] if self._function is None else list(self._function.entries)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> object:
         state = modes_now()
         try:
             found = self._call(args, kwargs)
@@ -90,7 +90,7 @@ class Runs:
             back_to(state)
             raise
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, object]) -> Any:
         function = self._function
         if function is None:
             return self._graph_module.forward(*args, **kwargs)
@@ -103,7 +103,7 @@ class Runs:
             reason = error
         return function.fallback(reason, given, kwargs)
 
-    def _native(self, graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
+    def _native(self, graph: torch.fx.GraphModule, examples: list[object]) -> Callable[..., object]:
         with opened(self._shelf):
             return run_native(graph, examples)
 

@@ -6,7 +6,7 @@ import enum
 import types
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 import torch
 
@@ -17,7 +17,7 @@ from anyshape.shapes.bind_spec import Leaf
 _NO_CONTAINERS: Final = (type, torch.nn.Module, types.FunctionType, types.ModuleType, enum.Enum)
 
 
-def leaves_of(value: Any, way: Path, seen: set[int]) -> Iterator[Leaf]:
+def leaves_of(value: object, way: Path, seen: set[int]) -> Iterator[Leaf]:
     if isinstance(value, torch.Tensor):
         sizes = tuple(map(int, value.shape))
         yield Leaf(way, value, True, sizes, (None,) * len(sizes))
@@ -40,7 +40,7 @@ def leaves_of(value: Any, way: Path, seen: set[int]) -> Iterator[Leaf]:
             yield from leaves_of(item, way.attribute(name), seen)
 
 
-def _in_slots(value: Any) -> Iterator[tuple[str, Any]]:
+def _in_slots(value: object) -> Iterator[tuple[str, object]]:
     for kind in type(value).__mro__:
         for name, kept in vars(kind).items():
             if isinstance(kept, types.MemberDescriptorType) and "__slots__" in vars(kind):

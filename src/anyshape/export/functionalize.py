@@ -40,7 +40,7 @@ Node = torch.fx.Node
 
 def make_functional(
     module: torch.fx.GraphModule,
-    example: Callable[[], Mapping[str, Any]],
+    example: Callable[[], Mapping[str, object]],
     facts: Facts,
 ) -> list[str]:
     """Rewrite the graph of a module. Returns what a call changes, by name; if there is anything,
@@ -221,7 +221,7 @@ class _Rewriting(Versions):
         return [place_text(place_of(root)) for root in changed]
 
 
-def _modes_after(node: Node, modes: tuple[Any, ...]) -> tuple[Any, ...]:
+def _modes_after(node: Node, modes: tuple[object, ...]) -> tuple[object, ...]:
     """The modes behind a node: whether gradients are recorded, and what has been entered."""
     if node.target is torch._C._set_grad_enabled:
         return (node.args[0], *modes[1:])

@@ -54,7 +54,7 @@ class GraphBuilder:
         trace: Trace,
         signature: Signature,
         self_name: str | None,
-        bound: Mapping[str, Any],
+        bound: Mapping[str, object],
         weights: Weights,
         function: str,
     ) -> None:
@@ -114,9 +114,9 @@ class GraphBuilder:
                 node = self._graph.call_method("size", (node, source.dim))
             self._symbols[source.symbol] = node
 
-    def _inputs(self, segment: TracedSegment) -> dict[torch.fx.Node, Any]:
+    def _inputs(self, segment: TracedSegment) -> dict[torch.fx.Node, object]:
         placeholders = [node for node in segment.graph.graph.nodes if node.op == "placeholder"]
-        copies: dict[torch.fx.Node, Any] = {}
+        copies: dict[torch.fx.Node, object] = {}
         for node, source, example in zip(
             placeholders, segment.inputs, segment.examples, strict=True
         ):
@@ -133,7 +133,7 @@ class GraphBuilder:
         """Whether it is found in what the caller gives."""
         return path.root.access is Access.LOCAL and path.root.key != self._self_name
 
-    def _input(self, path: Path, value: Any) -> torch.fx.Node:
+    def _input(self, path: Path, value: object) -> torch.fx.Node:
         if self._is_given(path):
             return self._at(path)
         if isinstance(value, torch.Tensor):
@@ -161,7 +161,7 @@ class GraphBuilder:
             case _:
                 raise self._cannot(f"it looks at `{path.text}`, which is no item or attribute")
 
-    def _held(self, path: Path) -> Any:
+    def _held(self, path: Path) -> object:
         """Something that the program returns and the caller did not give."""
         value = find(path, self._bound, {})
         if isinstance(value, torch.Tensor):
@@ -185,8 +185,8 @@ class GraphBuilder:
 
     # -- the program -------------------------------------------------------------------------------
 
-    def _copy(self, segment: TracedSegment, copies: dict[torch.fx.Node, Any]) -> Sequence[Any]:
-        outputs: Sequence[Any] = ()
+    def _copy(self, segment: TracedSegment, copies: dict[torch.fx.Node, Any]) -> Sequence[object]:
+        outputs: Sequence[object] = ()
         for node in segment.graph.graph.nodes:
             if node.op == "placeholder":
                 continue
@@ -242,8 +242,8 @@ class GraphBuilder:
                 compare = _COMPARISONS[type(fact)]
                 return self._graph.call_function(compare, (sizes.of(fact.size), 0))
 
-    def _return(self, outputs: Sequence[Any]) -> None:
-        known: dict[str, Any] = {f"t{index}": node for index, node in enumerate(outputs)}
+    def _return(self, outputs: Sequence[object]) -> None:
+        known: dict[str, object] = {f"t{index}": node for index, node in enumerate(outputs)}
         sizes = SizeNodes(self._graph, self._symbols.__getitem__)
         for index, source in enumerate(self._trace.extra):
             known[f"x{index}"] = self._at(source) if isinstance(source, Path) else sizes.of(source)
@@ -259,10 +259,10 @@ class GraphBuilder:
         self._leave_out(recipe.left_out)
         self._graph.output(returned)
 
-    def _leave_out(self, changes: Mapping[tuple[Path, str], Any]) -> None:
+    def _leave_out(self, changes: Mapping[tuple[Path, str], object]) -> None:
         """Plain values that the program sets on objects outside: an artifact without them is right
         as long as it does not depend on what they were before."""
-        read: dict[object, list[Any]] = {}
+        read: dict[object, list[object]] = {}
         for guard in self._trace.guards:
             if guard.kind is Kind.EQUALS and guard.path is not None:
                 # By the name alone: it may have been found on a class, and set on an instance.

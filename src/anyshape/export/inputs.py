@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from inspect import Parameter, Signature
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from anyshape.errors import AnyshapeError, ExportInputError
 from anyshape.export.conditions import CHECKS, Condition, ConditionPath, called, find, text_of
@@ -100,18 +100,18 @@ class Inputs:
         """The first source of each symbol."""
         return self._homes
 
-    def check(self, function: str, bound: dict[str, Any]) -> None:
+    def check(self, function: str, bound: dict[str, object]) -> None:
         """An error that lists everything wrong with a call. A tensor that lies in memory in another
         order than the program was captured with is replaced by a copy that does not."""
         problems = self.problems(bound)
         if problems:
             raise ExportInputError(function=function, problems=problems)
 
-    def problems(self, bound: dict[str, Any]) -> tuple[str, ...]:
+    def problems(self, bound: dict[str, object]) -> tuple[str, ...]:
         """Everything wrong with a call, one sentence each."""
         return tuple(dict.fromkeys(self._problems(bound)))
 
-    def _problems(self, bound: dict[str, Any]) -> Iterator[str]:
+    def _problems(self, bound: dict[str, object]) -> Iterator[str]:
         broken: set[ConditionPath] = set()
         for condition in self.conditions:
             if any(condition.way[: len(way)] == way for way in broken):
@@ -124,7 +124,7 @@ class Inputs:
         if not broken:
             yield from self._sizes(bound)
 
-    def _sizes(self, bound: Mapping[str, Any]) -> Iterator[str]:
+    def _sizes(self, bound: Mapping[str, object]) -> Iterator[str]:
         values: dict[Symbol, int] = {}
         for source in self.sources:
             found, missing = find(bound, source.way)

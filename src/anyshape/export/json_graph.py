@@ -33,7 +33,7 @@ class NotWritable(Exception):
 # -- values ---------------------------------------------------------------------------------------
 
 
-def write_value(value: Any) -> Any:
+def write_value(value: object) -> object:
     """The value as JSON."""
     kind = type(value)
     if value is None or kind in (bool, int, str):
@@ -52,7 +52,7 @@ def write_value(value: Any) -> Any:
     raise NotWritable(f"a {kind.__name__}")
 
 
-def _float(value: float) -> Any:
+def _float(value: float) -> object:
     # JSON has no word for these.
     return value if math.isfinite(value) else {"float": repr(value)}
 
@@ -73,7 +73,7 @@ _WRITERS: Final[dict[type, Callable[[Any], Any]]] = {
 }
 
 
-def read_value(value: Any, nodes: Mapping[str, torch.fx.Node] | None = None) -> Any:
+def read_value(value: object, nodes: Mapping[str, torch.fx.Node] | None = None) -> Any:
     """The value that JSON stands for."""
     if value is None or type(value) in (bool, int, float, str):
         return value
@@ -101,8 +101,8 @@ def _items(inner: Any, nodes: Any) -> tuple[Any, ...]:
     return tuple(read_value(item, nodes) for item in inner)
 
 
-def _of_torch(kind: type) -> Callable[[Any, Any], Any]:
-    def read(name: Any, nodes: Any) -> Any:
+def _of_torch(kind: type) -> Callable[[Any, Any], object]:
+    def read(name: Any, nodes: object) -> object:
         found = getattr(torch, name, None) if is_word(name) else None
         if not isinstance(found, kind):
             raise NotReadable(f"torch has no {kind.__name__} {name!r}")
@@ -132,12 +132,12 @@ _READERS: Final[dict[str, Callable[[Any, Any], Any]]] = {
 # -- graphs ---------------------------------------------------------------------------------------
 
 
-def write_graph(graph: torch.fx.Graph) -> list[Any]:
+def write_graph(graph: torch.fx.Graph) -> list[object]:
     """The nodes of a graph as JSON, in order."""
     return [_written(node) for node in graph.nodes]
 
 
-def _written(node: torch.fx.Node) -> dict[str, Any]:
+def _written(node: torch.fx.Node) -> dict[str, object]:
     target = node.target
     held, copying = region_of(target), operator_on_copies(target)
     if held is not None:
@@ -172,7 +172,7 @@ def line_of(node: torch.fx.Node) -> str:
     return lines[-1].strip() if len(lines) > 1 else str(node.meta.get("line", ""))
 
 
-def read_graph(nodes: Any, attributes: frozenset[str]) -> torch.fx.Graph:
+def read_graph(nodes: object, attributes: frozenset[str]) -> torch.fx.Graph:
     """The graph of some nodes; `attributes` are the weights that it may use."""
     graph = torch.fx.Graph()
     made: dict[str, torch.fx.Node] = {}
@@ -194,7 +194,7 @@ def read_graph(nodes: Any, attributes: frozenset[str]) -> torch.fx.Graph:
 
 def _read(
     graph: torch.fx.Graph,
-    each: Any,
+    each: object,
     made: Mapping[str, torch.fx.Node],
     attributes: frozenset[str],
 ) -> torch.fx.Node:
@@ -220,7 +220,7 @@ def _read(
     return node
 
 
-def _region(target: str, graphs: Any) -> Any:
+def _region(target: str, graphs: object) -> Any:
     """Control flow: an operator with graphs of its own, which have no weights."""
     name = target.removeprefix("anyshape.")
     if not isinstance(graphs, list) or not is_region(name, len(graphs)):
@@ -241,13 +241,13 @@ def _on_copies(name: str) -> Any:
     return on_copies(name, _function(name, (), ()))
 
 
-def _placeholder(target: Any, args: Any, attributes: Any) -> Any:
+def _placeholder(target: object, args: object, attributes: object) -> object:
     if not is_word(str(target).lstrip("*")) or str(target).count("*") > 2:
         raise NotReadable(f"the parameter {target!r}")
     return target
 
 
-def _function(target: Any, args: Any, attributes: Any) -> Any:
+def _function(target: object, args: Any, attributes: object) -> Any:
     try:
         found = operators.function_of(str(target))
     except UnknownName:
@@ -260,13 +260,13 @@ def _function(target: Any, args: Any, attributes: Any) -> Any:
     return found
 
 
-def _method(target: Any, args: Any, attributes: Any) -> Any:
+def _method(target: Any, args: object, attributes: object) -> Any:
     if not operators.is_method(target):
         raise NotReadable(f"the method {target!r}, which tensors do not have")
     return target
 
 
-def _weight(target: Any, args: Any, attributes: frozenset[str]) -> Any:
+def _weight(target: object, args: object, attributes: frozenset[str]) -> object:
     if target not in attributes:
         raise NotReadable(f"the weight {target!r} is missing")
     return target

@@ -60,7 +60,7 @@ def write_of(node: torch.fx.Node) -> Write | None:
         raise Unknown(f"`{name_of(call.function)}`: {error}") from None
 
 
-def _write_of(node: torch.fx.Node, function: Callable[..., Any]) -> Write | None:
+def _write_of(node: torch.fx.Node, function: Callable[..., object]) -> Write | None:
     if node.kwargs.get("out") is not None:
         return _with_out(node)
     if isinstance(function, OpOverload):
@@ -88,7 +88,7 @@ def _write_of(node: torch.fx.Node, function: Callable[..., Any]) -> Write | None
     return Write((_tensor(node.args[0]),), (0,), instead)
 
 
-def _tensor(value: Any) -> torch.fx.Node:
+def _tensor(value: object) -> torch.fx.Node:
     if not isinstance(value, torch.fx.Node):
         raise Unknown("several tensors are changed at once")
     return value
@@ -168,7 +168,7 @@ def _by_schema(node: torch.fx.Node, function: OpOverload) -> Write | None:
     return Write(targets, tuple(places), gives_target=itself)
 
 
-def _statistics(node: torch.fx.Node, function: Callable[..., Any]) -> Write | None:
+def _statistics(node: torch.fx.Node, function: Callable[..., object]) -> Write | None:
     match = lookup(function)
     if match is None:
         raise Unknown(f"`{name_of(function)}` may write to running statistics")

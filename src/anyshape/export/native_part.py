@@ -15,7 +15,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from anyshape.backends.native.build import native_identity
 from anyshape.runtime.loader.errors import NativeUnavailable
@@ -52,7 +52,7 @@ def read(archive: zipfile.ZipFile) -> tuple[dict[str, bytes], list[str]]:
         return {}, [f"the native code is damaged ({error}): it is made anew"]
 
 
-def _differences(made_for: Mapping[str, Any]) -> list[str]:
+def _differences(made_for: Mapping[str, object]) -> list[str]:
     here = native_identity()
     return [key for key in here if made_for.get(key) != here[key]]
 

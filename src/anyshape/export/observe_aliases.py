@@ -44,7 +44,7 @@ class Observed:
 
 def observe(
     module: torch.fx.GraphModule,
-    bound: Mapping[str, Any],
+    bound: Mapping[str, object],
     writes: Mapping[Node, Write],
 ) -> Observed:
     """`bound` has the arguments by name; they are changed as the program does it."""
@@ -59,7 +59,7 @@ class _Run:
     def __init__(
         self,
         module: torch.fx.GraphModule,
-        bound: Mapping[str, Any],
+        bound: Mapping[str, object],
         writes: Mapping[Node, Write],
     ) -> None:
         self._module = module
@@ -81,7 +81,7 @@ class _Run:
             self._note(node, self._values[node])
         return self._found
 
-    def _note(self, node: Node, value: Any) -> None:
+    def _note(self, node: Node, value: object) -> None:
         several = isinstance(value, tuple | list)
         if several and _is_given(node):
             return  # of the caller's containers, only what is taken out counts
@@ -89,7 +89,7 @@ class _Run:
         if several:
             self._found.several.add(node)
 
-    def _given(self, node: Node) -> Any:
+    def _given(self, node: Node) -> object:
         name = str(node.target)
         if node.op == "placeholder":
             return self._bound[name.lstrip("*")]
@@ -110,13 +110,13 @@ class _Run:
         elif expected is not None:
             self._compare(node, expected, self._values[write.targets[0]])
 
-    def _try(self, instead: Instead) -> Any:
+    def _try(self, instead: Instead) -> object:
         try:
             return self._call(instead.op, instead.target, instead.args, instead.kwargs)
         except Exception:
             return None
 
-    def _call(self, op: str, target: Any, args: Any, kwargs: Any) -> Any:
+    def _call(self, op: str, target: Any, args: Any, kwargs: Any) -> object:
         args = torch.fx.map_arg(args, self._values.__getitem__)
         kwargs = torch.fx.map_arg(kwargs, self._values.__getitem__)
         if op == "call_method":
@@ -124,7 +124,7 @@ class _Run:
             return getattr(first, target)(*rest, **kwargs)
         return target(*args, **kwargs)
 
-    def _compare(self, node: Node, expected: Any, target: torch.Tensor) -> None:
+    def _compare(self, node: Node, expected: object, target: torch.Tensor) -> None:
         if not isinstance(expected, torch.Tensor) or expected.shape != target.shape:
             return
         # Of a part, the elements are copied. What takes the place of a whole tensor has to lie in
@@ -166,7 +166,7 @@ def _starts(writes: Mapping[Node, Write]) -> set[Node]:
     return found
 
 
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
+def _tensors(value: object) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, tuple | list):

@@ -89,7 +89,7 @@ def _functions() -> Iterator[tuple[str, str, Any]]:
 
 
 @lru_cache(maxsize=1)
-def _of_torch() -> dict[Any, str]:
+def _of_torch() -> dict[object, str]:
     """Functions of torch that are operators, with their names."""
     overridable = {id(each) for found in get_overridable_functions().values() for each in found}
     ignored = {id(each) for each in get_ignored_functions()}
@@ -104,12 +104,12 @@ def _of_torch() -> dict[Any, str]:
 
 
 @lru_cache(maxsize=1)
-def _by_name() -> dict[str, Any]:
+def _by_name() -> dict[str, object]:
     known = _of_torch()
     return {f"{prefix}.{name}": each for prefix, name, each in _functions() if each in known}
 
 
-def name_of(function: Any) -> str:
+def name_of(function: object) -> str:
     """The stable name of a function that a graph calls."""
     for name, ours in _OURS.items():
         if ours is function:
@@ -130,7 +130,7 @@ def name_of(function: Any) -> str:
     return found
 
 
-def function_of(name: str) -> Any:
+def function_of(name: str) -> object:
     """The function of that name."""
     ours = _OURS.get(name)
     if ours is not None:
@@ -152,13 +152,13 @@ def function_of(name: str) -> Any:
 _NO_OPERATORS: Final = frozenset({"from_file"})
 
 
-def _of_library(name: str) -> Any:
+def _of_library(name: str) -> object:
     parts = name.split(".")[2:]
     if not _NO_OPERATORS.isdisjoint(parts):
         raise UnknownName(name)
     if not all(part.isidentifier() and not part.startswith("__") for part in parts):
         raise UnknownName(name)
-    found: Any = torch.ops
+    found: object = torch.ops
     for part in parts:
         found = getattr(found, part, None)
     if not isinstance(found, OpOverload | OpOverloadPacket):

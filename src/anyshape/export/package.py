@@ -117,11 +117,11 @@ def _add(archive: zipfile.ZipFile, name: str, data: bytes, how: int) -> None:
     archive.writestr(entry, data, compresslevel=9)
 
 
-def _json(value: Any) -> bytes:
+def _json(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
 
 
-def _parameter(parameter: Parameter) -> dict[str, Any]:
+def _parameter(parameter: Parameter) -> dict[str, object]:
     made: dict[str, Any] = {"name": parameter.name, "kind": parameter.kind.name}
     if parameter.default is not Parameter.empty:
         # A default that JSON cannot have has to be given.
@@ -130,7 +130,7 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
     return made
 
 
-def _condition(condition: Condition) -> dict[str, Any]:
+def _condition(condition: Condition) -> dict[str, object]:
     return {
         "way": write_value(list(condition.way)),
         "kind": condition.kind,
@@ -138,11 +138,11 @@ def _condition(condition: Condition) -> dict[str, Any]:
     }
 
 
-def _source(source: SizeSource) -> dict[str, Any]:
+def _source(source: SizeSource) -> dict[str, object]:
     return {"symbol": source.symbol, "way": write_value(list(source.way)), "dim": source.dim}
 
 
-def _weights(module: torch.fx.GraphModule) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+def _weights(module: torch.fx.GraphModule) -> tuple[dict[str, object], dict[str, torch.Tensor]]:
     rows: dict[str, Any] = {}
     tensors: dict[str, torch.Tensor] = {}
     used = dict.fromkeys(str(node.target) for node in module.graph.nodes if node.op == "get_attr")
@@ -206,7 +206,7 @@ def _bad(file: str, found: str, expected: str) -> BadPackage:
     return BadPackage(file=file, found=found, expected=expected)
 
 
-def _contents(file: str) -> tuple[dict[str, Any], dict[str, Any], bytes]:
+def _contents(file: str) -> tuple[dict[str, object], dict[str, object], bytes]:
     try:
         with zipfile.ZipFile(file) as archive:
             parts = {name: archive.read(name) for name in (_ABOUT, _PROGRAM, _WEIGHTS)}
@@ -263,19 +263,19 @@ def _program(name: str, made: Mapping[str, Any], tensors: dict[str, torch.Tensor
     )
 
 
-def _changes(names: Any, graph: torch.fx.Graph) -> tuple[str, ...]:
+def _changes(names: object, graph: torch.fx.Graph) -> tuple[str, ...]:
     """What a call changes, and whether the output has as many pairs of nodes."""
     if not isinstance(names, list):
         raise NotReadable("what a call changes is no list")
     if names:
-        found: Any = next(iter(reversed(graph.nodes))).args[0]
+        found: object = next(iter(reversed(graph.nodes))).args[0]
         pairs = found[1] if isinstance(found, tuple) and len(found) == 2 else ()
         if len(pairs) != len(names) or not all(map(_is_pair, pairs)):
             raise NotReadable(f"the output has no pairs of what changes, {names}")
     return tuple(map(str, names))
 
 
-def _is_pair(pair: Any) -> bool:
+def _is_pair(pair: object) -> bool:
     nodes = pair if isinstance(pair, tuple | list) else ()
     return len(nodes) == 2 and all(isinstance(each, torch.fx.Node) for each in nodes)
 
@@ -296,7 +296,7 @@ def _read_condition(row: Mapping[str, Any]) -> Condition:
     return Condition(_way(row["way"]), row["kind"], value)
 
 
-def _way(row: Any) -> tuple[Any, ...]:
+def _way(row: object) -> tuple[object, ...]:
     return _as_way(read_value(row))
 
 

@@ -50,7 +50,7 @@ class _Made:
 class _Change:
     """An attribute or an item to be set on something that the caller gave."""
 
-    target: Any
+    target: object
     key: Any
     value: Any
     is_item: bool
@@ -60,7 +60,7 @@ class RecipeNodes:
     """`known` has the nodes of the names in the steps: `t0` (outputs), `x0` (what is given)."""
 
     def __init__(
-        self, graph: torch.fx.Graph, known: Mapping[str, Any], namespace: Mapping[str, Any]
+        self, graph: torch.fx.Graph, known: Mapping[str, object], namespace: Mapping[str, object]
     ) -> None:
         self._graph = graph
         self._known = known
@@ -68,7 +68,7 @@ class RecipeNodes:
         self._made: dict[str, _Made] = {}
         self._changes: list[_Change] = []
         #: what the program set on objects outside in the end, where that is a plain value
-        self.left_out: dict[tuple[Path, str], Any] = {}
+        self.left_out: dict[tuple[Path, str], object] = {}
 
     def result(self, steps: Iterable[Step], result: str) -> Any:
         """The argument of the graph's output; the changes come before it."""
@@ -86,7 +86,7 @@ class RecipeNodes:
 
     def _last_changes(self) -> list[_Change]:
         """Of what is set several times, only the last."""
-        last: dict[Any, _Change] = {}
+        last: dict[object, _Change] = {}
         for change in self._changes:
             if isinstance(change.target, Outside) and not change.is_item:
                 self._leave_out(change.target.path, change)
@@ -136,7 +136,7 @@ class RecipeNodes:
 
     # -- values ------------------------------------------------------------------------------------
 
-    def _value(self, text: str) -> Any:
+    def _value(self, text: str) -> object:
         """What an expression stands for: a name, or a literal."""
         if text in self._made:
             self._made[text].uses += 1
@@ -149,7 +149,7 @@ class RecipeNodes:
         except ValueError:
             raise NotData(text) from None
 
-    def _node(self, value: Any) -> Any:
+    def _node(self, value: object) -> object:
         """What an argument of a node is for a value."""
         if isinstance(value, _Made):
             return self._container(value)
@@ -161,7 +161,7 @@ class RecipeNodes:
             raise NotData(f"{value} is a member of an enumeration")
         raise NotData(f"a {type(value).__name__} from outside")
 
-    def _container(self, made: _Made) -> Any:
+    def _container(self, made: _Made) -> object:
         if made.node is None:
             if made.building:
                 raise NotData(f"a {made.kind.__name__} that holds itself")
@@ -170,41 +170,41 @@ class RecipeNodes:
             made.node = build(self, made)
         return made.node
 
-    def _call(self, function: Callable[..., Any], *args: Any) -> torch.fx.Node:
+    def _call(self, function: Callable[..., object], *args: Any) -> torch.fx.Node:
         return self._graph.call_function(function, args)
 
-    def _nodes(self, made: _Made) -> list[Any]:
+    def _nodes(self, made: _Made) -> list[object]:
         return [self._node(item) for item in made.items]
 
     def _pairs(self, made: _Made) -> list[Any]:
         return [[self._node(key), self._node(value)] for key, value in made.pairs]
 
-    def _list(self, made: _Made) -> Any:
+    def _list(self, made: _Made) -> object:
         items = self._nodes(made)
         # Written out, each mention would be a list of its own.
         return items if made.uses <= 1 else self._call(results.as_list, *items)
 
-    def _tuple(self, made: _Made) -> Any:
+    def _tuple(self, made: _Made) -> object:
         items = self._nodes(made)
         return tuple(items) if made.uses <= 1 else self._call(results.as_tuple, *items)
 
-    def _dict(self, made: _Made) -> Any:
+    def _dict(self, made: _Made) -> object:
         pairs = self._pairs(made)
         # The keys of a graph's dictionary are texts.
         if made.uses <= 1 and all(type(key) is str for key, _ in pairs):
             return dict(pairs)
         return self._call(results.as_dict, *pairs)
 
-    def _size(self, made: _Made) -> Any:
+    def _size(self, made: _Made) -> object:
         return self._call(results.size, *self._nodes(made))
 
-    def _of_items(self, made: _Made) -> Any:
+    def _of_items(self, made: _Made) -> object:
         return self._call(results.container, made.kind.__name__, *self._nodes(made))
 
-    def _of_pairs(self, made: _Made) -> Any:
+    def _of_pairs(self, made: _Made) -> object:
         return self._call(results.container, made.kind.__name__, *self._pairs(made))
 
-    def _object(self, made: _Made) -> Any:
+    def _object(self, made: _Made) -> object:
         kind = made.kind
         if kind.__module__ == "torch.return_types":
             return self._call(results.return_type, kind.__name__, *self._nodes(made))

@@ -256,8 +256,8 @@ class FromGuards:
             f" ({guard.kind.value})",
         )
 
-    def _tensor(self, path: Path, spec: TensorSpec) -> dict[str, Any]:
-        made: dict[str, Any] = {
+    def _tensor(self, path: Path, spec: TensorSpec) -> dict[str, object]:
+        made: dict[str, object] = {
             "dtype": spec.dtype,
             "device": spec.device,
             "sizes": tuple(

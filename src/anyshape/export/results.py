@@ -20,12 +20,14 @@ from anyshape.errors import ExportCheckFailed
 class Record(OrderedDict[Any, Any]):
     """An object of a class that this process does not have: its items, and its attributes."""
 
-    def __init__(self, kind: str = "Record", pairs: Iterable[Any] = (), **attributes: Any) -> None:
+    def __init__(
+        self, kind: str = "Record", pairs: Iterable[Any] = (), **attributes: object
+    ) -> None:
         super().__init__(pairs)
         self.__dict__["_kind"] = kind
         self.__dict__.update(attributes)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         # Called for what the object's own dictionary does not have.
         if name in self:
             return OrderedDict.__getitem__(self, name)
@@ -58,21 +60,21 @@ def know_class(kind: type) -> str:
 # -- operators ------------------------------------------------------------------------------------
 
 
-def expect(holds: Any, condition: str, reason: str) -> None:
+def expect(holds: object, condition: str, reason: str) -> None:
     """Raise unless something holds that the rest of the graph relies on."""
     if not holds:
         raise ExportCheckFailed(condition=condition, reason=reason)
 
 
-def as_list(*items: Any) -> list[Any]:
+def as_list(*items: object) -> list[object]:
     return list(items)
 
 
-def as_tuple(*items: Any) -> tuple[Any, ...]:
+def as_tuple(*items: object) -> tuple[object, ...]:
     return items
 
 
-def as_dict(*pairs: Any) -> dict[Any, Any]:
+def as_dict(*pairs: Any) -> dict[object, object]:
     return {key: value for key, value in pairs}  # noqa: C416 pairs may be lists of a graph
 
 
@@ -80,12 +82,12 @@ def size(*items: int) -> torch.Size:
     return torch.Size(items)
 
 
-def return_type(name: str, *items: Any) -> Any:
+def return_type(name: str, *items: object) -> object:
     """A named tuple of torch's own: `torch.return_types.max`."""
     return getattr(torch.return_types, name)(items)
 
 
-def container(name: str, *items: Any) -> Any:
+def container(name: str, *items: object) -> Any:
     return _CONTAINERS[name](items)
 
 
@@ -100,7 +102,7 @@ _CONTAINERS: Final[dict[str, Callable[[Any], Any]]] = {
 }
 
 
-def named_tuple(name: str, fields: Iterable[str], *items: Any) -> Any:
+def named_tuple(name: str, fields: Iterable[str], *items: object) -> object:
     kind = _classes.get(name)
     if kind is None:
         kind = _named_tuple(name.rpartition(".")[2], tuple(fields))
@@ -112,7 +114,7 @@ def _named_tuple(name: str, fields: tuple[str, ...]) -> type:
     return namedtuple(name, fields)
 
 
-def record(name: str, pairs: Iterable[Any], attributes: dict[str, Any]) -> Any:
+def record(name: str, pairs: Iterable[Any], attributes: dict[str, object]) -> object:
     """An object with these attributes; with items too, if its class is a dictionary."""
     kind = _classes.get(name)
     if kind is None:
@@ -132,12 +134,12 @@ def record(name: str, pairs: Iterable[Any], attributes: dict[str, Any]) -> Any:
     return made
 
 
-def set_attribute(target: Any, name: str, value: Any) -> None:
+def set_attribute(target: object, name: str, value: object) -> None:
     """A change to an object that the caller gave."""
     object.__setattr__(target, name, value)
 
 
-def set_item(target: Any, key: Any, value: Any) -> None:
+def set_item(target: Any, key: object, value: object) -> None:
     target[key] = value
 
 

@@ -41,12 +41,12 @@ from anyshape.shapes import Marker
 
 
 def export(
-    function: Any,
-    args: Sequence[Any] = (),
-    kwargs: Mapping[str, Any] | None = None,
+    function: object,
+    args: Sequence[object] = (),
+    kwargs: Mapping[str, object] | None = None,
     *,
-    dynamic_shapes: Any = None,
-    example_inputs: Iterable[Any] | None = None,
+    dynamic_shapes: object = None,
+    example_inputs: Iterable[object] | None = None,
     promote: bool = False,
 ) -> Exported:
     """One artifact for all the shapes that `dynamic_shapes` describes: it runs without the program.
@@ -272,7 +272,7 @@ def _made_functional(
 ) -> tuple[list[str], list[str]]:
     """What a call changes, and what there is to say if the graph changes it itself."""
 
-    def example() -> dict[str, Any]:
+    def example() -> dict[str, object]:
         return {name: copy_of(value) for name, value in subject.arguments.bound.items()}
 
     try:
@@ -290,7 +290,7 @@ def _made_functional(
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-def call_of(args: Any, kwargs: Any) -> Call:
+def call_of(args: object, kwargs: object) -> Call:
     """`args=` and `kwargs=`, or an error that says what they are."""
     if not isinstance(args, tuple | list):
         raise _bad("args", args, "a tuple of arguments: (x,), if it is one")
@@ -303,7 +303,7 @@ def call_of(args: Any, kwargs: Any) -> Call:
     return tuple(args), names
 
 
-def calls_in(examples: Any) -> list[Call]:
+def calls_in(examples: object) -> list[Call]:
     """`example_inputs=`: tuples of arguments, dicts of named ones, pairs of both, or single
     arguments."""
     if examples is None:
@@ -313,7 +313,7 @@ def calls_in(examples: Any) -> list[Call]:
     return [_call(each) for each in examples]
 
 
-def _call(example: Any) -> Call:
+def _call(example: object) -> Call:
     match example:
         case dict():
             return call_of((), example)
@@ -325,7 +325,7 @@ def _call(example: Any) -> Call:
             return (example,), {}
 
 
-def _bad(option: str, value: Any, accepted: str) -> BadOption:
+def _bad(option: str, value: object, accepted: str) -> BadOption:
     shown = repr(value)
     brief = shown if len(shown) < 60 else f"<a {type(value).__name__}>"
     return BadOption(option=option, value=_Text(brief), accepted=accepted)

@@ -28,7 +28,7 @@ _NO_WORDS: Final = re.compile(r"\W+")
 def say_shapes(graph: torch.fx.Graph, names: Mapping[Symbol, str | int]) -> None:
     """Say of each node what the shape of its result is, where the capture has left that."""
 
-    def text(value: Any) -> str:
+    def text(value: object) -> str:
         if isinstance(value, tuple | list):
             return f"({', '.join(map(text, value))})"
         if not isinstance(value, Meta):
@@ -113,7 +113,7 @@ def _node(node: torch.fx.Node) -> str:
             return f"{node.name} = {_called(node.target)}({args})"
 
 
-def _called(target: Any) -> str:
+def _called(target: object) -> str:
     held, copying = region_of(target), operator_on_copies(target)
     if held is not None:
         return f"anyshape.{held[0]}"
@@ -125,7 +125,7 @@ def _called(target: Any) -> str:
         return str(error)
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     if isinstance(value, torch.fx.Node):
         return value.name
     if isinstance(value, tuple):

@@ -45,11 +45,11 @@ class Spec:
         """The same, in the form that a contract is made of."""
         return Shapes(self.nested(arguments), *self.where)
 
-    def nested(self, arguments: Arguments) -> dict[Any, Any]:
+    def nested(self, arguments: Arguments) -> dict[Any, object]:
         """By argument, then by item of each container, then by dimension."""
-        root: dict[Any, Any] = {}
+        root: dict[object, Any] = {}
         for way, leaf in self.leaves.items():
-            said: Any = {dim: _written(x) for dim, x in enumerate(leaf.items) if x is not None}
+            said: object = {dim: _written(x) for dim, x in enumerate(leaf.items) if x is not None}
             if not said:
                 continue
             if not leaf.is_tensor:
@@ -87,7 +87,7 @@ class Arguments:
             found += leaves_of(value, self.paths[name], seen)
         return found
 
-    def keys_of(self, way: Path) -> list[Any]:
+    def keys_of(self, way: Path) -> list[object]:
         """The way to an argument, and into it, as specs are written: by call name, or position."""
         keys: list[Any] = [step.key for step in way.line]
         if keys[0] == _starred(self.signature, Parameter.VAR_KEYWORD):
@@ -217,7 +217,7 @@ def _starred(signature: Signature, kind: object) -> str | None:
     return next((each.name for each in signature.parameters.values() if each.kind is kind), None)
 
 
-def _written(item: Item) -> Any:
+def _written(item: Item) -> object:
     return item.text if isinstance(item, Word) else item
 
 

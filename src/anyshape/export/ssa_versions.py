@@ -44,14 +44,14 @@ class Versions:
         self._parent: dict[Node, Node] = {}
         self._made_with: dict[Node, tuple[tuple[Any, ...], dict[str, Any]]] = {}
         self._made_at: dict[Node, int] = {}
-        self._again: dict[tuple[Node, int, Any], Node] = {}
+        self._again: dict[tuple[Node, int, object], Node] = {}
         #: nodes that give a tensor which another node has given
         self._same: dict[Node, Node] = {}
         #: roots that may share memory for some sizes
         self._tied: dict[Node, set[Node]] = {}
         #: the modes at this point; those that each root was made in
-        self._modes: tuple[Any, ...] = (torch.is_grad_enabled(),)
-        self._born: dict[Node, tuple[Any, ...]] = {}
+        self._modes: tuple[object, ...] = (torch.is_grad_enabled(),)
+        self._born: dict[Node, tuple[object, ...]] = {}
         self._spare: list[Node] = []
 
     # -- what nodes are ----------------------------------------------------------------------------

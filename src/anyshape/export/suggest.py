@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from anyshape.errors import AnyshapeError
 from anyshape.export.attempt import Attempt
@@ -320,7 +320,7 @@ def _declared(size: Size) -> Range:
     return as_symbol(size).declared
 
 
-def _spec_text(spec: Any) -> str:
+def _spec_text(spec: object) -> str:
     if isinstance(spec, dict):
         return f"{{{', '.join(f'{key!r}: {_spec_text(item)}' for key, item in spec.items())}}}"
     if isinstance(spec, tuple | list):

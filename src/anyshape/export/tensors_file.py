@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
 
 import torch
 
@@ -38,7 +37,7 @@ def _apart(tensors: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
 
 def read(data: bytes) -> dict[str, torch.Tensor]:
     """The tensors of a file, which may be written to."""
-    library: Any = import_module("safetensors.torch")
+    library: object = import_module("safetensors.torch")
     try:
         return library.load(data)
     except Exception as error:  # of Rust's and of its own

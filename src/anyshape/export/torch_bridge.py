@@ -19,7 +19,7 @@ from anyshape.export.examples import example_call
 from anyshape.export.program import Program
 
 
-def to_torch(program: Program) -> Any:
+def to_torch(program: Program) -> object:
     """A `torch.export.ExportedProgram`, where torch accepts the graph."""
     peer = import_module("torch.export")
     args, kwargs = example_call(program)
@@ -39,7 +39,9 @@ def to_torch(program: Program) -> Any:
         ) from error
 
 
-def _exported(peer: Any, program: Program, module: Any, args: Any, kwargs: Any, named: bool) -> Any:
+def _exported(
+    peer: Any, program: Program, module: object, args: Any, kwargs: Any, named: bool
+) -> object:
     dims = {
         name: peer.Dim(name, min=max(allowed.lower or 0, 0), max=allowed.upper)
         if named
@@ -58,7 +60,7 @@ def _exported(peer: Any, program: Program, module: Any, args: Any, kwargs: Any, 
     return peer.export(module, args, kwargs, dynamic_shapes=spec, strict=False)
 
 
-def _spec(value: Any, way: ConditionPath, said: dict[ConditionPath, Any]) -> Any:
+def _spec(value: object, way: ConditionPath, said: dict[ConditionPath, object]) -> object:
     """The spec of a value, in its own structure."""
     if isinstance(value, dict):
         return {key: _spec(item, (*way, ("item", key)), said) for key, item in value.items()}

@@ -138,17 +138,17 @@ class Several(tuple[Any, ...]):
     name: str
 
 
-def several(name: str, items: Sequence[Any]) -> Several:
+def several(name: str, items: Sequence[object]) -> Several:
     found = Several(items)
     found.name = name
     return found
 
 
-def handles_in(tree: Any) -> list[TensorView]:
+def handles_in(tree: object) -> list[TensorView]:
     return [leaf for leaf in leaves(tree) if isinstance(leaf, TensorView)]
 
 
-def values_in(tree: Any) -> list[Value]:
+def values_in(tree: object) -> list[Value]:
     return [leaf for leaf in leaves(tree) if isinstance(leaf, Value)]
 
 
@@ -156,5 +156,5 @@ def has_tensors(tree: Any) -> bool:
     return bool(handles_in(tree)) or any(isinstance(each, Foreign) for each in tree)
 
 
-def is_size(value: Any) -> bool:
+def is_size(value: object) -> bool:
     return type(value) is int or isinstance(value, Expr)

@@ -60,11 +60,11 @@ class Settling(Calling):
 
     def _settle(self) -> None:
         """Make all tensors that are needed later."""
-        made: dict[int, Any] = {}
+        made: dict[int, object] = {}
         for node, held in list(self._env.items()):
             self._env[node] = self._made_now(held, made)
 
-    def _made_now(self, held: Any, made: dict[int, Any]) -> Any:
+    def _made_now(self, held: object, made: dict[int, Any]) -> object:
         if isinstance(held, TensorView):
             if not held.is_view:
                 self.materialize_storage(held.root)
@@ -78,7 +78,7 @@ class Settling(Calling):
             return type(held)(self._made_now(each, made) for each in held)
         return held
 
-    def _view_now(self, handle: TensorView) -> Any:
+    def _view_now(self, handle: TensorView) -> object:
         ref = self._references(handle)
         name, own = self._name("c"), self._name("t")
         self.steps.append(PythonCall("call_function", _itself, (ref,), {}, name, ((own, ()),)))
@@ -108,7 +108,7 @@ def refuse_recorded(nodes: Iterable[torch.fx.Node]) -> None:
             raise Unlowerable("a result requires grad")
 
 
-def _returns_its_argument(call: RecordedCall, result: Any) -> bool:
+def _returns_its_argument(call: RecordedCall, result: object) -> bool:
     """Whether a call gives back what it was given, and has done nothing to it."""
     entry = lookup(call.function)
     if entry is None or works_in_place(call.function, call.args, call.kwargs):
@@ -116,6 +116,6 @@ def _returns_its_argument(call: RecordedCall, result: Any) -> bool:
     return any(each is result for each in call.args)
 
 
-def requires_grad(tree: Any) -> bool:
+def requires_grad(tree: object) -> bool:
     """Whether any tensor among results or arguments does."""
     return any(isinstance(leaf, Meta) and leaf.requires_grad for leaf in leaves(tree))

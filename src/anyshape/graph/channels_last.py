@@ -94,7 +94,7 @@ class ChannelsLast:
         return gains
 
 
-def _is_image(meta: Any) -> bool:
+def _is_image(meta: object) -> bool:
     return (
         isinstance(meta, Meta)
         and meta.rank == 4

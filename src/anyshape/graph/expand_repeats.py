@@ -12,7 +12,6 @@ that comes `n` parts later the same place of the part `n` later stands for it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from anyshape.graph.plan import FAR, BufferDecl, Compute, ElidedRepeats, Native, Plan, Step
 from anyshape.loops.program import Area, Extern, Launch, Repeated, with_buffers
@@ -174,7 +173,7 @@ def _is_same(one: Launch | Extern, other: Launch | Extern) -> bool:
     return False
 
 
-def _without_names(argument: Any) -> Any:
+def _without_names(argument: object) -> object:
     if isinstance(argument, Area):
         return argument.sizes, argument.strides, argument.offset
     if isinstance(argument, tuple | list):

@@ -60,7 +60,7 @@ _READS: Final = frozenset({"size", "item", "tolist", "dim", "numel", "stride", c
 class Calling(Mutation):
     """Call-outs, and arguments in the forms that rows and calls need."""
 
-    def _arguments(self, nodes: Any, metas: Any) -> Any:
+    def _arguments(self, nodes: object, metas: Any) -> Any:
         """The arguments of a node: handles for tensors, sizes and numbers for the rest."""
         if isinstance(nodes, torch.fx.Node):
             found = self._env[nodes]
@@ -80,7 +80,7 @@ class Calling(Mutation):
             return slice(*(self._arguments(a, b) for a, b in parts))
         return nodes
 
-    def _values(self, tree: Any) -> Any:
+    def _values(self, tree: object) -> Any:
         """Handles as the values that they have now."""
         if isinstance(tree, TensorView):
             return tree.value(self.values)
@@ -105,7 +105,7 @@ class Calling(Mutation):
             return type(tree)(map(self._metas, tree))
         return tree
 
-    def _without_meta(self, node: torch.fx.Node) -> Any:
+    def _without_meta(self, node: torch.fx.Node) -> object:
         args = self._arguments(node.args, node.args)
         if node.target is operator.getitem and isinstance(args[0], tuple):
             return args[0][args[1]]
@@ -123,7 +123,7 @@ class Calling(Mutation):
         )
         return NumberRef(name) if symbol is None else of_atom(symbol)
 
-    def _call_out(self, node: torch.fx.Node, entry: OpMatch | None, why: str) -> Any:
+    def _call_out(self, node: torch.fx.Node, entry: OpMatch | None, why: str) -> object:
         """Let torch do it. What it may change is computed first by those who read it."""
         args = self._arguments(node.args, node.args)
         kwargs = self._arguments(node.kwargs, node.kwargs)
@@ -145,7 +145,7 @@ class Calling(Mutation):
         name = self._name("c")
         tensors: list[tuple[str, tuple[int, ...]]] = []
         if in_place:
-            bound: Any = handles[0]
+            bound: object = handles[0]
             self._written(handles[0].root)
         else:
             bound = self._results(name, self.result, (), tensors)
@@ -179,7 +179,7 @@ class Calling(Mutation):
         meta: Any,
         path: tuple[int, ...],
         tensors: list[tuple[str, tuple[int, ...]]],
-    ) -> Any:
+    ) -> object:
         if isinstance(meta, tuple):
             found = [
                 self._results(name, item, (*path, place), tensors)
@@ -192,7 +192,7 @@ class Calling(Mutation):
         tensors.append((own, path))
         return self._given(own, meta)
 
-    def _references(self, tree: Any) -> Any:
+    def _references(self, tree: object) -> Any:
         """Arguments as Python gets them; tensors are in memory by then."""
         if isinstance(tree, TensorView):
             memory = self.materialize_storage(tree.root)

@@ -49,7 +49,7 @@ class Lowering(Settling):
     def run(self, graph: torch.fx.Graph, *, whole: bool = False) -> Plan:
         """`whole`: equal parts are not left out."""
         inputs: list[str | Symbol] = []
-        outputs: list[Any] = []
+        outputs: list[object] = []
         nodes = list(graph.nodes)
         refuse_recorded(nodes)
         self._uses = {node: len(node.users) for node in nodes}
@@ -131,7 +131,7 @@ class Lowering(Settling):
             return
         self._materialize_if_shared(node)
 
-    def _by_row(self, entry: OpMatch | None, args: Any, kwargs: dict[str, Any]) -> Any:
+    def _by_row(self, entry: OpMatch | None, args: Any, kwargs: dict[str, object]) -> object:
         if entry is None:
             raise NotLowered("not in the table of operators")
         if entry.in_place and entry.op.restrides:
@@ -173,7 +173,7 @@ class Lowering(Settling):
             return target
         return self._bound(made, self.result)
 
-    def _not_an_argument(self, made: Any, values: Any) -> Any:
+    def _not_an_argument(self, made: object, values: object) -> Any:
         """A result is a tensor of its own: a row that hands on an argument means a copy of it."""
         if isinstance(made, tuple | list):
             return tuple(self._not_an_argument(each, values) for each in made)
@@ -181,7 +181,7 @@ class Lowering(Settling):
             return made
         return self.values.new(made.sizes, made.dtype, made.at, (made,), factors=made.factors)
 
-    def _bound(self, made: Any, meta: Any) -> Any:
+    def _bound(self, made: Any, meta: Any) -> object:
         """The handles of a row's result."""
         if isinstance(made, TensorView):
             return made
@@ -215,8 +215,8 @@ class Lowering(Settling):
             raise NotLowered(f"the result has sizes {meta.shape}, not {made.sizes}")
 
     def _view(
-        self, view: Callable[..., Any], call: OpCall, args: Any, kwargs: dict[str, Any]
-    ) -> Any:
+        self, view: Callable[..., Any], call: OpCall, args: object, kwargs: dict[str, object]
+    ) -> object:
         base = call.first
         if isinstance(base, tuple) and len(base) == 1:
             (base,) = base  # of several tensors, each of which would have a view
@@ -250,7 +250,7 @@ class Lowering(Settling):
             for base, meta, index_map in zip(bases, self.result, maps, strict=True)
         )
 
-    def _how_viewed(self, args: Any, kwargs: dict[str, Any]) -> View | None:
+    def _how_viewed(self, args: Any, kwargs: dict[str, object]) -> View | None:
         node = self._node
         assert node is not None
         if not args or handles_in((args[1:], kwargs)):
@@ -259,7 +259,7 @@ class Lowering(Settling):
             return View("getattr", node.args[1], (), {})
         return View(node.op, node.target, tuple(args[1:]), kwargs)
 
-    def _comes_out(self, base: TensorView, found: Any) -> bool:
+    def _comes_out(self, base: TensorView, found: object) -> bool:
         """Whether a view of an expression needs no division: what was merged is not split anew."""
         if not isinstance(found, Rearranged) or base.root.value.memory is not None:
             return True
@@ -271,7 +271,7 @@ class Lowering(Settling):
         write(self, target, **_for_row(write, call.op, self._values(call.behind_first())))
         return target
 
-    def _output(self, node: Any) -> Any:
+    def _output(self, node: object) -> object:
         if not isinstance(node, torch.fx.Node):
             return node
         found = self._env[node]
@@ -340,7 +340,7 @@ class Lowering(Settling):
         return self._node is None or self._sharing is None or self._sharing.matters(self._node)
 
 
-def _for_row(row: Callable[..., Any], op: Op, arguments: dict[str, Any]) -> dict[str, Any]:
+def _for_row(row: Callable[..., object], op: Op, arguments: dict[str, object]) -> dict[str, object]:
     """What a row gets of the arguments of a call. A row has native code only for what it takes."""
     taken = taken_by(row, arguments)
     if len(taken) < len(arguments):
@@ -349,5 +349,5 @@ def _for_row(row: Callable[..., Any], op: Op, arguments: dict[str, Any]) -> dict
     return taken
 
 
-def _name_of(function: Any) -> str:
+def _name_of(function: object) -> str:
     return getattr(function, "__name__", str(function))

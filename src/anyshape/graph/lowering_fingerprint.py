@@ -42,7 +42,7 @@ def _numbered(kind: str) -> Callable[[Callable[..., object]], Callable[..., obje
     """What was met before is its number; it has one from now on."""
 
     def wrap(form: Callable[..., object]) -> Callable[..., object]:
-        def numbered(state: LiveState, item: Any) -> object:
+        def numbered(state: LiveState, item: object) -> object:
             found = state._numbers.get(id(item))
             if found is not None:
                 return kind, found
@@ -77,7 +77,7 @@ class LiveState:
             tuple((key, self._of(held)) for key, held in live),
         )
 
-    def _of(self, item: Any) -> object:
+    def _of(self, item: object) -> object:
         kind = type(item)
         if kind in _PLAIN:
             return kind, item
@@ -162,11 +162,11 @@ class LiveState:
     def _items(self, items: Sequence[Any]) -> object:
         return type(items), tuple(map(self._of, items))
 
-    def _mapping(self, items: Mapping[Any, Any]) -> object:
+    def _mapping(self, items: Mapping[Any, object]) -> object:
         return tuple((self._of(key), self._of(item)) for key, item in items.items())
 
     @_numbered("object")
-    def _object(self, item: Any) -> object:
+    def _object(self, item: object) -> object:
         """What the row of an operator keeps: it does what its attributes say."""
         if dataclasses.is_dataclass(item):
             found = {field.name: getattr(item, field.name) for field in dataclasses.fields(item)}

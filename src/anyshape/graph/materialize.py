@@ -45,7 +45,7 @@ class Materialize:
         self.steps: list[Step] = []
         #: the meta of the result of the node at hand
         self.result: Any = None
-        self._env: dict[torch.fx.Node, Any] = {}
+        self._env: dict[torch.fx.Node, object] = {}
         self._uses: dict[torch.fx.Node, int] = {}
         self._sizes: dict[Size, Size] = {}
         #: how values that are tensors of the program are laid out once they are stored
@@ -239,7 +239,7 @@ class Materialize:
         """Some index of a value, to see what it is made of."""
         return self._loops(value, None)[1]
 
-    def _settled(self, meta: Any) -> Any:
+    def _settled(self, meta: object) -> Any:
         """A meta with numbers for the sizes that turned out to be fixed: a size of 1 that was
         broadcast is 1."""
         if isinstance(meta, tuple):

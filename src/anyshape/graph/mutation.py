@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from anyshape.graph.aliasing import Storage, TensorView, handles_in
 from anyshape.graph.materialize import Materialize
@@ -182,7 +182,7 @@ class Mutation(Materialize):
         for handle in handles:
             self._written(handle.root)
 
-    def subscripted(self, target: TensorView, shown: Meta, key: Any) -> TensorView:
+    def subscripted(self, target: TensorView, shown: Meta, key: object) -> TensorView:
         """The view of a tensor that a subscript of integers, slices and new dimensions makes."""
         return TensorView(
             target.root, shown, target, view=View("call_function", operator.getitem, (key,), {})

@@ -94,7 +94,7 @@ class PythonCall:
     and sizes."""
 
     kind: str
-    target: Any
+    target: object
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     result: str | None
@@ -160,7 +160,7 @@ class Plan:
     elided_repeats: ElidedRepeats | None = None
 
 
-def leaves(tree: Any) -> list[Any]:
+def leaves(tree: object) -> list[object]:
     """What is in a tree of arguments, in order."""
     found: list[Any] = []
     stack: list[Any] = [tree]
@@ -177,6 +177,6 @@ def leaves(tree: Any) -> list[Any]:
     return found
 
 
-def tensors_in(tree: Any) -> list[TensorRef]:
+def tensors_in(tree: object) -> list[TensorRef]:
     """All tensors among arguments."""
     return [leaf for leaf in leaves(tree) if isinstance(leaf, TensorRef)]

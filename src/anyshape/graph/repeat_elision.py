@@ -102,7 +102,7 @@ class Skipping:
     def _state(self, position: int) -> LiveState | None:
         run = self._run
         assert run is not None
-        live: list[tuple[object, Any]] = []
+        live: list[tuple[object, object]] = []
         for node, held in self._env.items():
             if node.op != "placeholder" and self._uses[node]:
                 number = self._number[node]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from anyshape.graph.expand_repeats import NotRepeated, expand_repeats
 from anyshape.graph.plan import (
@@ -123,7 +123,7 @@ def _needed(plan: Plan, steps: Sequence[Step]) -> list[Step]:
     return kept[::-1]
 
 
-def numbers_in(tree: Any) -> list[NumberRef]:
+def numbers_in(tree: object) -> list[NumberRef]:
     """All numbers, and other results of Python code, among arguments."""
     found: list[NumberRef] = []
     for leaf in leaves(tree):
@@ -160,7 +160,7 @@ def _numbers_first(plan: Plan, steps: Sequence[Step]) -> list[Step]:
 PASSES: tuple[Callable[[Plan, Sequence[Step]], list[Step]], ...] = (_needed, _numbers_first)
 
 
-def _used(steps: Iterable[Step], outputs: Sequence[Any]) -> set[str]:
+def _used(steps: Iterable[Step], outputs: Sequence[object]) -> set[str]:
     found = {ref.buffer for ref in tensors_in(list(outputs))}
     for step in steps:
         found |= step.reads

@@ -31,7 +31,7 @@ _WRITES: Final = frozenset(
 )
 
 
-def _apply(hooks: Hooks, function: Any, *args: Any, **kwargs: Any) -> Any:
+def _apply(hooks: Hooks, function: Any, *args: object, **kwargs: object) -> object:
     if kwargs:
         raise AbortCapture(f"`{function.__name__}.apply` takes {', '.join(kwargs)} by name")
     given = [_argument(hooks, function, value) for value in args]
@@ -50,7 +50,7 @@ def _apply(hooks: Hooks, function: Any, *args: Any, **kwargs: Any) -> Any:
     return hooks.recorder.run(_caller_of(function, shapes, code), tuple(given), {})
 
 
-def _argument(hooks: Hooks, function: Any, value: Any) -> Any:
+def _argument(hooks: Hooks, function: Any, value: object) -> object:
     """An argument as the graph gives it: tensors, numbers, code, and containers of these."""
     kind = type(value)
     if kind in _NUMBERS or isinstance(value, torch.Tensor) or kind is torch.Size:
@@ -87,8 +87,8 @@ _callers: weakref.WeakKeyDictionary[Any, dict[Any, Callable[..., Any]]] = (
 
 
 def _caller_of(
-    function: Any, shapes: tuple[int, ...], code: tuple[tuple[int, Any], ...]
-) -> Callable[..., Any]:
+    function: Any, shapes: tuple[int, ...], code: tuple[tuple[int, object], ...]
+) -> Callable[..., object]:
     """A function that applies it: what a graph calls has a name, and `apply` is that of all. A
     graph gives shapes as tuples, and no code."""
     found = _callers.setdefault(function, {}).get((shapes, code))
@@ -188,7 +188,7 @@ _PURE_BUILTINS: Final = frozenset(
 )
 
 
-def _is_of_library(value: Any) -> bool:
+def _is_of_library(value: object) -> bool:
     name = value.__name__ if isinstance(value, types.ModuleType) else value.__module__
     return (name or "").split(".")[0] in ("torch", "math", "builtins", "operator")
 
@@ -197,7 +197,7 @@ def _is_of_torch(function: types.FunctionType) -> bool:
     return (function.__module__ or "").split(".")[0] == "torch"
 
 
-def _custom_op(hooks: Hooks, definition: Any, *args: Any, **kwargs: Any) -> Any:
+def _custom_op(hooks: Hooks, definition: Any, *args: object, **kwargs: object) -> object:
     """What `torch.library.custom_op` returns, called: the operator that it has defined."""
     path = hooks.tracer.path_of(definition)
     if path is not None:

@@ -16,6 +16,7 @@ from anyshape.capture.builtins.model import Hooks
 from anyshape.capture.externals.external_objects import ITERATORS, SETS
 from anyshape.capture.externals.side_effects import base_of
 from anyshape.capture.externals.untrace import untraced
+from anyshape.guards.path import Path
 
 VIEWS: Final = frozenset(["keys", "values", "items"])
 
@@ -68,9 +69,9 @@ def container_method(
     bound: Any,
     owner: Any,
     name: str,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+) -> object:
     path = hooks.tracer.path_of(owner)
     if name == "__init__":
         return _init_container(hooks, kind, bound, owner, path, args, kwargs)
@@ -109,8 +110,8 @@ def container_method(
 
 
 def _checked(
-    hooks: Hooks, kind: type, owner: Any, path: Any, name: str, args: tuple[Any, ...]
-) -> tuple[Any, ...]:
+    hooks: Hooks, kind: type, owner: Any, path: Path | None, name: str, args: tuple[object, ...]
+) -> tuple[object, ...]:
     """Arguments as native code may use them: positions and keys are plain, what is compared is
     known."""
     if kind is dict and name in _BY_KEY and args:
@@ -128,7 +129,7 @@ def _checked(
     return args
 
 
-def _position(hooks: Hooks, value: Any) -> Any:
+def _position(hooks: Hooks, value: object) -> object:
     """A position in a container, or a slice of it."""
     protocol = "anything" if type(value) is slice else "index"
     return hooks.specialized(value, "a position in a container", protocol)
@@ -164,10 +165,10 @@ def _init_container(
     hooks: Hooks,
     kind: type,
     bound: Any,
-    owner: Any,
-    path: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    owner: object,
+    path: Path | None,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
 ) -> None:
     if path is not None:
         raise AbortCapture(f"`{kind.__name__}.__init__` of an object from outside")
@@ -182,13 +183,15 @@ def _init_container(
         bound(*(hooks.iterate(arg) for arg in args), **kwargs)
 
 
-def _members(hooks: Hooks, arg: Any) -> Any:
+def _members(hooks: Hooks, arg: object) -> object:
     if isinstance(arg, SETS) and hooks.tracer.path_of(arg) is None:
         return arg
     return hooks.members(arg)
 
 
-def change_in_place(hooks: Any, name: str, owner: Any, path: Any, other: Any) -> Any:
+def change_in_place(
+    hooks: Any, name: str, owner: object, path: Path | None, other: object
+) -> object:
     """`owner += other` and the like, of a container from outside."""
     method = f"__i{name}__"
     kind = next((base for base in _CHANGES if isinstance(owner, base)), None)
@@ -206,11 +209,11 @@ def _read_outside(
     hooks: Hooks,
     kind: type,
     owner: Any,
-    path: Any,
+    path: Path,
     name: str,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+) -> object:
     outside = hooks.outside
     if name not in _READS and name not in _SET_ALGEBRA:
         raise AbortCapture(f"`{name}` of a {type(owner).__name__} from outside")
@@ -236,7 +239,7 @@ def _read_outside(
     return getattr(_copy(hooks, kind, owner, path), name)(*args, **kwargs)
 
 
-def _copy(hooks: Hooks, kind: type, owner: Any, path: Any) -> Any:
+def _copy(hooks: Hooks, kind: type, owner: Any, path: Path) -> Any:
     """A container of the built-in kind with the same contents."""
     contents = hooks.outside.contents(owner, path)
     if kind is deque:
@@ -273,7 +276,9 @@ _READS: Final = frozenset(
 # -- changes ---------------------------------------------------------------------------------------
 
 
-def _grow(hooks: Hooks, kind: Any, owner: Any, path: Any, name: str, args: tuple[Any, ...]) -> Any:
+def _grow(
+    hooks: Hooks, kind: Any, owner: object, path: Path, name: str, args: tuple[object, ...]
+) -> object:
     """A container from outside takes over what is in others."""
     one = _GROWING[kind][name]
     for arg in args:
@@ -288,7 +293,7 @@ def _grow(hooks: Hooks, kind: Any, owner: Any, path: Any, name: str, args: tuple
     return owner if name == "__iadd__" else None
 
 
-def _perform(hooks: Hooks, owner: Any, path: Any, function: Any, *args: Any) -> Any:
+def _perform(hooks: Hooks, owner: object, path: Path, function: Any, *args: object) -> object:
     """Change a container from outside; natively where that cannot be followed, because an iterator
     that gave the arguments cannot be asked again."""
     if hooks.tracer.active:
@@ -303,9 +308,9 @@ def _update(
     hooks: Hooks,
     bound: Any,
     owner: Any,
-    path: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    path: Path | None,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
 ) -> None:
     """`update` of a dictionary."""
     own = type(owner).__setitem__
@@ -322,7 +327,7 @@ def _update(
             _store(hooks, owner, path, key, value)
 
 
-def _store(hooks: Hooks, owner: Any, path: Any, key: Any, value: Any) -> None:
+def _store(hooks: Hooks, owner: object, path: Any, key: object, value: object) -> None:
     if hooks.tracer.active:
         try:
             hooks.outside.set_item(owner, path, key, value)
@@ -332,13 +337,13 @@ def _store(hooks: Hooks, owner: Any, path: Any, key: Any, value: Any) -> None:
     base_of(owner).__setitem__(owner, untraced(key), untraced(value))
 
 
-def _pairs(hooks: Hooks, base: Any, given: Any) -> Iterable[tuple[Any, Any]]:
+def _pairs(hooks: Hooks, base: object, given: object) -> Iterable[tuple[object, object]]:
     if isinstance(given, dict) or hasattr(given, "keys"):
         return make_dict(hooks, given).items()
     return _each_pair(hooks, base, given)
 
 
-def _each_pair(hooks: Hooks, base: Any, given: Any) -> Iterator[tuple[Any, Any]]:
+def _each_pair(hooks: Hooks, base: Any, given: object) -> Iterator[tuple[object, object]]:
     for count, pair in enumerate(hooks.iterate(given)):
         parts = tuple(hooks.unpack(pair)) if hasattr(type(pair), "__iter__") else pair
         if type(parts) is not tuple or len(parts) != 2:
@@ -346,7 +351,7 @@ def _each_pair(hooks: Hooks, base: Any, given: Any) -> Iterator[tuple[Any, Any]]
         yield hooks.key(parts[0]), parts[1]
 
 
-def _sort_list(hooks: Hooks, owner: Any, path: Any, kwargs: dict[str, Any]) -> None:
+def _sort_list(hooks: Hooks, owner: Any, path: Path | None, kwargs: dict[str, object]) -> None:
     if path is None:
         _sort_own(hooks, owner, kwargs)
         return
@@ -357,7 +362,7 @@ def _sort_list(hooks: Hooks, owner: Any, path: Any, kwargs: dict[str, Any]) -> N
         owner[:] = untraced(ordered)
 
 
-def _sort_own(hooks: Hooks, owner: list[Any], kwargs: dict[str, Any]) -> None:
+def _sort_own(hooks: Hooks, owner: list[Any], kwargs: dict[str, object]) -> None:
     """Sort a list of the program's: it is empty meanwhile, and must stay so."""
     ordered = list.copy(owner)
     list.clear(owner)
@@ -374,11 +379,11 @@ def _change(
     hooks: Hooks,
     kind: type,
     owner: Any,
-    path: Any,
+    path: Path,
     name: str,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+) -> object:
     if kwargs.keys() == {"last"} and isinstance(owner, OrderedDict):
         args = (*args, hooks.truth(kwargs["last"]))
     elif kwargs:
@@ -403,7 +408,7 @@ def _change(
 _RETURNS_ITSELF: Final = frozenset(["__imul__", "__ior__", "__iand__", "__isub__", "__ixor__"])
 
 
-def _remove(hooks: Hooks, kind: Any, owner: Any, path: Any, value: Any) -> None:
+def _remove(hooks: Hooks, kind: Any, owner: object, path: Path, value: object) -> None:
     contents = hooks.outside.contents(owner, path)
     if any(isinstance(item, torch.Tensor) for item in (value, *contents)):
         raise AbortCapture("`remove` compares tensors")

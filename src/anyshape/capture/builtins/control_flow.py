@@ -47,7 +47,7 @@ class Branch:
         self.graph: torch.fx.GraphModule
 
     def record(
-        self, part: Part, given: Sequence[Any] = (), carried: Sequence[torch.fx.Node] = ()
+        self, part: Part, given: Sequence[object] = (), carried: Sequence[torch.fx.Node] = ()
     ) -> None:
         """Call a part of the program. What is recorded meanwhile becomes the graph, which takes
         `carried` first."""
@@ -71,7 +71,7 @@ class Branch:
             raise AbortCapture(f"{self._what} has sizes or numbers that depend on data")
         self._extract(last, before, carried)
 
-    def returns(self, result: Any) -> None:
+    def returns(self, result: object) -> None:
         """What the branch returns: its own, and contiguous, so that all branches are alike."""
         for each in _flat(result, self._what):
             copied = self._recorder.run(
@@ -178,7 +178,7 @@ def _plain(meta: Meta, shape: tuple[Size, ...], tensor: torch.Tensor) -> Meta:
     return Meta(shape, meta.dtype, contiguous(len(shape)), meta.device, 0, has_grad)
 
 
-def _started(hooks: Hooks, given: Sequence[Any], what: str) -> Branch:
+def _started(hooks: Hooks, given: Sequence[object], what: str) -> Branch:
     """The values that a loop starts with: its own, and contiguous."""
     start = Branch(hooks, what)
     start.returns(tuple(given))
@@ -213,7 +213,7 @@ def _stacked(metas: Sequence[Meta], length: Size, values: Sequence[torch.Tensor]
 # -- values of nodes in this run -------------------------------------------------------------------
 
 
-def _values_of(hooks: Hooks, nodes: Sequence[torch.fx.Node]) -> list[Any]:
+def _values_of(hooks: Hooks, nodes: Sequence[torch.fx.Node]) -> list[object]:
     recorder = hooks.recorder
     found: dict[Any, Any] = {node: example for node, _, example in recorder.segment.inputs}
     for known in list(recorder._known.values()):
@@ -221,7 +221,7 @@ def _values_of(hooks: Hooks, nodes: Sequence[torch.fx.Node]) -> list[Any]:
         if type(known.node) is torch.fx.Node and alive is not None:
             found.setdefault(known.node, alive)
 
-    def value(node: Any) -> Any:
+    def value(node: object) -> Any:
         if type(node) is not torch.fx.Node:
             return node
         if node not in found:
@@ -236,16 +236,18 @@ def _values_of(hooks: Hooks, nodes: Sequence[torch.fx.Node]) -> list[Any]:
 # -- models ----------------------------------------------------------------------------------------
 
 
-def _part(hooks: Hooks, function: Any) -> Part:
+def _part(hooks: Hooks, function: object) -> Part:
     return lambda *args: hooks.call(function, *args)
 
 
-def _graph_part(hooks: Hooks, graph: torch.fx.GraphModule, more: Sequence[Any] = ()) -> Part:
+def _graph_part(hooks: Hooks, graph: torch.fx.GraphModule, more: Sequence[object] = ()) -> Part:
     """A graph of an operator that is captured again."""
     return lambda *args: hooks.call(graph.forward, *args, *more)
 
 
-def _cond(hooks: Hooks, pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
+def _cond(
+    hooks: Hooks, pred: object, true_fn: object, false_fn: object, operands: object = ()
+) -> object:
     given = list(hooks.iterate(operands))
     if not isinstance(pred, torch.Tensor):
         return hooks.call(true_fn if hooks.truth(pred) else false_fn, *given)
@@ -253,7 +255,7 @@ def _cond(hooks: Hooks, pred: Any, true_fn: Any, false_fn: Any, operands: Any = 
     return _chosen(hooks, pred, *parts)
 
 
-def _chosen(hooks: Hooks, pred: torch.Tensor, *parts: Part) -> Any:
+def _chosen(hooks: Hooks, pred: torch.Tensor, *parts: Part) -> object:
     yes, no = (Branch(hooks, "a branch of torch.cond") for _ in parts)
     for branch, part in zip((yes, no), parts, strict=True):
         branch.record(part)
@@ -269,14 +271,16 @@ def _chosen(hooks: Hooks, pred: torch.Tensor, *parts: Part) -> Any:
     return _like(chosen.result, chosen.outputs)
 
 
-def _while_loop(hooks: Hooks, cond_fn: Any, body_fn: Any, carried_inputs: Any, *more: Any) -> Any:
+def _while_loop(
+    hooks: Hooks, cond_fn: object, body_fn: object, carried_inputs: object, *more: object
+) -> object:
     if more and list(hooks.iterate(more[0])):
         raise AbortCapture("torch.while_loop with additional inputs")
     given = list(hooks.iterate(carried_inputs))
     return _loop(hooks, given, _part(hooks, cond_fn), _part(hooks, body_fn))
 
 
-def _loop(hooks: Hooks, given: Sequence[Any], goes_on: Part, step: Part) -> Any:
+def _loop(hooks: Hooks, given: Sequence[object], goes_on: Part, step: Part) -> object:
     start = _started(hooks, given, "torch.while_loop")
     nodes = [hooks.recorder.node(each) for each in start.outputs]
     test, body = Branch(hooks, "the condition of a loop"), Branch(hooks, "the body of a loop")
@@ -306,12 +310,12 @@ def _run(
     return hooks.recorder.graph.call_function(made, tuple(map(tuple, nodes))), values
 
 
-def _map(hooks: Hooks, f: Any, xs: Any, *args: Any) -> Any:
+def _map(hooks: Hooks, f: object, xs: object, *args: object) -> object:
     walked = _flat(xs, "map")
     return _mapped(hooks, walked, lambda *items: hooks.call(f, _like(xs, items), *args))
 
 
-def _mapped(hooks: Hooks, walked: Sequence[torch.Tensor], part: Part) -> Any:
+def _mapped(hooks: Hooks, walked: Sequence[torch.Tensor], part: Part) -> object:
     length, nodes, first = _walking(hooks, walked, "map")
     body = Branch(hooks, "the body of map")
     body.record(part, first, [hooks.recorder.node(each) for each in first])
@@ -326,13 +330,19 @@ def _mapped(hooks: Hooks, walked: Sequence[torch.Tensor], part: Part) -> Any:
 
 
 def _scan(
-    hooks: Hooks, combine_fn: Any, init: Any, xs: Any, *, dim: Any = 0, reverse: Any = False
-) -> Any:
+    hooks: Hooks,
+    combine_fn: object,
+    init: object,
+    xs: object,
+    *,
+    dim: object = 0,
+    reverse: Any = False,
+) -> object:
     starts = _flat(init, "scan")
     dim, walked = _rows(hooks, _flat(xs, "scan"), dim, reverse)
     shapes: list[Any] = []
 
-    def step(*values: Any) -> Any:
+    def step(*values: Any) -> object:
         carried, items = _like(init, values[: len(starts)]), _like(xs, values[len(starts) :])
         result = hooks.call(combine_fn, carried, items)
         if type(result) not in (tuple, list) or len(result) != 2:
@@ -346,7 +356,7 @@ def _scan(
 
 
 def _scanned(
-    hooks: Hooks, starts: Sequence[Any], walked: Sequence[torch.Tensor], step: Part
+    hooks: Hooks, starts: Sequence[object], walked: Sequence[torch.Tensor], step: Part
 ) -> list[torch.Tensor]:
     recorder = hooks.recorder
     start = _started(hooks, starts, "scan")
@@ -366,12 +376,12 @@ def _scanned(
 
 def _associative_scan(
     hooks: Hooks,
-    combine_fn: Any,
-    xs: Any,
-    dim: Any,
+    combine_fn: object,
+    xs: object,
+    dim: object,
     reverse: Any = False,
-    combine_mode: Any = "pointwise",
-) -> Any:
+    combine_mode: object = "pointwise",
+) -> object:
     given = _flat(xs, "associative_scan")
     with torch._C.DisableTorchFunction():
         on_cpu = any(each.device.type == "cpu" for each in given)
@@ -379,7 +389,7 @@ def _associative_scan(
         raise AbortCapture(f"associative_scan with combine_mode={combine_mode!r}")
     dim, walked = _rows(hooks, given, dim, reverse)
 
-    def step(*values: Any) -> Any:
+    def step(*values: Any) -> object:
         count = len(given)
         return hooks.call(combine_fn, _like(xs, values[:count]), _like(xs, values[count:]))
 
@@ -405,7 +415,7 @@ def _associatively_scanned(
 
 
 def _rows(
-    hooks: Hooks, given: Sequence[torch.Tensor], dim: Any, reverse: Any
+    hooks: Hooks, given: Sequence[torch.Tensor], dim: object, reverse: object
 ) -> tuple[int, list[torch.Tensor]]:
     """The dimension that is walked, counted from the first, and the tensors with it in front."""
     recorder = hooks.recorder
@@ -431,26 +441,26 @@ def _back(
 # -- operators with graphs, captured again ---------------------------------------------------------
 
 
-def _cond_again(hooks: Hooks, graphs: Any, pred: Any, for_yes: Any, for_no: Any) -> Any:
+def _cond_again(hooks: Hooks, graphs: Any, pred: Any, for_yes: Any, for_no: Any) -> object:
     yes, no = graphs
     return _chosen(hooks, pred, _graph_part(hooks, yes, for_yes), _graph_part(hooks, no, for_no))
 
 
-def _loop_again(hooks: Hooks, graphs: Any, carried: Any, for_test: Any, for_body: Any) -> Any:
+def _loop_again(hooks: Hooks, graphs: Any, carried: Any, for_test: Any, for_body: Any) -> object:
     test, body = graphs
     return _loop(
         hooks, carried, _graph_part(hooks, test, for_test), _graph_part(hooks, body, for_body)
     )
 
 
-def _walk_again(walk: Callable[..., Any]) -> Callable[..., Any]:
+def _walk_again(walk: Callable[..., Any]) -> Callable[..., object]:
     """The model of an operator with one graph, for each item of what it is given."""
     return lambda hooks, graphs, *given: tuple(
         walk(hooks, *given[:-1], _graph_part(hooks, graphs[0], given[-1]))
     )
 
 
-def _with_view_again(hooks: Hooks, graphs: Any, whole: Any, values: Any, more: Any) -> Any:
+def _with_view_again(hooks: Hooks, graphs: Any, whole: object, values: object, more: Any) -> object:
     """Nothing that depends on data: what it does is followed."""
     copied = hooks.recorder.run(torch.Tensor.clone, (whole,), {})
     (view,) = _graph_part(hooks, graphs[0], more)(copied)

@@ -29,9 +29,9 @@ from anyshape.guards.guard import Kind
 def perform(
     hooks: Hooks,
     function: Callable[..., Any],
-    *args: Any,
+    *args: object,
     now: Callable[..., Any] | None = None,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> None:
     """Do it now, and write it into the journal for the compiled runs. Nobody gets its result."""
     with torch._C.DisableTorchFunction():
@@ -39,7 +39,7 @@ def perform(
     hooks.journal.add(Effect(Change.CALL, None, function, (args, kwargs)))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any) -> object:
     kind = type(value)
     if kind is Snapshot:
         return shown(value.tensor.clone(), value.parameter, value.requires_grad, value.grad_fn)
@@ -50,7 +50,7 @@ def _plain(value: Any) -> Any:
     return bare(value)
 
 
-def _as_now(hooks: Hooks, value: Any, name: str) -> Any:
+def _as_now(hooks: Hooks, value: Any, name: str) -> object:
     """A value as it is now: it may be changed before a compiled run shows it."""
     kind = type(value)
     if kind in ATOMS or kind in TRACED_VALUES or isinstance(value, type):
@@ -73,11 +73,11 @@ def _as_now(hooks: Hooks, value: Any, name: str) -> Any:
 
 def _print(
     hooks: Hooks,
-    *args: Any,
+    *args: object,
     sep: Any = None,
     end: Any = None,
-    file: Any = None,
-    flush: Any = False,
+    file: object = None,
+    flush: object = False,
 ) -> None:
     for value in (sep, end):
         if value is not None and type(value) not in (str, TracedText):
@@ -91,7 +91,7 @@ def _print(
     perform(hooks, print, *(text_of(hooks, value, "s", "") for value in args), **named)
 
 
-def _stream(hooks: Hooks, file: Any) -> Any:
+def _stream(hooks: Hooks, file: object) -> object:
     """A file that is written to, but not by code of the program."""
     standard = any(file is each for each in (sys.stdout, sys.stderr))
     if hooks.tracer.path_of(file) is None or not (standard or type(file) in _FILES):
@@ -102,7 +102,7 @@ def _stream(hooks: Hooks, file: Any) -> Any:
 _FILES: Final = (io.TextIOWrapper, io.StringIO)
 
 
-def write(hooks: Hooks, bound: Any, stream: Any, args: tuple[Any, ...]) -> Any:
+def write(hooks: Hooks, bound: Any, stream: object, args: tuple[object, ...]) -> object:
     """`sys.stdout.write(text)` and `flush()`."""
     name = bound.__name__
     _stream(hooks, stream)
@@ -128,11 +128,11 @@ def _flush(stream: Any) -> None:
 
 def _warn(
     hooks: Hooks,
-    message: Any,
-    category: Any = None,
-    stacklevel: Any = 1,
-    source: Any = None,
-    **kwargs: Any,
+    message: object,
+    category: object = None,
+    stacklevel: object = 1,
+    source: object = None,
+    **kwargs: object,
 ) -> None:
     if source is not None or kwargs:
         raise AbortCapture("a warning with a source")
@@ -167,7 +167,7 @@ class Warner:
         self._place = place
         self._category = category
 
-    def __call__(self, *args: Any) -> None:
+    def __call__(self, *args: object) -> None:
         place = caller_of_run(self._place)
         warnings.warn_explicit(
             self._category(*args),
@@ -218,13 +218,15 @@ class NoError:
 # -- logging ---------------------------------------------------------------------------------------
 
 
-def _log(level: int) -> Callable[..., Any]:
+def _log(level: int) -> Callable[..., object]:
     return lambda hooks, logger, message, *args, **kwargs: _log_at(
         hooks, logger, level, message, *args, **kwargs
     )
 
 
-def _log_at(hooks: Hooks, logger: Any, level: Any, message: Any, *args: Any, **kwargs: Any) -> None:
+def _log_at(
+    hooks: Hooks, logger: Any, level: object, message: object, *args: object, **kwargs: object
+) -> None:
     level = hooks.specialized(level, "a level of logging")
     adapter = None
     if isinstance(logger, logging.LoggerAdapter):
@@ -249,7 +251,7 @@ def _log_at(hooks: Hooks, logger: Any, level: Any, message: Any, *args: Any, **k
     perform(hooks, LogRecord(logger, level, place), *values, now=now)
 
 
-def _adapted(hooks: Hooks, adapter: Any, message: Any, kwargs: Any) -> Any:
+def _adapted(hooks: Hooks, adapter: Any, message: object, kwargs: Any) -> Any:
     """What a `LoggerAdapter` hands on to its logger."""
     process = type(adapter).process
     if process is logging.LoggerAdapter.process:
@@ -257,7 +259,7 @@ def _adapted(hooks: Hooks, adapter: Any, message: Any, kwargs: Any) -> Any:
     return hooks.call(process, adapter, message, dict(kwargs))
 
 
-def _check_logger(hooks: Hooks, logger: Any) -> None:
+def _check_logger(hooks: Hooks, logger: object) -> None:
     """A logger that makes its records as all do. It is known by its place in the program."""
     kind = type(logger)
     path = hooks.tracer.path_of(logger)
@@ -269,7 +271,7 @@ def _check_logger(hooks: Hooks, logger: Any) -> None:
     hooks.tracer.guard(Kind.IDENTITY, path, logger)
 
 
-def _guard_level(hooks: Hooks, logger: Any, level: int, enabled: bool) -> None:
+def _guard_level(hooks: Hooks, logger: logging.Logger, level: int, enabled: bool) -> None:
     check = IsEnabled(logger, level, enabled)
     path = hooks.tracer.constant(check)
     hooks.tracer.guard(Kind.PREDICATE, path, check, "the level of a logger")
@@ -298,13 +300,13 @@ def _is_enabled(hooks: Hooks, logger: Any, level: Any) -> bool:
     return enabled
 
 
-def _get_logger(hooks: Hooks, name: Any = None) -> Any:
+def _get_logger(hooks: Hooks, name: object = None) -> logging.Logger:
     found = logging.getLogger(hooks.specialized(name, "the name of a logger"))
     return hooks.tracer.read(found, hooks.tracer.constant(found))
 
 
-def _log_to_root(level: int) -> Callable[..., Any]:
-    def model(hooks: Hooks, message: Any, *args: Any, **kwargs: Any) -> None:
+def _log_to_root(level: int) -> Callable[..., object]:
+    def model(hooks: Hooks, message: object, *args: object, **kwargs: object) -> None:
         root = _get_logger(hooks)
         if not root.handlers:
             raise AbortCapture("the first message of `logging` sets it up")
@@ -321,7 +323,7 @@ class LogRecord:
         self._level = level
         self._place = place
 
-    def __call__(self, extra: Any, message: Any, *args: Any) -> None:
+    def __call__(self, extra: Any, message: object, *args: object) -> None:
         logger = self._logger
         if logger.isEnabledFor(self._level):
             place = caller_of_run(self._place)

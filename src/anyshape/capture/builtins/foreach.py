@@ -23,11 +23,11 @@ _UNARY: Final = ("abs", "exp", "log", "neg", "reciprocal", "sign", "sqrt", "zero
 _SCALED: Final = ("addcdiv", "addcmul")
 
 
-def _foreach(name: str, scaled: bool) -> Callable[..., Any]:
+def _foreach(name: str, scaled: bool) -> Callable[..., object]:
     function = getattr(torch, f"_foreach_{name}")
     method = getattr(torch.Tensor, name)
 
-    def model(hooks: Hooks, *args: Any, **kwargs: Any) -> Any:
+    def model(hooks: Hooks, *args: object, **kwargs: object) -> object:
         rows = _rows(hooks, args)
         if rows is None or (scaled and not _has_factors(args, len(rows))):
             return hooks.recorder.run(function, args, kwargs)
@@ -44,7 +44,7 @@ def _foreach(name: str, scaled: bool) -> Callable[..., Any]:
     return model
 
 
-def _has_factors(args: Sequence[Any], count: int) -> bool:
+def _has_factors(args: Sequence[object], count: int) -> bool:
     """Whether factors that stand in one tensor are one for each."""
     if len(args) < 4 or not isinstance(args[3], torch.Tensor):
         return True
@@ -52,7 +52,7 @@ def _has_factors(args: Sequence[Any], count: int) -> bool:
         return args[3].shape == (count,)
 
 
-def _rows(hooks: Hooks, args: Sequence[Any]) -> list[list[Any]] | None:
+def _rows(hooks: Hooks, args: Sequence[object]) -> list[list[object]] | None:
     """The arguments for one tensor after the other; None if torch is to take them together."""
     lists = [arg for arg in args if isinstance(arg, list | tuple)]
     if not lists or lists[0] is not args[0]:

@@ -21,7 +21,7 @@ _MISSING: Final = object()
 CONTAINERS: Final = (list, tuple, dict, set, frozenset, deque)
 
 
-def _len(hooks: Hooks, value: Any) -> Any:
+def _len(hooks: Hooks, value: object) -> object:
     kind = type(value)
     if isinstance(value, torch.Tensor):
         return hooks.recorder.run(torch.Tensor.__len__, (value,), {})
@@ -36,10 +36,10 @@ def _len(hooks: Hooks, value: Any) -> Any:
     return len(hooks.observe(value, "length"))
 
 
-def _listed(kind: Callable[..., Any]) -> Callable[..., Any]:
+def _listed(kind: Callable[..., object]) -> Callable[..., object]:
     """A container made of an iterable."""
 
-    def model(hooks: Hooks, *args: Any) -> Any:
+    def model(hooks: Hooks, *args: object) -> object:
         if not args:
             return kind()
         items = hooks.iterate(*args)
@@ -50,12 +50,12 @@ def _listed(kind: Callable[..., Any]) -> Callable[..., Any]:
     return model
 
 
-def _deque(hooks: Hooks, iterable: Any = (), maxlen: Any = None) -> deque[Any]:
+def _deque(hooks: Hooks, iterable: object = (), maxlen: object = None) -> deque[object]:
     most = hooks.specialized(maxlen, "a container is that long at most", "index")
     return deque(hooks.iterate(iterable), most)
 
 
-def make_dict(hooks: Hooks, *args: Any, **named: Any) -> dict[Any, Any]:
+def make_dict(hooks: Hooks, *args: object, **named: object) -> dict[Any, object]:
     if len(args) != 1:
         return dict(*args, **named)  # of nothing, or it raises
     (given,) = args
@@ -65,24 +65,24 @@ def make_dict(hooks: Hooks, *args: Any, **named: Any) -> dict[Any, Any]:
     return dict([(hooks.key(pair[0]), *pair[1:]) for pair in pairs], **named)
 
 
-def _enumerate(hooks: Hooks, iterable: Any, start: Any = 0) -> Any:
+def _enumerate(hooks: Hooks, iterable: object, start: object = 0) -> object:
     return enumerate(
         hooks.iterate(iterable), hooks.specialized(start, "counting starts at it", "index")
     )
 
 
-def _range(hooks: Hooks, *args: Any) -> range:
+def _range(hooks: Hooks, *args: object) -> range:
     return range(*(hooks.specialized(arg, "the loop runs this often", "index") for arg in args))
 
 
-def _filter(hooks: Hooks, function: Any, iterable: Any) -> Any:
+def _filter(hooks: Hooks, function: object, iterable: object) -> object:
     if function is None:
         return (item for item in hooks.iterate(iterable) if hooks.truth(item))
     chosen = through(hooks, function)
     return filter(lambda item: hooks.truth(chosen(item)), hooks.iterate(iterable))
 
 
-def through(hooks: Hooks, function: Any) -> Callable[..., Any]:
+def through(hooks: Hooks, function: object) -> Callable[..., object]:
     """A function as native code may call it: its calls are seen."""
     return lambda *args, **kwargs: hooks.call(function, *args, **kwargs)
 
@@ -90,7 +90,7 @@ def through(hooks: Hooks, function: Any) -> Callable[..., Any]:
 _VIEWS_OF_DICTS: Final = (KeysView, ValuesView, ItemsView)
 
 
-def _reversed(hooks: Hooks, value: Any) -> Any:
+def _reversed(hooks: Hooks, value: object) -> object:
     own = getattr(type(value), "__reversed__", None)
     if isinstance(own, types.FunctionType):
         return hooks.iterate_over(hooks.call(own, value))
@@ -106,7 +106,7 @@ def _reversed(hooks: Hooks, value: Any) -> Any:
     return (hooks.item(value, index) for index in range(size - 1, -1, -1))
 
 
-def _iter(hooks: Hooks, *args: Any) -> Any:
+def _iter(hooks: Hooks, *args: object) -> object:
     if len(args) != 1:
         if len(args) != 2 or not callable(args[0]):
             return iter(*args)  # raises
@@ -118,7 +118,7 @@ def _iter(hooks: Hooks, *args: Any) -> Any:
     return iter(hooks.iterate(args[0]))
 
 
-def _next(hooks: Hooks, iterator: Any, *default: Any) -> Any:
+def _next(hooks: Hooks, iterator: Any, *default: object) -> object:
     own = getattr(type(iterator), "__next__", None)
     if isinstance(own, types.FunctionType):
         hooks.attributes.class_attribute(type(iterator), "__next__")
@@ -133,7 +133,7 @@ def _next(hooks: Hooks, iterator: Any, *default: Any) -> Any:
     return next(iterator, *default)
 
 
-def _sum(hooks: Hooks, iterable: Any, start: Any = 0) -> Any:
+def _sum(hooks: Hooks, iterable: Any, start: object = 0) -> object:
     if isinstance(start, (str, bytes, bytearray)):
         return sum(iterable, start)  # raises
     result = start
@@ -142,11 +142,13 @@ def _sum(hooks: Hooks, iterable: Any, start: Any = 0) -> Any:
     return result
 
 
-def _extremum(name: str, better: str) -> Callable[..., Any]:
+def _extremum(name: str, better: str) -> Callable[..., object]:
     native: Callable[..., Any] = getattr(builtins, name)
     traced = minimum if name == "min" else maximum
 
-    def model(hooks: Hooks, *args: Any, key: Any = None, default: Any = _MISSING) -> Any:
+    def model(
+        hooks: Hooks, *args: object, key: object = None, default: object = _MISSING
+    ) -> object:
         items = list(hooks.iterate(args[0])) if len(args) == 1 else list(args)
         if not args:
             return native()  # raises
@@ -168,7 +170,9 @@ def _extremum(name: str, better: str) -> Callable[..., Any]:
     return model
 
 
-def sort(hooks: Hooks, iterable: Any, *, key: Any = None, reverse: Any = False) -> list[Any]:
+def sort(
+    hooks: Hooks, iterable: object, *, key: object = None, reverse: object = False
+) -> list[object]:
     items = list(hooks.iterate(iterable))
     keys = items if key is None else [hooks.call(key, item) for item in items]
     ordered = sorted(
@@ -184,7 +188,7 @@ class Sorted:
 
     __slots__ = ("_hooks", "_value")
 
-    def __init__(self, hooks: Hooks, value: Any) -> None:
+    def __init__(self, hooks: Hooks, value: object) -> None:
         self._hooks = hooks
         self._value = value
 

@@ -28,7 +28,9 @@ from anyshape.capture.value_kinds import ATOMS
 _MISSING: Final = object()
 
 
-def unbound(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def unbound(
+    hooks: Hooks, function: Any, args: tuple[object, ...], kwargs: dict[str, object]
+) -> object:
     owner, *rest = args
     if owner is None:
         raise AbortCapture(f"`{function.__name__}` of None")
@@ -41,9 +43,9 @@ def method(
     bound: Any,
     owner: Any,
     name: str,
-    args: tuple[Any, ...],
+    args: tuple[object, ...],
     kwargs: dict[str, Any],
-) -> Any:
+) -> object:
     if name in _OBJECT_METHODS:
         found = _OBJECT_METHODS[name](hooks, bound, owner, args, kwargs)
         if found is not _MISSING:
@@ -100,8 +102,8 @@ _READ_ONLY: Final = frozenset(
 
 
 def _read_only(
-    hooks: Hooks, bound: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
+    hooks: Hooks, bound: Any, name: str, args: tuple[object, ...], kwargs: dict[str, object]
+) -> object:
     if kwargs or name not in _READS_ONLY:
         raise AbortCapture(
             f"`{name}` of a {type(bound.__self__).__name__} is native code without a model"
@@ -119,7 +121,7 @@ _READS_ONLY: Final = frozenset(
 )
 
 
-def _joined(hooks: Hooks, between: str, parts: Any) -> str:
+def _joined(hooks: Hooks, between: str, parts: object) -> str:
     texts = list(hooks.iterate(parts))
     if not any(type(text) is TracedText for text in (between, *texts)):
         return between.join(texts)
@@ -132,8 +134,13 @@ def _joined(hooks: Hooks, between: str, parts: Any) -> str:
 
 
 def _class_method(
-    hooks: Hooks, bound: Any, owner: type, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
+    hooks: Hooks,
+    bound: Any,
+    owner: type,
+    name: str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, object],
+) -> object:
     if name == "__new__":
         if owner is object and len(args) == 1:
             return object.__new__(args[0])
@@ -151,19 +158,19 @@ def _class_method(
     raise AbortCapture(f"`{owner.__name__}.{name}` is native code without a model")
 
 
-def _get_attribute(hooks: Hooks, bound: Any, owner: Any, args: Any, kwargs: Any) -> Any:
+def _get_attribute(hooks: Hooks, bound: object, owner: object, args: Any, kwargs: object) -> object:
     if isinstance(owner, (type, types.ModuleType)):
         return _MISSING
     return hooks.attributes.plain(owner, *args, fall_back=False)
 
 
-def _set_attribute(hooks: Hooks, bound: Any, owner: Any, args: Any, kwargs: Any) -> Any:
+def _set_attribute(hooks: Hooks, bound: object, owner: object, args: Any, kwargs: object) -> object:
     if isinstance(owner, (type, types.ModuleType)):
         return _MISSING
     return hooks.attributes.set_plain(owner, *args)
 
 
-def _init(hooks: Hooks, bound: Any, owner: Any, args: Any, kwargs: Any) -> Any:
+def _init(hooks: Hooks, bound: Any, owner: object, args: Any, kwargs: Any) -> object:
     if isinstance(owner, CONTAINERS):
         return _MISSING
     holder = getattr(getattr(bound, "__func__", bound), "__objclass__", None)

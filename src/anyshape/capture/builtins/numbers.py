@@ -20,7 +20,7 @@ _TRACED: Final = (TracedInt, TracedFloat)
 _NUMBERS: Final = frozenset({int, float, bool, TracedInt, TracedFloat})
 
 
-def _int(hooks: Hooks, *args: Any) -> Any:
+def _int(hooks: Hooks, *args: object) -> Any:
     if len(args) == 1:
         (value,) = args
         if type(value) is TracedInt:
@@ -35,7 +35,7 @@ def _int(hooks: Hooks, *args: Any) -> Any:
     return int(*(hooks.specialized(arg, "it becomes an integer") for arg in args))
 
 
-def _float(hooks: Hooks, *args: Any) -> Any:
+def _float(hooks: Hooks, *args: Any) -> object:
     if len(args) == 1:
         (value,) = args
         if type(value) is TracedFloat:
@@ -48,17 +48,17 @@ def _float(hooks: Hooks, *args: Any) -> Any:
     return float(*args)
 
 
-def _bool(hooks: Hooks, *args: Any) -> bool:
+def _bool(hooks: Hooks, *args: object) -> bool:
     return hooks.truth(args[0]) if len(args) == 1 else bool(*args)  # raises
 
 
-def _str(hooks: Hooks, *args: Any) -> str:
+def _str(hooks: Hooks, *args: object) -> str:
     if len(args) == 1:
         return hooks.format(args[0], "s", "")
     return str(*(hooks.specialized(arg, "it becomes text") for arg in args))
 
 
-def _abs(hooks: Hooks, value: Any) -> Any:
+def _abs(hooks: Hooks, value: Any) -> object:
     if isinstance(value, torch.Tensor):
         return hooks.recorder.run(torch.Tensor.__abs__, (value,), {}, abs)
     if type(value) in _TRACED:
@@ -66,7 +66,7 @@ def _abs(hooks: Hooks, value: Any) -> Any:
     return hooks.natively(abs, hooks.specialized(value, "abs() of it", "abs"))
 
 
-def _round(hooks: Hooks, value: Any, *digits: Any) -> Any:
+def _round(hooks: Hooks, value: Any, *digits: Any) -> object:
     if isinstance(value, torch.Tensor):
         raise AbortCapture("round() of a tensor")
     digits = tuple(
@@ -77,14 +77,14 @@ def _round(hooks: Hooks, value: Any, *digits: Any) -> Any:
     return hooks.natively(round, hooks.specialized(value, "round() of it", "round"), *digits)
 
 
-def _divmod(hooks: Hooks, a: Any, b: Any) -> Any:
+def _divmod(hooks: Hooks, a: object, b: object) -> object:
     if type(a) not in _NUMBERS or type(b) not in _NUMBERS:
         a, b = (hooks.specialized(each, "divmod() of it", "divmod") for each in (a, b))
         return hooks.natively(divmod, a, b)
     return hooks.binary("floordiv", a, b), hooks.binary("mod", a, b)
 
 
-def _pow(hooks: Hooks, a: Any, b: Any, *modulus: Any) -> Any:
+def _pow(hooks: Hooks, a: object, b: object, *modulus: object) -> Any:
     if modulus:
         return pow(
             *(hooks.specialized(x, "a power with a modulus", "pow") for x in (a, b, *modulus))
@@ -92,8 +92,8 @@ def _pow(hooks: Hooks, a: Any, b: Any, *modulus: Any) -> Any:
     return hooks.binary("pow", a, b)
 
 
-def _to_integer(function: Callable[..., Any]) -> Callable[..., Any]:
-    def model(hooks: Hooks, value: Any) -> Any:
+def _to_integer(function: Callable[..., object]) -> Callable[..., object]:
+    def model(hooks: Hooks, value: object) -> object:
         if type(value) is TracedInt:
             return value
         if is_of_data(value):
@@ -105,18 +105,18 @@ def _to_integer(function: Callable[..., Any]) -> Callable[..., Any]:
     return model
 
 
-def _isqrt(hooks: Hooks, value: Any) -> Any:
+def _isqrt(hooks: Hooks, value: object) -> object:
     if type(value) is TracedInt:
         return asked(hooks.tracer, math.isqrt, (value,), "its square root was taken")
     return pure(hooks, math.isqrt, (value,), {})
 
 
-def _of_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
+def _of_numbers(function: Callable[..., object]) -> Callable[..., object]:
     """A function of numbers: of those that depend on data, the graph computes it. Of sizes as well,
     where it gives floats that programs make sizes of."""
     of_sizes = function in _OF_SIZES
 
-    def model(hooks: Hooks, *args: Any) -> Any:
+    def model(hooks: Hooks, *args: object) -> object:
         if of_sizes and any(type(arg) in _TRACED for arg in args):
             return recorded(hooks.tracer, function, *args)
         if any(map(is_of_data, args)):
@@ -129,14 +129,14 @@ def _of_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
 _OF_SIZES: Final = frozenset({math.sqrt, math.log, math.log2, math.log10, math.exp, math.pow})
 
 
-def prod(hooks: Hooks, iterable: Any, *, start: Any = 1) -> Any:
+def prod(hooks: Hooks, iterable: object, *, start: object = 1) -> object:
     result = start
     for item in hooks.iterate(iterable):
         result = hooks.binary("mul", result, item)
     return result
 
 
-def _index(hooks: Hooks, value: Any) -> Any:
+def _index(hooks: Hooks, value: object) -> object:
     if type(value) is TracedInt:
         return value
     if isinstance(value, torch.Tensor):
@@ -144,7 +144,7 @@ def _index(hooks: Hooks, value: Any) -> Any:
     return operator.index(hooks.specialized(value, "it is an index", "index"))
 
 
-def _broadcast_shapes(hooks: Hooks, *shapes: Any) -> torch.Size:
+def _broadcast_shapes(hooks: Hooks, *shapes: object) -> torch.Size:
     """`torch.broadcast_shapes`: a size of 1 gives way to the others, which must be equal."""
     if not all(isinstance(shape, (int, list, tuple)) for shape in shapes):
         raise AbortCapture("torch.broadcast_shapes of what is no shape")
@@ -167,7 +167,7 @@ def _broadcast_shapes(hooks: Hooks, *shapes: Any) -> torch.Size:
     return torch.Size(result)
 
 
-def _size(hooks: Hooks, *args: Any) -> torch.Size:
+def _size(hooks: Hooks, *args: object) -> torch.Size:
     sizes = list(hooks.iterate(args[0])) if args else []
     return torch.Size(
         [

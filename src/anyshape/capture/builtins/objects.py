@@ -25,11 +25,11 @@ _BY_IDENTITY: Final = (object.__hash__, torch.Tensor.__hash__)
 _MISSING: Final = object()
 
 
-def _class_test(native: Callable[..., bool], name: str) -> Callable[..., Any]:
+def _class_test(native: Callable[..., bool], name: str) -> Callable[..., object]:
     """`isinstance` or `issubclass`, with the method of a metaclass that answers it."""
     of_instance = native is isinstance
 
-    def model(hooks: Hooks, value: Any, kinds: Any) -> bool:
+    def model(hooks: Hooks, value: Any, kinds: object) -> bool:
         own = _type(hooks, value) if of_instance else value
         for kind in _flat(kinds):
             is_protocol = of_instance and getattr(kind, "_is_runtime_protocol", False)
@@ -50,7 +50,7 @@ def _class_test(native: Callable[..., bool], name: str) -> Callable[..., Any]:
     return model
 
 
-def _flat(kinds: Any) -> Iterator[Any]:
+def _flat(kinds: object) -> Iterator[object]:
     if isinstance(kinds, tuple):
         for kind in kinds:
             yield from _flat(kind)
@@ -62,7 +62,7 @@ def _is_plain_check(metaclass: type) -> bool:
     return metaclass.__module__.partition(".")[0] in ("abc", "torch", "enum", "typing")
 
 
-def _getattr(hooks: Hooks, obj: Any, name: str, default: Any = _MISSING) -> Any:
+def _getattr(hooks: Hooks, obj: object, name: str, default: object = _MISSING) -> object:
     name = hooks.specialized(name, "it names an attribute")
     try:
         return hooks.attribute(obj, name)
@@ -72,7 +72,7 @@ def _getattr(hooks: Hooks, obj: Any, name: str, default: Any = _MISSING) -> Any:
         return default
 
 
-def _hasattr(hooks: Hooks, obj: Any, name: str) -> bool:
+def _hasattr(hooks: Hooks, obj: object, name: str) -> bool:
     try:
         hooks.attribute(obj, hooks.specialized(name, "it names an attribute"))
     except AttributeError:
@@ -80,21 +80,21 @@ def _hasattr(hooks: Hooks, obj: Any, name: str) -> bool:
     return True
 
 
-def _callable(hooks: Hooks, value: Any) -> bool:
+def _callable(hooks: Hooks, value: object) -> bool:
     kind = type(value)
     if kind not in ATOMS and not isinstance(value, CODE):
         hooks.attributes.class_attribute(kind, "__call__")
     return callable(value)
 
 
-def _type(hooks: Hooks, *args: Any) -> Any:
+def _type(hooks: Hooks, *args: object) -> Any:
     if len(args) != 1:
         raise AbortCapture("a class is made inside the function")
     kind = type(args[0])
     return {TracedInt: int, TracedFloat: float, TracedText: str}.get(kind, kind)
 
 
-def _vars(hooks: Hooks, *args: Any) -> Any:
+def _vars(hooks: Hooks, *args: object) -> object:
     if len(args) != 1:
         raise AbortCapture("vars()")
     try:
@@ -103,14 +103,14 @@ def _vars(hooks: Hooks, *args: Any) -> Any:
         return vars(args[0])  # raises, in its own words
 
 
-def _super(hooks: Hooks, *args: Any) -> Any:
+def _super(hooks: Hooks, *args: Any) -> object:
     if len(args) != 2:
         raise AbortCapture("super() without its class and instance")
     owner, instance = args
     return super(owner, instance)
 
 
-def _hash(hooks: Hooks, value: Any) -> int:
+def _hash(hooks: Hooks, value: object) -> int:
     plain = hooks.specialized(value, "its hash", "hash")
     hooks.hashed(plain)
     if _is_hashed_by_identity(hooks, plain):
@@ -124,11 +124,11 @@ def _is_hashed_by_identity(hooks: Hooks, value: Any) -> bool:
     return hooks.outside.is_external(value) and type(value).__hash__ in _BY_IDENTITY
 
 
-def _make_reference(hooks: Hooks, value: Any, *callback: Any) -> Any:
+def _make_reference(hooks: Hooks, value: object, *callback: object) -> object:
     raise AbortCapture("a weak reference is made")
 
 
-def follow_reference(hooks: Hooks, reference: Any) -> Any:
+def follow_reference(hooks: Hooks, reference: Any) -> object:
     """What a weak reference from outside refers to: the same object in every run."""
     value = reference()
     path = hooks.tracer.path_of(reference)

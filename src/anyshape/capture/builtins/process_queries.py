@@ -34,7 +34,7 @@ _ASKING: Final = re.compile(
 )
 
 
-def is_question(function: Any) -> bool:
+def is_question(function: object) -> bool:
     """Whether a function without a model asks how things are, and does nothing."""
     if isinstance(function, types.BuiltinFunctionType):
         owner = getattr(function, "__self__", None)
@@ -49,7 +49,7 @@ def is_question(function: Any) -> bool:
     return bool(_ASKED_MODULES.match(module)) and bool(_ASKING.match(name))
 
 
-def ask(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def ask(hooks: Hooks, function: Any, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
     """The answer of a function to plain values, with a guard that it stays the same."""
     name = getattr(function, "__name__", "a question")
     values = [hooks.specialized(value, f"`{name}` takes it") for value in (*args, *kwargs.values())]
@@ -66,7 +66,7 @@ def ask(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, An
     return answer
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     if type(value) is tuple:
         return all(map(_is_plain, value))
     return type(value) in ATOMS
@@ -75,7 +75,7 @@ def _is_plain(value: Any) -> bool:
 class Answers:
     """A guard: whether a function gives the answer that it gave."""
 
-    def __init__(self, function: Any, args: tuple[Any, ...], named: Any, answer: Any) -> None:
+    def __init__(self, function: Any, args: tuple[Any, ...], named: Any, answer: object) -> None:
         self._function = function
         self._args = args
         self._kwargs = dict(named)
@@ -95,7 +95,7 @@ _answers: Final = functools.lru_cache(maxsize=4096, typed=True)(Answers)
 # -- the environment -------------------------------------------------------------------------------
 
 
-def _environment_item(hooks: Hooks, environ: Any, key: Any) -> str:
+def _environment_item(hooks: Hooks, environ: Any, key: object) -> str:
     """`os.environ[key]`, with a guard in the dictionary behind it."""
     key = hooks.specialized(key, "the name of an environment variable")
     if environ is not os.environ or type(key) is not str:
@@ -110,7 +110,7 @@ def _environment_item(hooks: Hooks, environ: Any, key: Any) -> str:
     return environ[key]
 
 
-def _getenv(hooks: Hooks, key: Any, default: Any = None) -> Any:
+def _getenv(hooks: Hooks, key: object, default: object = None) -> object:
     try:
         return _environment_item(hooks, os.environ, key)
     except KeyError:
@@ -120,7 +120,7 @@ def _getenv(hooks: Hooks, key: Any, default: Any = None) -> Any:
 # -- objects ---------------------------------------------------------------------------------------
 
 
-def _id(hooks: Hooks, value: Any) -> int:
+def _id(hooks: Hooks, value: object) -> int:
     """The identity of an object that is there for good."""
     path = hooks.tracer.path_of(value)
     lasting = isinstance(value, (torch.nn.Module, torch.nn.Parameter, type, types.ModuleType))
@@ -131,7 +131,7 @@ def _id(hooks: Hooks, value: Any) -> int:
     return id(value)
 
 
-def _is_tensor_like(hooks: Hooks, value: Any) -> bool:
+def _is_tensor_like(hooks: Hooks, value: object) -> bool:
     if isinstance(value, torch.Tensor):
         return True
     try:
@@ -141,12 +141,12 @@ def _is_tensor_like(hooks: Hooks, value: Any) -> bool:
     return True
 
 
-def _as_plain(function: Callable[..., Any]) -> Callable[..., Any]:
+def _as_plain(function: Callable[..., object]) -> Callable[..., object]:
     """A function of plain values, or of code, that depends on nothing else."""
     return lambda hooks, *args, **kwargs: pure(hooks, function, args, kwargs)
 
 
-def _constant(function: Callable[..., Any]) -> Callable[..., Any]:
+def _constant(function: Callable[..., object]) -> Callable[..., object]:
     """What stays the same for as long as the process lives."""
     return lambda hooks, *args: function(
         *(hooks.specialized(arg, "it is asked about") for arg in args)

@@ -30,11 +30,13 @@ PURE: Final = frozenset(
 )
 
 
-def pure(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def pure(
+    hooks: Hooks, function: Any, args: tuple[object, ...], kwargs: dict[str, object]
+) -> object:
     """Call a pure native function with plain values."""
     name = getattr(function, "__name__", "a native function")
 
-    def ready(value: Any) -> Any:
+    def ready(value: object) -> object:
         if isinstance(value, torch.Tensor):
             raise AbortCapture(f"`{name}` of a tensor")
         checked = hooks.operand(value)
@@ -45,7 +47,9 @@ def pure(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
     return function(*map(ready, args), **{key: ready(value) for key, value in kwargs.items()})
 
 
-def pure_python(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def pure_python(
+    hooks: Hooks, function: Any, args: tuple[object, ...], kwargs: dict[str, object]
+) -> object:
     """Call a function of Python's library that looks at nothing but its arguments."""
     name = function.__name__
     return function(
@@ -54,7 +58,7 @@ def pure_python(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict
     )
 
 
-def is_constant(hooks: Hooks, value: Any) -> bool:
+def is_constant(hooks: Hooks, value: object) -> bool:
     """Whether an object never changes and holds nothing that does; guarded if it is from
     outside."""
     if type(value).__module__ != "typing" and not isinstance(value, _CONSTANTS):
@@ -85,7 +89,7 @@ def is_data(value: Any) -> bool:
     return kind is dict and all(is_data(key) and is_data(x) for key, x in value.items())
 
 
-def as_length(value: Any) -> Any:
+def as_length(value: Any) -> object:
     """What `__len__` returned, as Python takes it."""
     if type(value) in TRACED_VALUES:
         return value

@@ -50,13 +50,13 @@ def seed_generator(generator: torch.Generator, seed: int) -> None:
     generator.manual_seed(seed)
 
 
-def _node(hooks: Hooks, function: Callable[..., Any], *args: Any) -> Any:
+def _node(hooks: Hooks, function: Callable[..., object], *args: Any) -> Any:
     hooks.tracer.cannot_replay("the state of a generator is changed")
     hooks.recorder.may_draw = True
     return hooks.recorder.graph.call_function(function, args)
 
 
-def _seed(hooks: Hooks, value: Any) -> tuple[Any, int]:
+def _seed(hooks: Hooks, value: object) -> tuple[object, int]:
     """A seed as a node takes it, and as it is."""
     if type(value) is TracedInt:
         plain = int.__pos__(value)
@@ -67,7 +67,7 @@ def _seed(hooks: Hooks, value: Any) -> tuple[Any, int]:
     return value, value
 
 
-def _manual_seed(hooks: Hooks, seed: Any) -> Any:
+def _manual_seed(hooks: Hooks, seed: object) -> object:
     node, plain = _seed(hooks, seed)
     with torch._C.DisableTorchFunction():
         torch.manual_seed(plain)
@@ -81,7 +81,7 @@ def _get_state(hooks: Hooks) -> torch.Tensor:
     return hooks.recorder.run(get_state, (), {})
 
 
-def _set_state(hooks: Hooks, state: Any) -> None:
+def _set_state(hooks: Hooks, state: object) -> None:
     if not isinstance(state, torch.Tensor):
         raise AbortCapture("the state of a generator that is no tensor")
     node = hooks.recorder.node(state)
@@ -100,8 +100,8 @@ def _generator(hooks: Hooks, device: Any = "cpu") -> torch.Generator:
 
 
 def generator_method(
-    hooks: Hooks, generator: torch.Generator, name: str, args: tuple[Any, ...]
-) -> Any:
+    hooks: Hooks, generator: torch.Generator, name: str, args: tuple[object, ...]
+) -> object:
     """A method of a generator, from outside or made by the program."""
     if name == "manual_seed" and len(args) == 1:
         own = hooks.recorder.object_node(generator)
@@ -112,7 +112,7 @@ def generator_method(
     raise AbortCapture(f"`{name}` of a generator")
 
 
-def _seed_python(hooks: Hooks, *args: Any) -> None:
+def _seed_python(hooks: Hooks, *args: object) -> None:
     """`random.seed`, which nothing in a graph reads."""
     owner, *given = args
     values = [hooks.specialized(value, "it is a seed") for value in given]

@@ -18,14 +18,14 @@ from anyshape.capture.hooks.class_lookups import is_trusted
 from anyshape.guards.guard import Kind
 
 
-def _signature(hooks: Hooks, function: Any, **kwargs: Any) -> inspect.Signature:
+def _signature(hooks: Hooks, function: Any, **kwargs: object) -> inspect.Signature:
     if kwargs:
         raise AbortCapture("inspect.signature with options")
     _guard(hooks, function)
     return inspect.signature(function)
 
 
-def _guard(hooks: Hooks, function: Any) -> None:
+def _guard(hooks: Hooks, function: object) -> None:
     """Guard all that the signature of a callable is made of."""
     if isinstance(function, types.FunctionType):
         _guard_function(hooks, function)
@@ -68,10 +68,10 @@ def _guard_function(hooks: Hooks, function: types.FunctionType) -> None:
         tracer.guard(Kind.IDENTITY, where.item(name), annotation)
 
 
-def _handed_on(function: Callable[..., Any]) -> Callable[..., Any]:
+def _handed_on(function: Callable[..., object]) -> Callable[..., object]:
     """A function that hands its arguments on without a look at them."""
 
-    def model(hooks: Hooks, bound: Any, *args: Any, **kwargs: Any) -> Any:
+    def model(hooks: Hooks, bound: object, *args: object, **kwargs: object) -> object:
         if hooks.outside.is_external(bound) and not is_constant(hooks, bound):
             raise AbortCapture(f"`{function.__name__}` of a signature from outside")
         return function(bound, *args, **kwargs)

@@ -42,15 +42,15 @@ from anyshape.ops.origins import is_original
 from anyshape.support.boundary_markers import why_disabled
 
 
-def _binary(name: str) -> Callable[..., Any]:
+def _binary(name: str) -> Callable[..., object]:
     return lambda hooks, a, b: hooks.binary(name, a, b)
 
 
-def _unary(name: str) -> Callable[..., Any]:
+def _unary(name: str) -> Callable[..., object]:
     return lambda hooks, a: hooks.unary(name, a)
 
 
-def _compare(name: str) -> Callable[..., Any]:
+def _compare(name: str) -> Callable[..., object]:
     return lambda hooks, a, b: hooks.compare(name, a, b)
 
 
@@ -103,7 +103,7 @@ _BOUND: Final = types.BuiltinMethodType
 OWNERS: Final = frozenset({list, dict, set, tuple, str})
 
 
-def call(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call(hooks: Hooks, function: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a native function that is not a torch operation."""
     if type(function) is _BOUND and type(function.__self__) in OWNERS:
         return method(hooks, function, function.__self__, function.__name__, args, kwargs)
@@ -141,7 +141,7 @@ def call(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
 Handler = Callable[[Hooks, Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
-def handler_of(function: Any) -> Handler | None:
+def handler_of(function: object) -> Handler | None:
     """How a native function is called that is known by itself, whatever it is given; None of one
     without a model."""
     module = getattr(function, "__module__", None)
@@ -171,14 +171,16 @@ def handler_of(function: Any) -> Handler | None:
 
 
 def _of_the_library(
-    hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
+    hooks: Hooks, function: object, args: tuple[object, ...], kwargs: dict[str, object]
+) -> object:
     for arg in (*args, *kwargs.values()):
         _know_type(hooks, function, arg)
     return pure_python(hooks, function, args, kwargs)
 
 
-def _asked(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _asked(
+    hooks: Hooks, function: object, args: tuple[object, ...], kwargs: dict[str, object]
+) -> object:
     if len(args) != 1:
         raise AbortCapture(f"`{_full_name(function)}` is native code without a model")
     # The question has been asked, and the answer is at hand.
@@ -186,7 +188,7 @@ def _asked(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str,
     return hooks.truth(args[0])
 
 
-def is_opaque(function: Any) -> bool:
+def is_opaque(function: object) -> bool:
     """Whether no capture can follow a call of a native function, whatever it is given."""
     if not _has_hash(function) or why_disabled(function) is not None:
         return True
@@ -200,7 +202,7 @@ def is_opaque(function: Any) -> bool:
 _ASKING: Final = "torch.fx.experimental.symbolic_shapes"
 
 
-def _has_hash(function: Any) -> bool:
+def _has_hash(function: object) -> bool:
     """Functions of ctypes have none, nor have views of memory that changes."""
     try:
         hash(function)
@@ -209,18 +211,18 @@ def _has_hash(function: Any) -> bool:
     return True
 
 
-def is_check(function: Any) -> bool:
+def is_check(function: object) -> bool:
     if not _has_hash(function):
         return False
     module = getattr(function, "__module__", None)
     return function in torch_state.CHECKS or module in (_ASKING, "anyshape.api")
 
 
-def _is_of_torch(function: Any) -> bool:
+def _is_of_torch(function: object) -> bool:
     return str(getattr(function, "__module__", "")).partition(".")[0] == "torch"
 
 
-def _know_type(hooks: Hooks, function: Any, value: Any) -> None:
+def _know_type(hooks: Hooks, function: object, value: object) -> None:
     """Leave if a value that Python's library looks into is from outside, and no type."""
     if type(value) is tuple and not hooks.outside.is_external(value):
         for item in value:
@@ -230,18 +232,20 @@ def _know_type(hooks: Hooks, function: Any, value: Any) -> None:
         raise AbortCapture(f"`{_full_name(function)}` of an object from outside")
 
 
-def _full_name(function: Any) -> str:
+def _full_name(function: object) -> str:
     name = getattr(function, "__qualname__", None) or repr(type(function))
     module = getattr(function, "__module__", None)
     return f"{module}.{name}" if isinstance(module, str) else name
 
 
-def _itertool(hooks: Hooks, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _itertool(
+    hooks: Hooks, kind: Any, args: tuple[object, ...], kwargs: dict[str, object]
+) -> object:
     walked = _WALKED.get(kind)
     if walked is None:
         raise AbortCapture(f"itertools.{kind.__name__}")
 
-    def number(value: Any) -> Any:
+    def number(value: object) -> Any:
         return hooks.specialized(value, f"itertools.{kind.__name__} counts by it", "index")
 
     count = len(args) if walked == _ALL else walked

@@ -18,7 +18,7 @@ from anyshape.capture.numbers.concolic import TracedInt
 TENSOR_TYPE: Final = type(torch.LongTensor)
 
 
-def make(hooks: Hooks, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def make(hooks: Hooks, kind: Any, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
     """`torch.LongTensor(…)`, or `torch.Tensor(…)`, which has the default dtype."""
     if kwargs or (isinstance(kind, TENSOR_TYPE) and kind.is_cuda):
         raise AbortCapture(f"{kind.__name__}(…) on a device")
@@ -26,7 +26,7 @@ def make(hooks: Hooks, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     return _made(hooks, args, torch.empty, torch.tensor, (), {"dtype": dtype, "device": "cpu"})
 
 
-def _new(hooks: Hooks, tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+def _new(hooks: Hooks, tensor: torch.Tensor, *args: object, **kwargs: object) -> object:
     if kwargs:
         raise AbortCapture("`new` on a device")
     methods = torch.Tensor.new_empty, torch.Tensor.new_tensor
@@ -35,11 +35,11 @@ def _new(hooks: Hooks, tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
 
 def _made(
     hooks: Hooks,
-    args: tuple[Any, ...],
-    of_sizes: Callable[..., Any],
-    of_data: Callable[..., Any],
-    first: tuple[Any, ...],
-    options: dict[str, Any],
+    args: tuple[object, ...],
+    of_sizes: Callable[..., object],
+    of_data: Callable[..., object],
+    first: tuple[object, ...],
+    options: dict[str, object],
 ) -> Any:
     run = hooks.recorder.run
     if len(args) == 1 and type(args[0]) is torch.Size:
@@ -51,7 +51,9 @@ def _made(
     raise AbortCapture(f"a tensor is made of a {type(args[0]).__name__}")
 
 
-def _type(hooks: Hooks, tensor: torch.Tensor, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
+def _type(
+    hooks: Hooks, tensor: torch.Tensor, dtype: object = None, *args: object, **kwargs: object
+) -> object:
     """`x.type(torch.LongTensor)`."""
     if isinstance(dtype, TENSOR_TYPE):
         if dtype.is_cuda or not tensor.is_cpu:
@@ -64,7 +66,7 @@ def _type(hooks: Hooks, tensor: torch.Tensor, dtype: Any = None, *args: Any, **k
     return hooks.recorder.run(torch.Tensor.type, (tensor, dtype, *args), kwargs)
 
 
-def _parameter(hooks: Hooks, data: Any = None, requires_grad: Any = True) -> Any:
+def _parameter(hooks: Hooks, data: object = None, requires_grad: object = True) -> object:
     if type(data) is not torch.Tensor:
         raise AbortCapture(f"a parameter is made of a {type(data).__name__}")
     return hooks.recorder.run(torch.nn.Parameter, (data, hooks.truth(requires_grad)), {})

@@ -25,14 +25,14 @@ from anyshape.guards.guard import Kind
 from anyshape.ops.modes import AttentionKernels, enter_mode, leave_mode
 
 
-def _as_is(function: Callable[..., Any]) -> Callable[..., Any]:
+def _as_is(function: Callable[..., object]) -> Callable[..., object]:
     """A read of torch's state that the guard of the state covers, or a pure function."""
     return lambda hooks, *args, **kwargs: function(
         *(hooks.specialized(arg, f"`{function.__name__}` takes it") for arg in args), **kwargs
     )
 
 
-def _device(hooks: Hooks, *args: Any, **kwargs: Any) -> Any:
+def _device(hooks: Hooks, *args: object, **kwargs: object) -> Any:
     # To make one is a function of torch to modes, and gives no tensor.
     with torch._C.DisableTorchFunction():
         return torch.device(*(hooks.specialized(arg, "a device has it") for arg in args), **kwargs)
@@ -41,17 +41,17 @@ def _device(hooks: Hooks, *args: Any, **kwargs: Any) -> Any:
 class Returns:
     """A guard: whether a function without arguments returns what it did."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         self._value = value
 
     def __call__(self, function: Any) -> bool:
         return function() == self._value
 
 
-def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
+def _guarded(function: Callable[..., object]) -> Callable[..., object]:
     """A read of torch's state that no other guard covers."""
 
-    def model(hooks: Hooks, *args: Any, **kwargs: Any) -> Any:
+    def model(hooks: Hooks, *args: object, **kwargs: object) -> object:
         if kwargs or not all(type(arg) is str for arg in args):
             raise AbortCapture(f"`torch.{function.__name__}` with arguments")
         asked = functools.partial(function, *args) if args else function
@@ -63,11 +63,11 @@ def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
     return model
 
 
-def _check(function: Callable[..., Any]) -> Callable[..., Any]:
+def _check(function: Callable[..., object]) -> Callable[..., object]:
     """`torch._check` and its kin: what the condition asked has been taken for granted by now, and
     is checked by the compiled run."""
 
-    def model(hooks: Hooks, cond: Any, message: Any = None) -> None:
+    def model(hooks: Hooks, cond: object, message: object = None) -> None:
         hooks.tracer.checking = False
         if isinstance(cond, torch.Tensor):
             raise AbortCapture(f"torch.{function.__name__} of a tensor")
@@ -77,7 +77,7 @@ def _check(function: Callable[..., Any]) -> Callable[..., Any]:
     return model
 
 
-def _expected(hooks: Hooks, ask: Callable[[], Any]) -> Any:
+def _expected(hooks: Hooks, ask: Callable[[], object]) -> object:
     """The answer to what a check asks, which is expected to be so."""
     hooks.tracer.checking = True
     try:
@@ -86,27 +86,27 @@ def _expected(hooks: Hooks, ask: Callable[[], Any]) -> Any:
         hooks.tracer.checking = False
 
 
-def _assert(hooks: Hooks, condition: Any, message: Any) -> None:
+def _assert(hooks: Hooks, condition: object, message: object) -> None:
     """`torch._assert`, which is an `assert` statement: of numbers and of tensors."""
     if not _expected(hooks, lambda: hooks.truth(condition)):
         _ASSERT(False, hooks.specialized(message, "it is shown"))
 
 
-def _check_with(hooks: Hooks, error_type: Any, cond: Any, message: Any) -> None:
+def _check_with(hooks: Hooks, error_type: object, cond: object, message: object) -> None:
     hooks.tracer.checking = False
     if not hooks.truth(cond):
         _CHECK_WITH(error_type, False, message)
 
 
-def _check_is_size(hooks: Hooks, i: Any, message: Any = None, *, max: Any = None) -> None:
-    def is_size() -> Any:
+def _check_is_size(hooks: Hooks, i: object, message: object = None, *, max: object = None) -> None:
+    def is_size() -> object:
         return hooks.compare("ge", i, 0) and (max is None or hooks.compare("le", i, max))
 
     if not _expected(hooks, is_size):
         _CHECK_IS_SIZE(plain(i), message, max=plain(max))
 
 
-def _check_all(hooks: Hooks, cond: Any, message: Any = None) -> None:
+def _check_all(hooks: Hooks, cond: object, message: object = None) -> None:
     def holds() -> bool:
         return hooks.truth(hooks.recorder.run(torch.Tensor.all, (cond,), {}))
 
@@ -114,7 +114,7 @@ def _check_all(hooks: Hooks, cond: Any, message: Any = None) -> None:
         _CHECK_ALL(cond, message)
 
 
-def _enter_mode(hooks: Hooks, kind: str, *args: Any) -> None:
+def _enter_mode(hooks: Hooks, kind: str, *args: object) -> None:
     """What a graph does that is captured again, as a program: an exported one."""
     if hooks.tracer.active:
         hooks.recorder.call(enter_mode, kind, *args)
@@ -127,7 +127,7 @@ def _leave_mode(hooks: Hooks) -> None:
     leave_mode()
 
 
-def _sdpa_kernel(hooks: Hooks, backends: Any, set_priority: Any = False) -> Any:
+def _sdpa_kernel(hooks: Hooks, backends: object, set_priority: object = False) -> object:
     if hooks.truth(set_priority):
         raise AbortCapture("`sdpa_kernel` with priorities")
     if not isinstance(backends, SDPBackend):
@@ -142,7 +142,7 @@ def _sdpa_kernel(hooks: Hooks, backends: Any, set_priority: Any = False) -> Any:
     return AttentionKernels(tuple(int(backend) for backend in dict.fromkeys(given)))  # pyright: ignore[reportArgumentType] of C
 
 
-def _detect_anomaly(hooks: Hooks, mode: Any, check_nan: Any = True) -> Any:
+def _detect_anomaly(hooks: Hooks, mode: object, check_nan: object = True) -> object:
     """Nothing, where it is set as it is already."""
     mode, check_nan = hooks.truth(mode), hooks.truth(check_nan)
     asked = (torch.is_anomaly_enabled, torch.is_anomaly_check_nan_enabled)

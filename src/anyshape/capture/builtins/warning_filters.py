@@ -43,7 +43,7 @@ class CatchWarnings:
     def __init__(self, hooks: Hooks) -> None:
         self._hooks = hooks
         self._block = warnings.catch_warnings()
-        self._own: list[Any] = []
+        self._own: list[object] = []
 
     def __enter__(self) -> None:
         self._block.__enter__()
@@ -58,14 +58,14 @@ class CatchWarnings:
             self._hooks.journal.add(Effect(Change.CALL, None, _leave, ((), {})))
 
 
-def _catch_warnings(hooks: Hooks, **kwargs: Any) -> Any:
+def _catch_warnings(hooks: Hooks, **kwargs: object) -> object:
     if any(value for value in kwargs.values()):
         raise AbortCapture("warnings are recorded, or filtered in a module")
     return CatchWarnings(hooks)
 
 
-def _filter(function: Callable[..., Any]) -> Callable[..., Any]:
-    def model(hooks: Hooks, *args: Any, **kwargs: Any) -> None:
+def _filter(function: Callable[..., object]) -> Callable[..., object]:
+    def model(hooks: Hooks, *args: object, **kwargs: object) -> None:
         given = [
             hooks.specialized(value, "a filter of warnings") for value in (*args, *kwargs.values())
         ]

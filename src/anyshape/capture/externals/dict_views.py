@@ -28,7 +28,7 @@ FOLLOWING: Final[dict[str, Any]] = {"values": FollowingValues, "items": Followin
 _OWN: Final[dict[type, str]] = {FollowingValues: "values", FollowingItems: "items"}
 
 
-def own_view(view: Any) -> Any:
+def own_view(view: Any) -> object:
     """Python's view for one of ours; None for anything else."""
     name = _OWN.get(type(view))
     return None if name is None else getattr(view._mapping, name)()

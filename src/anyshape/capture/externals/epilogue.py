@@ -50,7 +50,7 @@ class Recipe:
         self._tracer = tracer
         self._recorder = recorder
         self.steps: list[Step] = []
-        self.namespace: dict[str, Any] = {}
+        self.namespace: dict[str, object] = {}
         #: outputs of the graph
         self.outputs: list[torch.fx.Node] = []
         #: values of earlier segments, by name
@@ -58,13 +58,13 @@ class Recipe:
         self._output_names: dict[torch.fx.Node, str] = {}
         #: what the function needs besides the inputs of the graph
         self.extra: list[Path | Expr] = []
-        self._extra_names: dict[Any, str] = {}
+        self._extra_names: dict[object, str] = {}
         self._made: dict[int, str] = {}
         self._kept: list[object] = []
         #: cells of functions whose contents are yet to be made
         self._unfilled: set[int] = set()
 
-    def _do(self, line: str, does: Does = Does.RUN, target: str = "", *args: Any) -> None:
+    def _do(self, line: str, does: Does = Does.RUN, target: str = "", *args: object) -> None:
         self.steps.append(Step(line, does, target, args))
 
     def value(self, value: Any) -> str:
@@ -130,7 +130,7 @@ class Recipe:
             self.outputs.append(node)
         return found
 
-    def _constant(self, value: Any) -> str:
+    def _constant(self, value: object) -> str:
         if value is None or value is True or value is False or type(value) is int:
             return repr(value)
         name = f"c{len(self.namespace)}"
@@ -143,7 +143,7 @@ class Recipe:
         self._kept.append(value)
         return name
 
-    def _make(self, value: Any) -> str:
+    def _make(self, value: object) -> str:
         if value in self._tracer.shared:
             raise AbortCapture("a container that a cached function holds is returned or stored")
         maker = _MAKERS.get(type(value))
@@ -166,7 +166,7 @@ class Recipe:
             raise AbortCapture(f"a {kind.__name__} made by the program is returned or stored")
         return self._object(value)
 
-    def _list(self, value: list[Any]) -> str:
+    def _list(self, value: list[object]) -> str:
         name = self._new(value)
         self._do(f"{name} = []", Does.MAKE, name, list, ())
         if value:
@@ -174,13 +174,13 @@ class Recipe:
             self._do(f"{name} += ({', '.join(items)},)", Does.EXTEND, name, *items)
         return name
 
-    def _tuple(self, value: tuple[Any, ...]) -> str:
+    def _tuple(self, value: tuple[object, ...]) -> str:
         items = [self.value(item) for item in value]
         if id(value) in self._made:  # inside itself, through a list
             raise AbortCapture("a tuple that holds itself")
         return self._of_items(value, f"({''.join(f'{item}, ' for item in items)})", items)
 
-    def _of_items(self, value: Any, made: str, items: list[str], most: int | None = None) -> str:
+    def _of_items(self, value: object, made: str, items: list[str], most: int | None = None) -> str:
         """Something that is made at once, by an expression."""
         name = self._new(value)
         self._do(f"{name} = {made}", Does.MAKE, name, type(value), items, most)
@@ -197,7 +197,7 @@ class Recipe:
         made = f"{self._constant(type(value))}(({''.join(f'{x}, ' for x in items)}))"
         return self._of_items(value, made, items)
 
-    def _dict(self, value: dict[Any, Any]) -> str:
+    def _dict(self, value: dict[object, object]) -> str:
         name = self._new(value)
         kind = type(value)
         made, does = "{}", Does.MAKE
@@ -211,7 +211,7 @@ class Recipe:
         self._fill(name, value)
         return name
 
-    def _fill(self, name: str, value: dict[Any, Any], store: str = "") -> None:
+    def _fill(self, name: str, value: dict[object, object], store: str = "") -> None:
         for key, item in value.items():
             at, held = self.value(key), self.value(item)
             line = f"{store}({name}, {at}, {held})" if store else f"{name}[{at}] = {held}"
@@ -221,7 +221,7 @@ class Recipe:
         items = [self.value(item) for item in value]
         return self._of_items(value, f"{self._constant(type(value))}([{', '.join(items)}])", items)
 
-    def _deque(self, value: deque[Any]) -> str:
+    def _deque(self, value: deque[object]) -> str:
         items = [self.value(item) for item in value]
         made = f"{self._constant(deque)}([{', '.join(items)}], {value.maxlen!r})"
         return self._of_items(value, made, items, value.maxlen)
@@ -230,7 +230,7 @@ class Recipe:
         parts = [*map(self.value, (value.start, value.stop, value.step))]
         return self._of_items(value, f"slice({', '.join(parts)})", parts)
 
-    def _partial(self, value: functools.partial[Any]) -> str:
+    def _partial(self, value: functools.partial[object]) -> str:
         parts = [self.value(value.func), *map(self.value, value.args)]
         named = [f"{key!r}: {self.value(item)}" for key, item in value.keywords.items()]
         if value.__dict__:
@@ -331,7 +331,7 @@ class Recipe:
             raise AbortCapture(f"`{name}` of a {type(owner).__name__} is returned or stored")
         return f"{self._constant(getattr)}({self.value(owner)}, {name!r})"
 
-    def _dictionary_object(self, value: OrderedDict[Any, Any]) -> str:
+    def _dictionary_object(self, value: OrderedDict[object, object]) -> str:
         """A subclass of OrderedDict with attributes, such as a model's output."""
         name = self._new(value)
         kind = self._constant(type(value))
@@ -342,7 +342,7 @@ class Recipe:
         self._attributes(name, value)
         return name
 
-    def _object(self, value: Any) -> str:
+    def _object(self, value: object) -> str:
         """A plain object: its class and what it holds."""
         try:
             object.__new__(type(value))
@@ -354,7 +354,7 @@ class Recipe:
         self._attributes(name, value)
         return name
 
-    def _attributes(self, name: str, value: Any) -> None:
+    def _attributes(self, name: str, value: object) -> None:
         held = getattr(value, "__dict__", None)
         if held:
             pairs, parts = list[Any](), list[str]()
@@ -378,7 +378,7 @@ class Recipe:
                     continue
                 self._set_attribute(name, slot, item)
 
-    def _set_attribute(self, target: str, name: str, value: Any) -> None:
+    def _set_attribute(self, target: str, name: str, value: object) -> None:
         held = self.value(value)
         line = f"object.__setattr__({target}, {name!r}, {held})"
         self._do(line, Does.SET_ATTRIBUTES, target, (name, held))
@@ -408,7 +408,7 @@ class Recipe:
                 parts += [f"{name}={self.value(value)}" for name, value in kwargs.items()]
                 self._call(effect.key, *parts)
 
-    def _call(self, function: Any, *args: str) -> None:
+    def _call(self, function: object, *args: str) -> None:
         counts = isinstance(function, functools._lru_cache_wrapper)
         line = f"{self._constant(function)}({', '.join(args)})"
         self._do(line, Does.NOTHING if counts else Does.RUN)
@@ -433,7 +433,7 @@ _MAKERS: Final[dict[type, Callable[[Recipe, Any], str]]] = {
 }
 
 
-def _is_made(value: Any) -> bool:
+def _is_made(value: object) -> bool:
     """Whether it is a function that the program made."""
     return isinstance(value, types.FunctionType) and is_instrumented(value.__code__)
 

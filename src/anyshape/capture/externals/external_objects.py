@@ -64,7 +64,7 @@ class Externals:
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def item(self, container: Any, path: Path, key: Any) -> Any:
+    def item(self, container: object, path: Path, key: Any) -> Any:
         """`container[key]` of a list, tuple or dictionary from outside, without user code."""
         if isinstance(container, dict):
             return self._dict_item(container, path, key)
@@ -89,7 +89,7 @@ class Externals:
             return base.__getitem__(container, length)  # raises IndexError
         return self.tracer.read(base.__getitem__(container, key), path.item(key))
 
-    def _slice(self, container: Any, path: Path, base: Any, key: slice) -> Any:
+    def _slice(self, container: Any, path: Path, base: Any, key: slice) -> object:
         if base is deque:
             return container[key]  # raises TypeError
         self._guard_length(container, path)
@@ -98,7 +98,7 @@ class Externals:
         kind = torch.Size if type(container) is torch.Size else base
         return kind([self.item(container, path, index) for index in indices])
 
-    def _dict_item(self, container: dict[Any, Any], path: Path, key: Any) -> Any:
+    def _dict_item(self, container: dict[object, object], path: Path, key: object) -> object:
         if not is_key(key):
             raise AbortCapture(f"a key of type {type(key).__name__} into a dictionary from outside")
         if self.journal.is_written(container, key):
@@ -113,34 +113,34 @@ class Externals:
             return self._seen(changed, path, changed.now[key])
         return self.tracer.read(dict.__getitem__(container, key), path.item(key))
 
-    def _seen(self, changed: Changed, path: Path, value: Any) -> Any:
+    def _seen(self, changed: Changed, path: Path, value: object) -> object:
         """A value in a changed container as the program gets it."""
         if type(value) is Kept:
             return self.tracer.read(changed.before[value.key], path.item(value.key))
         return value
 
-    def has_key(self, container: dict[Any, Any], path: Path, key: Any) -> bool:
+    def has_key(self, container: dict[Any, Any], path: Path, key: object) -> bool:
         if not is_key(key):
             raise AbortCapture(f"a key of type {type(key).__name__}")
         if not self.journal.is_written(container, key):
             self._guard_key(container, path, key)
         return dict.__contains__(container, key)
 
-    def length(self, container: Any, path: Path) -> int:
+    def length(self, container: object, path: Path) -> int:
         if isinstance(container, SETS) and self.journal.wrote_any(container):
             self.members(container, path)
         else:
             self._guard_length(container, path)
         return base_of(container).__len__(container)
 
-    def truth(self, container: Any, path: Path) -> bool:
+    def truth(self, container: object, path: Path) -> bool:
         if self.journal.wrote_any(container):
             return bool(self.length(container, path))
         found = base_of(container).__len__(container) != 0
         self.tracer.guard(Kind.TRUTH, path, found)
         return found
 
-    def members(self, container: Any, path: Path) -> Any:
+    def members(self, container: object, path: Path) -> object:
         """A set from outside, with its members guarded but not their order."""
         members = frozenset(self._before(container))
         if not all(type(member) in ATOMS for member in members):
@@ -148,7 +148,7 @@ class Externals:
         self.tracer.guard(Kind.MEMBERS, path, members)
         return container
 
-    def keys(self, container: dict[Any, Any], path: Path) -> Any:
+    def keys(self, container: dict[object, object], path: Path) -> Any:
         """A dictionary from outside, with its keys guarded in order."""
         if id(container) in self.owners and self.journal.wrote_any(container):
             raise AbortCapture("an instance dictionary that the program changed")
@@ -159,7 +159,7 @@ class Externals:
         self.tracer.guard(Kind.KEYS, path, keys)
         return container
 
-    def contents(self, container: Any, path: Path) -> Any:
+    def contents(self, container: object, path: Path) -> Any:
         """The container with everything in it guarded: a plain list or dictionary of what the
         program gets for each value; of a set, the set itself."""
         changed = self.journal.changed_container(container)
@@ -181,7 +181,7 @@ class Externals:
         values = enumerate(base.__iter__(container))
         return [read(value, path.item(index)) for index, value in values]
 
-    def each(self, container: Any, path: Path) -> Iterator[Any]:
+    def each(self, container: object, path: Path) -> Iterator[Any]:
         """Iteration over a container from outside, which may change meanwhile."""
         live = base_of(container).__iter__(container)
         if isinstance(container, dict):
@@ -193,11 +193,11 @@ class Externals:
         self._guard_length(container, path)
         return self._each_item(container, path, live)
 
-    def _each_item(self, container: Any, path: Path, live: Iterator[Any]) -> Iterator[Any]:
+    def _each_item(self, container: object, path: Path, live: Iterator[object]) -> Iterator[object]:
         for index, value in enumerate(live):
             yield self._nth(container, path, index, value)
 
-    def _nth(self, container: Any, path: Path, index: int, value: Any) -> Any:
+    def _nth(self, container: object, path: Path, index: int, value: object) -> object:
         if self.tracer.active:
             try:
                 return self.item(container, path, index)
@@ -205,7 +205,7 @@ class Externals:
                 self.tracer.leave_for(left)
         return value
 
-    def view(self, container: dict[Any, Any], path: Path, name: str) -> Any:
+    def view(self, container: dict[Any, object], path: Path, name: str) -> object:
         """`keys()`, `values()` or `items()`, which follow the dictionary as it changes."""
         own = getattr(base_of(container), name)
         if name == "keys":
@@ -219,15 +219,15 @@ class Externals:
 
     # -- guards of the state before ----------------------------------------------------------------
 
-    def _before(self, container: Any) -> Any:
+    def _before(self, container: object) -> Any:
         changed = self.journal.changed_container(container)
         return container if changed is None else changed.before
 
-    def _guard_key(self, container: dict[Any, Any], path: Path, key: Any) -> None:
+    def _guard_key(self, container: dict[object, object], path: Path, key: object) -> None:
         found = dict.__contains__(self._before(container), key)
         self.tracer.guard(Kind.CONTAINS, path, (key, found))
 
-    def _guard_length(self, container: Any, path: Path) -> None:
+    def _guard_length(self, container: object, path: Path) -> None:
         before = self._before(container)
         if before is container and self.journal.wrote_any(container):
             raise AbortCapture("the length of an instance dictionary that the program changed")
@@ -242,7 +242,7 @@ class Externals:
 
     # -- changes -----------------------------------------------------------------------------------
 
-    def set_item(self, container: Any, path: Path, key: Any, value: Any) -> None:
+    def set_item(self, container: object, path: Path, key: object, value: object) -> None:
         if not isinstance(container, dict):
             self._set_element(container, path, key, value)
             return
@@ -263,7 +263,7 @@ class Externals:
         base_of(container).__setitem__(container, key, stored)
         self._add(container, path, "__setitem__", Change.SET_ITEM, key, (value,))
 
-    def _set_element(self, container: Any, path: Path, key: Any, value: Any) -> None:
+    def _set_element(self, container: object, path: Path, key: object, value: Any) -> None:
         self._check_position(key)
         self._guard_length(container, path)
         set_item = base_of(container).__setitem__
@@ -280,7 +280,7 @@ class Externals:
         now[key] = value
         self._add(container, path, "__setitem__", Change.SET_ITEM, key, (value,))
 
-    def delete_item(self, container: Any, path: Path, key: Any) -> None:
+    def delete_item(self, container: object, path: Path, key: object) -> None:
         if id(container) in self.owners:
             raise AbortCapture("an item of an instance dictionary is deleted")
         if isinstance(container, dict):
@@ -293,7 +293,7 @@ class Externals:
         del now[key]
         self._add(container, path, "__delitem__", Change.DELETE_ITEM, key, ())
 
-    def _check_position(self, key: Any) -> None:
+    def _check_position(self, key: object) -> None:
         parts = (key.start, key.stop, key.step) if type(key) is slice else (key,)
         for part in parts:
             if type(part) is not int and (part is not None or type(key) is not slice):
@@ -301,12 +301,12 @@ class Externals:
 
     def _add(
         self,
-        container: Any,
+        container: object,
         path: Path,
         name: str,
         change: Change,
-        key: Any,
-        values: tuple[Any, ...],
+        key: object,
+        values: tuple[object, ...],
     ) -> None:
         own = getattr(base_of(container), name)
         if getattr(type(container), name) is own:
@@ -314,7 +314,7 @@ class Externals:
         else:  # the class has a method of its own, which is watched and has come to this
             self.journal.add(Effect(Change.METHOD, path, own, (key, *values)))
 
-    def method(self, container: Any, path: Path, function: Any, args: tuple[Any, ...]) -> Any:
+    def method(self, container: object, path: Path, function: Any, args: tuple[Any, ...]) -> object:
         """A method that changes a container from outside."""
         if id(container) in self.owners:
             raise AbortCapture("an instance dictionary is changed by a method")
@@ -347,7 +347,9 @@ class Externals:
         self.journal.add(Effect(Change.METHOD, path, function, args))
         return result
 
-    def _guard_outcome(self, container: Any, path: Path, name: str, args: tuple[Any, ...]) -> None:
+    def _guard_outcome(
+        self, container: object, path: Path, name: str, args: tuple[object, ...]
+    ) -> None:
         """What a method does and returns relies on this."""
         if name in _BLIND:
             return
@@ -360,7 +362,7 @@ class Externals:
         else:
             self.keys(container, path)
 
-    def _taken(self, changed: Changed, path: Path, function: Any, now: Any, args: Any) -> Any:
+    def _taken(self, changed: Changed, path: Path, function: Any, now: object, args: Any) -> object:
         """What a method takes out of `now`; None where it raises, as it will for the container."""
         try:
             found = function(now, *args)
@@ -370,11 +372,11 @@ class Externals:
             return found[0], self._seen(changed, path, found[1])
         return self._seen(changed, path, found)
 
-    def storable(self, value: Any) -> Any:
+    def storable(self, value: object) -> object:
         """A value as it may be put into an object outside, until the capture ends."""
         return concretized(value)
 
-    def spread(self, value: Any) -> Any:
+    def spread(self, value: Any) -> object:
         """What is in a container now, as it is spread into another."""
         path = self.tracer.path_of(value)
         if path is not None and isinstance(value, (*SEQUENCES, *SETS, dict)):
@@ -392,7 +394,7 @@ class HasOrder:
     def __init__(self, order: tuple[Any, ...]) -> None:
         self._order = order
 
-    def __call__(self, members: Any) -> bool:
+    def __call__(self, members: object) -> bool:
         return (
             isinstance(members, SETS) and tuple(base_of(members).__iter__(members)) == self._order
         )
@@ -425,9 +427,9 @@ def is_key(key: Any) -> bool:
     return kind in ATOMS or isinstance(key, (*CODE, enum.Enum))
 
 
-def holds_traced(value: Any, depth: int = 0) -> bool:
+def holds_traced(value: object, depth: int = 0) -> bool:
     """Whether there is a traced number in nested built-in containers."""
-    kind: Any = type(value)
+    kind: object = type(value)
     if kind in TRACED_VALUES:
         return True
     parts = _parts(kind, value)
@@ -437,7 +439,7 @@ def holds_traced(value: Any, depth: int = 0) -> bool:
 _DEEPEST: Final = 20
 
 
-def _parts(kind: Any, value: Any) -> Iterable[Any]:
+def _parts(kind: Any, value: Any) -> Iterable[object]:
     if kind in (list, tuple, set, frozenset, torch.Size) or (
         issubclass(kind, tuple) and hasattr(kind, "_fields")
     ):

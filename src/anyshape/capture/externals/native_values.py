@@ -114,7 +114,7 @@ def _count_slots(kind: type) -> int:
 class HasValue:
     """Whether an object has the type and the value of another one, as native code reads it."""
 
-    def __init__(self, value: Any, key_of: Key) -> None:
+    def __init__(self, value: object, key_of: Key) -> None:
         self._kind = type(value)
         self._key_of = key_of
         self._key = key_of(value)

@@ -22,9 +22,9 @@ class SharedContainers:
 
     def __init__(self) -> None:
         #: the container here, the cache's own, and what was in it at first
-        self._by_identity: dict[int, tuple[Any, Any, list[Any]]] = {}
+        self._by_identity: dict[int, tuple[object, Any, list[object]]] = {}
 
-    def add(self, here: Any, own: Any) -> None:
+    def add(self, here: object, own: object) -> None:
         """Note the containers in equal pieces of data."""
         kind = type(here)
         if kind not in (list, dict, set, tuple, frozenset, torch.Size):
@@ -41,7 +41,7 @@ class SharedContainers:
     def is_changed(self) -> bool:
         return any(_is_changed(here, before) for here, _, before in self._by_identity.values())
 
-    def settle(self, strip: Callable[[Any], Any]) -> None:
+    def settle(self, strip: Callable[[Any], object]) -> None:
         """Do to the cache's own what was done here; `strip` takes traced numbers out of it."""
         changed = [
             (here, own)
@@ -56,7 +56,7 @@ class SharedContainers:
                 own.clear()
                 own.update(here)
 
-    def own(self, value: Any) -> Any:
+    def own(self, value: object) -> Any:
         """The cache's own, for what stands for it; inside of a result as well."""
         if not self._by_identity:
             return value
@@ -73,12 +73,12 @@ class SharedContainers:
         return value
 
 
-def _parts(container: Any) -> list[Any]:
+def _parts(container: Any) -> list[object]:
     if type(container) is dict:
         return [part for item in container.items() for part in item]
     return list(container)
 
 
-def _is_changed(container: Any, before: list[Any]) -> bool:
+def _is_changed(container: object, before: list[object]) -> bool:
     now = _parts(container)
     return len(now) != len(before) or not all(map(operator.is_, now, before))

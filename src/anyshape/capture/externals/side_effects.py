@@ -62,7 +62,7 @@ _OWN: Final = "a change of the program's own"
 _BASES: Final = frozenset({OrderedDict, dict, list, tuple, deque, set, frozenset})
 
 
-def base_of(container: Any) -> Any:
+def base_of(container: object) -> Any:
     """The built-in class of a container, whose methods are no user code."""
     return next(base for base in type(container).__mro__ if base in _BASES)
 
@@ -75,10 +75,10 @@ class Journal:
         self._tell = tell
         self.effects: list[Effect] = []
         #: (identity of the object, attribute or item key) -> the value as traced, if it is
-        self._written: dict[tuple[int, object], Any] = {}
+        self._written: dict[tuple[int, object], object] = {}
         self._containers: dict[int, Changed] = {}
         #: filters of warnings that the program has set, the one that is asked first at first
-        self.filters: list[Any] = []
+        self.filters: list[object] = []
         #: external objects that were changed
         self.changed: dict[int, object] = {}
 
@@ -96,7 +96,7 @@ class Journal:
         """Grows with every change."""
         return len(self.effects), len(self._written), len(self._containers), len(self.changed)
 
-    def write(self, target: object, key: object, value: Any) -> None:
+    def write(self, target: object, key: object, value: object) -> None:
         """Remember that the program itself wrote there."""
         self._tell(_OWN)
         self._written[id(target), key] = value
@@ -108,7 +108,7 @@ class Journal:
             self._tell(_OWN)
         return found
 
-    def written(self, target: object, key: object) -> Any:
+    def written(self, target: object, key: object) -> object:
         return self._written[id(target), key]
 
     def wrote_any(self, target: object) -> bool:
@@ -117,13 +117,13 @@ class Journal:
             self._tell(_OWN)
         return found
 
-    def changed_container(self, container: Any) -> Changed | None:
+    def changed_container(self, container: object) -> Changed | None:
         found = self._containers.get(id(container))
         if found is not None:
             self._tell(_OWN)
         return found
 
-    def changing(self, container: Any) -> Changed:
+    def changing(self, container: object) -> Changed:
         """To be called before every change of a container: keeps what was in it at first."""
         self._tell(_OWN)
         found = self._containers.get(id(container))
@@ -136,10 +136,10 @@ class Journal:
 def _snapshot(container: Any) -> Changed:
     base = base_of(container)
     if isinstance(container, dict):
-        before: Any = dict(base.items(container))
+        before: object = dict(base.items(container))
         return Changed(before, base((key, Kept(key)) for key in before))
     before = list(base.__iter__(container))
     if base is set:
         return Changed(before)
-    now: Any = map(Kept, range(len(before)))
+    now: object = map(Kept, range(len(before)))
     return Changed(before, deque(now, container.maxlen) if base is deque else base(now))

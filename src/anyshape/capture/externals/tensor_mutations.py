@@ -7,7 +7,7 @@ A version tells that a tensor was changed in place. Some changes do not show in 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 import torch
 
@@ -25,7 +25,7 @@ class Changes:
         #: tensors from outside, with their versions before the program changed them
         self.externals: list[tuple[Path, torch.Tensor, int | None]] = []
         #: how they lie in memory, which is not undone
-        self._geometries: dict[int, tuple[Any, ...]] = {}
+        self._geometries: dict[int, tuple[object, ...]] = {}
         #: those with a history when they came in
         self._made: set[int] = set()
         #: versions at the end of the last segment
@@ -150,7 +150,7 @@ def _memory_of(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage()._cdata
 
 
-def _geometry_of(tensor: torch.Tensor) -> tuple[Any, ...]:
+def _geometry_of(tensor: torch.Tensor) -> tuple[object, ...]:
     """All of a tensor that is not in its elements."""
     storage = tensor.untyped_storage()
     return (

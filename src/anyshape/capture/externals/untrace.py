@@ -28,7 +28,7 @@ _VIEWS: Final = (
 )
 
 
-def untraced(value: Any) -> Any:
+def untraced(value: object) -> Any:
     """A value with plain numbers for traced ones, in place wherever it can be changed."""
     kind = type(value)
     if kind in ATOMS or issubclass(kind, torch.Tensor):
@@ -36,7 +36,7 @@ def untraced(value: Any) -> Any:
     return Untrace().strip(value)
 
 
-def concretized(value: Any) -> Any:
+def concretized(value: object) -> object:
     """A value as an object outside may hold it while the capture goes on: no traced number in it
     that could not be replaced later. What can be changed stays the same object, because the program
     may go on with it; it is stripped in the end."""
@@ -52,14 +52,14 @@ class Untrace:
     """One walk through objects that hold each other. Objects in `done` are not looked into."""
 
     def __init__(self, done: Iterable[object] = (), modules: bool = False) -> None:
-        self._reached: dict[int, Any] = {id(value): value for value in done}
-        self._pending: list[Any] = []
+        self._reached: dict[int, object] = {id(value): value for value in done}
+        self._pending: list[object] = []
         #: what cannot be changed, by identity: itself and what stands for it
         self._made: dict[int, tuple[Any, Any]] = {}
         #: whether modules are looked into: they are many objects, and few hold traced numbers
         self._modules = modules
 
-    def strip(self, value: Any) -> Any:
+    def strip(self, value: object) -> Any:
         result = self.plain(value)
         while self._pending:
             self._empty(self._pending.pop())
@@ -105,7 +105,7 @@ class Untrace:
                 if new is not old:
                     cell.cell_contents = new
 
-    def _empty(self, value: Any) -> None:
+    def _empty(self, value: object) -> None:
         # Not by `isinstance`: a proxy says that it is something else, by code of its own.
         if issubclass(type(value), defaultdict):
             self.plain(_default_factory(value))
@@ -128,7 +128,7 @@ def _is_frozen(kind: type) -> bool:
 _FROZEN: Final = frozenset({tuple, torch.Size, frozenset, slice})
 
 
-def _rebuilt(value: Any, replace: Replace) -> Any:
+def _rebuilt(value: Any, replace: Replace) -> object:
     """A value that cannot be changed, with its parts replaced; itself if they stay the same."""
     kind = type(value)
     old = (value.start, value.stop, value.step) if kind is slice else tuple(value)
@@ -140,21 +140,21 @@ def _rebuilt(value: Any, replace: Replace) -> Any:
     return kind(new) if kind in _FROZEN else tuple.__new__(kind, new)
 
 
-def _list(value: list[Any], replace: Replace) -> None:
+def _list(value: list[object], replace: Replace) -> None:
     for index, item in enumerate(list.__iter__(value)):
         new = replace(item)
         if new is not item:
             list.__setitem__(value, index, new)
 
 
-def _deque(value: deque[Any], replace: Replace) -> None:
+def _deque(value: deque[object], replace: Replace) -> None:
     for index, item in enumerate(list(deque.__iter__(value))):
         new = replace(item)
         if new is not item:
             deque.__setitem__(value, index, new)
 
 
-def _dict(value: dict[Any, Any], replace: Replace) -> None:
+def _dict(value: dict[object, object], replace: Replace) -> None:
     base: Any = OrderedDict if issubclass(type(value), OrderedDict) else dict
     items = list(base.items(value))
     keys = [replace(key) for key, _ in items]
@@ -169,7 +169,7 @@ def _dict(value: dict[Any, Any], replace: Replace) -> None:
             base.__setitem__(value, key, new)
 
 
-def _set(value: set[Any], replace: Replace) -> None:
+def _set(value: set[object], replace: Replace) -> None:
     old = list(set.__iter__(value))
     new = list(map(replace, old))
     if any(a is not b for a, b in zip(old, new, strict=True)):
@@ -177,7 +177,7 @@ def _set(value: set[Any], replace: Replace) -> None:
         set.update(value, new)
 
 
-def _partial(value: functools.partial[Any], replace: Replace) -> None:
+def _partial(value: functools.partial[object], replace: Replace) -> None:
     old = (value.func, value.args, value.keywords)
     new = (replace(value.func), replace(value.args), replace(value.keywords))
     if any(a is not b for a, b in zip(old, new, strict=True)):
@@ -194,7 +194,7 @@ def _exception(value: BaseException, replace: Replace) -> None:
         value.args = new
 
 
-def _view(value: Any, replace: Replace) -> None:
+def _view(value: object, replace: Replace) -> None:
     for held in gc.get_referents(value):
         replace(held)
 
@@ -211,7 +211,7 @@ _IN_PLACE: Final[tuple[tuple[Any, Callable[[Any, Replace], None]], ...]] = (
 )
 
 
-def _attributes(value: Any, replace: Replace) -> None:
+def _attributes(value: object, replace: Replace) -> None:
     try:
         held = object.__getattribute__(value, "__dict__")
     except AttributeError:
@@ -242,22 +242,22 @@ def _slots(kind: type) -> tuple[Any, ...]:
 class StrippingHooks(PlainHooks):
     """Plain Python after a capture was given up: traced numbers that are still about go nowhere."""
 
-    def set_attribute(self, obj: Any, name: str, value: Any) -> None:
+    def set_attribute(self, obj: object, name: str, value: object) -> None:
         setattr(obj, name, untraced(value))
 
-    def set_item(self, obj: Any, key: Any, value: Any) -> None:
+    def set_item(self, obj: Any, key: object, value: object) -> None:
         obj[untraced(key)] = untraced(_items(value) if type(key) is slice else value)
 
-    def store_global(self, frame: Any, name: str, value: Any) -> Any:
+    def store_global(self, frame: object, name: str, value: object) -> object:
         return untraced(value)
 
-    def store_free(self, frame: Any, name: str, value: Any) -> Any:
+    def store_free(self, frame: object, name: str, value: object) -> object:
         return untraced(value)
 
-    def inplace(self, name: str, left: Any, right: Any) -> Any:
+    def inplace(self, name: str, left: object, right: object) -> object:
         return INPLACE[name](left, _items(right) if isinstance(left, _CONTAINERS) else right)
 
-    def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def call(self, function: object, /, *args: object, **kwargs: object) -> Any:
         if type(function) is _NATIVE and isinstance(function.__self__, _CONTAINERS):
             return function(*map(_items, args), **{name: untraced(x) for name, x in kwargs.items()})
         return called(
@@ -267,6 +267,6 @@ class StrippingHooks(PlainHooks):
         )
 
 
-def _items(value: Any) -> Any:
+def _items(value: object) -> object:
     """What is put into a container: also what a generator has yet to give."""
     return map(untraced, value) if type(value) is types.GeneratorType else untraced(value)

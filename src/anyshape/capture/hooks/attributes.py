@@ -54,7 +54,7 @@ class Attributes:
 
     # -- reading ---------------------------------------------------------------------------------
 
-    def get(self, obj: Any, name: str) -> Any:
+    def get(self, obj: object, name: str) -> Any:
         if isinstance(obj, types.ModuleType):
             return self._of_module(obj, name)
         if isinstance(obj, type):
@@ -69,7 +69,7 @@ class Attributes:
             return transparent_attribute(self._tracer, self._call, obj, name)
         return self._of_instance(obj, name)
 
-    def _of_module(self, module: types.ModuleType, name: str) -> Any:
+    def _of_module(self, module: types.ModuleType, name: str) -> object:
         try:
             value = getattr(module, name)
         except AttributeError:
@@ -113,7 +113,7 @@ class Attributes:
         for missing in (name, "__getattr__"):
             self._tracer.guard(Kind.CONTAINS, path, (missing, False))
 
-    def _of_class(self, owner: type, name: str) -> Any:
+    def _of_class(self, owner: type, name: str) -> object:
         metaclass = type(owner)
         if is_trusted(owner.__module__):
             self.class_attribute(owner, name)  # Those of torch are noted, also if they are missing.
@@ -146,7 +146,9 @@ class Attributes:
                 return self._made_up(owner, None, fallback[1], name)
         return getattr(owner, name)  # of `type`, or missing
 
-    def _through_class(self, source: Any, owner: type, holder: type, value: Any, name: str) -> Any:
+    def _through_class(
+        self, source: object, owner: type, holder: type, value: object, name: str
+    ) -> object:
         """A class attribute as seen through a class, or through `super` of one: the source."""
         if self._journal.is_written(holder, name):
             return self._journal.written(holder, name)
@@ -158,7 +160,7 @@ class Attributes:
         check_binder(value)
         return getattr(source, name)
 
-    def _descriptor(self, holder: type, name: str, value: Any) -> Any:
+    def _descriptor(self, holder: type, name: str, value: object) -> Any:
         """A descriptor whose code is about to run: it is an object with a state of its own."""
         for method in ("__get__", "__set__", "__delete__"):
             self.class_attribute(type(value), method)
@@ -166,10 +168,10 @@ class Attributes:
             value if is_trusted(holder.__module__) else self._read_class_value(holder, name, value)
         )
 
-    def _read_class_value(self, holder: type, name: str, value: Any) -> Any:
+    def _read_class_value(self, holder: type, name: str, value: object) -> object:
         return self._tracer.read(value, self._tracer.constant(holder).instance(name))
 
-    def _of_super(self, obj: Any, name: str) -> Any:
+    def _of_super(self, obj: Any, name: str) -> object:
         this, instance, kind = obj.__thisclass__, obj.__self__, obj.__self_class__
         if instance is None or name == "__class__":
             return getattr(obj, name)
@@ -182,7 +184,7 @@ class Attributes:
             return self._through_class(obj, kind, *found, name)
         return self.bound(instance, found[0], name, found[1])
 
-    def _of_instance(self, obj: Any, name: str) -> Any:
+    def _of_instance(self, obj: object, name: str) -> object:
         kind = type(obj)
         look_up = kind.__getattribute__
         self.class_attribute(kind, "__getattribute__")
@@ -198,7 +200,7 @@ class Attributes:
                 raise
         return self._instead(obj, fallback[1], name)
 
-    def plain(self, obj: Any, name: str, fall_back: bool = True) -> Any:
+    def plain(self, obj: object, name: str, fall_back: bool = True) -> Any:
         """`object.__getattribute__(obj, name)`, then `__getattr__` if there is one."""
         kind = type(obj)
         try:
@@ -217,7 +219,7 @@ class Attributes:
             return self._instead(obj, fallback[1], name)
         return self._made_up(obj, self._path_of(obj), fallback[1], name)
 
-    def _found(self, obj: Any, kind: type, name: str) -> Any:
+    def _found(self, obj: object, kind: type, name: str) -> object:
         """What the class or the instance has of that name."""
         found = self.class_attribute(kind, name)
         if found is not None and reads_first(found[1]):
@@ -232,13 +234,13 @@ class Attributes:
             return self.bound(obj, found[0], name, found[1])
         return _MISSING
 
-    def _path_of(self, obj: Any) -> Path | None:
+    def _path_of(self, obj: object) -> Path | None:
         path = self._tracer.path_of(obj)
         if path is None and isinstance(obj, enum.Enum):
             return self._tracer.constant(obj)
         return path
 
-    def _instead(self, obj: Any, fallback: Any, name: str) -> Any:
+    def _instead(self, obj: Any, fallback: object, name: str) -> object:
         """`__getattr__` after user code has raised AttributeError, and must not run again."""
         if self._tracer.active:
             try:
@@ -247,7 +249,7 @@ class Attributes:
                 self._tracer.leave_for(left)
         return type(obj).__getattr__(obj, name)
 
-    def _held(self, path: Path | None, held: dict[str, Any], name: str) -> Any:
+    def _held(self, path: Path | None, held: dict[str, object], name: str) -> object:
         # By the dictionary, which objects may share.
         if self._journal.is_written(held, name):
             return self._journal.written(held, name)
@@ -255,7 +257,7 @@ class Attributes:
             return held[name]
         return self._tracer.read(held[name], path.instance(name))
 
-    def held(self, obj: Any, path: Path) -> dict[str, Any]:
+    def held(self, obj: object, path: Path) -> dict[str, Any]:
         """All instance attributes of an object from outside, guarded."""
         held = _instance_dictionary(obj)
         if held is None or self._journal.wrote_any(held):
@@ -263,7 +265,7 @@ class Attributes:
         self._tracer.guard(Kind.KEYS, path.attribute("__dict__"), tuple(held))
         return {name: self._tracer.read(item, path.instance(name)) for name, item in held.items()}
 
-    def _made_up(self, obj: Any, path: Path | None, fallback: Any, name: str) -> Any:
+    def _made_up(self, obj: object, path: Path | None, fallback: Any, name: str) -> object:
         if fallback is torch.nn.Module.__getattr__:
             for group in ("_parameters", "_buffers", "_modules"):
                 held = obj.__dict__.get(group)
@@ -284,7 +286,7 @@ class Attributes:
             return self._call(fallback, obj, name)
         raise AbortCapture(f"`__getattr__` of {type(obj).__name__} is native code")
 
-    def bound(self, obj: Any, holder: type, name: str, value: Any) -> Any:
+    def bound(self, obj: object, holder: type, name: str, value: Any) -> Any:
         """A class attribute as seen through an instance."""
         kind = type(value)
         if kind is types.FunctionType:
@@ -317,7 +319,7 @@ class Attributes:
         check_binder(value)
         return get(value, obj, type(obj))
 
-    def _of_member(self, member: Any, holder: type, name: str, descriptor: Any) -> Any:
+    def _of_member(self, member: object, holder: type, name: str, descriptor: Any) -> object:
         """`name` and `value` of a member of an enumeration, or a property that one defines."""
         if holder is not enum.Enum:
             return self._call(descriptor.fget, member)
@@ -326,7 +328,7 @@ class Attributes:
             return value
         return self._tracer.read(value, self._tracer.constant(member).instance(f"_{name}_"))
 
-    def _partial_method(self, obj: Any, holder: type, name: str, descriptor: Any) -> Any:
+    def _partial_method(self, obj: object, holder: type, name: str, descriptor: Any) -> object:
         self._descriptor(holder, name, descriptor)
         function = types.MethodType(descriptor.func, obj)
         args, keywords = descriptor.args, descriptor.keywords
@@ -340,7 +342,7 @@ class Attributes:
             keywords = {k: self._tracer.read(arg, where.item(k)) for k, arg in keywords.items()}
         return functools.partial(function, *args, **keywords)
 
-    def _slot(self, obj: Any, name: str, member: Any) -> Any:
+    def _slot(self, obj: object, name: str, member: Any) -> object:
         path = self._tracer.path_of(obj)
         if self._journal.is_written(obj, name):
             return self._journal.written(obj, name)
@@ -352,7 +354,7 @@ class Attributes:
             raise
         return value if path is None else self._tracer.read(value, path.attribute(name))
 
-    def _field(self, obj: Any, descriptor: Any) -> Any:
+    def _field(self, obj: Any, descriptor: Any) -> object:
         """A field of a named tuple: the item at its place."""
         (place, _doc) = descriptor.__reduce__()[1]
         path = self._tracer.path_of(obj)
@@ -360,7 +362,7 @@ class Attributes:
             return tuple.__getitem__(obj, place)
         return self._outside.item(obj, path, place)
 
-    def _native_property(self, obj: Any, name: str, getter: Any) -> Any:
+    def _native_property(self, obj: object, name: str, getter: Any) -> object:
         if name == "__dict__":
             held = obj.__dict__
             path = self._tracer.path_of(obj)
@@ -387,7 +389,7 @@ class Attributes:
 
     # -- changing --------------------------------------------------------------------------------
 
-    def set(self, obj: Any, name: str, value: Any) -> None:
+    def set(self, obj: object, name: str, value: object) -> None:
         if isinstance(obj, types.ModuleType):
             raise AbortCapture("an attribute of a module is set")
         if isinstance(obj, type):
@@ -402,7 +404,7 @@ class Attributes:
             raise AbortCapture(f"`__setattr__` of {kind.__name__} is native code")
         self.set_plain(obj, name, value)
 
-    def set_plain(self, obj: Any, name: str, value: Any) -> None:
+    def set_plain(self, obj: object, name: str, value: object) -> None:
         """`object.__setattr__(obj, name, value)`."""
         if type(obj) is types.FunctionType and self.functions.is_own(obj):
             if not self.functions.set(obj, name, value):
@@ -428,7 +430,7 @@ class Attributes:
         self._journal.add(Effect(Change.SET_ATTRIBUTE, path, name, (value,)))
 
     def _through_descriptor(
-        self, function: str, method: str, name: str, args: tuple[Any, ...]
+        self, function: str, method: str, name: str, args: tuple[object, ...]
     ) -> bool:
         """Let a data descriptor of the class set or delete, if it has one that is no slot."""
         found = self.class_attribute(type(args[0]), name)
@@ -449,7 +451,7 @@ class Attributes:
         self._call(own, *args)
         return True
 
-    def delete(self, obj: Any, name: str) -> None:
+    def delete(self, obj: object, name: str) -> None:
         if isinstance(obj, type | types.ModuleType):
             raise AbortCapture("an attribute of a class or module is deleted")
         own = type(obj).__delattr__
@@ -485,14 +487,14 @@ _OF_METHODS: Final = frozenset(
 _HARMLESS_PROPERTIES: Final = frozenset({"__class__", "__doc__", "__weakref__"})
 
 
-def _looks_up_plainly(look_up: Any) -> bool:
+def _looks_up_plainly(look_up: object) -> bool:
     """Whether a native `__getattribute__` is the one of `object`, which built-in types repeat."""
     owner = getattr(look_up, "__objclass__", None)
     plain = ("builtins", "collections", "functools", "types")
     return owner is not None and owner.__module__ in plain
 
 
-def _instance_dictionary(obj: Any) -> dict[str, Any] | None:
+def _instance_dictionary(obj: object) -> dict[str, object] | None:
     try:
         held = object.__getattribute__(obj, "__dict__")
     except AttributeError:

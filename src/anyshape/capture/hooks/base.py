@@ -21,11 +21,14 @@ from anyshape.capture.externals.external_objects import (
     is_key,
 )
 from anyshape.capture.externals.native_values import BY_IDENTITY, has_native_state, key_of_type
+from anyshape.capture.hooks.attributes import Attributes
+from anyshape.capture.hooks.calls import Callables
 from anyshape.capture.hooks.class_lookups import is_trusted
 from anyshape.capture.hooks.identity_methods import builtins_in, told_by_identity
 from anyshape.capture.hooks.reference import PlainHooks
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt
 from anyshape.capture.numbers.traced_text import TracedText
+from anyshape.capture.record.recorder import Recorder
 from anyshape.capture.tracer import Tracer
 from anyshape.capture.value_kinds import ATOMS, CODE
 from anyshape.guards.guard import Kind
@@ -74,10 +77,10 @@ class HooksBase(PlainHooks):
     """The state that hooks work on."""
 
     tracer: Tracer
-    recorder: Any
+    recorder: Recorder
     outside: Externals
-    attributes: Any
-    callables: Any
+    attributes: Attributes
+    callables: Callables
     #: paths of objects from outside that are found by their identity in sets and dictionaries
     identities: dict[Path, None]
     #: classes of this capture, and whether their instances are told apart by identity; guarded
@@ -85,7 +88,7 @@ class HooksBase(PlainHooks):
 
     # -- the gate: what native code may read ------------------------------------------------------
 
-    def observe(self, value: Any, protocol: str) -> Any:
+    def observe(self, value: object, protocol: str) -> object:
         """The value, if native code may read it in this way: `protocol` is a row of `PROTOCOLS`.
 
         It may if the value is known in full, or if its class has nothing for native code to call:
@@ -113,20 +116,20 @@ class HooksBase(PlainHooks):
             raise AbortCapture(f"native code looks into a {kind.__name__} from outside")
         return value
 
-    def _is_member_code(self, value: Any, holder: type) -> bool:
+    def _is_member_code(self, value: object, holder: type) -> bool:
         """Whether it is code of Python's own enumerations, which reads the member and no more."""
         return isinstance(value, enum.Enum) and holder.__module__ == "enum"
 
-    def _is_opaque(self, value: Any) -> bool:
+    def _is_opaque(self, value: object) -> bool:
         """Whether it came from outside, and what native code would read of it is not guarded."""
         if isinstance(value, _KNOWN_IN_FULL) or key_of_type(type(value)) is not None:
             return False
         return self.tracer.path_of(value) is not None and not self._has_contents(value)
 
-    def _has_contents(self, value: Any) -> bool:
+    def _has_contents(self, value: object) -> bool:
         return type(value) in BUILT_IN and isinstance(value, (*SEQUENCES, *SETS, dict, slice))
 
-    def _known_contents(self, value: Any, protocol: str) -> Any:
+    def _known_contents(self, value: Any, protocol: str) -> object:
         is_own = self.tracer.path_of(value) is None
         if type(value) not in BUILT_IN or (is_own and protocol in _OF_THE_CONTAINER):
             return value
@@ -138,7 +141,7 @@ class HooksBase(PlainHooks):
             return value
         return self.operand(value)
 
-    def operand(self, value: Any) -> Any:
+    def operand(self, value: object) -> Any:
         """A value that native code may look into: known through and through."""
         kind = type(value)
         if kind in ATOMS or kind in TRACED or isinstance(value, CODE):
@@ -155,7 +158,7 @@ class HooksBase(PlainHooks):
             return deque(made, self.outside.bound(value, path))
         return made if isinstance(value, SETS) else type(value)(made)
 
-    def _checked(self, value: Any) -> Any:
+    def _checked(self, value: Any) -> object:
         kind = type(value)
         if kind in ATOMS or kind in TRACED or isinstance(value, CODE):
             return value
@@ -194,13 +197,13 @@ class HooksBase(PlainHooks):
             return value
         raise AbortCapture(f"native code looks into a {kind.__name__}")
 
-    def _checked_item(self, item: Any) -> None:
+    def _checked_item(self, item: object) -> None:
         if type(item) is float and item != item and self.tracer.active:
             # Containers take an object for equal to itself, and this one is not.
             raise AbortCapture("native code compares a container with NaN in it")
         self.operand(item)
 
-    def is_told_by_identity(self, value: Any) -> bool:
+    def is_told_by_identity(self, value: object) -> bool:
         """Whether an object is equal to itself and to nothing else, by the code of its class, which
         is guarded."""
         kind = type(value)
@@ -225,7 +228,7 @@ class HooksBase(PlainHooks):
                 self.tracer.guard(Kind.IDENTITY, path.item(name), meant)
         return True
 
-    def hashed(self, key: Any) -> None:
+    def hashed(self, key: object) -> None:
         if is_key(key) and not _is_enum_with_code(type(key)):
             if type(key) is float and key != key:
                 raise AbortCapture("NaN is a key: it is hashed by its identity")
@@ -245,7 +248,7 @@ class HooksBase(PlainHooks):
             return
         raise AbortCapture(f"a {own.__name__} is a key: its own code hashes and compares it")
 
-    def _told_apart(self, key: Any) -> None:
+    def _told_apart(self, key: object) -> None:
         """An object is found by its identity among others: those from outside stay different."""
         path = self.tracer.path_of(key)
         if path is not None and path not in self.identities:
@@ -253,7 +256,7 @@ class HooksBase(PlainHooks):
             if len(self.identities) > 1:
                 self.tracer.distinct(_HASHED, tuple(self.identities))
 
-    def specialized(self, value: Any, reason: str, protocol: str = "anything") -> Any:
+    def specialized(self, value: object, reason: str, protocol: str = "anything") -> Any:
         """A value as native code may take it: one that may be observed in this way, with every
         traced number in it made plain, and guarded."""
         kind = type(value)
@@ -264,7 +267,7 @@ class HooksBase(PlainHooks):
         value = self.operand(value) if protocol == "anything" else self.observe(value, protocol)
         return self.with_plain_numbers(value, reason)
 
-    def with_plain_numbers(self, value: Any, reason: str) -> Any:
+    def with_plain_numbers(self, value: Any, reason: str) -> object:
         """A value with every traced number in it made plain, and guarded."""
         kind = type(value)
         if kind in TRACED:
@@ -302,7 +305,7 @@ class HooksBase(PlainHooks):
         return False
 
 
-def special_method(kind: type, name: str) -> Any:
+def special_method(kind: type, name: str) -> object:
     """What Python calls for an operator on an instance: its class has it, not the metaclass."""
     return next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
 

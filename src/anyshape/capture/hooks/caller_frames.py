@@ -120,13 +120,13 @@ _NAMES_CALLER: Final[dict[Any, int | None]] = {
 }
 
 
-def called(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def called(function: Any, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
     """Call a function for the program: one that names its caller names the program's."""
     own = function.__func__ if type(function) is types.MethodType else function
     if type(own) not in _FUNCTIONS or own not in _NAMES_CALLER:
         return function(*args, **kwargs)
     position = _NAMES_CALLER[own]
-    level: Any = kwargs.get("stacklevel", 1)
+    level: object = kwargs.get("stacklevel", 1)
     if position is not None and len(args) > position:
         level = args[position]
         args = args[:position]
@@ -136,7 +136,7 @@ def called(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 _FUNCTIONS: Final = (types.FunctionType, types.BuiltinFunctionType)
 
 
-def _with_ours(level: Any) -> Any:
+def _with_ours(level: object) -> object:
     """A level of the stack with the frames of ours counted that lie below it."""
     if type(level) is not int:
         return level

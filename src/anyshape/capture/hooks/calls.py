@@ -19,6 +19,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 
 from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins import table as natives
+from anyshape.capture.builtins.model import Hooks
 from anyshape.capture.builtins.tensor_construction import METHODS, TENSOR_TYPE, make
 from anyshape.capture.externals.native_values import BOUND
 from anyshape.capture.externals.untrace import untraced
@@ -54,7 +55,7 @@ class FunctionFrame:
 class Callables:
     """Calls in one capture."""
 
-    def __init__(self, hooks: Any) -> None:
+    def __init__(self, hooks: Hooks) -> None:
         self._hooks = hooks
         self._tracer = hooks.tracer
         #: what watched code finds its hooks in
@@ -68,7 +69,7 @@ class Callables:
         self._caches.forget()
         self._layers.forget()
 
-    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, function: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tracer = self._tracer
         if tracer.active:
             try:
@@ -154,7 +155,7 @@ class Callables:
                 else:
                     self._default(value, where.item(name))
 
-    def _default(self, value: Any, path: Path) -> None:
+    def _default(self, value: object, path: Path) -> None:
         self._tracer.read(value, path)
         if self._tracer.path_of(value) not in (None, path):
             # It is the default of later calls as well, and the log does not tell.
@@ -175,8 +176,8 @@ class Callables:
             tracer.guard(Kind.KEYS, where, tuple(function.__kwdefaults__))
 
     def _method(
-        self, method: types.MethodType, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+        self, method: types.MethodType, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> object:
         path = self._tracer.path_of(method)
         function, instance = method.__func__, method.__self__
         if type(instance) in TRACED_VALUES:
@@ -188,7 +189,7 @@ class Callables:
 
     # -- native functions ------------------------------------------------------------------------
 
-    def _native(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _native(self, function: Any, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         owner = getattr(function, "__self__", None)
         # By its type: a class may have code of its own for `__class__`.
         kind = type(owner)
@@ -208,14 +209,18 @@ class Callables:
             return self.instance(owner, args, kwargs)
         return natives.call(self._hooks, function, args, kwargs)
 
-    def _descriptor(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _descriptor(
+        self, function: object, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> object:
         if function is type.__call__ and args and _calls_itself(args[0]):
             return self.instance(args[0], args[1:], kwargs)
         if args and isinstance(args[0], torch.Tensor):
             return self._tensor_method(function, args, kwargs)
         return natives.call(self._hooks, function, args, kwargs)
 
-    def _tensor_method(self, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _tensor_method(
+        self, method: Any, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> object:
         model = METHODS.get(method)
         if model is not None:
             return model(self._hooks, *args, **kwargs)
@@ -224,11 +229,14 @@ class Callables:
     # -- other callables -------------------------------------------------------------------------
 
     def _partial(
-        self, function: functools.partial[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+        self,
+        function: functools.partial[object],
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+    ) -> object:
         path = self._tracer.path_of(function)
-        given: Any = function.args
-        named: Any = function.keywords
+        given: object = function.args
+        named: object = function.keywords
         if path is not None:
             self._tracer.read(function.func, path.attribute("func"))
             where = path.attribute("args")
@@ -243,7 +251,7 @@ class Callables:
             named = {name: self._tracer.read(x, where.item(name)) for name, x in named.items()}
         return self.call(function.func, filled(given, args), {**named, **kwargs})
 
-    def _cached(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _cached(self, function: Any, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """A function behind `lru_cache` promises to be a function of its arguments."""
         model = natives.MODELS.get(function)
         if model is not None:
@@ -253,8 +261,8 @@ class Callables:
         return self._caches.call(function, is_trusted(function.__module__), args, kwargs)
 
     def _module(
-        self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+        self, module: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> object:
         kind = type(module)
         path = self._tracer.path_of(module)
         own = kind.__call__
@@ -279,7 +287,9 @@ class Callables:
             return self.call(forward, args, kwargs)
         return self.call(torch.nn.Module._wrapped_call_impl, (module, *args), kwargs)
 
-    def _object(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _object(
+        self, function: object, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> object:
         if isinstance(function, torch.nn.Module):
             return self._layers.call(self._module, function, args, kwargs)
         if isinstance(function, OpOverload):  # a class of its own, if it takes packed weights
@@ -298,8 +308,12 @@ class Callables:
         return natives.call(self._hooks, function, args, kwargs)
 
     def _compiled(
-        self, compiled: Any, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+        self,
+        compiled: object,
+        original: object,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+    ) -> object:
         """A compiled function inside another one: as if it were not compiled."""
         path = self._tracer.path_of(compiled)
         if path is not None:
@@ -310,7 +324,7 @@ class Callables:
 
     # -- classes ---------------------------------------------------------------------------------
 
-    def _class(self, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _class(self, kind: type, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         model = natives.MODELS.get(kind)
         if model is not None:
             return model(self._hooks, *args, **kwargs)
@@ -342,10 +356,10 @@ class Callables:
             raise AbortCapture(f"a class with a native metaclass: {kind.__name__}")
         return self.instance(kind, args, kwargs)
 
-    def instance(self, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def instance(self, kind: type, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """`type.__call__`: make, then initialise."""
-        new: Any = kind.__new__
-        init: Any = kind.__init__
+        new: object = kind.__new__
+        init: object = kind.__init__
         hooks = self._hooks
         hooks.attributes.class_attribute(kind, "__new__")
         found = hooks.attributes.class_attribute(kind, "__init__")
@@ -379,7 +393,7 @@ class Callables:
 _TARGET: Final = "L['self']"
 
 
-def _is_constant(value: Any) -> bool:
+def _is_constant(value: object) -> bool:
     """Whether it is the same in every call as long as it is the same object."""
     if type(value) is slice:
         return all(type(part) in ATOMS for part in (value.start, value.stop, value.step))

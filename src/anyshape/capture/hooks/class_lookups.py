@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import functools
 import types
-from typing import Any, Final
+from typing import Final
 
 from anyshape.capture.abort import AbortCapture
 from anyshape.capture.externals.side_effects import Journal
@@ -65,13 +65,13 @@ class ClassLookups:
     def __init__(self, tracer: Tracer, journal: Journal) -> None:
         self._tracer = tracer
         self._journal = journal
-        self._found: dict[tuple[type, str], tuple[type, Any] | None] = {}
+        self._found: dict[tuple[type, str], tuple[type, object] | None] = {}
         #: classes whose order of bases is guarded
         self._ordered: set[type] = set()
         #: pairs of a class and an abstract one
         self._compared: set[tuple[type, type]] = set()
 
-    def attribute(self, owner: type, name: str) -> tuple[type, Any] | None:
+    def attribute(self, owner: type, name: str) -> tuple[type, object] | None:
         """The class in the resolution order that holds the name, and what it holds; guarded."""
         key = (owner, name)
         found = self._found.get(key, _MISSING)
@@ -93,7 +93,7 @@ class ClassLookups:
             path = self._tracer.constant(owner).attribute("__mro__")
             self._tracer.guard(Kind.IDENTITY, path, owner.__mro__)
 
-    def look_up(self, order: tuple[type, ...], name: str) -> tuple[type, Any] | None:
+    def look_up(self, order: tuple[type, ...], name: str) -> tuple[type, object] | None:
         tracer = self._tracer
         for holder in order:
             module = holder.__module__
@@ -115,7 +115,7 @@ class ClassLookups:
                 tracer.guard(Kind.NO_INSTANCE_ATTRIBUTE, tracer.constant(holder), name)
         return None
 
-    def subclass(self, kind: type, base: Any) -> None:
+    def subclass(self, kind: type, base: object) -> None:
         """Guard whether a class is a subclass of another, as it is now."""
         if is_trusted(kind.__module__):
             return  # Its bases stay, and nobody registers it anew.
@@ -146,11 +146,11 @@ class StillSubclass:
         return issubclass(self._kind, self._base) is self._expected
 
 
-def _is_descriptor(value: Any) -> bool:
+def _is_descriptor(value: object) -> bool:
     return hasattr(type(value), "__get__") or is_set_through(value)
 
 
-def is_set_through(value: Any) -> bool:
+def is_set_through(value: object) -> bool:
     """Whether setting or deleting an attribute of that name asks this object."""
     kind = type(value)
     if kind is types.FunctionType:
@@ -158,7 +158,7 @@ def is_set_through(value: Any) -> bool:
     return hasattr(kind, "__set__") or hasattr(kind, "__delete__")
 
 
-def reads_first(value: Any) -> bool:
+def reads_first(value: object) -> bool:
     """Whether it is asked before the instance's own dictionary is looked into."""
     return is_set_through(value) and hasattr(type(value), "__get__")
 
@@ -170,7 +170,7 @@ _PLAINLY_BOUND: Final = (
 )
 
 
-def check_binder(value: Any) -> None:
+def check_binder(value: object) -> None:
     """Native code is about to bind a class attribute: not if that runs user code."""
     if isinstance(value, classmethod) and not isinstance(value.__func__, _PLAINLY_BOUND):
         raise AbortCapture(f"a class method that is a {type(value.__func__).__name__}")

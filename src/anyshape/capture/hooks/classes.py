@@ -8,6 +8,7 @@ import types
 from typing import Any, Final
 
 from anyshape.capture.abort import AbortCapture
+from anyshape.capture.builtins.model import Hooks
 from anyshape.capture.hooks.class_lookups import is_trusted
 
 _DATA: Final = (dict, list, set, tuple, frozenset, int, float, str, BaseException)
@@ -23,7 +24,7 @@ def is_immutable(kind: type) -> bool:
     return issubclass(kind, _IMMUTABLE)
 
 
-def value(hooks: Any, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def value(hooks: Hooks, kind: Any, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
     """A new instance of a subclass of a built-in type; what can change is still empty."""
     new: Any = kind.__new__
     if not is_immutable(kind):
@@ -44,7 +45,7 @@ def is_named_tuple(kind: type) -> bool:
     ) or kind.__module__ == "torch.return_types"
 
 
-def member(hooks: Any, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def member(hooks: Hooks, kind: Any, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
     """A member of an enumeration by its value."""
     found = hooks.attributes.class_attribute(kind, "_missing_")
     if found is not None and not is_trusted(found[0].__module__):
@@ -64,12 +65,12 @@ def is_generated(holder: type, init: types.FunctionType) -> bool:
 
 
 def dataclass_init(
-    hooks: Any,
+    hooks: Hooks,
     holder: Any,
     init: types.FunctionType,
-    made: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    made: object,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
 ) -> None:
     """What the `__init__` does that `dataclass` wrote for `holder`, a class of the object made.
 
@@ -100,7 +101,7 @@ def dataclass_init(
         hooks.call(hooks.attribute(made, "__post_init__"), *extra)
 
 
-def _start_value(hooks: Any, holder: type, field: Any, given: dict[str, Any]) -> Any:
+def _start_value(hooks: Hooks, holder: type, field: Any, given: dict[str, object]) -> object:
     """What a field starts with; MISSING if `__init__` does not set it."""
     if field._field_type is _CLASSVAR:
         return dataclasses.MISSING

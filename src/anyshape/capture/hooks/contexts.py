@@ -11,6 +11,7 @@ from torch.cpu.amp.autocast_mode import autocast as cpu_autocast
 from torch.cuda.amp.autocast_mode import autocast as cuda_autocast
 
 from anyshape.capture.abort import AbortCapture
+from anyshape.capture.builtins.model import Hooks
 from anyshape.capture.builtins.warning_filters import CatchWarnings
 from anyshape.ops.modes import AttentionKernels, enter_mode, leave_mode
 
@@ -35,7 +36,7 @@ _SWITCHED: Final = (
 )
 
 
-def entered(hooks: Any, manager: Any) -> Any:
+def entered(hooks: Hooks, manager: object) -> object:
     """What stands in the `with` statement for a context manager."""
     kind = type(manager)
     if hooks.outside.is_external(manager) and kind in _RECORDED:
@@ -74,7 +75,7 @@ class _Unseen:
             return self._manager.__exit__(*error)
 
 
-def enter_or_leave(hooks: Any, name: str, manager: Any, error: tuple[Any, ...]) -> Any:
+def enter_or_leave(hooks: Hooks, name: str, manager: object, error: tuple[object, ...]) -> object:
     """`__enter__` or `__exit__` of a known context manager, called by name as `ExitStack` does."""
     stack = hooks.entered
     if name == "__enter__":
@@ -88,7 +89,7 @@ def enter_or_leave(hooks: Any, name: str, manager: Any, error: tuple[Any, ...]) 
 class _Called:
     """A context manager written in Python, entered and left through hooks."""
 
-    def __init__(self, hooks: Any, manager: Any) -> None:
+    def __init__(self, hooks: Hooks, manager: Any) -> None:
         self._hooks = hooks
         self._manager = manager
 
@@ -104,7 +105,7 @@ class _Called:
 class _Mode:
     """A mode that torch does not show to function modes: the graph enters and leaves it itself."""
 
-    def __init__(self, hooks: Any, manager: Any) -> None:
+    def __init__(self, hooks: Hooks, manager: Any) -> None:
         self._hooks = hooks
         self._manager = manager
         self._recorded = False

@@ -11,20 +11,19 @@ from typing import Any, Final
 import torch
 
 from anyshape.capture.abort import AbortCapture
+from anyshape.capture.builtins.model import Hooks
 from anyshape.capture.numbers.traced_text import TRACED_VALUES
 from anyshape.capture.value_kinds import ATOMS
-
-Hooks = Any
 
 _MISSING: Final = object()
 
 
-def shallow(hooks: Hooks, value: Any) -> Any:
+def shallow(hooks: Hooks, value: object) -> object:
     """`copy.copy(value)`."""
     return _copied(hooks, value, None)
 
 
-def deep(hooks: Hooks, value: Any, memo: Any = None) -> Any:
+def deep(hooks: Hooks, value: object, memo: object = None) -> object:
     """`copy.deepcopy(value)`."""
     if memo is not None and type(memo) is not Memo:
         raise AbortCapture("copy.deepcopy with a memo of the program's own")
@@ -39,7 +38,7 @@ class Memo(dict[int, Any]):
         self.kept: list[object] = []
 
 
-def _copied(hooks: Hooks, value: Any, memo: Memo | None) -> Any:
+def _copied(hooks: Hooks, value: object, memo: Memo | None) -> object:
     kind = type(value)
     if kind in ATOMS or kind in TRACED_VALUES or isinstance(value, _ATOMIC):
         return value
@@ -68,7 +67,7 @@ _ATOMIC: Final = (
 )
 
 
-def _container(hooks: Hooks, value: Any, memo: Memo | None) -> Any:
+def _container(hooks: Hooks, value: Any, memo: Memo | None) -> object:
     kind = type(value)
     path = hooks.tracer.path_of(value)
     contents = value if path is None else hooks.outside.contents(value, path)
@@ -86,7 +85,7 @@ def _container(hooks: Hooks, value: Any, memo: Memo | None) -> Any:
     return _remember(memo, value, kind([_copied(hooks, item, memo) for item in contents]))
 
 
-def _object(hooks: Hooks, value: Any, memo: Memo | None) -> Any:
+def _object(hooks: Hooks, value: object, memo: Memo | None) -> object:
     """An object that copying takes apart into its class and its dictionary."""
     kind = type(value)
     if (
@@ -126,7 +125,7 @@ _PROTOCOL: Final = (
 )
 
 
-def _remember(memo: Memo | None, value: object, made: Any) -> Any:
+def _remember(memo: Memo | None, value: object, made: object) -> object:
     if memo is not None:
         memo[id(value)] = made
         memo.kept.append(value)

@@ -57,7 +57,7 @@ def text_of(hooks: Hooks, value: Any, conversion: str | None, spec: str, depth: 
     return _formatted(value, conversion, spec)
 
 
-def _formatted(value: Any, conversion: str | None, spec: str) -> str:
+def _formatted(value: object, conversion: str | None, spec: str) -> str:
     if conversion == "%":
         return spec % (value,)
     if conversion is not None:
@@ -65,7 +65,7 @@ def _formatted(value: Any, conversion: str | None, spec: str) -> str:
     return format(value, spec)
 
 
-def _piece(hooks: Hooks, value: Any, real: Any, conversion: str | None, spec: str) -> str:
+def _piece(hooks: Hooks, value: object, real: object, conversion: str | None, spec: str) -> str:
     with torch._C.DisableTorchFunction():
         text = _formatted(real, conversion, spec)
     hooks.tracer.cannot_replay("a text is made")
@@ -109,11 +109,11 @@ def _named_function(name: str) -> Any:
 
     class Made(torch.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, tensor: torch.Tensor) -> torch.Tensor:
+        def forward(ctx: object, tensor: torch.Tensor) -> torch.Tensor:
             return tensor.view_as(tensor)
 
         @staticmethod
-        def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
+        def backward(ctx: object, *grads: torch.Tensor) -> torch.Tensor:
             return grads[0]
 
     Made._backward_cls.__name__ = name
@@ -126,7 +126,7 @@ _PERCENT: Final = re.compile(r"%([#0\- +]*\d*(?:\.\d+)?)([diouxXeEfFgGrsa%])")
 _BY_NUMBER: Final = frozenset("diouxXeEfFgG")
 
 
-def percent(hooks: Hooks, template: str, values: Any) -> str:
+def percent(hooks: Hooks, template: str, values: object) -> str:
     """`template % values`."""
     given = values if type(values) is tuple else (values,)
     matches = list(_PERCENT.finditer(template))
@@ -144,14 +144,14 @@ def percent(hooks: Hooks, template: str, values: Any) -> str:
     return joined((*parts, template[end:]))
 
 
-def _plainly(hooks: Hooks, template: str, values: Any) -> str:
+def _plainly(hooks: Hooks, template: str, values: object) -> str:
     values = hooks.specialized(hooks.operand(values), "it is formatted")
     if not hooks.prints_itself(values):
         raise AbortCapture("an object is formatted")
     return template % values
 
 
-def _percent_piece(hooks: Hooks, form: str, letter: str, value: Any) -> str:
+def _percent_piece(hooks: Hooks, form: str, letter: str, value: object) -> str:
     if letter in _BY_NUMBER and isinstance(value, torch.Tensor):
         if letter not in "eEfFgG":
             raise AbortCapture(f"a tensor is formatted by `{form}`")
@@ -166,7 +166,7 @@ def _percent_piece(hooks: Hooks, form: str, letter: str, value: Any) -> str:
     return _plainly(hooks, form, (value,))
 
 
-def braces(hooks: Hooks, template: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+def braces(hooks: Hooks, template: str, args: tuple[object, ...], kwargs: dict[str, object]) -> str:
     """`template.format(*args, **kwargs)`."""
     if not _holds_pieces([*args, *kwargs.values()]):
         values = [*args, *kwargs.values()]
@@ -215,7 +215,7 @@ def _of_container(hooks: Hooks, value: Any, depth: int) -> str:
     if hooks.outside.is_external(value):
         value = hooks.operand(value)
 
-    def text(item: Any) -> str:
+    def text(item: object) -> str:
         return text_of(hooks, item, "r", "", depth + 1)
 
     opening, closing = _BRACKETS[type(value)]
@@ -228,7 +228,9 @@ def _of_container(hooks: Hooks, value: Any, depth: int) -> str:
     return joined((opening, *inner, last))
 
 
-def _through_own_method(hooks: Hooks, value: Any, conversion: str | None, spec: str) -> str | None:
+def _through_own_method(
+    hooks: Hooks, value: object, conversion: str | None, spec: str
+) -> str | None:
     """What the object's own Python code makes of itself; None if it has none."""
     kind = type(value)
     for name in _METHODS[conversion]:

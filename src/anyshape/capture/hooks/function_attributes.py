@@ -72,14 +72,14 @@ class FunctionAttributes:
         hooks = function.__closure__[names.index(HOOKS)].cell_contents
         return getattr(hooks, "tracer", None) is self._tracer
 
-    def _of_own(self, function: types.FunctionType, name: str) -> Any:
+    def _of_own(self, function: types.FunctionType, name: str) -> object:
         if name == "__closure__":
             return original_closure(function)
         if name in ("__code__", "__globals__"):
             raise AbortCapture(f"`{name}` of a function that the program made")
         return getattr(function, name)
 
-    def _dictionary(self, function: types.FunctionType) -> dict[str, Any]:
+    def _dictionary(self, function: types.FunctionType) -> dict[str, object]:
         held = function.__dict__
         if not self._outside.is_external(held):
             if self._outside.journal.wrote_any(function):
@@ -89,14 +89,14 @@ class FunctionAttributes:
             self._outside.owners[id(held)] = function
         return held
 
-    def fact(self, thing: Any, module: object, name: str) -> Any:
+    def fact(self, thing: object, module: object, name: str) -> Any:
         """What a class or a function says of itself: mostly its names."""
         value = getattr(thing, name)
         if not is_trusted(module) and type(value) in ATOMS:
             self._tracer.guard(Kind.EQUALS, self._tracer.constant(thing).attribute(name), value)
         return value
 
-    def set(self, function: types.FunctionType, name: str, value: Any) -> bool:
+    def set(self, function: types.FunctionType, name: str, value: object) -> bool:
         """Set an attribute of a function that the program made; False if it is none of those that
         a descriptor of the class keeps."""
         if name not in _SET:

@@ -34,6 +34,7 @@ from anyshape.capture.record.tensor_metadata_reads import CONSTANT_ATTRIBUTES, s
 from anyshape.capture.tracer import Tracer
 from anyshape.capture.value_kinds import ATOMS, CODE
 from anyshape.guards.guard import Kind
+from anyshape.guards.path import Path
 from anyshape.guards.replaced_functions import replaced
 
 
@@ -48,10 +49,10 @@ class Hooks(OperatorHooks, ItemHooks):
         self.attributes = Attributes(tracer, outside, self.call)
         self.callables = Callables(self)
         #: context managers that were entered by name, with what stands for them, the innermost last
-        self.entered: list[tuple[Any, Any]] = []
+        self.entered: list[tuple[object, object]] = []
         self.identities = {}
         self.by_identity = {}
-        self._globals_read: dict[tuple[int, str], Any] = {}
+        self._globals_read: dict[tuple[int, str], object] = {}
 
     def forget(self) -> None:
         """Let go of the program's objects: to be called when nobody watches any more."""
@@ -61,12 +62,12 @@ class Hooks(OperatorHooks, ItemHooks):
 
     # -- names -------------------------------------------------------------------------------------
 
-    def _may_check(self, function: Any) -> None:
+    def _may_check(self, function: object) -> None:
         """What is asked between the loading of a check and its call is asked by it."""
         if natives.is_check(function):
             self.tracer.checking = True
 
-    def load_global(self, frame: Any, name: str, value: Any) -> Any:
+    def load_global(self, frame: Any, name: str, value: object) -> object:
         if name in CHECK_NAMES:
             self._may_check(value)
         known = self._globals_read.get((id(frame.globals), name), _UNREAD)
@@ -82,7 +83,7 @@ class Hooks(OperatorHooks, ItemHooks):
             self._globals_read[id(frame.globals), name] = read
         return read
 
-    def _read_global(self, globals_: dict[str, Any], name: str, value: Any) -> Any:
+    def _read_global(self, globals_: dict[str, Any], name: str, value: object) -> object:
         module = globals_.get("__name__")
         if name not in globals_:
             if not is_trusted(module):
@@ -98,7 +99,7 @@ class Hooks(OperatorHooks, ItemHooks):
             return value
         return self.tracer.read(value, self.tracer.constant(globals_, "G").item(name))
 
-    def load_free(self, frame: Any, name: str, value: Any) -> Any:
+    def load_free(self, frame: Any, name: str, value: object) -> object:
         cell = frame.cells[name]
         if self.journal.is_written(cell, "cell_contents"):
             return self.journal.written(cell, "cell_contents")
@@ -108,10 +109,10 @@ class Hooks(OperatorHooks, ItemHooks):
             self.tracer.leave_for(left)
             return value
 
-    def _cell_path(self, frame: Any, name: str, cell: Any) -> Any:
+    def _cell_path(self, frame: object, name: str, cell: object) -> Path:
         return self.tracer.constant(cell, f"L[{name!r}]").cell()
 
-    def store_global(self, frame: Any, name: str, value: Any) -> Any:
+    def store_global(self, frame: Any, name: str, value: object) -> object:
         globals_ = frame.globals
         try:
             path = self.tracer.constant(globals_, "G")
@@ -125,7 +126,7 @@ class Hooks(OperatorHooks, ItemHooks):
             self.tracer.leave_for(left)
             return untraced(value)
 
-    def store_free(self, frame: Any, name: str, value: Any) -> Any:
+    def store_free(self, frame: Any, name: str, value: object) -> object:
         cell = frame.cells[name]
         try:
             stored = self.outside.storable(value)
@@ -137,12 +138,12 @@ class Hooks(OperatorHooks, ItemHooks):
             self.tracer.leave_for(left)
             return untraced(value)
 
-    def delete_global(self, frame: Any, name: str) -> None:
+    def delete_global(self, frame: object, name: str) -> None:
         self.tracer.abort(f"the global `{name}` is deleted")
 
     def imported(
-        self, value: Any, module: str, name: str | None, level: int = 0, frame: Any = None
-    ) -> Any:
+        self, value: object, module: str, name: str | None, level: int = 0, frame: object = None
+    ) -> object:
         try:
             return imports.imported(self, value, module, name, level, frame)
         except AbortCapture as left:
@@ -151,7 +152,7 @@ class Hooks(OperatorHooks, ItemHooks):
 
     # -- attributes --------------------------------------------------------------------------------
 
-    def attribute(self, obj: Any, name: str) -> Any:
+    def attribute(self, obj: object, name: str) -> object:
         if name in CHECK_NAMES:
             self._may_check(getattr(obj, name, None))
         try:
@@ -162,7 +163,7 @@ class Hooks(OperatorHooks, ItemHooks):
             self.tracer.leave_for(left)
         return getattr(obj, name)
 
-    def _tensor_attribute(self, tensor: torch.Tensor, name: str) -> Any:
+    def _tensor_attribute(self, tensor: torch.Tensor, name: str) -> object:
         if name == "shape":
             return shape(self.recorder, tensor)
         if name in CONSTANT_ATTRIBUTES:
@@ -183,7 +184,7 @@ class Hooks(OperatorHooks, ItemHooks):
         with torch._C.DisableTorchFunction():
             return getattr(tensor, name)
 
-    def _instance_attribute_of_tensor(self, tensor: torch.Tensor, name: str) -> Any:
+    def _instance_attribute_of_tensor(self, tensor: torch.Tensor, name: str) -> object:
         path = self.tracer.path_of(tensor)
         if path is None:
             self.attributes.class_attribute(type(tensor), name)
@@ -196,7 +197,7 @@ class Hooks(OperatorHooks, ItemHooks):
             return getattr(tensor, name)  # raises
         return self.tracer.read(tensor.__dict__[name], path.instance(name))
 
-    def _tensor_state(self, tensor: torch.Tensor, name: str) -> Any:
+    def _tensor_state(self, tensor: torch.Tensor, name: str) -> object:
         path = self.tracer.path_of(tensor)
         with torch._C.DisableTorchFunction():
             value = getattr(tensor, name)
@@ -206,7 +207,7 @@ class Hooks(OperatorHooks, ItemHooks):
             return value
         return self.tracer.read(value, path.attribute(name))
 
-    def set_attribute(self, obj: Any, name: str, value: Any) -> None:
+    def set_attribute(self, obj: object, name: str, value: object) -> None:
         try:
             if isinstance(obj, torch.Tensor):
                 raise AbortCapture(f"the attribute `{name}` of a tensor is set")
@@ -216,7 +217,7 @@ class Hooks(OperatorHooks, ItemHooks):
             self.tracer.leave_for(left)
         setattr(obj, name, untraced(value))
 
-    def delete_attribute(self, obj: Any, name: str) -> None:
+    def delete_attribute(self, obj: object, name: str) -> None:
         try:
             self.attributes.delete(obj, name)
             return
@@ -224,17 +225,17 @@ class Hooks(OperatorHooks, ItemHooks):
             self.tracer.leave_for(left)
         delattr(obj, name)
 
-    def super(self, owner: Any, instance: Any) -> Any:
+    def super(self, owner: object, instance: object) -> object:
         return super_of(owner, instance)
 
     # -- calls -------------------------------------------------------------------------------------
 
-    def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def call(self, function: object, /, *args: object, **kwargs: object) -> Any:
         return self.callables.call(function, args, kwargs)
 
     # -- the rest ----------------------------------------------------------------------------------
 
-    def format(self, value: Any, conversion: str | None, spec: str) -> str:
+    def format(self, value: object, conversion: str | None, spec: str) -> str:
         try:
             return text_of(self, value, conversion, spec)
         except AbortCapture as left:
@@ -244,19 +245,19 @@ class Hooks(OperatorHooks, ItemHooks):
     def text(self, *parts: str) -> str:
         return joined(parts)
 
-    def context(self, manager: Any) -> Any:
+    def context(self, manager: object) -> object:
         try:
             return entered(self, manager)
         except AbortCapture as left:
             self.tracer.leave_for(left)
             return manager
 
-    def raising(self, error: Any) -> Any:
+    def raising(self, error: object) -> object:
         if isinstance(error, type) and issubclass(error, BaseException):
             return self.call(error)
         return error
 
-    def match(self, subject: Any) -> Any:
+    def match(self, subject: object) -> object:
         try:
             subject = self.operand(subject)
             if _is_matched_by_parts(subject):
@@ -270,14 +271,14 @@ class Hooks(OperatorHooks, ItemHooks):
             self.tracer.leave_for(left)
             return subject
 
-    def plain(self, value: Any) -> Any:
+    def plain(self, value: object) -> object:
         try:
             return self.specialized(self.operand(value), "it is compared")
         except AbortCapture as left:
             self.tracer.leave_for(left)
             return value
 
-    def slice(self, start: Any, stop: Any, step: Any) -> slice:
+    def slice(self, start: object, stop: object, step: object) -> slice:
         return slice_of(start, stop, step)
 
     def making_class(self, name: str) -> None:

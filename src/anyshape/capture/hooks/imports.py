@@ -9,11 +9,14 @@ import types
 from typing import Any
 
 from anyshape.capture.abort import AbortCapture
+from anyshape.capture.builtins.model import Hooks
 from anyshape.capture.value_kinds import ATOMS, CODE
 from anyshape.guards.guard import Kind
 
 
-def imported(hooks: Any, value: Any, module: str, name: str | None, level: int, frame: Any) -> Any:
+def imported(
+    hooks: Hooks, value: object, module: str, name: str | None, level: int, frame: Any
+) -> object:
     """What `import module` or `from module import name` has bound to a variable.
 
     The import itself has happened: what it loaded stays loaded as long as the guards hold.
@@ -42,17 +45,17 @@ def imported(hooks: Any, value: Any, module: str, name: str | None, level: int, 
 class Gives:
     """A guard: whether a module that makes up an attribute still gives the same."""
 
-    def __init__(self, name: str, value: Any) -> None:
+    def __init__(self, name: str, value: object) -> None:
         self._name = name
         self._value = value
         self.__qualname__ = f"{name} is what it was"
 
-    def __call__(self, module: Any) -> bool:
+    def __call__(self, module: object) -> bool:
         found = getattr(module, self._name, None)
         return found is self._value or (type(found) in ATOMS and found == self._value)
 
 
-def _absolute(hooks: Any, module: str, level: int, globals_: dict[str, Any]) -> str:
+def _absolute(hooks: Hooks, module: str, level: int, globals_: dict[str, Any]) -> str:
     """The full name of a module that is named relative to the package of the program."""
     package = globals_.get("__package__")
     if not isinstance(package, str):
@@ -62,10 +65,10 @@ def _absolute(hooks: Any, module: str, level: int, globals_: dict[str, Any]) -> 
     return importlib.util.resolve_name("." * level + module, package)
 
 
-def _loaded(hooks: Any, name: str, module: Any) -> None:
+def _loaded(hooks: Hooks, name: str, module: object) -> None:
     """Guard which module has a name. `import a.b as c` gives an attribute of `a`."""
     held = sys.modules.get(name)
-    held_in: Any = sys.modules
+    held_in: object = sys.modules
     modules = hooks.tracer.constant(held_in, "sys.modules")
     if held is None or not isinstance(held, types.ModuleType):
         raise AbortCapture(f"`{name}` in sys.modules is no module")

@@ -23,7 +23,7 @@ from anyshape.guards.guard import Kind
 class ItemHooks(HooksBase):
     """What subscripts, loops and unpacking do."""
 
-    def item(self, obj: Any, key: Any) -> Any:
+    def item(self, obj: Any, key: object) -> Any:
         try:
             kind = type(obj)
             if isinstance(obj, torch.Tensor):
@@ -64,7 +64,7 @@ class ItemHooks(HooksBase):
             self.tracer.leave_for(left)
         return operator.getitem(obj, key)  # pyright: ignore[reportCallIssue, reportArgumentType] as Python does
 
-    def _type_arguments(self, key: Any) -> Any:
+    def _type_arguments(self, key: object) -> object:
         """What a built-in class is subscripted with: classes and what `typing` has."""
         for part in key if type(key) is tuple else (key,):
             path = self.tracer.path_of(part)
@@ -74,7 +74,7 @@ class ItemHooks(HooksBase):
                 self.tracer.guard(Kind.IDENTITY, path, part)
         return key
 
-    def _item_or_missing(self, obj: Any, key: Any) -> Any:
+    def _item_or_missing(self, obj: Any, key: object) -> object:
         """An item of a dictionary that makes up missing ones by user code."""
         own = type(obj).__getitem__
         if isinstance(own, types.FunctionType):
@@ -92,7 +92,7 @@ class ItemHooks(HooksBase):
             return made
         return obj[key]  # raises
 
-    def _position(self, obj: Any, key: Any) -> Any:
+    def _position(self, obj: object, key: object) -> Any:
         """A key as native code may use it: it hashes one, and asks an index for its number."""
         if type(key) in ATOMS:
             if type(key) is float and key != key:
@@ -109,7 +109,7 @@ class ItemHooks(HooksBase):
             return key  # Python asks it for its number, which the function mode sees.
         return self.observe(key, "index")
 
-    def index(self, key: Any) -> Any:
+    def index(self, key: object) -> Any:
         """A key into a tensor, with what comes from outside read."""
         path = self.tracer.path_of(key)
         if path is not None and isinstance(key, (list, tuple)):
@@ -118,7 +118,7 @@ class ItemHooks(HooksBase):
             return kind(self.outside.contents(key, path))
         return key
 
-    def set_item(self, obj: Any, key: Any, value: Any) -> None:
+    def set_item(self, obj: Any, key: object, value: object) -> None:
         try:
             if isinstance(obj, torch.Tensor):
                 self.recorder.run(
@@ -166,7 +166,7 @@ class ItemHooks(HooksBase):
             self.tracer.leave_for(left)
         del obj[key]
 
-    def key(self, key: Any) -> Any:
+    def key(self, key: object) -> Any:
         try:
             if type(key) in ATOMS:
                 return key
@@ -179,7 +179,7 @@ class ItemHooks(HooksBase):
 
     # -- iteration ---------------------------------------------------------------------------------
 
-    def iterate(self, value: Any) -> Any:
+    def iterate(self, value: object) -> Any:
         kind = type(value)
         try:
             path = self.tracer.path_of(value)
@@ -233,14 +233,14 @@ class ItemHooks(HooksBase):
                     reason = "the order of a set is that of its members' addresses"
                     self.tracer.guard(Kind.IDENTITY, path, member, reason)
 
-    def iterate_over(self, iterator: Any) -> Iterable[Any]:
+    def iterate_over(self, iterator: Any) -> Iterable[object]:
         """An iterator whose steps may be user code."""
         own = getattr(type(iterator), "__next__", None)
         if isinstance(own, types.FunctionType):
             return self._steps(iterator, own)
         return self.iterate(iterator) if type(iterator) not in ITERATORS else iterator
 
-    def _steps(self, iterator: Any, own: Callable[..., Any]) -> Iterator[Any]:
+    def _steps(self, iterator: object, own: Callable[..., object]) -> Iterator[object]:
         while True:
             try:
                 item = self.call(own, iterator)
@@ -248,7 +248,7 @@ class ItemHooks(HooksBase):
                 return
             yield item
 
-    def by_index(self, value: Any) -> Iterator[Any]:
+    def by_index(self, value: object) -> Iterator[object]:
         index = 0
         while True:
             try:
@@ -258,14 +258,14 @@ class ItemHooks(HooksBase):
             yield item
             index += 1
 
-    def unpack(self, value: Any) -> Any:
+    def unpack(self, value: object) -> object:
         return self.iterate(value)
 
-    def members(self, value: Any) -> Any:
+    def members(self, value: object) -> object:
         """What becomes members of a set: hashed, and compared with each other."""
         return list(map(self.key, self.iterate(value)))
 
-    def mapping(self, value: Any) -> Any:
+    def mapping(self, value: object) -> object:
         try:
             path = self.tracer.path_of(value)
             if path is not None:

@@ -19,6 +19,7 @@ from typing import Any, Final
 import torch
 
 from anyshape.capture.abort import AbortCapture
+from anyshape.capture.builtins.model import Hooks
 from anyshape.capture.builtins.pure import is_data
 from anyshape.capture.externals.external_objects import holds_traced, is_key
 from anyshape.capture.externals.side_effects import Change, Effect
@@ -35,13 +36,13 @@ _MISSING: Final = object()
 class Caches:
     """Calls of cached functions in one capture."""
 
-    def __init__(self, hooks: Any) -> None:
+    def __init__(self, hooks: Hooks) -> None:
         self._hooks = hooks
         self._tracer = hooks.tracer
         #: by function and key: the answer, and what the program gets for it
-        self._known: dict[tuple[int, Any], tuple[Any, Any]] = {}
+        self._known: dict[tuple[int, object], tuple[object, object]] = {}
         #: of functions that were followed, by function and arguments: what they gave
-        self._followed: dict[Any, tuple[Any, Any]] = {}
+        self._followed: dict[object, tuple[object, object]] = {}
 
     def forget(self) -> None:
         """Let go of the answers: to be called when nobody watches any more."""
@@ -86,7 +87,7 @@ class Caches:
         self._known[id(function), key] = (result, seen)
         return seen
 
-    def _is_value(self, arg: Any) -> bool:
+    def _is_value(self, arg: object) -> bool:
         """Whether all that a cached function can read of an argument is in its key; of what another
         cached function made, nothing but data, for all who share it."""
         if _is_key(arg):
@@ -94,7 +95,7 @@ class Caches:
         held = any(arg is made for made, _ in self._known.values())
         return held and _is_record(arg)
 
-    def _answer(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _answer(self, function: Any, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         try:
             # It runs once for all runs: what it does is no part of the graph.
             with torch._C.DisableTorchFunction():
@@ -109,10 +110,10 @@ class Caches:
         self,
         function: Any,
         trusted: bool,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        answer: Any,
-    ) -> Any:
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        answer: object,
+    ) -> object:
         """What a function of numbers gives for dynamic ones: each run has its own key."""
         effects = self._hooks.journal.effects
         if not trusted:
@@ -133,12 +134,12 @@ class Caches:
         return result
 
     def _arguments(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        self, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> tuple[tuple[object, ...], dict[str, object]]:
         named = {name: self._argument(arg) for name, arg in kwargs.items()}
         return tuple(map(self._argument, args)), named
 
-    def _argument(self, value: Any) -> Any:
+    def _argument(self, value: object) -> object:
         hooks = self._hooks
         path = self._tracer.path_of(value)
         kind = type(value)
@@ -155,7 +156,7 @@ class Caches:
         return value
 
 
-def _is_key(value: Any) -> bool:
+def _is_key(value: object) -> bool:
     return is_key(value) or type(value) is torch.Size
 
 
@@ -170,7 +171,7 @@ def _reads_code_only(function: Any) -> bool:
     return all(isinstance(value, CODE) for value in held)
 
 
-def _symbolic(value: Any) -> Any:
+def _symbolic(value: Any) -> object:
     """A key that is equal for arguments that are the same in every run."""
     if type(value) is TracedInt:
         return TracedInt, value.expr
@@ -179,7 +180,7 @@ def _symbolic(value: Any) -> Any:
     return type(value), value if type(value) in ATOMS else id(value)
 
 
-def _is_same_data(left: Any, right: Any) -> bool:
+def _is_same_data(left: object, right: Any) -> bool:
     """Whether data that may hold traced numbers is the same as plain data now."""
     if type(left) in TRACED_VALUES:
         left = bare(left)
@@ -194,7 +195,7 @@ def _is_same_data(left: Any, right: Any) -> bool:
     return left == right or (left != left and right != right)
 
 
-def _is_record(value: Any) -> bool:
+def _is_record(value: object) -> bool:
     """Whether an object is compared by identity and has nothing but attributes that are data."""
     kind = type(value)
     plain = all(
@@ -208,7 +209,12 @@ class StillCached:
     """Whether a cached function would answer as it did, without being run for it."""
 
     def __init__(
-        self, function: Any, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+        self,
+        function: Any,
+        key: object,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        result: object,
     ) -> None:
         self._function = function
         self._cache = _cache_of(function, key)
@@ -230,7 +236,7 @@ class StillCached:
         return held is self._result
 
 
-def _key_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _key_of(function: Any, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
     """The key of a call, as the cache makes it."""
     typed = function.cache_parameters()["typed"]
     if not kwargs and not typed:
@@ -240,7 +246,7 @@ def _key_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     return (*args, *named, *kinds)
 
 
-def _cache_of(function: Any, key: Any) -> dict[Any, Any]:
+def _cache_of(function: Any, key: object) -> dict[object, object]:
     """The dictionary that has the key; what was cached there may be dictionaries as well."""
     size = function.cache_info().currsize
     found = [

@@ -61,7 +61,7 @@ def _is_concatenated(kind: type, forward: str) -> bool:
 class OperatorHooks(HooksBase):
     """What Python's operators do, with user code called through hooks."""
 
-    def binary(self, name: str, a: Any, b: Any) -> Any:
+    def binary(self, name: str, a: object, b: object) -> object:
         function = _BINARY[name]
         kind_a, kind_b = type(a), type(b)
         if kind_a in ATOMS and kind_b in ATOMS:
@@ -76,7 +76,9 @@ class OperatorHooks(HooksBase):
             self.tracer.leave_for(left)
         return function(a, b)
 
-    def _tensor_binary(self, name: str, function: Callable[..., Any], a: Any, b: Any) -> Any:
+    def _tensor_binary(
+        self, name: str, function: Callable[..., object], a: object, b: object
+    ) -> object:
         if isinstance(a, torch.Tensor):
             if not isinstance(b, torch.Tensor) and type(b) not in (*NUMBERS, complex):
                 raise AbortCapture(f"a tensor {name} a {type(b).__name__}")
@@ -89,8 +91,8 @@ class OperatorHooks(HooksBase):
         return self.recorder.run(method, (b, a), {})
 
     def _operator(
-        self, forward: str, reflected: str, function: Callable[..., Any], a: Any, b: Any
-    ) -> Any:
+        self, forward: str, reflected: str, function: Callable[..., object], a: Any, b: Any
+    ) -> object:
         """A binary operator on objects, which may define it themselves."""
         kind_a, kind_b = type(a), type(b)
         if function is operator.mod and kind_a is str:
@@ -114,7 +116,7 @@ class OperatorHooks(HooksBase):
         result = self._answer(attempts)
         return _unsupported(function, a, b) if result is NotImplemented else result
 
-    def _answer(self, attempts: list[tuple[Any, Any, str]]) -> Any:
+    def _answer(self, attempts: list[tuple[object, object, str]]) -> Any:
         """What the first operand says that knows an answer."""
         result = NotImplemented
         for number, (this, other, name) in enumerate(attempts):
@@ -131,8 +133,8 @@ class OperatorHooks(HooksBase):
         return result
 
     def _native_operator(
-        self, forward: str, reflected: str, function: Callable[..., Any], a: Any, b: Any
-    ) -> Any:
+        self, forward: str, reflected: str, function: Callable[..., object], a: object, b: object
+    ) -> object:
         """A binary operator on values that native code reads."""
         kinds = ((type(a), forward), (type(b), reflected))
         a, b = self.operand(a), self.operand(b)
@@ -143,7 +145,7 @@ class OperatorHooks(HooksBase):
             a, b = self.specialized(a, "an operand"), self.specialized(b, "an operand")
         return self.natively(function, a, b)
 
-    def natively(self, function: Callable[..., Any], *args: Any) -> Any:
+    def natively(self, function: Callable[..., object], *args: object) -> object:
         """Let native code compute: numpy may warn or raise, as its settings say, and is not let."""
         if not any(is_numpy_scalar(type(arg)) for arg in args):
             return function(*args)
@@ -153,7 +155,7 @@ class OperatorHooks(HooksBase):
         except FloatingPointError:
             raise AbortCapture("numpy warns of a number, or raises, as its settings say") from None
 
-    def _asked(self, this: Any, other: Any, name: str) -> Any:
+    def _asked(self, this: object, other: object, name: str) -> object:
         """What the special method of an operand says, as Python finds and binds it."""
         kind = type(this)
         if kind in TRACED:
@@ -173,7 +175,7 @@ class OperatorHooks(HooksBase):
         this, other = self.specialized(this, "an operand"), self.specialized(other, "an operand")
         return self.natively(own, this, other)
 
-    def _as_any_object(self, this: Any, other: Any, name: str) -> Any:
+    def _as_any_object(self, this: object, other: object, name: str) -> object:
         """Comparisons of `object`: by identity, and `!=` is what `==` is not."""
         if name == "__eq__":
             return True if self.same(this, other) else NotImplemented
@@ -182,7 +184,7 @@ class OperatorHooks(HooksBase):
         result = self._asked(this, other, "__eq__")
         return NotImplemented if result is NotImplemented else not self.truth(result)
 
-    def inplace(self, name: str, a: Any, b: Any) -> Any:
+    def inplace(self, name: str, a: object, b: object) -> object:
         function = _IN_PLACE[name]
         kind_a = type(a)
         if kind_a in ATOMS or kind_a in TRACED:
@@ -220,7 +222,7 @@ class OperatorHooks(HooksBase):
             self.tracer.leave_for(left)
         return function(a, untraced(b))
 
-    def unary(self, name: str, a: Any) -> Any:
+    def unary(self, name: str, a: object) -> object:
         function = _UNARY[name]
         kind = type(a)
         if kind in ATOMS or kind in TRACED:
@@ -237,7 +239,7 @@ class OperatorHooks(HooksBase):
             self.tracer.leave_for(left)
             return function(a)
 
-    def compare(self, name: str, a: Any, b: Any) -> Any:
+    def compare(self, name: str, a: object, b: object) -> object:
         function = _COMPARE[name]
         kind_a, kind_b = type(a), type(b)
         if (kind_a in ATOMS or kind_a in TRACED) and (kind_b in ATOMS or kind_b in TRACED):
@@ -250,7 +252,9 @@ class OperatorHooks(HooksBase):
             self.tracer.leave_for(left)
         return function(a, b)
 
-    def _rich_compare(self, name: str, function: Callable[..., Any], a: Any, b: Any) -> Any:
+    def _rich_compare(
+        self, name: str, function: Callable[..., object], a: object, b: object
+    ) -> object:
         """A comparison of objects: both are asked, the one of the more special class first."""
         kind_a, kind_b = type(a), type(b)
         forward, mirrored = f"__{name}__", f"__{_MIRROR[name]}__"
@@ -270,24 +274,24 @@ class OperatorHooks(HooksBase):
             return self.same(a, b) is (function is operator.eq)
         return _unsupported(function, a, b)
 
-    def _as_compared(self, value: Any) -> Any:
+    def _as_compared(self, value: object) -> object:
         """A value for native code to compare. Traced numbers in a sequence are compared one by one,
         and watch themselves: `x.shape == (n, 3)` is no reason to fix a size."""
         if type(value) in (list, tuple, torch.Size):
             return self.operand(value)
         return self.specialized(value, "it is compared")
 
-    def _is_compared_natively(self, value: Any) -> bool:
+    def _is_compared_natively(self, value: object) -> bool:
         """Whether native code compares it by more than its identity."""
         kind = type(value)
         if any(_has_code(kind, f"__{name}__") for name in _MIRROR):
             return False
         return kind.__eq__ is not object.__eq__
 
-    def one_object(self, value: Any) -> Any:
+    def one_object(self, value: object) -> object:
         """What native code is about to compare. It takes objects for equal to themselves: those
         in a container that are known by nothing else have to be the same in every call."""
-        parts: Any = ()
+        parts: object = ()
         if isinstance(value, (list, tuple, deque, set, frozenset)):
             parts = value
         elif isinstance(value, dict):
@@ -300,7 +304,9 @@ class OperatorHooks(HooksBase):
                 self.tracer.guard(Kind.IDENTITY, path, part, "it is compared by identity")
         return value
 
-    def _tensor_compare(self, name: str, function: Callable[..., Any], a: Any, b: Any) -> Any:
+    def _tensor_compare(
+        self, name: str, function: Callable[..., object], a: object, b: object
+    ) -> object:
         if isinstance(a, torch.Tensor) and (isinstance(b, torch.Tensor) or type(b) in NUMBERS):
             return self.recorder.run(getattr(torch.Tensor, f"__{name}__"), (a, b), {}, function)
         if type(a) in NUMBERS:
@@ -312,7 +318,7 @@ class OperatorHooks(HooksBase):
             return name == "ne"
         raise AbortCapture(f"a tensor is compared with a {type(b).__name__}")
 
-    def same(self, a: Any, b: Any) -> bool:
+    def same(self, a: object, b: object) -> bool:
         if type(a) in TRACED or type(b) in TRACED:
             if TracedText in (type(a), type(b)) and isinstance(a, str) and isinstance(b, str):
                 self.tracer.abort("values are compared by `is`", "compare them with `==`")
@@ -337,8 +343,8 @@ class OperatorHooks(HooksBase):
             self.tracer.distinct(key, (path_a, path_b))
         return a is b
 
-    def contains(self, item: Any, container: Any) -> bool:
-        kind: Any = type(container)
+    def contains(self, item: Any, container: object) -> bool:
+        kind: object = type(container)
         try:
             own = getattr(kind, "__contains__", None)
             if isinstance(own, types.FunctionType) and not isinstance(container, torch.Tensor):
@@ -372,10 +378,10 @@ class OperatorHooks(HooksBase):
             self.tracer.leave_for(left)
         return item in container
 
-    def _in_sequence(self, item: Any, container: Any) -> bool:
+    def _in_sequence(self, item: object, container: object) -> bool:
         return any(self.equals(part, item) for part in self.iterate(container))
 
-    def equals(self, a: Any, b: Any) -> bool:
+    def equals(self, a: object, b: object) -> bool:
         """Whether containers take two objects for equal: they are one, or `==` says so."""
         if type(a) is float and type(b) is float and a != a and b != b:
             self.tracer.abort("NaN is looked for by its identity")
@@ -409,7 +415,7 @@ class OperatorHooks(HooksBase):
             self.tracer.leave_for(left)
         return bool(value)
 
-    def _own_truth(self, value: Any, name: str, holder: type, own: Any) -> bool:
+    def _own_truth(self, value: object, name: str, holder: type, own: object) -> bool:
         """What the program's own method says of a value, as Python takes it."""
         result = self.call(self.attributes.bound(value, holder, name, own))
         if name == "__bool__":
@@ -429,11 +435,11 @@ class OperatorHooks(HooksBase):
         self.tracer.checking = True
         return True
 
-    def asserted(self, value: Any) -> Any:
+    def asserted(self, value: object) -> object:
         self.tracer.checking = False
         return value
 
-    def test(self, value: Any) -> Any:
+    def test(self, value: object) -> object:
         kind = type(value)
         if kind in ATOMS or kind in TRACED:
             return value
@@ -450,7 +456,7 @@ class OperatorHooks(HooksBase):
 _SHARED_BY_CHANCE: Final = frozenset({str, bytes, int, float, complex, torch.device})
 
 
-def _unsupported(function: Callable[..., Any], a: Any, b: Any) -> Any:
+def _unsupported(function: Callable[..., object], a: object, b: object) -> object:
     """What Python does when neither operand knows the operator."""
     if function is operator.eq or function is operator.ne:
         return (a is b) is (function is operator.eq)
@@ -462,11 +468,11 @@ def _unsupported(function: Callable[..., Any], a: Any, b: Any) -> Any:
     raise TypeError(f"{text} '{kinds[0]}' and '{kinds[1]}'")
 
 
-def _are_texts(a: Any, b: Any) -> bool:
+def _are_texts(a: object, b: object) -> bool:
     return type(a) in (str, TracedText) and type(b) in (str, TracedText)
 
 
-def _is_sequence(value: Any) -> bool:
+def _is_sequence(value: object) -> bool:
     return isinstance(value, (list, tuple))
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 #: Stands for an argument that the call fills in.
 _PLACE: Final = getattr(functools, "Placeholder", None)
 
 
-def filled(given: Sequence[Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
+def filled(given: Sequence[object], args: tuple[object, ...]) -> tuple[object, ...]:
     """The arguments of the function behind a partial."""
     places = 0 if _PLACE is None else sum(each is _PLACE for each in given)
     if len(args) < places:

@@ -75,30 +75,30 @@ class PlainHooks:
 
     # Names.
 
-    def load_global(self, frame: Any, name: str, value: Any, /) -> Any:
+    def load_global(self, frame: object, name: str, value: object, /) -> object:
         return value
 
-    def load_free(self, frame: Any, name: str, value: Any, /) -> Any:
+    def load_free(self, frame: object, name: str, value: object, /) -> object:
         return value
 
-    def store_global(self, frame: Any, name: str, value: Any, /) -> Any:
+    def store_global(self, frame: object, name: str, value: object, /) -> object:
         return value
 
-    def store_free(self, frame: Any, name: str, value: Any, /) -> Any:
+    def store_free(self, frame: object, name: str, value: object, /) -> object:
         return value
 
-    def delete_global(self, frame: Any, name: str, /) -> None:
+    def delete_global(self, frame: object, name: str, /) -> None:
         """Comes before Python's own `del`, which raises `NameError` where there is none."""
 
     def imported(
         self,
-        value: Any,
+        value: object,
         module: str,
         name: str | None,
         level: int = 0,
-        frame: Any = None,
+        frame: object = None,
         /,
-    ) -> Any:
+    ) -> object:
         return value
 
     # Objects.
@@ -115,29 +115,29 @@ class PlainHooks:
 
     # Operators.
 
-    def binary(self, name: str, left: Any, right: Any, /) -> Any:
+    def binary(self, name: str, left: object, right: object, /) -> object:
         return BINARY[name](left, right)
 
-    def inplace(self, name: str, left: Any, right: Any, /) -> Any:
+    def inplace(self, name: str, left: object, right: object, /) -> object:
         return INPLACE[name](left, right)
 
-    def unary(self, name: str, operand: Any, /) -> Any:
+    def unary(self, name: str, operand: object, /) -> object:
         return UNARY[name](operand)
 
-    def compare(self, name: str, left: Any, right: Any, /) -> Any:
+    def compare(self, name: str, left: object, right: object, /) -> object:
         """The comparison's own result, which need not be a bool."""
         return COMPARE[name](left, right)
 
     same = staticmethod(operator.is_)
 
-    def contains(self, item: Any, container: Any, /) -> bool:
+    def contains(self, item: object, container: Any, /) -> bool:
         return item in container
 
     # Decisions.
 
     truth = staticmethod(operator.truth)
 
-    def test(self, value: Any, /) -> Any:
+    def test(self, value: object, /) -> object:
         """An operand of `and`/`or` but the last. Python tests what comes back, so this does not."""
         return value
 
@@ -148,32 +148,32 @@ class PlainHooks:
         """Before the test of an `assert`."""
         return True
 
-    def asserted(self, value: Any, /) -> Any:
+    def asserted(self, value: object, /) -> object:
         """The test of an `assert`."""
         return value
 
     # Values handed to Python itself.
 
-    def plain(self, value: Any, /) -> Any:
+    def plain(self, value: object, /) -> object:
         """An operand that Python itself will work on, unobserved."""
         return value
 
-    def iterate(self, iterable: Any, /) -> Any:
+    def iterate(self, iterable: object, /) -> Any:
         return iterable
 
-    def unpack(self, iterable: Any, /) -> Any:
+    def unpack(self, iterable: object, /) -> object:
         return iterable
 
-    def members(self, iterable: Any, /) -> Any:
+    def members(self, iterable: object, /) -> object:
         return iterable
 
-    def mapping(self, mapping: Any, /) -> Any:
+    def mapping(self, mapping: object, /) -> object:
         return mapping
 
-    def key(self, key: Any, /) -> Any:
+    def key(self, key: object, /) -> Any:
         return key
 
-    def format(self, value: Any, conversion: str | None, spec: str, /) -> str:
+    def format(self, value: object, conversion: str | None, spec: str, /) -> str:
         if conversion is not None:
             value = CONVERSIONS[conversion](value)
         return builtins.format(value, spec)
@@ -182,13 +182,13 @@ class PlainHooks:
         """An f-string of its parts, each formatted."""
         return "".join(parts)
 
-    def context(self, manager: Any, /) -> Any:
+    def context(self, manager: object, /) -> object:
         return manager
 
-    def raising(self, exception: Any, /) -> Any:
+    def raising(self, exception: object, /) -> object:
         return exception
 
-    def match(self, subject: Any, /) -> Any:
+    def match(self, subject: object, /) -> object:
         return subject
 
     def making_class(self, name: str, /) -> None:

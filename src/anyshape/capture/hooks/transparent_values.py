@@ -53,7 +53,7 @@ _OF_NUMBERS: Final = frozenset(
 _SAY_NOTHING: Final = frozenset({list, tuple, dict, set, frozenset, torch.Size, slice})
 
 
-def transparent_attribute(tracer: Tracer, call: Call, obj: Any, name: str) -> Any:
+def transparent_attribute(tracer: Tracer, call: Call, obj: Any, name: str) -> object:
     """An attribute of a value that is known in full, or a method of one that is not."""
     kind = type(obj)
     if kind in (TracedInt, TracedFloat) and name not in _OF_NUMBERS:

@@ -79,7 +79,7 @@ def may_be_watched(filename: str) -> bool:
     return True
 
 
-_FUNCTIONS: Any = getattr(torch._C, "_VariableFunctions")  # noqa: B009 no stub has it
+_FUNCTIONS: object = getattr(torch._C, "_VariableFunctions")  # noqa: B009 no stub has it
 
 _OPERATION_MODULES: Final = frozenset(
     {
@@ -118,7 +118,7 @@ _LASTING: Final = (type, types.ModuleType)
 
 
 @functools.lru_cache(maxsize=4096)
-def _is_operation(function: Callable[..., Any]) -> bool:
+def _is_operation(function: Callable[..., object]) -> bool:
     if isinstance(function, OpOverload | OpOverloadPacket) or lookup(function) is not None:
         return True
     name = getattr(function, "__name__", "")

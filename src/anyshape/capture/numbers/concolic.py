@@ -83,7 +83,7 @@ _MIRRORED: Final[dict[Function, Function]] = {
 _OTHER_KINDS: Final = frozenset({NoneType, str, bytes, list, tuple, dict, set, frozenset, type})
 
 
-def binary(function: Function, left: Any, right: Any) -> Any:
+def binary(function: Function, left: object, right: object) -> object:
     """`function(left, right)` for an operator (`operator.add`, `operator.iadd`, `divmod`), also
     where native code of `left` would read the digits of a traced `right`."""
     if not is_traced(right) or is_traced(left):
@@ -99,7 +99,7 @@ def binary(function: Function, left: Any, right: Any) -> Any:
     return function(left, specialized(right, "it was the operand of an object's own operator"))
 
 
-def compare(function: Function, left: Any, right: Any) -> Any:
+def compare(function: Function, left: object, right: object) -> object:
     """`function(left, right)` for a comparison (`operator.lt` and so on), also where native code of
     `left` would read the digits of a traced `right`."""
     if not is_traced(right) or is_traced(left) or type(left) in _OTHER_KINDS:
@@ -114,17 +114,17 @@ def compare(function: Function, left: Any, right: Any) -> Any:
     return function(left, specialized(right, f"it was compared with {SYMBOLS[function]}"))
 
 
-def minimum(a: Any, b: Any) -> Any:
+def minimum(a: object, b: object) -> Any:
     """`min(a, b)` of two numbers, without a guard where both are integers."""
     return _extreme(min, smaller, a, b)
 
 
-def maximum(a: Any, b: Any) -> Any:
+def maximum(a: object, b: object) -> Any:
     """`max(a, b)` of two numbers, without a guard where both are integers."""
     return _extreme(max, larger, a, b)
 
 
-def _extreme(function: Function, build: Function, a: Any, b: Any) -> Any:
+def _extreme(function: Function, build: Function, a: object, b: object) -> object:
     tracer = _tracer_of(a, b)
     if tracer is None:
         return function(plain(a), plain(b))
@@ -138,7 +138,7 @@ def _extreme(function: Function, build: Function, a: Any, b: Any) -> Any:
     return b if second else a
 
 
-def _tracer_of(*values: Any) -> NumberTracer | None:
+def _tracer_of(*values: object) -> NumberTracer | None:
     return next((v.tracer for v in values if is_traced(v) and v.tracer.active), None)
 
 
@@ -153,7 +153,7 @@ _BINARY_METHODS: Final[dict[str, Function]] = {
 def _forward(function: Function) -> Function:
     rule = RULES[function]
 
-    def method(self: Any, other: Any) -> Any:
+    def method(self: TracedInt | TracedFloat, other: object) -> object:
         tracer = self.tracer
         if not tracer.active:
             return function(plain(self), other)
@@ -170,7 +170,7 @@ def _forward(function: Function) -> Function:
 def _reflected(function: Function) -> Function:
     rule = RULES[function]
 
-    def method(self: Any, other: Any) -> Any:
+    def method(self: TracedInt | TracedFloat, other: object) -> object:
         tracer = self.tracer
         operand = operand_of(tracer, other)
         if operand is None:
@@ -185,7 +185,7 @@ def _reflected(function: Function) -> Function:
 
 
 def _power(without_modulus: Function, reflected: bool) -> Function:
-    def method(self: Any, other: Any, modulus: Any = None) -> Any:
+    def method(self: object, other: object, modulus: object = None) -> Any:
         if modulus is None:
             return without_modulus(self, other)
         base, exponent = (other, self) if reflected else (self, other)
@@ -198,7 +198,7 @@ def _power(without_modulus: Function, reflected: bool) -> Function:
 def _comparing(function: Function) -> Function:
     equality = function in (operator.eq, operator.ne)
 
-    def method(self: Any, other: Any) -> Any:
+    def method(self: TracedInt | TracedFloat, other: object) -> object:
         tracer = self.tracer
         if not tracer.active:
             return function(plain(self), other)
@@ -218,18 +218,18 @@ def _fixing(base: type, name: str, reason: str) -> Function:
     """The method of the plain number, with a guard that fixes the value."""
     native = getattr(base, name)
 
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def method(self: object, *args: object, **kwargs: object) -> object:
         return native(specialized(self, reason), *[specialized(a, reason) for a in args], **kwargs)
 
     return method
 
 
-def _itself(self: Any, *_: Any) -> Any:
+def _itself(self: TracedInt | TracedFloat, *_: object) -> object:
     return self if self.tracer.active else plain(self)
 
 
 def _unary(function: Function, build: Function) -> Function:
-    def method(self: Any) -> Any:
+    def method(self: Any) -> object:
         tracer = self.tracer
         if not tracer.active:
             return function(plain(self))
@@ -249,7 +249,7 @@ def _asking(base: type, name: str, reason: str, function: Function) -> Function:
     may be a size again."""
     fixing = _fixing(base, name, reason)
 
-    def method(self: Any, *args: Any) -> Any:
+    def method(self: Any, *args: object) -> object:
         if not self.tracer.active or any(map(is_traced, args)):
             return fixing(self, *args)
         if is_of_data(self):
@@ -262,7 +262,7 @@ def _asking(base: type, name: str, reason: str, function: Function) -> Function:
 def _counting_bits(name: str) -> Function:
     native = getattr(int, name)
 
-    def method(self: Any) -> int:
+    def method(self: TracedInt | TracedFloat) -> int:
         if not self.tracer.active:
             return native(plain(self))
         return asked(self.tracer, native, (self,), _TELLING[name])
@@ -270,16 +270,16 @@ def _counting_bits(name: str) -> Function:
     return method
 
 
-def _as_plain(self: Any, *_: Any) -> Any:
+def _as_plain(self: object, *_: object) -> object:
     """Copies and pickles hold plain numbers: they outlive the capture."""
     return specialized(self, "it was copied")
 
 
-def _reduced(self: Any, *_: Any) -> Any:
+def _reduced(self: object, *_: object) -> object:
     return type(plain(self)), (specialized(self, "it was pickled"),)
 
 
-def _new_arguments(self: Any) -> Any:
+def _new_arguments(self: object) -> object:
     return (specialized(self, "it was pickled"),)
 
 

@@ -37,7 +37,7 @@ _SIZES: Final[dict[Function, Callable[[Quotient], Size | None]]] = {
 _FACTS: Final[dict[Function, Callable[[Quotient], Fact]]] = {whole: is_whole, bool: is_not_zero}
 
 
-def ask(function: Function, number: TracedFloat, args: tuple[Any, ...], reason: str) -> Any:
+def ask(function: Function, number: TracedFloat, args: tuple[Any, ...], reason: str) -> object:
     """`function(number, *args)` for a float that does not depend on data, of an active tracer."""
     tracer, quotient = number.tracer, number.quotient
     if quotient is not None and not any(arg is not None for arg in args):
@@ -52,7 +52,7 @@ def ask(function: Function, number: TracedFloat, args: tuple[Any, ...], reason: 
 
 def _of_quotient(
     tracer: NumberTracer, function: Function, number: TracedFloat, quotient: Quotient, reason: str
-) -> Any:
+) -> object:
     if not all_hold(tracer, quotient):
         return None
     if not tracer.active:

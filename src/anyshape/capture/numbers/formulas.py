@@ -37,18 +37,18 @@ class Formula:
     sizes: dict[Expr, int]
     operations: int
 
-    def at(self, values: dict[Expr, int]) -> Any:
+    def at(self, values: dict[Expr, int]) -> object:
         return self.function(*(_value_at(arg, values) for arg in self.args))
 
 
-def _value_at(arg: Any, values: dict[Expr, int]) -> Any:
+def _value_at(arg: Any, values: dict[Expr, int]) -> object:
     kind = type(arg)
     if kind is TracedInt:
         return values[arg.expr]
     return arg.formula.at(values) if kind is TracedFloat else arg
 
 
-def formula_of(function: Function, args: tuple[Any, ...]) -> Formula | None:
+def formula_of(function: Function, args: tuple[object, ...]) -> Formula | None:
     """The formula of what a function gives, if all operands have one."""
     sizes: dict[Expr, int] = {}
     operations = 1
@@ -65,7 +65,9 @@ def formula_of(function: Function, args: tuple[Any, ...]) -> Formula | None:
     return Formula(function, args, sizes, operations)
 
 
-def answered(tracer: NumberTracer, function: Function, args: tuple[Any, ...], reason: str) -> Any:
+def answered(
+    tracer: NumberTracer, function: Function, args: tuple[object, ...], reason: str
+) -> object:
     """`function(*args)` as a plain value, with a guard of the sizes that it is the same for;
     `NotImplemented` if that is no more than the present size."""
     formula = formula_of(function, args)
@@ -85,7 +87,7 @@ def answered(tracer: NumberTracer, function: Function, args: tuple[Any, ...], re
     return answer
 
 
-def _around(formula: Formula, base: Expr, answer: Any) -> tuple[int, int]:
+def _around(formula: Formula, base: Expr, answer: object) -> tuple[int, int]:
     """The values of `base` around the present one for which the answer is the same."""
 
     def stays(value: int) -> bool:

@@ -248,7 +248,7 @@ _RULES: Final[dict[Function, Callable[..., Quotient | None]]] = {
 }
 
 
-def combined(function: Function, args: tuple[Any, ...]) -> Quotient | None:
+def combined(function: Function, args: tuple[object, ...]) -> Quotient | None:
     """The quotient that a function gives of operands, if it is one."""
     rule = _RULES.get(function)
     if rule is None:

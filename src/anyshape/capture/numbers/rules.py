@@ -41,7 +41,7 @@ def _size(number: Any) -> Size:
 _FLOATS: Final = frozenset({float, TracedFloat})
 
 
-def _has_float(a: Any, b: Any) -> bool:
+def _has_float(a: object, b: object) -> bool:
     return type(a) in _FLOATS or type(b) in _FLOATS
 
 
@@ -54,7 +54,7 @@ def made(tracer: NumberTracer, size: Size, value: int) -> int:
     return value
 
 
-def recorded(tracer: NumberTracer, function: Function, *args: Any) -> Any:
+def recorded(tracer: NumberTracer, function: Function, *args: object) -> Any:
     if not tracer.active:  # see `made`
         return function(*map(plain, args))
     result = tracer.record(function, args)
@@ -64,12 +64,14 @@ def recorded(tracer: NumberTracer, function: Function, *args: Any) -> Any:
     return result
 
 
-def _native(function: Function, a: Any, b: Any, reason: str) -> Any:
+def _native(function: Function, a: object, b: object, reason: str) -> Any:
     """The plain result, with guards that fix the operands."""
     return function(specialized(a, reason), specialized(b, reason))
 
 
-def symbolic(tracer: NumberTracer, function: Function, build: Function, a: Any, b: Any) -> Any:
+def symbolic(
+    tracer: NumberTracer, function: Function, build: Function, a: object, b: object
+) -> object:
     try:
         size = build(_size(a), _size(b))
     except ExpressionTooLarge:
@@ -80,7 +82,7 @@ def symbolic(tracer: NumberTracer, function: Function, build: Function, a: Any, 
 def _ring(function: Function) -> Rule:
     """`+ - *`: the same function adds numbers and expressions."""
 
-    def rule(tracer: NumberTracer, a: Any, b: Any) -> Any:
+    def rule(tracer: NumberTracer, a: object, b: object) -> object:
         if _has_float(a, b):
             return recorded(tracer, function, a, b)
         return symbolic(tracer, function, function, a, b)
@@ -88,7 +90,7 @@ def _ring(function: Function) -> Rule:
     return rule
 
 
-def _may_divide(tracer: NumberTracer, b: Any) -> bool:
+def _may_divide(tracer: NumberTracer, b: object) -> bool:
     """Whether the divisor is not 0. What is recorded or built on it is only defined there."""
     if type(b) is not TracedInt:
         return bool(plain(b))
@@ -98,7 +100,7 @@ def _may_divide(tracer: NumberTracer, b: Any) -> bool:
 def _division(function: Function, build: Function | None = None) -> Rule:
     """A division; without `build` it gives a float of sizes too."""
 
-    def rule(tracer: NumberTracer, a: Any, b: Any) -> Any:
+    def rule(tracer: NumberTracer, a: object, b: object) -> object:
         if type(b) is TracedFloat and not plain(b):
             return _native(function, a, b, "it was divided by")  # raises
         if not _may_divide(tracer, b):
@@ -110,14 +112,14 @@ def _division(function: Function, build: Function | None = None) -> Rule:
     return rule
 
 
-def _divmod(tracer: NumberTracer, a: Any, b: Any) -> Any:
+def _divmod(tracer: NumberTracer, a: object, b: object) -> object:
     quotient = RULES[operator.floordiv](tracer, a, b)
     if not tracer.active:  # see `made`
         return divmod(plain(a), plain(b))
     return quotient, RULES[operator.mod](tracer, a, b)
 
 
-def _power(tracer: NumberTracer, a: Any, b: Any) -> Any:
+def _power(tracer: NumberTracer, a: object, b: object) -> object:
     if type(a) is TracedInt and type(b) is int:
         if b >= 0:
             return symbolic(tracer, operator.pow, power, a, b)
@@ -129,7 +131,7 @@ def _power(tracer: NumberTracer, a: Any, b: Any) -> Any:
     return _native(operator.pow, a, b, "it was used in a power")
 
 
-def _is_real_power(tracer: NumberTracer, a: Any, b: Any) -> bool:
+def _is_real_power(tracer: NumberTracer, a: object, b: Any) -> bool:
     """Whether the result is a float, here and wherever the guards made for the answer hold: a
     negative base gives complex numbers, 0 with a negative exponent raises."""
     if not _has_float(a, b):
@@ -144,7 +146,7 @@ def _is_real_power(tracer: NumberTracer, a: Any, b: Any) -> bool:
 
 
 def _shift(function: Function, build: Function) -> Rule:
-    def rule(tracer: NumberTracer, a: Any, b: Any) -> Any:
+    def rule(tracer: NumberTracer, a: object, b: Any) -> object:
         if _has_float(a, b):
             return function(plain(a), plain(b))  # raises
         b = specialized(b, "it says how far to shift")
@@ -155,13 +157,13 @@ def _shift(function: Function, build: Function) -> Rule:
     return rule
 
 
-def _is_of_data(number: Any) -> bool:
+def _is_of_data(number: object) -> bool:
     """Whether it is an integer that the graph computes from data."""
     return type(number) is TracedInt and any(not s.backed for s in number.expr.symbols)
 
 
 def _bits(function: Function) -> Rule:
-    def rule(tracer: NumberTracer, a: Any, b: Any) -> Any:
+    def rule(tracer: NumberTracer, a: object, b: object) -> object:
         if _has_float(a, b):
             return function(plain(a), plain(b))  # raises
         if _is_of_data(a) or _is_of_data(b):
@@ -171,7 +173,7 @@ def _bits(function: Function) -> Rule:
     return rule
 
 
-def _bit_and(tracer: NumberTracer, a: Any, b: Any) -> Any:
+def _bit_and(tracer: NumberTracer, a: object, b: object) -> object:
     """`n & 7` is `n % 8` and `n & ~7` is `n - n % 8`, in Python for negative n too."""
     if type(b) is TracedInt and type(a) is int:
         a, b = b, a
@@ -218,7 +220,7 @@ COMPARISONS: Final[dict[Function, Callable[[Size, Size], Fact]]] = {
 SYMBOLS: Final = dict(zip(COMPARISONS, ("<", "<=", ">", ">=", "==", "!="), strict=True))
 
 
-def compared(tracer: NumberTracer, function: Function, a: Any, b: Any) -> bool:
+def compared(tracer: NumberTracer, function: Function, a: Any, b: object) -> bool:
     """`function(a, b)` for a traced `a` and an operand `b`."""
     reason = f"it was compared with {SYMBOLS[function]}"
     if type(a) is TracedFloat or type(b) is TracedFloat:
@@ -238,7 +240,9 @@ def compared(tracer: NumberTracer, function: Function, a: Any, b: Any) -> bool:
     return decided(tracer, fact, reason)
 
 
-def _compared_floats(tracer: NumberTracer, function: Function, a: Any, b: Any, reason: str) -> bool:
+def _compared_floats(
+    tracer: NumberTracer, function: Function, a: object, b: object, reason: str
+) -> bool:
     left, right = quotient_of(a), quotient_of(b)
     try:
         sizes = None if left is None or right is None else crossed(left, right)
@@ -250,7 +254,7 @@ def _compared_floats(tracer: NumberTracer, function: Function, a: Any, b: Any, r
     return asked(tracer, function, (a, b), reason)
 
 
-def asked(tracer: NumberTracer, function: Function, args: tuple[Any, ...], reason: str) -> Any:
+def asked(tracer: NumberTracer, function: Function, args: tuple[object, ...], reason: str) -> Any:
     """The plain result, with guards of the sizes that it is the same for."""
     if not tracer.active:  # see `made`
         return function(*map(plain, args))

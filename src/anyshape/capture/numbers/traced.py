@@ -33,7 +33,7 @@ class NumberTracer(Protocol):
         repeated."""
         ...
 
-    def record(self, function: Function, args: tuple[Any, ...]) -> Any:
+    def record(self, function: Function, args: tuple[object, ...]) -> object:
         """`function(*args)` on plain values, as a TracedFloat that is computed anew at run time.
         Whatever the function raises is raised."""
         ...
@@ -60,13 +60,13 @@ class TracedInt(int):
             return int.__bool__(self)
         return decided(self.tracer, ne(self.expr, 0), "its truth was tested")
 
-    def __round__(self, ndigits: Any = None) -> Any:
+    def __round__(self, ndigits: object = None) -> int:
         digits = specialized(ndigits, "a number of digits")
         if digits is None or (isinstance(digits, int) and digits >= 0):
             return self if self.tracer.active else plain(self)
         return round(cast("int", specialized(self, "it was rounded")), digits)
 
-    def as_integer_ratio(self) -> tuple[Any, Any]:
+    def as_integer_ratio(self) -> tuple[int, Literal[1]]:
         return (self if self.tracer.active else plain(self)), 1
 
     @property
@@ -74,7 +74,7 @@ class TracedInt(int):
         return 0
 
     @property
-    def denominator(self) -> Any:
+    def denominator(self) -> Literal[1]:
         return 1
 
 
@@ -89,7 +89,7 @@ class TracedFloat(float):
     formula: Any
     quotient: Any
 
-    def __new__(cls, value: float, node: Any, tracer: NumberTracer) -> TracedFloat:
+    def __new__(cls, value: float, node: object, tracer: NumberTracer) -> TracedFloat:
         made = float.__new__(cls, value)
         made.node = node
         made.tracer = tracer
@@ -124,7 +124,7 @@ def is_of_data(value: object) -> bool:
     return type(value) is TracedFloat and value.node.of_data
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """The bare number behind a traced one, without a guard; anything else as it is."""
     strip = _PLAIN.get(type(value))
     return value if strip is None else strip(value)
@@ -143,7 +143,7 @@ def decided(tracer: NumberTracer, fact: Fact, reason: str) -> bool:
     return tracer.decide(fact, reason)
 
 
-def operand_of(tracer: NumberTracer, value: Any) -> Any:
+def operand_of(tracer: NumberTracer, value: Any) -> object:
     """`value` as a rule takes it: a bare int or float, or a traced number of this tracer. None for
     whatever has arithmetic of its own."""
     kind = type(value)

@@ -45,7 +45,7 @@ class TracedText(str):
     pieces: tuple[str | Piece, ...]
     tracer: Any
 
-    def __new__(cls, text: str, pieces: tuple[str | Piece, ...], tracer: Any) -> TracedText:
+    def __new__(cls, text: str, pieces: tuple[str | Piece, ...], tracer: object) -> TracedText:
         made = str.__new__(cls, text)
         made.pieces = pieces
         made.tracer = tracer
@@ -75,7 +75,7 @@ class _Settling:
     def __init__(self, name: str) -> None:
         self._own = getattr(str, name)
 
-    def __get__(self, text: Any, kind: Any = None) -> Any:
+    def __get__(self, text: Any, kind: object = None) -> Any:
         if text is None:
             return self._own
         if text.tracer.active:
@@ -96,7 +96,7 @@ for _name in dir(str):
         setattr(TracedText, _name, _Settling(_name))
 
 
-def bare(value: Any) -> Any:
+def bare(value: object) -> Any:
     """The plain number or text behind a traced one, without a guard; anything else as it is."""
     return str.__str__(value) if type(value) is TracedText else plain(value)
 

@@ -75,7 +75,11 @@ def sure_stores(*nodes: ast.AST | None) -> set[str]:
     return uses(*nodes).stores - perhaps
 
 
-def _comprehension(node: Any, found: Uses, todo: list[Any]) -> None:
+def _comprehension(
+    node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp,
+    found: Uses,
+    todo: list[object],
+) -> None:
     first, *_ = node.generators
     todo.append(first.iter)  # evaluated in the scope around
     inner = uses(*(child for child in ast.iter_child_nodes(node)))
@@ -166,7 +170,7 @@ class Liveness:
                 found = uses(node)
                 return (after - sure_stores(node)) | found.loads | found.deletes
 
-    def _loop(self, node: Any, after: Names, jumps: Jumps) -> Names:
+    def _loop(self, node: ast.For | ast.AsyncFor | ast.While, after: Names, jumps: Jumps) -> Names:
         leaving = self.before(node.orelse, after, jumps)
         header = uses(node.test if isinstance(node, ast.While) else node.target).loads
         top = leaving | header
@@ -178,7 +182,7 @@ class Liveness:
             top = again
         return top if isinstance(node, ast.While) else top | uses(node.iter).loads
 
-    def _try(self, node: Any, after: Names, jumps: Jumps) -> Names:
+    def _try(self, node: ast.Try | ast.TryStar, after: Names, jumps: Jumps) -> Names:
         final = after
         if node.finalbody:
             # It runs on every way out.
@@ -247,7 +251,7 @@ class Binding:
             case _:
                 return (bound | sure_stores(node)) - unbinds(node)
 
-    def _try(self, node: Any, bound: Names) -> Names | None:
+    def _try(self, node: ast.Try | ast.TryStar, bound: Names) -> Names | None:
         end = self._block(node.orelse, self._block(node.body, bound))
         # Wherever the body was left.
         bound -= unbinds(*node.body)

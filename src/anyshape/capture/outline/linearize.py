@@ -16,7 +16,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 from anyshape.capture.outline.boundaries import Boundary, Marks
 from anyshape.capture.outline.dataflow import Binding, Names, blocks_of
@@ -307,7 +307,7 @@ class Linearizer:
             return self.visit_Call(node)
         return self.hoisted(node)
 
-    def _value(self, statement: Any, name: str = "value") -> None:
+    def _value(self, statement: object, name: str = "value") -> None:
         """The expression of a statement, ready for what the statement does with it."""
         value = getattr(statement, name)
         if value is not None:

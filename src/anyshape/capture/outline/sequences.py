@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-def stretch(sequence: Any, first: int, last: int, given: Any) -> Any:
+def stretch(sequence: Any, first: int, last: int, given: object) -> object:
     """Call the modules of a sequence from number `first` to before number `last`."""
     # By number, as the sequence is now: one of them may replace another.
     for number in range(first, last):

@@ -54,7 +54,7 @@ class SplitCode:
 
 
 def split_code(
-    code: CodeType, globals_: dict[str, Any], boundaries: Boundaries
+    code: CodeType, globals_: dict[str, object], boundaries: Boundaries
 ) -> SplitCode | Refused:
     """The code of a function, split at its boundaries."""
     watched = instrumented_code(code, globals_)
@@ -125,7 +125,7 @@ def _declared_local(names: set[str], at: ast.FunctionDef) -> list[ast.stmt]:
 def _scope(
     node: ast.FunctionDef,
     code: CodeType,
-    globals_: dict[str, Any],
+    globals_: dict[str, object],
     parameters: list[str],
     body: list[ast.stmt] | None = None,
     known: Names = frozenset(),
@@ -164,7 +164,7 @@ def _defined(body: list[ast.stmt]) -> Names:
     return frozenset(found)
 
 
-def _is_rebound(name: str, code: CodeType, globals_: dict[str, Any]) -> bool:
+def _is_rebound(name: str, code: CodeType, globals_: dict[str, object]) -> bool:
     """Whether a function anywhere in the file may bind a variable that this one only reads."""
     lines = linecache.getlines(file_of(code, globals_), globals_)
     declared = re.compile(rf"\bnonlocal\b.*\b{re.escape(name)}\b")

@@ -22,7 +22,9 @@ from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Facts
 
 
-def inferred(facts: Facts, function: Callable[..., Any], call: CallForms, seen: Any) -> Inferred:
+def inferred(
+    facts: Facts, function: Callable[..., object], call: CallForms, seen: object
+) -> Inferred:
     """What the rule of the function says."""
     try:
         return infer(facts, function, call.metas, call.meta_kwargs, seen=seen)

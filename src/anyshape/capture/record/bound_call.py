@@ -44,9 +44,9 @@ class CallForms:
     def __init__(
         self,
         recorder: Any,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        function: Callable[..., object],
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
     ) -> None:
         self._recorder = recorder
         self._function = function
@@ -67,9 +67,9 @@ class CallForms:
         self.plain_args = tuple(item[0] for item in converted)
         self.node_args = tuple(item[1] for item in converted)
         self.metas = tuple(item[2] for item in converted)
-        self.plain_kwargs: dict[str, Any] = {}
-        self.node_kwargs: dict[str, Any] = {}
-        self.meta_kwargs: dict[str, Any] = {}
+        self.plain_kwargs: dict[str, object] = {}
+        self.node_kwargs: dict[str, object] = {}
+        self.meta_kwargs: dict[str, object] = {}
         for name, value in kwargs.items():
             (
                 self.plain_kwargs[name],
@@ -105,7 +105,7 @@ class CallForms:
             {symbol for size in self._sizes for symbol in symbols_of(size)}, key=lambda s: s.name
         )
 
-    def _convert(self, value: Any) -> tuple[Any, Any, Any]:
+    def _convert(self, value: Any) -> tuple[object, object, object]:
         kind = type(value)
         if kind in ATOMS:
             return value, value, value
@@ -145,11 +145,11 @@ class CallForms:
             return value, self._recorder.object_node(value), Packed(class_of(value))
         raise AbortCapture(f"an operation takes a {kind.__name__}")
 
-    def _sequence(self, value: Any, make: Callable[..., Any]) -> tuple[Any, Any, Any]:
+    def _sequence(self, value: object, make: Callable[..., Any]) -> tuple[object, object, object]:
         items = [self._convert(item) for item in self._read(value)]
         return tuple(make([item[form] for item in items]) for form in range(3))
 
-    def _read(self, value: Any) -> Any:
+    def _read(self, value: object) -> Any:
         path = self._recorder.tracer.path_of(value)
         if path is None:
             return value
@@ -162,7 +162,7 @@ class CallForms:
             raise AbortCapture("`new` takes a shape without sizes")
         return self._read(size)
 
-    def _items(self, value: dict[Any, Any]) -> Iterable[tuple[Any, Any]]:
+    def _items(self, value: dict[Any, object]) -> Iterable[tuple[object, object]]:
         path = self._recorder.tracer.path_of(value)
         if path is not None:
             raise AbortCapture("an operation takes a dictionary from outside")
@@ -175,14 +175,14 @@ class CallForms:
                 self._sizes.append(size)
 
 
-def _free_of_floats(function: Callable[..., Any]) -> bool:
+def _free_of_floats(function: Callable[..., object]) -> bool:
     if function in _SHAPE_FREE_OF_FLOATS:
         return True
     entry = lookup(function)
     return entry is not None and entry.op.lowering in _POINTWISE_ENOUGH
 
 
-def name_of(function: Callable[..., Any]) -> str:
+def name_of(function: Callable[..., object]) -> str:
     name = getattr(function, "__name__", None) or str(function)
     owner: Any = getattr(function, "__self__", None)
     if name == "__get__" and hasattr(owner, "__name__"):

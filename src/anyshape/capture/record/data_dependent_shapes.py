@@ -101,7 +101,7 @@ class HasForm:
 
 
 @has_side_effect
-def check_form(value: Any, form: Any) -> None:
+def check_form(value: object, form: Any) -> None:
     """A node of the graph."""
     if form and type(form[0]) is str:
         with torch._C.DisableTorchFunctionSubclass():
@@ -118,13 +118,13 @@ def check_form(value: Any, form: Any) -> None:
 
 
 @has_side_effect
-def check_same(result: Any, argument: Any) -> None:
+def check_same(result: object, argument: object) -> None:
     """A node of the graph: the operation returned its argument when it was captured."""
     if result is not argument:
         raise OtherForm
 
 
-def form_of(result: Any) -> Any:
+def form_of(result: object) -> Any:
     if isinstance(result, torch.Tensor):
         return tuple(Form.of(result))
     if result is None:
@@ -134,7 +134,7 @@ def form_of(result: Any) -> Any:
     raise AbortCapture(f"an operation without a shape rule returns a {type(result).__name__}")
 
 
-def metas_of(recorder: Recorder, result: Any) -> Any:
+def metas_of(recorder: Recorder, result: Any) -> object:
     """Metas for a result with sizes of its own."""
     if isinstance(result, tuple | list):
         return tuple(metas_of(recorder, item) for item in result)
@@ -151,12 +151,12 @@ def meta_of(recorder: Recorder, tensor: torch.Tensor) -> Meta:
         recorder.tracer.new_data_symbol(size, NATURAL) for size in tensor.shape
     )
     if is_opaque(tensor):
-        layout: Any = contiguous(len(shape))
+        layout: object = contiguous(len(shape))
         return Meta(shape, tensor.dtype, layout, tensor.device, 0, tensor.requires_grad)
     return of_tensor(tensor, shape)
 
 
-def symbols_of_result(value: Any) -> Iterator[Any]:
+def symbols_of_result(value: object) -> Iterator[Any]:
     if isinstance(value, Meta):
         yield from value.shape
     elif isinstance(value, tuple | list):
@@ -164,7 +164,7 @@ def symbols_of_result(value: Any) -> Iterator[Any]:
             yield from symbols_of_result(item)
 
 
-def is_jagged_method(function: Any) -> bool:
+def is_jagged_method(function: object) -> bool:
     qualified = getattr(function, "__qualname__", "")
     return getattr(function, "__module__", None) == _JAGGED and qualified.startswith(
         "NestedTensor."

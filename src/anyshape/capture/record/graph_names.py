@@ -56,7 +56,7 @@ class BoundGraph(torch.fx.Graph):
         return modules[()]
 
 
-def _is_nameless(target: Any) -> bool:
+def _is_nameless(target: object) -> bool:
     if isinstance(target, types.FunctionType):
         # One that has its name from a function of torch that it wraps.
         return _is_from_torch(target) and not is_of_torch(target)
@@ -65,8 +65,8 @@ def _is_nameless(target: Any) -> bool:
     return getattr(torch.Tensor, target.__name__, None) is not target
 
 
-def _named(method: Any) -> Any:
-    def call(*args: Any, **kwargs: Any) -> Any:
+def _named(method: Any) -> object:
+    def call(*args: object, **kwargs: object) -> Any:
         return method(*args, **kwargs)
 
     call.__name__ = method.__name__

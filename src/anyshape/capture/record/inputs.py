@@ -200,7 +200,7 @@ class ExactLayout:
         return _layout_of(tensor) == self.layout
 
 
-def _layout_of(tensor: torch.Tensor) -> tuple[Any, ...]:
+def _layout_of(tensor: torch.Tensor) -> tuple[tuple[int, ...], int | torch.SymInt, bool, bool]:
     return tensor.stride(), tensor.storage_offset(), tensor.is_conj(), tensor.is_neg()
 
 

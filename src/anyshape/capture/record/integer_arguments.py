@@ -23,7 +23,7 @@ _TENSORS: Final = ("Tensor", "Scalar", "number", "Any")
 
 
 def tensors_read(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
 ) -> list[int | str]:
     """Which arguments of an operator are tensors, or have tensors in them, whose values it takes
     for integers."""
@@ -43,7 +43,7 @@ def _is_number(value: Any) -> bool:
     return issubclass(kind, (list, tuple)) and any(map(_is_number, value))
 
 
-def numbers_in(value: Any, read: Callable[[torch.Tensor], Any]) -> Any:
+def numbers_in(value: Any, read: Callable[[torch.Tensor], object]) -> object:
     """An argument with the numbers in place of such tensors."""
     if isinstance(value, torch.Tensor):
         return read(value) if _is_number(value) else value
@@ -51,7 +51,7 @@ def numbers_in(value: Any, read: Callable[[torch.Tensor], Any]) -> Any:
 
 
 @functools.lru_cache(maxsize=4096)
-def _takes_integers(function: Callable[..., Any], place: int | str) -> bool:
+def _takes_integers(function: Callable[..., object], place: int | str) -> bool:
     """Whether no form of an operator takes a tensor there."""
     declared: list[str] = []
     if isinstance(function, types.FunctionType):

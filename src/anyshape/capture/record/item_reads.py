@@ -32,13 +32,13 @@ _RANGES: Final[dict[torch.dtype, Range]] = {
 }
 
 
-def _item(recorder: Recorder, tensor: torch.Tensor) -> Any:
+def _item(recorder: Recorder, tensor: torch.Tensor) -> object:
     value = tensor.item()
     node = recorder.graph.call_method("item", (recorder.node(tensor),))
     return number_read(recorder, tensor.dtype, node, value)
 
 
-def number_read(recorder: Recorder, dtype: torch.dtype, node: Any, value: Any) -> Any:
+def number_read(recorder: Recorder, dtype: torch.dtype, node: object, value: object) -> object:
     if type(value) is int:
         return recorder.new_integer(node, value, _RANGES.get(dtype, EVERYTHING))
     if type(value) is float:
@@ -49,7 +49,7 @@ def number_read(recorder: Recorder, dtype: torch.dtype, node: Any, value: Any) -
     raise AbortCapture(f"a {type(value).__name__} is read from a tensor")
 
 
-def _converted(function: Callable[[Any], Any]) -> Callable[..., Any]:
+def _converted(function: Callable[[Any], object]) -> Callable[..., object]:
     """`int(tensor)`, `float(tensor)`."""
 
     def read(recorder: Recorder, tensor: torch.Tensor) -> Any:
@@ -62,7 +62,7 @@ def _converted(function: Callable[[Any], Any]) -> Callable[..., Any]:
     return read
 
 
-def _index(recorder: Recorder, tensor: torch.Tensor) -> Any:
+def _index(recorder: Recorder, tensor: torch.Tensor) -> object:
     value = operator.index(tensor)
     node = recorder.graph.call_function(int, (recorder.node(tensor),))
     return number_read(recorder, tensor.dtype, node, value)
@@ -78,7 +78,7 @@ def _truth(recorder: Recorder, tensor: torch.Tensor) -> bool:
 def _answer(function: Callable[..., bool], name: str) -> Callable[..., Any]:
     """A function of tensors that gives a truth."""
 
-    def read(recorder: Recorder, *args: Any, **kwargs: Any) -> bool:
+    def read(recorder: Recorder, *args: object, **kwargs: object) -> bool:
         value = function(*args, **kwargs)
         nodes = [recorder.node(x) if isinstance(x, torch.Tensor) else _plain(x) for x in args]
         named = {key: _plain(x) for key, x in kwargs.items()}
@@ -89,17 +89,17 @@ def _answer(function: Callable[..., bool], name: str) -> Callable[..., Any]:
     return read
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if type(value) in (int, float, bool, type(None)):
         return value
     raise AbortCapture(f"a {type(value).__name__} in a question about data")
 
 
-def _contains(recorder: Recorder, tensor: torch.Tensor, item: Any) -> bool:
+def _contains(recorder: Recorder, tensor: torch.Tensor, item: object) -> bool:
     return _answer(operator.contains, "in")(recorder, tensor, item)
 
 
-def _tolist(recorder: Recorder, tensor: torch.Tensor) -> Any:
+def _tolist(recorder: Recorder, tensor: torch.Tensor) -> object:
     if tensor.dim() == 0:
         return _item(recorder, tensor)
     if tensor.dtype is torch.bool or tensor.is_complex():

@@ -22,17 +22,17 @@ STATE_CHANGES: Final = frozenset({torch._C._set_grad_enabled})
 ALIASES_UNSEEN: Final = frozenset({vars(torch._C.TensorBase)["data"].__get__})
 
 
-def may_draw(function: Callable[..., Any]) -> bool:
+def may_draw(function: Callable[..., object]) -> bool:
     """Whether it may draw random numbers, with other arguments if not with these."""
     return runs_python(function) or effects.may_draw(function)
 
 
-def runs_python(function: Callable[..., Any]) -> bool:
+def runs_python(function: Callable[..., object]) -> bool:
     """Whether it is a function with its own gradient, whose code is the program's."""
     return getattr(function, RUNS_PYTHON, False)
 
 
-def may_raise(function: Callable[..., Any], call: CallForms) -> bool:
+def may_raise(function: Callable[..., object], call: CallForms) -> bool:
     """Whether it may fail because of what is in a tensor."""
     return effects.raises_on_any(function) or (
         effects.raises_on_integers(function, call.plain_kwargs)
@@ -40,7 +40,7 @@ def may_raise(function: Callable[..., Any], call: CallForms) -> bool:
     )
 
 
-def _has_integers(tree: Any) -> bool:
+def _has_integers(tree: object) -> bool:
     """Whether a tensor among arguments is neither of floats nor of complex numbers."""
     if isinstance(tree, Meta):
         return not (tree.dtype.is_floating_point or tree.dtype.is_complex)
@@ -49,12 +49,12 @@ def _has_integers(tree: Any) -> bool:
     return isinstance(tree, tuple | list) and any(map(_has_integers, tree))
 
 
-def is_in_place(function: Callable[..., Any], call: CallForms, result: Any) -> bool:
+def is_in_place(function: Callable[..., object], call: CallForms, result: object) -> bool:
     """Whether it changes an argument."""
     return result is None or effects.changes_argument(function, call.plain_args, call.plain_kwargs)
 
 
-def target_of(function: Callable[..., Any]) -> Any:
+def target_of(function: Callable[..., object]) -> Any:
     """What the graph calls: methods by name, properties by getattr."""
     if getattr(torch.Tensor, name_of(function), None) is function or is_jagged_method(function):
         return name_of(function)

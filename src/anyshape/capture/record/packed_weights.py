@@ -19,7 +19,7 @@ from anyshape.symbolic import Expr
 Recorder = Any
 
 
-def with_sizes(sizes: Mapping[Expr, int], value: Any) -> Any:
+def with_sizes(sizes: Mapping[Expr, int], value: object) -> object:
     """The metas with these sizes for the symbols."""
 
     def settled(meta: Meta) -> Meta:
@@ -29,7 +29,7 @@ def with_sizes(sizes: Mapping[Expr, int], value: Any) -> Any:
     return map_metas(settled, value) if sizes else value
 
 
-def check_results(recorder: Recorder, value: Any, result: Any) -> None:
+def check_results(recorder: Recorder, value: object, result: object) -> None:
     """Check in the graph what was said of the results: what a packed weight holds is not
     guarded."""
     recorder.checks_forms = True
@@ -42,7 +42,7 @@ def check_results(recorder: Recorder, value: Any, result: Any) -> None:
         recorder.graph.call_function(check_dense, arguments)
 
 
-def is_quantized(result: Any) -> bool:
+def is_quantized(result: object) -> bool:
     """Whether there is a tensor in it that has a scale of its own."""
     if isinstance(result, torch.Tensor):
         return result.is_quantized

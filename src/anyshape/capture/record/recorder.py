@@ -81,11 +81,11 @@ class Recorder(Inputs):
         self.asks_for_layout = False
         self.defects: list[str] = []
         #: what is in a container from outside, as the program sees it
-        self.contents_of: Callable[[Any, Path], Any] = lambda container, path: container
+        self.contents_of: Callable[[Any, Path], object] = lambda container, path: container
 
     # -- numbers ---------------------------------------------------------------------------------
 
-    def number(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    def number(self, function: Callable[..., object], args: tuple[object, ...]) -> object:
         """A float computed from sizes: computed now, and again by the graph."""
         sizes = frozenset(size for arg in args for size in sizes_in(arg))
         self.tracer.cannot_replay("a number is computed")
@@ -110,7 +110,7 @@ class Recorder(Inputs):
             self.tracer.fix_source(source, "a number made of it is not a float")
         return value
 
-    def _number_of_data(self, node: torch.fx.Node, value: Any) -> Any:
+    def _number_of_data(self, node: torch.fx.Node, value: object) -> object:
         if type(value) is float:
             return self.new_float(node, value)
         if type(value) is int:
@@ -121,7 +121,7 @@ class Recorder(Inputs):
             self.tracer.leave_for(left)
         return value
 
-    def _operand(self, value: Any) -> Any:
+    def _operand(self, value: object) -> Any:
         if type(value) is TracedInt:
             return self.sizes.of(value.expr)
         if type(value) is TracedFloat:
@@ -133,9 +133,9 @@ class Recorder(Inputs):
     def run(
         self,
         function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        target: Callable[..., Any] | str | None = None,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        target: Callable[..., object] | str | None = None,
         *,
         native: bool = False,
     ) -> Any:
@@ -150,12 +150,12 @@ class Recorder(Inputs):
 
     def _run(
         self,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        target: Callable[..., Any] | str | None,
+        function: Callable[..., object],
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        target: Callable[..., object] | str | None,
         native: bool,
-    ) -> Any:
+    ) -> object:
         tracer = self.tracer
         try:
             read = SIZE_READS.get(function)
@@ -216,7 +216,7 @@ class Recorder(Inputs):
         return result
 
     def _converted(
-        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
     ) -> CallForms:
         """The forms of a call, with all nodes in the segment at hand: to make them may end it."""
         log = self.tracer.log
@@ -229,8 +229,8 @@ class Recorder(Inputs):
                 return forms
 
     def _constant_read(
-        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+        self, function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> object:
         """What depends on nothing but what the guards of the tensors fix."""
         for value in (*args, *kwargs.values()):
             if isinstance(value, torch.Tensor):
@@ -239,10 +239,10 @@ class Recorder(Inputs):
 
     def _record(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., object],
         call: CallForms,
-        result: Any,
-        target: Callable[..., Any] | str | None,
+        result: object,
+        target: Callable[..., object] | str | None,
     ) -> None:
         if function in NOT_RECORDED:
             raise AbortCapture(f"`{name_of(function)}` inside a compiled function")
@@ -278,11 +278,11 @@ class Recorder(Inputs):
         self._note_changes(function, call)
 
     def _with_numbers(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], place: int | str
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        self, args: tuple[object, ...], kwargs: dict[str, object], place: int | str
+    ) -> tuple[tuple[object, ...], dict[str, object]]:
         """The arguments with numbers for the tensors at one place, read as `item` reads them."""
 
-        def read(tensor: torch.Tensor) -> Any:
+        def read(tensor: torch.Tensor) -> object:
             if tensor.dtype is torch.bool:
                 raise AbortCapture("a truth value stands for an integer")
             return DATA_READERS[torch.Tensor.item](self, tensor)
@@ -291,7 +291,7 @@ class Recorder(Inputs):
             return args, {**kwargs, place: numbers_in(kwargs[place], read)}
         return (*args[:place], numbers_in(args[place], read), *args[place + 1 :]), kwargs
 
-    def _note_changes(self, function: Callable[..., Any], call: CallForms) -> None:
+    def _note_changes(self, function: Callable[..., object], call: CallForms) -> None:
         changes = self.changes
         if may_raise(function, call):
             changes.note_raising(self.tracer.is_caught)
@@ -308,9 +308,9 @@ class Recorder(Inputs):
 
     def _call_node(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., object],
         call: CallForms,
-        target: Callable[..., Any] | str | None,
+        target: Callable[..., object] | str | None,
     ) -> torch.fx.Node:
         if target is None:
             target = target_of(function)
@@ -341,7 +341,7 @@ class Recorder(Inputs):
         return node
 
     def _infer(
-        self, function: Callable[..., Any], call: CallForms, result: Any
+        self, function: Callable[..., object], call: CallForms, result: object
     ) -> tuple[Any, Sequence[Expr]]:
         """The metas of the result, and the symbols of sizes that depend on data; sizes are fixed
         where they cannot be given in symbols."""
@@ -389,13 +389,15 @@ class Recorder(Inputs):
             return with_sizes(seen_sizes, found.value), ()
         return found.value, found.unbacked
 
-    def _name_sizes(self, made: Sequence[Expr], result: Any, value: Any) -> None:
+    def _name_sizes(self, made: Sequence[Expr], result: object, value: object) -> None:
         """Say in the graph where the sizes that an operation made are to be read."""
         for size, tensor, dim in places(made, value, result):
             node = self.graph.call_method("size", (self.node(tensor), dim))
             self.is_number(as_symbol(size), node, dim)
 
-    def _fixed(self, function: Callable[..., Any], call: CallForms, result: Any, why: str) -> Any:
+    def _fixed(
+        self, function: Callable[..., object], call: CallForms, result: object, why: str
+    ) -> object:
         for symbol in call.symbols():
             size = self.tracer.facts.symbols[symbol.name]
             self.tracer.decide(
@@ -404,7 +406,7 @@ class Recorder(Inputs):
             )
         return real_metas(result)
 
-    def _disagreement(self, value: Any, result: Any) -> str | None:
+    def _disagreement(self, value: object, result: object) -> str | None:
         """How the metas differ from the real result, in this run; dtype and grad are taken from the
         real one, since sizes do not change them."""
         if isinstance(result, torch.Tensor):
@@ -432,7 +434,7 @@ class Recorder(Inputs):
                     return wrong
         return None
 
-    def _bind(self, result: Any, value: Any, node: Any, call: CallForms) -> None:
+    def _bind(self, result: object, value: Any, node: object, call: CallForms) -> None:
         """Name the tensors of a result."""
         if isinstance(result, torch.Tensor):
             identity = id(result)
@@ -458,7 +460,9 @@ class Recorder(Inputs):
                 if item is not None:
                     self._bind(item, meta, (whole, index), call)
 
-    def _returns_itself(self, call: CallForms, known: TracedTensor, value: Any, node: Any) -> None:
+    def _returns_itself(
+        self, call: CallForms, known: TracedTensor, value: object, node: Any
+    ) -> None:
         """An operation has returned its argument. Where the rule does not say that it always does,
         it may do so for these sizes only."""
         if call.in_place or value is known.meta:

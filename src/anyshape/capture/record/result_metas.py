@@ -11,13 +11,13 @@ from anyshape.ops.meta import Meta, of_tensor
 from anyshape.support.lazy_dataclass import replace
 
 
-def has_opaque(result: Any) -> bool:
+def has_opaque(result: object) -> bool:
     if isinstance(result, torch.Tensor):
         return is_opaque(result)
     return isinstance(result, tuple | list) and any(map(has_opaque, result))
 
 
-def is_tensors(result: Any) -> bool:
+def is_tensors(result: object) -> bool:
     if isinstance(result, torch.Tensor):
         return True
     return isinstance(result, tuple | list) and all(
@@ -25,7 +25,7 @@ def is_tensors(result: Any) -> bool:
     )
 
 
-def real_metas(result: Any) -> Any:
+def real_metas(result: object) -> object:
     if isinstance(result, torch.Tensor):
         return of_tensor(result)
     if isinstance(result, tuple | list):
@@ -45,7 +45,7 @@ def as_it_is(meta: Meta, tensor: torch.Tensor) -> Meta:
     )
 
 
-def as_they_are(value: Any, result: Any) -> Any:
+def as_they_are(value: Any, result: Any) -> object:
     """The metas of a result, with dtype and grad of the real one."""
     if isinstance(result, torch.Tensor):
         return None if is_opaque(result) else as_it_is(value, result)

@@ -119,7 +119,7 @@ class Segments:
     def branch_on_size(self, size: Expr, outcome: int, reason: str) -> None:
         self._end(Decision(outcome, reason, self.tracer.user_frame(), size=size))
 
-    def branch_on_number(self, node: torch.fx.Node, outcome: Any, reason: str) -> None:
+    def branch_on_number(self, node: torch.fx.Node, outcome: object, reason: str) -> None:
         """`node` is one of this segment."""
         output = self.segment.add_output(node)
         if self.tracer.runtime_asserts:
@@ -209,7 +209,7 @@ class Segments:
         return self._carried(number, number.node, number.segment, number.output)
 
     def _carried(
-        self, key: Any, node: torch.fx.Node, segment: RecordedSegment, output: int | None
+        self, key: object, node: torch.fx.Node, segment: RecordedSegment, output: int | None
     ) -> torch.fx.Node:
         found = self.segment.nodes.get(key)
         if found is None:
@@ -224,7 +224,7 @@ class Segments:
             self.segment.nodes[key] = found
         return found
 
-    def new_integer(self, node: torch.fx.Node, value: int, declared: Range) -> Any:
+    def new_integer(self, node: torch.fx.Node, value: int, declared: Range) -> object:
         """An integer of the program that the graph computes from data."""
         made = self.tracer.new_data_symbol(value, declared)
         self.is_number(as_symbol(made), node)
@@ -239,14 +239,14 @@ class Segments:
         self._of_data[symbol] = number
         self.segment.numbers.append(number)
 
-    def float_input(self, path: Path, value: float) -> Any:
+    def float_input(self, path: Path, value: float) -> object:
         """A float from outside that may be another one in another call."""
         node = self.segment.placeholder(identifier(path.text), path, value)
         return self.new_float(node, value, (path,))
 
     def new_float(
         self, node: torch.fx.Node, value: float, sizes: Iterable[Expr | Path] = ()
-    ) -> Any:
+    ) -> object:
         """A float that the graph computes; from data, unless sizes or floats from outside are
         given, of which it is made."""
         sizes = frozenset(sizes)

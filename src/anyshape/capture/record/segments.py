@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from anyshape.capture.outline.sites import Site
 from anyshape.capture.record.graph_names import BoundGraph
 from anyshape.capture.record.size_nodes import SizeNodes
 from anyshape.guards.guard import Frame
@@ -68,14 +69,14 @@ class Decision:
     """What the way on depends on: whether a fact holds, or the value of a size or of a number that
     the segment computes. One of the three is given."""
 
-    outcome: Any
+    outcome: object
     reason: str
     frame: Frame | None
     fact: Fact | None = None
     size: Expr | None = None
     output: int | None = None
     #: what the functions that were running did
-    sites: tuple[Any, ...] = ()
+    sites: tuple[Site, ...] = ()
 
 
 class RecordedSegment:
@@ -101,7 +102,7 @@ class RecordedSegment:
         self.changed: tuple[Path, ...] = ()
         self.generators: dict[Path, None] = {}
 
-    def placeholder(self, name: str, source: InputSource, example: Any) -> torch.fx.Node:
+    def placeholder(self, name: str, source: InputSource, example: object) -> torch.fx.Node:
         name = self._unused(name)
         last = self.inputs[-1][0] if self.inputs else None
         if last is None:

@@ -62,7 +62,7 @@ class SizeNodes:
             case Symbol():
                 return self._placeholder(atom)
             case FloorDiv():
-                function: Callable[..., Any] = operator.floordiv
+                function: Callable[..., object] = operator.floordiv
                 arguments = (atom.numerator, atom.denominator)
             case Mod():
                 function, arguments = operator.mod, (atom.numerator, atom.denominator)
@@ -72,5 +72,5 @@ class SizeNodes:
                 function, arguments = max, atom.arguments
         return self._apply(function, *map(self.of, arguments))
 
-    def _apply(self, function: Callable[..., Any], *arguments: Operand) -> Operand:
+    def _apply(self, function: Callable[..., object], *arguments: Operand) -> Operand:
         return self._graph.call_function(function, arguments)

@@ -38,13 +38,13 @@ def shape(reader: Reader, tensor: torch.Tensor) -> torch.Size:
     return torch.Size([size if type(size) is int else integer(size) for size in sizes])
 
 
-def _size(reader: Reader, tensor: torch.Tensor, dim: Any = None) -> Any:
+def _size(reader: Reader, tensor: torch.Tensor, dim: object = None) -> object:
     if dim is None:
         return shape(reader, tensor)
     return shape(reader, tensor)[_dim(reader, tensor, dim)]
 
 
-def _dim(reader: Reader, tensor: torch.Tensor, dim: Any) -> int:
+def _dim(reader: Reader, tensor: torch.Tensor, dim: object) -> int:
     if type(dim) is int and -tensor.dim() <= dim < tensor.dim():
         return dim
     raise AbortCapture("a dimension that is not a plain integer in range")
@@ -54,13 +54,13 @@ def _numel(reader: Reader, tensor: torch.Tensor) -> Any:
     return reader.tracer.integer(reader.meta(tensor).numel)
 
 
-def _length(reader: Reader, tensor: torch.Tensor) -> Any:
+def _length(reader: Reader, tensor: torch.Tensor) -> object:
     if tensor.dim() == 0:
         raise AbortCapture("the length of a tensor without dimensions")
     return reader.tracer.integer(reader.meta(tensor).shape[0])
 
 
-def _bytes(reader: Reader, tensor: torch.Tensor) -> Any:
+def _bytes(reader: Reader, tensor: torch.Tensor) -> object:
     return _numel(reader, tensor) * tensor.element_size()
 
 
@@ -72,7 +72,7 @@ def _at_these_sizes(reader: Reader, tensor: torch.Tensor, what: str) -> None:
             reader.tracer.decide(eq(whole, reader.tracer.value_of(whole)), what)
 
 
-def _stride(reader: Reader, tensor: torch.Tensor, dim: Any = None) -> Any:
+def _stride(reader: Reader, tensor: torch.Tensor, dim: object = None) -> object:
     # Torch's strides follow no formula at the sizes 0 and 1, so a program that reads them gets
     # these sizes only.
     _at_these_sizes(reader, tensor, "the program reads strides")
@@ -80,7 +80,7 @@ def _stride(reader: Reader, tensor: torch.Tensor, dim: Any = None) -> Any:
     return tensor.stride() if dim is None else tensor.stride(_dim(reader, tensor, dim))
 
 
-def _offset(reader: Reader, tensor: torch.Tensor) -> Any:
+def _offset(reader: Reader, tensor: torch.Tensor) -> object:
     _at_these_sizes(reader, tensor, "the program reads the offset in the storage")
     reader.pin_layouts()
     return tensor.storage_offset()
@@ -109,7 +109,7 @@ def _is_contiguous(
     return real
 
 
-def _flag(name: str) -> Callable[..., Any]:
+def _flag(name: str) -> Callable[..., object]:
     """A bit of a tensor that says how its data is read: kept by operations, guarded on inputs."""
 
     def read(reader: Reader, tensor: torch.Tensor) -> bool:
@@ -120,7 +120,7 @@ def _flag(name: str) -> Callable[..., Any]:
     return read
 
 
-def _getter(name: str) -> Callable[..., Any]:
+def _getter(name: str) -> Callable[..., object]:
     return getattr(torch.Tensor, name).__get__
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,21 +19,21 @@ for _class in (torch.Tensor, torch.nn.Parameter):
 
 
 # Every call asks: a name of the module is found in half the time of one in `torch`.
-_is_grad_enabled: Any = torch.is_grad_enabled
-_function_modes: Any = _C._len_torch_function_stack
-_dispatch_modes: Any = _C._len_torch_dispatch_stack
-_default_dtype: Any = torch.get_default_dtype
-_is_any_autocast: Any = _C._is_any_autocast_enabled
-_is_inference: Any = torch.is_inference_mode_enabled
-_is_deterministic: Any = _C._get_deterministic_algorithms
-_transform: Any = _C._functorch.peek_interpreter_stack
-_is_function_enabled: Any = _C._is_torch_function_enabled
-_packing_hooks: Any = _C._autograd._top_saved_tensors_default_hooks
-_tracing: Any = _C._get_tracing_state
-_replaced_now: Any = replaced.now
+_is_grad_enabled: Callable[[], bool] = torch.is_grad_enabled
+_function_modes: Callable[[], int] = _C._len_torch_function_stack
+_dispatch_modes: Callable[[], int] = _C._len_torch_dispatch_stack
+_default_dtype: Callable[[], torch.dtype] = torch.get_default_dtype
+_is_any_autocast: Callable[[], bool] = _C._is_any_autocast_enabled
+_is_inference: Callable[[], bool] = torch.is_inference_mode_enabled
+_is_deterministic: Callable[[], bool] = _C._get_deterministic_algorithms
+_transform: Callable[[], object] = _C._functorch.peek_interpreter_stack
+_is_function_enabled: Callable[[], bool] = _C._is_torch_function_enabled
+_packing_hooks: Callable[[bool], object] = _C._autograd._top_saved_tensors_default_hooks
+_tracing: Callable[[], object] = _C._get_tracing_state
+_replaced_now: Callable[[], object] = replaced.now
 
 
-def read_state() -> tuple[Any, ...]:
+def read_state() -> tuple[object, ...]:
     """Everything of it in one value: cheap, because every call compares it."""
     return (
         _is_grad_enabled(),
@@ -53,13 +54,13 @@ def read_state() -> tuple[Any, ...]:
     )
 
 
-def _saved_tensors_hooks() -> Any:
+def _saved_tensors_hooks() -> object:
     """The hooks that autograd packs tensors with, if any: checkpointing uses them to stop in the
     middle of a run, which must then be the user's own."""
     return _packing_hooks(True)
 
 
-def _autocast() -> tuple[Any, ...]:
+def _autocast() -> tuple[object, ...]:
     return tuple(
         (device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
         for device in ("cpu", "cuda")

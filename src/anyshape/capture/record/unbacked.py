@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import torch
 
@@ -14,7 +13,7 @@ from anyshape.symbolic import Expr, is_data_dependent
 
 
 def places(
-    made: Sequence[Expr], value: Any, result: Any
+    made: Sequence[Expr], value: object, result: object
 ) -> Iterator[tuple[Expr, torch.Tensor, int]]:
     """For each of the symbols that is a size of the result: the first tensor and dimension that
     has it. Others say where the result begins in memory, and are asked for by nobody."""
@@ -26,14 +25,14 @@ def places(
                 yield size, tensor, dim
 
 
-def observed(made: Sequence[Expr], value: Any, result: Any) -> Iterator[tuple[Expr, int]]:
+def observed(made: Sequence[Expr], value: object, result: object) -> Iterator[tuple[Expr, int]]:
     """What the symbols are in this run."""
     if made:
         for size, tensor, dim in places(made, value, result):
             yield size, tensor.shape[dim]
 
 
-def pairs(value: Any, result: Any) -> Iterator[tuple[Meta, torch.Tensor]]:
+def pairs(value: object, result: object) -> Iterator[tuple[Meta, torch.Tensor]]:
     """The meta of each tensor of a result."""
     if isinstance(result, torch.Tensor):
         if isinstance(value, Meta) and len(value.shape) == result.dim():
@@ -43,14 +42,14 @@ def pairs(value: Any, result: Any) -> Iterator[tuple[Meta, torch.Tensor]]:
             yield from pairs(said, real)
 
 
-def sizes_in(value: Any) -> Iterable[Expr | Path]:
+def sizes_in(value: object) -> Iterable[Expr | Path]:
     """The sizes that a traced number is made of."""
     if type(value) is TracedInt:
         return (value.expr,) if isinstance(value.expr, Expr) else ()
     return value.node.sizes if type(value) is TracedFloat else ()
 
 
-def is_of_data(value: Any) -> bool:
+def is_of_data(value: object) -> bool:
     """Whether a traced number is known by data alone."""
     if type(value) is TracedInt:
         return isinstance(value.expr, Expr) and is_data_dependent(value.expr)

@@ -45,12 +45,12 @@ class Parts:
 
     __slots__ = ("make", "parts")
 
-    def __init__(self, make: Callable[[list[Any]], Any], parts: list[Any]) -> None:
+    def __init__(self, make: Callable[[list[Any]], object], parts: list[Any]) -> None:
         self.make = make
         self.parts = parts
 
 
-def tensors_in(form: Any) -> Iterator[TracedTensor]:
+def tensors_in(form: object) -> Iterator[TracedTensor]:
     """The tensors of an argument or of a result."""
     if type(form) is TracedTensor:
         yield form
@@ -93,14 +93,14 @@ class Operation:
         #: the tensors from outside among them
         self.externals: dict[TracedTensor, Input] = {}
         #: arguments that the node has and the function has not: the name of a property
-        self.more: tuple[Any, ...] = ()
+        self.more: tuple[object, ...] = ()
         self.meta = dict(node.meta)
         #: the class of a result of several tensors
         self.whole: type | None = None
         self.results: list[TracedTensor] = []
         #: of the results, when they were made: an operation in place gives a tensor another
         self.metas: list[Any] = []
-        self.faces: list[tuple[Any, ...]] = []
+        self.faces: list[tuple[object, ...]] = []
         self.draws = self.raises = self.caught = False
         #: the line of the program
         self.frame: Frame | None = None
@@ -114,7 +114,7 @@ class Operation:
         return made
 
 
-def metadata_key(tensor: torch.Tensor) -> tuple[Any, ...]:
+def metadata_key(tensor: torch.Tensor) -> tuple[object, ...]:
     """All that a program can see of a tensor without looking at its data."""
     return (
         type(tensor),
@@ -133,7 +133,11 @@ def metadata_key(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 
 def operation(
-    recorder: Any, function: Callable[..., Any], call: CallForms, result: Any, node: torch.fx.Node
+    recorder: Any,
+    function: Callable[..., object],
+    call: CallForms,
+    result: Any,
+    node: torch.fx.Node,
 ) -> Operation | str:
     """A recorded operation for the log; a text if it does more than to compute its result."""
     if (
@@ -194,7 +198,7 @@ class _Template:
         self._known = known
         self._externals = externals
 
-    def of(self, value: Any, meta: Any) -> Any:
+    def of(self, value: Any, meta: Any) -> object:
         kind = type(value)
         if isinstance(value, torch.Tensor):
             known = self._known[id(value)]
@@ -215,9 +219,9 @@ class _Template:
         return value
 
 
-def _is_plain(parts: list[Any], value: Any) -> bool:
+def _is_plain(parts: list[object], value: Any) -> bool:
     return all(part is item for part, item in zip(parts, value, strict=True))
 
 
-def _slice(parts: list[Any]) -> slice:
+def _slice(parts: list[object]) -> slice:
     return slice(*parts)

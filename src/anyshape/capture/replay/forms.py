@@ -30,7 +30,7 @@ class Atom:
     __slots__ = ("value",)
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
@@ -43,7 +43,7 @@ class External:
     __slots__ = ("path", "value")
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
-    def __init__(self, value: Any, path: Path) -> None:
+    def __init__(self, value: object, path: Path) -> None:
         self.value = value
         self.path = path
 
@@ -63,10 +63,10 @@ class Forms:
         self._numbers: dict[TracedTensor, int] = {}
         self.externals: list[External] = []
 
-    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    def arguments(self, args: tuple[object, ...], kwargs: dict[str, object]) -> tuple[object, ...]:
         return (*map(self.of, args), *((name, self.of(value)) for name, value in kwargs.items()))
 
-    def of(self, value: Any) -> Any:
+    def of(self, value: Any) -> object:
         kind = type(value)
         if kind in ATOMS:
             return Atom(value)
@@ -82,7 +82,7 @@ class Forms:
             return (kind, *map(self.of, value))
         raise NoForm(kind.__name__)
 
-    def _tensor(self, tensor: torch.Tensor, path: Path | None) -> Any:
+    def _tensor(self, tensor: torch.Tensor, path: Path | None) -> object:
         known = self._known.get(id(tensor))
         if known is None or known.opaque:
             raise NoForm("a tensor that nobody has used")
@@ -94,7 +94,9 @@ class Forms:
         return (number, known.meta, metadata_key(tensor))
 
 
-def result_form(value: Any, tracer: Tracer, known: dict[int, TracedTensor], seen: set[int]) -> Any:
+def result_form(
+    value: Any, tracer: Tracer, known: dict[int, TracedTensor], seen: set[int]
+) -> object:
     """A result with each tensor as what is known of it, and each dynamic size as its expression."""
     kind = type(value)
     if kind in ATOMS:
@@ -114,7 +116,7 @@ def result_form(value: Any, tracer: Tracer, known: dict[int, TracedTensor], seen
     raise NoForm(kind.__name__)
 
 
-def built(form: Any, tensors: dict[TracedTensor, torch.Tensor], tracer: Tracer) -> Any:
+def built(form: Any, tensors: dict[TracedTensor, torch.Tensor], tracer: Tracer) -> object:
     """The result of a replay."""
     kind = type(form)
     if kind is TracedTensor:

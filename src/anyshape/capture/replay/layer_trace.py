@@ -81,7 +81,7 @@ NOTE: Final = 4
 def record(
     tracer: Tracer,
     path: Path,
-    events: Iterable[Any],
+    events: Iterable[object],
     arguments: Iterable[TracedTensor],
     result: Iterable[TracedTensor],
     guards_before: int,
@@ -117,7 +117,7 @@ class _Reader:
         self._nodes: set[torch.fx.Node] = set()
         #: tensors that became inputs as arguments of the next operation, if it is being made: the
         #: order of inputs is that of the arguments
-        self._for_arguments: dict[TracedTensor, tuple[Input, int, Any]] | None = None
+        self._for_arguments: dict[TracedTensor, tuple[Input, int, object]] | None = None
 
     def event(self, event: Any) -> None:
         kind = type(event)
@@ -212,7 +212,7 @@ class _Reader:
             made.kept.append((number, guard))
         made.actions.append((GUARD, guard, number, other))
 
-    def _read(self, path: Path, value: Any, first: bool) -> None:
+    def _read(self, path: Path, value: object, first: bool) -> None:
         tracer, made = self._tracer, self.made
         number = self._number(path)
         where = tracer.path_of(value)
@@ -234,7 +234,7 @@ class _Reader:
         made.actions.append((READ, number, first, own and first))
 
     def _check_value(
-        self, number: int, path: Path, value: Any, where: Path | None, first: bool
+        self, number: int, path: Path, value: object, where: Path | None, first: bool
     ) -> bool:
         """Note what another value has to be like; whether the object was met here first."""
         checks, kind = self.made.checks, type(value)
@@ -321,7 +321,7 @@ class _Reader:
         self._for_arguments = None
 
 
-def _has_face(number: int, face: tuple[Any, ...]) -> Check:
+def _has_face(number: int, face: tuple[object, ...]) -> Check:
     def check(objects: list[Any]) -> bool:
         # Its class was compared before: it is a tensor.
         return metadata_key(objects[number]) == face

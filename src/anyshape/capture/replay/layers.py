@@ -52,7 +52,7 @@ _SHORTEST: Final = 12
 class _Call:
     """A call of a module that was watched: where it is on the log, and what it began with."""
 
-    def __init__(self, path: Path, form: Any, forms: Forms, standing: Any, frame: Frame | None):
+    def __init__(self, path: Path, form: object, forms: Forms, standing: Any, frame: Frame | None):
         self.path = path
         self.form = form
         self.arguments: list[TracedTensor] = list(forms.tensors)
@@ -124,11 +124,11 @@ class Layers:
     def _watch(
         self,
         call: _Call,
-        watch: Callable[..., Any],
+        watch: Callable[..., object],
         module: torch.nn.Module,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Any:
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+    ) -> object:
         tracer = self._tracer
         graph = self._recorder.graph
         log = tracer.log
@@ -148,7 +148,7 @@ class Layers:
                 self._calls.setdefault(type(module), deque(maxlen=_MOST)).append(call)
         return result
 
-    def _state_snapshot(self) -> tuple[Any, ...] | None:
+    def _state_snapshot(self) -> tuple[object, ...] | None:
         """All that a call may leave changed besides the log, and the modes that it runs in; None
         while something is asked that a check expects."""
         tracer, recorder, hooks = self._tracer, self._recorder, self._hooks
@@ -214,9 +214,9 @@ class Layers:
         call: _Call,
         forms: Forms,
         module: torch.nn.Module,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Any:
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+    ) -> object:
         given = dict(zip(call.arguments, forms.tensors.values(), strict=True))
         random = _Generators(forms.tensors.values()) if player.recording.draws else None
         try:
@@ -268,7 +268,7 @@ def _is_like(one: _Call, other: _Call) -> bool:
     )
 
 
-def _is_same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+def _is_same(one: tuple[Any, ...], other: tuple[object, ...]) -> bool:
     return one[0] is other[0] and one[1] is other[1] and one[2:] == other[2:]
 
 

@@ -27,7 +27,7 @@ class Replayer:
     """One replay, of a module at a path."""
 
     def __init__(
-        self, recording: LayerTrace, tracer: Tracer, recorder: Recorder, module: Any, path: Path
+        self, recording: LayerTrace, tracer: Tracer, recorder: Recorder, module: object, path: Path
     ) -> None:
         self.recording = recording
         self._tracer = tracer
@@ -38,7 +38,7 @@ class Replayer:
         #: the tensors of this replay, by what was known of those of the recording
         self.tensors: dict[TracedTensor, torch.Tensor] = {}
         #: those that become inputs as arguments of the operation at hand
-        self._inputs: dict[TracedTensor, tuple[Input, int, Any]] = {}
+        self._inputs: dict[TracedTensor, tuple[Input, int, object]] = {}
 
     # -- before ----------------------------------------------------------------------------------
 
@@ -131,7 +131,7 @@ class Replayer:
             guard.kind, self._paths[number], value, guard.reason, guard.user_frame
         )
 
-    def _read(self, number: int, first: bool, own: bool) -> tuple[Path, Any, bool]:
+    def _read(self, number: int, first: bool, own: bool) -> tuple[Path, object, bool]:
         path, value = self._paths[number], self._objects[number]
         if first:
             self._tracer.take(value, path, own)
@@ -189,7 +189,7 @@ class Replayer:
         return made
 
     def _bind(
-        self, tensor: torch.Tensor, known: TracedTensor, was: Operation, index: int, node: Any
+        self, tensor: torch.Tensor, known: TracedTensor, was: Operation, index: int, node: object
     ) -> TracedTensor:
         recorder = self._recorder
         if known not in self.tensors:
@@ -211,7 +211,7 @@ class Replayer:
 
     # -- arguments -------------------------------------------------------------------------------
 
-    def _as_node(self, each: Any) -> Any:
+    def _as_node(self, each: Any) -> object:
         kind = type(each)
         if kind is TracedTensor:
             if each not in self.tensors:
@@ -221,7 +221,7 @@ class Replayer:
             return self._recorder.sizes.of(each)
         return each.make(list(map(self._as_node, each.parts))) if kind is Parts else each
 
-    def _as_value(self, each: Any) -> Any:
+    def _as_value(self, each: Any) -> object:
         kind = type(each)
         if kind is TracedTensor:
             return self.tensors[each]
@@ -229,7 +229,7 @@ class Replayer:
             return self._tracer.value_of(each)
         return each.make(list(map(self._as_value, each.parts))) if kind is Parts else each
 
-    def _renamed(self, each: Any) -> Any:
+    def _renamed(self, each: Any) -> object:
         kind = type(each)
         if kind is TracedTensor:
             return self._recorder._known[id(self.tensors[each])]

@@ -119,7 +119,7 @@ def register_generated(code: CodeType, located: Located, owner: CodePlace) -> No
     _generated.set(code, (located, owner))
 
 
-def make(code: CodeType, globals_: dict[str, Any]) -> CodeType | Refused:
+def make(code: CodeType, globals_: dict[str, object]) -> CodeType | Refused:
     if code in _ours:
         return Refused("it is instrumented already")
     generated = _generated.get(code)
@@ -138,7 +138,7 @@ def make(code: CodeType, globals_: dict[str, Any]) -> CodeType | Refused:
     return made
 
 
-def located_source(code: CodeType, globals_: dict[str, Any]) -> Located | Refused:
+def located_source(code: CodeType, globals_: dict[str, object]) -> Located | Refused:
     """The stripped tree of a function, which compiles to its code; a new one every time."""
     if code.co_flags & ASYNCHRONOUS:
         return Refused("it is asynchronous")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
 HOOKS = "__anyshape_hooks__"
 FRAME = "__anyshape_frame__"
@@ -35,7 +35,7 @@ class CannotRewrite(Exception):
     """The function has to run as it is; the message says why."""
 
 
-def node_at(cls: type[N], at: Placed, **fields: Any) -> N:
+def node_at(cls: type[N], at: Placed, **fields: object) -> N:
     """A node with the position of `at`."""
     node = cls.__new__(cls)
     fields["lineno"] = at.lineno
@@ -46,7 +46,7 @@ def node_at(cls: type[N], at: Placed, **fields: Any) -> N:
     return node
 
 
-def plain_node(cls: type[N], **fields: Any) -> N:
+def plain_node(cls: type[N], **fields: object) -> N:
     """A node of a kind that has no position."""
     node = cls.__new__(cls)
     node.__dict__ = fields

@@ -19,7 +19,6 @@ import __future__
 import ast
 from collections.abc import Iterable, Mapping
 from types import CodeType
-from typing import Any
 
 from anyshape.capture.rewrite.expressions import first_argument
 from anyshape.capture.rewrite.nodes import (
@@ -96,7 +95,7 @@ def rewrite(
     code: CodeType,
     text: str,
     class_name: str | None,
-    globals_: Mapping[str, Any],
+    globals_: Mapping[str, object],
 ) -> None:
     """Rewrite a stripped function in place; raises `CannotRewrite`."""
     body: list[ast.stmt] = node.body if isinstance(node.body, list) else [ast.Expr(node.body)]

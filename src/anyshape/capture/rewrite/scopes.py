@@ -22,7 +22,7 @@ NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 class OwnScope(ast.NodeTransformer):
     """A change of a function's own scope."""
 
-    def visit_Lambda(self, node: Any) -> Any:
+    def visit_Lambda(self, node: object) -> object:
         return node
 
     visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = visit_Lambda

@@ -72,7 +72,7 @@ class Located:
     class_name: str | None
 
 
-def candidates(code: CodeType, globals_: dict[str, Any]) -> Iterator[Located]:
+def candidates(code: CodeType, globals_: dict[str, object]) -> Iterator[Located]:
     """Trees that may be the code object's, best first; nothing if there is no text."""
     filename = file_of(code, globals_)
     lines = linecache.getlines(filename, globals_)

@@ -13,7 +13,7 @@ from anyshape.export import results
 _PARTS: Final = frozenset(results.OPERATORS.values())
 
 
-def outputs_in(result: Any) -> dict[str, torch.fx.Node]:
+def outputs_in(result: object) -> dict[str, torch.fx.Node]:
     """By name: `logits`, `past_0`, `output` if it is all. What is there twice is one output, and
     constants are none."""
     found: dict[torch.fx.Node, str] = {}
@@ -34,7 +34,7 @@ def _distinct(found: dict[torch.fx.Node, str]) -> dict[str, torch.fx.Node]:
     return made
 
 
-def _leaves(value: Any, at: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+def _leaves(value: object, at: tuple[str, ...]) -> Iterator[tuple[str, object]]:
     if isinstance(value, torch.fx.Node) and value.target in _PARTS:
         for key, item in _items(value):
             yield from _leaves(item, (*at, key))
@@ -50,7 +50,7 @@ def _leaves(value: Any, at: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
         yield "_".join(("output", *at) if at and first.isdecimal() else at or ("output",)), value
 
 
-def _items(node: torch.fx.Node) -> Iterator[tuple[str, Any]]:
+def _items(node: torch.fx.Node) -> Iterator[tuple[str, object]]:
     """The parts of an object that a graph puts together, by key, name or position."""
     args: Any = node.args
     if node.target is results.as_dict:

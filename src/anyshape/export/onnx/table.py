@@ -47,14 +47,14 @@ _OPERATORS: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
 }
 
 
-def _item(w: Writer, node: Node, input: Any) -> str:
+def _item(w: Writer, node: Node, input: object) -> str:
     return w.add("Reshape", [w.name(input), w.constant(torch.empty(0, dtype=torch.int64))])
 
 
 def _extremes(kind: str) -> Row:
     """Of numbers that a program computes with."""
 
-    def row(w: Writer, node: Node, *values: Any, **named: Any) -> str:
+    def row(w: Writer, node: Node, *values: object, **named: object) -> str:
         for name in named:
             raise NotMapped(f"`{text_of_target(node)}` with `{name}`")
         return w.add(kind, [w.name(each, w.dtype(node)) for each in values])
@@ -62,14 +62,14 @@ def _extremes(kind: str) -> Row:
     return row
 
 
-def _size(w: Writer, node: Node, x: Any, dim: Any = None) -> Any:
+def _size(w: Writer, node: Node, x: object, dim: Any = None) -> object:
     shape = w.add("Shape", [w.name(x)])
     if dim is None:
         return [w.add("Gather", [shape, w.constant(at)], axis=0) for at in range(w.rank(x))]
     return w.add("Gather", [shape, w.constant(known(dim) % w.rank(x))], axis=0)
 
 
-def _count(w: Writer, node: Node, input: Any) -> str:
+def _count(w: Writer, node: Node, input: object) -> str:
     return w.add("Size", [w.name(input)])
 
 
@@ -108,7 +108,7 @@ def has_row(node: torch.fx.Node) -> bool:
     return match.op.name in ONNX
 
 
-def written(w: Writer, node: torch.fx.Node) -> Any:
+def written(w: Writer, node: torch.fx.Node) -> object:
     """What a node gives in the model."""
     function, args = _function_of(node), node.args
     if function is getattr:

@@ -62,14 +62,14 @@ class Writer:
         self.onnx = onnx
         self._program = program
         self._opset = opset
-        self._nodes: list[Any] = []
-        self._weights: list[Any] = []
-        self._inputs: list[Any] = []
-        self._outputs: list[Any] = []
+        self._nodes: list[object] = []
+        self._weights: list[object] = []
+        self._inputs: list[object] = []
+        self._outputs: list[object] = []
         self._names: set[str] = set()
         #: by node of the graph
         self.values: dict[torch.fx.Node, Any] = {}
-        self.examples: dict[torch.fx.Node, Any] = {}
+        self.examples: dict[torch.fx.Node, object] = {}
         self._by_way: dict[ConditionPath, str] = {}
 
     def model(self) -> Any:
@@ -160,7 +160,7 @@ class Writer:
         if unknown:
             raise NotMapped(", ".join(dict.fromkeys(unknown)))
 
-    def _given(self, way: ConditionPath, node: torch.fx.Node) -> Any:
+    def _given(self, way: ConditionPath, node: torch.fx.Node) -> object:
         name = self._by_way.get(way)
         if name is not None:
             return name
@@ -224,7 +224,7 @@ class Writer:
             raise NotMapped(f"elements of {dtype}")
         return getattr(self.onnx.TensorProto, name)
 
-    def name(self, value: Any, dtype: torch.dtype | None = None) -> str:
+    def name(self, value: object, dtype: torch.dtype | None = None) -> str:
         """The name of a value, as elements of `dtype` if given."""
         if isinstance(value, Named):
             return str(value)
@@ -242,14 +242,14 @@ class Writer:
         assert dtype is not None, "asked before"
         return self.add("Cast", [name], to=self.element_type(dtype))
 
-    def example(self, value: Any) -> Any:
+    def example(self, value: object) -> object:
         return self.examples[value] if isinstance(value, torch.fx.Node) else value
 
-    def dtype(self, value: Any) -> torch.dtype:
+    def dtype(self, value: object) -> torch.dtype:
         found = self.example(value)
         return found.dtype if isinstance(found, torch.Tensor) else torch.tensor(found).dtype
 
-    def rank(self, value: Any) -> int:
+    def rank(self, value: object) -> int:
         found = self.example(value)
         return found.dim() if isinstance(found, torch.Tensor) else 0
 
@@ -271,7 +271,7 @@ class _Recording(torch.fx.Interpreter):
         self,
         module: torch.fx.GraphModule,
         kept: dict[torch.fx.Node, Any],
-        arguments: Mapping[str, Any],
+        arguments: Mapping[str, object],
     ) -> None:
         # A copy: the program may change its buffers.
         copied = copy.deepcopy(module)
@@ -279,10 +279,10 @@ class _Recording(torch.fx.Interpreter):
         self._kept = kept
         self._arguments = arguments
 
-    def placeholder(self, target: Any, args: Any, kwargs: Any) -> Any:
+    def placeholder(self, target: object, args: object, kwargs: object) -> Any:
         return self._arguments[str(target).lstrip("*")]
 
-    def run_node(self, n: torch.fx.Node) -> Any:
+    def run_node(self, n: torch.fx.Node) -> object:
         found = self._kept[n] = super().run_node(n)
         return found
 
