@@ -46,7 +46,7 @@ ONE_IN: Final = {
     "native": 5,
     "native/test_opdb_families.py": 7,
     "ops": 6,
-    "ops/test_effects.py": 12,
+    "ops/test_effects.py": 30,
     "wrappers": 3,
 }
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
