@@ -1,8 +1,11 @@
-"""Processes of Python for tests: forks of one that has loaded torch, which takes seconds to load.
+"""Processes of Python for tests: forks of one that has loaded torch, which takes seconds to load,
+and most of anyshape.
 
-A fork is a new process in all but this: torch is loaded, strings hash as they do in the other forks
-of the session, and options of the interpreter cannot be given. What is about torch being loaded, or
-about keys that processes share, starts processes of its own.
+A fork is a new process in all but this: torch is loaded, and the modules of anyshape that a first
+call needs, but for those that do what the environment says; strings hash as they do in the other
+forks of the session, and options of the interpreter cannot be given. What is about anyshape being
+loaded asks for a bare fork. What is about torch being loaded, or about keys that processes share,
+starts processes of its own.
 
 Run as a program, this file is the process that forks.
 """
@@ -11,6 +14,8 @@ from __future__ import annotations
 
 import atexit
 import functools
+import gc
+import importlib
 import json
 import os
 import runpy
@@ -24,20 +29,25 @@ from typing import Any
 
 
 def run(
-    arguments: Sequence[str], folder: Path, variables: Mapping[str, str] | None = None
+    arguments: Sequence[str],
+    folder: Path,
+    variables: Mapping[str, str | None] | None = None,
+    bare: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """What `python *arguments` gives: of a script and its arguments, or of `-m`, a module and its
-    arguments. The variables are added to the environment."""
+    arguments. The variables are added to the environment, or taken from it. `bare`: nothing but
+    torch is loaded."""
+    environment = {**os.environ, **(variables or {})}
     with tempfile.TemporaryDirectory() as held:
         out, errors = Path(held, "out"), Path(held, "errors")
         request = {
             "arguments": list(arguments),
             "folder": str(folder),
-            "environment": {**os.environ, **(variables or {})},
+            "environment": {k: v for k, v in environment.items() if v is not None},
             "out": str(out),
             "errors": str(errors),
         }
-        server = _server()
+        server = _server(bare)
         assert server.stdin is not None
         assert server.stdout is not None
         server.stdin.write(json.dumps(request) + "\n")
@@ -48,11 +58,18 @@ def run(
         )
 
 
+#: What `anyshape.api` loads, and what compiles: modules that do nothing when they are loaded.
+_LOADED = (
+    *("anyshape.backends", "anyshape.compiler.driver", "anyshape.dispatch.call_log"),
+    *("anyshape.events.settings", "anyshape.events.trace", "anyshape.explain.explanation"),
+    *("anyshape.marks", "anyshape.profile.session", "anyshape.shapes", "llvmlite.binding"),
+)
+
+
 @functools.cache
-def _server() -> subprocess.Popen[str]:
-    server = subprocess.Popen(
-        [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+def _server(bare: bool) -> subprocess.Popen[str]:
+    command = [sys.executable, __file__, *([] if bare else _LOADED)]
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     atexit.register(server.communicate)
     return server
 
@@ -107,6 +124,12 @@ if __name__ == "__main__":
     # Not the folder of this file: its neighbours have names of modules.
     sys.path[0] = os.getcwd()
     import torch  # noqa: F401 that is what it is for
+
+    for _module in sys.argv[1:]:
+        importlib.import_module(_module)
+    # What it has is not looked at again: pages stay shared with the forks.
+    gc.collect()
+    gc.freeze()
 
     _request = _asked()
     if _request is not None:

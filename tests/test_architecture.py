@@ -129,7 +129,9 @@ def read_package(root: Path) -> dict[str, Module]:
 
 def imports_of(module: Module, names: set[str]) -> Iterator[Import]:
     """Every import in the module, with the function that it stands in; `names` are our modules."""
-
+    # Most modules import by statements alone: there expressions need not be looked at.
+    calls = any(name in module.source for name in IMPORTING)
+    children = ast.iter_child_nodes if calls else statements_of
     todo: list[tuple[ast.AST, str | None]] = [(module.tree, None)]
     while todo:
         node, function = todo.pop()
@@ -140,7 +142,19 @@ def imports_of(module: Module, names: set[str]) -> Iterator[Import]:
             function = node.name
         elif isinstance(node, ast.Lambda):
             function = "<lambda>"
-        todo += [(child, function) for child in ast.iter_child_nodes(node)]
+        todo += [(child, function) for child in children(node)]
+
+
+#: Functions that import what they are given the name of.
+IMPORTING = frozenset({"import_module", "__import__"})
+
+
+def statements_of(node: ast.AST) -> Iterator[ast.AST]:
+    """The statements inside of a statement, and what else has statements in it."""
+    for field in ("body", "handlers", "orelse", "finalbody", "cases"):
+        inside = getattr(node, field, None)
+        if isinstance(inside, list):
+            yield from inside
 
 
 def targets_of(node: ast.AST, module: Module, names: set[str]) -> list[str]:
@@ -157,7 +171,7 @@ def targets_of(node: ast.AST, module: Module, names: set[str]) -> list[str]:
             ]
         case ast.Call(func=func, args=[ast.Constant(value=str(text)), *_]):
             called = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
-            return [text] if called in {"import_module", "__import__"} else []
+            return [text] if called in IMPORTING else []
         case _:
             return []
 
@@ -229,7 +243,8 @@ def peers(modules: dict[str, Module], imports: list[Import]) -> Iterator[str]:
             yield f"{item}, a peer"
     last = {peer.rpartition(".")[2] for peer in PEERS}
     for module in modules.values():
-        for node in ast.walk(module.tree):
+        named = any(name in module.source for name in last)
+        for node in ast.walk(module.tree) if named else ():
             if not isinstance(node, ast.Attribute) or node.attr not in last:
                 continue
             # Exact match: the chain `torch._dynamo.reset` contains the node `torch._dynamo` once.

@@ -269,7 +269,8 @@ def test_no_default_is_the_environment() -> None:
     files = list(Path(anyshape.__file__).parent.rglob("*.py"))
     assert files
     for file in files:
-        for node in ast.walk(ast.parse(file.read_text())):
+        text = file.read_text()
+        for node in ast.walk(ast.parse(text)) if "environ" in text else ():
             if isinstance(node, ast.arguments):
                 defaults = [*node.defaults, *filter(None, node.kw_defaults)]
                 assert not any("environ" in ast.unparse(each) for each in defaults), file

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests import forks
 
 #: Prints the modules that a first call has loaded beside torch's own.
 _PROGRAM = """
@@ -32,17 +32,11 @@ print(*sorted(set(sys.modules) - before))
 def _loaded(path: Path, backend: str) -> set[str]:
     program = path / "program.py"
     program.write_text(_PROGRAM)
-    command = [sys.executable, str(program), backend]
-    environment = {**_environment(), "ANYSHAPE_CACHE_DIR": str(path / "cache")}
-    ran = subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=False, timeout=120
-    )
+    own = {name: None for name in os.environ if name.startswith("ANYSHAPE_")}
+    variables = {**own, "ANYSHAPE_CACHE_DIR": str(path / "cache")}
+    ran = forks.run([str(program), backend], path, variables, bare=True)
     assert ran.returncode == 0, ran.stderr
     return set(ran.stdout.split())
-
-
-def _environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("ANYSHAPE_")}
 
 
 @pytest.fixture(scope="module")

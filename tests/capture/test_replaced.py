@@ -141,11 +141,15 @@ def test_what_is_added_replaces_nothing() -> None:
         del torch.Tensor.of_this_test  # pyright: ignore[reportAttributeAccessIssue]
 
 
-@pytest.mark.parametrize("when", ["import", "compile", "calls"])
+@pytest.mark.parametrize(
+    "when",
+    ["calls", *(pytest.param(each, marks=pytest.mark.slow) for each in ("import", "compile"))],
+)
 def test_replaced_by_what_calls_the_original(when: str) -> None:
     """Libraries do so: before anyshape is imported, before a compile, between two calls."""
     root = Path(__file__).parents[2]
-    done = forks.run([str(root / "tests/capture/replaced_program.py"), when], root)
+    program = str(root / "tests/capture/replaced_program.py")
+    done = forks.run([program, when], root, bare=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0] == "71 functions, 0 wrong", done.stdout
 

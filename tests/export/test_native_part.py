@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +18,7 @@ from anyshape.errors import BadOption, CannotExport
 from anyshape.export import native_part
 from anyshape.runtime.loader import build
 from anyshape.runtime.loader.code_bundle import CodeBundle, open_bundle, opened
+from tests import forks
 
 
 class Model(nn.Module):
@@ -220,9 +219,8 @@ program = anyshape.load({str(package)!r}, native_code="trusted")
 with torch.no_grad():
     print(program(torch.ones(3, 4)).sum().item(), len(program.entries), *program.notes)
 """
-    run = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=100
-    )
+    (tmp_path / "script.py").write_text(script)
+    run = forks.run(["script.py"], tmp_path)
     assert run.returncode == 0, run.stderr
     value, entries = run.stdout.split()
     assert float(value) == pytest.approx(Model()(torch.ones(3, 4)).sum().item(), rel=1e-5)

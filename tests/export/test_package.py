@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import zipfile
 from collections import namedtuple
 from collections.abc import Callable
@@ -22,6 +20,7 @@ from anyshape.errors import BadOption, BadPackage, CannotExport
 from anyshape.export import Record
 from anyshape.export import package as packages
 from anyshape.export.operators import UnknownName, function_of, is_method, name_of
+from tests import forks
 
 FIXTURES = Path(__file__).parent / "packages"
 
@@ -126,14 +125,8 @@ assert type(answer).__name__ == "Record" and answer.size == 2
 assert named.b == 3 and type(named).__name__ == "Named"
 print(answer.logits.double().sum().item())
 """
-    run = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-        cwd=tmp_path,
-    )
+    (tmp_path / "script.py").write_text(script)
+    run = forks.run(["script.py"], tmp_path)
     assert run.returncode == 0, run.stderr
     expected = model(ids)["answer"].logits.double().sum().item()
     assert float(run.stdout) == pytest.approx(expected)

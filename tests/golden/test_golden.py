@@ -8,8 +8,6 @@ writes them anew: a change of the package shows in their diff what it changes.
 from __future__ import annotations
 
 import difflib
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,7 @@ import torch
 
 pytest.importorskip("onnx", reason="the texts have ONNX models")
 
+from tests import forks
 from tests.golden.render import NAMES, helpers_text
 
 TEXTS = Path(__file__).parent / "texts"
@@ -39,9 +38,7 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The texts of all programs, made by a process that nothing else has run in: numbers of hooks
     and of replaced functions go by what a process has done before."""
     folder = tmp_path_factory.mktemp("rendered")
-    command = [sys.executable, "-m", "tests.golden.render", str(folder)]
-    root = Path(__file__).parents[2]
-    ran = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    ran = forks.run(["-m", "tests.golden.render", str(folder)], Path(__file__).parents[2])
     assert ran.returncode == 0, ran.stderr
     return folder
 

@@ -14,20 +14,20 @@ from tests.graph_breaks.programs import PROGRAMS
 from tests.graph_breaks.table import Built
 from tests.graph_breaks.twins import Twin, different, run_twins
 
-_SAMPLE = sorted(PROGRAMS)[::6]
+SAMPLE = sorted(PROGRAMS)[::6]
 
 
 def test_there_are_enough() -> None:
     assert len(PROGRAMS) >= 150
 
 
-@pytest.mark.parametrize("name", _SAMPLE)
+@pytest.mark.parametrize("name", SAMPLE)
 def test_does_as_eager_does(name: str) -> None:
     run_twins(PROGRAMS[name], backend="eager")
 
 
 def test_compiled_around_what_cannot_be_traced() -> None:
-    judged = [judge(PROGRAMS[name]) for name in _SAMPLE[::2]]
+    judged = [judge(PROGRAMS[name]) for name in SAMPLE[::2]]
     one_sided = [str(each) for each in judged if not each.on_both_sides]
     assert len(one_sided) <= 0.15 * len(judged), "\n".join(one_sided)
     # Each boundary is learnt by a call that leaves: some programs are not through after five.

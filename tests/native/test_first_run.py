@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -20,6 +17,7 @@ from anyshape.runtime.loader import build as building
 from anyshape.runtime.loader import engine
 from anyshape.runtime.loader.errors import NativeUnavailable
 from anyshape.runtime.loader.workers import workers
+from tests import forks
 
 
 def function(x: torch.Tensor) -> torch.Tensor:
@@ -162,17 +160,10 @@ def test_a_process_that_calls_once_leaves_its_code(tmp_path: Path) -> None:
     script.write_text(SCRIPT)
 
     def run() -> str:
-        return subprocess.run(
-            [sys.executable, str(script)],
-            check=True,
-            capture_output=True,
-            text=True,
-            env={
-                **os.environ,
-                "ANYSHAPE_CACHE_DIR": str(tmp_path / "cache"),
-                "ANYSHAPE_PROFILE": "0",
-            },
-        ).stdout.strip()
+        variables = {"ANYSHAPE_CACHE_DIR": str(tmp_path / "cache"), "ANYSHAPE_PROFILE": "0"}
+        ran = forks.run([str(script)], tmp_path, variables, bare=True)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout.strip()
 
     assert run() == "True"
     assert run() == "False"

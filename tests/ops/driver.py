@@ -26,6 +26,7 @@ from anyshape.ops.meta import Meta, of_tensor
 from anyshape.ops.shape_query import Need, NeedKind
 from anyshape.ops.table import lookup
 from anyshape.symbolic import Expr, Facts, Size, as_symbol, evaluate, holds, symbol
+from tests.ops.watched import Watched
 
 #: No operators: asked of a tensor by the driver and by torch itself, or switches.
 _QUERIES = {
@@ -101,11 +102,14 @@ class SideBySide(TorchFunctionMode):
         ):
             return func(*args, **kwargs)
         symbolic = self._in_symbols(args), self._in_symbols(kwargs)  # before an in-place operator
+        watched = Watched(func, lookup(func), args, kwargs)
         try:
             result = func(*args, **kwargs)
         except Exception:
             infer(self.facts, func, *symbolic)  # has to reject it too, with an error of ours
             raise
+        for unsaid in watched.unsaid(result):
+            raise Disagreement(unsaid)
         inferred = infer(self.facts, func, *symbolic, seen=seen(result))
         # `x[i] = v` gives the program nothing; the table says what its first argument is
         # afterwards.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import islice, zip_longest
 from typing import Any, TypeVar
 
@@ -16,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 from tests.ops.judge import Judgement, Operator, Verdict, judge
 from tests.ops.samples import Sample, plain
 
-__all__ = ["Judgement", "Operator", "Verdict", "judge", "operators"]
+__all__ = ["Judgement", "Operator", "Verdict", "can_be_run", "judge", "operators", "sampled"]
 
 #: Samples judged of each operator, and how many are looked at to choose them.
 _SAMPLES, _CANDIDATES = 12, 200
@@ -42,25 +43,27 @@ _FATAL = {"torch.ops.aten._scaled_dot_product_flash_attention_for_cpu"}
 def operators() -> list[Operator]:
     """All of torch's table that can be judged, in its order."""
     return [
-        Operator(info.full_name, info.op, _sampler(info), info.full_name in _TRUSTING)
+        Operator(info.full_name, info.op, partial(sampled, info), info.full_name in _TRUSTING)
         for info in op_db
         if info.full_name not in _FATAL
     ]
 
 
-def _sampler(info: OpInfo) -> Callable[[], Sequence[Sample]]:
-    def samples() -> Sequence[Sample]:
-        # The same samples in every process and every order of operators.
-        torch.manual_seed(0)
-        numpy.random.seed(0)
-        random.seed(0)
-        found = info.sample_inputs("cpu", _dtype(info), requires_grad=False)
-        return _diverse(
-            Sample(plain((sample.input, *sample.args)), plain(sample.kwargs))
-            for sample in islice(found, _CANDIDATES)
-        )
+def can_be_run(info: OpInfo) -> bool:
+    """Whether it has samples for this machine, and no call of it ends the process."""
+    return info.full_name not in _FATAL and bool(info.dtypes)
 
-    return samples
+
+def sampled(info: OpInfo) -> Sequence[Sample]:
+    """A few calls of an operator: the same in every process and every order of operators."""
+    torch.manual_seed(0)
+    numpy.random.seed(0)
+    random.seed(0)
+    found = info.sample_inputs("cpu", _dtype(info), requires_grad=False)
+    return _diverse(
+        Sample(plain((sample.input, *sample.args)), plain(sample.kwargs))
+        for sample in islice(found, _CANDIDATES)
+    )
 
 
 #: Preferred first.

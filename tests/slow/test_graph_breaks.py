@@ -8,6 +8,7 @@ from tests.api.conftest import fresh
 from tests.graph_breaks.coverage import judge
 from tests.graph_breaks.programs import PROGRAMS
 from tests.graph_breaks.random_programs import program
+from tests.graph_breaks.test_programs import SAMPLE
 from tests.graph_breaks.twins import run_twins
 
 __all__ = ["fresh"]
@@ -15,8 +16,16 @@ __all__ = ["fresh"]
 _AT_ONCE = 25
 
 
-@pytest.mark.parametrize("dynamic", [None, True])
-@pytest.mark.parametrize("name", PROGRAMS)
+#: What `tests/graph_breaks/test_programs.py` does not run.
+_RUNS = [
+    (name, dynamic)
+    for name in PROGRAMS
+    for dynamic in (None, True)
+    if dynamic or name not in SAMPLE
+]
+
+
+@pytest.mark.parametrize(("name", "dynamic"), _RUNS)
 def test_does_as_eager_does(name: str, dynamic: bool | None) -> None:
     # Both backends in turn: one gives the bits of eager, the other what people run.
     run_twins(PROGRAMS[name], dynamic=dynamic, backend="native" if dynamic else "eager")

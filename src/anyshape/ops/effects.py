@@ -13,7 +13,7 @@ from typing import Any, Final
 import torch
 from torch._ops import OpOverload, OpOverloadPacket
 
-from anyshape.ops.bind import bind_match, works_in_place
+from anyshape.ops.bind import Unbound, bind_match, works_in_place
 from anyshape.ops.op import OpKind
 from anyshape.ops.origins import is_of_torch
 from anyshape.ops.signature import signature_of
@@ -136,9 +136,20 @@ def written_by(match: OpMatch, args: Sequence[Any], kwargs: Mapping[str, Any]) -
 # -- failures --------------------------------------------------------------------------------------
 
 
-def raises_on_any(function: Callable[..., Any]) -> bool:
-    """Whether it may fail because of what is in a tensor, of whatever dtype."""
-    return _raises(function)[0]
+def raises_on_any(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> bool:
+    """Whether a call may fail because of what is in a tensor, of whatever dtype."""
+    if _raises(function)[0]:
+        return True
+    match = lookup(function)
+    if match is None or match.op.effects.fails_with is None:
+        return False
+    name, value = match.op.effects.fails_with
+    try:
+        return bind_match(match, args, kwargs).arguments.get(name) == value
+    except Unbound:
+        return True
 
 
 def raises_on_integers(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> bool:
@@ -155,4 +166,4 @@ def _raises(function: Callable[..., Any]) -> tuple[bool, bool, str | None]:
     kind, effects = match.op.lowering, match.op.effects
     if effects.divides:
         return kind not in _FAILS_ON_INTEGERS, True, effects.given
-    return kind not in _FAILS_ON_INTEGERS, kind is OpKind.INDEX_MAP, None
+    return kind not in _FAILS_ON_INTEGERS, kind is OpKind.INDEX_MAP or effects.indexes, None

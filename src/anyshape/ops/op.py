@@ -45,11 +45,16 @@ class Effects:
     untold: bool = False
     #: whether it fails where an integer is divided by zero
     divides: bool = False
+    #: whether it fails where a position, in a tensor of integers, is out of range
+    indexes: bool = False
+    #: a parameter and its value: with that it fails on some numbers, of whatever dtype
+    fails_with: tuple[str, Any] | None = None
 
 
 PURE: Final = Effects()
 DRAWS: Final = Effects(draws=True)
 DIVIDES: Final = Effects(divides=True)
+INDEXES: Final = Effects(indexes=True)
 
 #: Before the names of functions that modules of torch call.
 FUNCTIONAL: Final = "torch.nn.functional."

@@ -34,7 +34,7 @@ def runs_python(function: Callable[..., object]) -> bool:
 
 def may_raise(function: Callable[..., object], call: CallForms) -> bool:
     """Whether it may fail because of what is in a tensor."""
-    return effects.raises_on_any(function) or (
+    return effects.raises_on_any(function, call.plain_args, call.plain_kwargs) or (
         effects.raises_on_integers(function, call.plain_kwargs)
         and _has_integers((call.metas, call.meta_kwargs))
     )

@@ -15,7 +15,18 @@ from anyshape.ops.lowering.scalars import Compute, constant_like, op, operation,
 from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value, place
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, NotMapped, Writer, is_node, onnx_unary
-from anyshape.ops.op import DRAWS, FUNCTIONAL, PURE, Op, OpKind, Rule, lower, onnx, onnx_rows
+from anyshape.ops.op import (
+    DRAWS,
+    FUNCTIONAL,
+    PURE,
+    Effects,
+    Op,
+    OpKind,
+    Rule,
+    lower,
+    onnx,
+    onnx_rows,
+)
 from anyshape.ops.promotion import floating
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
@@ -44,7 +55,11 @@ _FUNCTIONAL_PARAMETERS = {
 }
 
 #: They draw their slopes.
-_RANDOM = frozenset({"rrelu", "rrelu_with_noise"})
+#: What operators do that draw random numbers; one leaves them in an argument.
+_EFFECTS = {
+    "rrelu": DRAWS,
+    "rrelu_with_noise": Effects(draws=True, writes=("noise",), given="training", untold=True),
+}
 
 #: Functions of `torch.nn.functional` that work in place on demand.
 _ON_DEMAND = (
@@ -62,14 +77,19 @@ _PLAIN = (
 
 def _plain(name: str, rule: Rule) -> Op:
     row = pointwise_row(name, rule, signature=_signature(_PARAMETERS.get(name)))
-    return replace(row, effects=DRAWS) if name in _RANDOM else row
+    return replace(row, effects=_EFFECTS.get(name, PURE))
 
 
 def _functional(name: str, rule: Rule) -> Op:
     signature = _signature(_FUNCTIONAL_PARAMETERS.get(name), "inplace=False")
-    effects = DRAWS if name in _RANDOM else PURE
-    names = (FUNCTIONAL + name,)
-    return Op(name, names, rule, OpKind.POINTWISE, signature=signature, effects=effects)
+    return Op(
+        name,
+        (FUNCTIONAL + name,),
+        rule,
+        OpKind.POINTWISE,
+        signature=signature,
+        effects=_EFFECTS.get(name, PURE),
+    )
 
 
 def _signature(*parameters: str | None) -> str:

@@ -49,7 +49,8 @@ def _conj_physical(q: ShapeQuery, input: Meta) -> Meta:
 
 
 def _resolved(q: ShapeQuery, input: Meta) -> Meta:
-    return input
+    """Of what is marked as conjugated it is a copy."""
+    return replace(input) if input.dtype.is_complex else input
 
 
 def _from_parts(q: ShapeQuery, real: Meta, imag: Meta) -> Meta:
@@ -100,7 +101,7 @@ ROWS: tuple[Op, ...] = (
     Op("real", ("torch.real", "torch.Tensor.real.__get__"), _real, OpKind.VIEW),
     Op("imag", ("torch.imag", "torch.Tensor.imag.__get__"), _imag, OpKind.VIEW),
     Op("angle", everywhere("angle"), _angle, OpKind.POINTWISE),
-    Op("conj", everywhere("conj"), _conj, OpKind.POINTWISE),
+    Op("conj", everywhere("conj"), _conj, OpKind.VIEW),
     Op(
         "conj_physical",
         everywhere("conj_physical"),

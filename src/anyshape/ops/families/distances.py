@@ -33,7 +33,17 @@ from anyshape.ops.lowering.scalars import cast, constant_like, op, operation, sh
 from anyshape.ops.lowering.values import Lowering, NotLowered, Value, place
 from anyshape.ops.meta import Meta, strided
 from anyshape.ops.onnx import Node, NotMapped, Writer
-from anyshape.ops.op import FUNCTIONAL, Op, OpKind, Rule, in_place_names, lower, names_of, onnx
+from anyshape.ops.op import (
+    FUNCTIONAL,
+    Effects,
+    Op,
+    OpKind,
+    Rule,
+    in_place_names,
+    lower,
+    names_of,
+    onnx,
+)
 from anyshape.ops.promotion import Number, category, floating, real, result_type
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Expr, Size, eq
@@ -202,9 +212,12 @@ def _row(name: str, answers_to: tuple[str, ...], rule: Rule, in_place: tuple[str
     return Op(name, answers_to, rule, OpKind.CALL_OUT, in_place=in_place)
 
 
+#: The nuclear norm sums up singular values, and not every matrix has them.
+_DECOMPOSES = Effects(fails_with=("p", "nuc"))
+
 ROWS: tuple[Op, ...] = (
     Op("vector_norm", ("torch.linalg.vector_norm",), vector_norm, OpKind.REDUCTION),
-    Op("norm", names_of("norm"), norm, OpKind.REDUCTION),
+    Op("norm", names_of("norm"), norm, OpKind.REDUCTION, effects=_DECOMPOSES),
     Op("frobenius_norm", ("torch.frobenius_norm",), frobenius_norm, OpKind.REDUCTION),
     Op("norm_except_dim", ("torch.norm_except_dim",), norm_except_dim, OpKind.REDUCTION),
     _row("matrix_norm", ("torch.linalg.matrix_norm",), matrix_norm),

@@ -406,7 +406,8 @@ def _pair(q: ShapeQuery, left: Meta, right: Meta, summed: list[int]) -> Meta:
 
 
 ROWS: tuple[Op, ...] = (
-    Op("einsum", ("torch.einsum", "torch.functional.einsum"), _einsum, OpKind.CALL_OUT),
+    # Of one operand, of which nothing is summed, it is a view.
+    Op("einsum", ("torch.einsum", "torch.functional.einsum"), _einsum, OpKind.VIEW),
 )
 
 

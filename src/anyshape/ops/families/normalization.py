@@ -250,10 +250,22 @@ def native_batch_norm(
     return _tracked(result, input, weight, bias), stats, stats
 
 
-def batch_norm_legit(q: ShapeQuery, input: Meta, weight: Scale, bias: Scale, *rest: Any) -> Any:
-    """With running statistics, or without: three arguments less two tensors."""
-    stats: tuple[Any, ...] = rest if isinstance(rest[0], Meta) else (None, None, *rest)
-    return native_batch_norm(q, input, weight, bias, *stats)
+def batch_norm_legit(
+    q: ShapeQuery,
+    input: Meta,
+    weight: Scale,
+    bias: Scale,
+    running_mean: Any = None,
+    running_var: Any = None,
+    training: Any = None,
+    momentum: Any = None,
+    eps: Any = None,
+) -> Any:
+    """With running statistics, or without: then the other arguments are two places further on."""
+    rest = (running_mean, running_var, training, momentum, eps)
+    if not isinstance(running_mean, Meta | None):
+        rest = (None, None, *rest[:3])
+    return native_batch_norm(q, input, weight, bias, *rest)
 
 
 def batch_norm_with_update(
@@ -368,7 +380,11 @@ ROWS: tuple[Op, ...] = (
         "native_batch_norm", "torch.native_batch_norm", native_batch_norm, "training", False
     ),
     _with_statistics(
-        "native_batch_norm_legit", "torch._native_batch_norm_legit", batch_norm_legit, None, False
+        "native_batch_norm_legit",
+        "torch._native_batch_norm_legit",
+        batch_norm_legit,
+        "training",
+        False,
     ),
     _with_statistics(
         "batch_norm_with_update",

@@ -27,9 +27,10 @@ from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value
 from anyshape.ops.memory_format import is_channels_last, is_dense_in, kept_format, unsqueezed
 from anyshape.ops.meta import Dense, Layout, Meta, channels_last, contiguous
 from anyshape.ops.onnx import Node, NotMapped, Writer
-from anyshape.ops.op import FUNCTIONAL, Op, OpKind, Rule, lower, onnx_rows
+from anyshape.ops.op import DRAWS, FUNCTIONAL, Op, OpKind, Rule, lower, onnx_rows
 from anyshape.ops.promotion import category, floating
 from anyshape.ops.shape_query import ShapeQuery
+from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Answer, Size, and_, ceildiv, eq, ge, gt, le, lt, maximum, minimum, or_
 
 
@@ -364,9 +365,12 @@ def _of_dims(dims: int) -> tuple[Op, ...]:
 def _fractional_of(dims: int) -> tuple[Op, ...]:
     name = f"fractional_max_pool{dims}d"
     with_indices = _fractional(dims, True)
-    return (
-        _row(name, _fractional(dims, False)),
-        _row(f"{name}_with_indices", with_indices, _NN + name),
+    return tuple(
+        replace(row, effects=DRAWS)  # where windows begin, unless that is given
+        for row in (
+            _row(name, _fractional(dims, False)),
+            _row(f"{name}_with_indices", with_indices, _NN + name),
+        )
     )
 
 

@@ -13,7 +13,7 @@ from anyshape.ops.lowering.pointwise_builder import shifted
 from anyshape.ops.lowering.values import IndexMap, Lowering, place
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import END, Node, NotMapped, Writer, is_node, known
-from anyshape.ops.op import Op, OpKind, Rule, lower_view, names_of, onnx, row_of
+from anyshape.ops.op import INDEXES, Op, OpKind, Rule, lower_view, names_of, onnx, row_of
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Expr, Size, and_, ceildiv, eq, ge, gt, le, maximum, or_, total
 
@@ -179,7 +179,7 @@ ROWS: tuple[Op, ...] = (
     _row("unsafe_split", split_evenly),
     _row("split_with_sizes", split_with_sizes, *names_of("unsafe_split_with_sizes")),
     _row("chunk", chunk, *names_of("unsafe_chunk")),
-    _row("tensor_split", tensor_split),
+    _row("tensor_split", tensor_split, effects=INDEXES),
     _row("hsplit", _split_in("hsplit", 1, 1)),
     _row("vsplit", _split_in("vsplit", 2, 0)),
     _row("dsplit", _split_in("dsplit", 3, 2)),

@@ -1,0 +1,110 @@
+"""What operators do beside giving a result, in compiled functions: they fail on numbers in tensors,
+and write to arguments, as they do in eager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import anyshape
+
+X = torch.arange(64.0).reshape(8, 8) - 30
+#: What torch's stubs do not have.
+OWN: Any = torch
+
+
+def nuclear_norm(count: torch.Tensor, x: torch.Tensor) -> Any:
+    count.add_(1)
+    try:
+        return torch.norm(x, p="nuc")
+    except RuntimeError:
+        return count + 7
+
+
+def narrowed(count: torch.Tensor, x: torch.Tensor, start: torch.Tensor) -> Any:
+    count.add_(1)
+    try:
+        return torch.narrow(x, 0, start, 2) + 1
+    except (IndexError, RuntimeError):
+        return x[:1, :2] + count
+
+
+def statistics(x: torch.Tensor, mean: torch.Tensor, var: torch.Tensor) -> Any:
+    before = mean + 1
+    normal = OWN._native_batch_norm_legit(x, None, None, mean, var, True, 0.5, 1e-5)
+    return normal[0], mean + before
+
+
+def noise(x: torch.Tensor, drawn: torch.Tensor) -> Any:
+    before = drawn + 1
+    leaky = OWN._C._nn.rrelu_with_noise(x, drawn, 0.1, 0.3, True)
+    return leaky, drawn + before
+
+
+def transposed(x: torch.Tensor) -> Any:
+    """Of one operand, of which nothing is summed, `einsum` gives a view."""
+    made = x + 1
+    seen = torch.einsum("ij->ji", made)
+    before = made * 2
+    seen.add_(5)
+    return made + before
+
+
+def diagonal(x: torch.Tensor) -> Any:
+    made = x + 1
+    seen = torch.einsum("ii->i", made)
+    made.add_(5)
+    return seen + 1
+
+
+def _finite() -> Any:
+    return torch.zeros(2), X.clone()
+
+
+def _not_finite() -> Any:
+    return torch.zeros(2), X / 0
+
+
+def _inside() -> Any:
+    return torch.zeros(2), X.clone(), torch.tensor(3)
+
+
+def _outside() -> Any:
+    return torch.zeros(2), X.clone(), torch.tensor(7)
+
+
+def _with_statistics() -> Any:
+    return X.clone(), torch.zeros(8), torch.ones(8)
+
+
+def _alone() -> Any:
+    return (X.clone(),)
+
+
+def _with_room() -> Any:
+    return X.clone(), torch.zeros(8, 8)
+
+
+@pytest.mark.parametrize(
+    ("function", "calls"),
+    [
+        (nuclear_norm, [_finite, _finite, _not_finite, _finite]),
+        (narrowed, [_inside, _inside, _outside, _inside]),
+        (statistics, [_with_statistics] * 3),
+        (noise, [_with_room] * 3),
+        (transposed, [_alone] * 3),
+        (diagonal, [_alone] * 3),
+    ],
+)
+def test_as_eager_does(function: Callable[..., Any], calls: list[Callable[[], Any]]) -> None:
+    compiled = anyshape.compile(function)
+    for make in calls:
+        ended: list[Any] = []
+        for called in (function, compiled):
+            arguments = make()
+            torch.manual_seed(0)
+            ended.append((called(*arguments), arguments, torch.get_rng_state()))
+        torch.testing.assert_close(ended[1], ended[0], equal_nan=True)
