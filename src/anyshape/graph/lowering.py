@@ -28,7 +28,7 @@ from anyshape.graph.repeat_elision import Skipping
 from anyshape.ops.bind import OpCall, Unbound, bind_match
 from anyshape.ops.lowering.values import DTYPES, NotAView, NotLowered, NumberRef, Rearranged, Value
 from anyshape.ops.meta import Meta
-from anyshape.ops.node_meta import CALL, RESULT, SYMBOL, VERSION
+from anyshape.ops.node_meta import ARGUMENT, CALL, RESULT, SYMBOL, VERSION
 from anyshape.ops.op import NATIVE, VIEWS, VIEWS_OF_EACH, WRITES, Op, OpKind
 from anyshape.ops.signature import not_taken, taken_by
 from anyshape.ops.table import OpMatch, lookup
@@ -145,10 +145,9 @@ class Lowering(Settling):
             raise NotLowered(f"unforeseen arguments ({error})") from None
         if call.out is not None:
             raise Unlowerable("a result is written into a given tensor")
-        if not call.in_place:
-            for each in args:
-                if isinstance(each, TensorView) and each.meta is self.result:
-                    return each  # a cast to the dtype that it has, and the like
+        given = None if self._node is None else self._node.meta.get(ARGUMENT)
+        if given is not None and isinstance(args[given], TensorView):
+            return args[given]  # a cast to the dtype that it has, and the like
         view = VIEWS.get(entry.op.name)
         if view is not None:
             try:

@@ -15,6 +15,9 @@ NUMBER: Final = "number"
 #: the version of a result, where it is not 0: of a new one, how often the operator itself has
 #: written to it
 VERSION: Final = "version"
+#: the place among its arguments of the tensor that an operator gave back, as a cast to the dtype
+#: that it has does. Metas do not tell: those of equal layers are the same objects
+ARGUMENT: Final = "argument"
 #: set on a node that ran where autograd records nothing; its result may still say that it requires
 #: grad, as a view of a parameter does
 UNRECORDED: Final = "unrecorded"

@@ -130,11 +130,11 @@ class HooksBase(PlainHooks):
         is_own = self.tracer.path_of(value) is None
         if type(value) not in BUILT_IN or (is_own and protocol in _OF_THE_CONTAINER):
             return value
-        if (
-            is_own
-            and protocol == "contains"
-            and all(map(_are_told_by_identity, set(map(type, value))))
-        ):
+        if is_own and protocol == "contains":
+            # Of a dictionary, the keys: what they are for is not looked at.
+            if not all(map(_are_told_by_identity, set(map(type, value)))):
+                for item in value:
+                    self._checked_item(item)
             return value
         return self.operand(value)
 

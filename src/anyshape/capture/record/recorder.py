@@ -63,7 +63,7 @@ from anyshape.errors import AnyshapeError, NeedsDecision, UnknownOperator
 from anyshape.guards.path import Path
 from anyshape.ops.effects import is_mutable, writes_untold
 from anyshape.ops.meta import Dense, Meta
-from anyshape.ops.node_meta import CALL, NUMBER, RESULT, UNRECORDED, VERSION, RecordedCall
+from anyshape.ops.node_meta import ARGUMENT, CALL, NUMBER, RESULT, UNRECORDED, VERSION, RecordedCall
 from anyshape.ops.shape_query import NeedKind as NeedKind
 from anyshape.ops.table import lookup
 from anyshape.symbolic import EVERYTHING, Expr, Size, as_symbol, eq, is_data_dependent
@@ -436,6 +436,9 @@ class Recorder(Inputs):
             if identity in call.tensors:
                 # In place, or nothing to do: it is still that tensor.
                 self._returns_itself(call, self._known[identity], value, node)
+                if type(node) is torch.fx.Node and not call.in_place:
+                    places = (n for n, arg in enumerate(call.plain_args) if arg is result)
+                    node.meta[ARGUMENT] = next(places, None)
                 self._known[identity].meta = meta
                 return
             alive = weakref.ref(result, Forget(self._known, identity))

@@ -291,7 +291,9 @@ for _name in ["floor", "ceil", "trunc"]:
 
 @lower("round")
 def lower_round(c: Lowering, input: Value, *, decimals: int) -> Value:
-    return _to_decimals(c, input, decimals) if decimals else _rounded(c, "round", input)
+    if type(decimals) is int and decimals == 0:
+        return _rounded(c, "round", input)
+    return _to_decimals(c, input, decimals)
 
 
 def _rounded(c: Lowering, name: str, input: Value) -> Value:
