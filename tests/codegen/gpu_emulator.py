@@ -16,7 +16,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from anyshape.codegen.nvptx.launch import Geometry, chosen, geometry
-from anyshape.codegen.nvptx.module import LaunchRule, gpu_target, module_text
+from anyshape.codegen.nvptx.module import LaunchRule, module_text, nvptx_target
 from anyshape.loops.kernels import Kernel
 from tests.codegen.jit import host_machine, optimized
 
@@ -58,7 +58,7 @@ class Emulated:
     """A kernel, called with arrays, sizes and numbers; gives the number of a check that failed."""
 
     def __init__(self, kernel: Kernel, counts: tuple[int, int, int]) -> None:
-        text, rules = module_text({"kernel": (kernel, counts)}, gpu_target((9, 0), 80))
+        text, rules = module_text({"kernel": (kernel, counts)}, nvptx_target((9, 0), 80))
         self.text = text
         self.rules: tuple[LaunchRule, ...] = rules["kernel"]
         machine = host_machine()

@@ -24,7 +24,6 @@ from anyshape.backends.native.build import (
     native_function_later,
     segment_source,
 )
-from anyshape.backends.native.cuda_segment import cuda_function
 from anyshape.backends.native.python_host import python_host
 from anyshape.backends.reproduction import write_reproduction
 from anyshape.config import config
@@ -154,6 +153,8 @@ def _functions(
             progress.kernel()
             keep = partial(setitem, texts, key)
             if device.type == "cuda":
+                from anyshape.backends.native.cuda_segment import cuda_function
+
                 made[key] = cuda_function(segment, device, keep)
             else:
                 make = native_function if now else native_function_later

@@ -9,20 +9,27 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import torch
 
+from anyshape.codegen.nvptx.launch import chosen, geometry
+from anyshape.codegen.nvptx.module import (
+    Counts,
+    LaunchRule,
+    NoSuchFunction,
+    module_text,
+    nvptx_target,
+)
+from anyshape.graph.plan import Unlowerable
 from anyshape.loops.generalized import range_of
 from anyshape.loops.program import Buffer, Launch, Segment
 from anyshape.loops.text import kernel_text
+from anyshape.runtime.cuda.code import GpuTarget, Module, gpu_target, module_of
+from anyshape.runtime.cuda.driver import driver
 from anyshape.runtime.loader.errors import OutOfRange
 from anyshape.runtime.loader.torch_abi import TORCH_DTYPE
 from anyshape.symbolic import Symbol, evaluate
-
-if TYPE_CHECKING:
-    from anyshape.codegen.nvptx.module import Counts, LaunchRule
-    from anyshape.runtime.cuda.code import GpuTarget, Module
 
 #: Sizes of which a segment keeps what a run needs.
 _MOST_KEPT: Final = 256
@@ -34,8 +41,6 @@ def cuda_function(
 ) -> Callable[..., Any]:
     """What runs the segment: called with its tensors, integers and floats, gives its outputs."""
     index = torch.cuda.current_device() if device.index is None else device.index
-    from anyshape.runtime.cuda.code import gpu_target
-
     target = gpu_target(index)
     texts: list[str] = []
     codes = [_code(step, target, texts) for step in segment.steps if isinstance(step, Launch)]
@@ -54,16 +59,16 @@ _codes: Final[dict[tuple[str, Counts, GpuTarget], _Code]] = {}
 
 def _code(launch: Launch, target: GpuTarget, texts: list[str]) -> _Code:
     """The code of a kernel. Equal ones, as equal layers have them, are made once."""
-    from anyshape.codegen.nvptx.module import gpu_target, module_text
-    from anyshape.runtime.cuda.code import module_of
-
     counts = (len(launch.buffers), len(launch.sizes), len(launch.numbers))
     ranges = ", ".join(str(range_of(size)) for size in launch.sizes)
     key = f"{kernel_text(launch.kernel)}\n{ranges}"
     known = _codes.get((key, counts, target))
     if known is None:
-        given = gpu_target(target.capability, target.ptx)
-        text, rules = module_text({_NAME: (launch.kernel, counts)}, given)
+        given = nvptx_target(target.capability, target.ptx)
+        try:
+            text, rules = module_text({_NAME: (launch.kernel, counts)}, given)
+        except NoSuchFunction as error:
+            raise Unlowerable(f"no code for GPUs: {error}") from None
         texts.append(text)
         module = module_of(f"{key} {counts}", lambda: text, target)
         known = _codes[key, counts, target] = _Code(module, rules[_NAME])
@@ -102,8 +107,6 @@ class CudaSegment:
     def __init__(
         self, segment: Segment, device: torch.device, target: GpuTarget, codes: Sequence[_Code]
     ) -> None:
-        from anyshape.runtime.cuda.driver import driver
-
         self._segment = segment
         self._device = device
         self._target = target
@@ -172,8 +175,6 @@ class CudaSegment:
         return tuple(outputs) if outputs else None
 
     def _prepared(self, key: tuple[int, ...], pointers: Sequence[int]) -> _Run:
-        from anyshape.codegen.nvptx.launch import chosen, geometry
-
         segment = self._segment
         symbols = (*segment.given, *(each.symbol for each in segment.read))
         values: dict[Symbol, int] = dict(zip(symbols, key, strict=False))

@@ -222,7 +222,7 @@ class StageCode:
         return e.loop((begin, end, str(FLUSH * step)), both, types, piece)
 
     def _inner(
-        self, axis: Axis, bounds: tuple[str, str], step: int, both: States, masked: bool
+        self, axis: Axis, bounds: tuple[str, str], step: int | str, both: States, masked: bool
     ) -> States:
         e = self.e
         states, carries = both[: len(self.types)], both[len(self.types) :]

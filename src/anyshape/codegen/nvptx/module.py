@@ -14,6 +14,7 @@ from anyshape.codegen.nvptx.plan import Form, GpuPlan, gpu_plans
 from anyshape.codegen.target import Machine, Target
 from anyshape.codegen.vector_math import definitions
 from anyshape.loops.kernels import Kernel
+from anyshape.loops.operations import OF_THE_C_LIBRARY
 from anyshape.support.lazy_dataclass import dataclass
 from anyshape.symbolic import Size, maximum, product
 
@@ -55,7 +56,7 @@ class LaunchRule:
     checks: tuple[str, ...]
 
 
-def gpu_target(capability: tuple[int, int], ptx: int) -> Target:
+def nvptx_target(capability: tuple[int, int], ptx: int) -> Target:
     major, minor = capability
     return Target("nvptx64-nvidia-cuda", f"sm_{major}{minor}", f"+ptx{ptx}", lanes=4)
 
@@ -80,9 +81,22 @@ def module_text(
             made.append(_rule(own, gpu))
             states = max(states, *(2 * len(stage.folds) for stage in kernel.stages))
         rules[name] = tuple(made)
+    missing = sorted(
+        f"{name} of {dtype}" for name, dtype, _ in functions if _is_missing(name, dtype)
+    )
+    if missing:
+        raise NoSuchFunction(", ".join(missing))
     shared = f"{SHARED} = external addrspace(3) global [0 x i8], align 64"
     parts = [_HEAD, partial_array(states), shared, *texts, definitions(sorted(functions))]
     return join_module([*parts, "!0 = !{}"]), rules
+
+
+class NoSuchFunction(Exception):
+    """A GPU has no C library."""
+
+
+def _is_missing(name: str, dtype: str) -> bool:
+    return dtype == "f64" and name in OF_THE_C_LIBRARY
 
 
 def _rule(name: str, gpu: GpuPlan) -> LaunchRule:

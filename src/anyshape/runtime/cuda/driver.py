@@ -6,6 +6,8 @@ import ctypes
 import functools
 from typing import Any, Final
 
+import torch
+
 from anyshape.runtime.loader.errors import NativeFailed, NativeUnavailable
 
 _LIBRARIES: Final = ("libcuda.so.1", "nvcuda.dll")
@@ -111,8 +113,6 @@ class Driver:
         """`params`: the address of an array with the address of the argument."""
         code = self._launch(function, grid, 1, 1, *block, 1, shared, stream, params, None)
         if code == _OUT_OF_MEMORY:
-            import torch
-
             raise torch.OutOfMemoryError(f"CUDA out of memory at the launch of kernel {name}")
         self._check(code, f"launch of kernel {name}")
 
