@@ -71,6 +71,13 @@ POINTWISE: dict[str, Program] = {
         torch.maximum(x, -x) + torch.minimum(x, x * 2) + torch.max(x, x * 3) + torch.min(x, -x),
         x.clamp_min(0.1),
     ),
+    "fake quantization": lambda x: (
+        torch.fake_quantize_per_tensor_affine(x, 0.1, 3, 0, 255),
+        torch.fake_quantize_per_tensor_affine(x / 0, torch.ones(1), torch.ones(1).int(), 0, 15),
+        torch.fake_quantize_per_channel_affine(
+            x * 30, torch.arange(1, 5) * 0.1, torch.arange(4, dtype=torch.int32), 1, -128, 127
+        ),
+    ),
     "kinds": lambda x: (x.long(), x.double(), x.bool(), (x > 0).int(), x.to(torch.int32), x > 0),
 }
 

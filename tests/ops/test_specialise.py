@@ -10,6 +10,7 @@ import torch
 
 from anyshape.errors import NeedsDecision, UnknownOperator
 from anyshape.ops import infer as inference
+from anyshape.ops.concrete import first_sentence
 from anyshape.ops.infer import How, infer
 from anyshape.ops.meta import Meta, contiguous
 from anyshape.ops.shape_query import NeedKind
@@ -116,3 +117,16 @@ def test_a_shape_function_that_disagrees_with_the_run_is_not_believed():
 def test_without_shape_function_or_run_nothing_is_known():
     with pytest.raises(UnknownOperator):
         infer(FACTS, torch.geqrf, (meta(a, b),), {})
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("no Meta kernel. Please see the tutorials: https://a.b", "ValueError: no Meta kernel"),
+        ("none of torch.float32 and 0.5.", "ValueError: none of torch.float32 and 0.5."),
+        ("one line\nanother", "ValueError: one line"),
+        ("", "ValueError"),
+    ],
+)
+def test_advice_of_torch_is_left_out(message: str, shown: str) -> None:
+    assert first_sentence(ValueError(message)) == shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -125,8 +126,12 @@ def on_meta(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     return named
 
 
-def first_line(error: Exception) -> str:
-    text = str(error).strip().partition("\n")[0]
+_NEXT_SENTENCE: Final = re.compile(r"\.\s+(?=[A-Z])|\n")
+
+
+def first_sentence(error: Exception) -> str:
+    """What went wrong, without the advice that torch gives."""
+    text = _NEXT_SENTENCE.split(str(error).strip(), maxsplit=1)[0]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -31,7 +31,7 @@ from anyshape.ops.concrete import (
     DependsOnData,
     OnMeta,
     calm,
-    first_line,
+    first_sentence,
     on_meta,
 )
 from anyshape.ops.meta import Meta
@@ -70,7 +70,7 @@ def by_torch(q: ShapeQuery, call: ConcreteCall, rule_of: RuleOf, *, hinted: bool
         raise
     except Exception as error:
         # Whatever torch's functions fail with: they were not written for us.
-        raise Unable(first_line(error)) from error
+        raise Unable(first_sentence(error)) from error
 
 
 class _Functions(OnMeta):

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from anyshape.ops.actual_strides import layout_of
-from anyshape.ops.concrete import ConcreteCall, at_numbers, first_line
+from anyshape.ops.concrete import ConcreteCall, at_numbers, first_sentence
 from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.meta_tensors import leaves, rebuilt
 from anyshape.ops.shape_query import ShapeQuery
@@ -107,7 +107,7 @@ class _Probe:
         try:
             found = at_numbers(self.call, number)
         except Exception as error:
-            return first_line(error)
+            return first_sentence(error)
         return _difference(self.value, found, values, strides=not self.misstated)
 
     def _believe(self, actual: Any, values: Values) -> None:

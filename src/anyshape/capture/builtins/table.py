@@ -130,9 +130,10 @@ def call(hooks: Hooks, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
     handler = handler_of(function)
     if handler is not None:
         return handler(hooks, function, args, kwargs)
+    is_python = isinstance(function, types.FunctionType)
+    what = "Python code that is not followed" if is_python else "native code without a model"
     raise AbortCapture(
-        f"`{_full_name(function)}` is native code without a model",
-        "call it outside the compiled function",
+        f"`{_full_name(function)}` is {what}", "call it outside the compiled function"
     )
 
 

@@ -28,6 +28,7 @@ _OURS_WATCHED: Final = frozenset(
 _TORCH_WATCHED: Final = (
     "nn/modules/",
     "ao/nn/",
+    "ao/quantization/fake_quantize.py",
     "nn/functional.py",
     "nn/parallel/",
     "nn/utils/",

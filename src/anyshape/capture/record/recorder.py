@@ -59,7 +59,7 @@ from anyshape.capture.record.unbacked import is_of_data, observed, places, sizes
 from anyshape.capture.replay.events import ARGUMENTS, operation
 from anyshape.capture.tracer import Tracer
 from anyshape.config import config
-from anyshape.errors import AnyshapeError, NeedsDecision, UnknownOperator
+from anyshape.errors import AnyshapeError, InternalError, NeedsDecision, UnknownOperator
 from anyshape.guards.path import Path
 from anyshape.ops.effects import is_mutable, writes_untold
 from anyshape.ops.meta import Dense, Meta
@@ -205,9 +205,13 @@ class Recorder(Inputs):
         except AbortCapture as left:
             tracer.leave_for(left)
         except Exception as error:
-            if config.on_compile_error == "raise":
-                raise
             # A defect of ours: the operation itself has run, and its result is right.
+            if config.on_compile_error == "raise":
+                if isinstance(error, AnyshapeError):
+                    raise
+                # Of an error of its own, the program is shown its own lines only.
+                stage = f"recording `{name_of(function)}`"
+                raise InternalError(stage=stage, detail=repr(error)) from error
             tracer.abort(f"recording `{name_of(function)}` failed: {error!r}")
         return result
 
