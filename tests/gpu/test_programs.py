@@ -28,7 +28,12 @@ PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
     "norm, gelu, softmax": lambda x: F.gelu(F.layer_norm(x, x.shape[-1:])).softmax(-1),
     "rms_norm": lambda x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6),
     "sums": lambda x: (x.sum(), x.sum(0), x.sum(-1), x.mean(0)),
-    "means": lambda x: (x.mean(-1), x.var(-1), (x > 0).any(-1), x.float().norm(dim=-1)),
+    "means": lambda x: (
+        x.mean(-1),
+        x.var(-1, correction=0),
+        (x > 0).any(-1),
+        x.float().norm(dim=-1),
+    ),
     "casts": lambda x: (x.to(torch.bfloat16) + 1, x.half() * 2, (x * 10).int(), x > 0, x.double()),
     "transposed": lambda x: (x.t() * 2).contiguous(),
     "running sums": lambda x: (x.float().cumsum(-1), x.float().cumsum(0)),
@@ -81,9 +86,7 @@ def _leaves(value: Any) -> list[Tensor]:
 
 
 def _moved(value: Any) -> Any:
-    return tree_map(
-        lambda leaf: leaf.cuda() if isinstance(leaf, Tensor) else leaf, value
-    )
+    return tree_map(lambda leaf: leaf.cuda() if isinstance(leaf, Tensor) else leaf, value)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
