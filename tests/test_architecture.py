@@ -79,6 +79,10 @@ LAZY_IMPORTS = {
         "anyshape.backends.native.build",
         "anyshape.backends.native.source",
     ): "code that is found on disk needs no text",
+    (
+        "anyshape.backends.native.backend",
+        "anyshape.backends.native.cuda_segment",
+    ): "only for graphs with tensors on a GPU",
     ("anyshape.capture.numbers.quotients", "fractions"): "it loads `decimal`; few divide sizes",
     ("anyshape.ops.float_scale", "fractions"): "it loads `decimal`; few scale a size by a float",
     ("anyshape.profile.remote", "fsspec"): "only for those who share profiles",

@@ -44,9 +44,14 @@ class Machine:
     register: int = 4
     #: whether a float too large for an integer becomes the largest one; the lowest otherwise
     saturates: bool = False
+    #: whether a branch costs little beside memory: there is no place to access for no reason
+    branches: bool = False
 
     @staticmethod
     def of(target: Target) -> Machine:
+        if target.triple.startswith("nvptx64"):
+            every = frozenset({1, 2, 4, 8})
+            return Machine(every, every, saturates=True, branches=True)
         features = target.features.split(",")
         if not target.triple.startswith("x86_64"):
             return Machine(frozenset(), frozenset(), saturates=True)

@@ -222,7 +222,9 @@ class Calling(Mutation):
         """A tensor that Python has."""
         if meta is None or meta.dtype not in DTYPES:
             return Foreign(name)
-        if meta.device.type != "cpu":
+        if meta.device != self.device:
+            if meta.device.type in ("cpu", "cuda"):
+                return Foreign(name)
             raise Unlowerable(f"a tensor on {meta.device}")
         dtype = DTYPES[meta.dtype]
         self.held[name] = BufferDecl(name, dtype, meta.shape, meta.strides, given=True)

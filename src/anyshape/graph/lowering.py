@@ -7,7 +7,7 @@ computed several times.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import torch
@@ -22,6 +22,7 @@ from anyshape.graph.plan import (
     Plan,
     Unlowerable,
     View,
+    leaves,
 )
 from anyshape.graph.repeat_elision import Skipping
 from anyshape.ops.bind import OpCall, Unbound, bind_match
@@ -52,6 +53,8 @@ class Lowering(Settling):
         outputs: list[object] = []
         nodes = list(graph.nodes)
         refuse_recorded(nodes)
+        self.device = _device_of(nodes)
+        self.values.rows_only = self.device.type != "cpu"
         self._uses = {node: len(node.users) for node in nodes}
         self._sharing = Sharing(graph, may_write)
         self.pixels = ChannelsLast(nodes, self.facts.hints)
@@ -87,6 +90,7 @@ class Lowering(Settling):
             self.native,
             self.called,
             None if skipping is None else skipping.elided_repeats,
+            self.device,
         )
 
     def _placeholder(self, node: torch.fx.Node) -> str | Symbol:
@@ -209,7 +213,7 @@ class Lowering(Settling):
         return meta.like(layout=CHANNELS_LAST) if self._node in self.pixels.stored else meta
 
     def _agrees(self, made: Value, meta: Meta) -> None:
-        if meta.device.type != "cpu" or DTYPES.get(meta.dtype) != made.dtype:
+        if meta.device != self.device or DTYPES.get(meta.dtype) != made.dtype:
             raise NotLowered(f"the result is {meta.dtype} on {meta.device}, not {made.dtype}")
         if not self.same_sizes(made.sizes, meta.shape):
             raise NotLowered(f"the result has sizes {meta.shape}, not {made.sizes}")
@@ -351,3 +355,14 @@ def _for_row(row: Callable[..., object], op: Op, arguments: dict[str, object]) -
 
 def _name_of(function: object) -> str:
     return getattr(function, "__name__", str(function))
+
+
+def _device_of(nodes: Sequence[torch.fx.Node]) -> torch.device:
+    """Where native code works: on the one GPU that the graph has tensors on, or on the processor.
+    Tensors elsewhere are Python's."""
+    metas = [leaf for node in nodes for leaf in leaves(node.meta.get(RESULT))]
+    found = dict.fromkeys(meta.device for meta in metas if isinstance(meta, Meta))
+    gpus = [device for device in found if device.type == "cuda"]
+    if len(gpus) > 1:
+        raise Unlowerable("tensors on several GPUs")
+    return gpus[0] if gpus else torch.device("cpu")

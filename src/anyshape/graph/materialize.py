@@ -40,6 +40,8 @@ class Materialize:
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
+        #: where the tensors are that native code works on
+        self.device = torch.device("cpu")
         self.values = Values()
         self.held: dict[str, BufferDecl] = {}
         self.steps: list[Step] = []
@@ -158,6 +160,7 @@ class Materialize:
 
     def scan(self, fold: str, value: Value, dim: int, meta: Meta) -> Value:
         """Store the running fold of a value along a dimension."""
+        self.needs_library()
         name = self._name("b")
         memory = Memory(name, contiguous_strides(value.sizes))
 
@@ -197,7 +200,13 @@ class Materialize:
     def _compute(self, kernel: Kernel) -> None:
         self.steps.append(computing(kernel))
 
+    def needs_library(self) -> None:
+        """To be asked before anything is stored for a function of the tensor library."""
+        if self.device.type != "cpu":
+            raise NotLowered("a function of torch's own")
+
     def extern(self, extern: Extern, reads: Sequence[str], writes: Sequence[str]) -> None:
+        self.needs_library()
         self.steps.append(Native(extern, frozenset(reads), frozenset(writes)))
 
     def assume(self, fact: Fact, why: str) -> None:

@@ -122,6 +122,8 @@ class Mutation(Materialize):
     ) -> None:
         """Write a value into a tensor, each element where the map says: to an index of the target
         that may be read from tensors (`reads`). Later elements win, or add up."""
+        if mode != "set":
+            self.needs_library()
         self._may_be_written(target)
         self._count_write(target)
         self._before_write(target.root, but=value)
@@ -138,6 +140,8 @@ class Mutation(Materialize):
         self, base: Value, value: Value, index_map: IndexMap, mode: Mode, meta: Meta
     ) -> Value:
         """A copy of `base` with a value written into it, each element where the map says."""
+        if mode != "set":
+            self.needs_library()
         copy = self.values.new(base.sizes, base.dtype, base.at, (base,), factors=base.factors)
         memory = self.materialize(copy, meta)
         self._compute(self._scattering(value, memory, index_map, mode))

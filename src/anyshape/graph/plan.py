@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+import torch
+
 from anyshape.loops.expr import Dtype, reached
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Extern
@@ -158,6 +160,8 @@ class Plan:
     native: dict[str, int] = field(default_factory=dict[str, int])
     called: dict[str, str] = field(default_factory=dict[str, str])
     elided_repeats: ElidedRepeats | None = None
+    #: where its buffers are
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
 
 def leaves(tree: object) -> list[object]:

@@ -31,5 +31,6 @@ _OF_ONE: Final = (
     " atanh sigmoid erf erfc erfinv rsqrt silu gelu gelu_tanh"
 )
 FUNCTIONS: Final = OF_TWO.union(_OF_ONE.split())
-#: Functions without code for f64.
+#: Functions of f64 that the C library computes, and functions without code for f64.
+OF_THE_C_LIBRARY: Final = frozenset(["sin", "cos", "tan"])
 ONLY_F32: Final = frozenset(["asinh", "acosh", "erfinv"])

@@ -95,7 +95,7 @@ def _built(graph: torch.fx.GraphModule, examples: list[Any], now: bool) -> Calla
     if not segments:
         return run_graph(graph, examples)
     texts: dict[str, str] = {}
-    functions = _functions(texts, now)
+    functions = _functions(texts, now, plan.device)
     expected = graph.meta.get(EXPECTED, ())
     failed = partial(_failed_later, graph)
     host = python_host(made, functions, run_graph_later(graph), expected, failed)
@@ -140,7 +140,7 @@ def lowered(graph: torch.fx.GraphModule) -> tuple[Plan, Schedule]:
 
 
 def _functions(
-    texts: dict[str, str], now: bool
+    texts: dict[str, str], now: bool, device: torch.device
 ) -> Callable[[Segment], Callable[..., Any] | DeferredCode]:
     """Makes the functions of segments; equal ones, as equal layers have them, once. `texts` gets
     the texts that had to be made."""
@@ -152,8 +152,13 @@ def _functions(
         if key not in made:
             progress.kernel()
             keep = partial(setitem, texts, key)
-            make = native_function if now else native_function_later
-            made[key] = make(segment, key=key, keep=keep)
+            if device.type == "cuda":
+                from anyshape.backends.native.cuda_segment import cuda_function
+
+                made[key] = cuda_function(segment, device, keep)
+            else:
+                make = native_function if now else native_function_later
+                made[key] = make(segment, key=key, keep=keep)
         return made[key]
 
     return function_of

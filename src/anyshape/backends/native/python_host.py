@@ -357,6 +357,6 @@ def laid_out(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
         if size > 1 and own != wanted:
             if 0 in tensor.shape:
                 return tensor
-            copy = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype)
+            copy = tensor.new_empty_strided(tensor.shape, strides)
             return copy.copy_(tensor)
     return tensor

@@ -15,97 +15,110 @@ from anyshape.codegen.llvm.sizes import narrow_size
 from anyshape.loops.expr import Axis
 
 
+class ThreadTeam:
+    """Those of the processor: `%team` of them, of which this is number `%thread`."""
+
+    def thread_slice(self, e: Emitter, stage: int, axis: Axis, is_split: bool) -> tuple[str, str]:
+        """The part of the axis that this thread takes, all of it if it is alone. With `is_split`
+        false the first thread takes all."""
+        extent = narrow_size(e, axis.extent)
+        if not e.plan.splits:
+            return "0", extent
+        level, _ = e.traits_of_size(axis.extent)
+
+        def bounds() -> tuple[str, str]:
+            if not is_split:
+                first = e.let("icmp eq i64 %thread, 0")
+                return "0", e.let(f"select i1 {first}, i64 {extent}, i64 0")
+            # Whole vectors for all but the last thread.
+            unit = e.lanes * e.plan.unroll[stage] if e.plan.column is None else 1
+            more = e.let(f"add i64 {extent}, {e.let('add i64 %team, -1')}")
+            each = e.let(f"udiv i64 {more}, %team")
+            each = e.let(f"and i64 {e.let(f'add i64 {each}, {unit - 1}')}, {-unit}")
+            begin = e.let(f"mul i64 {each}, %thread")
+            end = e.let(f"add i64 {begin}, {each}")
+            # A thread that comes too late begins beyond the end, and has nothing to do.
+            return begin, e.let(f"call i64 @llvm.smin.i64(i64 {end}, i64 {extent})")
+
+        return e.once(level, ("share", stage), bounds)
+
+    def barrier(self, e: Emitter) -> None:
+        if e.plan.splits:
+            e.run_if(_shared(e), lambda: e.do("call void @GOMP_barrier()"))
+
+    def leader_only(self, e: Emitter, body: Callable[[], None]) -> None:
+        """What is done once, however many threads there are."""
+        if not e.plan.splits:
+            e.enter()
+            body()
+            e.leave()
+            return
+
+        leader = e.once(0, "leader", lambda: e.let("icmp eq i64 %thread, 0"))
+        e.run_if(leader, body)
+
+    def reduce(
+        self,
+        e: Emitter,
+        foldings: list[Folding],
+        states: States,
+        lanes: int,
+        copies: int,
+        is_last: bool,
+    ) -> States:
+        """Wait for the other threads, and fold what they have."""
+        if not e.plan.splits or (is_last and not states and not e.kernel.axes):
+            return states
+        if not states:
+            self.barrier(e)
+            return states
+        types = [t for folding in foldings for t in folding.types(lanes)] * copies
+        size = narrow_size(e, e.plan.bytes_for_a_thread())
+        offset = narrow_size(e, e.plan.folds_offset())
+        space = e.plan.fold_bytes() // copies // 2
+
+        def place(thread: str) -> str:
+            begin = e.let(f"add i64 {e.let(f'mul i64 {thread}, {size}')}, {offset}")
+            return e.let(f"getelementptr i8, ptr %scratch, i64 {begin}")
+
+        def part(start: str, number: int) -> str:
+            return e.let(f"getelementptr i8, ptr {start}, i64 {number * space}")
+
+        def read(thread: str) -> States:
+            start = place(thread)
+            return [
+                e.let(f"load {type_}, ptr {part(start, number)}, align 8")
+                for number, type_ in enumerate(types)
+            ]
+
+        def body() -> States:
+            mine = place("%thread")
+            for number, (type_, text) in enumerate(zip(types, states, strict=True)):
+                e.do(f"store {type_} {text}, ptr {part(mine, number)}, align 8")
+            e.do("call void @GOMP_barrier()")
+            first = read("0")
+            merged = e.loop(("1", "%team", "1"), first, types, lambda t, own: merge(own, read(t)))
+            e.do("call void @GOMP_barrier()")
+            return merged
+
+        def merge(a: States, b: States) -> States:
+            return merged_states(e, foldings, a, b, lanes, copies)
+
+        return e.when(_shared(e), states, types, body)
+
+
+def merged_states(
+    e: Emitter, foldings: list[Folding], a: States, b: States, lanes: int, copies: int = 1
+) -> States:
+    """What two threads have folded, as one."""
+    results: States = []
+    for _ in range(copies):
+        for folding in foldings:
+            count = len(folding.dtypes)
+            results += folding.merge(e, a[:count], b[:count], lanes)
+            a, b = a[count:], b[count:]
+    return results
+
+
 def _shared(e: Emitter) -> str:
     return e.once(0, "shared", lambda: e.let("icmp ugt i64 %team, 1"))
-
-
-def thread_slice(e: Emitter, stage: int, axis: Axis, is_split: bool) -> tuple[str, str]:
-    """The part of the axis that this thread takes, all of it if it is alone. With `is_split` false
-    the first thread takes all."""
-    extent = narrow_size(e, axis.extent)
-    if not e.plan.splits:
-        return "0", extent
-    level, _ = e.traits_of_size(axis.extent)
-
-    def bounds() -> tuple[str, str]:
-        if not is_split:
-            first = e.let("icmp eq i64 %thread, 0")
-            return "0", e.let(f"select i1 {first}, i64 {extent}, i64 0")
-        # Whole vectors for all but the last thread.
-        unit = e.lanes * e.plan.unroll[stage] if e.plan.column is None else 1
-        more = e.let(f"add i64 {extent}, {e.let('add i64 %team, -1')}")
-        each = e.let(f"udiv i64 {more}, %team")
-        each = e.let(f"and i64 {e.let(f'add i64 {each}, {unit - 1}')}, {-unit}")
-        begin = e.let(f"mul i64 {each}, %thread")
-        end = e.let(f"add i64 {begin}, {each}")
-        # A thread that comes too late begins beyond the end, and has nothing to do.
-        return begin, e.let(f"call i64 @llvm.smin.i64(i64 {end}, i64 {extent})")
-
-    return e.once(level, ("share", stage), bounds)
-
-
-def barrier(e: Emitter) -> None:
-    if e.plan.splits:
-        e.run_if(_shared(e), lambda: e.do("call void @GOMP_barrier()"))
-
-
-def leader_only(e: Emitter, body: Callable[[], None]) -> None:
-    """What is done once, however many threads there are."""
-    if not e.plan.splits:
-        e.enter()
-        body()
-        e.leave()
-        return
-
-    leader = e.once(0, "leader", lambda: e.let("icmp eq i64 %thread, 0"))
-    e.run_if(leader, body)
-
-
-def reduce_across_threads(
-    e: Emitter, foldings: list[Folding], states: States, lanes: int, copies: int, is_last: bool
-) -> States:
-    """Wait for the other threads, and fold what they have."""
-    if not e.plan.splits or (is_last and not states and not e.kernel.axes):
-        return states
-    if not states:
-        barrier(e)
-        return states
-    types = [t for folding in foldings for t in folding.types(lanes)] * copies
-    size = narrow_size(e, e.plan.bytes_for_a_thread())
-    offset = narrow_size(e, e.plan.folds_offset())
-    space = e.plan.fold_bytes() // copies // 2
-
-    def place(thread: str) -> str:
-        begin = e.let(f"add i64 {e.let(f'mul i64 {thread}, {size}')}, {offset}")
-        return e.let(f"getelementptr i8, ptr %scratch, i64 {begin}")
-
-    def part(start: str, number: int) -> str:
-        return e.let(f"getelementptr i8, ptr {start}, i64 {number * space}")
-
-    def read(thread: str) -> States:
-        start = place(thread)
-        return [
-            e.let(f"load {type_}, ptr {part(start, number)}, align 8")
-            for number, type_ in enumerate(types)
-        ]
-
-    def body() -> States:
-        mine = place("%thread")
-        for number, (type_, text) in enumerate(zip(types, states, strict=True)):
-            e.do(f"store {type_} {text}, ptr {part(mine, number)}, align 8")
-        e.do("call void @GOMP_barrier()")
-        first = read("0")
-        merged = e.loop(("1", "%team", "1"), first, types, lambda t, own: merge(own, read(t)))
-        e.do("call void @GOMP_barrier()")
-        return merged
-
-    def merge(a: States, b: States) -> States:
-        results: States = []
-        for _ in range(copies):
-            for folding in foldings:
-                count = len(folding.dtypes)
-                results += folding.merge(e, a[:count], b[:count], lanes)
-                a, b = a[count:], b[count:]
-        return results
-
-    return e.when(_shared(e), states, types, body)

@@ -109,11 +109,19 @@ class Emitter(FunctionBody):
         self.together: set[tuple[str, str, int, int]] = set()
         #: of the kernel
         self.name = ""
+        #: whether vectors in memory begin at multiples of their size
+        self.is_aligned = False
+        #: whether the memory itself adds what several rounds add to one element
+        self.is_atomic = False
 
     @property
     def mask(self) -> str | None:
         """The lanes that exist; None: all."""
         return self.masks[self.copy] if self.masks else None
+
+    def alignment(self, width: int) -> int:
+        """Of a whole vector of elements of so many bytes."""
+        return width * self.lanes if self.is_aligned else width
 
     # -- types ---------------------------------------------------------------------------------
 

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from anyshape.codegen.llvm.casts import cast
-from anyshape.codegen.llvm.cooperative_reduce import (
-    barrier,
-    leader_only,
-    reduce_across_threads,
-    thread_slice,
-)
+from anyshape.codegen.llvm.cooperative_reduce import ThreadTeam
 from anyshape.codegen.llvm.emitter import Emitter, IrValue, Loop, StageScope, States
 from anyshape.codegen.llvm.interleave import compute_together
 from anyshape.codegen.llvm.memory import store
@@ -27,6 +22,9 @@ from anyshape.symbolic.expr import of_atom, terms_of
 class StageCode:
     """The code of one stage in the making. States that leave the innermost loop are in a flat list:
     for each copy (one, with vectors along the stage's own axis) those of each fold."""
+
+    #: who shares the rounds of the stage
+    team = ThreadTeam()
 
     def __init__(self, e: Emitter, number: int, copies: int) -> None:
         self.e = e
@@ -56,7 +54,7 @@ class StageCode:
         written = frozenset(part.buffer for part in (*stage.stores, *stage.scans))
         states = [s for f in self.foldings for s in f.start(self.lanes)] * self.kept
         if stage.axes:
-            begin, end = thread_slice(e, self.number, stage.axes[0], can_be_shared(stage))
+            begin, end = self.team.thread_slice(e, self.number, stage.axes[0], can_be_shared(stage))
             conditions = [e.let(f"icmp slt i64 {begin}, {end}")]
             for axis in stage.axes[1:]:
                 extent = narrow_size(e, axis.extent)
@@ -72,7 +70,7 @@ class StageCode:
         if not self.in_columns and stage.axes:
             states = self._across(states)
         result_lanes = e.lanes if self.in_columns else 0
-        states = reduce_across_threads(e, self.foldings, states, result_lanes, self.kept, is_last)
+        states = self.team.reduce(e, self.foldings, states, result_lanes, self.kept, is_last)
         self._finish(states)
 
     def _loops(self, bounds: tuple[str, str], states: States, written: frozenset[str]) -> States:
@@ -91,9 +89,9 @@ class StageCode:
         states = self._flush(states, firsts)
         e.leave()
         if self.foldings and self._has_effects():
-            barrier(e)
+            self.team.barrier(e)
         if self._has_effects():
-            leader_only(e, lambda: self._effects_once(carries, written))
+            self.team.leader_only(e, lambda: self._effects_once(carries, written))
         return states
 
     def _side_by_side(self) -> None:
@@ -224,7 +222,7 @@ class StageCode:
         return e.loop((begin, end, str(FLUSH * step)), both, types, piece)
 
     def _inner(
-        self, axis: Axis, bounds: tuple[str, str], step: int, both: States, masked: bool
+        self, axis: Axis, bounds: tuple[str, str], step: int | str, both: States, masked: bool
     ) -> States:
         e = self.e
         states, carries = both[: len(self.types)], both[len(self.types) :]

@@ -12,7 +12,7 @@ from anyshape.codegen.llvm.arithmetic import ROWS, OperationCall
 from anyshape.codegen.llvm.casts import from_memory, round_half, to_memory
 from anyshape.codegen.llvm.emitter import Emitter, IrValue
 from anyshape.codegen.llvm.sizes import lane_numbers, narrow_size, terms_by_level, wide_size
-from anyshape.loops.expr import WIDTH, Dtype, Scalar
+from anyshape.loops.expr import FLOATS, WIDTH, Dtype, Scalar
 from anyshape.symbolic import Size
 from anyshape.symbolic.expr import of_atom, polynomial
 
@@ -124,14 +124,27 @@ def _load_one(
     other: IrValue | None,
 ) -> str:
     place = pointer(e, buffer, address, dtype)
-    if mask is not None:
-        place = e.let(f"select i1 {mask.text}, ptr {place}, ptr {_nowhere(e)}")
-    raw = e.let(f"load {MEMORY[dtype]}, ptr {place}, align {WIDTH[dtype]}")
+    raw = _masked_one(e, place, dtype, mask)
     text = from_memory(e, raw, dtype, 0)
     if mask is None or other is None:
         return text
     type_ = REGISTER[dtype]
     return e.let(f"select i1 {mask.text}, {type_} {text}, {type_} {other.text}")
+
+
+def _masked_one(e: Emitter, place: str, dtype: Dtype, mask: IrValue | None) -> str:
+    element, width = MEMORY[dtype], WIDTH[dtype]
+    if mask is None or not e.machine.branches:
+        if mask is not None:
+            place = e.let(f"select i1 {mask.text}, ptr {place}, ptr {_nowhere(e)}")
+        return e.let(f"load {element}, ptr {place}, align {width}")
+    active = e.let(f"insertelement <1 x i1> poison, i1 {mask.text}, i64 0")
+    name = f"@llvm.masked.load.{suffix(element, 1)}.p0"
+    one = e.let(
+        f"call <1 x {element}> {name}(ptr align {width} {place}, <1 x i1> {active},"
+        f" <1 x {element}> zeroinitializer)"
+    )
+    return e.let(f"extractelement <1 x {element}> {one}, i64 0")
 
 
 def _load_lanes(e: Emitter, buffer: str, address: Size, dtype: Dtype, mask: IrValue | None) -> str:
@@ -163,7 +176,7 @@ def _load_vector(e: Emitter, place: str, dtype: Dtype, mask: str | None) -> str:
     element, width = MEMORY[dtype], WIDTH[dtype]
     wide = vector(element, e.lanes)
     if e.mask is None and mask is None:
-        return e.let(f"load {wide}, ptr {place}, align {width}")
+        return e.let(f"load {wide}, ptr {place}, align {e.alignment(width)}")
     if width in e.machine.masked:
         active = _and(e, e.mask, mask)
         name = f"@llvm.masked.load.{suffix(element, e.lanes)}.p0"
@@ -195,6 +208,9 @@ def store(
     dtype = value.dtype
     if e.vector_axis is None:
         place = pointer(e, buffer, address, dtype)
+        if mask is not None and e.machine.branches:
+            e.run_if(mask.text, lambda: _put_one(e, place, value.text, dtype, mode))
+            return
         if mask is not None:
             place = e.let(f"select i1 {mask.text}, ptr {place}, ptr {_nowhere(e)}")
         _put_one(e, place, value.text, dtype, mode)
@@ -218,6 +234,10 @@ def store(
 
 
 def _put_one(e: Emitter, place: str, text: str, dtype: Dtype, mode: str) -> None:
+    if mode == "add" and e.is_atomic:
+        name = "fadd" if dtype in FLOATS else "add"
+        e.do(f"atomicrmw {name} ptr {place}, {REGISTER[dtype]} {text} monotonic")
+        return
     if mode != "set":
         before = e.let(f"load {MEMORY[dtype]}, ptr {place}, align {WIDTH[dtype]}")
         text = _combined(e, mode, from_memory(e, before, dtype, 0), text, dtype, 0)
@@ -244,7 +264,7 @@ def _store_vector(e: Emitter, place: str, value: IrValue, mode: str, mask: IrVal
     raw = to_memory(e, text, dtype, e.lanes)
     active = _and(e, e.mask, allowed)
     if active is None:
-        e.do(f"store {wide} {raw}, ptr {place}, align {width}")
+        e.do(f"store {wide} {raw}, ptr {place}, align {e.alignment(width)}")
     elif width in e.machine.masked:
         name = f"@llvm.masked.store.{suffix(element, e.lanes)}.p0"
         e.do(

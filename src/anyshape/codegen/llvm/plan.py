@@ -122,7 +122,7 @@ def make_plan(kernel: Kernel, target: Target) -> KernelPlan:
         known_to_be_short = short_plan(kernel, target)
         if known_to_be_short is not None:
             return known_to_be_short
-    apart = _apart(kernel)
+    apart = unordered(kernel)
     plan = _plan(apart, target, best_column(apart), scatters=kernel.ordered)
     return replace(plan, splits=plan.splits and not kernel.ordered)
 
@@ -153,7 +153,7 @@ def _plan(
         + [scan.buffer for stage in kernel.stages for scan in stage.scans]
     )
     wide = [list(_in_vectors(kernel, stage, column)) for stage in kernel.stages]
-    costs = tuple(sum(map(_cost, own)) + 1 for own in wide)
+    costs = element_costs(kernel, column)
     machine = Machine.of(target)
     masks_freely = machine.masks_freely
     lanes = _lanes(kernel, wide, target)
@@ -181,6 +181,11 @@ def _plan(
     )
 
 
+def element_costs(kernel: Kernel, column: Axis | None) -> tuple[int, ...]:
+    """Instructions for each element of a stage, roughly."""
+    return tuple(sum(map(_cost, _in_vectors(kernel, stage, column))) + 1 for stage in kernel.stages)
+
+
 def _is_worth_sharing(kernel: Kernel, costs: tuple[int, ...], points: int) -> bool:
     """Whether so many points of the parallel axes may be work for several threads."""
     work = 0
@@ -201,7 +206,7 @@ def can_be_shared(stage: Stage) -> bool:
     return len(stage.axes) > (1 if stage.scans else 0)
 
 
-def _apart(kernel: Kernel) -> Kernel:
+def unordered(kernel: Kernel) -> Kernel:
     """An ordered kernel whose rounds only meet at equal places of its last axis: that one is
     parallel, and the others are loops inside it, in their order."""
     if kernel.ordered and any(stage.axes for stage in kernel.stages):

@@ -303,6 +303,7 @@ def lower_attention(
     scale: Any,
     enable_gqa: Any,
 ) -> Value:
+    c.needs_library()
     if dropout_p != 0 or enable_gqa or not isinstance(is_causal, bool):
         raise NotLowered("dropout, or heads in groups")
     if not (scale is None or type(scale) is float):

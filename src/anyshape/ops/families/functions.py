@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from anyshape.loops.expr import FLOATS, Scalar
-from anyshape.loops.operations import FUNCTIONS, ONLY_F32
+from anyshape.loops.operations import FUNCTIONS, OF_THE_C_LIBRARY, ONLY_F32
 from anyshape.ops.elementwise import (
     DtypeRule,
     MetaOperand,
@@ -206,6 +206,8 @@ def lower_heaviside(c: Lowering, input: Value, values: Value) -> Value:
 @lower("sinc")
 def lower_sinc(c: Lowering, input: Value) -> Value:
     dtype = float_dtype(input.dtype)
+    if dtype == "f64":
+        c.needs_library()  # for `sin`
 
     def compute(x: Scalar) -> Scalar:
         turned = op("mul", x, constant_like(math.pi, x))
@@ -257,6 +259,8 @@ def lower_ldexp(c: Lowering, input: Value, other: Operand) -> Value:
 def lower_of_float(name: str, compute: Compute, cost: int, c: Lowering, input: Value) -> Value:
     """An operator that takes integers as floats of the default dtype."""
     dtype = float_dtype(input.dtype)
+    if dtype == "f64" and name in OF_THE_C_LIBRARY:
+        c.needs_library()
     if dtype == "f64" and name in ONLY_F32:
         raise NotLowered(f"no code for `{name}` of {dtype}")
     return elementwise(c, compute, input, takes=dtype, cost=cost)

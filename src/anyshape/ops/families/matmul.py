@@ -376,6 +376,7 @@ def _floats(*values: Value) -> None:
 
 @lower("linear")
 def lower_linear(c: Lowering, input: Value, weight: Value, bias: Value | None) -> Value:
+    c.needs_library()
     if len(weight.sizes) != 2 or len(input.sizes) < 2:
         raise NotLowered("a product with a vector")
     _floats(input, weight, *([] if bias is None else [bias]))
@@ -407,6 +408,7 @@ def lower_of_matrices(c: Lowering, input: Value, mat2: Value) -> Value:
 
 @lower("matmul")
 def lower_matmul(c: Lowering, input: Value, other: Value) -> Value:
+    c.needs_library()
     _floats(input, other)
     left, right = len(input.sizes), len(other.sizes)
     if left >= 2 and right == 2:

@@ -179,6 +179,8 @@ class Values:
         #: changes when a value is stored
         self._now: list[object] = [object()]
         self._axes = 0
+        #: whether reductions are over the last dimensions only
+        self.rows_only = False
         #: reductions by their first axis
         self.reductions: dict[Symbol, weakref.ref[Value]] = {}
         self.extents: dict[Symbol, Size] = {}
@@ -234,6 +236,8 @@ class Values:
 
         if not axes:
             raise NotLowered("a reduction over no dimension")
+        if self.rows_only and (not rest or rest[-1] > min(dims)):
+            raise NotLowered("a reduction over other dimensions than the last ones")
         value = self.new(sizes, dtype, at, (source,), cost=4)
         value.axes, value.fold = axes, fold
         self.reductions[axes[0].symbol] = weakref.ref(value)
@@ -300,6 +304,7 @@ class Lowering(Protocol):
         self, sizes: Sequence[Size], dtype: Dtype, strides: tuple[Size, ...] | None = None
     ) -> tuple[Value, Memory]: ...
     def fresh_as(self, sizes: Sequence[Size], dtype: Dtype, meta: Meta) -> tuple[Value, Memory]: ...
+    def needs_library(self) -> None: ...
     def extern(self, extern: Extern, reads: Sequence[str], writes: Sequence[str]) -> None: ...
 
     # -- writes ------------------------------------------------------------------------------------

@@ -49,6 +49,14 @@ def begun_object(
     return emit
 
 
+def assembly(text: str, triple: str, cpu: str, features: str) -> str:
+    """The text of a module's machine code: PTX is nothing else."""
+    with _machine(triple, cpu, features, 2) as machine:
+        module = _parsed(text, machine)
+        _optimise(module, machine)
+        return machine.emit_assembly(module)
+
+
 def _optimise(module: Any, machine: Any) -> None:
     binding = llvm()
     options = binding.create_pipeline_tuning_options(speed_level=2)

@@ -1,0 +1,241 @@
+"""A segment on a GPU: its kernels, launched one after the other in torch's current stream.
+
+What a run at given sizes needs is worked out once and kept: which function of each kernel, how many
+threads, and all of its arguments but the addresses.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import torch
+
+from anyshape.codegen.nvptx.launch import chosen, geometry
+from anyshape.codegen.nvptx.module import (
+    Counts,
+    LaunchRule,
+    NoSuchFunction,
+    module_text,
+    nvptx_target,
+)
+from anyshape.graph.plan import Unlowerable
+from anyshape.loops.generalized import range_of
+from anyshape.loops.program import Buffer, Launch, Segment
+from anyshape.loops.text import kernel_text
+from anyshape.runtime.cuda.code import GpuTarget, Module, gpu_target, module_of
+from anyshape.runtime.cuda.driver import driver
+from anyshape.runtime.loader.errors import OutOfRange
+from anyshape.runtime.loader.torch_abi import TORCH_DTYPE
+from anyshape.symbolic import Symbol, evaluate
+
+#: Sizes of which a segment keeps what a run needs.
+_MOST_KEPT: Final = 256
+_NAME: Final = "kernel"
+
+
+def cuda_function(
+    segment: Segment, device: torch.device, keep: Callable[[str], None] | None = None
+) -> Callable[..., Any]:
+    """What runs the segment: called with its tensors, integers and floats, gives its outputs."""
+    index = torch.cuda.current_device() if device.index is None else device.index
+    target = gpu_target(index)
+    texts: list[str] = []
+    codes = [_code(step, target, texts) for step in segment.steps if isinstance(step, Launch)]
+    if keep is not None and texts:
+        keep("\n\n".join(texts))
+    return CudaSegment(segment, torch.device("cuda", index), target, codes)
+
+
+class _Code(NamedTuple):
+    module: Module
+    rules: tuple[LaunchRule, ...]
+
+
+_codes: Final[dict[tuple[str, Counts, GpuTarget], _Code]] = {}
+
+
+def _code(launch: Launch, target: GpuTarget, texts: list[str]) -> _Code:
+    """The code of a kernel. Equal ones, as equal layers have them, are made once."""
+    counts = (len(launch.buffers), len(launch.sizes), len(launch.numbers))
+    ranges = ", ".join(str(range_of(size)) for size in launch.sizes)
+    key = f"{kernel_text(launch.kernel)}\n{ranges}"
+    known = _codes.get((key, counts, target))
+    if known is None:
+        given = nvptx_target(target.capability, target.ptx)
+        try:
+            text, rules = module_text({_NAME: (launch.kernel, counts)}, given)
+        except NoSuchFunction as error:
+            raise Unlowerable(f"no code for GPUs: {error}") from None
+        texts.append(text)
+        module = module_of(f"{key} {counts}", lambda: text, target)
+        known = _codes[key, counts, target] = _Code(module, rules[_NAME])
+    return known
+
+
+class _Ready(NamedTuple):
+    """A launch at given sizes."""
+
+    function: int
+    name: str
+    grid: int
+    block: tuple[int, int]
+    shared: int
+    #: bytes of private memory, of each row or thread and in all
+    private: int
+    scratch: int
+    #: numbers of its buffers, in the order of the segment's
+    buffers: tuple[int, ...]
+    sizes: tuple[int, ...]
+    numbers: tuple[int, ...]
+    #: where a check that fails leaves its number
+    failure: int
+    argument: Any
+
+
+class _Run(NamedTuple):
+    """The launches of a segment at given sizes, and the buffers that it makes."""
+
+    launches: tuple[_Ready, ...]
+    #: sizes, strides and dtype of outputs, then of temporaries
+    made: tuple[tuple[tuple[int, ...], tuple[int, ...], torch.dtype], ...]
+
+
+class CudaSegment:
+    def __init__(
+        self, segment: Segment, device: torch.device, target: GpuTarget, codes: Sequence[_Code]
+    ) -> None:
+        self._segment = segment
+        self._device = device
+        self._target = target
+        self._codes = codes
+        self._driver = driver()
+        self._inputs, self._given = len(segment.inputs), len(segment.given)
+        self._reads = tuple((each.tensor, each.dim) for each in segment.read)
+        self._runs: dict[tuple[int, ...], _Run] = {}
+        self._failures: torch.Tensor | None = None
+        if any(rule.checks for code in codes for rule in code.rules):
+            # The GPU writes to it, and it is read without waiting.
+            self._failures = torch.zeros(len(codes), dtype=torch.int32).pin_memory()
+
+    def __call__(self, *arguments: Any) -> Any:
+        if self._failures is not None:
+            self._raise_failure()
+        if torch.cuda.current_device() != self._device.index:
+            with torch.cuda.device(self._device):
+                return self._called(arguments)
+        return self._called(arguments)
+
+    def _called(self, arguments: Sequence[Any]) -> Any:
+        inputs, given = self._inputs, self._given
+        tensors = arguments[:inputs]
+        pointers = [tensor.data_ptr() for tensor in tensors]
+        sizes = (
+            *arguments[inputs : inputs + given],
+            *(tensors[number].shape[dim] for number, dim in self._reads),
+            *(pointer & 15 for pointer in pointers),
+        )
+        run = self._runs.get(sizes)
+        if run is None:
+            run = self._prepared(sizes, pointers)
+        made = [
+            torch.empty_strided(shape, strides, dtype=dtype, device=self._device)
+            for shape, strides, dtype in run.made
+        ]
+        pointers += [tensor.data_ptr() for tensor in made]
+        stream = torch.cuda.current_stream().cuda_stream
+        numbers = [_word(float(value)) for value in arguments[inputs + given :]]
+        for each in run.launches:
+            scratch: torch.Tensor | None = None
+            if each.scratch:
+                scratch = torch.empty(each.scratch, dtype=torch.uint8, device=self._device)
+            argument = each.argument(
+                *(pointers[number] for number in each.buffers),
+                *each.sizes,
+                *(numbers[number] for number in each.numbers),
+                0 if scratch is None else scratch.data_ptr(),
+                each.private if each.scratch else 0,
+                each.failure,
+            )
+            params = ctypes.c_void_p(ctypes.addressof(argument))
+            self._driver.launch(
+                each.function,
+                each.grid,
+                each.block,
+                each.shared,
+                stream,
+                ctypes.addressof(params),
+                each.name,
+            )
+        outputs = made[: len(self._segment.outputs)]
+        if len(outputs) == 1:
+            return outputs[0]
+        return tuple(outputs) if outputs else None
+
+    def _prepared(self, key: tuple[int, ...], pointers: Sequence[int]) -> _Run:
+        segment = self._segment
+        symbols = (*segment.given, *(each.symbol for each in segment.read))
+        values: dict[Symbol, int] = dict(zip(symbols, key, strict=False))
+        every = (*segment.inputs, *segment.outputs, *segment.temporaries)
+        numbers = {buffer.name: number for number, buffer in enumerate(every)}
+        names = {name: number for number, name in enumerate(segment.numbers)}
+        # Memory of our own begins where any vector may.
+        addresses = [*pointers, *(0 for _ in every[len(pointers) :])]
+        ready: list[_Ready] = []
+        launches = [step for step in segment.steps if isinstance(step, Launch)]
+        for position, (launch, code) in enumerate(zip(launches, self._codes, strict=True)):
+            sizes = tuple(evaluate(size, values) for size in launch.sizes)
+            buffers = tuple(numbers[name] for name in launch.buffers)
+            rule = chosen(code.rules, sizes, [addresses[number] for number in buffers])
+            shape = geometry(rule, sizes, self._target.most_shared - 4096)
+            if shape is None:
+                continue
+            index = self._device.index
+            function = code.module.function(index, rule.name, self._target.most_shared)
+            count = len(buffers) + len(sizes) + len(launch.numbers) + 3
+            failure = 0
+            if self._failures is not None:
+                failure = self._failures.data_ptr() + 4 * position
+            ready.append(
+                _Ready(
+                    function,
+                    rule.name,
+                    shape.grid,
+                    shape.block,
+                    shape.shared,
+                    shape.private,
+                    shape.scratch,
+                    buffers,
+                    sizes,
+                    tuple(names[name] for name in launch.numbers),
+                    failure,
+                    ctypes.c_int64 * count,
+                )
+            )
+        made = tuple(_made(buffer, values) for buffer in every[len(segment.inputs) :])
+        if len(self._runs) >= _MOST_KEPT:
+            self._runs.clear()
+        run = self._runs[key] = _Run(tuple(ready), made)
+        return run
+
+    def _raise_failure(self) -> None:
+        failures = self._failures
+        assert failures is not None
+        for number, code in zip(failures.tolist(), self._codes, strict=True):
+            if number:
+                failures.zero_()
+                raise OutOfRange(f"{code.rules[0].checks[number - 1]} (in an earlier call)")
+
+
+def _made(
+    buffer: Buffer, values: dict[Symbol, int]
+) -> tuple[tuple[int, ...], tuple[int, ...], torch.dtype]:
+    sizes = tuple(evaluate(size, values) for size in buffer.sizes)
+    strides = tuple(evaluate(stride, values) for stride in buffer.strides)
+    return sizes, strides, TORCH_DTYPE[buffer.dtype]
+
+
+def _word(value: float) -> int:
+    return struct.unpack("<q", struct.pack("<d", value))[0]

@@ -1,0 +1,141 @@
+"""Threads of a block that share one point of the parallel axes.
+
+Each takes every so manieth vector of a stage's last axis. What they fold is merged first within
+each warp, by shuffles, then, where a row has several warps, through shared memory. The order is
+fixed, so that equal runs have equal results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from anyshape.codegen.llvm.cooperative_reduce import ThreadTeam, merged_states
+from anyshape.codegen.llvm.emitter import Emitter, States
+from anyshape.codegen.llvm.loop_nest import StageCode
+from anyshape.codegen.llvm.reductions import Folding
+from anyshape.codegen.llvm.sizes import narrow_size
+from anyshape.loops.expr import Axis
+
+#: Warps of a block, at most.
+_WARPS: Final = 32
+#: Shared memory for what warps have folded: eight bytes for each of them and each state.
+PARTIAL: Final = "@as_partial"
+
+_BITS: Final = {"float": 32, "double": 64, "i64": 64, "i32": 32, "i16": 16, "i8": 8, "i1": 1}
+
+
+def partial_array(states: int) -> str:
+    return f"{PARTIAL} = internal addrspace(3) global [{_WARPS * states} x i64] undef, align 8"
+
+
+class BlockTeam(ThreadTeam):
+    """`%tid.x` of `%ntid.x` threads; `%active` says whether there is a point for them."""
+
+    def thread_slice(self, e: Emitter, stage: int, axis: Axis, is_split: bool) -> tuple[str, str]:
+        # They share the last axis, vector by vector: see `BlockStage`.
+        return "0", narrow_size(e, axis.extent)
+
+    def barrier(self, e: Emitter) -> None:
+        e.do("call void @llvm.nvvm.barrier0()")
+
+    def leader_only(self, e: Emitter, body: Callable[[], None]) -> None:
+        e.run_if("%leads", body)
+
+    def reduce(
+        self,
+        e: Emitter,
+        foldings: list[Folding],
+        states: States,
+        lanes: int,
+        copies: int,
+        is_last: bool,
+    ) -> States:
+        if not states:
+            if not is_last:
+                self.barrier(e)
+            return states
+        types = [type_ for folding in foldings for type_ in folding.types(0)]
+
+        def across_warp(own: States) -> States:
+            for distance in (16, 8, 4, 2, 1):
+                pairs = zip(types, own, strict=True)
+                others = [_shuffled(e, type_, text, distance) for type_, text in pairs]
+                own = merged_states(e, foldings, own, others, 0)
+            return own
+
+        def across_block() -> States:
+            self.barrier(e)
+            e.run_if("%first.lane", lambda: self._put(e, types, merged, "%warp"))
+            self.barrier(e)
+            place = e.let("add i32 %first.warp, %lane")
+            start = [text for folding in foldings for text in folding.start(0)]
+            own = e.when("%is.warp", start, types, lambda: self._get(e, types, place))
+            return across_warp(own)
+
+        merged = across_warp(states)
+        return e.when("%has.warps", merged, types, across_block)
+
+    def _put(self, e: Emitter, types: list[str], states: States, place: str) -> None:
+        for number, (type_, text) in enumerate(zip(types, states, strict=True)):
+            e.do(f"store {type_} {text}, ptr addrspace(3) {_partial(e, number, place)}, align 8")
+
+    def _get(self, e: Emitter, types: list[str], place: str) -> States:
+        return [
+            e.let(f"load {type_}, ptr addrspace(3) {_partial(e, number, place)}, align 8")
+            for number, type_ in enumerate(types)
+        ]
+
+
+def _partial(e: Emitter, number: int, place: str) -> str:
+    at = e.let(f"add i32 {place}, {number * _WARPS}")
+    return e.let(f"getelementptr i64, ptr addrspace(3) {PARTIAL}, i32 {at}")
+
+
+def _shuffled(e: Emitter, type_: str, text: str, distance: int) -> str:
+    """What the thread at this distance has."""
+    bits = _BITS[type_]
+    whole = f"i{bits}"
+    if type_ in ("float", "double"):
+        text = e.let(f"bitcast {type_} {text} to {whole}")
+    if bits == 64:
+        low = _exchanged(e, e.let(f"trunc i64 {text} to i32"), distance)
+        high = _exchanged(e, e.let(f"trunc i64 {e.let(f'lshr i64 {text}, 32')} to i32"), distance)
+        shifted = e.let(f"shl i64 {e.let(f'zext i32 {high} to i64')}, 32")
+        text = e.let(f"or i64 {shifted}, {e.let(f'zext i32 {low} to i64')}")
+    elif bits == 32:
+        text = _exchanged(e, text, distance)
+    else:
+        sent = _exchanged(e, e.let(f"zext {whole} {text} to i32"), distance)
+        text = e.let(f"trunc i32 {sent} to {whole}")
+    return e.let(f"bitcast {whole} {text} to {type_}") if type_ in ("float", "double") else text
+
+
+def _exchanged(e: Emitter, text: str, distance: int) -> str:
+    return e.let(
+        f"call i32 @llvm.nvvm.shfl.sync.bfly.i32(i32 -1, i32 {text}, i32 {distance}, i32 31)"
+    )
+
+
+class BlockStage(StageCode):
+    """A stage whose last axis the threads of a block share."""
+
+    team = BlockTeam()
+
+    def __init__(self, e: Emitter, number: int) -> None:
+        super().__init__(e, number, 1)
+        # Other blocks hide the time that memory takes.
+        self.ahead = {}
+
+    def _rows(self, axis: Axis, bounds: tuple[str, str], states: States) -> States:
+        e, (_, end) = self.e, bounds
+        e.vector_axis = axis.symbol
+        some = e.let(f"icmp slt i64 %begin, {end}")
+        states = e.when(
+            some,
+            states,
+            self.types,
+            lambda: self._inner(axis, ("%begin", end), "%stride", states, False),
+        )
+        e.vector_axis = None
+        return states

@@ -1,0 +1,206 @@
+"""The code of a kernel: which thread takes what.
+
+    define ptx_kernel void @name(ptr byval([9 x i64]) %buffers)
+
+The one argument holds the addresses of buffers, then sizes, then numbers, then where private memory
+is and how much of it each row or thread has (0: it is in shared memory), then where a check that
+fails leaves its number.
+"""
+
+from __future__ import annotations
+
+from anyshape.codegen.llvm.emitter import Emitter, Loop
+from anyshape.codegen.llvm.loop_nest import StageCode, check_slot, set_masks
+from anyshape.codegen.llvm.sizes import narrow_size
+from anyshape.codegen.nvptx.block_reduce import BlockStage
+from anyshape.codegen.nvptx.plan import GpuPlan
+from anyshape.loops.expr import Axis
+
+SHARED = "@as_shared"
+
+
+def kernel_function(e: Emitter, gpu: GpuPlan, name: str, counts: tuple[int, int, int]) -> str:
+    """`counts`: how many buffers, sizes and numbers the kernel has."""
+    buffers, sizes, numbers = counts
+    e.name = name
+    for register, name_ in _REGISTERS.items():
+        e.at_start(f"%{register} = call i32 @llvm.nvvm.read.ptx.sreg.{name_}()")
+        e.at_start(f"%{register}.64 = zext i32 %{register} to i64")
+    e.at_start(f"%sizes = getelementptr i64, ptr %buffers, i64 {buffers}")
+    e.at_start(f"%numbers = getelementptr i64, ptr %buffers, i64 {buffers + sizes}")
+    end = buffers + sizes + numbers
+    for number, type_ in enumerate(("ptr", "i64", "ptr")):
+        e.at_start(f"%place.{number} = getelementptr i64, ptr %buffers, i64 {end + number}")
+        e.at_start(
+            f"%own.{number} = load {type_}, ptr %place.{number}, align 8, !invariant.load !0"
+        )
+    e.enter()
+    if gpu.form == "rows":
+        _rows(e)
+    else:
+        _points(e)
+    _leave_failures(e)
+    e.do("ret void")
+    head = f"define ptx_kernel void @{name}(ptr byval([{end + 3} x i64]) align 8 %buffers) {{"
+    return "\n".join([head, "entry:", e.text(), "}"])
+
+
+#: threads of a block, blocks of the grid
+_REGISTERS = {
+    "tid": "tid.x",
+    "tid.y": "tid.y",
+    "ntid": "ntid.x",
+    "ntid.y": "ntid.y",
+    "ctaid": "ctaid.x",
+    "nctaid": "nctaid.x",
+}
+
+
+def _leave_failures(e: Emitter) -> None:
+    count = sum(len(stage.checks) for stage in e.kernel.stages)
+    for number in range(count):
+        failed = e.let(f"load i8, ptr {check_slot(e, number)}, align 1")
+        is_bad = e.let(f"icmp ne i8 {failed}, 0")
+        e.run_if(is_bad, lambda n=number: _fail(e, n))
+
+
+def _fail(e: Emitter, number: int) -> None:
+    """As eager does: nothing that comes after it is to be believed."""
+    e.do(f"store i32 {number + 1}, ptr %own.2, align 4")
+    e.do("call void @llvm.trap()")
+
+
+# -- a thread for each vector of a column, or for each point ---------------------------------------
+
+
+def _points(e: Emitter) -> None:
+    column = e.plan.column
+    axes = e.kernel.axes if column is None else e.kernel.axes[:-1]
+    extents = [narrow_size(e, axis.extent) for axis in axes]
+    total = "1"
+    for extent in extents:
+        total = e.let(f"mul i64 {total}, {extent}")
+    units = "1"
+    if column is not None:
+        units = narrow_size(e, column.extent)
+        if e.lanes > 1:
+            more = e.let(f"add i64 {units}, {e.lanes - 1}")
+            units = e.let(f"udiv i64 {more}, {e.lanes}")
+        total = e.let(f"mul i64 {total}, {units}")
+    number = e.let(f"add i64 {e.let('mul i64 %ctaid.64, %ntid.64')}, %tid.64")
+    step = e.let("mul i64 %nctaid.64, %ntid.64")
+    if e.kernel.private:
+        size = e.let(f"mul i64 {number}, %own.1")
+        e.do(f"%scratch = getelementptr i8, ptr %own.0, i64 {size}")
+
+    def body(variable: str, _: list[str]) -> list[str]:
+        row = variable
+        unit = variable
+        if column is not None and axes:
+            row = e.let(f"udiv i64 {variable}, {units}")
+            unit = e.let(f"sub i64 {variable}, {e.let(f'mul i64 {row}, {units}')}")
+        _set_digits(e, axes, extents, row)
+        if column is None:
+            _stages(e)
+        else:
+            _vector(e, column, unit)
+        return []
+
+    some = e.let(f"icmp slt i64 {number}, {total}")
+    e.run_if(some, lambda: e.loop((number, total, step), [], [], body))
+
+
+def _set_digits(e: Emitter, axes: tuple[Axis, ...], extents: list[str], row: str) -> None:
+    """The coordinates of a point, which count like digits."""
+    level = len(e.levels) - 1
+    for axis, extent in reversed(list(zip(axes, extents, strict=True))[1:]):
+        rest = e.let(f"udiv i64 {row}, {extent}")
+        digit = e.let(f"sub i64 {row}, {e.let(f'mul i64 {rest}, {extent}')}")
+        e.loops[axis.symbol] = Loop(level, digit, axis.extent)
+        row = rest
+    if axes:
+        e.loops[axes[0].symbol] = Loop(level, row, axes[0].extent)
+
+
+def _vector(e: Emitter, column: Axis, unit: str) -> None:
+    """One vector of the column, of which lanes may be missing at its end."""
+    start = unit if e.lanes == 1 else e.let(f"mul i64 {unit}, {e.lanes}")
+    e.vector_axis = column.symbol
+
+    def stages(masked: bool) -> None:
+        # Not above the test: what depends on the column is of this branch alone.
+        e.loops[column.symbol] = Loop(len(e.levels) - 1, start, column.extent)
+        if masked:
+            set_masks(e, start, narrow_size(e, column.extent), 1)
+        _stages(e)
+        e.masks = ()
+        e.lane_atoms.clear()
+        e.at_hand.clear()
+
+    if e.lanes == 1 or len(e.kernel.axes) > 1:
+        stages(False)  # whole vectors only
+    else:
+        end = e.let(f"add i64 {start}, {e.lanes}")
+        full = e.let(f"icmp sle i64 {end}, {narrow_size(e, column.extent)}")
+        e.run_if(full, lambda: stages(False))
+        e.run_if(e.let(f"xor i1 {full}, true"), lambda: stages(True))
+    e.vector_axis = None
+
+
+def _stages(e: Emitter) -> None:
+    last = len(e.kernel.stages) - 1
+    for number in range(last + 1):
+        StageCode(e, number, 1).write(number == last)
+
+
+# -- threads of a block for each row ---------------------------------------------------------------
+
+
+def _rows(e: Emitter) -> None:
+    axes = e.kernel.axes
+    extents = [narrow_size(e, axis.extent) for axis in axes]
+    total = "1"
+    for extent in extents:
+        total = e.let(f"mul i64 {total}, {extent}")
+    first = e.let("mul i64 %ctaid.64, %ntid.y.64")
+    step = e.let("mul i64 %nctaid.64, %ntid.y.64")
+    warps = e.let("lshr i32 %ntid, 5")
+    e.do("%has.warps = icmp ugt i32 %ntid, 32")
+    e.do("%lane = and i32 %tid, 31")
+    e.do("%first.lane = icmp eq i32 %lane, 0")
+    e.do(f"%first.warp = mul i32 %tid.y, {warps}")
+    e.do(f"%warp = add i32 %first.warp, {e.let('lshr i32 %tid, 5')}")
+    e.do(f"%is.warp = icmp ult i32 %lane, {warps}")
+    e.do(f"%stride = mul i64 %ntid.64, {e.lanes}")
+    mine = e.let(f"mul i64 %tid.64, {e.lanes}")
+    if e.kernel.private:
+        _private_rows(e, first)
+
+    def body(base: str, _: list[str]) -> list[str]:
+        number = e.let(f"add i64 {base}, %tid.y.64")
+        e.do(f"%active = icmp slt i64 {number}, {total}")
+        last = e.let(f"sub i64 {total}, 1")
+        # Those without a row of their own read the last one, and write nothing.
+        row = e.let(f"select i1 %active, i64 {number}, i64 {last}")
+        e.do(f"%begin = select i1 %active, i64 {mine}, i64 {(1 << 62)}")
+        is_first = e.let("icmp eq i32 %tid, 0")
+        e.do(f"%leads = and i1 %active, {is_first}")
+        _set_digits(e, axes, extents, row)
+        count = len(e.kernel.stages)
+        for position in range(count):
+            BlockStage(e, position).write(position == count - 1)
+        BlockStage.team.barrier(e)
+        return []
+
+    e.loop((first, total, step), [], [], body)
+
+
+def _private_rows(e: Emitter, first: str) -> None:
+    size = narrow_size(e, e.plan.bytes_for_a_thread())
+    near = e.let(f"mul i64 %tid.y.64, {size}")
+    shared = e.let(f"addrspacecast ptr addrspace(3) {SHARED} to ptr")
+    near = e.let(f"getelementptr i8, ptr {shared}, i64 {near}")
+    slot = e.let(f"add i64 {first}, %tid.y.64")
+    far = e.let(f"getelementptr i8, ptr %own.0, i64 {e.let(f'mul i64 {slot}, %own.1')}")
+    is_near = e.let("icmp eq i64 %own.1, 0")
+    e.do(f"%scratch = select i1 {is_near}, ptr {near}, ptr {far}")

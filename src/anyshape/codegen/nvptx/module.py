@@ -1,0 +1,117 @@
+"""Kernels as a module, and how each is launched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from anyshape.codegen.ir_builder import join_module
+from anyshape.codegen.llvm.emitter import Emitter
+from anyshape.codegen.llvm.values import compute
+from anyshape.codegen.nvptx.block_reduce import partial_array
+from anyshape.codegen.nvptx.kernel import SHARED, kernel_function
+from anyshape.codegen.nvptx.plan import Form, GpuPlan, gpu_plans
+from anyshape.codegen.target import Machine, Target
+from anyshape.codegen.vector_math import definitions
+from anyshape.loops.kernels import Kernel
+from anyshape.loops.operations import OF_THE_C_LIBRARY
+from anyshape.support.lazy_dataclass import dataclass
+from anyshape.symbolic import Size, maximum, product
+
+#: How many buffers, sizes and numbers a kernel has.
+Counts = tuple[int, int, int]
+
+_HEAD: Final = """\
+target triple = "nvptx64-nvidia-cuda"
+target datalayout = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
+declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+declare i32 @llvm.nvvm.read.ptx.sreg.tid.y()
+declare i32 @llvm.nvvm.read.ptx.sreg.ntid.x()
+declare i32 @llvm.nvvm.read.ptx.sreg.ntid.y()
+declare i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
+declare i32 @llvm.nvvm.read.ptx.sreg.nctaid.x()
+declare void @llvm.nvvm.barrier0()
+declare i32 @llvm.nvvm.shfl.sync.bfly.i32(i32, i32, i32, i32)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRule:
+    """How one function is launched, in sizes of the kernel."""
+
+    name: str
+    form: Form
+    lanes: int
+    #: points of the parallel axes, but for the column's
+    points: Size
+    #: elements of the column, or of a row
+    length: Size
+    #: bytes of private memory of a row, or of a thread
+    private: Size
+    multiples: tuple[Size, ...]
+    #: by the number of the buffer
+    aligned: tuple[tuple[int, int], ...]
+    serial: bool
+    #: what it says if the check of this number fails
+    checks: tuple[str, ...]
+
+
+def nvptx_target(capability: tuple[int, int], ptx: int) -> Target:
+    major, minor = capability
+    return Target("nvptx64-nvidia-cuda", f"sm_{major}{minor}", f"+ptx{ptx}", lanes=4)
+
+
+def module_text(
+    kernels: Mapping[str, tuple[Kernel, Counts]], target: Target
+) -> tuple[str, dict[str, tuple[LaunchRule, ...]]]:
+    """The text of a module, and for each kernel its functions: the first one that fits is run."""
+    texts: list[str] = []
+    functions: set[tuple[str, str, int]] = set()
+    rules: dict[str, tuple[LaunchRule, ...]] = {}
+    states = 1
+    for name, (kernel, counts) in kernels.items():
+        made: list[LaunchRule] = []
+        for gpu in gpu_plans(kernel):
+            own = f"{name}_w{gpu.lanes}"
+            e = Emitter(gpu.plan, Machine.of(target), compute)
+            e.is_aligned = gpu.lanes > 1
+            e.is_atomic = gpu.atomic
+            texts.append(kernel_function(e, gpu, own, counts))
+            functions |= e.functions
+            made.append(_rule(own, gpu))
+            states = max(states, *(2 * len(stage.folds) for stage in kernel.stages))
+        rules[name] = tuple(made)
+    missing = sorted(
+        f"{name} of {dtype}" for name, dtype, _ in functions if _is_missing(name, dtype)
+    )
+    if missing:
+        raise NoSuchFunction(", ".join(missing))
+    shared = f"{SHARED} = external addrspace(3) global [0 x i8], align 64"
+    parts = [_HEAD, partial_array(states), shared, *texts, definitions(sorted(functions))]
+    return join_module([*parts, "!0 = !{}"]), rules
+
+
+class NoSuchFunction(Exception):
+    """A GPU has no C library."""
+
+
+def _is_missing(name: str, dtype: str) -> bool:
+    return dtype == "f64" and name in OF_THE_C_LIBRARY
+
+
+def _rule(name: str, gpu: GpuPlan) -> LaunchRule:
+    kernel, column = gpu.plan.kernel, gpu.plan.column
+    outer = kernel.axes if column is None else kernel.axes[:-1]
+    lengths = [product([axis.extent for axis in stage.axes[-1:]]) for stage in kernel.stages]
+    return LaunchRule(
+        name=name,
+        form=gpu.form,
+        lanes=gpu.lanes,
+        points=product([axis.extent for axis in outer]),
+        length=maximum(*lengths) if column is None else column.extent,
+        private=gpu.plan.bytes_for_a_thread() if kernel.private else 0,
+        multiples=gpu.multiples,
+        aligned=tuple((int(buffer.removeprefix("k")), by) for buffer, by in gpu.aligned),
+        serial=gpu.serial,
+        checks=tuple(check.message for stage in kernel.stages for check in stage.checks),
+    )

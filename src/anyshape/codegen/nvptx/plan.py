@@ -1,0 +1,178 @@
+"""What is decided of a kernel before code is made: which threads take what, and how many lanes each
+of them has.
+
+- *columns*: a thread takes a vector of a parallel axis through all stages; neighbours take
+  neighbouring elements;
+- *rows*: the threads of a block share one point of the parallel axes, whose stages run along
+  consecutive elements;
+- *points*: a thread takes one point, element by element: scans, and stores that may meet.
+
+Columns and rows come twice. The wide code moves 16 bytes at a time and is for tensors whose rows
+begin at such addresses; the narrow one takes single elements and is for all the others.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from anyshape.codegen.llvm.plan import KernelPlan, element_costs, unordered
+from anyshape.loops.expr import WIDTH, Axis, reached
+from anyshape.loops.kernels import Kernel
+from anyshape.loops.stages import all_roots
+from anyshape.loops.vector_axis import accesses, best_column, scalars_of, stride_along
+from anyshape.support.lazy_dataclass import dataclass, replace
+from anyshape.symbolic import Size
+from anyshape.symbolic.expr import Symbol, atom_at, of_atom, polynomial, terms_of
+
+Form = Literal["columns", "rows", "points"]
+
+#: Bytes that a thread moves at a time.
+ACCESS: Final = 16
+#: Dtypes that memory itself can add to.
+_ATOMIC: Final = frozenset({"f32", "f64", "i32", "i64"})
+
+
+@dataclass(frozen=True, slots=True)
+class GpuPlan:
+    form: Form
+    plan: KernelPlan
+    #: stores that may meet are made by the memory itself
+    atomic: bool = False
+    #: points run one after the other, in one thread
+    serial: bool = False
+    #: what has to be a multiple of the lanes, for the wide code
+    multiples: tuple[Size, ...] = ()
+    #: buffers that have to begin at a multiple of so many bytes
+    aligned: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def lanes(self) -> int:
+        return self.plan.lanes
+
+
+def gpu_plans(kernel: Kernel) -> tuple[GpuPlan, ...]:
+    """The wide one if there is one, and the one for all sizes."""
+    if not (kernel.ordered and _can_be_atomic(kernel)):
+        kernel = unordered(kernel)
+    form, column = _form(kernel)
+    if column is not None:
+        others = tuple(axis for axis in kernel.axes if axis is not column)
+        kernel = replace(kernel, axes=(*others, column))
+    narrow = GpuPlan(form, _kernel_plan(kernel, column, 1))
+    if form == "points":
+        atomic = kernel.ordered and _can_be_atomic(kernel)
+        return (replace(narrow, atomic=atomic, serial=kernel.ordered and not atomic),)
+    wide = _wide(kernel, form, column)
+    return (narrow,) if wide is None else (wide, narrow)
+
+
+def _form(kernel: Kernel) -> tuple[Form, Axis | None]:
+    if kernel.ordered or any(stage.scans for stage in kernel.stages) or not _has_axes(kernel):
+        return "points", None
+    column = best_column(kernel)
+    return ("rows", None) if column is None else ("columns", column)
+
+
+def _has_axes(kernel: Kernel) -> bool:
+    return bool(kernel.axes) or any(stage.axes for stage in kernel.stages)
+
+
+def _kernel_plan(kernel: Kernel, column: Axis | None, lanes: int) -> KernelPlan:
+    written = frozenset(
+        part.buffer for stage in kernel.stages for part in (*stage.stores, *stage.scans)
+    )
+    return KernelPlan(
+        kernel=kernel,
+        column=column,
+        lanes=lanes,
+        costs=element_costs(kernel, column),
+        unroll=tuple(1 for _ in kernel.stages),
+        written=written,
+        together=frozenset(),
+        flat=None,
+        splits=False,
+    )
+
+
+def _can_be_atomic(kernel: Kernel) -> bool:
+    """Whether rounds may run in any order: what they store is added by the memory, or is all that
+    is left of several."""
+    written = {store.buffer for stage in kernel.stages for store in stage.stores}
+    for scalar in reached(all_roots(kernel)):
+        if scalar.op == "load" and scalar.data[0] in written:
+            return False
+    return all(
+        store.mode == "set" or (store.mode == "add" and store.value.dtype in _ATOMIC)
+        for stage in kernel.stages
+        for store in stage.stores
+    )
+
+
+# -- the wide code ---------------------------------------------------------------------------------
+
+
+def _wide(kernel: Kernel, form: Form, column: Axis | None) -> GpuPlan | None:
+    found: dict[tuple[str, Size], int] = {}
+    multiples: dict[Size, None] = {}
+    for stage in kernel.stages:
+        axis = column or (stage.axes[-1] if stage.axes else None)
+        if axis is None:
+            continue
+        if form == "rows" or len(kernel.axes) > 1:
+            # Else a thread at the end has fewer elements.
+            multiples[axis.extent] = None
+        widths = _widths(kernel, stage)
+        for buffer, address in accesses(kernel, stage):
+            if buffer in kernel.private:
+                continue
+            if stride_along(kernel, address, axis.symbol) == 1:
+                found[buffer, address - of_atom(axis.symbol)] = widths[buffer]
+    lanes = ACCESS // max(found.values(), default=ACCESS)
+    if lanes == 1:
+        return None
+    for _, rest in found:
+        parts = _steps(kernel, rest)
+        if parts is None:
+            return None
+        multiples |= dict.fromkeys(parts)
+    known = [size for size in multiples if isinstance(size, int)]
+    if any(size % lanes for size in known):
+        return None
+    return GpuPlan(
+        form,
+        _kernel_plan(kernel, column, lanes),
+        multiples=tuple(size for size in multiples if not isinstance(size, int)),
+        aligned=tuple(sorted({(buffer, width * lanes) for (buffer, _), width in found.items()})),
+    )
+
+
+def _widths(kernel: Kernel, stage: object) -> dict[str, int]:
+    """Bytes of an element of each buffer."""
+    found: dict[str, int] = {}
+    for each in kernel.stages:
+        for scalar in scalars_of(kernel, each):
+            if scalar.op == "load":
+                found[scalar.data[0]] = WIDTH[scalar.dtype]
+        for store in each.stores:
+            found[store.buffer] = WIDTH[store.value.dtype]
+        for scan in each.scans:
+            found[scan.buffer] = WIDTH[scan.dtype]
+    return found
+
+
+def _steps(kernel: Kernel, rest: Size) -> list[Size] | None:
+    """By how much an address moves with the other axes, and where it begins; None if that is not
+    plain."""
+    axes = {axis.symbol for axis in kernel.axes}
+    axes |= {axis.symbol for stage in kernel.stages for axis in stage.axes}
+    steps: list[Size] = []
+    for monomial, coefficient in terms_of(rest):
+        atoms = [atom_at(i) for i in monomial]
+        moved = [atom for atom in atoms if of_atom(atom).symbols & axes]
+        if any(not isinstance(atom, Symbol) for atom in moved) or any(
+            symbol in kernel.positions for atom in atoms for symbol in of_atom(atom).symbols
+        ):
+            return None
+        others = tuple(i for i in monomial if atom_at(i) not in moved)
+        steps.append(polynomial({others: coefficient}) if others else coefficient)
+    return steps

@@ -1,0 +1,95 @@
+"""Text becomes functions on a GPU, found on disk or made."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import torch
+
+from anyshape.runtime.cuda.driver import driver
+from anyshape.runtime.loader.build import disk_cache
+from anyshape.runtime.loader.code_bundle import source_hash
+from anyshape.runtime.loader.disk_cache import key_of
+from anyshape.runtime.loader.engine import assembly
+from anyshape.runtime.loader.errors import NativeUnavailable
+
+#: By compute capability: the version of PTX that knows it. A newer GPU runs code for the last one.
+_PTX: Final = {
+    (7, 5): 63,
+    (8, 0): 70,
+    (8, 6): 71,
+    (8, 7): 74,
+    (8, 9): 78,
+    (9, 0): 78,
+    (10, 0): 86,
+    (12, 0): 87,
+}
+#: CUDA's version, and that of PTX which its driver reads.
+_READS: Final = ((13000, 90), (12080, 87), (12070, 86), (12000, 80), (11080, 78), (11000, 70))
+#: What makes the text.
+_SOURCES: Final = ("codegen", "loops", "symbolic", "backends/native", "runtime/cuda")
+
+
+class GpuTarget(NamedTuple):
+    """The GPU that code is made for."""
+
+    capability: tuple[int, int]
+    ptx: int
+    most_shared: int
+
+
+@functools.cache
+def gpu_target(device: int) -> GpuTarget:
+    own = torch.cuda.get_device_capability(device)
+    known = [each for each in _PTX if each <= own]
+    if not known:
+        raise NativeUnavailable(f"a GPU of compute capability {own[0]}.{own[1]} (7.5 is needed)")
+    version = driver().version()
+    reads = next((ptx for cuda, ptx in _READS if version >= cuda), 0)
+    usable = [each for each in known if _PTX[each] <= reads]
+    if not usable:
+        raise NativeUnavailable(f"the CUDA driver is for CUDA {version // 1000}: too old")
+    best = max(usable)
+    return GpuTarget(best, _PTX[best], driver().most_shared(device))
+
+
+class Module:
+    """The code of a module on every GPU that has asked for it."""
+
+    def __init__(self, cubin: bytes) -> None:
+        self._cubin = cubin
+        self._loaded: dict[int, int] = {}
+        self._functions: dict[tuple[int, str], int] = {}
+        self._lock = threading.Lock()
+
+    def function(self, device: int, name: str, most_shared: int) -> int:
+        """To be called with that device's context."""
+        with self._lock:
+            found = self._functions.get((device, name))
+            if found is None:
+                if device not in self._loaded:
+                    self._loaded[device] = driver().load(self._cubin)
+                module = self._loaded[device]
+                # Some is taken by the kernel itself.
+                found = driver().function(module, name, max(0, most_shared - 4096))
+                self._functions[device, name] = found
+            return found
+
+
+def module_of(key: str, text: Callable[[], str], target: GpuTarget) -> Module:
+    """The code of a module by all that its text depends on; the text is asked for if it has to be
+    made."""
+    cache = disk_cache()
+    version = str(driver().version())
+    name = key_of("cuda", key, repr(target), version, source_hash(*_SOURCES))
+    cubin = None if cache is None else cache.read(name)
+    if cubin is None:
+        major, minor = target.capability
+        ptx = assembly(text(), "nvptx64-nvidia-cuda", f"sm_{major}{minor}", f"+ptx{target.ptx}")
+        cubin = driver().machine_code(ptx.encode() + b"\0")
+        if cache is not None:
+            cache.write(name, cubin)
+    return Module(cubin)

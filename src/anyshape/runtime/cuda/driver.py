@@ -1,0 +1,127 @@
+"""The few functions of libcuda that are needed, by ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import Any, Final
+
+import torch
+
+from anyshape.runtime.loader.errors import NativeFailed, NativeUnavailable
+
+_LIBRARIES: Final = ("libcuda.so.1", "nvcuda.dll")
+#: CU_JIT_INPUT_PTX
+_PTX: Final = 1
+#: CU_JIT_ERROR_LOG_BUFFER and the bytes that it has
+_LOG, _LOG_BYTES = 5, 6
+#: CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_DYNAMIC_SHARED: Final = 8
+#: CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+_SHARED_OPT_IN: Final = 97
+#: CUDA_ERROR_OUT_OF_MEMORY
+_OUT_OF_MEMORY: Final = 2
+
+
+class Driver:
+    """libcuda, with torch's context."""
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+        self._launch = library.cuLaunchKernel
+        self._launch.argtypes = [
+            ctypes.c_void_p,
+            *[ctypes.c_uint] * 7,
+            *[ctypes.c_void_p] * 3,
+        ]
+
+    def _check(self, code: int, what: str) -> None:
+        if code:
+            raise NativeFailed(f"{what}: {self.message(code)}")
+
+    def message(self, code: int) -> str:
+        text = ctypes.c_char_p()
+        self._library.cuGetErrorString(code, ctypes.byref(text))
+        return f"{(text.value or b'unknown').decode()} (CUDA error {code})"
+
+    def version(self) -> int:
+        """Of CUDA that the driver is for: 12040 is 12.4."""
+        found = ctypes.c_int()
+        self._check(self._library.cuDriverGetVersion(ctypes.byref(found)), "cuDriverGetVersion")
+        return found.value
+
+    def most_shared(self, device: int) -> int:
+        """Bytes of shared memory that a block may ask for."""
+        handle, found = ctypes.c_int(), ctypes.c_int()
+        self._check(self._library.cuDeviceGet(ctypes.byref(handle), device), "cuDeviceGet")
+        code = self._library.cuDeviceGetAttribute(ctypes.byref(found), _SHARED_OPT_IN, handle)
+        self._check(code, "cuDeviceGetAttribute")
+        return found.value
+
+    def machine_code(self, ptx: bytes) -> bytes:
+        """The cubin of a PTX module. Threads may do so side by side."""
+        log = ctypes.create_string_buffer(8192)
+        options = (ctypes.c_int * 2)(_LOG, _LOG_BYTES)
+        values = (ctypes.c_void_p * 2)(ctypes.addressof(log), len(log))
+        state, cubin, size = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t()
+        library = self._library
+        self._check(
+            library.cuLinkCreate_v2(2, options, values, ctypes.byref(state)), "cuLinkCreate"
+        )
+        try:
+            code = library.cuLinkAddData_v2(
+                state, _PTX, ptx, ctypes.c_size_t(len(ptx)), b"anyshape", 0, None, None
+            )
+            if not code:
+                code = library.cuLinkComplete(state, ctypes.byref(cubin), ctypes.byref(size))
+            if code:
+                said = log.value.decode(errors="replace").strip()
+                raise NativeUnavailable(f"the driver refused PTX: {self.message(code)} {said}")
+            return ctypes.string_at(cubin, size.value)
+        finally:
+            library.cuLinkDestroy(state)
+
+    def load(self, cubin: bytes) -> int:
+        """A module in the current context. It is never unloaded: kernels may be under way."""
+        module = ctypes.c_void_p()
+        self._check(self._library.cuModuleLoadData(ctypes.byref(module), cubin), "cuModuleLoadData")
+        assert module.value is not None
+        return module.value
+
+    def function(self, module: int, name: str, shared: int) -> int:
+        """A kernel of a module, which may ask for so many bytes of shared memory."""
+        found = ctypes.c_void_p()
+        code = self._library.cuModuleGetFunction(
+            ctypes.byref(found), ctypes.c_void_p(module), name.encode()
+        )
+        self._check(code, f"kernel {name}")
+        code = self._library.cuFuncSetAttribute(found, _DYNAMIC_SHARED, shared)
+        self._check(code, f"kernel {name}")
+        assert found.value is not None
+        return found.value
+
+    def launch(
+        self,
+        function: int,
+        grid: int,
+        block: tuple[int, int],
+        shared: int,
+        stream: int,
+        params: int,
+        name: str,
+    ) -> None:
+        """`params`: the address of an array with the address of the argument."""
+        code = self._launch(function, grid, 1, 1, *block, 1, shared, stream, params, None)
+        if code == _OUT_OF_MEMORY:
+            raise torch.OutOfMemoryError(f"CUDA out of memory at the launch of kernel {name}")
+        self._check(code, f"launch of kernel {name}")
+
+
+@functools.cache
+def driver() -> Driver:
+    for name in _LIBRARIES:
+        try:
+            return Driver(ctypes.CDLL(name))
+        except OSError:
+            continue
+    raise NativeUnavailable("the CUDA driver (libcuda) is not installed")

@@ -1,0 +1,154 @@
+"""Kernels for GPUs, without one: they do what the interpreter does, run thread by thread on this
+processor, and the assembler takes them for every GPU that we know."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from anyshape.codegen.nvptx.launch import chosen, geometry
+from anyshape.codegen.nvptx.module import module_text, nvptx_target
+from anyshape.codegen.nvptx.plan import gpu_plans
+from anyshape.loops.expr import FLOATS, fresh_scope, load, reached
+from anyshape.loops.kernels import Kernel
+from anyshape.loops.stages import all_roots
+from anyshape.runtime.loader.engine import assembly
+from tests.codegen import kernel_samples as samples
+from tests.codegen.gpu_emulator import Emulated
+from tests.codegen.random_kernels import MAKERS
+from tests.codegen.test_llvm_kernels import choose_sizes, compare, has_empty_extreme
+
+#: Compute capability, and the version of PTX that knows it.
+GPUS = ((7, 5, 63), (8, 0, 70), (8, 6, 71), (8, 9, 78), (9, 0, 78), (10, 0, 86), (12, 0, 87))
+
+SAMPLES: dict[str, tuple[Kernel, tuple[int, int, int]]] = {
+    "sin": (samples.pointwise(samples.op("sin", load("k0", samples.AT, "f32"))), (2, 1, 0)),
+    "exp of halves": (
+        samples.pointwise(samples.op("exp", load("k0", samples.AT, "bf16"))),
+        (2, 1, 0),
+    ),
+    "softmax": (samples.softmax(), (2, 2, 0)),
+    "layer_norm": (samples.layer_norm(), (3, 2, 0)),
+    "sum of rows": (samples.sum_of_rows(), (2, 2, 0)),
+    "sum of columns": (samples.sum_of_columns("f64"), (2, 2, 0)),
+    "sum of all": (samples.sum_of_all("bf16"), (2, 2, 0)),
+    "running sum": (samples.running_sum(), (2, 2, 0)),
+}
+
+
+def casts_floats_to_integers(kernel: Kernel) -> bool:
+    """What does not fit becomes what the processor makes of it, and this is another one."""
+    return any(
+        scalar.op == "cast" and scalar.dtype not in FLOATS and scalar.args[0].dtype in FLOATS
+        for scalar in reached(all_roots(kernel))
+    )
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize("seed", range(8))
+def test_random(kind: str, seed: int) -> None:
+    rng = random.Random(seed)
+    with fresh_scope():
+        made = MAKERS[kind](seed)
+        if casts_floats_to_integers(made.kernel):
+            pytest.skip("floats become integers, which processors do in their own ways")
+        runner = Emulated(made.kernel, (len(made.buffers), made.symbols, 1))
+        for _ in range(4):
+            sizes = choose_sizes(made, rng)
+            if not has_empty_extreme(made, sizes):
+                compare(made, runner, sizes, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize("seed", range(8, 60))
+def test_more_at_random(kind: str, seed: int) -> None:
+    test_random(kind, seed)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_ptx(name: str) -> None:
+    text, rules = module_text({"kernel": SAMPLES[name]}, nvptx_target((9, 0), 78))
+    ptx = assembly(text, "nvptx64-nvidia-cuda", "sm_90", "+ptx78")
+    for rule in rules["kernel"]:
+        assert f".visible .entry {rule.name}(" in ptx
+    assert ".local" not in ptx, "a thread's own variables are in registers"
+    assert "ld.global" in ptx
+    assert "\tld.b" not in ptx, "every load knows which memory it is from"
+
+
+@pytest.mark.parametrize("name", ["sin", "softmax", "layer_norm"])
+def test_wide_code_moves_16_bytes(name: str) -> None:
+    text, _ = module_text({"kernel": SAMPLES[name]}, nvptx_target((9, 0), 78))
+    ptx = assembly(text, "nvptx64-nvidia-cuda", "sm_90", "+ptx78")
+    assert "ld.global.v4.b32" in ptx
+    assert "st.global.v4.b32" in ptx
+
+
+def assembler() -> Path | None:
+    found = importlib.util.find_spec("nvidia.cuda_nvcc") if has_nvidia() else None
+    places = [] if found is None else list(found.submodule_search_locations or ())
+    paths = [Path(place) / "bin" / "ptxas" for place in places]
+    return next((path for path in paths if path.exists()), None)
+
+
+def has_nvidia() -> bool:
+    return importlib.util.find_spec("nvidia") is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gpu", GPUS, ids=lambda gpu: f"sm_{gpu[0]}{gpu[1]}")
+def test_assembled(gpu: tuple[int, int, int], tmp_path: Path) -> None:
+    ptxas = assembler()
+    if ptxas is None:
+        pytest.skip("ptxas is not installed (the package nvidia-cuda-nvcc-cu12 has it)")
+    ptxas.chmod(0o755)
+    major, minor, version = gpu
+    for name, sample in SAMPLES.items():
+        text, _ = module_text({"kernel": sample}, nvptx_target((major, minor), version))
+        cpu = f"sm_{major}{minor}"
+        source = tmp_path / f"{name}.ptx"
+        source.write_text(assembly(text, "nvptx64-nvidia-cuda", cpu, f"+ptx{version}"))
+        done = subprocess.run(
+            [ptxas, f"-arch={cpu}", "-o", tmp_path / "cubin", source],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{name}: {done.stderr}"
+
+
+def test_odd_sizes_and_addresses_take_the_narrow_code() -> None:
+    _, rules = module_text({"kernel": SAMPLES["softmax"]}, nvptx_target((9, 0), 78))
+    wide, narrow = rules["kernel"]
+    assert chosen((wide, narrow), (3, 64), (0, 256)) is wide
+    assert chosen((wide, narrow), (3, 63), (0, 256)) is narrow
+    assert chosen((wide, narrow), (3, 64), (4, 256)) is narrow
+
+
+def test_geometry() -> None:
+    _, rules = module_text({"kernel": SAMPLES["softmax"]}, nvptx_target((9, 0), 78))
+    wide, _ = rules["kernel"]
+    assert geometry(wide, (0, 64), 1 << 16) is None, "nothing to do"
+    for rows, length in ((1, 4), (1, 1 << 20), (100_000, 64), (7, 4096)):
+        shape = geometry(wide, (rows, length), 1 << 16)
+        assert shape is not None
+        threads, of_block = shape.block
+        assert threads % 32 == 0
+        assert threads * of_block <= 1024
+        assert shape.grid * of_block >= rows
+
+
+def test_scattered_sums_are_atomic_or_in_order() -> None:
+    with fresh_scope():
+        forms = {
+            (plan.form, plan.atomic, plan.serial)
+            for seed in range(30)
+            for plan in gpu_plans(MAKERS["scatters"](seed).kernel)
+            if MAKERS["scatters"](seed).kernel.ordered
+        }
+    assert all(atomic or serial or form != "points" for form, atomic, serial in forms)

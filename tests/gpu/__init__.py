@@ -1,0 +1,1 @@
+"""What needs a GPU: `make test-gpu`. Nothing here runs in CI."""
