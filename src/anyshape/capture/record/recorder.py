@@ -45,6 +45,7 @@ from anyshape.capture.record.result_metas import (
     as_it_is,
     as_they_are,
     has_opaque,
+    is_negated,
     is_tensors,
     real_metas,
 )
@@ -249,6 +250,8 @@ class Recorder(Inputs):
         getter = getattr(function, "__name__", "") == "__get__"
         if not is_tensors(result) and (result is not None or getter):
             raise AbortCapture(f"`{name_of(function)}` returns a {type(result).__name__}")
+        if is_negated(result):
+            raise AbortCapture(f"`{name_of(function)}` returns a lazily negated tensor")
         call.in_place = is_in_place(function, call, result)
         with self.tracer.expecting():
             value, made = self._infer(function, call, result)

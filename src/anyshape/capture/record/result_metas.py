@@ -25,6 +25,14 @@ def is_tensors(result: object) -> bool:
     )
 
 
+def is_negated(result: object) -> bool:
+    """Whether the numbers in memory are those of a tensor with the other sign: native code would
+    read them as they are."""
+    if isinstance(result, torch.Tensor):
+        return result.layout is torch.strided and result.is_neg()
+    return isinstance(result, tuple | list) and any(map(is_negated, result))
+
+
 def real_metas(result: object) -> object:
     if isinstance(result, torch.Tensor):
         return of_tensor(result)

@@ -287,9 +287,10 @@ def reduced_loss(c: Lowering, losses: Value, shares: Value, how: str, gives: exp
         if how == "mean":
             losses = elementwise(c, operation("div"), losses, shares)
         return as_dtype(c, losses, gives)
-    total = c.values.reduction("sum", losses, dims, losses.dtype, keep=False)
     # The losses of rows are a kernel of their own; their sum is another.
+    c.values.check_reduced(losses, dims)
     c.materialize(losses)
+    total = c.values.reduction("sum", losses, dims, losses.dtype, keep=False)
     if how == "mean":
         whole = c.values.reduction("sum", shares, dims, losses.dtype, keep=False)
         total = elementwise(c, operation("div"), total, whole)
@@ -390,10 +391,11 @@ def _of_chances(
     losses = elementwise(c, operation("neg"), rows)
     if reduction == "none" or not losses.sizes:
         return losses
-    dims = list(range(len(losses.sizes)))
-    total = c.values.reduction("sum", losses, dims, dtype, keep=False)
     # The losses of rows are a kernel of their own; their sum is another.
+    dims = list(range(len(losses.sizes)))
+    c.values.check_reduced(losses, dims)
     c.materialize(losses)
+    total = c.values.reduction("sum", losses, dims, dtype, keep=False)
     return divided_by(c, total, product(losses.sizes)) if reduction == "mean" else total
 
 

@@ -212,6 +212,14 @@ class Values:
         self.extents[found] = extent
         return Axis(found, extent)
 
+    def check_reduced(self, source: Value, dims: Sequence[int]) -> None:
+        """To be asked before anything is stored for the sake of a reduction."""
+        if not dims:
+            raise NotLowered("a reduction over no dimension")
+        rest = [dim for dim in range(len(source.sizes)) if dim not in dims]
+        if self.rows_only and (not rest or rest[-1] > min(dims)):
+            raise NotLowered("a reduction over other dimensions than the last ones")
+
     def reduction(
         self, fold: str, source: Value, dims: Sequence[int], dtype: Dtype, *, keep: bool
     ) -> Value:
@@ -234,10 +242,7 @@ class Values:
             )
             return expr.reduce(fold, axes, source.at(full), dtype)
 
-        if not axes:
-            raise NotLowered("a reduction over no dimension")
-        if self.rows_only and (not rest or rest[-1] > min(dims)):
-            raise NotLowered("a reduction over other dimensions than the last ones")
+        self.check_reduced(source, dims)
         value = self.new(sizes, dtype, at, (source,), cost=4)
         value.axes, value.fold = axes, fold
         self.reductions[axes[0].symbol] = weakref.ref(value)
