@@ -14,7 +14,7 @@ PROGRAMS: dict[str, Callable[[Tensor], Tensor]] = {
     "imag": lambda z: z.conj().imag * 2,
     "imag, resolved": lambda z: z.conj().imag.resolve_neg() + 1,
     "imag in parts": lambda z: z.conj().imag.split(1)[0] * 3,
-    "neg view": lambda z: torch._neg_view(z.real) * 2,
+    "neg view": lambda z: torch.ops.aten._neg_view(z.real) * 2,
     "real": lambda z: z.conj().real * 2,
     "matmul": lambda z: (z.conj() @ z.mT).imag + 1,
     "adjoint": lambda z: z.mH.imag.sum(-1),
