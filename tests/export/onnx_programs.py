@@ -78,6 +78,32 @@ POINTWISE: dict[str, Program] = {
             x * 30, torch.arange(1, 5) * 0.1, torch.arange(4, dtype=torch.int32), 1, -128, 127
         ),
     ),
+    "derived: one argument": lambda x: (
+        x.trunc() + (x * 5).frac() + x.round(decimals=2),
+        x.exp2() + x.expm1() + (x * 1e-6).expm1(),
+        x.erfc() + x.asinh() + (x.abs() + 1).acosh() + x.tanh().atanh(),
+        torch.log10(x.abs() + 1) + torch.log2(x.abs() + 1),
+        x.sinc() + torch.deg2rad(x) + torch.rad2deg(x),
+        torch.special.entr(x) + torch.logit(x.sigmoid()),
+        torch.sgn(x) + torch.nan_to_num(x / 0),
+        torch.isfinite(x / 0) | torch.isposinf(x / 0) | torch.isneginf(x / 0) | torch.isreal(x),
+    ),
+    "derived: two arguments": lambda x: (
+        torch.lerp(x, x.flip(0), 0.3) + torch.lerp(x, x[:1], x.sigmoid()),
+        x.addcmul(x, x[:1], value=2) + x.addcdiv(x, x.abs() + 1, value=3),
+        torch.xlogy(x.relu(), x.abs()) + torch.special.xlog1py(x.relu(), x.abs()),
+        torch.logaddexp(x, x[:1]) + torch.logaddexp2(x, x.flip(1)),
+        torch.hypot(x, x[:1]) + torch.heaviside(x, x[:1]),
+        torch.fmod(x * 7, 3) + torch.ldexp(x, x[:1]),
+        torch.isclose(x, x[:1]) & (x > 0),
+        torch.float_power(x.abs(), 2),
+    ),
+    "derived: activations": lambda x: (
+        F.hardshrink(x) + F.softshrink(x) + F.tanhshrink(x),
+        F.threshold(x, 0.1, 20.0) + F.logsigmoid(x) + F.rrelu(x),
+        F.softplus(x, 2.0) + F.softplus(x),
+        F.prelu(x, torch.full((4,), 0.2)) + F.prelu(x, torch.full((1,), 0.3)),
+    ),
     "kinds": lambda x: (x.long(), x.double(), x.bool(), (x > 0).int(), x.to(torch.int32), x > 0),
 }
 

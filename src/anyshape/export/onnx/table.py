@@ -9,6 +9,7 @@ from typing import Any, Final
 import torch.fx
 from torch._ops import OpOverloadPacket
 
+from anyshape.export.onnx.pointwise import is_derived, written_pointwise
 from anyshape.export.operators import UnknownName, name_of
 from anyshape.ops.bind import OpCall, Unbound, bind_match
 from anyshape.ops.families.indexing import onnx_getitem
@@ -105,7 +106,7 @@ def has_row(node: torch.fx.Node) -> bool:
     match = lookup(function)
     if match is None or (match.in_place and match.op.restrides):
         return False
-    return match.op.name in ONNX
+    return match.op.name in ONNX or is_derived(match.op)
 
 
 def written(w: Writer, node: torch.fx.Node) -> object:
@@ -129,7 +130,18 @@ def written(w: Writer, node: torch.fx.Node) -> object:
     except Unbound as error:
         raise NotMapped(f"`{text_of_target(node)}` with its arguments ({error})") from None
     _refuse_writes(w, node, call)
-    row = ONNX[call.op.name]
+    try:
+        return _by_row(w, node, call)
+    except NotMapped:
+        if not is_derived(call.op):
+            raise
+    return written_pointwise(w, node, call)
+
+
+def _by_row(w: Writer, node: torch.fx.Node, call: OpCall) -> object:
+    row = ONNX.get(call.op.name)
+    if row is None:
+        raise NotMapped(f"`{text_of_target(node)}`")
     for name in not_taken(row, call.op, call.arguments):
         raise NotMapped(f"`{text_of_target(node)}` with `{name}`")
     return row(w, node, **taken_by(row, call.arguments))

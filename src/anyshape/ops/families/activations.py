@@ -401,11 +401,6 @@ def onnx_gelu(w: Writer, node: Node, input: Any, approximate: str) -> str:
     return w.add("Mul", [half, w.add("Add", [inner, number(1.0)])])
 
 
-@onnx("silu")
-def onnx_silu(w: Writer, node: Node, input: Any) -> str:
-    return w.add("Mul", [w.name(input), w.add("Sigmoid", [w.name(input)])])
-
-
 @onnx("softplus")
 def onnx_softplus(w: Writer, node: Node, input: Any, beta: Any, threshold: Any) -> str:
     if beta != 1:

@@ -727,11 +727,6 @@ def onnx_invert(w: Writer, node: Node, input: Any) -> str:
     return w.add("Not" if w.dtype(input) is torch.bool else "BitwiseNot", [w.name(input)])
 
 
-@onnx("square")
-def square(w: Writer, node: Node, input: Any) -> str:
-    return w.add("Mul", [w.name(input), w.name(input)])
-
-
 @onnx("clamp")
 def onnx_clamp(w: Writer, node: Node, input: Any, min: Any, max: Any) -> str:
     dtype = w.dtype(node)

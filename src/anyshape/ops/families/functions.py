@@ -33,8 +33,7 @@ from anyshape.ops.lowering.scalars import (
 )
 from anyshape.ops.lowering.values import Lowering, NotLowered, Value
 from anyshape.ops.meta import Meta
-from anyshape.ops.onnx import Node, Writer, onnx_unary
-from anyshape.ops.op import Op, Rule, lower, onnx, onnx_rows
+from anyshape.ops.op import Op, Rule, lower
 from anyshape.ops.promotion import floating
 from anyshape.ops.shape_query import ShapeQuery
 
@@ -290,24 +289,3 @@ def lower_atan2(c: Lowering, input: Value, other: Value) -> Value:
 def lower_copysign(c: Lowering, input: Value, other: Operand) -> Value:
     dtype = float_dtype(common_dtype((input, other)))
     return elementwise(c, operation("copysign"), input, other, takes=dtype)
-
-
-# -- ONNX -----------------------------------------------------------------------------------------
-
-
-@onnx("rsqrt")
-def rsqrt(w: Writer, node: Node, input: Any) -> str:
-    return w.add("Reciprocal", [w.add("Sqrt", [w.name(input, w.dtype(node))])])
-
-
-@onnx("log1p")
-def log1p(w: Writer, node: Node, input: Any) -> str:
-    dtype = w.dtype(node)
-    return w.add("Log", [w.add("Add", [w.name(input, dtype), w.name(1, dtype)])])
-
-
-_KINDS = (
-    *("Sigmoid", "Tanh", "Exp", "Log", "Sqrt", "Erf", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan"),
-    *("Sinh", "Cosh", "Reciprocal"),
-)
-onnx_rows({kind.lower(): onnx_unary(kind) for kind in _KINDS})
