@@ -208,7 +208,8 @@ class Recorder(Inputs):
         except Exception as error:
             # A defect of ours: the operation itself has run, and its result is right.
             if config.on_compile_error == "raise":
-                if isinstance(error, AnyshapeError):
+                # What the program itself has used up is no defect of ours.
+                if isinstance(error, AnyshapeError | RecursionError | MemoryError):
                     raise
                 # Of an error of its own, the program is shown its own lines only.
                 stage = f"recording `{name_of(function)}`"
