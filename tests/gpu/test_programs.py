@@ -59,6 +59,7 @@ def check(want: Any, got: Any, tolerance: float) -> None:
     torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
+@pytest.mark.filterwarnings("ignore:var")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program(name: str, dtype: torch.dtype) -> None:

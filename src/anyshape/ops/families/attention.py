@@ -16,7 +16,7 @@ from anyshape.ops.families.matmul import onnx_linear, require_one_dtype, require
 from anyshape.ops.families.normalization import onnx_layer_norm
 from anyshape.ops.lowering.pointwise_builder import chosen, elementwise
 from anyshape.ops.lowering.values import Lowering, Memory, NotLowered, Value
-from anyshape.ops.meta import Meta
+from anyshape.ops.meta import Dense, Layout, Meta
 from anyshape.ops.onnx import END, Named, Node, NotMapped, Writer
 from anyshape.ops.op import DRAWS, FUNCTIONAL, Op, OpKind, lower, onnx
 from anyshape.ops.shape_query import ShapeQuery
@@ -39,7 +39,7 @@ def _scaled_dot_product(
     dtype = require_one_dtype(q, query, key, value)
     if not dtype.is_floating_point:
         raise q.fail(f"there is no attention of {dtype}")
-    if query.device.type != "cpu":
+    if query.device.type != "cpu" and not (query.device.type == "cuda" and enable_gqa):
         raise UnknownOperator(op=q.op)  # the layout depends on which of several kernels is taken
     require_same(q, query.shape[-1], key.shape[-1], "the features of query and key")
     require_same(q, key.shape[-2], value.shape[-2], "the lengths of key and value")
@@ -54,6 +54,8 @@ def _scaled_dot_product(
             shape = (*query.shape[:-1], value.shape[-1])
     if attn_mask is not None:
         _require_mask(q, attn_mask, dtype, scores)
+    if query.device.type == "cuda":
+        return query.like(shape, layout=_gpu_layout(q, query, attn_mask))
     both = is_causal and attn_mask is not None
     if query.is_contiguous and not both:
         return query.like(shape)  # whichever kernel is taken
@@ -61,6 +63,19 @@ def _scaled_dot_product(
     if both and not fused:
         raise q.fail("a mask does not go with is_causal=True")
     return query.like(shape, layout=pointwise_layout(q, query.shape, [query]) if fused else None)
+
+
+def _gpu_layout(q: ShapeQuery, query: Meta, attn_mask: Meta | None) -> Layout | None:
+    """Of heads in groups, as seen on torch 2.11 and an H200: results are laid out as the query is,
+    or with the heads of a position side by side, or densely (None). Where that is not so, sizes are
+    fixed."""
+    if query.rank != 4:
+        raise UnknownOperator(op=q.op)
+    if query.dtype in (torch.float32, torch.float64):
+        return None
+    if query.is_contiguous and attn_mask is None:
+        return Dense((0, 2, 1, 3))
+    return pointwise_layout(q, query.shape, [query])
 
 
 def _batches(
