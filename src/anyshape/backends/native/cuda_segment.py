@@ -123,7 +123,8 @@ class CudaSegment:
     def __call__(self, *arguments: Any) -> Any:
         if self._failures is not None:
             self._raise_failure()
-        if torch.cuda.current_device() != self._device.index:
+        # torch.cuda's own functions of these take longer than a launch.
+        if torch._C._cuda_getDevice() != self._device.index:
             with torch.cuda.device(self._device):
                 return self._called(arguments)
         return self._called(arguments)
@@ -145,7 +146,7 @@ class CudaSegment:
             for shape, strides, dtype in run.made
         ]
         pointers += [tensor.data_ptr() for tensor in made]
-        stream = torch.cuda.current_stream().cuda_stream
+        stream = torch._C._cuda_getCurrentRawStream(self._device.index)
         numbers = [_word(float(value)) for value in arguments[inputs + given :]]
         for each in run.launches:
             scratch: torch.Tensor | None = None

@@ -39,7 +39,8 @@ def _scaled_dot_product(
     dtype = require_one_dtype(q, query, key, value)
     if not dtype.is_floating_point:
         raise q.fail(f"there is no attention of {dtype}")
-    if query.device.type != "cpu" and not (query.device.type == "cuda" and enable_gqa):
+    on_gpu = query.device.type == "cuda" and attn_mask is None
+    if query.device.type != "cpu" and not on_gpu:
         raise UnknownOperator(op=q.op)  # the layout depends on which of several kernels is taken
     require_same(q, query.shape[-1], key.shape[-1], "the features of query and key")
     require_same(q, key.shape[-2], value.shape[-2], "the lengths of key and value")
@@ -54,8 +55,8 @@ def _scaled_dot_product(
             shape = (*query.shape[:-1], value.shape[-1])
     if attn_mask is not None:
         _require_mask(q, attn_mask, dtype, scores)
-    if query.device.type == "cuda":
-        return query.like(shape, layout=_gpu_layout(q, query, attn_mask))
+    if on_gpu:
+        return query.like(shape, layout=_gpu_layout(q, query, enable_gqa))
     both = is_causal and attn_mask is not None
     if query.is_contiguous and not both:
         return query.like(shape)  # whichever kernel is taken
@@ -65,15 +66,15 @@ def _scaled_dot_product(
     return query.like(shape, layout=pointwise_layout(q, query.shape, [query]) if fused else None)
 
 
-def _gpu_layout(q: ShapeQuery, query: Meta, attn_mask: Meta | None) -> Layout | None:
-    """Of heads in groups, as seen on torch 2.11 and an H200: results are laid out as the query is,
-    or with the heads of a position side by side, or densely (None). Where that is not so, sizes are
+def _gpu_layout(q: ShapeQuery, query: Meta, enable_gqa: bool) -> Layout | None:
+    """Without a mask, as seen on torch 2.11 and an H200: results are laid out as the query is, or
+    with the heads of a position side by side, or densely (None). Where that is not so, sizes are
     fixed."""
     if query.rank != 4:
         raise UnknownOperator(op=q.op)
-    if query.dtype in (torch.float32, torch.float64):
+    if query.dtype is torch.float64 or (enable_gqa and query.dtype is torch.float32):
         return None
-    if query.is_contiguous and attn_mask is None:
+    if enable_gqa and query.is_contiguous:
         return Dense((0, 2, 1, 3))
     return pointwise_layout(q, query.shape, [query])
 
