@@ -114,6 +114,7 @@ def _can_be_atomic(kernel: Kernel) -> bool:
 def _wide(kernel: Kernel, form: Form, column: Axis | None) -> GpuPlan | None:
     found: dict[tuple[str, Size], int] = {}
     multiples: dict[Size, None] = {}
+    widths = _widths(kernel)
     for stage in kernel.stages:
         axis = column or (stage.axes[-1] if stage.axes else None)
         if axis is None:
@@ -121,7 +122,6 @@ def _wide(kernel: Kernel, form: Form, column: Axis | None) -> GpuPlan | None:
         if form == "rows" or len(kernel.axes) > 1:
             # Else a thread at the end has fewer elements.
             multiples[axis.extent] = None
-        widths = _widths(kernel, stage)
         for buffer, address in accesses(kernel, stage):
             if buffer in kernel.private:
                 continue
@@ -146,7 +146,7 @@ def _wide(kernel: Kernel, form: Form, column: Axis | None) -> GpuPlan | None:
     )
 
 
-def _widths(kernel: Kernel, stage: object) -> dict[str, int]:
+def _widths(kernel: Kernel) -> dict[str, int]:
     """Bytes of an element of each buffer."""
     found: dict[str, int] = {}
     for each in kernel.stages:
