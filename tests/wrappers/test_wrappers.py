@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from torch import nn
 
 import anyshape
+from tests import forks
 from tests.wrappers.programs import ROWS, Net, data, difference
 
 #: Rows of every kind, the others are for the slow suite.
@@ -140,3 +142,41 @@ def test_what_the_program_changes_between_steps_is_seen():
         return told
 
     assert difference(run(lambda function: function), run(anyshape.compile)) is None
+
+
+#: What torch.compile marks at its first use is as it was before, and graphs are no more.
+BESIDE_TORCH_COMPILE = """
+import sys
+import torch
+from tests.wrappers.programs import ROWS
+from tests.wrappers.test_wrappers import check
+
+torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+assert hasattr(torch.optim.LBFGS.step, "_torchdynamo_disable_msg"), "torch marks nothing any more"
+for name in sys.argv[1:]:
+    check(name)
+"""
+
+
+def test_beside_torch_compile(tmp_path: Path):
+    script = tmp_path / "script.py"
+    script.write_text(BESIDE_TORCH_COMPILE)
+    names = ("optimizer_sgd_momentum", "optimizer_adamw_fused", "step_with_closure")
+    done = forks.run([str(script), *names], Path.cwd())
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_the_program_disables_is_not_traced():
+    """An optimizer's step too, which torch.compile disables for reasons of its own."""
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    setattr(optimizer, "step", torch.compiler.disable(optimizer.step))  # noqa: B010
+
+    @anyshape.compile
+    def step(x: torch.Tensor) -> torch.Tensor:
+        y = x.sin()
+        optimizer.step()
+        return y.cos()
+
+    step(torch.ones(3))
+    assert "is not to be traced" in str(step.explain())

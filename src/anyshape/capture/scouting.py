@@ -15,6 +15,7 @@ from anyshape.capture.hooks.caller_frames import called
 from anyshape.capture.hooks.watched_code import is_operation, may_be_watched
 from anyshape.capture.outline.sites import Site, sites_on_stack
 from anyshape.capture.rewrite.instrument import Refused, instrumented_code, is_instrumented
+from anyshape.support.boundary_markers import traceable_behind
 
 #: So many are noted: more are a loop over the same ones.
 _MOST: Final = 32
@@ -38,6 +39,7 @@ class ScoutingHooks(StrippingHooks):
 
 
 def _is_opaque(function: Any) -> bool:
+    function = traceable_behind(function) or function
     kind = type(function)
     if kind is types.BuiltinFunctionType:
         return not is_operation(function) and natives.is_opaque(function)

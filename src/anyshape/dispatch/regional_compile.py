@@ -35,6 +35,7 @@ from anyshape.dispatch.callable_target import (
 )
 from anyshape.dispatch.split_function import BoundSplit, SplitFunction, nothing_known
 from anyshape.ops.origins import LIBRARY, PACKAGES, TORCH, is_of_torch
+from anyshape.support.boundary_markers import traceable_behind
 from anyshape.support.lazy_dataclass import dataclass, replace
 
 
@@ -259,6 +260,8 @@ class Units:
             if in_parts is not None:
                 return in_parts(function, *args, **kwargs)
         if kind is types.FunctionType:
+            if function.__dict__:
+                function = traceable_behind(function) or function
             if self._is_split(function, args):
                 in_parts = self.in_parts_of(function)
                 if in_parts is not None:

@@ -7,6 +7,7 @@ compiled. Nothing here is watched by a capture, which is how it finds the bounda
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -14,6 +15,10 @@ import torch
 
 #: Says of a function, ours or torch's, that it is not to be traced.
 MARKS: Final = ("__anyshape_disabled__", "_torchdynamo_disable")
+
+#: What torch.compile says of parts of optimizers that it cannot trace itself. It marks them when it
+#: is used for the first time, which says nothing about what the program wants.
+_LIMITS: Final = re.compile(r"don't trace into fused optimizer|optimizer .* not supported")
 
 
 def disable(function: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
@@ -57,4 +62,14 @@ def why_disabled(function: Any) -> str | None:
         found = held.get(mark)
         if found:
             return found if isinstance(found, str) else "it is disabled"
+    return None
+
+
+def traceable_behind(function: Any) -> Callable[..., Any] | None:
+    """What is to be traced in the place of a function that is disabled for the sake of another
+    compiler alone."""
+    held = getattr(function, "__dict__", None) or {}
+    said = held.get("_torchdynamo_disable_msg")
+    if isinstance(said, str) and _LIMITS.fullmatch(said):
+        return held.get("_torchdynamo_orig_callable")
     return None

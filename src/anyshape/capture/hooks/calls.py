@@ -37,6 +37,7 @@ from anyshape.capture.value_kinds import ATOMS, CODE
 from anyshape.guards.guard import Kind
 from anyshape.guards.path import Path
 from anyshape.guards.replaced_functions import replaced
+from anyshape.support.boundary_markers import traceable_behind
 
 
 class FunctionFrame:
@@ -107,6 +108,9 @@ class Callables:
                 return self._hooks.recorder.run(function, args, kwargs)
             bound = self.watched(function)
             if bound is None:
+                behind = traceable_behind(function)
+                if behind is not None:
+                    return self.call(behind, args, kwargs)
                 return natives.call(self._hooks, function, args, kwargs)
             self._bound[function] = bound
         running = self._tracer.user_frames.calls
