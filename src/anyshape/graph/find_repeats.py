@@ -20,6 +20,9 @@ from anyshape.symbolic import Expr
 #: Fewer are not worth the search.
 LEAST: Final = 6
 
+#: Shorter parts are taken together: whether kernels are joined depends on some steps before.
+_SHORTEST: Final = 12
+
 #: Candidates for the length of a part that are looked at closely.
 _MOST_TRIED: Final = 3
 
@@ -80,6 +83,8 @@ def _closely(alike: _Alike, low: int, high: int, length: int) -> Run | None:
                 break
     shift = alike.first_cut(best, length)
     count = (longest - shift) // length + 1
+    together = -(-_SHORTEST // length)
+    length, count = length * together, count // together
     return Run(best + shift, length, count) if count >= LEAST else None
 
 
@@ -92,7 +97,7 @@ class _Alike:
         self._nodes = nodes
         self._matters = matters
         self._number = {node: number for number, node in enumerate(nodes)}
-        self._flat: dict[torch.fx.Node, _Flat] = {}
+        self._flat: dict[torch.fx.Node, Flat] = {}
 
     def __call__(self, one: int, other: int) -> bool:
         mine, its = self._of(self._nodes[one]), self._of(self._nodes[other])
@@ -109,10 +114,10 @@ class _Alike:
                 return False
         return len(set(given.values())) == len(given)
 
-    def _of(self, node: torch.fx.Node) -> _Flat:
+    def _of(self, node: torch.fx.Node) -> Flat:
         found = self._flat.get(node)
         if found is None:
-            found = self._flat[node] = _Flat()
+            found = self._flat[node] = Flat()
             meta = node.meta
             call = meta.get(CALL)
             found.add((node.op, node.target, len(node.users), node.args, node.kwargs))
@@ -132,30 +137,29 @@ class _Alike:
             return True
         if SYMBOL in x.meta or SYMBOL in y.meta or RESULT not in x.meta or RESULT not in y.meta:
             return False
-        one, other = _Flat(), _Flat()
+        one, other = Flat(), Flat()
         one.add(x.meta[RESULT])
         other.add(y.meta[RESULT])
         return one.kinds == other.kinds and one.leaves == other.leaves
 
     def first_cut(self, start: int, length: int) -> int:
-        """How far behind `start` parts can begin such that the inputs of a part are its own."""
-        crossed: set[int] = set()
+        """How far behind `start` parts can begin such that the inputs of a part are its own and the
+        fewest tensors live on from one part to the next."""
+        alive = [0] * length
         middle = start + length * (LEAST // 2)
-        inputs = {
-            each: None
-            for node in self._nodes[middle : middle + length]
-            for each in node.all_input_nodes
-            if each.op == "placeholder"
-        }
-        for node in inputs:
+        own = self._nodes[middle : middle + length]
+        for node in dict.fromkeys(each for user in own for each in (user, *user.all_input_nodes)):
             users = [self._number[user] for user in node.users]
-            first, last = min(users), max(users)
-            if last - first < length:  # others are used by all parts
-                crossed.update((cut - start) % length for cut in range(first + 1, last + 1))
-        return next((cut for cut in range(length) if cut not in crossed), 0)
+            is_input = node.op == "placeholder"
+            first = min(users, default=0) if is_input else self._number[node]
+            last = max(users, default=0)
+            if last - first <= length:  # others are used by all parts
+                for cut in range(first + 1, last + 1):
+                    alive[(cut - start) % length] += length if is_input else 1
+        return alive.index(min(alive))
 
 
-class _Flat:
+class Flat:
     """A tree as lists that can be compared: the types of all that is in it, what equals by value,
     and the nodes. 1 and True are two, and so are 0.0 and -0.0; what we know nothing about is equal
     to itself."""

@@ -59,8 +59,9 @@ class Lowering(Settling):
         self._sharing = Sharing(graph, may_write)
         self.pixels = ChannelsLast(nodes, self.facts.hints)
         skipping: Skipping | None = None
-        if not whole and not self._sharing.is_written:
-            skipping = Skipping(self, nodes, self._env, self._uses, self._sharing.matters)
+        if not self._sharing.is_written:
+            matters = self._sharing.matters
+            skipping = Skipping(self, nodes, self._env, self._uses, matters, whole=whole)
         position = -1
         while position + 1 < len(nodes):
             position += 1

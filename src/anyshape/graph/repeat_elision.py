@@ -1,10 +1,11 @@
 """Equal parts of a graph are lowered a few times, not each of them.
 
-The walk stops at the end of each part and looks at what lowering knows by then (`LiveState`). Where
-that has become the same as it was a part before, all parts to come give the same steps, in other
-names. One more part is lowered, then parts are left out; the walk goes on with the last ones, as if
-they came next, so that what follows the run is lowered behind them. `expand_repeats.py` repeats the
-steps.
+The walk stops at the end of each part. The tensors of the part that others need are stored there:
+they are few, and kernels are joined across the border later. What lowering knows then (`LiveState`)
+is the same as it was a part before as soon as parts are lowered in the same way, and from there on
+all parts to come give the same steps, in other names. One more part is lowered, then parts are left
+out; the walk goes on with the last ones, as if they came next, so that what follows the run is
+lowered behind them. `expand_repeats.py` repeats the steps.
 """
 
 from __future__ import annotations
@@ -15,18 +16,11 @@ from typing import Any, Final, NamedTuple
 
 import torch.fx
 
+from anyshape.graph.aliasing import handles_in
 from anyshape.graph.find_repeats import Run, repeated_run
-from anyshape.graph.lowering_fingerprint import LiveState, Unknown
+from anyshape.graph.lowering_fingerprint import LiveState
 from anyshape.graph.materialize import Materialize
 from anyshape.graph.plan import ElidedRepeats, PythonCall
-
-#: The state may be the same only every second or third part: the sum that runs through all layers
-#: is stored when it has grown.
-_MOST_TOGETHER: Final = 6
-
-#: Whether kernels are joined depends on some steps before: parts that are shorter are taken
-#: together.
-_LEAST_STEPS: Final = 8
 
 #: So many are lowered behind those that are left out: what follows the run may reach into the last.
 _BEHIND: Final = 2
@@ -38,17 +32,13 @@ class _Mark(NamedTuple):
     position: int
     steps: int
     held: int
-    state: LiveState | None
+    state: LiveState
     native: dict[str, int]
 
 
-def _are_equal(one: _Mark, other: _Mark) -> bool:
-    if one.state is None or other.state is None:
-        return False
-    return one.state.form == other.state.form
-
-
 class Skipping:
+    """`whole`: parts end as they always do, but none is left out."""
+
     def __init__(
         self,
         lowering: Materialize,
@@ -56,6 +46,8 @@ class Skipping:
         env: dict[torch.fx.Node, Any],
         uses: dict[torch.fx.Node, int],
         matters: Callable[[torch.fx.Node], bool],
+        *,
+        whole: bool,
     ) -> None:
         self._lowering = lowering
         self._nodes = nodes
@@ -66,80 +58,65 @@ class Skipping:
         if self._run is not None:
             self._number = {node: number for number, node in enumerate(nodes)}
         self._marks: list[_Mark] = []
-        #: parts that make one, once that is known
-        self._together = 0
-        self._since = 0
+        self._is_settled = whole
         self._next = -1
         self._held = 0
         self.elided_repeats: ElidedRepeats | None = None
 
     def go_on(self, position: int) -> int:
         """The node to go on with at this one."""
-        if position == self._next:
-            self._found_next()
         run = self._run
         if run is None or position < run.start or (position - run.start) % run.length:
             return position
         if position > run.start + run.length * run.parts:
             self._run = None
             return position
-        self._marks.append(self._mark(position))
-        if not self._together:
-            self._together = self._repeats()
-            self._since = len(self._marks)
+        live = self._stored(run, position)
+        if position == self._next:
+            self._found_next()
+        if self._is_settled:
             return position
+        self._marks.append(self._mark(position, live))
         # From the first state that came again on, all come again: the parts before and behind it
         # are the same.
-        if len(self._marks) < self._since + self._together:
+        forms = [mark.state.form for mark in self._marks[-3:]]
+        if len(forms) < 3 or not forms[0] == forms[1] == forms[2]:
             return position
         return self._skip(run, position)
 
-    def _mark(self, position: int) -> _Mark:
-        lowering = self._lowering
-        steps, held, native = len(lowering.steps), len(lowering.held), dict(lowering.native)
-        return _Mark(position, steps, held, self._state(position), native)
-
-    def _state(self, position: int) -> LiveState | None:
-        run = self._run
-        assert run is not None
+    def _stored(self, run: Run, position: int) -> list[tuple[object, object]]:
+        """What is needed from here on. Tensors of the part that ends here are stored."""
         live: list[tuple[object, object]] = []
         for node, held in self._env.items():
-            if node.op != "placeholder" and self._uses[node]:
-                number = self._number[node]
-                # What is older than a part is the same tensor for all of them.
-                is_near = position - number <= run.length
-                near = ("near", number - position, self._uses[node])
-                live.append((near if is_near else ("far", number), held))
-        live.sort(key=lambda each: str(each[0]))
-        try:
-            return LiveState(self._lowering, live)
-        except Unknown:
-            return None
+            if node.op == "placeholder" or not self._uses[node]:
+                continue
+            number = self._number[node]
+            # What is older than a part is the same tensor for all of them.
+            if position - number > run.length:
+                live.append((("far", number), held))
+                continue
+            for handle in handles_in(held):
+                self._lowering.materialize(handle.root.value, handle.root.meta)
+            live.append((("near", number - position, self._uses[node]), held))
+        return live
 
-    def _repeats(self) -> int:
-        """After how many parts, of enough steps together, the state is the same again."""
-        last = self._marks[-1]
-        for together in range(1, min(_MOST_TOGETHER, len(self._marks) - 1) + 1):
-            before = self._marks[-1 - together]
-            if last.steps - before.steps >= _LEAST_STEPS and _are_equal(before, last):
-                return together
-        return 0
+    def _mark(self, position: int, live: Sequence[tuple[object, object]]) -> _Mark:
+        lowering = self._lowering
+        steps, held, native = len(lowering.steps), len(lowering.held), dict(lowering.native)
+        return _Mark(position, steps, held, LiveState(lowering, live), native)
 
     def _skip(self, run: Run, position: int) -> int:
         """Leave out what can be left out; the last part stands for it."""
-        self._run = None
-        together, lowering = self._together, self._lowering
-        first, last = self._marks[-1 - together], self._marks[-1]
-        length = run.length * together
-        done = (position - run.start) // run.length
-        count = (run.parts - done) // together - _BEHIND
+        self._is_settled = True
+        lowering, length = self._lowering, run.length
+        first, last = self._marks[-2:]
+        count = run.parts - (position - run.start) // length - _BEHIND
         steps = lowering.steps[first.steps : last.steps]
         if count < 1 or any(isinstance(step, PythonCall) for step in steps):
             return position
         inputs = self._inputs(first.position, length, count)
-        if inputs is None or not _are_equal(first, last):
+        if inputs is None:
             return position
-        assert first.state is not None and last.state is not None  # noqa: PT018
         made = tuple(islice(lowering.held, first.held, last.held))
         moved = {
             old: new
@@ -153,7 +130,7 @@ class Skipping:
         self._next = position + length * (count + 1)
         self._held = last.held
         self._count_native(first, last, count)
-        self._let_go(position, length * count, run.length)
+        self._let_go(position, length * count, length)
         return position + length * count
 
     def _inputs(self, start: int, length: int, count: int) -> list[tuple[str, ...]] | None:
