@@ -20,9 +20,6 @@ from anyshape.symbolic import Expr
 #: Fewer are not worth the search.
 LEAST: Final = 6
 
-#: Shorter parts are taken together: whether kernels are joined depends on some steps before.
-_SHORTEST: Final = 12
-
 #: Candidates for the length of a part that are looked at closely.
 _MOST_TRIED: Final = 3
 
@@ -83,8 +80,6 @@ def _closely(alike: _Alike, low: int, high: int, length: int) -> Run | None:
                 break
     shift = alike.first_cut(best, length)
     count = (longest - shift) // length + 1
-    together = -(-_SHORTEST // length)
-    length, count = length * together, count // together
     return Run(best + shift, length, count) if count >= LEAST else None
 
 

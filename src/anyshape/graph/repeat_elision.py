@@ -22,6 +22,10 @@ from anyshape.graph.lowering_fingerprint import LiveState
 from anyshape.graph.materialize import Materialize
 from anyshape.graph.plan import ElidedRepeats, PythonCall
 
+#: Whether kernels are joined depends on some steps before: parts that are shorter are taken
+#: together.
+_LEAST_STEPS: Final = 8
+
 #: So many are lowered behind those that are left out: what follows the run may reach into the last.
 _BEHIND: Final = 2
 
@@ -74,13 +78,13 @@ class Skipping:
         live = self._stored(run, position)
         if position == self._next:
             self._found_next()
-        if self._is_settled:
-            return position
         self._marks.append(self._mark(position, live))
+        if len(self._marks) == 2:
+            self._run = self._together(run)
         # From the first state that came again on, all come again: the parts before and behind it
         # are the same.
         forms = [mark.state.form for mark in self._marks[-3:]]
-        if len(forms) < 3 or not forms[0] == forms[1] == forms[2]:
+        if self._is_settled or len(forms) < 3 or not forms[0] == forms[1] == forms[2]:
             return position
         return self._skip(run, position)
 
@@ -104,6 +108,14 @@ class Skipping:
         lowering = self._lowering
         steps, held, native = len(lowering.steps), len(lowering.held), dict(lowering.native)
         return _Mark(position, steps, held, LiveState(lowering, live), native)
+
+    def _together(self, run: Run) -> Run:
+        """Parts of enough steps, as the first of them shows."""
+        first, last = self._marks
+        count = -(-_LEAST_STEPS // max(last.steps - first.steps, 1))
+        if count > 1:
+            self._marks.pop()
+        return Run(run.start, run.length * count, run.parts // count)
 
     def _skip(self, run: Run, position: int) -> int:
         """Leave out what can be left out; the last part stands for it."""
