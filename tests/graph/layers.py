@@ -36,6 +36,22 @@ def attention(x: Tensor, w: Sequence[Tensor], mask: Tensor) -> Tensor:
     return x + F.linear(scores.transpose(-2, -3).reshape(x.shape), w[5])
 
 
+def viewed(x: Tensor, w: Sequence[Tensor], mask: Tensor) -> Tensor:
+    """A layer gives a view of what it computes, and adds up what it is given."""
+    flat = x.reshape(-1, WIDTH)
+    hidden = F.linear(F.relu(F.linear(F.layer_norm(flat, (WIDTH,), w[2], w[3]), w[0])), w[4])
+    flat = flat + F.linear(torch.softmax(hidden, -1), w[5], w[1])
+    return flat.view(x.shape)
+
+
+def causal(x: Tensor, w: Sequence[Tensor], mask: Tensor) -> Tensor:
+    """What all layers read is made of positions, and never stored."""
+    q, k, v = (F.linear(F.rms_norm(x, (WIDTH,), w[2]), each) for each in (w[0], w[4], w[5]))
+    places = torch.arange(x.shape[1])
+    scores = torch.where(places[:, None] >= places, q @ k.transpose(-1, -2), -1e4)
+    return x + torch.softmax(scores, -1) @ v * mask
+
+
 def pointwise(x: Tensor, w: Sequence[Tensor], mask: Tensor) -> Tensor:
     """Joined over several layers until that is too much."""
     return torch.tanh(x * w[1] + w[2]) * 0.5 + x
@@ -51,7 +67,8 @@ def reduced(x: Tensor, w: Sequence[Tensor], mask: Tensor) -> Tensor:
 
 
 LAYERS: dict[str, Layer] = {
-    each.__name__: each for each in (post_norm, pre_norm, attention, pointwise, summed, reduced)
+    each.__name__: each
+    for each in (post_norm, pre_norm, attention, viewed, causal, pointwise, summed, reduced)
 }
 
 

@@ -91,7 +91,7 @@ def test_layers(name: str) -> None:
     assert found.elided_repeats or name in ("pointwise", "summed", "reduced")
 
 
-@pytest.mark.parametrize("name", ["post_norm", "pre_norm", "attention"])
+@pytest.mark.parametrize("name", ["post_norm", "pre_norm", "attention", "viewed", "causal"])
 def test_values(name: str) -> None:
     network = Network(stacked(LAYERS[name]), weights(COUNT))
     plans = check(network, [(inputs(rows),) for rows in (5, 1, 9, 0)])

@@ -114,7 +114,7 @@ class Skipping:
         first, last = self._marks
         count = -(-_LEAST_STEPS // max(last.steps - first.steps, 1))
         if count > 1:
-            self._marks.pop()
+            self._marks.clear()  # the first of those to come has a border within
         return Run(run.start, run.length * count, run.parts // count)
 
     def _skip(self, run: Run, position: int) -> int:
