@@ -1,7 +1,8 @@
-"""Kernels for GPUs, run without one: the same text for this processor, a thread for each thread.
+"""Kernels for GPUs, run without one: the same text for this processor, a thread for each thread,
+started by the same host code.
 
 What the threads of a block have of their own is given to the function; barriers and shuffles are
-calls of Python, where the threads wait for each other.
+calls of Python, where the threads wait for each other. The driver is a function of Python, too.
 """
 
 from __future__ import annotations
@@ -10,19 +11,37 @@ import ctypes
 import re
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import llvmlite.binding as llvm
 import numpy as np
 
-from anyshape.codegen.nvptx.launch import Geometry, chosen, geometry
-from anyshape.codegen.nvptx.module import LaunchRule, module_text, nvptx_target
+from anyshape.backends.native.source import host_abi
+from anyshape.codegen.host import HostAbi, helpers_module
+from anyshape.codegen.ir_builder import join_module
+from anyshape.codegen.nvptx.launch import (
+    DECLARATIONS,
+    TABLE,
+    TABLE_NAME,
+    launch_function,
+    launch_helpers,
+)
+from anyshape.codegen.nvptx.module import Counts, LaunchRule, module_text, nvptx_target
 from anyshape.loops.kernels import Kernel
+from anyshape.runtime.loader.build import Loaded, Source, build, disk_cache, load
+from anyshape.runtime.loader.host_target import host_target
+from anyshape.runtime.loader.torch_abi import torch_abi
+from anyshape.support.lazy_dataclass import replace
 from tests.codegen.jit import host_machine, optimized
 
 _REGISTERS = ("tid.x", "tid.y", "ntid.x", "ntid.y", "ctaid.x", "nctaid.x")
 _GIVEN = ", ".join([f"i32 %emu.{name}" for name in _REGISTERS] + ["ptr %barrier", "ptr %shuffle"])
 _SHARED = 1 << 16
+_LAUNCH: Final = ctypes.CFUNCTYPE(
+    ctypes.c_int32, ctypes.c_void_p, *[ctypes.c_uint32] * 7, *[ctypes.c_void_p] * 3
+)
+_STREAM: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32, ctypes.c_void_p)
+_HOST_FUNCTION: Final = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)
 
 
 def _for_host(text: str) -> str:
@@ -54,80 +73,176 @@ def _for_host(text: str) -> str:
     return text.replace("addrspace(3) ", "")
 
 
+def emulated_abi() -> HostAbi:
+    """Tensors of the CPU, and kernels that are launched."""
+    return replace(host_abi(torch_abi()), is_launched=True)
+
+
+class Started(NamedTuple):
+    """A launch that the driver has seen."""
+
+    name: str
+    grid: int
+    block: tuple[int, int]
+    shared: int
+
+
+class _Both(NamedTuple):
+    """Code, and what it needs to exist."""
+
+    first: Loaded
+    second: Loaded
+
+    def address(self, name: str) -> int | None:
+        found = self.second.address(name)
+        return self.first.address(name) if found is None else found
+
+
+class Gpu:
+    """Stands for the driver and a table of kernels: what host code finds by name."""
+
+    def __init__(
+        self,
+        kernels: Sequence[tuple[Kernel, Counts]],
+        shared: int = _SHARED,
+        fails: int = 0,
+        runs: bool = True,
+    ) -> None:
+        self.started: list[Started] = []
+        self.texts: list[str] = []
+        self.rules: list[tuple[LaunchRule, ...]] = []
+        self.checks = (ctypes.c_int32 * max(len(kernels), 1))()
+        self._fails, self._runs = fails, runs
+        self._functions: list[tuple[str, int, bool]] = []
+        self._engines: list[Any] = []
+        for kernel, counts in kernels:
+            self._add(kernel, counts)
+        words = [shared, 0, ctypes.addressof(self.checks)]
+        assert len(words) == len(TABLE)
+        # Handles are numbers from 1: a null is no function.
+        words += range(1, len(self._functions) + 1)
+        self.table = (ctypes.c_int64 * len(words))(*words)
+        self._launch = _LAUNCH(self._launched)
+        self._stream = _STREAM(lambda device, where: 0)
+
+    def _add(self, kernel: Kernel, counts: Counts) -> None:
+        text, rules = module_text({"kernel": (kernel, counts)}, nvptx_target((9, 0), 80))
+        machine = host_machine()
+        engine = llvm.create_mcjit_compiler(optimized(_for_host(text), machine), machine)
+        engine.finalize_object()
+        self._engines.append(engine)
+        self.texts.append(text)
+        self.rules.append(rules["kernel"])
+        for rule in rules["kernel"]:
+            address = engine.get_function_address(rule.name)
+            self._functions.append((rule.name, address, rule.form == "rows"))
+
+    def address(self, name: str) -> int | None:
+        if name == TABLE_NAME:
+            return ctypes.addressof(self.table)
+        known = {
+            "cuLaunchKernel": self._launch,
+            "aoti_torch_get_current_cuda_stream": self._stream,
+        }
+        function = known.get(name)
+        return None if function is None else ctypes.cast(function, ctypes.c_void_p).value
+
+    def helpers(self) -> Loaded:
+        """What host code finds by name: what is the same for all, and then what is ours."""
+        text = join_module([helpers_module(emulated_abi()), launch_helpers(0)])
+        code = load(build(Source(text, quick=True), host_target(disk_cache())), self)
+        return _Both(self, code)
+
+    def host(self, text: str) -> Loaded:
+        """Host code that is loaded."""
+        helpers = self.helpers()
+        code = load(build(Source(text, quick=True), host_target(disk_cache())), helpers)
+        return _Both(helpers, code)
+
+    def _launched(
+        self,
+        function: int,
+        grid: int,
+        _: int,
+        __: int,
+        x: int,
+        y: int,
+        ___: int,
+        shared: int,
+        stream: int | None,
+        params: int,
+        extra: int | None,
+    ) -> int:
+        if self._fails:
+            return self._fails
+        name, address, together = self._functions[function - 1]
+        self.started.append(Started(name, grid, (x, y), shared))
+        (arguments,) = (ctypes.c_void_p * 1).from_address(params)
+        if self._runs:
+            _run(address, grid, (x, y), arguments, together)
+        return 0
+
+
+def _run(address: int, grid: int, block: tuple[int, int], arguments: Any, together: bool) -> None:
+    wait, swap = ctypes.CFUNCTYPE(None), ctypes.CFUNCTYPE(*[ctypes.c_int32] * 3)
+    entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int32] * 6, wait, swap)(address)
+    width, height = block
+    count = width * height
+    barrier = threading.Barrier(count)
+    warps = [threading.Barrier(32) for _ in range(-(-count // 32))]
+    slots = [0] * count
+    own = threading.local()
+
+    def shuffle(value: int, distance: int) -> int:
+        warp = warps[own.number // 32]
+        slots[own.number] = value
+        warp.wait()
+        found = slots[own.number ^ distance]
+        warp.wait()
+        return found
+
+    def one(number: int, block: int) -> None:
+        own.number = number
+        places = (number % width, number // width, width, height, block, grid)
+        entry(arguments, *places, waiting, swapping)
+
+    waiting, swapping = wait(barrier.wait if together else lambda: None), swap(shuffle)
+    for position in range(grid):
+        if not together:
+            for number in range(count):
+                one(number, position)
+            continue
+        threads = [threading.Thread(target=one, args=(n, position)) for n in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+
 class Emulated:
     """A kernel, called with arrays, sizes and numbers; gives the number of a check that failed."""
 
-    def __init__(self, kernel: Kernel, counts: tuple[int, int, int]) -> None:
-        text, rules = module_text({"kernel": (kernel, counts)}, nvptx_target((9, 0), 80))
-        self.text = text
-        self.rules: tuple[LaunchRule, ...] = rules["kernel"]
-        machine = host_machine()
-        module = optimized(_for_host(text), machine)
-        self._engine = llvm.create_mcjit_compiler(module, machine)
-        self._engine.finalize_object()
+    def __init__(self, kernel: Kernel, counts: Counts, shared: int = _SHARED) -> None:
+        self.gpu = Gpu([(kernel, counts)], shared)
+        text = launch_function("start", self.gpu.rules[0], counts, 0, 0)
+        self._host = self.gpu.host(join_module([DECLARATIONS, text]))
+        start = self._host.address("start")
+        assert start is not None
+        self._start = _HOST_FUNCTION(start)
 
     def __call__(
         self,
         buffers: Sequence[np.ndarray],
         sizes: Sequence[int] = (),
         numbers: Sequence[float] = (),
-        shared: int = _SHARED,
     ) -> int:
         addresses = [each.ctypes.data for each in buffers]
-        rule = chosen(self.rules, sizes, addresses)
-        shape = geometry(rule, sizes, shared)
-        if shape is None:
-            return 0
-        scratch = np.zeros(shape.scratch + 64, np.uint8)
-        failed = ctypes.c_int32(0)
-        words = [*addresses, *sizes, *np.array(numbers, np.float64).view(np.int64).tolist()]
-        words += [-(-scratch.ctypes.data // 64) * 64, shape.private, ctypes.addressof(failed)]
-        params = (ctypes.c_int64 * len(words))(*words)
-        self._run(rule.name, shape, params)
-        return failed.value
-
-    def _run(self, name: str, shape: Geometry, params: Any) -> None:
-        address = self._engine.get_function_address(name)
-        wait, swap = ctypes.CFUNCTYPE(None), ctypes.CFUNCTYPE(*[ctypes.c_int32] * 3)
-        entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int32] * 6, wait, swap)(address)
-        width, height = shape.block
-        count = width * height
-        together = "rows" in {rule.form for rule in self.rules}
-        barrier = threading.Barrier(count)
-        warps = [threading.Barrier(32) for _ in range(-(-count // 32))]
-        slots = [0] * count
-        own = threading.local()
-
-        def shuffle(value: int, distance: int) -> int:
-            warp = warps[own.number // 32]
-            slots[own.number] = value
-            warp.wait()
-            found = slots[own.number ^ distance]
-            warp.wait()
-            return found
-
-        def one(number: int, block: int) -> None:
-            own.number = number
-            entry(
-                ctypes.addressof(params),
-                number % width,
-                number // width,
-                width,
-                height,
-                block,
-                shape.grid,
-                waiting,
-                swapping,
-            )
-
-        waiting, swapping = wait(barrier.wait if together else lambda: None), swap(shuffle)
-        for block in range(shape.grid):
-            if not together:
-                for number in range(count):
-                    one(number, block)
-                continue
-            threads = [threading.Thread(target=one, args=(n, block)) for n in range(count)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+        self.gpu.checks[0] = 0
+        failed = self._start(
+            (ctypes.c_void_p * max(len(buffers), 1))(*addresses),
+            (ctypes.c_int64 * max(len(sizes), 1))(*sizes),
+            (ctypes.c_double * max(len(numbers), 1))(*numbers),
+            None,
+        )
+        assert failed == 0
+        return self.gpu.checks[0]

@@ -54,7 +54,7 @@ class Lowering(Settling):
         nodes = list(graph.nodes)
         refuse_recorded(nodes)
         self.device = _device_of(nodes)
-        self.values.rows_only = self.device.type != "cpu"
+        self.values.rows_only = self.on_gpu
         self._uses = {node: len(node.users) for node in nodes}
         self._sharing = Sharing(graph, may_write)
         self.pixels = ChannelsLast(nodes, self.facts.hints)

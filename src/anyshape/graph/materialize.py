@@ -6,7 +6,7 @@ The state of a lowering is here; writing, calling out and the walk build on it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import torch
@@ -34,6 +34,9 @@ from anyshape.symbolic import (
 )
 from anyshape.symbolic.expr import of_atom
 
+#: Functions of the tensor library that segments on GPUs call, too.
+ON_GPUS: Final = frozenset({"mm_out", "bmm_out", "addmm_out", "convolution"})
+
 
 class Materialize:
     """Buffers and steps of a plan."""
@@ -42,6 +45,8 @@ class Materialize:
         self.facts = facts
         #: where the tensors are that native code works on
         self.device = torch.device("cpu")
+        #: whether what starts kernels on GPUs can call functions of the tensor library
+        self.calls_on_gpu = False
         self.values = Values()
         self.held: dict[str, BufferDecl] = {}
         self.steps: list[Step] = []
@@ -200,13 +205,18 @@ class Materialize:
     def _compute(self, kernel: Kernel) -> None:
         self.steps.append(computing(kernel))
 
-    def needs_library(self) -> None:
-        """To be asked before anything is stored for a function of the tensor library."""
-        if self.device.type != "cpu":
+    @property
+    def on_gpu(self) -> bool:
+        return self.device.type != "cpu"
+
+    def needs_library(self, *functions: str) -> None:
+        """To be asked before anything is stored for functions of the tensor library; of others than
+        these if none is named."""
+        if self.on_gpu and not (self.calls_on_gpu and functions and ON_GPUS.issuperset(functions)):
             raise NotLowered("a function of torch's own")
 
     def extern(self, extern: Extern, reads: Sequence[str], writes: Sequence[str]) -> None:
-        self.needs_library()
+        self.needs_library(extern.function)
         self.steps.append(Native(extern, frozenset(reads), frozenset(writes)))
 
     def assume(self, fact: Fact, why: str) -> None:

@@ -131,6 +131,7 @@ def _output_code(
 def lowered(graph: torch.fx.GraphModule) -> tuple[Plan, Schedule]:
     for whole in (False, True):
         lowering = Lowering(graph.meta[FACTS])
+        lowering.calls_on_gpu = config.cuda_host == "native"
         plan = lowering.run(graph.graph, whole=whole)
         try:
             return plan, schedule(plan, lowering.same, lowering.facts.hint)
@@ -155,7 +156,7 @@ def _functions(
             if device.type == "cuda":
                 from anyshape.backends.native.cuda_segment import cuda_function
 
-                made[key] = cuda_function(segment, device, keep)
+                made[key] = cuda_function(segment, key, device, keep)
             else:
                 make = native_function if now else native_function_later
                 made[key] = make(segment, key=key, keep=keep)

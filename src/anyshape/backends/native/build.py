@@ -87,22 +87,22 @@ def native_function_later(
 
     def source() -> Source:
         if not made:
-            made.append(_text().source_of(segment, kernels_text, scratch_bytes, host, abi))
+            made.append(source_text().source_of(segment, kernels_text, scratch_bytes, host, abi))
             if keep is not None:
                 keep(_whole_text(made[0]))
         return made[0]
 
     # How torch is made decides on the helpers, another module, and on how they are called.
     parts = (repr(abi), *((source().text, *source().apart) if key is None else (key,)))
-    here, in_bundle = _names(*parts)
+    here, in_bundle = names_of(*parts)
     built = found_or_begun(here, source, host, cache, in_bundle)
-    helpers = _helpers(host, abi).code
+    helpers = host_helpers(host, abi).code
     if isinstance(built, Built):
         return python_function(built, segment, helpers)
     return DeferredCode(lambda: python_function(built.result(), segment, helpers))
 
 
-def _names(*parts: str) -> tuple[str, Callable[[], str]]:
+def names_of(*parts: str) -> tuple[str, Callable[[], str]]:
     """Of code that is made of these texts, and of what our own sources make of them: in the cache,
     and in a bundle."""
     here = key_of(*parts, source_hash(*_SOURCES))
@@ -112,14 +112,14 @@ def _names(*parts: str) -> tuple[str, Callable[[], str]]:
 def segment_source(segment: Segment) -> str:
     """The text of a segment's modules, to be looked at."""
     host = host_target(disk_cache())
-    return _whole_text(_text().source_of(segment, None, None, host, torch_abi()))
+    return _whole_text(source_text().source_of(segment, None, None, host, torch_abi()))
 
 
 def _whole_text(source: Source) -> str:
     return "\n\n".join([*source.apart, source.text])
 
 
-def _text() -> Any:
+def source_text() -> Any:
     """What writes text; code that is found on disk needs none of it."""
     from anyshape.backends.native import source
 
@@ -129,22 +129,31 @@ def _text() -> Any:
 def no_alias_function() -> Callable[..., bool] | None:
     """`apart(n, *tensors)`: True where the first n tensors are contiguous and share no memory with
     each other or the rest. None where torch's memory is not known."""
-    helpers = _helpers(host_target(disk_cache()), torch_abi())
+    helpers = host_helpers(host_target(disk_cache()), torch_abi())
     return None if helpers.apart is None else plain_function(helpers.apart, helpers.code)
 
 
-class _Helpers(NamedTuple):
+class Helpers(NamedTuple):
     code: Loaded
     #: the name of the function of Python among them
     apart: str | None
 
 
 @functools.cache
-def _helpers(host: HostTarget, abi: TorchAbi | None) -> _Helpers:
-    here, in_bundle = _names("helpers", repr(abi))
-    found = found_or_begun(here, lambda: _text().helpers_source(abi), host, disk_cache(), in_bundle)
+def host_helpers(
+    host: HostTarget,
+    abi: TorchAbi | None,
+    gpu: int | None = None,
+    others: Loaded | None = None,
+) -> Helpers:
+    """What functions of segments call: those on the CPU, or on the GPU of this number, which find
+    what is not torch's among `others`."""
+    here, in_bundle = names_of("helpers", repr(abi), str(gpu))
+    found = found_or_begun(
+        here, lambda: source_text().helpers_source(abi, gpu), host, disk_cache(), in_bundle
+    )
     built = found if isinstance(found, Built) else found.result()
-    return _Helpers(load(built), built.entry)
+    return Helpers(load(built, others), built.entry)
 
 
 def native_identity() -> dict[str, str]:

@@ -1,63 +1,83 @@
-"""A segment on a GPU: its kernels, launched one after the other in torch's current stream.
-
-What a run at given sizes needs is worked out once and kept: which function of each kernel, how many
-threads, and all of its arguments but the addresses.
-"""
+"""A segment on a GPU: its kernels there, and what starts them one after the other in torch's
+current stream: a host function in machine code, or Python (`config.cuda_host`)."""
 
 from __future__ import annotations
 
 import ctypes
-import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import torch
 
-from anyshape.codegen.nvptx.launch import chosen, geometry
-from anyshape.codegen.nvptx.module import (
-    Counts,
-    LaunchRule,
-    NoSuchFunction,
-    module_text,
-    nvptx_target,
-)
+from anyshape.backends.native.build import host_helpers, names_of, source_text
+from anyshape.backends.native.cuda_python_host import CudaSegment, KernelModule
+from anyshape.codegen.nvptx.launch import TABLE, TABLE_NAME
+from anyshape.codegen.nvptx.module import Counts, NoSuchFunction, module_text, nvptx_target
+from anyshape.config import config
 from anyshape.graph.plan import Unlowerable
 from anyshape.loops.generalized import range_of
-from anyshape.loops.program import Buffer, Launch, Segment
+from anyshape.loops.program import Launch, Segment
 from anyshape.loops.text import kernel_text
-from anyshape.runtime.cuda.code import GpuTarget, Module, gpu_target, module_of
+from anyshape.runtime.cuda.code import GpuTarget, gpu_target, module_of, most_dynamic
 from anyshape.runtime.cuda.driver import driver
+from anyshape.runtime.loader.build import Loaded, disk_cache, found_or_begun
 from anyshape.runtime.loader.errors import OutOfRange
-from anyshape.runtime.loader.torch_abi import TORCH_DTYPE
-from anyshape.symbolic import Symbol, evaluate
+from anyshape.runtime.loader.host_target import host_target
+from anyshape.runtime.loader.image import Built
+from anyshape.runtime.loader.load import python_function, torch_said
+from anyshape.runtime.loader.torch_abi import torch_abi
 
-#: Sizes of which a segment keeps what a run needs.
-_MOST_KEPT: Final = 256
 _NAME: Final = "kernel"
 
 
 def cuda_function(
-    segment: Segment, device: torch.device, keep: Callable[[str], None] | None = None
+    segment: Segment, key: str, device: torch.device, keep: Callable[[str], None] | None = None
 ) -> Callable[..., Any]:
-    """What runs the segment: called with its tensors, integers and floats, gives its outputs."""
+    """What runs the segment: called with its tensors, integers and floats, gives its outputs.
+    `key`: all that the segment's text depends on. `keep` is given the text of what was made."""
     index = torch.cuda.current_device() if device.index is None else device.index
     target = gpu_target(index)
     texts: list[str] = []
-    codes = [_code(step, target, texts) for step in segment.steps if isinstance(step, Launch)]
+    launches = [step for step in segment.steps if isinstance(step, Launch)]
+    codes = {step.kernel: _code(step, target, texts) for step in launches}
+    if config.cuda_host == "python":
+        if keep is not None and texts:
+            keep("\n\n".join(texts))
+        own = [codes[step.kernel] for step in launches]
+        return CudaSegment(segment, torch.device("cuda", index), target, own)
+    with torch.cuda.device(index):
+        table = _Table(list(codes.values()), index, target)
+    cache, abi = disk_cache(), torch_abi()
+    host = host_target(cache)
+
+    def source() -> Any:
+        rules = {kernel: (code.rules, code.counts) for kernel, code in codes.items()}
+        text = source_text()
+        made = text.gpu_source_of(segment, rules, text.host_abi(abi, index))
+        texts.append(made.text)
+        return made
+
+    here, in_bundle = names_of("cuda", repr(abi), str(index), key)
+    built = found_or_begun(here, source, host, cache, in_bundle)
     if keep is not None and texts:
         keep("\n\n".join(texts))
-    return CudaSegment(segment, torch.device("cuda", index), target, codes)
+    helpers = host_helpers(host, abi, index, driver()).code
+    function = python_function(
+        built if isinstance(built, Built) else built.result(),
+        segment,
+        table.beside(helpers),
+        torch.device("cuda", index),
+        table.said,
+    )
+    if table.checks is None and torch.cuda.device_count() == 1:
+        return function
+    return _Watched(function, table, index)
 
 
-class _Code(NamedTuple):
-    module: Module
-    rules: tuple[LaunchRule, ...]
+_codes: Final[dict[tuple[str, Counts, GpuTarget], KernelModule]] = {}
 
 
-_codes: Final[dict[tuple[str, Counts, GpuTarget], _Code]] = {}
-
-
-def _code(launch: Launch, target: GpuTarget, texts: list[str]) -> _Code:
+def _code(launch: Launch, target: GpuTarget, texts: list[str]) -> KernelModule:
     """The code of a kernel. Equal ones, as equal layers have them, are made once."""
     counts = (len(launch.buffers), len(launch.sizes), len(launch.numbers))
     ranges = ", ".join(str(range_of(size)) for size in launch.sizes)
@@ -71,172 +91,74 @@ def _code(launch: Launch, target: GpuTarget, texts: list[str]) -> _Code:
             raise Unlowerable(f"no code for GPUs: {error}") from None
         texts.append(text)
         module = module_of(f"{key} {counts}", lambda: text, target)
-        known = _codes[key, counts, target] = _Code(module, rules[_NAME])
+        known = _codes[key, counts, target] = KernelModule(module, rules[_NAME], counts)
     return known
 
 
-class _Ready(NamedTuple):
-    """A launch at given sizes."""
+class _Table:
+    """What the host function has to know of this process: `codegen/nvptx/launch.py`."""
 
-    function: int
-    name: str
-    grid: int
-    block: tuple[int, int]
-    shared: int
-    #: bytes of private memory, of each row or thread and in all
-    private: int
-    scratch: int
-    #: numbers of its buffers, in the order of the segment's
-    buffers: tuple[int, ...]
-    sizes: tuple[int, ...]
-    numbers: tuple[int, ...]
-    #: where a check that fails leaves its number
-    failure: int
-    argument: Any
-
-
-class _Run(NamedTuple):
-    """The launches of a segment at given sizes, and the buffers that it makes."""
-
-    launches: tuple[_Ready, ...]
-    #: sizes, strides and dtype of outputs, then of temporaries
-    made: tuple[tuple[tuple[int, ...], tuple[int, ...], torch.dtype], ...]
-
-
-class CudaSegment:
-    def __init__(
-        self, segment: Segment, device: torch.device, target: GpuTarget, codes: Sequence[_Code]
-    ) -> None:
-        self._segment = segment
-        self._device = device
-        self._target = target
+    def __init__(self, codes: Sequence[KernelModule], device: int, target: GpuTarget) -> None:
         self._codes = codes
-        self._driver = driver()
-        self._inputs, self._given = len(segment.inputs), len(segment.given)
-        self._reads = tuple((each.tensor, each.dim) for each in segment.read)
-        self._runs: dict[tuple[int, ...], _Run] = {}
-        self._failures: torch.Tensor | None = None
+        self.checks: torch.Tensor | None = None
         if any(rule.checks for code in codes for rule in code.rules):
             # The GPU writes to it, and it is read without waiting.
-            self._failures = torch.zeros(len(codes), dtype=torch.int32).pin_memory()
-
-    def __call__(self, *arguments: Any) -> Any:
-        if self._failures is not None:
-            self._raise_failure()
-        # torch.cuda's own functions of these take longer than a launch.
-        if torch._C._cuda_getDevice() != self._device.index:
-            with torch.cuda.device(self._device):
-                return self._called(arguments)
-        return self._called(arguments)
-
-    def _called(self, arguments: Sequence[Any]) -> Any:
-        inputs, given = self._inputs, self._given
-        tensors = arguments[:inputs]
-        pointers = [tensor.data_ptr() for tensor in tensors]
-        sizes = (
-            *arguments[inputs : inputs + given],
-            *(tensors[number].shape[dim] for number, dim in self._reads),
-            *(pointer & 15 for pointer in pointers),
-        )
-        run = self._runs.get(sizes)
-        if run is None:
-            run = self._prepared(sizes, pointers)
-        made = [
-            torch.empty_strided(shape, strides, dtype=dtype, device=self._device)
-            for shape, strides, dtype in run.made
+            self.checks = torch.zeros(len(codes), dtype=torch.int32).pin_memory()
+        functions = [
+            code.module.function(device, rule.name, most_dynamic(target))
+            for code in codes
+            for rule in code.rules
         ]
-        pointers += [tensor.data_ptr() for tensor in made]
-        stream = torch._C._cuda_getCurrentRawStream(self._device.index)
-        numbers = [_word(float(value)) for value in arguments[inputs + given :]]
-        for each in run.launches:
-            scratch: torch.Tensor | None = None
-            if each.scratch:
-                scratch = torch.empty(each.scratch, dtype=torch.uint8, device=self._device)
-            argument = each.argument(
-                *(pointers[number] for number in each.buffers),
-                *each.sizes,
-                *(numbers[number] for number in each.numbers),
-                0 if scratch is None else scratch.data_ptr(),
-                each.private if each.scratch else 0,
-                each.failure,
-            )
-            params = ctypes.c_void_p(ctypes.addressof(argument))
-            self._driver.launch(
-                each.function,
-                each.grid,
-                each.block,
-                each.shared,
-                stream,
-                ctypes.addressof(params),
-                each.name,
-            )
-        outputs = made[: len(self._segment.outputs)]
-        if len(outputs) == 1:
-            return outputs[0]
-        return tuple(outputs) if outputs else None
+        first = {
+            "shared": most_dynamic(target),
+            "error": 0,
+            "checks": 0 if self.checks is None else self.checks.data_ptr(),
+        }
+        words = [*(first[name] for name in TABLE), *functions]
+        self._words = (ctypes.c_int64 * len(words))(*words)
 
-    def _prepared(self, key: tuple[int, ...], pointers: Sequence[int]) -> _Run:
-        segment = self._segment
-        symbols = (*segment.given, *(each.symbol for each in segment.read))
-        values: dict[Symbol, int] = dict(zip(symbols, key, strict=False))
-        every = (*segment.inputs, *segment.outputs, *segment.temporaries)
-        numbers = {buffer.name: number for number, buffer in enumerate(every)}
-        names = {name: number for number, name in enumerate(segment.numbers)}
-        # Memory of our own begins where any vector may.
-        addresses = [*pointers, *(0 for _ in every[len(pointers) :])]
-        ready: list[_Ready] = []
-        launches = [step for step in segment.steps if isinstance(step, Launch)]
-        for position, (launch, code) in enumerate(zip(launches, self._codes, strict=True)):
-            sizes = tuple(evaluate(size, values) for size in launch.sizes)
-            buffers = tuple(numbers[name] for name in launch.buffers)
-            rule = chosen(code.rules, sizes, [addresses[number] for number in buffers])
-            shape = geometry(rule, sizes, self._target.most_shared - 4096)
-            if shape is None:
-                continue
-            index = self._device.index
-            function = code.module.function(index, rule.name, self._target.most_shared)
-            count = len(buffers) + len(sizes) + len(launch.numbers) + 3
-            failure = 0
-            if self._failures is not None:
-                failure = self._failures.data_ptr() + 4 * position
-            ready.append(
-                _Ready(
-                    function,
-                    rule.name,
-                    shape.grid,
-                    shape.block,
-                    shape.shared,
-                    shape.private,
-                    shape.scratch,
-                    buffers,
-                    sizes,
-                    tuple(names[name] for name in launch.numbers),
-                    failure,
-                    ctypes.c_int64 * count,
-                )
-            )
-        made = tuple(_made(buffer, values) for buffer in every[len(segment.inputs) :])
-        if len(self._runs) >= _MOST_KEPT:
-            self._runs.clear()
-        run = self._runs[key] = _Run(tuple(ready), made)
-        return run
+    def beside(self, helpers: Loaded) -> Loaded:
+        """The helpers, and the table by its name."""
+        return _Beside(self, ctypes.addressof(self._words), helpers)
 
-    def _raise_failure(self) -> None:
-        failures = self._failures
-        assert failures is not None
-        for number, code in zip(failures.tolist(), self._codes, strict=True):
+    def said(self, reason: str) -> str | None:
+        """What CUDA or torch had to say of a failure."""
+        if reason.startswith("cuda"):
+            return driver().message(self._words[TABLE.index("error")])
+        return torch_said(reason)
+
+    def raise_failed_check(self) -> None:
+        """What an earlier call has found."""
+        assert self.checks is not None
+        for number, code in zip(self.checks.tolist(), self._codes, strict=True):
             if number:
-                failures.zero_()
+                self.checks.zero_()
                 raise OutOfRange(f"{code.rules[0].checks[number - 1]} (in an earlier call)")
 
 
-def _made(
-    buffer: Buffer, values: dict[Symbol, int]
-) -> tuple[tuple[int, ...], tuple[int, ...], torch.dtype]:
-    sizes = tuple(evaluate(size, values) for size in buffer.sizes)
-    strides = tuple(evaluate(stride, values) for stride in buffer.strides)
-    return sizes, strides, TORCH_DTYPE[buffer.dtype]
+class _Beside(NamedTuple):
+    #: kept as long as there is code that has its address
+    table: _Table
+    words: int
+    helpers: Loaded
+
+    def address(self, name: str) -> int | None:
+        return self.words if name == TABLE_NAME else self.helpers.address(name)
 
 
-def _word(value: float) -> int:
-    return struct.unpack("<q", struct.pack("<d", value))[0]
+class _Watched:
+    """A function of a segment that has checks, or where there are several GPUs."""
+
+    def __init__(self, function: Callable[..., Any], table: _Table, device: int) -> None:
+        self._function = function
+        self._table = table
+        self._device = device
+
+    def __call__(self, *arguments: Any) -> Any:
+        if self._table.checks is not None:
+            self._table.raise_failed_check()
+        # torch.cuda's own function of this takes longer than a launch.
+        if torch._C._cuda_getDevice() == self._device:
+            return self._function(*arguments)
+        with torch.cuda.device(self._device):
+            return self._function(*arguments)

@@ -58,7 +58,7 @@ def host_function(
         entry.DECLARATIONS,
         helpers.DECLARATIONS,
         *(f"declare i32 @{name}(ptr, ptr, ptr, ptr)" for name in called),
-        *(declaration(EXTERNS[function]) for function in sorted(externs)),
+        *(declaration(EXTERNS[function], abi.device) for function in sorted(externs)),
         runs,
     ]
     if with_entry:

@@ -19,6 +19,12 @@ class HostAbi:
     dtypes: Mapping[str, int]
     #: C++ function: handle -> new Python tensor
     wrap: str
+    #: where tensors are: as the names of C functions have it, and as numbers of torch's
+    device: str = "cpu"
+    device_type: int = 0
+    device_index: int = 0
+    #: kernels are started and not waited for; they have no threads of ours, and memory of torch's
+    is_launched: bool = False
 
 
 class HostUnsupported(Exception):

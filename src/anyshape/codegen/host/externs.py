@@ -28,9 +28,11 @@ TYPES: Final = {"T": "ptr", "i": "i64", "f": "double", "b": "i32", "dtype": "i32
 @dataclass(frozen=True, slots=True)
 class ExternFunction:
     name: str
-    symbol: str
     parameters: str
     results: int
+
+    def symbol(self, device: str) -> str:
+        return f"aoti_torch_{device}_{self.name}"
 
     @property
     def signature(self) -> tuple[str, int]:
@@ -39,10 +41,7 @@ class ExternFunction:
 
 
 def _rows(results: int, **rows: str) -> dict[str, ExternFunction]:
-    return {
-        name: ExternFunction(name, f"aoti_torch_cpu_{name}", parameters, results)
-        for name, parameters in rows.items()
-    }
+    return {name: ExternFunction(name, parameters, results) for name, parameters in rows.items()}
 
 
 EXTERNS: Final[dict[str, ExternFunction]] = {
@@ -78,7 +77,7 @@ def row_of(step: Extern) -> ExternFunction:
     return row
 
 
-def declaration(row: ExternFunction) -> str:
+def declaration(row: ExternFunction, device: str) -> str:
     types: list[str] = []
     for letter in row.parameters:
         if letter == "I":
@@ -86,7 +85,7 @@ def declaration(row: ExternFunction) -> str:
         else:
             types.append("ptr" if letter in OPTIONAL else TYPES[letter])
     types += ["ptr"] * row.results
-    return f"declare i32 @{row.symbol}({', '.join(types)})"
+    return f"declare i32 @{row.symbol(device)}({', '.join(types)})"
 
 
 def is_whole(area: Area, buffer: Buffer) -> bool:

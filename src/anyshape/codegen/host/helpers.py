@@ -71,7 +71,8 @@ define i32 @anyshape_host_make(
     i64 %rank, ptr %dims, i32 %dtype, ptr %slot, ptr %data) nounwind {
   %strides = getelementptr i64, ptr %dims, i64 %rank
   %failed = call i32 @aoti_torch_empty_strided(
-      i64 %rank, ptr %dims, ptr %strides, i32 %dtype, i32 0, i32 0, ptr %slot)
+      i64 %rank, ptr %dims, ptr %strides, i32 %dtype, i32 $device_type, i32 $device_index,
+      ptr %slot)
   %bad = icmp ne i32 %failed, 0
   br i1 %bad, label %fail, label %made
 made:
@@ -89,8 +90,10 @@ fail:
 _WORKSPACE: Final = """
 declare ptr @aligned_alloc(i64, i64)
 declare i32 @madvise(ptr, i64, i32)
-define ptr @anyshape_host_workspace(i64 %total) nounwind {
+declare void @free(ptr)
+define ptr @anyshape_host_workspace(i64 %total, ptr %held) nounwind {
   %made = call ptr @aligned_alloc(i64 64, i64 %total)
+  store ptr %made, ptr %held
   %much = icmp uge i64 %total, 33554432
   %some = icmp ne ptr %made, null
   %both = and i1 %much, %some
@@ -107,6 +110,30 @@ large:
   br label %done
 done:
   ret ptr %made
+}
+define void @anyshape_host_release(ptr %held) nounwind {
+  %made = load ptr, ptr %held
+  call void @free(ptr %made)
+  ret void
+}
+"""
+
+#: The same of a device: what runs there still when it is given back comes before all that gets it.
+_WORKSPACE_OF_TORCH: Final = """
+define ptr @anyshape_host_workspace(i64 %total, ptr %held) nounwind {
+  %dims = alloca [2 x i64]
+  %data = alloca ptr
+  %stride = getelementptr i64, ptr %dims, i64 1
+  store i64 %total, ptr %dims
+  store i64 1, ptr %stride
+  store ptr null, ptr %data
+  %failed = call i32 @anyshape_host_make(i64 1, ptr %dims, i32 $bytes, ptr %held, ptr %data)
+  %made = load ptr, ptr %data
+  ret ptr %made
+}
+define void @anyshape_host_release(ptr %held) nounwind {
+  call void @anyshape_host_delete(ptr %held, i64 1)
+  ret void
 }
 """
 
@@ -187,8 +214,8 @@ define i32 @anyshape_host_area(
     ptr %data, i64 %rank, ptr %dims, i32 %dtype, ptr %slot) nounwind {
   %strides = getelementptr i64, ptr %dims, i64 %rank
   %failed = call i32 @aoti_torch_create_tensor_from_blob_v2(
-      ptr %data, i64 %rank, ptr %dims, ptr %strides, i64 0, i32 %dtype, i32 0, i32 0, ptr %slot,
-      i32 0, ptr null, i64 0)
+      ptr %data, i64 %rank, ptr %dims, ptr %strides, i64 0, i32 %dtype, i32 $device_type,
+      i32 $device_index, ptr %slot, i32 0, ptr null, i64 0)
   %bad = icmp ne i32 %failed, 0
   br i1 %bad, label %fail, label %done
 fail:
@@ -329,29 +356,34 @@ fail:
 """
 
 
-def _declaration(definition: str) -> str:
-    found = re.search(r"^define (\w+) (@\w+)\(([^)]*)\)", definition, re.MULTILINE)
-    assert found is not None
-    result, name, given = found.groups()
-    types = ", ".join(parameter.split()[0] for parameter in given.split(","))
-    return f"declare {result} {name}({types})"
+def _declarations(definitions: str) -> list[str]:
+    heads = re.findall(r"^define (\w+) (@\w+)\(([^)]*)\)", definitions, re.MULTILINE)
+    return [
+        f"declare {result} {name}({', '.join(each.split()[0] for each in given.split(','))})"
+        for result, name, given in heads
+    ]
 
 
 #: What host functions declare.
 DECLARATIONS: Final = "\n".join(
-    map(
-        _declaration,
-        (_TAKE, _MAKE, _WORKSPACE, _DELETE, _GIVE, _FAIL, _AREA, _TENSOR, _ADOPT, _COPY),
-    )
+    declaration
+    for each in (_TAKE, _MAKE, _WORKSPACE, _DELETE, _GIVE, _FAIL, _AREA, _TENSOR, _ADOPT, _COPY)
+    for declaration in _declarations(each)
 )
 
 
 def helpers_module(abi: HostAbi) -> str:
     """Their definitions; those that Python's objects go through only where these are known."""
-    parts = [_HANDLE_DECLARATIONS, _MAKE, _WORKSPACE, _DELETE]
+    workspace = _WORKSPACE_OF_TORCH if abi.is_launched else _WORKSPACE
+    parts = [_HANDLE_DECLARATIONS, _MAKE, workspace, _DELETE]
     parts += [_FROM_BLOB, _EXTERN_DECLARATIONS, _AREA, _TENSOR, _COMPARE, _ADOPT, _COPY]
     if abi.tensor_offset is not None:
         parts += [_ENTRY_DECLARATIONS, _TAKE, _GIVE, _FAIL, APART_MODULE]
     return Template("".join(parts)).substitute(
-        wrap=abi.wrap, type_offset=abi.type_offset, tensor_offset=abi.tensor_offset
+        wrap=abi.wrap,
+        type_offset=abi.type_offset,
+        tensor_offset=abi.tensor_offset,
+        device_type=abi.device_type,
+        device_index=abi.device_index,
+        bytes=abi.dtypes["u8"],
     )

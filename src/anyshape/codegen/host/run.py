@@ -43,7 +43,6 @@ _THREADS: Final = symbol("anyshape_threads")
 DECLARATIONS: Final = "\n".join(
     [
         "declare i32 @anyshape_num_threads()",
-        "declare void @free(ptr)",
         "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
     ]
 )
@@ -69,7 +68,7 @@ class Run:
         by_name = {buffer.name: buffer for buffer in buffers}
         if len(by_name) != len(buffers):
             raise HostUnsupported("two buffers have one name")
-        self._known = Known(by_name, kernels, abi.dtypes, why)
+        self._known = Known(by_name, kernels, abi, why)
         self._given = {
             buffer.name: k for k, buffer in enumerate((*segment.inputs, *segment.outputs))
         }
@@ -150,7 +149,7 @@ class Run:
             count = len(self._adopted)
             lines.do(f"call void @anyshape_host_delete(ptr {self._handles}, i64 {count})")
         if workspace is not None:
-            lines.do(f"call void @free(ptr {workspace})")
+            lines.do(f"call void @anyshape_host_release(ptr {workspace})")
         steps.give()
         arguments = "ptr %buffers, ptr %tensors, ptr %symbols, ptr %numbers"
         head = f"define i64 @{name}({arguments}) nounwind {{"
@@ -186,7 +185,8 @@ class Run:
         for k, name in enumerate(self._segment.symbols):
             place = lines.element("%symbols", k)
             values[name] = lines.let(f"load i64, ptr {place}", "s")
-        if any(isinstance(step, Launch) for step in self._segment.steps):
+        launches = any(isinstance(step, Launch) for step in self._segment.steps)
+        if launches and not self._known.abi.is_launched:
             # Also where no kernel has memory of its own: torch sets up its threads by this.
             threads = lines.let("call i32 @anyshape_num_threads()", "t")
             values[as_symbol(_THREADS)] = lines.let(f"sext i32 {threads} to i64", "t")
@@ -238,20 +238,24 @@ class Run:
         return found
 
     def _place(self, plan: MemoryPlan) -> str | None:
-        """Take the workspace and say where buffers lie in it. Returns what has to be freed."""
+        """Take the workspace and say where buffers lie in it. Returns where it is kept that has to
+        be given back."""
         if not plan.sizes:
             return None
         lines = self._lines
         starts, total = offsets(lines, self._sizes, plan)
         workspace: str | None = None
-        if isinstance(total, int) and total <= _MOST_ON_STACK:
+        is_known = isinstance(total, int) and not self._known.abi.is_launched
+        if is_known and int(total) <= _MOST_ON_STACK:
             base = lines.stack(f"[{max(total, 1)} x i8]", ALIGNMENT, "workspace")
         else:
-            base = workspace = lines.let(
-                f"call ptr @anyshape_host_workspace(i64 {total})", "workspace"
+            workspace = lines.stack("ptr", hint="held")
+            base = lines.let(
+                f"call ptr @anyshape_host_workspace(i64 {total}, ptr {workspace})", "workspace"
             )
             missing = lines.let(f"icmp eq ptr {base}, null")
-            self._stop_at_once_if(missing, self._why.number("no memory for temporaries"))
+            whose = "torch has " if self._known.abi.is_launched else ""
+            self._stop_at_once_if(missing, self._why.number(f"{whose}no memory for temporaries"))
         places: dict[int | str, str] = {}
         for name, start in starts.items():
             if start not in places:

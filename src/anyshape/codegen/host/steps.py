@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from anyshape.codegen.host.abi import HostUnsupported, Reasons
+from anyshape.codegen.host.abi import HostAbi, HostUnsupported, Reasons
 from anyshape.codegen.host.externs import OPTIONAL, TYPES, is_whole, row_of
 from anyshape.codegen.ir_builder import FunctionBody, float_literal
 from anyshape.loops.expr import WIDTH
@@ -26,6 +26,8 @@ class KernelCode:
 
     name: str
     scratch: Size = 0
+    #: what it means if the function gives 1, 2, ...; None: a check of the kernel has failed
+    failures: tuple[str, ...] | None = None
 
 
 class HasSizes(Protocol):
@@ -36,12 +38,12 @@ class HasSizes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What all functions of a segment know: its buffers and kernels, torch's numbers for dtypes,
-    and what may go wrong."""
+    """What all functions of a segment know: its buffers and kernels, torch's numbers and names, and
+    what may go wrong."""
 
     buffers: Mapping[str, Buffer]
     kernels: Mapping[Kernel, KernelCode]
-    dtypes: Mapping[str, int]
+    abi: HostAbi
     why: Reasons
 
 
@@ -85,7 +87,9 @@ class Steps:
             scratch or "null",
         ]
         failed = let(f"call i32 @{code.name}({', '.join(f'ptr {array}' for array in arrays)})")
-        messages = [check.message for stage in step.kernel.stages for check in stage.checks]
+        messages = code.failures
+        if messages is None:
+            messages = [check.message for stage in step.kernel.stages for check in stage.checks]
         if not messages:
             return
         first = self._known.why.numbers(messages)
@@ -144,7 +148,8 @@ class Steps:
             texts += self._argument(letter, value, reason, inputs)
         given = [self._result_slot(area) for area in results]
         texts += [f"ptr {slot}" for slot in given]
-        self._check(self._lines.let(f"call i32 @{row.symbol}({', '.join(texts)})"), reason)
+        symbol = row.symbol(self._known.abi.device)
+        self._check(self._lines.let(f"call i32 @{symbol}({', '.join(texts)})"), reason)
         for slot in inputs:
             self._delete(slot)
         for area, slot in zip(results, given, strict=True):
@@ -176,7 +181,7 @@ class Steps:
             case "b" if isinstance(value, bool):
                 return str(int(value))
             case "dtype" if isinstance(value, str):
-                return str(self._known.dtypes[value])
+                return str(self._known.abi.dtypes[value])
             case "s" if isinstance(value, str):
                 return self._string(value)
             case _:
@@ -236,7 +241,7 @@ class Steps:
     def _shape(self, area: Area) -> str:
         """Rank, sizes and strides, and the number of the dtype: as the helpers take them."""
         dims = self._list((*area.sizes, *area.strides))
-        dtype = self._known.dtypes[self._known.buffers[area.buffer].dtype]
+        dtype = self._known.abi.dtypes[self._known.buffers[area.buffer].dtype]
         return f"i64 {len(area.sizes)}, ptr {dims}, i32 {dtype}"
 
     def _result_slot(self, area: Any) -> str:

@@ -1,95 +1,275 @@
-"""How many threads and blocks run a kernel at given sizes, and which of its functions."""
+"""How the host starts a kernel: which of its functions, in how many threads and blocks.
+
+Of each kernel there is a function that looks as one of a CPU's kernels does:
+
+    define i32 @name(ptr %buffers, ptr %sizes, ptr %numbers, ptr %scratch)
+
+It gives 0, or which of `failures` it was. What it needs to know of this process is in a table of
+words (`@anyshape_gpu`): `TABLE`, then the handles of all functions of all kernels in order.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from functools import reduce
+from typing import Final
 
-from anyshape.codegen.nvptx.module import LaunchRule
-from anyshape.symbolic import Size, evaluate
+from anyshape.codegen.host.sizes import Sizes
+from anyshape.codegen.ir_builder import FunctionBody
+from anyshape.codegen.nvptx.module import Counts, LaunchRule
+from anyshape.symbolic import Size, Symbol, ceildiv
 from anyshape.symbolic.expr import symbols_of
 
-_WARP: Final = 32
-#: Threads of a block, where nothing speaks for another number.
-_BLOCK: Final = 256
-#: Threads that share a row, at most.
-_MOST: Final = 1024
-#: Vectors of a row that each thread takes, if the row is long enough.
-_EACH: Final = 4
-#: Blocks of a grid, at most. Each takes several points where there are more.
-_GRID: Final = 1 << 30
-#: Threads that have private memory each: there is not so much of it.
-_PRIVATE_THREADS: Final = 1 << 16
+#: What the first words of the table are: bytes of shared memory that a block may have, the error of
+#: CUDA that came last, and where checks leave their numbers.
+TABLE: Final = ("shared", "error", "checks")
+TABLE_NAME: Final = "anyshape_gpu"
+
+DECLARATIONS: Final = f"""
+@{TABLE_NAME} = external global i64
+declare i32 @anyshape_gpu_points(ptr, i64, ptr, ptr, i64, i64, i1)
+declare i32 @anyshape_gpu_rows(ptr, i64, ptr, ptr, i64, i64, i64)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+"""
 
 
-class Geometry(NamedTuple):
-    grid: int
-    #: threads that share a row, and rows of a block
-    block: tuple[int, int]
-    #: bytes of shared memory
-    shared: int = 0
-    #: bytes of private memory for each row of the grid, or each thread; 0 if it is shared memory
-    private: int = 0
-
-    @property
-    def scratch(self) -> int:
-        """Bytes of private memory in all."""
-        threads = 1 if self.block[1] > 1 or not self.private else self.block[0]
-        return self.private * self.grid * self.block[1] * threads
+def failures(kernel: str) -> tuple[str, ...]:
+    """What it means if the function of a kernel gives 1, 2, ..."""
+    return (
+        f"cuda: kernel {kernel} could not be started",
+        f"torch has no memory for kernel {kernel}",
+        f"a size in kernel {kernel} is beyond 64 bits or undefined",
+    )
 
 
-def chosen(
-    rules: Sequence[LaunchRule], sizes: Sequence[int], addresses: Sequence[int]
-) -> LaunchRule:
-    """The first function that is for these sizes and addresses; the last one is for all."""
-    for rule in rules[:-1]:
-        if all(addresses[number] % by == 0 for number, by in rule.aligned) and all(
-            _value(size, sizes) % rule.lanes == 0 for size in rule.multiples
-        ):
-            return rule
-    return rules[-1]
+def launch_function(
+    name: str, rules: Sequence[LaunchRule], counts: Counts, first: int, number: int
+) -> str:
+    """`first`: of the kernel's functions among all; `number`: of the kernel among all."""
+    lines = FunctionBody()
+    arguments, own = _arguments(lines, counts, number)
+    symbols = frozenset[Symbol]().union(*(symbols_of(size) for r in rules for size in _sizes(r)))
+    places = {each: lines.element("%sizes", int(each.name[1:])) for each in symbols}
+    sizes = Sizes(lines, {each: lines.let(f"load i64, ptr {places[each]}", "n") for each in places})
+    # All blocks need values, so they are all computed here.
+    for rule in rules:
+        for size in _sizes(rule):
+            sizes.of(size)
+    with lines.only_if(sizes.trouble()):
+        lines.do("ret i32 3")
+    for position, rule in enumerate(rules):
+        handle = len(TABLE) + first + position
+        call = _call(rule, sizes, f"ptr @{TABLE_NAME}, i64 {handle}, ptr {arguments}, ptr {own}")
+        if position == len(rules) - 1:
+            lines.do(f"ret i32 {lines.let(call)}")
+            break
+        with lines.only_if(_fits(lines, rule, sizes), "fits"):
+            lines.do(f"ret i32 {lines.let(call)}")
+    head = f"define i32 @{name}(ptr %buffers, ptr %sizes, ptr %numbers, ptr %scratch) nounwind {{"
+    return "\n".join([head, lines.text(), "}"])
 
 
-def geometry(rule: LaunchRule, sizes: Sequence[int], most_shared: int) -> Geometry | None:
-    """None if there is nothing to do."""
-    points, length = _value(rule.points, sizes), _value(rule.length, sizes)
-    private = _value(rule.private, sizes)
+def _arguments(lines: FunctionBody, counts: Counts, number: int) -> tuple[str, str]:
+    """The block of the kernel's arguments, and where in it the words begin that no caller gives."""
+    block = lines.stack(f"[{sum(counts) + 3} x i64]", hint="arguments")
+    at = 0
+    for array, count in zip(("%buffers", "%sizes", "%numbers"), counts, strict=True):
+        if count:
+            there = lines.element(block, at)
+            moved = f"ptr {there}, ptr {array}, i64 {8 * count}, i1 false"
+            lines.do(f"call void @llvm.memcpy.p0.p0.i64({moved})")
+        at += count
+    checks = lines.element(f"@{TABLE_NAME}", TABLE.index("checks"))
+    first = lines.let(f"load i64, ptr {checks}")
+    place = lines.let(f"add i64 {first}, {4 * number}")
+    lines.do(f"store i64 {place}, ptr {lines.element(block, at + 2)}")
+    return block, lines.element(block, at)
+
+
+def _points(rule: LaunchRule) -> Size:
+    """Rows, or points and vectors that a thread takes each."""
+    if rule.form != "columns":
+        return rule.points
+    return rule.points * ceildiv(rule.length, rule.lanes)
+
+
+def _sizes(rule: LaunchRule) -> list[Size]:
+    vectors = ceildiv(rule.length, rule.lanes)
+    return [_points(rule), vectors, rule.private, *rule.multiples]
+
+
+def _fits(lines: FunctionBody, rule: LaunchRule, sizes: Sizes) -> str:
+    """Whether the function is for these sizes and addresses."""
+    rests: list[str] = []
+    for buffer, by in rule.aligned:
+        address = lines.let(f"load i64, ptr {lines.element('%buffers', buffer)}")
+        rests.append(lines.let(f"and i64 {address}, {by - 1}"))
+    rests += [lines.let(f"srem i64 {sizes.of(size)}, {rule.lanes}") for size in rule.multiples]
+    if not rests:
+        return "true"
+    every = reduce(lambda a, b: lines.let(f"or i64 {a}, {b}"), rests)
+    return lines.let(f"icmp eq i64 {every}, 0")
+
+
+def _call(rule: LaunchRule, sizes: Sizes, given: str) -> str:
+    points, vectors, private = (f"i64 {sizes.of(size)}" for size in _sizes(rule)[:3])
     if rule.form == "rows":
-        return _rows(rule, points, length, private, most_shared)
-    if rule.form == "columns":
-        points *= -(-length // rule.lanes)
-    if points <= 0:
-        return None
-    if rule.serial:
-        return Geometry(1, (1, 1), 0, private)
-    block = _BLOCK
-    # Few points with much to do each are spread over as many processors as there are.
-    while block > _WARP and points < block * 128:
-        block //= 2
-    grid = min(-(-points // block), _GRID)
-    if private:
-        grid = min(grid, max(1, _PRIVATE_THREADS // block))
-    return Geometry(grid, (block, 1), 0, private)
+        return f"call i32 @anyshape_gpu_rows({given}, {points}, {vectors}, {private})"
+    serial = str(rule.serial).lower()
+    return f"call i32 @anyshape_gpu_points({given}, {points}, {private}, i1 {serial})"
 
 
-def _rows(
-    rule: LaunchRule, points: int, length: int, private: int, most_shared: int
-) -> Geometry | None:
-    if points <= 0:
-        return None
-    vectors = -(-length // rule.lanes)
-    threads = _WARP
-    while threads < _MOST and threads * _EACH < vectors:
-        threads *= 2
-    rows = max(1, _BLOCK // threads)
-    while rows > 1 and (rows * private > most_shared or points < rows * 128):
-        rows //= 2
-    grid = min(-(-points // rows), _GRID)
-    if private > most_shared:
-        return Geometry(min(grid, 1024), (threads, rows), 0, private)
-    return Geometry(grid, (threads, rows), rows * private)
+# -- what all of them call -------------------------------------------------------------------------
+
+_DECLARED: Final = """
+declare i32 @aoti_torch_get_current_cuda_stream(i32, ptr)
+declare i32 @cuLaunchKernel(ptr, i32, i32, i32, i32, i32, i32, i32, ptr, ptr, ptr)
+declare i64 @llvm.umin.i64(i64, i64)
+"""
+
+#: A thread for each point, 256 a block. Few points with much to do each are spread over as many
+#: processors as there are. A grid has 2^30 blocks at most, of which each takes several points where
+#: there are more; and 2^16 threads where they have private memory: there is not so much of it.
+_POINTS: Final = """
+define i32 @anyshape_gpu_points(ptr %table, i64 %handle, ptr %arguments, ptr %own, i64 %points,
+                                i64 %private, i1 %serial) nounwind {
+entry:
+  %some = icmp sgt i64 %points, 0
+  br i1 %some, label %kind, label %none
+none:
+  ret i32 0
+kind:
+  br i1 %serial, label %start, label %shrink
+shrink:
+  %block = phi i64 [256, %kind], [%half, %shrink]
+  %half = lshr i64 %block, 1
+  %enough = shl i64 %block, 7
+  %few = icmp slt i64 %points, %enough
+  %wide = icmp ugt i64 %block, 32
+  %again = and i1 %few, %wide
+  br i1 %again, label %shrink, label %count
+count:
+  %above = add i64 %points, %block
+  %less = sub i64 %above, 1
+  %blocks = udiv i64 %less, %block
+  %fewer = call i64 @llvm.umin.i64(i64 %blocks, i64 1073741824)
+  %few.own = udiv i64 65536, %block
+  %least = call i64 @llvm.umin.i64(i64 %fewer, i64 %few.own)
+  %shares = icmp eq i64 %private, 0
+  %counted = select i1 %shares, i64 %fewer, i64 %least
+  br label %start
+start:
+  %grid = phi i64 [1, %kind], [%counted, %count]
+  %threads = phi i64 [1, %kind], [%block, %count]
+  %all = mul i64 %grid, %threads
+  %scratch = mul i64 %all, %private
+  %failed = call i32 @anyshape_gpu_start(ptr %table, i64 %handle, ptr %arguments, ptr %own,
+      i64 %grid, i64 %threads, i64 1, i64 0, i64 %private, i64 %scratch)
+  ret i32 %failed
+}
+"""
+
+#: 32 to 1024 threads for each row, of which each takes four vectors if the row is long enough, and
+#: several rows a block while there are many. Private memory of a row is shared memory, or the
+#: device's where it is too long for that.
+_ROWS: Final = """
+define i32 @anyshape_gpu_rows(ptr %table, i64 %handle, ptr %arguments, ptr %own, i64 %points,
+                              i64 %vectors, i64 %private) nounwind {
+entry:
+  %some = icmp sgt i64 %points, 0
+  br i1 %some, label %widen, label %none
+none:
+  ret i32 0
+widen:
+  %threads = phi i64 [32, %entry], [%double, %widen]
+  %double = shl i64 %threads, 1
+  %taken = shl i64 %threads, 2
+  %long = icmp slt i64 %taken, %vectors
+  %narrow = icmp ult i64 %threads, 1024
+  %wider = and i1 %long, %narrow
+  br i1 %wider, label %widen, label %widened
+widened:
+  %most = load i64, ptr %table
+  %beside = udiv i64 256, %threads
+  %least = icmp eq i64 %beside, 0
+  %first = select i1 %least, i64 1, i64 %beside
+  br label %shrink
+shrink:
+  %rows = phi i64 [%first, %widened], [%half, %shrink]
+  %half = lshr i64 %rows, 1
+  %bytes = mul i64 %rows, %private
+  %large = icmp sgt i64 %bytes, %most
+  %enough = shl i64 %rows, 7
+  %few = icmp slt i64 %points, %enough
+  %less = or i1 %large, %few
+  %several = icmp ugt i64 %rows, 1
+  %again = and i1 %less, %several
+  br i1 %again, label %shrink, label %count
+count:
+  %above = add i64 %points, %rows
+  %last = sub i64 %above, 1
+  %blocks = udiv i64 %last, %rows
+  %bounded = call i64 @llvm.umin.i64(i64 %blocks, i64 1073741824)
+  %far.blocks = call i64 @llvm.umin.i64(i64 %bounded, i64 1024)
+  %far = icmp sgt i64 %private, %most
+  %grid = select i1 %far, i64 %far.blocks, i64 %bounded
+  %shared = select i1 %far, i64 0, i64 %bytes
+  %apart = select i1 %far, i64 %private, i64 0
+  %all = mul i64 %grid, %rows
+  %scratch = mul i64 %all, %apart
+  %failed = call i32 @anyshape_gpu_start(ptr %table, i64 %handle, ptr %arguments, ptr %own,
+      i64 %grid, i64 %threads, i64 %rows, i64 %shared, i64 %apart, i64 %scratch)
+  ret i32 %failed
+}
+"""
+
+_START: Final = """
+define i32 @anyshape_gpu_start(ptr %table, i64 %handle, ptr %arguments, ptr %own, i64 %grid,
+    i64 %x, i64 %y, i64 %shared, i64 %private, i64 %scratch) nounwind {
+entry:
+  %held = alloca ptr
+  %stream.slot = alloca ptr
+  %params = alloca ptr
+  store ptr null, ptr %held
+  store ptr %arguments, ptr %params
+  %some = icmp ne i64 %scratch, 0
+  br i1 %some, label %take, label %ready
+take:
+  %taken = call ptr @anyshape_host_workspace(i64 %scratch, ptr %held)
+  %missing = icmp eq ptr %taken, null
+  br i1 %missing, label %poor, label %ready
+poor:
+  ret i32 2
+ready:
+  %memory = phi ptr [null, %entry], [%taken, %take]
+  %own.private = getelementptr i64, ptr %own, i64 1
+  store ptr %memory, ptr %own
+  store i64 %private, ptr %own.private
+  %unknown = call i32 @aoti_torch_get_current_cuda_stream(i32 $device, ptr %stream.slot)
+  %stream = load ptr, ptr %stream.slot
+  %function.slot = getelementptr ptr, ptr %table, i64 %handle
+  %function = load ptr, ptr %function.slot
+  %blocks = trunc i64 %grid to i32
+  %width = trunc i64 %x to i32
+  %height = trunc i64 %y to i32
+  %bytes = trunc i64 %shared to i32
+  %code = call i32 @cuLaunchKernel(ptr %function, i32 %blocks, i32 1, i32 1, i32 %width,
+      i32 %height, i32 1, i32 %bytes, ptr %stream, ptr %params, ptr null)
+  %bad = icmp ne i32 %code, 0
+  br i1 %bad, label %tell, label %done
+tell:
+  %error = getelementptr i64, ptr %table, i64 1
+  %wide = sext i32 %code to i64
+  store i64 %wide, ptr %error
+  br label %done
+done:
+  call void @anyshape_host_release(ptr %held)
+  %failed = zext i1 %bad to i32
+  ret i32 %failed
+}
+"""
 
 
-def _value(size: Size, sizes: Sequence[int]) -> int:
-    """Of a size over the kernel's own symbols, `n0`, `n1` ..."""
-    return evaluate(size, {each: sizes[int(each.name[1:])] for each in symbols_of(size)})
+def launch_helpers(device: int) -> str:
+    """What the functions of all kernels call; a part of the host's helpers."""
+    return _DECLARED + _POINTS + _ROWS + _START.replace("$device", str(device))

@@ -332,7 +332,7 @@ def lower_convolution(
     dilation: Any,
     groups: Any,
 ) -> Value:
-    c.needs_library()
+    c.needs_library("convolution")
     tensors = [input, weight, *([] if bias is None else [bias])]
     if {value.dtype for value in tensors} != {input.dtype} or input.dtype not in FLOATS:
         raise NotLowered("a convolution of several dtypes, or of integers")

@@ -376,26 +376,26 @@ def _floats(*values: Value) -> None:
 
 @lower("linear")
 def lower_linear(c: Lowering, input: Value, weight: Value, bias: Value | None) -> Value:
-    c.needs_library()
+    c.needs_library("mm_out", "addmm_out")
     if len(weight.sizes) != 2 or len(input.sizes) < 2:
         raise NotLowered("a product with a vector")
     _floats(input, weight, *([] if bias is None else [bias]))
     sizes = (*input.sizes[:-1], weight.sizes[0])
-    if input.dtype in HALVES and bias is not None:
+    if bias is not None and (input.dtype in HALVES or c.on_gpu):
         return _with_bias(c, sizes, as_rows(c, input), transposed(as_rows(c, weight)), bias)
     made = multiplied(c, "mm_out", sizes, as_rows(c, input), transposed(as_rows(c, weight)), input)
     return made if bias is None else elementwise(c, operation("add"), made, bias)
 
 
 def _with_bias(c: Lowering, sizes: tuple[Size, ...], a: Area, b: Area, bias: Value) -> Value:
-    """The bias is added before the sum is rounded."""
+    """The bias is added before the sum is rounded, and by the product itself on GPUs."""
     made, memory = c.fresh(sizes, bias.dtype)
     kept = materialized(c, bias)
     if len(bias.sizes) != 1:
         raise NotLowered("a bias that is no vector")
     rows, columns = a.sizes[0], b.sizes[1]
     shown = Area(memory.buffer, (rows, columns), (columns, 1))
-    added = Area(kept.buffer, (rows, columns), (0, kept.strides[0]), kept.offset)
+    added = Area(kept.buffer, bias.sizes, kept.strides, kept.offset)
     buffers = [a.buffer, b.buffer, kept.buffer]
     c.extern(Extern("addmm_out", (shown, added, a, b, 1.0, 1.0)), buffers, [memory.buffer])
     return made
@@ -408,7 +408,7 @@ def lower_of_matrices(c: Lowering, input: Value, mat2: Value) -> Value:
 
 @lower("matmul")
 def lower_matmul(c: Lowering, input: Value, other: Value) -> Value:
-    c.needs_library()
+    c.needs_library("mm_out", "bmm_out")
     _floats(input, other)
     left, right = len(input.sizes), len(other.sizes)
     if left >= 2 and right == 2:
@@ -428,7 +428,7 @@ def lower_addmm(
         raise NotLowered("a product with factors")
     _floats(input, mat1, mat2)
     sizes = (mat1.sizes[0], mat2.sizes[1])
-    if input.dtype in HALVES:
+    if input.dtype in HALVES or (c.on_gpu and len(input.sizes) == 1):
         return _with_bias(c, sizes, as_rows(c, mat1), as_rows(c, mat2), input)
     made = multiplied(c, "mm_out", sizes, as_rows(c, mat1), as_rows(c, mat2), mat1)
     return elementwise(c, operation("add"), made, input)

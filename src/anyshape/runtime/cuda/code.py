@@ -56,6 +56,11 @@ def gpu_target(device: int) -> GpuTarget:
     return GpuTarget(best, _PTX[best], driver().most_shared(device))
 
 
+def most_dynamic(target: GpuTarget) -> int:
+    """Bytes of shared memory that a launch may ask for. Some is taken by the kernel itself."""
+    return max(0, target.most_shared - 4096)
+
+
 class Module:
     """The code of a module on every GPU that has asked for it."""
 
@@ -65,16 +70,16 @@ class Module:
         self._functions: dict[tuple[int, str], int] = {}
         self._lock = threading.Lock()
 
-    def function(self, device: int, name: str, most_shared: int) -> int:
-        """To be called with that device's context."""
+    def function(self, device: int, name: str, shared: int) -> int:
+        """A function that may ask for so many bytes of shared memory. To be called with that
+        device's context."""
         with self._lock:
             found = self._functions.get((device, name))
             if found is None:
                 if device not in self._loaded:
                     self._loaded[device] = driver().load(self._cubin)
                 module = self._loaded[device]
-                # Some is taken by the kernel itself.
-                found = driver().function(module, name, max(0, most_shared - 4096))
+                found = driver().function(module, name, shared)
                 self._functions[device, name] = found
             return found
 

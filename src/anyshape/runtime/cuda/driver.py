@@ -35,6 +35,12 @@ class Driver:
             *[ctypes.c_void_p] * 3,
         ]
 
+    def address(self, name: str) -> int | None:
+        """Of a function that host code calls."""
+        if not name.startswith("cu"):
+            return None
+        return ctypes.cast(self._library[name], ctypes.c_void_p).value
+
     def _check(self, code: int, what: str) -> None:
         if code:
             raise NativeFailed(f"{what}: {self.message(code)}")

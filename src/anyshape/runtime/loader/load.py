@@ -17,6 +17,17 @@ from anyshape.runtime.loader.torch_abi import TORCH_DTYPE, last_torch_error
 from anyshape.symbolic import Symbol, evaluate
 
 _METH_FASTCALL: Final = 0x0080
+_CPU: Final = torch.device("cpu")
+#: What torch says where memory of a device is at an end.
+_NO_MEMORY: Final = "out of memory"
+
+#: Says more about a reason to fail.
+Said = Callable[[str], str | None]
+
+
+def torch_said(reason: str) -> str | None:
+    """What torch had to say of a call that failed for this reason."""
+    return last_torch_error() if reason.startswith("torch") else None
 
 
 class _MethodDef(ctypes.Structure):
@@ -34,32 +45,41 @@ class _Failure:
     """The `self` of a native function: says which exception a number is. And since the function
     holds it, it holds what the function needs to exist."""
 
-    __slots__ = ("_keeps", "_reasons")
+    __slots__ = ("_keeps", "_reasons", "_said")
 
-    def __init__(self, reasons: tuple[str, ...], *keeps: object) -> None:
+    def __init__(self, reasons: tuple[str, ...], *keeps: object, said: Said = torch_said) -> None:
         self._reasons = reasons
         self._keeps = keeps
+        self._said = said
 
     def keep(self, more: object) -> None:
         self._keeps = (*self._keeps, more)
 
-    def __call__(self, number: int) -> NativeFailed:
+    def __call__(self, number: int) -> RuntimeError:
         reason = self._reasons[number - 1]
-        if reason.startswith("torch"):
-            said = last_torch_error()
-            if said:
-                reason = f"{reason}: {said}"
+        said = self._said(reason)
+        if said and _NO_MEMORY in said:
+            return torch.OutOfMemoryError(said)
+        reason = f"{reason}: {said}" if said else reason
         return OutOfRange(reason) if reason == OUT_OF_RANGE else NativeFailed(reason)
 
 
-def python_function(built: Built, segment: Segment, helpers: Loaded) -> Callable[..., Any]:
-    """What is called with the segment's tensors, integers and floats, and gives its outputs."""
+def python_function(
+    built: Built,
+    segment: Segment,
+    helpers: Loaded,
+    device: torch.device = _CPU,
+    said: Said = torch_said,
+) -> Callable[..., Any]:
+    """What is called with the segment's tensors, integers and floats, and gives its outputs.
+    `said`: more about a reason to fail."""
     code = load(built, helpers)
+    failure = _Failure(built.reasons, code, helpers, said=said)
     if built.entry is None:
         run = code.address(built.run or "")
         assert run is not None, "code without the function that it was made for"
-        return CalledWithAddresses(run, segment, _Failure(built.reasons, code, helpers))
-    return _callable(built.entry, code, _Failure(built.reasons, code, helpers))
+        return CalledWithAddresses(run, segment, failure, device)
+    return _callable(built.entry, code, failure)
 
 
 def plain_function(name: str, code: Loaded) -> Callable[..., Any]:
@@ -87,11 +107,16 @@ class CalledWithAddresses:
     but torch's documented functions. Slower by some ten microseconds a call."""
 
     def __init__(
-        self, address: int, segment: Segment, failure: Callable[[int], BaseException]
+        self,
+        address: int,
+        segment: Segment,
+        failure: Callable[[int], BaseException],
+        device: torch.device,
     ) -> None:
         self._run = _RUN(address)
         self._segment = segment
         self._failure = failure
+        self._device = device
 
     def __call__(self, *arguments: Any) -> Any:
         segment = self._segment
@@ -109,7 +134,7 @@ class CalledWithAddresses:
                 )
         values = dict(zip(segment.given, integers, strict=True))
         values |= {symbol: tensors[k].shape[dim] for symbol, k, dim in segment.read}
-        outputs = [_made(buffer, values) for buffer in segment.outputs]
+        outputs = [_made(buffer, values, self._device) for buffer in segment.outputs]
         pointers = [tensor.data_ptr() for tensor in (*tensors, *outputs)]
         # Arrays of at least one element: ctypes gives those of none no address.
         failed = self._run(
@@ -125,7 +150,7 @@ class CalledWithAddresses:
         return tuple(outputs) if outputs else None
 
 
-def _made(buffer: Buffer, values: dict[Symbol, int]) -> torch.Tensor:
+def _made(buffer: Buffer, values: dict[Symbol, int], device: torch.device) -> torch.Tensor:
     sizes = [evaluate(size, values) for size in buffer.sizes]
     strides = [evaluate(stride, values) for stride in buffer.strides]
-    return torch.empty_strided(sizes, strides, dtype=TORCH_DTYPE[buffer.dtype], device="cpu")
+    return torch.empty_strided(sizes, strides, dtype=TORCH_DTYPE[buffer.dtype], device=device)

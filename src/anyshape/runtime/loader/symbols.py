@@ -25,6 +25,11 @@ def libtorch_cpu() -> ctypes.CDLL:
 
 
 @functools.cache
+def libtorch_cuda() -> ctypes.CDLL:
+    return ctypes.CDLL(_library("libtorch_cuda.so"))
+
+
+@functools.cache
 def libtorch_python() -> ctypes.PyDLL:
     return ctypes.PyDLL(_library("libtorch_python.so"))
 
@@ -66,6 +71,7 @@ _SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
 #: By the beginning of a name: where to look. libtorch_cpu also answers for the OpenMP library that
 #: it is linked with, be it GNU's or Intel's: the one whose threads torch's own loops use.
 _HOMES: Final[tuple[tuple[tuple[str, ...], Callable[[], list[ctypes.CDLL]]], ...]] = (
+    (("aoti_torch_cuda_", "aoti_torch_get_current_cuda_"), lambda: [libtorch_cuda()]),
     (("aoti_torch_", "torch_", "_ZN2at", "GOMP_", "omp_"), lambda: [libtorch_cpu()]),
     (("_Z16THPVariable", "THP"), lambda: [libtorch_python()]),
     (("Py", "_Py"), lambda: [ctypes.pythonapi]),
@@ -94,7 +100,8 @@ def address_of(name: str) -> int:
     return found
 
 
-_HEADER: Final = "include/torch/csrc/inductor/aoti_torch/generated/c_shim_cpu.h"
+#: by device
+_HEADER: Final = "include/torch/csrc/inductor/aoti_torch/generated/c_shim_{}.h"
 
 #: As the table of C functions writes them: `codegen/host/externs.py`. A length comes with its list.
 _LETTERS: Final = {
@@ -114,7 +121,8 @@ _LETTERS: Final = {
 def c_signature(symbol: str) -> tuple[str, int] | None:
     """A letter for each parameter (`?` for kinds that we do not know), and how many tensors it
     gives; None if the header does not have it."""
-    found = re.search(rf"\b{re.escape(symbol)}\((.*?)\);", _header())
+    device = symbol.removeprefix("aoti_torch_").partition("_")[0]
+    found = re.search(rf"\b{re.escape(symbol)}\((.*?)\);", _header(device))
     if found is None:
         return None
     letters, results = "", 0
@@ -128,8 +136,8 @@ def c_signature(symbol: str) -> tuple[str, int] | None:
 
 
 @functools.cache
-def _header() -> str:
+def _header(device: str) -> str:
     try:
-        return (Path(torch.__file__).parent / _HEADER).read_text()
+        return (Path(torch.__file__).parent / _HEADER.format(device)).read_text()
     except OSError:
         return ""

@@ -1,0 +1,102 @@
+"""How many threads and blocks run a kernel at given sizes, and which of its functions: for a host
+in Python. `launch.py` has the same for one in machine code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from anyshape.codegen.nvptx.module import LaunchRule
+from anyshape.symbolic import Size, evaluate
+from anyshape.symbolic.expr import symbols_of
+
+_WARP: Final = 32
+#: Threads of a block, where nothing speaks for another number.
+_BLOCK: Final = 256
+#: Threads that share a row, at most.
+_MOST: Final = 1024
+#: Vectors of a row that each thread takes, if the row is long enough.
+_EACH: Final = 4
+#: Blocks of a grid, at most. Each takes several points where there are more.
+_GRID: Final = 1 << 30
+#: Threads that have private memory each: there is not so much of it.
+_PRIVATE_THREADS: Final = 1 << 16
+
+
+class Geometry(NamedTuple):
+    grid: int
+    #: threads that share a row, and rows of a block
+    block: tuple[int, int]
+    #: bytes of shared memory
+    shared: int = 0
+    #: bytes of private memory for each row of the grid, or each thread; 0 if it is shared memory
+    private: int = 0
+    #: whether the threads of a block share rows
+    by_rows: bool = False
+
+    @property
+    def scratch(self) -> int:
+        """Bytes of private memory in all."""
+        return self.private * self.owners
+
+    @property
+    def owners(self) -> int:
+        """Rows or threads that have private memory."""
+        return self.grid * (self.block[1] if self.by_rows else self.block[0])
+
+
+def chosen(
+    rules: Sequence[LaunchRule], sizes: Sequence[int], addresses: Sequence[int]
+) -> LaunchRule:
+    """The first function that is for these sizes and addresses; the last one is for all."""
+    for rule in rules[:-1]:
+        if all(addresses[number] % by == 0 for number, by in rule.aligned) and all(
+            _value(size, sizes) % rule.lanes == 0 for size in rule.multiples
+        ):
+            return rule
+    return rules[-1]
+
+
+def geometry(rule: LaunchRule, sizes: Sequence[int], most_shared: int) -> Geometry | None:
+    """None if there is nothing to do."""
+    points, length = _value(rule.points, sizes), _value(rule.length, sizes)
+    private = _value(rule.private, sizes)
+    if rule.form == "rows":
+        return _rows(rule, points, length, private, most_shared)
+    if rule.form == "columns":
+        points *= -(-length // rule.lanes)
+    if points <= 0:
+        return None
+    if rule.serial:
+        return Geometry(1, (1, 1), 0, private)
+    block = _BLOCK
+    # Few points with much to do each are spread over as many processors as there are.
+    while block > _WARP and points < block * 128:
+        block //= 2
+    grid = min(-(-points // block), _GRID)
+    if private:
+        grid = min(grid, max(1, _PRIVATE_THREADS // block))
+    return Geometry(grid, (block, 1), 0, private)
+
+
+def _rows(
+    rule: LaunchRule, points: int, length: int, private: int, most_shared: int
+) -> Geometry | None:
+    if points <= 0:
+        return None
+    vectors = -(-length // rule.lanes)
+    threads = _WARP
+    while threads < _MOST and threads * _EACH < vectors:
+        threads *= 2
+    rows = max(1, _BLOCK // threads)
+    while rows > 1 and (rows * private > most_shared or points < rows * 128):
+        rows //= 2
+    grid = min(-(-points // rows), _GRID)
+    if private > most_shared:
+        return Geometry(min(grid, 1024), (threads, rows), 0, private, by_rows=True)
+    return Geometry(grid, (threads, rows), rows * private, by_rows=True)
+
+
+def _value(size: Size, sizes: Sequence[int]) -> int:
+    """Of a size over the kernel's own symbols, `n0`, `n1` ..."""
+    return evaluate(size, {each: sizes[int(each.name[1:])] for each in symbols_of(size)})

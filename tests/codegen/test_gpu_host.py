@@ -1,0 +1,140 @@
+"""Whole graphs by the host code for GPUs, without one: tensors are the CPU's, kernels are emulated
+thread by thread, and the driver is a function of Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.fx
+import torch.nn.functional as F
+from torch import Tensor
+
+import anyshape
+from anyshape.backends.eager import run_graph
+from anyshape.backends.native.backend import lowered
+from anyshape.backends.native.python_host import python_host
+from anyshape.backends.native.source import gpu_source_of
+from anyshape.graph.materialize import Materialize
+from anyshape.loops import expr
+from anyshape.loops.canonical import own_names
+from anyshape.loops.kernels import Kernel
+from anyshape.loops.program import Launch, Segment
+from anyshape.runtime.loader.build import build, disk_cache
+from anyshape.runtime.loader.errors import NativeFailed
+from anyshape.runtime.loader.host_target import host_target
+from anyshape.runtime.loader.load import python_function
+from tests.codegen.gpu_emulator import Gpu, emulated_abi
+
+
+class Backend:
+    """A backend of `anyshape.compile` that emulates a GPU."""
+
+    def __init__(self, fails: int = 0) -> None:
+        self.gpus: list[Gpu] = []
+        self.functions: list[Callable[..., Any]] = []
+        self.called: list[str] = []
+        self._fails = fails
+
+    def __call__(self, graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
+        with expr.fresh_scope():
+            plan, made = lowered(graph)
+            self.called += plan.called
+            assert any(isinstance(part, Segment) for part in made.parts)
+            return python_host(made, self._function, run_graph(graph, examples)).run
+
+    def _function(self, segment: Segment) -> Callable[..., Any]:
+        segment = own_names(segment)
+        counts: dict[Kernel, tuple[int, int, int]] = {}
+        for step in segment.steps:
+            if isinstance(step, Launch):
+                own = (len(step.buffers), len(step.sizes), len(step.numbers))
+                counts[step.kernel] = own
+        gpu = Gpu(list(counts.items()), fails=self._fails)
+        self.gpus.append(gpu)
+        rules = {
+            kernel: (own, counts[kernel]) for kernel, own in zip(counts, gpu.rules, strict=True)
+        }
+        source = gpu_source_of(segment, rules, emulated_abi())
+        built = build(source, host_target(disk_cache()))
+        self.functions.append(python_function(built, segment, gpu.helpers()))
+        return self.functions[-1]
+
+    @property
+    def launches(self) -> int:
+        return sum(len(gpu.started) for gpu in self.gpus)
+
+
+@pytest.fixture(autouse=True)
+def on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Materialize, "on_gpu", property(lambda self: True))
+    monkeypatch.setattr(anyshape.config, "cuda_host", "native")
+
+
+W = torch.linspace(-1, 1, 12 * 12).reshape(12, 12)
+B = torch.linspace(0, 1, 12)
+
+
+def _stack(x: Tensor) -> Tensor:
+    for _ in range(4):
+        x = x + F.gelu(F.linear(F.layer_norm(x, (12,)), W, B))
+    return x
+
+
+def _written(x: Tensor) -> Tensor:
+    y = x.clone()
+    y.add_(1)
+    y[1:] *= 2
+    return y
+
+
+PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
+    "flat": lambda x: (x.sin() * 2 + 1).exp(),
+    "rows": lambda x: F.gelu(F.layer_norm(x, (12,))).softmax(-1),
+    "product": lambda x: F.linear(x, W, B).relu(),
+    "product without a bias": lambda x: (x @ W).tanh() + x,
+    "a stack": _stack,
+    "several": lambda x: (x + 1, x.sum(-1), x.amax(-1, keepdim=True) - x),
+    "from one to the next": lambda x: ((x.softmax(-1) @ W).softmax(-1) @ W).softmax(-1),
+    "written": _written,
+    "halves": lambda x: (x.bfloat16() * 2).float().sum(-1),
+    "integers": lambda x: ((x * 10).int() % 3).float(),
+    "indexed": lambda x: x[torch.arange(x.shape[0]) % 2],
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name: str) -> None:
+    function = PROGRAMS[name]
+    backend = Backend()
+    compiled = anyshape.compile(function, dynamic=True, backend=backend)
+    with torch.no_grad():
+        for rows in (3, 8, 2, 5):
+            x = torch.randn(rows, 12)
+            want, got = function(x), compiled(x)
+            torch.testing.assert_close(got, want)
+    assert compiled.stats().graphs == 1
+    assert backend.launches >= 3, "all calls but the first, which captures"
+
+
+def test_products_are_called_in_the_same_foreign_call() -> None:
+    backend = Backend()
+    with torch.no_grad():
+        anyshape.compile(_stack, dynamic=True, backend=backend)(torch.randn(3, 12))
+    assert len(backend.gpus) == 1
+    assert not backend.called
+
+
+def test_a_launch_that_fails() -> None:
+    """The call runs eagerly, which gives the answer or the error of torch."""
+    backend = Backend(fails=719)
+    compiled = anyshape.compile(lambda x: x.sin() + 1, dynamic=True, backend=backend)
+    for size in (8, 9):
+        x = torch.ones(size)
+        torch.testing.assert_close(compiled(x), x.sin() + 1)
+    assert compiled.stats().eager_calls == 1
+    (function,) = backend.functions
+    with pytest.raises(NativeFailed, match="kernel kernel_w4 could not be started"):
+        function(torch.ones(8))
