@@ -96,6 +96,8 @@ class Config(_Started):
     on_compile_error: OnCompileError = "warn"
     #: go on eagerly while a compile runs in another thread
     background_compile: bool = False
+    #: native code for graphs with gradients, forward and backward
+    native_training: bool = False
     #: what starts kernels on GPUs: Python, or machine code that calls torch's products itself
     cuda_host: CudaHost = "python"
     #: so many threads make machine code at most; never more than there are cores

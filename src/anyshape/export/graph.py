@@ -15,7 +15,6 @@ import torch
 import torch.fx
 
 from anyshape.capture.record.segments import RuntimeAssert
-from anyshape.capture.record.size_nodes import SizeNodes
 from anyshape.capture.trace import Trace, TracedSegment
 from anyshape.errors import CannotExport
 from anyshape.export import results
@@ -24,6 +23,7 @@ from anyshape.export.recipe_nodes import NotData, Outside, RecipeNodes
 from anyshape.guards.guard import Kind
 from anyshape.guards.path import Access, Path, find
 from anyshape.ops.node_meta import RESULT
+from anyshape.ops.size_nodes import SizeNodes
 from anyshape.support.lazy_dataclass import dataclass
 from anyshape.symbolic import Expr, Fact, Symbol, to_text
 from anyshape.symbolic.logic import And, Nonnegative, Nonzero, Or, Truth, Zero

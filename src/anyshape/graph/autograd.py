@@ -94,6 +94,12 @@ def _itself(tensor: torch.Tensor) -> torch.Tensor:
 
 def refuse_recorded(nodes: Iterable[torch.fx.Node]) -> None:
     """Raise `Unlowerable` if autograd records any of these nodes."""
+    if is_recorded(nodes):
+        raise Unlowerable("a result requires grad")
+
+
+def is_recorded(nodes: Iterable[torch.fx.Node]) -> bool:
+    """Whether autograd records any of these nodes."""
     for node in nodes:
         call = node.meta.get(CALL)
         if call is None or UNRECORDED in node.meta:
@@ -105,7 +111,8 @@ def refuse_recorded(nodes: Iterable[torch.fx.Node]) -> None:
             result = node.meta[RESULT]
             recorded = requires_grad(result) and not _returns_its_argument(call, result)
         if recorded:
-            raise Unlowerable("a result requires grad")
+            return True
+    return False
 
 
 def _returns_its_argument(call: RecordedCall, result: object) -> bool:

@@ -19,6 +19,7 @@ from anyshape.graph.aliasing import (
     is_size,
     several,
 )
+from anyshape.graph.autograd_step import AutogradStep
 from anyshape.graph.mutation import Mutation
 from anyshape.graph.plan import (
     BufferDecl,
@@ -130,8 +131,8 @@ class Calling(Mutation):
         in_place = entry is not None and entry.in_place
         if CALL in node.meta:
             in_place |= works_in_place(node.meta[CALL].function, args, kwargs)
-        # Operators with graphs change nothing, and give tensors of their own.
-        own = region_of(node.target) is not None
+        # Operators with graphs change nothing, and give tensors of their own; so do gradients.
+        own = region_of(node.target) is not None or isinstance(node.target, AutogradStep)
         unknown = not own and (entry is None or may_write(entry, node))
         handles = handles_in((args, kwargs))
         if in_place:

@@ -126,6 +126,10 @@ WRITES: Final[Table] = {}
 #: (writer, node, arguments by name) -> the name of the result in the model, or a list of names
 ONNX: Final[Table] = {}
 
+#: (gradient of the result, the result, arguments by name) -> gradients of arguments by name, as
+#: `ops/gradient.py` writes them
+GRADIENT: Final[Table] = {}
+
 
 def _adding_to(table: Table) -> Callable[..., Callable[[Row], Row]]:
     def named(*names: str) -> Callable[[Row], Row]:
@@ -147,6 +151,7 @@ lower_view: Final = _adding_to(VIEWS)
 lower_views: Final = _adding_to(VIEWS_OF_EACH)
 lower_in_place: Final = _adding_to(WRITES)
 onnx: Final = _adding_to(ONNX)
+gradient: Final = _adding_to(GRADIENT)
 
 
 def onnx_rows(rows: Mapping[str, Callable[..., Any]]) -> None:

@@ -25,12 +25,15 @@ from anyshape.backends.native.build import (
     segment_source,
 )
 from anyshape.backends.native.python_host import python_host
+from anyshape.backends.native.training import trained
 from anyshape.backends.reproduction import write_reproduction
 from anyshape.config import config
 from anyshape.errors import InternalError
 from anyshape.events import kinds
 from anyshape.events.progress import progress
 from anyshape.events.stream import stream
+from anyshape.graph.autograd import is_recorded
+from anyshape.graph.backward_graph import training_graphs
 from anyshape.graph.expand_repeats import NotRepeated
 from anyshape.graph.lowering import Lowering
 from anyshape.graph.plan import Plan, PythonCall, Unlowerable
@@ -82,6 +85,8 @@ def _failed_later(graph: torch.fx.GraphModule, error: Exception, args: Sequence[
 
 
 def _built(graph: torch.fx.GraphModule, examples: list[Any], now: bool) -> Callable[..., Any]:
+    if config.native_training and is_recorded(graph.graph.nodes):
+        return _built_with_gradients(graph, examples, now)
     progress.graph()
     plan, made = lowered(graph)
     segments = [part for part in made.parts if isinstance(part, Segment)]
@@ -104,6 +109,16 @@ def _built(graph: torch.fx.GraphModule, examples: list[Any], now: bool) -> Calla
         make = partial(_output_code, host.source, segments, id, scope, texts)
         stream.emit_made(kinds.OutputCode, make)
     return host.run
+
+
+def _built_with_gradients(
+    graph: torch.fx.GraphModule, examples: list[Any], now: bool
+) -> Callable[..., Any]:
+    graphs = training_graphs(graph)
+    forward, backward = (_built(each, [], now) for each in (graphs.forward, graphs.backward))
+    reports = [each.meta[REPORT] for each in (graphs.forward, graphs.backward)]
+    graph.meta[REPORT] = TrainingReport(reports[0], reports[1], graphs.by_torch)
+    return trained(graphs, forward, backward, run_graph_later(graph))
 
 
 Scope = Callable[[], AbstractContextManager[None]]
@@ -218,6 +233,21 @@ class NativeReport:
         total = sum(self.native.values())
         lines = [f"native code: {total} operators in {self.segments} foreign calls"]
         return lines + [f"torch is called for `{name}`: {why}" for name, why in self.called.items()]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingReport:
+    """Of a graph with gradients."""
+
+    forward: NativeReport
+    backward: NativeReport
+    #: operators whose gradients torch's autograd computes, and why
+    by_torch: Mapping[str, str]
+
+    def lines(self) -> Sequence[str]:
+        lines = [f"forward: {line}" for line in self.forward.lines()]
+        lines += [f"backward: {line}" for line in self.backward.lines()]
+        return lines + [f"autograd does `{name}`: {why}" for name, why in self.by_torch.items()]
 
 
 class Switched:

@@ -32,12 +32,12 @@ from anyshape.capture.record.segments import (
     RuntimeAssert,
     SegmentOutput,
 )
-from anyshape.capture.record.size_nodes import SizeNodes
 from anyshape.capture.tracer import Tracer
 from anyshape.config import config
 from anyshape.guards.path import Path
 from anyshape.ops.meta import Meta, Strided
 from anyshape.ops.node_meta import RESULT, SYMBOL
+from anyshape.ops.size_nodes import SizeNodes
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Expr, Fact, Range, Size, Symbol, as_symbol
 

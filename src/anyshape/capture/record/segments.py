@@ -14,9 +14,9 @@ import torch.fx
 
 from anyshape.capture.outline.sites import Site
 from anyshape.capture.record.graph_names import BoundGraph
-from anyshape.capture.record.size_nodes import SizeNodes
 from anyshape.guards.guard import Frame
 from anyshape.guards.path import Path
+from anyshape.ops.size_nodes import SizeNodes
 from anyshape.support.lazy_dataclass import dataclass
 from anyshape.symbolic import Expr, Fact, Facts, Symbol
 

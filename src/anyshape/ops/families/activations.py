@@ -6,10 +6,13 @@ import math
 from functools import partial
 from typing import Any
 
+import torch
+
 from anyshape.loops.expr import FLOATS, Scalar
 from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.elementwise import everywhere, pointwise_row, same, unary
 from anyshape.ops.families.arithmetic import onnx_clamp
+from anyshape.ops.gradient import Gradients, NoGradient, Term
 from anyshape.ops.lowering.pointwise_builder import Operand, elementwise
 from anyshape.ops.lowering.scalars import Compute, constant_like, op, operation, test, where
 from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value, place
@@ -23,6 +26,7 @@ from anyshape.ops.op import (
     Op,
     OpKind,
     Rule,
+    gradient,
     lower,
     onnx,
     onnx_rows,
@@ -363,6 +367,40 @@ def lower_softsign(c: Lowering, input: Value) -> Value:
 @lower("tanhshrink")
 def lower_tanhshrink(c: Lowering, input: Value) -> Value:
     return of_float(c, operation("sub"), input, of_float(c, operation("tanh"), input))
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+@gradient("relu")
+def gradient_relu(grad: Term, result: Term) -> Gradients:
+    return {"input": grad.where(result > 0, 0.0)}
+
+
+@gradient("leaky_relu")
+def gradient_leaky_relu(grad: Term, input: Term, negative_slope: Any) -> Gradients:
+    return {"input": grad.where(input > 0, grad * negative_slope)}
+
+
+@gradient("silu")
+def gradient_silu(grad: Term, input: Term) -> Gradients:
+    half = input.sigmoid()
+    return {"input": grad * half * (input * (1 - half) + 1)}
+
+
+@gradient("gelu")
+def gradient_gelu(grad: Term, input: Term, approximate: Any) -> Gradients:
+    x = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
+    if approximate == "none":
+        below = ((x * math.sqrt(0.5)).erf() + 1) * 0.5
+        density = (x * x * -0.5).exp() * (1 / math.sqrt(2 * math.pi))
+        return {"input": grad * (below + x * density)}
+    if approximate != "tanh":
+        raise NoGradient("an approximation that is not known")
+    scale, cubic = math.sqrt(2 / math.pi), 0.044715
+    t = ((x + x * x * x * cubic) * scale).tanh()
+    inner = (x * x * (3 * cubic) + 1) * scale
+    return {"input": grad * ((t + 1) * 0.5 + x * 0.5 * (1 - t * t) * inner)}
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

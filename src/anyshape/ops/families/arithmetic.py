@@ -23,6 +23,7 @@ from anyshape.ops.elementwise import (
     widest,
 )
 from anyshape.ops.families.casts import lower_itself, onnx_same
+from anyshape.ops.gradient import Gradients, NoGradient, Term
 from anyshape.ops.lowering.pointwise_builder import Operand, as_dtype, common_dtype, elementwise
 from anyshape.ops.lowering.scalar_range_check import INTEGERS
 from anyshape.ops.lowering.scalars import (
@@ -46,6 +47,7 @@ from anyshape.ops.op import (
     Op,
     OpKind,
     Rule,
+    gradient,
     lower,
     lower_view,
     onnx,
@@ -653,6 +655,73 @@ def lower_nan_to_num(c: Lowering, input: Value, nan: Any, posinf: Any, neginf: A
 
 
 lower_view("positive")(lower_itself)
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+@gradient("add", "sub")
+def gradient_of_sum(grad: Term, result: Term, old: Any, alpha: Any, function: Any) -> Gradients:
+    if old:
+        raise NoGradient("an older form")
+    scaled = grad if type(alpha) is int and alpha == 1 else grad * alpha
+    return {"input": grad, "other": -scaled if function == "sub" else scaled}
+
+
+@gradient("rsub")
+def gradient_rsub(grad: Term, alpha: Any) -> Gradients:
+    scaled = grad if type(alpha) is int and alpha == 1 else grad * alpha
+    return {"input": -scaled, "other": grad}
+
+
+@gradient("mul")
+def gradient_mul(grad: Term, input: Any, other: Any) -> Gradients:
+    return {"input": grad * other, "other": grad * input}
+
+
+@gradient("div")
+def gradient_div(grad: Term, result: Term, other: Any, rounding_mode: Any) -> Gradients:
+    if rounding_mode is not None:
+        raise NoGradient("a quotient that is rounded")
+    own = grad / other
+    return {"input": own, "other": -own * result if isinstance(other, Term) else None}
+
+
+@gradient("neg")
+def gradient_neg(grad: Term) -> Gradients:
+    return {"input": -grad}
+
+
+@gradient("pow")
+def gradient_pow(grad: Term, input: Any, exponent: Any) -> Gradients:
+    if not isinstance(input, Term) or not isinstance(exponent, int | float):
+        raise NoGradient("an exponent that is a tensor")
+    if exponent == 0:
+        return {"input": grad * 0.0}
+    if exponent == 2:
+        return {"input": grad * (input * 2.0)}
+    return {"input": grad * (input ** (exponent - 1) * float(exponent))}
+
+
+@gradient("square")
+def gradient_square(grad: Term, input: Term) -> Gradients:
+    return {"input": grad * (input * 2.0)}
+
+
+@gradient("abs")
+def gradient_abs(grad: Term, input: Term) -> Gradients:
+    return {"input": grad * input.sign()}
+
+
+@gradient("clamp")
+def gradient_clamp(grad: Term, input: Term, min: Any, max: Any) -> Gradients:
+    if isinstance(min, Term) or isinstance(max, Term):
+        raise NoGradient("bounds that are tensors")
+    if min is not None:
+        grad = grad.where(input >= min, 0.0)
+    if max is not None:
+        grad = grad.where(input <= max, 0.0)
+    return {"input": grad}
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from anyshape.ops.broadcast import broadcast, expanded, pointwise_layout, requir
 from anyshape.ops.elementwise import MetaOperand
 from anyshape.ops.families.reshaping import raise_if_copied
 from anyshape.ops.families.views import stretched
+from anyshape.ops.gradient import Gradients, NoGradient, Term
 from anyshape.ops.layouts import contiguity
 from anyshape.ops.lowering.pointwise_builder import Operand, broadcast_index, scalar_of
 from anyshape.ops.lowering.scalar_range_check import must_fit
@@ -23,7 +24,7 @@ from anyshape.ops.lowering.scalars import TORCH_DTYPES, cast, short
 from anyshape.ops.lowering.values import Index, IndexMap, Lowering, NotLowered, Value
 from anyshape.ops.meta import Dense, Meta, channels_last, contiguous
 from anyshape.ops.onnx import Node, Writer
-from anyshape.ops.op import Op, OpKind, Rule, lower, lower_view, lower_views, onnx
+from anyshape.ops.op import Op, OpKind, Rule, gradient, lower, lower_view, lower_views, onnx
 from anyshape.ops.promotion import category
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
@@ -397,6 +398,17 @@ def lower_broadcast_tensors(c: Lowering, bases: Sequence[Meta]) -> list[IndexMap
 @lower_view("detach")
 def lower_itself(c: Lowering, base: Meta) -> IndexMap:
     return lambda index: index
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+@gradient("contiguous", "clone", "to", "float", "half", "bfloat16", "double", "type_as")
+def gradient_cast(grad: Term, result: Term, input: Term) -> Gradients:
+    """As the argument was: of its dtype again."""
+    if result.meta.device != input.meta.device:
+        raise NoGradient("a copy to another device")
+    return {"input": grad}
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

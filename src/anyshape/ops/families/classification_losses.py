@@ -11,12 +11,13 @@ from anyshape.loops import expr
 from anyshape.loops.expr import FLOATS, HALVES, Scalar
 from anyshape.ops.families.reductions import divided_by, reduced, require_float
 from anyshape.ops.families.softmax import exponentials
+from anyshape.ops.gradient import Gradients, NoGradient, Term
 from anyshape.ops.lowering.pointwise_builder import as_dtype, broadcast_index, elementwise
 from anyshape.ops.lowering.scalars import cast, constant_like, op, operation, test, where, wide
 from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, NotMapped, Writer
-from anyshape.ops.op import Op, OpKind, Rule, lower, onnx
+from anyshape.ops.op import Op, OpKind, Rule, gradient, lower, onnx
 from anyshape.ops.promotion import result_type
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, eq, ge, le, maximum, ne, or_, product, total
@@ -432,6 +433,34 @@ def _smoothed(
         return op("add", own, op("mul", alike, constant_like(smoothing, alike)))
 
     return c.values.new(target.sizes, dtype, at, (mean, losses, target), cost=6)
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+@gradient("cross_entropy")
+def gradient_cross_entropy(
+    grad: Term,
+    input: Term,
+    target: Term,
+    weight: Any,
+    ignore_index: Any,
+    reduction: Any,
+    label_smoothing: Any,
+) -> Gradients:
+    if weight is not None or label_smoothing != 0 or input.rank != 2 or target.rank != 1:
+        raise NoGradient("weights, smoothed labels, or classes that are not in rows")
+    classes = input.records.record(torch.arange, input.shape[1], device=input.meta.device)
+    column = target.unsqueeze(1)
+    counts = column.ne(ignore_index)
+    own = input.softmax(1) - column.eq(classes).to(input.dtype)
+    if reduction == "none":
+        own = own * grad.unsqueeze(1)
+    elif reduction == "mean":
+        own = own * (grad / target.ne(ignore_index).sum())
+    else:
+        own = own * grad
+    return {"input": own.where(counts, 0.0)}
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

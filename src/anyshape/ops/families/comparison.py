@@ -21,12 +21,13 @@ from anyshape.ops.elementwise import (
     unary,
 )
 from anyshape.ops.families.data_dependent import where_true
+from anyshape.ops.gradient import Gradients, Term
 from anyshape.ops.lowering.pointwise_builder import Operand, chosen, common_dtype, elementwise
 from anyshape.ops.lowering.scalars import Compute, constant_like, is_nonzero, op, test
 from anyshape.ops.lowering.values import Lowering, NotLowered, Value
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, NotMapped, Writer
-from anyshape.ops.op import Op, OpKind, lower, onnx, onnx_rows
+from anyshape.ops.op import Op, OpKind, gradient, lower, onnx, onnx_rows
 from anyshape.ops.promotion import result_type
 from anyshape.ops.shape_query import ShapeQuery
 
@@ -226,6 +227,22 @@ def lower_masked_fill(c: Lowering, input: Value, mask: Value, value: Operand) ->
     if mask.dtype != "b1":
         raise NotLowered("the mask is no tensor of booleans")
     return chosen(c, mask, value, input, input.dtype)
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+@gradient("where")
+def gradient_where(grad: Term, condition: Term) -> Gradients:
+    return {"input": grad.where(condition, 0.0), "other": grad.masked_fill(condition, 0.0)}
+
+
+@gradient("masked_fill")
+def gradient_masked_fill(grad: Term, mask: Term, value: Any) -> Gradients:
+    own: Gradients = {"input": grad.masked_fill(mask, 0.0)}
+    if isinstance(value, Term):
+        own["value"] = grad.where(mask, 0.0).sum()
+    return own
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any, Final
 from anyshape.loops import expr
 from anyshape.loops.expr import Dtype, Scalar
 from anyshape.ops.families.views import lower_ones, unsqueezed
+from anyshape.ops.gradient import Gradients, Term
 from anyshape.ops.lowering.masked_load import guarded, is_guardable
 from anyshape.ops.lowering.pointwise_builder import common_dtype, mapped
 from anyshape.ops.lowering.scalars import all_of, cast, test, where
@@ -15,7 +16,7 @@ from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value, pla
 from anyshape.ops.memory_format import is_channels_last
 from anyshape.ops.meta import Dense, Meta, channels_last, contiguous
 from anyshape.ops.onnx import Node, Writer, known
-from anyshape.ops.op import Op, OpKind, Rule, lower, lower_view, onnx
+from anyshape.ops.op import Op, OpKind, Rule, gradient, lower, lower_view, onnx
 from anyshape.ops.promotion import result_type
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
@@ -329,6 +330,27 @@ def lower_column_stack(c: Lowering, tensors: Any) -> Value:
 
 
 lower_view("atleast_1d", "atleast_2d", "atleast_3d")(lower_ones)
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+@gradient("cat")
+def gradient_cat(grad: Term, tensors: Any, dim: Any) -> Gradients:
+    parts: list[Term | None] = []
+    start: Size = 0
+    for each in tensors:
+        if each.rank != grad.rank:  # an empty vector, which may stand for a tensor of any rank
+            parts.append(None)
+            continue
+        parts.append(grad.narrow(dim, start, each.shape[dim]))
+        start = start + each.shape[dim]
+    return {"tensors": parts}
+
+
+@gradient("stack")
+def gradient_stack(grad: Term, tensors: Any, dim: Any) -> Gradients:
+    return {"tensors": [grad.select(dim, place) for place in range(len(tensors))]}
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

@@ -10,13 +10,14 @@ from anyshape.loops.expr import HALVES, Scalar
 from anyshape.ops.families.indexing import Positions
 from anyshape.ops.families.matmul import require_rank, require_same
 from anyshape.ops.families.reductions import divided_by
+from anyshape.ops.gradient import Gradients, NoGradient, Term
 from anyshape.ops.lowering.scalars import op
 from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, NotMapped, Writer
-from anyshape.ops.op import FUNCTIONAL, Effects, Op, OpKind, lower, onnx
+from anyshape.ops.op import FUNCTIONAL, Effects, Op, OpKind, gradient, lower, onnx
 from anyshape.ops.shape_query import ShapeQuery
-from anyshape.symbolic import Size, and_, eq, ge, gt, lt, or_
+from anyshape.symbolic import Size, and_, eq, ge, gt, lt, or_, product
 
 
 def _require_indices(q: ShapeQuery, *tensors: Meta) -> None:
@@ -194,6 +195,31 @@ def lower_embedding_bag(
         raise NotLowered(f"bags by {mode}")
     total = c.values.reduction(fold, found, [1], weight.dtype, keep=False)
     return divided_by(c, total, input.sizes[1]) if mode == "mean" else total
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+@gradient("embedding")
+def gradient_embedding(
+    grad: Term,
+    input: Term,
+    weight: Term,
+    padding_idx: Any,
+    max_norm: Any,
+    scale_grad_by_freq: Any,
+    sparse: Any,
+) -> Gradients:
+    if max_norm is not None or scale_grad_by_freq or sparse:
+        raise NoGradient("gradients that are scaled or sparse, or rows that are scaled")
+    if padding_idx is not None and padding_idx != -1:
+        grad = grad.where(input.ne(padding_idx).unsqueeze(-1), 0.0)
+    rows = grad.reshape((product(list(input.shape)), weight.shape[1]))
+    zeros = grad.records.record(
+        torch.zeros, weight.shape, dtype=grad.dtype, device=grad.meta.device
+    )
+    places = input.reshape((product(list(input.shape)),))
+    return {"weight": zeros.index_add(0, places, rows)}
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -20,6 +21,7 @@ from anyshape.ops.elementwise import (
     unary,
 )
 from anyshape.ops.families.arithmetic import lower_mul, lower_power
+from anyshape.ops.gradient import Gradients, Term
 from anyshape.ops.lowering.pointwise_builder import Operand, common_dtype, elementwise
 from anyshape.ops.lowering.scalars import (
     Compute,
@@ -33,7 +35,7 @@ from anyshape.ops.lowering.scalars import (
 )
 from anyshape.ops.lowering.values import Lowering, NotLowered, Value
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Op, Rule, lower
+from anyshape.ops.op import Op, Rule, gradient, lower
 from anyshape.ops.promotion import floating
 from anyshape.ops.shape_query import ShapeQuery
 
@@ -289,3 +291,38 @@ def lower_atan2(c: Lowering, input: Value, other: Value) -> Value:
 def lower_copysign(c: Lowering, input: Value, other: Operand) -> Value:
     dtype = float_dtype(common_dtype((input, other)))
     return elementwise(c, operation("copysign"), input, other, takes=dtype)
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+#: of a function of one number: (gradient, result, argument) -> its gradient
+_SLOPES: Final[dict[str, Callable[[Term, Term, Term], Term]]] = {
+    "exp": lambda grad, result, x: grad * result,
+    "exp2": lambda grad, result, x: grad * result * math.log(2),
+    "expm1": lambda grad, result, x: grad * (result + 1),
+    "log": lambda grad, result, x: grad / x,
+    "log2": lambda grad, result, x: grad / (x * math.log(2)),
+    "log10": lambda grad, result, x: grad / (x * math.log(10)),
+    "log1p": lambda grad, result, x: grad / (x + 1),
+    "sin": lambda grad, result, x: grad * x.cos(),
+    "cos": lambda grad, result, x: grad * -x.sin(),
+    "tan": lambda grad, result, x: grad * (result * result + 1),
+    "tanh": lambda grad, result, x: grad * (1 - result * result),
+    "sigmoid": lambda grad, result, x: grad * ((1 - result) * result),
+    "sqrt": lambda grad, result, x: grad / (result * 2),
+    "rsqrt": lambda grad, result, x: grad * -0.5 * (result * result * result),
+    "reciprocal": lambda grad, result, x: -grad * (result * result),
+    "erf": lambda grad, result, x: grad * (x * -x).exp() * (2 / math.sqrt(math.pi)),
+    "atan": lambda grad, result, x: grad / (x * x + 1),
+}
+
+
+def _gradient(slope: Callable[[Term, Term, Term], Term]) -> Callable[..., Gradients]:
+    def row(grad: Term, result: Term, input: Term) -> Gradients:
+        return {"input": slope(grad, result, input)}
+
+    return row
+
+
+for _name, _slope in _SLOPES.items():
+    gradient(_name)(_gradient(_slope))

@@ -18,6 +18,7 @@ from anyshape.loops.expr import Scalar
 from anyshape.ops.broadcast import broadcast, pointwise_layout, require_expands
 from anyshape.ops.families.slicing import selected, sliced
 from anyshape.ops.families.views import unsqueezed, without
+from anyshape.ops.gradient import Gradients, NoGradient, Term, widened
 from anyshape.ops.lowering.pointwise_builder import broadcast_index, broadcast_sizes
 from anyshape.ops.lowering.scalars import cast, test, where
 from anyshape.ops.lowering.values import (
@@ -31,7 +32,7 @@ from anyshape.ops.lowering.values import (
 )
 from anyshape.ops.meta import Meta, contiguous, of_tensor
 from anyshape.ops.onnx import END, Node, NotMapped, Writer, is_node
-from anyshape.ops.op import Op, OpKind, lower, lower_view
+from anyshape.ops.op import Op, OpKind, gradient, lower, lower_view
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import dataclass, replace
 from anyshape.symbolic import (
@@ -586,6 +587,57 @@ def has_tensors(index: Any) -> bool:
     if isinstance(index, tuple | list):
         return any(map(has_tensors, index))
     return isinstance(index, Meta | bool)
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+@gradient("getitem")
+def gradient_getitem(grad: Term, input: Term, index: Any) -> Gradients:
+    """Of a part that begins somewhere and leaves nothing out: zeros around it."""
+    items = list(index) if isinstance(index, tuple) else [index]
+    known = [each for each in items if each is not None and each is not Ellipsis]
+    if any(isinstance(each, bool) or not isinstance(each, int | Expr | slice) for each in known):
+        raise NoGradient("an index that is a tensor or a list")
+    missing = input.rank - len(known)
+    if Ellipsis not in items:
+        items.append(Ellipsis)
+    at = items.index(Ellipsis)
+    items[at : at + 1] = [slice(None)] * missing
+    starts: list[tuple[int, Size]] = []
+    own = 0
+    for each in items:
+        if each is None:
+            continue
+        if isinstance(each, slice):
+            if each.step not in (None, 1):
+                raise NoGradient("a part with gaps")
+            begin = 0 if each.start is None else each.start
+        else:
+            begin = each
+        if isinstance(begin, int) and begin < 0:
+            begin = begin + input.shape[own]
+            if grad.records.prove(ge(begin, 0)) is not Answer.YES:
+                raise NoGradient("counted from the end of what may be shorter")
+        starts.append((own, begin))
+        own += 1
+    kept = [item for item in items if item is not None]
+    sizes = iter(
+        [
+            size
+            for size, item in zip(grad.shape, [i for i in items if not _is_place(i)], strict=True)
+            if item is not None
+        ]
+    )
+    shape = [1 if _is_place(item) else next(sizes) for item in kept]
+    found = grad.reshape(shape)
+    for dim, begin in starts:
+        found = widened(found, dim, begin, input.shape[dim])
+    return {"input": found}
+
+
+def _is_place(item: Any) -> bool:
+    return isinstance(item, int | Expr)
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

@@ -27,15 +27,16 @@ from anyshape.ops.families.reductions import (
     require_float,
     whole,
 )
+from anyshape.ops.gradient import Gradients, NoGradient, Term
 from anyshape.ops.lowering.pointwise_builder import as_dtype, common_dtype, elementwise
 from anyshape.ops.lowering.scalars import constant_like, op, operation, test, where
 from anyshape.ops.lowering.values import Lowering, NotLowered, Value, must_be_known
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Op, lower
+from anyshape.ops.op import Op, gradient, lower
 from anyshape.ops.promotion import category, floating, join, real, result_type
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
-from anyshape.symbolic import Size, and_, eq, or_
+from anyshape.symbolic import Size, and_, eq, or_, product
 
 
 def _of_two(q: ShapeQuery, input: Meta, target: Meta, dtype: DtypeRule = same) -> Meta:
@@ -451,3 +452,18 @@ def lower_kl_div(
 
 def _less(a: Scalar, b: Scalar) -> Scalar:
     return op("sub", a, b)
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+@gradient("mse_loss")
+def gradient_mse_loss(
+    grad: Term, input: Term, target: Any, reduction: Any, weight: Any
+) -> Gradients:
+    if weight is not None or not isinstance(target, Term) or target.shape != input.shape:
+        raise NoGradient("weights, or sizes that are stretched")
+    own = (input - target) * 2.0 * grad
+    if reduction == "mean":
+        own = own / product(list(input.shape))
+    return {"input": own, "target": -own}

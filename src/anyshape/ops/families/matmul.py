@@ -14,6 +14,7 @@ from anyshape.loops.program import Area, Extern
 from anyshape.ops.broadcast import broadcast, require_expands
 from anyshape.ops.elementwise import pointwise_meta, same
 from anyshape.ops.families.arithmetic import lower_mul
+from anyshape.ops.gradient import Gradients, NoGradient, Term
 from anyshape.ops.lowering.pointwise_builder import common_dtype, elementwise
 from anyshape.ops.lowering.scalars import constant_like, op, operation
 from anyshape.ops.lowering.values import Lowering, Memory, NotLowered, Value
@@ -24,6 +25,7 @@ from anyshape.ops.op import (
     Op,
     OpKind,
     Rule,
+    gradient,
     in_place_names,
     lower,
     names_of,
@@ -474,6 +476,55 @@ def lower_addr(
     if beta == 0:
         return elementwise(c, product, column, line, takes=dtype, cost=2)
     return elementwise(c, compute, input, column, line, takes=dtype, cost=4)
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+def _rows(term: Term) -> Term:
+    """A tensor as a matrix: all dimensions but the last one are rows."""
+    if term.rank == 2:
+        return term
+    return term.reshape((product(list(term.shape[:-1])), term.shape[-1]))
+
+
+@gradient("linear")
+def gradient_linear(grad: Term, input: Term, weight: Term, bias: Any) -> Gradients:
+    if input.rank < 2 or weight.rank != 2:
+        raise NoGradient("a product with a vector")
+    flat = _rows(grad)
+    found: Gradients = {"input": grad @ weight, "weight": flat.t() @ _rows(input)}
+    if bias is not None:
+        found["bias"] = flat.sum(0)
+    return found
+
+
+@gradient("matmul")
+def gradient_matmul(grad: Term, input: Term, other: Term) -> Gradients:
+    if input.rank < 2 or other.rank < 2:
+        raise NoGradient("a product with a vector")
+    if other.rank == 2:
+        return {"input": grad @ other.t(), "other": _rows(input).t() @ _rows(grad)}
+    return {
+        "input": grad @ other.transpose(-2, -1),
+        "other": input.transpose(-2, -1) @ grad,
+    }
+
+
+@gradient("mm", "bmm")
+def gradient_mm(grad: Term, input: Term, mat2: Term) -> Gradients:
+    found = gradient_matmul(grad, input, mat2)
+    return {"input": found["input"], "mat2": found["other"]}
+
+
+@gradient("addmm")
+def gradient_addmm(grad: Term, mat1: Term, mat2: Term, beta: Any, alpha: Any) -> Gradients:
+    scaled = grad if alpha == 1 else grad * alpha
+    return {
+        "input": grad if beta == 1 else grad * beta,
+        "mat1": scaled @ mat2.t(),
+        "mat2": mat1.t() @ scaled,
+    }
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

@@ -22,13 +22,14 @@ from anyshape.ops.families.reductions import (
     require_elements,
     require_float,
 )
+from anyshape.ops.gradient import Gradients, Term
 from anyshape.ops.lowering.pointwise_builder import as_dtype, elementwise
 from anyshape.ops.lowering.scalars import TORCH_DTYPES, constant_like, op, short, wide
 from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value, must_be_known
 from anyshape.ops.memory_format import is_dense_in, kept_format
 from anyshape.ops.meta import Layout, Meta, channels_last
 from anyshape.ops.onnx import Node, NotMapped, Writer
-from anyshape.ops.op import FUNCTIONAL, PURE, Effects, Op, OpKind, Rule, lower, onnx
+from anyshape.ops.op import FUNCTIONAL, PURE, Effects, Op, OpKind, Rule, gradient, lower, onnx
 from anyshape.ops.promotion import category, floating
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.ops.versions import GROUP_NORM_NEEDS_VALUES
@@ -653,6 +654,51 @@ def lower_instance_norm(
         c, source, middle, inverse, by_channel(c, weight, rank), by_channel(c, bias, rank)
     )
     return as_dtype(c, made, input.dtype)
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+def _whole(input: Term) -> Term:
+    """Floats of two bytes are computed in four."""
+    return input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
+
+
+@gradient("layer_norm")
+def gradient_layer_norm(
+    grad: Term, input: Term, normalized_shape: Any, weight: Any, bias: Any, eps: Any
+) -> Gradients:
+    dims = list(range(-len(normalized_shape), 0))
+    x, grad = _whole(input), _whole(grad)
+    centered = x - x.mean(dims, True)
+    scale = ((centered * centered).mean(dims, True) + eps).rsqrt()
+    normed = centered * scale
+    own = grad if weight is None else grad * _whole(weight)
+    slope = own - own.mean(dims, True) - normed * (own * normed).mean(dims, True)
+    found: Gradients = {"input": slope * scale}
+    outer = list(range(input.rank - len(normalized_shape)))
+    if weight is not None:
+        found["weight"] = (grad * normed).sum(outer) if outer else grad * normed
+    if bias is not None:
+        found["bias"] = grad.sum(outer) if outer else grad
+    return found
+
+
+@gradient("rms_norm")
+def gradient_rms_norm(
+    grad: Term, input: Term, normalized_shape: Any, weight: Any, eps: Any
+) -> Gradients:
+    dims = list(range(-len(normalized_shape), 0))
+    x, grad = _whole(input), _whole(grad)
+    least = torch.finfo(x.dtype).eps if eps is None else eps
+    scale = ((x * x).mean(dims, True) + least).rsqrt()
+    normed = x * scale
+    own = grad if weight is None else grad * _whole(weight)
+    found: Gradients = {"input": (own - normed * (own * normed).mean(dims, True)) * scale}
+    outer = list(range(input.rank - len(normalized_shape)))
+    if weight is not None:
+        found["weight"] = (grad * normed).sum(outer) if outer else grad * normed
+    return found
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import torch
 from anyshape.loops import expr
 from anyshape.loops.expr import FLOATS, Dtype, Scalar
 from anyshape.ops.elementwise import DtypeRule, pointwise_meta, same
+from anyshape.ops.gradient import Gradients, Term, back_in
 from anyshape.ops.lowering.pointwise_builder import as_dtype, elementwise
 from anyshape.ops.lowering.scalars import (
     cast,
@@ -30,7 +31,7 @@ from anyshape.ops.lowering.scalars import (
 from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value, place
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, NotMapped, Writer, is_node
-from anyshape.ops.op import NATIVE, Op, OpKind, Rule, lower, onnx_rows, row_of
+from anyshape.ops.op import NATIVE, Op, OpKind, Rule, gradient, lower, onnx_rows, row_of
 from anyshape.ops.promotion import Number, category, floating, real
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
@@ -582,6 +583,40 @@ def lower_trace(c: Lowering, input: Value) -> Value:
         return cast(input.at((index[0], index[0])), gives)
 
     return lower_sum(c, c.values.new((length,), gives, at, (input,)), 0, False, dtype=None)
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+def _count(input: Term, dim: Any) -> Size:
+    """How many elements become one."""
+    rank = input.rank
+    if dim is None or dim in ((), []):
+        return product(list(input.shape))
+    dims = dim if isinstance(dim, tuple | list) else (dim,)
+    return product([input.shape[each % rank] for each in dims]) if rank else 1
+
+
+@gradient("sum")
+def gradient_sum(grad: Term, input: Term, dim: Any, keepdim: bool) -> Gradients:
+    return {"input": back_in(grad, dim, keepdim, input.rank).expand(input.shape)}
+
+
+@gradient("mean")
+def gradient_mean(grad: Term, input: Term, dim: Any, keepdim: bool) -> Gradients:
+    own = back_in(grad, dim, keepdim, input.rank) / _count(input, dim)
+    return {"input": own.expand(input.shape)}
+
+
+@gradient("amax", "amin")
+def gradient_amax(grad: Term, result: Term, input: Term, dim: Any, keepdim: bool) -> Gradients:
+    """The greatest share it, if there are several."""
+    if input.rank == 0:
+        return {"input": grad}
+    dims = list(range(input.rank)) if dim in ((), [], None) else dim
+    where = input.eq(back_in(result, dims, keepdim, input.rank))
+    share = back_in(grad, dims, keepdim, input.rank) / where.sum(dims, True)
+    return {"input": share.where(where, 0.0)}
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

@@ -10,13 +10,24 @@ from typing import Any
 import torch
 
 from anyshape.loops.reshape_indexing import merged, reshaped
+from anyshape.ops.gradient import Gradients, Term
 from anyshape.ops.layouts import Copy, as_view, contiguity, must_view
 from anyshape.ops.lowering.pointwise_builder import in_shape
 from anyshape.ops.lowering.values import IndexMap, Lowering, NotAView, NotLowered, Rearranged, Value
 from anyshape.ops.memory_format import kept_format
 from anyshape.ops.meta import Meta, channels_last, contiguous
 from anyshape.ops.onnx import Node, NotMapped, Writer, known
-from anyshape.ops.op import Op, OpKind, in_place_names, lower, lower_view, onnx, onnx_rows, row_of
+from anyshape.ops.op import (
+    Op,
+    OpKind,
+    gradient,
+    in_place_names,
+    lower,
+    lower_view,
+    onnx,
+    onnx_rows,
+    row_of,
+)
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Answer, Expr, Fact, Size, and_, eq, ge, ne, not_, product
@@ -279,6 +290,14 @@ def raise_if_copied(c: Lowering, shares_if: Fact | None) -> None:
     if answer is Answer.NO:
         raise NotAView("a copy")
     raise NotLowered("a copy for some sizes, a view for others")
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+@gradient("view", "reshape", "flatten", "unflatten", "view_as", "reshape_as")
+def gradient_reshape(grad: Term, input: Term) -> Gradients:
+    return {"input": grad.reshape(input.shape)}
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

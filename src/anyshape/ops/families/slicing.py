@@ -10,11 +10,12 @@ import torch
 
 from anyshape.loops.reshape_indexing import divided
 from anyshape.ops.families.views import without
+from anyshape.ops.gradient import Gradients, NoGradient, Term, widened
 from anyshape.ops.lowering.pointwise_builder import shifted
 from anyshape.ops.lowering.values import IndexMap, Lowering, NotLowered, place
 from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.onnx import Node, Writer
-from anyshape.ops.op import INDEXES, Op, OpKind, lower_view, onnx, row_of
+from anyshape.ops.op import INDEXES, Op, OpKind, gradient, lower_view, onnx, row_of
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Expr, Size, eq, ge, le, maximum, minimum, or_, total
@@ -283,6 +284,29 @@ def lower_by_strides(c: Lowering, base: Meta, **_: Any) -> None:
 def lower_unbind(c: Lowering, base: Meta, dim: Any) -> list[IndexMap]:
     at = place(dim, base.rank)
     return [selecting(at, number) for number in range(len(c.result))]
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+@gradient("select")
+def gradient_select(grad: Term, input: Term, dim: Any, index: Any) -> Gradients:
+    if not isinstance(dim, int) or (isinstance(index, int) and index < 0):
+        raise NoGradient("counted from the end")
+    dim %= input.rank
+    return {"input": widened(grad.unsqueeze(dim), dim, index, input.shape[dim])}
+
+
+@gradient("narrow")
+def gradient_narrow(grad: Term, input: Term, dim: Any, start: Any) -> Gradients:
+    if (
+        not isinstance(dim, int)
+        or isinstance(start, Term)
+        or (isinstance(start, int) and start < 0)
+    ):
+        raise NoGradient("counted from the end")
+    dim %= input.rank
+    return {"input": widened(grad, dim, start, input.shape[dim])}
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

@@ -13,12 +13,13 @@ from anyshape.loops.expr import FLOATS, Scalar
 from anyshape.ops.families.activations import of_float
 from anyshape.ops.families.normalization import reduction_row
 from anyshape.ops.families.reductions import dims_of, require_elements, require_float
+from anyshape.ops.gradient import Gradients, Term
 from anyshape.ops.lowering.pointwise_builder import as_dtype, elementwise
 from anyshape.ops.lowering.scalars import op, operation, short, wide
 from anyshape.ops.lowering.values import Lowering, NotLowered, Value
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, Writer
-from anyshape.ops.op import DRAWS, FUNCTIONAL, NATIVE, Op, lower, onnx_rows
+from anyshape.ops.op import DRAWS, FUNCTIONAL, NATIVE, Op, gradient, lower, onnx_rows
 from anyshape.ops.shape_query import ShapeQuery
 
 
@@ -132,6 +133,20 @@ for _name in ("softmax", "functional_softmax"):
     lower(_name)(partial(lower_softmax, _share_of_row, _share))
 for _name in ("log_softmax", "functional_log_softmax"):
     lower(_name)(partial(lower_softmax, _log_share, _log_share))
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+@gradient("softmax")
+def gradient_softmax(grad: Term, result: Term, dim: Any) -> Gradients:
+    product = grad * result
+    return {"input": product - result * product.sum(dim, True)}
+
+
+@gradient("log_softmax")
+def gradient_log_softmax(grad: Term, result: Term, dim: Any) -> Gradients:
+    return {"input": grad - result.exp() * grad.sum(dim, True)}
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

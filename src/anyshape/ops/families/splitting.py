@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import torch
+
 from anyshape.errors import NeedsDecision
 from anyshape.ops.families.slicing import part, sliced, start_of
+from anyshape.ops.gradient import Gradients, Term
 from anyshape.ops.lowering.pointwise_builder import shifted
 from anyshape.ops.lowering.values import IndexMap, Lowering, place
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import END, Node, NotMapped, Writer, is_node, known
-from anyshape.ops.op import INDEXES, Op, OpKind, Rule, lower_view, names_of, onnx, row_of
+from anyshape.ops.op import INDEXES, Op, OpKind, Rule, gradient, lower_view, names_of, onnx, row_of
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Expr, Size, and_, ceildiv, eq, ge, gt, le, maximum, or_, total
 
@@ -206,6 +209,32 @@ def named_split(name: str, dim: int) -> None:
 named_split("vsplit", 0)
 named_split("hsplit", 1)
 named_split("dsplit", 2)
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+@gradient("split", "split_with_sizes", "chunk", "tensor_split")
+def gradient_of_parts(grad: dict[int, Term], results: Any, dim: Any) -> Gradients:
+    parts = _all(grad, results)
+    return {"input": parts[0].records.record(torch.cat, parts, dim)}
+
+
+@gradient("unbind")
+def gradient_unbind(grad: dict[int, Term], results: Any, dim: Any) -> Gradients:
+    parts = _all(grad, results)
+    return {"input": parts[0].records.record(torch.stack, parts, dim)}
+
+
+def _all(grads: dict[int, Term], results: Any) -> list[Term]:
+    """Those that nothing came back for are zeros."""
+    some = next(iter(grads.values()))
+
+    def zeros(meta: Meta) -> Term:
+        options = {"dtype": meta.dtype, "device": meta.device}
+        return some.records.record(torch.zeros, meta.shape, **options)
+
+    return [grads[k] if k in grads else zeros(meta) for k, meta in enumerate(results)]
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

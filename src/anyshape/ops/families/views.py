@@ -11,10 +11,11 @@ from functools import partial
 from typing import Any
 
 from anyshape.ops.families.reshaping import onnx_like, reshaping, sizes_of
+from anyshape.ops.gradient import Gradients, Term
 from anyshape.ops.lowering.values import IndexMap, Lowering, NotLowered, Rearranged, place
 from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.onnx import Node, NotMapped, Writer, known
-from anyshape.ops.op import Op, OpKind, lower_view, onnx, onnx_rows, row_of
+from anyshape.ops.op import Op, OpKind, gradient, lower_view, onnx, onnx_rows, row_of
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Size, eq, ge
@@ -285,6 +286,45 @@ def stretched(c: Lowering, base: Meta, shown: Meta) -> IndexMap:
         if size != 1 and not c.same(size, wanted):
             raise NotLowered(f"sizes {size} and {wanted} may differ")
     return lambda index: tuple(0 if size == 1 else index[skip + d] for d, size in enumerate(own))
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+@gradient("transpose")
+def gradient_transpose(grad: Term, dim0: Any, dim1: Any) -> Gradients:
+    return {"input": grad.transpose(dim0, dim1)}
+
+
+@gradient("swapaxes")
+def gradient_swapaxes(grad: Term, axis0: Any, axis1: Any) -> Gradients:
+    return {"input": grad.transpose(axis0, axis1)}
+
+
+@gradient("permute")
+def gradient_permute(grad: Term, dims: Any) -> Gradients:
+    dims = [each % grad.rank for each in dims]
+    return {"input": grad.permute([dims.index(each) for each in range(len(dims))])}
+
+
+@gradient("t")
+def gradient_t(grad: Term) -> Gradients:
+    return {"input": grad.t()}
+
+
+@gradient("mT")
+def gradient_mT(grad: Term) -> Gradients:
+    return {"input": grad.transpose(-2, -1)}
+
+
+@gradient("unsqueeze", "squeeze")
+def gradient_unsqueeze(grad: Term, input: Term) -> Gradients:
+    return {"input": grad.reshape(input.shape)}
+
+
+@gradient("expand", "expand_as")
+def gradient_expand(grad: Term) -> Gradients:
+    return {"input": grad}
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

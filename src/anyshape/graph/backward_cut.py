@@ -1,0 +1,74 @@
+"""What a backward graph needs of the forward one: kept, or computed again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import torch.fx
+
+from anyshape.ops.node_meta import CALL, RESULT
+from anyshape.ops.op import OpKind
+from anyshape.ops.table import lookup
+
+#: Computed again rather than kept, if what they are computed of is kept anyway.
+_CHEAP: Final = frozenset({OpKind.POINTWISE, OpKind.VIEW, OpKind.INDEX_MAP})
+
+
+def kept_and_again(
+    nodes: Sequence[torch.fx.Node], needed: Sequence[torch.fx.Node]
+) -> tuple[list[torch.fx.Node], list[torch.fx.Node]]:
+    """What is kept of the forward graph, and what is computed again, in order."""
+    sources: dict[torch.fx.Node, frozenset[torch.fx.Node] | None] = {}
+    kept: dict[torch.fx.Node, None] = {}
+
+    def of(node: torch.fx.Node) -> frozenset[torch.fx.Node] | None:
+        """What has to be kept for it to be computed again; None if it cannot be."""
+        if node.op == "placeholder":
+            return frozenset()
+        if node in kept:
+            return frozenset({node})
+        if node not in sources:
+            sources[node] = _sources(node, of)
+        return sources[node]
+
+    again: dict[torch.fx.Node, None] = {}
+    for node in needed:
+        if node.op == "placeholder":
+            continue
+        needs = of(node)
+        if needs is None or not needs <= kept.keys():
+            kept[node] = None
+        else:
+            _collect(node, kept, again)
+    return list(kept), [node for node in nodes if node in again]
+
+
+def _sources(
+    node: torch.fx.Node,
+    of: Callable[[torch.fx.Node], frozenset[torch.fx.Node] | None],
+) -> frozenset[torch.fx.Node] | None:
+    call = node.meta.get(CALL)
+    entry = None if call is None else lookup(call.function)
+    is_number = RESULT not in node.meta
+    if not is_number and (entry is None or entry.op.lowering not in _CHEAP):
+        return frozenset({node})
+    found: frozenset[torch.fx.Node] = frozenset()
+    for each in node.all_input_nodes:
+        needs = of(each)
+        if needs is None:
+            return None
+        found |= needs
+    return found
+
+
+def _collect(
+    node: torch.fx.Node,
+    kept: dict[torch.fx.Node, None],
+    again: dict[torch.fx.Node, None],
+) -> None:
+    if node in kept or node in again or node.op == "placeholder":
+        return
+    for each in node.all_input_nodes:
+        _collect(each, kept, again)
+    again[node] = None

@@ -1,0 +1,464 @@
+"""From a graph that autograd would record to two that it need not: forward and backward.
+
+Gradients go from the outputs back to the inputs, operator by operator: by its row of gradients
+(`ops/gradient.py`), or where it has none by a step in which torch's autograd does that operator
+alone. What the backward graph needs of the forward one is kept, or computed again where that needs
+nothing else to be kept.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import torch
+import torch.fx
+
+from anyshape.graph.autograd_step import AutogradStep, Place
+from anyshape.graph.backward_cut import kept_and_again
+from anyshape.graph.dropout_noise import part_of, with_noise
+from anyshape.graph.plan import Unlowerable, leaves
+from anyshape.graph.term_graph import Number, TermGraph, mapped_tree
+from anyshape.ops.bind import Unbound, bind_match, works_in_place
+from anyshape.ops.effects import is_mutable, may_draw, written_by
+from anyshape.ops.gradient import NoGradient, Term, sum_to
+from anyshape.ops.meta import Meta, contiguous
+from anyshape.ops.modes import enter_mode, leave_mode
+from anyshape.ops.node_meta import ARGUMENT, CALL, FACTS, RESULT, SYMBOL, UNRECORDED, RecordedCall
+from anyshape.ops.op import GRADIENT, OpKind
+from anyshape.ops.signature import taken_by
+from anyshape.ops.table import lookup
+from anyshape.symbolic import Expr, Symbol
+from anyshape.symbolic.expr import of_atom
+
+
+class TrainingGraphs(NamedTuple):
+    #: the outputs, then what is kept
+    forward: torch.fx.GraphModule
+    #: takes what is kept, inputs, symbols and gradients; gives gradients of inputs
+    backward: torch.fx.GraphModule
+    #: how many outputs the program has
+    outputs: int
+    #: of the program's outputs, those that have gradients
+    differentiable: tuple[int, ...]
+    #: numbers of the inputs that the backward graph takes as they are
+    inputs: tuple[int, ...]
+    symbols: tuple[Symbol, ...]
+    #: numbers of the inputs that get gradients, in the order of the backward graph's results
+    wanted: tuple[int, ...]
+    #: operators that torch's autograd does, and why
+    by_torch: Mapping[str, str]
+
+
+def training_graphs(graph: torch.fx.GraphModule) -> TrainingGraphs:
+    """Raises `Unlowerable` where gradients cannot be written down."""
+    return _Backward(graph).graphs()
+
+
+class _Backward(TermGraph):
+    """The gradients of a graph on their way from its outputs to its inputs."""
+
+    def __init__(self, graph: torch.fx.GraphModule) -> None:
+        super().__init__(torch.fx.Graph(), graph.meta[FACTS])
+        self._module = graph
+        self._nodes = list(with_noise(graph).nodes)
+        self._placeholders: dict[torch.fx.Node, torch.fx.Node] = {}
+        #: gradients by node; of nodes with several results, by their place
+        self._grads: dict[torch.fx.Node, Term] = {}
+        self._parts: dict[torch.fx.Node, dict[int, Term]] = {}
+        #: operators that torch's autograd does, and why
+        self._by_torch: dict[str, str] = {}
+
+    # -- the forward graph as the backward one sees it ---------------------------------------------
+
+    def _outer(self, node: torch.fx.Node, meta: Any = None) -> Any:
+        """A node of the forward graph, as a term or a number."""
+        symbol = node.meta.get(SYMBOL)
+        if symbol is not None:
+            return of_atom(symbol)
+        found = self._placeholders.get(node)
+        if found is None:
+            found = self._placeholders[node] = self._graph.placeholder(node.name)
+            if RESULT in node.meta:
+                found.meta[RESULT] = self.without_grad(node.meta[RESULT])
+        if RESULT not in node.meta:
+            return Number(found, meta)
+        return self._values_of(found, found.meta[RESULT])
+
+    def _values_of(self, node: torch.fx.Node, meta: Any) -> Any:
+        if isinstance(meta, Meta):
+            return Term(self, node, meta)
+        raise NoGradient("several tensors as one argument")
+
+    def _arguments(self, nodes: Any, metas: Any) -> Any:
+        if isinstance(nodes, torch.fx.Node):
+            if isinstance(metas, Expr):
+                return metas
+            return self._outer(nodes, metas)
+        if isinstance(nodes, dict):
+            return {key: self._arguments(item, metas[key]) for key, item in nodes.items()}
+        if isinstance(nodes, tuple | list):
+            items = [self._arguments(a, b) for a, b in zip(nodes, metas, strict=False)]
+            return items if isinstance(nodes, list) else tuple(items)
+        if isinstance(nodes, slice):
+            parts = [
+                self._arguments(getattr(nodes, each), getattr(metas, each))
+                for each in ("start", "stop", "step")
+            ]
+            return slice(*parts)
+        return metas if isinstance(metas, Expr) else nodes
+
+    # -- gradients ---------------------------------------------------------------------------------
+
+    def graphs(self) -> TrainingGraphs:
+        inputs = [node for node in self._nodes if node.op == "placeholder"]
+        (output,) = [node for node in self._nodes if node.op == "output"]
+        outputs: list[Any] = list(output.args[0])
+        self._refuse(outputs)
+        given: list[torch.fx.Node] = []
+        differentiable: list[int] = []
+        for number, node in enumerate(outputs):
+            if isinstance(node, torch.fx.Node) and _has_grad(node):
+                differentiable.append(number)
+                grad = self._graph.placeholder(f"grad_{number}")
+                meta = grad.meta[RESULT] = _contiguous(self.without_grad(node.meta[RESULT]))
+                given.append(grad)
+                self._add(node, Term(self, grad, meta))
+        if not given:
+            raise Unlowerable("no output requires grad")
+        for node in reversed(self._nodes):
+            self._node(node)
+        wanted = [n for n, node in enumerate(inputs) if _has_grad(node) and node in self._grads]
+        results = [self._grads[inputs[number]].node for number in wanted]
+        return self._cut(inputs, outputs, given, differentiable, wanted, results)
+
+    def _refuse(self, outputs: Sequence[Any]) -> None:
+        """What is not done yet."""
+        if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+            raise Unlowerable("a result requires grad, and autocast is on")
+        roots: list[torch.fx.Node] = []
+        for node in outputs:
+            if isinstance(node, torch.fx.Node) and isinstance(node.meta.get(RESULT), Meta):
+                roots.append(_root(node))
+        if len(set(roots)) < len(roots) or any(root.op == "placeholder" for root in roots):
+            raise Unlowerable("a result requires grad, and shares memory with another tensor")
+        for node in self._nodes:
+            if node.op in ("placeholder", "output") or SYMBOL in node.meta:
+                continue
+            if node.target in _MODES:
+                raise Unlowerable(f"a result requires grad, and modes change ({node.args})")
+            call = node.meta.get(CALL)
+            if call is None:
+                if any(RESULT in each.meta for each in node.all_input_nodes) and (
+                    node.target is not operator.getitem
+                ):
+                    raise Unlowerable("a result requires grad, and a number depends on data")
+                continue
+            result = node.meta.get(RESULT)
+            has_grad = any(map(_has_grad, node.all_input_nodes)) and UNRECORDED not in node.meta
+            if has_grad and not _is_known(result):
+                raise Unlowerable("a result requires grad, and a tensor is only Python's to handle")
+            entry = lookup(call.function)
+            if entry is not None and written_by(entry, call.args, call.kwargs):
+                raise Unlowerable(
+                    f"a result requires grad, and `{entry.op.name}` writes statistics"
+                )
+            if works_in_place(call.function, call.args, call.kwargs) or is_mutable(call.function):
+                name = getattr(call.function, "__name__", call.function)
+                raise Unlowerable(f"a result requires grad, and `{name}` writes in place")
+            if _draws(node, call) and _has_grad(node):
+                raise Unlowerable("a result requires grad, and numbers are drawn")
+
+    def _add(self, node: torch.fx.Node, grad: Term) -> None:
+        known = self._grads.get(node)
+        self._grads[node] = grad if known is None else known + grad
+
+    def _node(self, node: torch.fx.Node) -> None:
+        if node.op in ("placeholder", "output"):
+            return
+        if node.target is operator.getitem and CALL not in node.meta:
+            grad = self._grads.get(node)
+            if grad is not None:
+                whole, place = part_of(node)
+                parts = self._parts.setdefault(whole, {})
+                parts[place] = grad if place not in parts else parts[place] + grad
+            return
+        grad: Any = self._grads.get(node) or self._parts.get(node)
+        call = node.meta.get(CALL)
+        if grad is None or call is None or UNRECORDED in node.meta:
+            return
+        if not any(_has_grad(each) for each in node.all_input_nodes):
+            return
+        if ARGUMENT in node.meta:
+            argument: Any = node.args[node.meta[ARGUMENT]]
+            self._add(argument, grad)
+            return
+        mark = len(list(self._graph.nodes))
+        try:
+            self._by_row(node, call, grad)
+        except NoGradient as why:
+            for made in reversed(list(self._graph.nodes)[mark:]):
+                if made.op != "placeholder":
+                    self._graph.erase_node(made)
+            self._forget_sizes()
+            self._by_autograd(node, call, grad, str(why))
+
+    def _by_row(self, node: torch.fx.Node, call: RecordedCall, grad: Any) -> None:
+        entry = lookup(call.function)
+        row = None if entry is None else GRADIENT.get(entry.op.name)
+        if row is None:
+            raise NoGradient("no row")
+        assert entry is not None
+        args = self._arguments(node.args, call.args)
+        if node.target is getattr:
+            args = args[:1]
+        kwargs = self._arguments(node.kwargs, call.kwargs)
+        try:
+            bound = bind_match(entry, args, kwargs)
+        except Unbound as error:
+            raise NoGradient(str(error)) from None
+        arguments = dict(bound.arguments)
+        result = None
+        if isinstance(node.meta[RESULT], Meta):
+            result = self._outer(node)
+        elif not isinstance(grad, dict):
+            raise NoGradient("several results")
+        metas = {"result": result, "results": node.meta[RESULT], "function": entry.op.name}
+        for name, each in row(grad, **taken_by(row, {**metas, **arguments})).items():
+            self._hand_on(arguments[name], each)
+
+    def _hand_on(self, argument: Any, grad: Any) -> None:
+        if isinstance(argument, tuple | list):
+            for one, own in zip(argument, grad, strict=True):
+                self._hand_on(one, own)
+            return
+        if not isinstance(argument, Term) or grad is None:
+            return
+        outer = next(node for node, own in self._placeholders.items() if own is argument.node)
+        if not _has_grad(outer):
+            return
+        grad = sum_to(grad, argument.shape)
+        if grad.dtype is not argument.dtype:
+            grad = grad.to(argument.dtype)
+        self._add(outer, grad)
+
+    def _by_autograd(self, node: torch.fx.Node, call: RecordedCall, grad: Any, why: str) -> None:
+        entry = lookup(call.function)
+        self._by_torch.setdefault(entry.op.name if entry else str(call.function), why)
+        values: dict[torch.fx.Node, Any] = {}
+        spec = _places((node.args, node.kwargs), (call.args, call.kwargs), values)
+        given = list(values)
+        wanted = [_has_grad(each) for each in given]
+        results = sorted(grad) if isinstance(grad, dict) else None
+        parts: list[Any] = [grad] if results is None else [grad[each] for each in results]
+        grads = [each.node for each in parts]
+        function = call.function
+        if node.op == "call_method":
+            function = getattr(torch.Tensor, str(node.target))
+        elif callable(node.target):
+            function = node.target
+        like = [self._example(values[each]) for each in given]
+        reached = iter(AutogradStep(function, spec, wanted, results).reaches(like))
+        wanted = [each and next(reached) for each in wanted]
+        if not any(wanted):
+            return
+        step = AutogradStep(function, spec, wanted, results)
+        outers = [self._operand_of(each) for each in given]
+        made = self._graph.call_function(step, (grads, *outers))
+        metas = tuple(
+            _contiguous(self.without_grad(each.meta[RESULT]))
+            for each, own in zip(given, wanted, strict=True)
+            if own
+        )
+        made.meta[CALL] = RecordedCall(step, (), {})
+        made.meta[RESULT] = metas
+        owners = [each for each, own in zip(given, wanted, strict=True) if own]
+        for owner, part in zip(owners, self._terms(made, metas), strict=True):
+            self._add(owner, part)
+
+    def _example(self, value: Any) -> Any:
+        """A tensor or a number like one that the capture has seen, without data."""
+        hint = self.facts.hint
+        if isinstance(value, Meta):
+            shape, strides = (
+                [hint(each) or 0 for each in of] for of in (value.shape, value.strides)
+            )
+            return torch.empty_strided(shape, strides, dtype=value.dtype, device="meta")
+        return hint(value) if isinstance(value, Expr) else value
+
+    def _operand_of(self, node: torch.fx.Node) -> Any:
+        if SYMBOL in node.meta:
+            return self._symbol(node.meta[SYMBOL])
+        found = self._placeholders.get(node)
+        if found is None:
+            found = self._placeholders[node] = self._graph.placeholder(node.name)
+            if RESULT in node.meta:
+                found.meta[RESULT] = self.without_grad(node.meta[RESULT])
+        return found
+
+    # -- what is kept ------------------------------------------------------------------------------
+
+    def _cut(
+        self,
+        inputs: list[torch.fx.Node],
+        outputs: list[Any],
+        given: list[torch.fx.Node],
+        differentiable: list[int],
+        wanted: list[int],
+        results: list[torch.fx.Node],
+    ) -> TrainingGraphs:
+        own, outer = self._used(results)
+        kept, again = kept_and_again(self._nodes, outer)
+        final = torch.fx.Graph()
+        mapped: dict[torch.fx.Node, torch.fx.Node] = {}
+        read = {*outer, *(each for node in again for each in node.all_input_nodes)}
+        taken = [n for n, node in enumerate(inputs) if node in read and SYMBOL not in node.meta]
+        for node in (*kept, *(inputs[n] for n in taken), *given):
+            new = mapped[node] = final.placeholder(node.name)
+            if RESULT in node.meta:
+                new.meta[RESULT] = self.without_grad(node.meta[RESULT])
+        numbers = {node.meta[SYMBOL]: node for node in inputs if SYMBOL in node.meta}
+        symbols = [*self._symbols, *(each for each, node in numbers.items() if node in read)]
+        for symbol in dict.fromkeys(symbols):
+            new = final.placeholder(symbol.name)
+            new.meta[SYMBOL] = symbol
+            for each in (self._symbols.get(symbol), numbers.get(symbol)):
+                if each is not None:
+                    mapped[each] = new
+        for node in again:
+            mapped[node] = self._copied(final, node, mapped)
+        for node, inner in self._placeholders.items():
+            if node in mapped:
+                mapped[inner] = mapped[node]
+        for node in self._graph.nodes:
+            if node in own and node.op != "placeholder":
+                mapped[node] = self._copied(final, node, mapped)
+        final.output(tuple(mapped[node] for node in results))
+        return TrainingGraphs(
+            self._module_of(self._forward(outputs, kept)),
+            self._module_of(final),
+            len(outputs),
+            tuple(differentiable),
+            tuple(taken),
+            tuple(dict.fromkeys(symbols)),
+            tuple(wanted),
+            self._by_torch,
+        )
+
+    def _used(
+        self, results: Sequence[torch.fx.Node]
+    ) -> tuple[set[torch.fx.Node], list[torch.fx.Node]]:
+        """Nodes of the backward graph that its results need, and of the forward graph."""
+        own: set[torch.fx.Node] = set()
+        stack = list(results)
+        while stack:
+            node = stack.pop()
+            if node not in own:
+                own.add(node)
+                stack += node.all_input_nodes
+        inner = {self._placeholders[node]: node for node in self._placeholders}
+        outer = {inner[node] for node in own if node in inner}
+        return own, [node for node in self._nodes if node in outer]
+
+    def _forward(self, outputs: Sequence[Any], kept: Sequence[torch.fx.Node]) -> torch.fx.Graph:
+        graph = torch.fx.Graph()
+        mapped: dict[torch.fx.Node, torch.fx.Node] = {}
+        for node in self._nodes:
+            if node.op == "output":
+                results = (*outputs, *kept)
+                graph.output(mapped_tree(results, lambda each: mapped.get(each, each)))
+            else:
+                mapped[node] = self._copied(graph, node, mapped)
+        return graph
+
+    def _copied(
+        self,
+        graph: torch.fx.Graph,
+        node: torch.fx.Node,
+        mapped: dict[torch.fx.Node, torch.fx.Node],
+    ) -> torch.fx.Node:
+        made = graph.node_copy(node, mapped.__getitem__)
+        if RESULT in made.meta:
+            made.meta[RESULT] = self.without_grad(made.meta[RESULT])
+        if CALL in made.meta:
+            call = made.meta[CALL]
+            metas = self.without_grad(call.args), self.without_grad(call.kwargs)
+            made.meta[CALL] = RecordedCall(call.function, *metas)
+        return made
+
+    def _module_of(self, graph: torch.fx.Graph) -> torch.fx.GraphModule:
+        made = torch.fx.GraphModule(torch.nn.Module(), graph)
+        made.meta |= {**self._module.meta, FACTS: self.facts}
+        return made
+
+
+def _places(nodes: Any, metas: Any, found: dict[torch.fx.Node, Any]) -> Any:
+    """Arguments with places for nodes, which are collected with what is known of them."""
+    if isinstance(nodes, torch.fx.Node):
+        found.setdefault(nodes, metas)
+        return Place(list(found).index(nodes))
+    if isinstance(nodes, dict):
+        return {key: _places(item, metas[key], found) for key, item in nodes.items()}
+    if isinstance(nodes, tuple | list):
+        items = [_places(a, b, found) for a, b in zip(nodes, metas, strict=False)]
+        return items if isinstance(nodes, list) else tuple(items)
+    if isinstance(nodes, slice):
+        ends = ("start", "stop", "step")
+        return slice(*(_places(getattr(nodes, e), getattr(metas, e), found) for e in ends))
+    return nodes
+
+
+def _has_grad(node: torch.fx.Node) -> bool:
+    if UNRECORDED in node.meta:
+        return False
+    return any(
+        isinstance(each, Meta) and each.requires_grad for each in leaves(node.meta.get(RESULT))
+    )
+
+
+def _root(node: torch.fx.Node) -> torch.fx.Node:
+    """Whose memory a result may be in."""
+    while node.op not in ("placeholder", "output"):
+        call = node.meta.get(CALL)
+        entry = None if call is None else lookup(call.function)
+        is_part = call is None and node.target is operator.getitem
+        may_share = is_part or ARGUMENT in node.meta
+        if entry is not None and entry.op.lowering in (OpKind.VIEW, OpKind.INDEX_MAP):
+            may_share = True
+        if entry is not None and entry.op.lowering is OpKind.NOTHING:
+            may_share = True
+        given = [each for each in node.all_input_nodes if RESULT in each.meta]
+        if not may_share or not given:
+            return node
+        node = given[0]
+    return node
+
+
+def _contiguous(meta: Meta) -> Meta:
+    return meta.like(layout=contiguous(len(meta.shape)))
+
+
+def _draws(node: torch.fx.Node, call: RecordedCall) -> bool:
+    """Whether an operator draws random numbers, with its arguments."""
+    if not may_draw(call.function) or ARGUMENT in node.meta:
+        return False
+    entry = lookup(call.function)
+    if entry is None:
+        return True
+    try:
+        bound = bind_match(entry, call.args, call.kwargs)
+    except Unbound:
+        return True
+    return bound.arguments.get("dropout_p", 1) != 0
+
+
+#: They change what tensors are.
+_MODES: Final = (enter_mode, leave_mode)
+
+
+def _is_known(result: Any) -> bool:
+    """Whether metas tell all there is to know of a result."""
+    if isinstance(result, tuple | list):
+        return all(map(_is_known, result))
+    return isinstance(result, Meta) and not result.dtype.is_complex

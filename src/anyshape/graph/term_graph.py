@@ -1,0 +1,117 @@
+"""A graph that is written by calling functions of torch on terms of it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch.fx
+
+from anyshape.errors import AnyshapeError
+from anyshape.ops.gradient import NoGradient, Term
+from anyshape.ops.infer import infer
+from anyshape.ops.meta import Meta
+from anyshape.ops.node_meta import CALL, RESULT, SYMBOL, RecordedCall
+from anyshape.ops.size_nodes import SizeNodes
+from anyshape.support.lazy_dataclass import replace
+from anyshape.symbolic import Answer, Expr, Fact, Facts, Size, Symbol
+
+
+class Number(NamedTuple):
+    """A number that the graph is given or computes."""
+
+    node: torch.fx.Node
+    value: Any
+
+
+class TermGraph:
+    """`record` adds an operator. Nothing may be assumed of sizes that is not known."""
+
+    def __init__(self, graph: torch.fx.Graph, facts: Facts) -> None:
+        self._graph = graph
+        self.facts = facts
+        self._symbols: dict[Symbol, torch.fx.Node] = {}
+        self._sizes = SizeNodes(graph, self._symbol)
+        self._plain: dict[int, tuple[Meta, Meta]] = {}
+
+    def record(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        metas, named = self._metas(args), self._metas(kwargs)
+        try:
+            found = infer(self.facts, function, metas, named)
+        except AnyshapeError as error:
+            raise NoGradient(str(error)) from None
+        if found.needs or found.unbacked:
+            raise NoGradient("it depends on sizes that are not known to differ")
+        node = self._graph.create_node("call_function", function, *self._operands(args, kwargs))
+        node.meta[CALL] = RecordedCall(function, tuple(metas), named)
+        value = node.meta[RESULT] = self.without_grad(found.value)
+        return self._terms(node, value)
+
+    def prove(self, fact: Fact) -> Answer:
+        return self.facts.prove(fact)
+
+    def is_same(self, a: Size, b: Size) -> bool:
+        return a is b or a == b or self.facts.equal(a, b)
+
+    def _terms(self, node: torch.fx.Node, value: Any) -> Any:
+        if isinstance(value, Meta):
+            return Term(self, node, value)
+        if not isinstance(value, tuple | list):
+            raise NoGradient("a result that is no tensor")
+        parts: list[Any] = []
+        for place, each in enumerate(value):
+            part = self._graph.call_function(operator.getitem, (node, place))
+            part.meta[RESULT] = each
+            parts.append(self._terms(part, each))
+        return tuple(parts)
+
+    def _metas(self, tree: Any) -> Any:
+        return mapped_tree(
+            tree, lambda each: each.meta if isinstance(each, Term) else getattr(each, "value", each)
+        )
+
+    def _operands(self, args: Any, kwargs: Any) -> Any:
+        def operand(each: Any) -> Any:
+            if isinstance(each, Term | Number):
+                return each.node
+            return self._sizes.of(each) if isinstance(each, Expr) else each
+
+        return mapped_tree((args, kwargs), operand)
+
+    def without_grad(self, value: Any) -> Any:
+        """Metas that say nothing of autograd; equal layers share them, and do so still."""
+        if isinstance(value, Meta):
+            if not value.requires_grad:
+                return value
+            known = self._plain.get(id(value))
+            if known is None:
+                known = self._plain[id(value)] = value, replace(value, requires_grad=False)
+            return known[1]
+        return (
+            mapped_tree(value, self.without_grad)
+            if isinstance(value, tuple | list | dict)
+            else value
+        )
+
+    def _symbol(self, symbol: Symbol) -> torch.fx.Node:
+        found = self._symbols.get(symbol)
+        if found is None:
+            found = self._symbols[symbol] = self._graph.placeholder(symbol.name)
+            found.meta[SYMBOL] = symbol
+        return found
+
+    def _forget_sizes(self) -> None:
+        """Nodes of sizes that were made may be gone."""
+        self._sizes = SizeNodes(self._graph, self._symbol)
+
+
+def mapped_tree(tree: Any, change: Callable[[Any], Any]) -> Any:
+    if isinstance(tree, dict):
+        return {key: mapped_tree(item, change) for key, item in tree.items()}
+    if isinstance(tree, slice):
+        return slice(*(mapped_tree(each, change) for each in (tree.start, tree.stop, tree.step)))
+    if isinstance(tree, tuple | list) and not hasattr(tree, "_fields"):
+        kind = tuple if isinstance(tree, tuple) else list
+        return kind(mapped_tree(item, change) for item in tree)
+    return change(tree)

@@ -1,0 +1,296 @@
+"""Graphs with gradients in native code: what eager gives, forward and backward, at all sizes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import anyshape
+
+WIDTH = 6
+SIZES = (4, 1, 7, 0, 3)
+
+
+@pytest.fixture(autouse=True)
+def native_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(anyshape.config, "native_training", True)
+    monkeypatch.setattr(anyshape.config, "on_compile_error", "raise")
+
+
+def _matrix(seed: int, *shape: int) -> nn.Parameter:
+    return nn.Parameter(torch.randn(*shape, generator=torch.Generator().manual_seed(seed)))
+
+
+W, V, B = _matrix(0, WIDTH, WIDTH), _matrix(1, WIDTH), _matrix(2, WIDTH)
+TABLE = _matrix(3, 9, WIDTH)
+FROZEN = torch.ones(WIDTH)
+
+
+def _positions(x: Tensor) -> Tensor:
+    return torch.arange(x.shape[0]) % 9
+
+
+PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
+    "sum": lambda x: x + V - 2 * B + (3 - x),
+    "product": lambda x: x * V * 0.5,
+    "quotient": lambda x: x / (V.abs() + 1) + 1 / (x * x + 1),
+    "powers": lambda x: (x.abs() + 1).pow(1.5) + x**2 + x.square() + x**3,
+    "bounds": lambda x: x.clamp(-0.5, 0.7) + x.clamp(min=0) + F.relu(x) + F.leaky_relu(x, 0.1),
+    "functions": lambda x: x.sin() + x.cos() * x.tanh() + x.sigmoid() + x.exp() + x.erf(),
+    "roots": lambda x: (x * x + 1).sqrt() + (x * x + 1).rsqrt() + (x * x + 2).log(),
+    "more functions": lambda x: x.atan() + x.expm1() + (x.abs() + 1).log1p() + x.tan().tanh(),
+    "activations": lambda x: F.gelu(x) + F.silu(x) + F.gelu(x, approximate="tanh") + F.mish(x),
+    "linear": lambda x: F.linear(x, W, B).tanh(),
+    "linear, more dimensions": lambda x: F.linear(x.view(-1, 1, WIDTH), W).sum(1),
+    "matmul": lambda x: (x @ W) @ W.t(),
+    "matmul of batches": lambda x: (
+        x.view(-1, 2, 3) @ x.view(-1, 3, 2) + torch.bmm(x.view(-1, 2, 3), x.view(-1, 3, 2))
+    ),
+    "addmm": lambda x: torch.addmm(B, x, W, beta=0.5, alpha=2),
+    "sums": lambda x: x.sum() + x.sum(0).sin().sum() + x.sum(-1, keepdim=True) * x,
+    "means": lambda x: x.mean(-1) + x.mean((0, 1)) + x.mean(1, keepdim=True).squeeze(1),
+    "softmax": lambda x: x.softmax(-1) * V + x.log_softmax(-1),
+    "norms": lambda x: (
+        F.layer_norm(x, (WIDTH,), V, B) + F.layer_norm(x, (WIDTH,)) + F.rms_norm(x, (WIDTH,), V)
+    ),
+    "views": lambda x: (
+        x.view(-1, 2, 3).transpose(1, 2).flatten(1).unsqueeze(1).squeeze(1).reshape(-1, 3, 2) * 2
+    ),
+    "permuted": lambda x: x.view(-1, 2, 3).permute(2, 0, 1).contiguous().mT + 1,
+    "expanded": lambda x: V.expand(x.shape[0], WIDTH) * x,
+    "joined": lambda x: torch.cat([x, x * 2, V[None]], 0).sin(),
+    "stacked": lambda x: torch.stack([x, x * V], 1).sum(1),
+    "split": lambda x: (lambda a, b, c: a * c + b)(*x.split(2, 1)),
+    "one of the parts": lambda x: x.chunk(3, 1)[1] * 2,
+    "unbound": lambda x: x.view(-1, 2, 3).unbind(1)[0].sin(),
+    "indexed": lambda x: x[:, 1:4].sin() + x[:, 0, None] + x[..., 2:5] * x[:, -3:],
+    "narrowed": lambda x: x.narrow(1, 2, 3) + x.select(1, 0).unsqueeze(1),
+    "by index": lambda x: x[_positions(x) % max(x.shape[0], 1)] * 2,
+    "embedding": lambda x: F.embedding(_positions(x), TABLE) * x,
+    "embedding with padding": lambda x: F.embedding(_positions(x), TABLE, padding_idx=2) * x,
+    "chosen": lambda x: torch.where(x > 0, x * V, x.sin()).masked_fill(x > 1, 0.0),
+    "greatest": lambda x: x.amax(-1) + x.amin(-1, keepdim=True).squeeze(-1),
+    "classes": lambda x: F.cross_entropy(x, _positions(x) % WIDTH),
+    "classes, some ignored": lambda x: F.cross_entropy(
+        x, torch.where(_positions(x) == 1, -100, _positions(x) % WIDTH), reduction="sum"
+    ),
+    "squares": lambda x: F.mse_loss(x * V, x.sin()),
+    "casts": lambda x: (x.to(torch.float64) * 2).float() + x.bfloat16().float(),
+    "without a row": lambda x: x.cumsum(1).logsumexp(-1) + torch.linalg.norm(x, dim=-1),
+    "frozen": lambda x: (x * FROZEN).detach() * x + x.data,
+    "twice": lambda x: (x * V, (x * V).sum(-1)),
+    "attention": lambda x: _attention(x.view(1, 1, -1, WIDTH)),
+    "without gradients inside": lambda x: _without(x) * x,
+}
+#: Nothing has no mean, and sums over nothing have no greatest element.
+NOT_OF_NOTHING = ("classes", "attention", "greatest", "by index")
+
+
+def _attention(x: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(x, x * 2, x * 3)
+
+
+def _without(x: Tensor) -> Tensor:
+    with torch.no_grad():
+        return (x * 2).sin()
+
+
+def outcome(function: Callable[..., Any], x: Tensor) -> list[Tensor | None]:
+    """Results and gradients of all that has one."""
+    x = x.clone().requires_grad_()
+    results = function(x)
+    results = list(results) if isinstance(results, tuple) else [results]
+    inputs = [x, W, V, B, TABLE]
+    weights = [torch.linspace(0.5, 1.5, each.numel()).view(each.shape) for each in results]
+    found = torch.autograd.grad(results, inputs, weights, allow_unused=True)
+    return [*(each.detach() for each in results), *found]
+
+
+def compare(want: list[Tensor | None], got: list[Tensor | None]) -> None:
+    for a, b in zip(want, got, strict=True):
+        assert (a is None) == (b is None)
+        if a is not None:
+            torch.testing.assert_close(b, a, rtol=2e-4, atol=2e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name: str) -> None:
+    function = PROGRAMS[name]
+    compiled = anyshape.compile(function, dynamic=True)
+    for size in SIZES:
+        if size == 0 and name.startswith(NOT_OF_NOTHING):
+            continue
+        x = torch.randn(size, WIDTH, generator=torch.Generator().manual_seed(size))
+        compare(outcome(function, x), outcome(compiled, x))
+    assert "forward: native code" in str(compiled.explain())
+
+
+def net() -> Callable[[Tensor], Tensor]:
+    return anyshape.compile(lambda x: F.gelu(F.linear(x, W, B)) * V, dynamic=True)
+
+
+def plain(x: Tensor) -> Tensor:
+    return F.gelu(F.linear(x, W, B)) * V
+
+
+def ready() -> Callable[[Tensor], Tensor]:
+    """Compiled, and called once."""
+    compiled = net()
+    compiled(torch.randn(5, WIDTH, requires_grad=True))
+    return compiled
+
+
+def test_gradients_add_up() -> None:
+    compiled, x = ready(), torch.randn(3, WIDTH)
+    found: list[Tensor] = []
+    for function in (plain, compiled):
+        W.grad = None
+        for _ in range(3):
+            function(x).sum().backward()
+        assert W.grad is not None
+        found.append(W.grad)
+    W.grad = V.grad = B.grad = None
+    torch.testing.assert_close(found[1], found[0])
+
+
+def test_backward_twice() -> None:
+    result = ready()(torch.randn(3, WIDTH, requires_grad=True)).sum()
+    first = torch.autograd.grad(result, W, retain_graph=True)[0]
+    second = torch.autograd.grad(result, W)[0]
+    assert torch.equal(first, second)
+    with pytest.raises(RuntimeError, match="second time"):
+        torch.autograd.grad(result, W)
+
+
+def test_gradients_of_gradients() -> None:
+    compiled, x = ready(), torch.randn(3, WIDTH, requires_grad=True)
+    found: list[tuple[Tensor, ...]] = []
+    for function in (plain, compiled):
+        (grad,) = torch.autograd.grad(function(x).pow(2).sum(), x, create_graph=True)
+        found.append(torch.autograd.grad(grad.pow(2).sum(), (x, W, V)))
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(b, a)
+
+
+def test_hooks_see_gradients() -> None:
+    compiled, seen = ready(), list[Tensor]()
+    handle = W.register_hook(lambda grad: seen.append(grad.clone()))
+    try:
+        for function in (plain, compiled):
+            function(torch.ones(3, WIDTH)).sum().backward()
+    finally:
+        handle.remove()
+        W.grad = V.grad = B.grad = None
+    torch.testing.assert_close(seen[1], seen[0])
+
+
+def test_an_output_that_nothing_comes_back_for() -> None:
+    function = lambda x: (x.sin() * V, x.cos() @ W)  # noqa: E731
+    compiled = anyshape.compile(function, dynamic=True)
+    compiled(torch.randn(5, WIDTH, requires_grad=True))
+    x = torch.randn(3, WIDTH, requires_grad=True)
+    for place in (0, 1):
+        want = torch.autograd.grad(function(x)[place].sum(), x)
+        got = torch.autograd.grad(compiled(x)[place].sum(), x)
+        torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize(
+    "weight",
+    [lambda y: torch.ones(()).expand(y.shape), lambda y: torch.randn(y.t().shape).t()],
+    ids=["one number", "transposed"],
+)
+def test_gradients_of_other_layouts(weight: Callable[[Tensor], Tensor]) -> None:
+    x = torch.randn(3, WIDTH, requires_grad=True)
+    w = weight(plain(x))
+    want = torch.autograd.grad(plain(x), (x, W), w)
+    got = torch.autograd.grad(ready()(x), (x, W), w)
+    torch.testing.assert_close(got, want)
+
+
+def test_what_was_changed_meanwhile_is_an_error() -> None:
+    for function in (plain, ready()):
+        w = W.detach().clone().requires_grad_()
+        x = torch.randn(3, WIDTH, requires_grad=True)
+        scaled = x * 1
+        result = function(scaled) + (scaled @ w)
+        with torch.no_grad():
+            scaled.add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            result.sum().backward()
+
+
+def test_what_is_not_needed_may_change() -> None:
+    compiled = anyshape.compile(lambda x: x + V, dynamic=True)
+    for size in (5, 3):
+        x = torch.randn(size, WIDTH, requires_grad=True)
+        moved = x * 1
+        result = compiled(moved)
+        with torch.no_grad():
+            moved.add_(1)
+        result.sum().backward()
+        assert torch.equal(x.grad, torch.ones_like(x))  # pyright: ignore[reportArgumentType]
+    V.grad = None
+
+
+def test_dropout_draws_what_eager_draws() -> None:
+    def function(x: Tensor) -> Tensor:
+        return F.dropout(x * V, 0.4).sin() + F.dropout(x, 0.2)
+
+    compiled = anyshape.compile(function, dynamic=True)
+    for size in (5, 3, 8):
+        x = torch.randn(size, WIDTH)
+        found: list[list[Tensor | None]] = []
+        for each in (function, compiled):
+            torch.manual_seed(size)
+            found.append(outcome(each, x))
+        compare(*found)
+    assert "forward: native code" in str(compiled.explain())
+
+
+def test_a_model_learns_as_eager_does() -> None:
+    """The losses of thirty steps, with batches of other sizes."""
+    losses: list[list[float]] = []
+    for compile in (lambda f: f, lambda f: anyshape.compile(f, dynamic=True)):
+        torch.manual_seed(0)
+        layer = nn.TransformerEncoderLayer(16, 2, 32, 0.0, batch_first=True)
+        model = nn.Sequential(nn.Linear(8, 16), layer, nn.Linear(16, 4))
+        optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
+        function = compile(lambda x, y, model=model: F.cross_entropy(model(x).flatten(0, 1), y))
+        own: list[float] = []
+        for step in range(30):
+            x = torch.randn(2 + step % 3, 5 + step % 4, 8)
+            y = x.sum(-1).flatten().long() % 4
+            optimizer.zero_grad()
+            loss = function(x, y)
+            loss.backward()
+            optimizer.step()
+            own.append(loss.item())
+        losses.append(own)
+    assert losses[1] == pytest.approx(losses[0], rel=2e-3)
+    assert losses[1][-1] < losses[1][0]
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (lambda x: x.sin().add_(1), "writes in place"),
+        (lambda x: x * torch.rand_like(x.detach()) * torch.rrelu(x, training=True), "are drawn"),
+        (lambda x: x[:2], "shares memory"),
+    ],
+)
+def test_what_is_not_native_says_why(function: Callable[[Tensor], Tensor], why: str) -> None:
+    compiled = anyshape.compile(function, dynamic=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for size in (4, 3):
+            torch.manual_seed(0)
+            x = torch.randn(size, WIDTH, requires_grad=True)
+            compiled(x).sum().backward()
+    assert why in str(compiled.explain())
