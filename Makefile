@@ -16,12 +16,13 @@ PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= \
           $(BIN)/pytest -n $(JOBS) --dist worksteal --durations=25
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-gpu browser lint format bench docs clean
+.PHONY: help demo test test-slow test-all test-gpu browser lint format bench docs clean
 
 help:
 	@echo "make demo       see what works today"
 	@echo "make test       the fast tests (TESTS=path for some of them)"
 	@echo "make test-slow  the tests that take minutes"
+	@echo "make test-all   the same, and the rest of the longest enumerations"
 	@echo "make test-gpu   the tests that need an NVIDIA GPU"
 	@echo "make lint       ruff and pyright"
 	@echo "make format     let ruff rewrite the sources"
@@ -37,6 +38,9 @@ test: $(READY)
 
 test-slow: $(ALL) browser
 	$(PYTEST) --slow tests
+
+test-all: $(ALL) browser
+	$(PYTEST) --slow --all tests
 
 # For machines with an NVIDIA GPU, and a torch that knows it.
 test-gpu: $(READY)

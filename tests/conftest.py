@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,7 +30,7 @@ ONE_IN: Final = {
     "api/test_match.py": 10,
     "api/test_python_features.py": 5,
     "capture/test_replay.py": 12,
-    "codegen": 5,
+    "codegen": 6,
     "compat": 3,
     "compat/test_installing.py": 5,
     "data_dependent": 3,
@@ -37,17 +38,32 @@ ONE_IN: Final = {
     "data_dependent/test_programs.py": 12,
     "data_dependent/test_unbacked.py": 20,
     "events/trace/test_tlparse.py": 7,
-    "export": 4,
+    "export": 5,
     "export/test_fuzz.py": 10,
-    "graph": 8,
+    "graph": 10,
     "graph_breaks": 4,
     "graph_breaks/test_fuzz.py": 12,
-    "guards": 3,
-    "native": 5,
+    "guards": 4,
+    "native": 6,
     "native/test_opdb_families.py": 7,
     "ops": 6,
     "ops/test_effects.py": 30,
-    "wrappers": 3,
+    "wrappers": 4,
+}
+#: The longest ones. Of what is left there, one in so many is for `make test-slow`, and
+#: `make test-all` runs the others.
+ONE_IN_OF_SLOW: Final = {
+    "api/test_escapes_ints.py": 2,
+    "api/test_escapes_native.py": 2,
+    "data_dependent": 2,
+    "ops/test_effects.py": 3,
+    "slow/test_autograd_state.py": 2,
+    "slow/test_boundary.py": 2,
+    "slow/test_emitted_facts.py": 2,
+    "slow/test_escapes.py": 2,
+    "slow/test_gradients.py": 2,
+    "slow/test_mutation_of_state.py": 2,
+    "slow/test_z3.py": 2,
 }
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
@@ -61,7 +77,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--slow",
         action="store_true",
-        help="run what a plain run leaves out: tests/slow, tests marked slow, the rest of samples",
+        help="run what a plain run leaves out: tests/slow, tests marked slow, more of samples",
+    )
+
+    parser.addoption(
+        "--all",
+        action="store_true",
+        help="with --slow: also what the slow tests leave out",
     )
 
 
@@ -72,6 +94,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--slow"):
         kept = [item for item in items if _SLOW in item.path.parents or _is_slow(item)]
+        if not config.getoption("--all"):
+            kept = [item for item in kept if not _is_left(item, ONE_IN_OF_SLOW, 1)]
     elif _is_plain(config):
         kept = [item for item in items if not _is_slow(item)]
     else:
@@ -87,13 +111,17 @@ def _is_plain(config: pytest.Config) -> bool:
 
 
 def _is_slow(item: pytest.Item) -> bool:
-    if item.get_closest_marker("slow") is not None:
-        return True
+    return item.get_closest_marker("slow") is not None or _is_left(item, ONE_IN, 0)
+
+
+def _is_left(item: pytest.Item, table: Mapping[str, int], digit: int) -> bool:
+    """Whether a sample leaves a case out."""
     where = item.path.relative_to(_TESTS)
     places = (str(place) for place in (where, *where.parents))
-    parts = next((ONE_IN[place] for place in places if place in ONE_IN), 1)
-    # By the name: whatever else is collected, both runs together have every case once.
-    return "[" in item.nodeid and zlib.crc32(item.name.encode()) % parts != 0
+    parts = next((table[place] for place in places if place in table), 1)
+    # By the name: whatever else is collected, the runs together have every case once.
+    number = zlib.crc32(item.name.encode()) >> 8 * digit
+    return "[" in item.nodeid and number % parts != 0
 
 
 def pytest_make_parametrize_id(config: pytest.Config, val: Any, argname: str) -> str | None:
