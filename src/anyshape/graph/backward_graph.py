@@ -18,7 +18,7 @@ import torch.fx
 from anyshape.graph.autograd_step import AutogradStep, Place
 from anyshape.graph.backward_cut import kept_and_again
 from anyshape.graph.dropout_noise import part_of, with_noise
-from anyshape.graph.plan import Unlowerable, leaves
+from anyshape.graph.plan import Unlowerable, leaves, paired_tree
 from anyshape.graph.term_graph import Number, TermGraph, mapped_tree
 from anyshape.ops.bind import Unbound, bind_match, works_in_place
 from anyshape.ops.effects import is_mutable, may_draw, written_by
@@ -92,22 +92,11 @@ class _Backward(TermGraph):
         raise NoGradient("several tensors as one argument")
 
     def _arguments(self, nodes: Any, metas: Any) -> Any:
-        if isinstance(nodes, torch.fx.Node):
-            if isinstance(metas, Expr):
-                return metas
-            return self._outer(nodes, metas)
-        if isinstance(nodes, dict):
-            return {key: self._arguments(item, metas[key]) for key, item in nodes.items()}
-        if isinstance(nodes, tuple | list):
-            items = [self._arguments(a, b) for a, b in zip(nodes, metas, strict=False)]
-            return items if isinstance(nodes, list) else tuple(items)
-        if isinstance(nodes, slice):
-            parts = [
-                self._arguments(getattr(nodes, each), getattr(metas, each))
-                for each in ("start", "stop", "step")
-            ]
-            return slice(*parts)
-        return metas if isinstance(metas, Expr) else nodes
+        return paired_tree(
+            nodes,
+            metas,
+            lambda node, meta: meta if isinstance(meta, Expr) else self._outer(node, meta),
+        )
 
     # -- gradients ---------------------------------------------------------------------------------
 
@@ -247,7 +236,12 @@ class _Backward(TermGraph):
         entry = lookup(call.function)
         self._by_torch.setdefault(entry.op.name if entry else str(call.function), why)
         values: dict[torch.fx.Node, Any] = {}
-        spec = _places((node.args, node.kwargs), (call.args, call.kwargs), values)
+
+        def place(each: torch.fx.Node, known: Any) -> Place:
+            values.setdefault(each, known)
+            return Place(list(values).index(each))
+
+        spec = paired_tree((node.args, node.kwargs), (call.args, call.kwargs), place)
         given = list(values)
         wanted = [_has_grad(each) for each in given]
         results = sorted(grad) if isinstance(grad, dict) else None
@@ -391,22 +385,6 @@ class _Backward(TermGraph):
         made = torch.fx.GraphModule(torch.nn.Module(), graph)
         made.meta |= {**self._module.meta, FACTS: self.facts}
         return made
-
-
-def _places(nodes: Any, metas: Any, found: dict[torch.fx.Node, Any]) -> Any:
-    """Arguments with places for nodes, which are collected with what is known of them."""
-    if isinstance(nodes, torch.fx.Node):
-        found.setdefault(nodes, metas)
-        return Place(list(found).index(nodes))
-    if isinstance(nodes, dict):
-        return {key: _places(item, metas[key], found) for key, item in nodes.items()}
-    if isinstance(nodes, tuple | list):
-        items = [_places(a, b, found) for a, b in zip(nodes, metas, strict=False)]
-        return items if isinstance(nodes, list) else tuple(items)
-    if isinstance(nodes, slice):
-        ends = ("start", "stop", "step")
-        return slice(*(_places(getattr(nodes, e), getattr(metas, e), found) for e in ends))
-    return nodes
 
 
 def _has_grad(node: torch.fx.Node) -> bool:

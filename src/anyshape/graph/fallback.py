@@ -26,6 +26,7 @@ from anyshape.graph.plan import (
     PythonCall,
     TensorRef,
     Unlowerable,
+    paired_tree,
 )
 from anyshape.ops.bind import Unbound, works_in_place
 from anyshape.ops.effects import written_by
@@ -63,23 +64,11 @@ class Calling(Mutation):
 
     def _arguments(self, nodes: object, metas: Any) -> Any:
         """The arguments of a node: handles for tensors, sizes and numbers for the rest."""
-        if isinstance(nodes, torch.fx.Node):
-            found = self._env[nodes]
-            return self._number_of(metas) if is_size(found) and is_size(metas) else found
-        if isinstance(nodes, dict):
-            return {key: self._arguments(item, metas[key]) for key, item in nodes.items()}
-        if isinstance(nodes, tuple | list):
-            items = [self._arguments(a, b) for a, b in zip(nodes, metas, strict=False)]
-            # A graph has lists of its own kind; in a subscript they are not tuples.
-            return items if isinstance(nodes, list) else tuple(items)
-        if isinstance(nodes, slice):
-            parts = zip(
-                (nodes.start, nodes.stop, nodes.step),
-                (metas.start, metas.stop, metas.step),
-                strict=True,
-            )
-            return slice(*(self._arguments(a, b) for a, b in parts))
-        return nodes
+        return paired_tree(nodes, metas, self._argument)
+
+    def _argument(self, node: torch.fx.Node, meta: Any) -> Any:
+        found = self._env[node]
+        return self._number_of(meta) if is_size(found) and is_size(meta) else found
 
     def _values(self, tree: object) -> Any:
         """Handles as the values that they have now."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import torch
+import torch.fx
 
 from anyshape.loops.expr import Dtype, reached
 from anyshape.loops.kernels import Kernel
@@ -162,6 +164,22 @@ class Plan:
     elided_repeats: ElidedRepeats | None = None
     #: where its buffers are
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+
+def paired_tree(nodes: Any, metas: Any, change: Callable[[torch.fx.Node, Any], Any]) -> Any:
+    """The arguments of a node with something else for each node among them, given what is known of
+    it. A graph has lists of its own kind; in a subscript they are not tuples."""
+    if isinstance(nodes, torch.fx.Node):
+        return change(nodes, metas)
+    if isinstance(nodes, dict):
+        return {key: paired_tree(item, metas[key], change) for key, item in nodes.items()}
+    if isinstance(nodes, tuple | list):
+        items = [paired_tree(a, b, change) for a, b in zip(nodes, metas, strict=False)]
+        return items if isinstance(nodes, list) else tuple(items)
+    if isinstance(nodes, slice):
+        ends = ("start", "stop", "step")
+        return slice(*(paired_tree(getattr(nodes, e), getattr(metas, e), change) for e in ends))
+    return nodes
 
 
 def leaves(tree: object) -> list[object]:
