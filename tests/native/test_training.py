@@ -85,11 +85,18 @@ PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
     "without a row": lambda x: x.cumsum(1).logsumexp(-1) + torch.linalg.norm(x, dim=-1),
     "frozen": lambda x: (x * FROZEN).detach() * x + x.data,
     "twice": lambda x: (x * V, (x * V).sum(-1)),
+    "stretched parts": lambda x: x + x[:1] + x * x[-1:] + x / (x[1:2].abs() + 1),
+    "more stretched parts": lambda x: (
+        torch.where(V > 0, x[:1], x) + x[:1].expand_as(x) + x[:1].masked_fill(x > 0, 0.5)
+    ),
+    "from a computed place": lambda x: x[-(x.shape[0] // 2) :].sum() + x[1 - x.shape[0] :].sum(),
+    "padding from the end": lambda x: F.embedding(_positions(x), TABLE, padding_idx=-1) * x,
+    "one tensor twice": lambda x: (lambda a, b: a * b.sin())(x, x),
     "attention": lambda x: _attention(x.view(1, 1, -1, WIDTH)),
     "without gradients inside": lambda x: _without(x) * x,
 }
 #: Nothing has no mean, and sums over nothing have no greatest element.
-NOT_OF_NOTHING = ("classes", "attention", "greatest", "by index")
+NOT_OF_NOTHING = ("classes", "attention", "greatest", "by index", "stretched", "more stretched")
 
 
 def _attention(x: Tensor) -> Tensor:
@@ -176,6 +183,93 @@ def test_gradients_of_gradients() -> None:
         found.append(torch.autograd.grad(grad.pow(2).sum(), (x, W, V)))
     for a, b in zip(*found, strict=True):
         torch.testing.assert_close(b, a)
+
+
+def warm(function: Callable[..., Any], inputs: int = 1) -> Callable[..., Any]:
+    """Compiled, and called twice: the second call is native."""
+    compiled = anyshape.compile(function, dynamic=True)
+    for size in (4, 7):
+        found = compiled(*(torch.randn(size, WIDTH, requires_grad=True) for _ in range(inputs)))
+        (found[0] if isinstance(found, tuple) else found).sum().backward()
+    W.grad = V.grad = B.grad = TABLE.grad = None
+    return compiled
+
+
+@pytest.mark.parametrize("other", [lambda x: x, lambda x: x * 2], ids=["itself", "its double"])
+def test_gradients_of_gradients_where_inputs_depend_on_each_other(
+    other: Callable[[Tensor], Tensor],
+) -> None:
+    function = lambda x, y: x * y.sin()  # noqa: E731
+    x = torch.randn(3, WIDTH, requires_grad=True)
+    want, got = (
+        torch.autograd.grad(each(x, other(x)).sum(), x, create_graph=True)[0]
+        for each in (function, warm(function, 2))
+    )
+    torch.testing.assert_close(got, want)
+    torch.testing.assert_close(
+        torch.autograd.grad(got.sum(), x)[0], torch.autograd.grad(want.sum(), x)[0]
+    )
+
+
+def test_gradients_of_gradients_have_the_same_noise() -> None:
+    compiled = warm(lambda x: F.dropout(x * x, 0.5))
+    x = torch.randn(5, WIDTH, requires_grad=True)
+    result = compiled(x)
+    state = torch.get_rng_state()
+    (grad,) = torch.autograd.grad(result.sum(), x, create_graph=True)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(grad == 0, result == 0)
+
+
+def test_gradients_of_gradients_of_what_was_changed_are_an_error() -> None:
+    compiled = warm(lambda x: x.softmax(-1))
+    x = torch.randn(5, WIDTH, requires_grad=True)
+    result = compiled(x)
+    with torch.no_grad():
+        x.neg_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.autograd.grad(result[:, 0].sum(), x, create_graph=True)
+
+
+def test_what_no_gradient_reaches_has_none() -> None:
+    """And what would be infinite times zero is not computed."""
+    compiled = warm(lambda x: (x * 2, x.log() * B))
+    x = torch.zeros(5, WIDTH, requires_grad=True)
+    compiled(x)[0].sum().backward()
+    assert x.grad is not None
+    assert torch.equal(x.grad, torch.full((5, WIDTH), 2.0))
+    assert B.grad is None
+
+
+def test_gradients_share_no_memory() -> None:
+    compiled = warm(lambda a, b: a.view(-1) + b.view(-1), 2)
+    a, b = (torch.randn(5, WIDTH, requires_grad=True) for _ in range(2))
+    compiled(a, b).sum().backward()
+    assert a.grad is not None
+    assert b.grad is not None
+    a.grad.add_(5)
+    assert torch.equal(b.grad, torch.ones_like(b))
+
+
+def test_a_result_that_is_a_view_may_be_written_to() -> None:
+    for function in (lambda x: (x @ W).t(), lambda x: (x @ W).sin().t()):
+        compiled = warm(function)
+        x = torch.randn(5, WIDTH)
+        compare(
+            outcome(lambda y, f=function: f(y).relu_() * 1, x),
+            outcome(lambda y, f=compiled: f(y).relu_() * 1, x),
+        )
+
+
+def test_many_gradients_at_once() -> None:
+    compiled = warm(plain)
+    x = torch.randn(5, WIDTH, requires_grad=True)
+    weights = torch.randn(3, 5, WIDTH)
+    want, got = (
+        torch.autograd.grad(each(x), x, weights, is_grads_batched=True)
+        for each in (plain, compiled)
+    )
+    torch.testing.assert_close(got, want)
 
 
 def test_hooks_see_gradients() -> None:

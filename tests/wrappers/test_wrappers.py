@@ -148,12 +148,13 @@ def test_what_the_program_changes_between_steps_is_seen():
 BESIDE_TORCH_COMPILE = """
 import sys
 import torch
-from tests.wrappers.programs import ROWS
+
+sys.path.insert(0, sys.argv[1])
 from tests.wrappers.test_wrappers import check
 
 torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
 assert hasattr(torch.optim.LBFGS.step, "_torchdynamo_disable_msg"), "torch marks nothing any more"
-for name in sys.argv[1:]:
+for name in sys.argv[2:]:
     check(name)
 """
 
@@ -162,7 +163,8 @@ def test_beside_torch_compile(tmp_path: Path):
     script = tmp_path / "script.py"
     script.write_text(BESIDE_TORCH_COMPILE)
     names = ("optimizer_sgd_momentum", "optimizer_adamw_fused", "step_with_closure")
-    done = forks.run([str(script), *names], Path.cwd())
+    root = Path(__file__).parents[2]
+    done = forks.run([str(script), str(root), *names], root)
     assert done.returncode == 0, done.stderr
 
 

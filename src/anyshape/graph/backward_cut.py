@@ -16,11 +16,14 @@ _CHEAP: Final = frozenset({OpKind.POINTWISE, OpKind.VIEW, OpKind.INDEX_MAP})
 
 
 def kept_and_again(
-    nodes: Sequence[torch.fx.Node], needed: Sequence[torch.fx.Node]
+    nodes: Sequence[torch.fx.Node],
+    needed: Sequence[torch.fx.Node],
+    known: Sequence[torch.fx.Node] | None = None,
 ) -> tuple[list[torch.fx.Node], list[torch.fx.Node]]:
-    """What is kept of the forward graph, and what is computed again, in order."""
+    """What is kept of the forward graph, and what is computed again, in order. `known`: what is
+    kept, for more than is needed here."""
     sources: dict[torch.fx.Node, frozenset[torch.fx.Node] | None] = {}
-    kept: dict[torch.fx.Node, None] = {}
+    kept: dict[torch.fx.Node, None] = dict.fromkeys(known or ())
 
     def of(node: torch.fx.Node) -> frozenset[torch.fx.Node] | None:
         """What has to be kept for it to be computed again; None if it cannot be."""
@@ -34,10 +37,11 @@ def kept_and_again(
 
     again: dict[torch.fx.Node, None] = {}
     for node in needed:
-        if node.op == "placeholder":
+        if node.op == "placeholder" or node in kept:
             continue
         needs = of(node)
         if needs is None or not needs <= kept.keys():
+            assert known is None, "more outputs need all that fewer need"
             kept[node] = None
         else:
             _collect(node, kept, again)

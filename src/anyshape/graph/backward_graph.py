@@ -49,19 +49,36 @@ class TrainingGraphs(NamedTuple):
     wanted: tuple[int, ...]
     #: operators that torch's autograd does, and why
     by_torch: Mapping[str, str]
+    #: nodes that are kept, by their numbers
+    kept: tuple[int, ...]
+    #: outputs that lie in the memory of something that is kept
+    in_kept: frozenset[int]
+    #: whether random numbers are drawn
+    draws: bool
 
 
-def training_graphs(graph: torch.fx.GraphModule) -> TrainingGraphs:
-    """Raises `Unlowerable` where gradients cannot be written down."""
-    return _Backward(graph).graphs()
+def training_graphs(
+    graph: torch.fx.GraphModule,
+    used: Sequence[int] | None = None,
+    whole: TrainingGraphs | None = None,
+) -> TrainingGraphs:
+    """Raises `Unlowerable` where gradients cannot be written down. `used`: the outputs that
+    gradients come back for, if not for all; then the forward graph is that of the `whole`."""
+    return _Backward(graph, used, whole).graphs()
 
 
 class _Backward(TermGraph):
     """The gradients of a graph on their way from its outputs to its inputs."""
 
-    def __init__(self, graph: torch.fx.GraphModule) -> None:
+    def __init__(
+        self,
+        graph: torch.fx.GraphModule,
+        used: Sequence[int] | None,
+        whole: TrainingGraphs | None,
+    ) -> None:
         super().__init__(torch.fx.Graph(), graph.meta[FACTS])
         self._module = graph
+        self._only, self._whole = used, whole
         self._nodes = list(with_noise(graph).nodes)
         self._placeholders: dict[torch.fx.Node, torch.fx.Node] = {}
         #: gradients by node; of nodes with several results, by their place
@@ -108,6 +125,8 @@ class _Backward(TermGraph):
         given: list[torch.fx.Node] = []
         differentiable: list[int] = []
         for number, node in enumerate(outputs):
+            if self._only is not None and number not in self._only:
+                continue
             if isinstance(node, torch.fx.Node) and _has_grad(node):
                 differentiable.append(number)
                 grad = self._graph.placeholder(f"grad_{number}")
@@ -303,7 +322,8 @@ class _Backward(TermGraph):
         results: list[torch.fx.Node],
     ) -> TrainingGraphs:
         own, outer = self._used(results)
-        kept, again = kept_and_again(self._nodes, outer)
+        known = None if self._whole is None else [self._nodes[n] for n in self._whole.kept]
+        kept, again = kept_and_again(self._nodes, outer, known)
         final = torch.fx.Graph()
         mapped: dict[torch.fx.Node, torch.fx.Node] = {}
         read = {*outer, *(each for node in again for each in node.all_input_nodes)}
@@ -330,7 +350,9 @@ class _Backward(TermGraph):
                 mapped[node] = self._copied(final, node, mapped)
         final.output(tuple(mapped[node] for node in results))
         return TrainingGraphs(
-            self._module_of(self._forward(outputs, kept)),
+            self._module_of(self._forward(outputs, kept))
+            if self._whole is None
+            else self._whole.forward,
             self._module_of(final),
             len(outputs),
             tuple(differentiable),
@@ -338,6 +360,21 @@ class _Backward(TermGraph):
             tuple(dict.fromkeys(symbols)),
             tuple(wanted),
             self._by_torch,
+            tuple(self._nodes.index(node) for node in kept),
+            self._in_kept(outputs, kept),
+            any(CALL in node.meta and _draws(node, node.meta[CALL]) for node in self._nodes),
+        )
+
+    def _in_kept(self, outputs: Sequence[Any], kept: Sequence[torch.fx.Node]) -> frozenset[int]:
+        """A view of what is kept is another tensor: torch could not see that it was changed."""
+        roots = {_root(node) for node in kept}
+        return frozenset(
+            number
+            for number, node in enumerate(outputs)
+            if isinstance(node, torch.fx.Node)
+            and RESULT in node.meta
+            and node not in kept
+            and _root(node) in roots
         )
 
     def _used(

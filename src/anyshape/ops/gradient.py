@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from anyshape.ops.meta import Meta
+from anyshape.symbolic import Answer, Expr, Fact, Size, ge, lt
 
 if TYPE_CHECKING:
     import torch.fx
-
-    from anyshape.symbolic import Answer, Fact, Size
 
 
 class NoGradient(Exception):
@@ -123,11 +122,12 @@ def sum_to(grad: Term, shape: Sequence[Size]) -> Term:
     more = grad.rank - len(shape)
     same = grad.records.is_same
     dims = [*range(more)]
-    dims += [
-        more + dim
-        for dim, size in enumerate(shape)
-        if size == 1 and not same(grad.shape[more + dim], 1)
-    ]
+    for dim, size in enumerate(shape, more):
+        if same(grad.shape[dim], size):
+            continue
+        if not same(size, 1):
+            raise NoGradient("whether it was stretched is not known")
+        dims.append(dim)
     if dims:
         grad = grad.sum(dims, True)
     for _ in range(more):
@@ -146,6 +146,18 @@ def back_in(grad: Term, dim: Any, keepdim: bool, rank: int) -> Term:
     for each in dims:
         grad = grad.unsqueeze(each)
     return grad
+
+
+def place_of(records: Records, index: Any, size: Size) -> Size:
+    """A place in a dimension, counted from its beginning."""
+    if not isinstance(index, int | Expr):
+        raise NoGradient("a place that is a tensor")
+    for place in (index, index + size):
+        if records.prove(ge(place, 0)) is Answer.YES:
+            return place
+        if records.prove(lt(place, 0)) is not Answer.YES:
+            break
+    raise NoGradient("from which end it is counted is not known")
 
 
 def widened(grad: Term, dim: int, start: Size, size: Size) -> Term:

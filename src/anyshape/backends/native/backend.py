@@ -25,7 +25,7 @@ from anyshape.backends.native.build import (
     segment_source,
 )
 from anyshape.backends.native.python_host import python_host
-from anyshape.backends.native.training import trained
+from anyshape.backends.native.training import Backward, trained
 from anyshape.backends.reproduction import write_reproduction
 from anyshape.config import config
 from anyshape.errors import InternalError
@@ -115,9 +115,23 @@ def _built_with_gradients(
     graph: torch.fx.GraphModule, examples: list[Any], now: bool
 ) -> Callable[..., Any]:
     graphs = training_graphs(graph)
-    forward, backward = (_built(each, [], now) for each in (graphs.forward, graphs.backward))
-    reports = [each.meta[REPORT] for each in (graphs.forward, graphs.backward)]
-    graph.meta[REPORT] = TrainingReport(reports[0], reports[1], graphs.by_torch)
+    forward = _built(graphs.forward, [], now)
+    report = TrainingReport(graphs.forward.meta[REPORT], {}, graphs.by_torch)
+    graph.meta[REPORT] = report
+
+    def backward(used: tuple[int, ...]) -> Backward | None:
+        """Made when gradients come back: most programs need those of one output alone."""
+        try:
+            with expr.fresh_scope():
+                is_whole = used == graphs.differentiable
+                own = graphs if is_whole else training_graphs(graph, used, graphs)
+                made = Backward(own, _built(own.backward, [], now))
+        except Exception as error:
+            _failed_later(graph, error, [])
+            return None
+        report.backward[used] = own.backward.meta[REPORT]
+        return made
+
     return trained(graphs, forward, backward, run_graph_later(graph))
 
 
@@ -240,13 +254,14 @@ class TrainingReport:
     """Of a graph with gradients."""
 
     forward: NativeReport
-    backward: NativeReport
+    #: by the outputs that gradients came back for
+    backward: dict[tuple[int, ...], NativeReport]
     #: operators whose gradients torch's autograd computes, and why
     by_torch: Mapping[str, str]
 
     def lines(self) -> Sequence[str]:
         lines = [f"forward: {line}" for line in self.forward.lines()]
-        lines += [f"backward: {line}" for line in self.backward.lines()]
+        lines += [f"backward: {line}" for each in self.backward.values() for line in each.lines()]
         return lines + [f"autograd does `{name}`: {why}" for name, why in self.by_torch.items()]
 
 

@@ -1,44 +1,55 @@
-"""A graph with gradients in native code: a forward and a backward function behind one
+"""A graph with gradients in native code: a forward and backward functions behind one
 `torch.autograd.Function`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.fx
 
 from anyshape.graph.backward_graph import TrainingGraphs
+from anyshape.graph.plan import Unlowerable
 from anyshape.ops.meta import Meta
 from anyshape.ops.node_meta import RESULT, SYMBOL
 from anyshape.symbolic import Symbol
 from anyshape.symbolic.expr import of_atom
 
 
+class Backward(NamedTuple):
+    """What gives gradients where they come back for some of the outputs."""
+
+    graphs: TrainingGraphs
+    function: Callable[..., Any]
+
+
 def trained(
     graphs: TrainingGraphs,
     forward: Callable[..., Any],
-    backward: Callable[..., Any],
+    backward: Callable[[tuple[int, ...]], Backward | None],
     eager: Callable[..., Any],
 ) -> Callable[..., Any]:
-    """A function of the graph's inputs. `eager`: the graph, operator by operator."""
+    """A function of the graph's inputs. `backward`: what to call where gradients come back for
+    these outputs; None if there is nothing. `eager`: the graph, operator by operator."""
     count, differentiable = graphs.outputs, set(graphs.differentiable)
     places = _places(graphs)
+    made: dict[tuple[int, ...], Backward | None] = {}
 
     class Compiled(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, *inputs: Any) -> Any:
+            ctx.random = torch.get_rng_state() if graphs.draws else None
             found = forward(*inputs)
-            outputs, kept = found[:count], found[count:]
+            kept = found[count:]
+            outputs = tuple(
+                _apart(each, number in graphs.in_kept) for number, each in enumerate(found[:count])
+            )
             ctx.set_materialize_grads(False)
             # Only what is needed is saved: torch looks whether that was changed meanwhile.
             ctx.given = inputs
+            ctx.versions = [_version(each) for each in inputs]
             ctx.kept = len(kept)
-            ctx.outputs = [
-                (outputs[number].shape, outputs[number].dtype, outputs[number].device)
-                for number in graphs.differentiable
-            ]
             needed = [inputs[n] for n in graphs.inputs if isinstance(inputs[n], torch.Tensor)]
             ctx.save_for_backward(*kept, *needed)
             plain = [
@@ -57,53 +68,102 @@ def trained(
             for number in graphs.inputs:
                 if isinstance(inputs[number], torch.Tensor):
                     inputs[number] = next(needed)
-            given = [grads[number] for number in graphs.differentiable]
-            if torch.is_grad_enabled():
-                return _again(eager, graphs, inputs, given)
-            symbols = [_value(inputs, place) for place in places]
-            ready = [
-                torch.zeros(shape, dtype=dtype, device=device)
-                if grad is None
-                else grad.contiguous()
-                for grad, (shape, dtype, device) in zip(given, ctx.outputs, strict=True)
-            ]
-            found = backward(*kept, *(inputs[n] for n in graphs.inputs), *ready, *symbols)
+            used = tuple(n for n in graphs.differentiable if grads[n] is not None)
+            given = [grads[number] for number in used]
+            wanted = [n for n, each in enumerate(ctx.needs_input_grad) if each]
+            if not used:
+                return (None,) * len(inputs)
+            if used not in made:
+                made[used] = backward(used)
+            own = made[used]
+            if own is None or torch.is_grad_enabled() or not all(map(_is_plain, given)):
+                _check_versions(ctx.given, ctx.versions)
+                return _again(eager, used, inputs, given, wanted, ctx.random)
+            symbols = [_value(inputs, places[symbol]) for symbol in own.graphs.symbols]
+            ready = [grad.contiguous() for grad in given]
+            found = own.function(*kept, *(inputs[n] for n in own.graphs.inputs), *ready, *symbols)
             result: list[Any] = [None] * len(inputs)
-            for number, grad in zip(graphs.wanted, found, strict=True):
+            memory = {each.untyped_storage().data_ptr() for each in ready}
+            for number, grad in zip(own.graphs.wanted, found, strict=True):
                 if ctx.needs_input_grad[number]:
-                    result[number] = grad
+                    result[number] = _own(grad, memory)
             return tuple(result)
 
     return Compiled.apply
 
 
+def _apart(output: Any, in_kept: bool) -> Any:
+    """A tensor that may be written to: what is a view here is none for the program."""
+    if not isinstance(output, torch.Tensor) or not output._is_view():
+        return output
+    if in_kept:
+        return output.clone(memory_format=torch.preserve_format)
+    place = (output.storage_offset(), output.size(), output.stride())
+    return output.new_empty(0).set_(output.untyped_storage(), *place)
+
+
+def _own(grad: torch.Tensor, memory: set[int]) -> torch.Tensor:
+    """A gradient that shares memory with no other one: torch may add to it."""
+    place = grad.untyped_storage().data_ptr()
+    if place in memory and grad.numel():
+        return grad.clone()
+    memory.add(place)
+    return grad
+
+
+def _version(value: Any) -> int | None:
+    plain = isinstance(value, torch.Tensor) and not value.is_inference()
+    return value._version if plain else None
+
+
+def _check_versions(inputs: Sequence[Any], versions: Sequence[int | None]) -> None:
+    if any(_version(each) != known for each, known in zip(inputs, versions, strict=True)):
+        raise RuntimeError(
+            "one of the variables needed for gradient computation has been modified by an inplace "
+            "operation: gradients of gradients run the compiled graph again, on its inputs as they "
+            "were"
+        )
+
+
+def _is_plain(grad: torch.Tensor) -> bool:
+    """Not one that stands for many, as under `vmap`."""
+    return type(grad) is torch.Tensor and torch._C._has_storage(grad)
+
+
 def _again(
-    eager: Callable[..., Any], graphs: TrainingGraphs, inputs: Sequence[Any], given: Sequence[Any]
+    eager: Callable[..., Any],
+    used: Sequence[int],
+    inputs: Sequence[Any],
+    given: Sequence[Any],
+    wanted: Sequence[int],
+    random: torch.Tensor | None,
 ) -> tuple[Any, ...]:
-    """Gradients that have gradients: by torch's autograd, of the graph run once more."""
-    outputs = eager(*inputs)
-    pairs = [
-        (outputs[number], grad)
-        for number, grad in zip(graphs.differentiable, given, strict=True)
-        if grad is not None
-    ]
-    result: list[Any] = [None] * len(inputs)
-    wanted = [n for n in graphs.wanted if inputs[n].requires_grad]
+    """By torch's autograd, of the graph run once more, with the same random numbers: gradients that
+    have gradients, and many at once."""
+    with torch.enable_grad(), torch.random.fork_rng([], enabled=random is not None):
+        if random is not None:
+            torch.set_rng_state(random)
+        # Inputs may be one tensor, or come from each other.
+        own = [
+            each.view_as(each) if isinstance(each, torch.Tensor) and each.requires_grad else each
+            for each in inputs
+        ]
+        outputs = eager(*own)
     found = torch.autograd.grad(
-        [output for output, _ in pairs],
-        [inputs[n] for n in wanted],
-        [grad for _, grad in pairs],
-        create_graph=True,
+        [outputs[number] for number in used],
+        [own[n] for n in wanted],
+        list(given),
+        create_graph=torch.is_grad_enabled(),
         allow_unused=True,
     )
+    result: list[Any] = [None] * len(inputs)
     for number, grad in zip(wanted, found, strict=True):
         result[number] = grad
     return tuple(result)
 
 
-def _places(graphs: TrainingGraphs) -> list[tuple[int, int | None]]:
-    """Where each symbol of the backward graph is to be read: a dimension of an input, or one that
-    is a number."""
+def _places(graphs: TrainingGraphs) -> dict[Symbol, tuple[int, int | None]]:
+    """Where each symbol is to be read: a dimension of an input, or one that is a number."""
     inputs = [node for node in graphs.forward.graph.nodes if node.op == "placeholder"]
     known: dict[Symbol, tuple[int, int | None]] = {}
     for number, node in enumerate(inputs):
@@ -116,7 +176,10 @@ def _places(graphs: TrainingGraphs) -> list[tuple[int, int | None]]:
                 (symbol,) = size.symbols
                 if size == of_atom(symbol):
                     known.setdefault(symbol, (number, dim))
-    return [known[symbol] for symbol in graphs.symbols]
+    missing = [symbol.name for symbol in graphs.symbols if symbol not in known]
+    if missing:
+        raise Unlowerable(f"a result requires grad, and no input has {missing[0]} as a size")
+    return known
 
 
 def _value(inputs: Sequence[Any], place: tuple[int, int | None]) -> int:

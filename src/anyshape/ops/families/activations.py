@@ -374,7 +374,7 @@ def lower_tanhshrink(c: Lowering, input: Value) -> Value:
 
 @gradient("relu")
 def gradient_relu(grad: Term, result: Term) -> Gradients:
-    return {"input": grad.where(result > 0, 0.0)}
+    return {"input": grad.masked_fill(result <= 0, 0.0)}
 
 
 @gradient("leaky_relu")

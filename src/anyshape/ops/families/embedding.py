@@ -212,7 +212,9 @@ def gradient_embedding(
 ) -> Gradients:
     if max_norm is not None or scale_grad_by_freq or sparse:
         raise NoGradient("gradients that are scaled or sparse, or rows that are scaled")
-    if padding_idx is not None and padding_idx != -1:
+    if padding_idx is not None and padding_idx < 0:
+        raise NoGradient("a padding that is counted from the end, or none by another name")
+    if padding_idx is not None:
         grad = grad.where(input.ne(padding_idx).unsqueeze(-1), 0.0)
     rows = grad.reshape((product(list(input.shape)), weight.shape[1]))
     zeros = grad.records.record(

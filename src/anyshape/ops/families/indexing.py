@@ -18,7 +18,7 @@ from anyshape.loops.expr import Scalar
 from anyshape.ops.broadcast import broadcast, pointwise_layout, require_expands
 from anyshape.ops.families.slicing import selected, sliced
 from anyshape.ops.families.views import unsqueezed, without
-from anyshape.ops.gradient import Gradients, NoGradient, Term, widened
+from anyshape.ops.gradient import Gradients, NoGradient, Term, place_of, widened
 from anyshape.ops.lowering.pointwise_builder import broadcast_index, broadcast_sizes
 from anyshape.ops.lowering.scalars import cast, test, where
 from anyshape.ops.lowering.values import (
@@ -615,10 +615,7 @@ def gradient_getitem(grad: Term, input: Term, index: Any) -> Gradients:
             begin = 0 if each.start is None else each.start
         else:
             begin = each
-        if isinstance(begin, int) and begin < 0:
-            begin = begin + input.shape[own]
-            if grad.records.prove(ge(begin, 0)) is not Answer.YES:
-                raise NoGradient("counted from the end of what may be shorter")
+        begin = place_of(grad.records, begin, input.shape[own])
         starts.append((own, begin))
         own += 1
     kept = [item for item in items if item is not None]

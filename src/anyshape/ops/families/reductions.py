@@ -616,7 +616,7 @@ def gradient_amax(grad: Term, result: Term, input: Term, dim: Any, keepdim: bool
     dims = list(range(input.rank)) if dim in ((), [], None) else dim
     where = input.eq(back_in(result, dims, keepdim, input.rank))
     share = back_in(grad, dims, keepdim, input.rank) / where.sum(dims, True)
-    return {"input": share.where(where, 0.0)}
+    return {"input": share * where.to(share.dtype)}
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import torch
 
 from anyshape.loops.reshape_indexing import divided
 from anyshape.ops.families.views import without
-from anyshape.ops.gradient import Gradients, NoGradient, Term, widened
+from anyshape.ops.gradient import Gradients, Term, place_of, widened
 from anyshape.ops.lowering.pointwise_builder import shifted
 from anyshape.ops.lowering.values import IndexMap, Lowering, NotLowered, place
 from anyshape.ops.meta import Dense, Meta
@@ -291,21 +291,15 @@ def lower_unbind(c: Lowering, base: Meta, dim: Any) -> list[IndexMap]:
 
 @gradient("select")
 def gradient_select(grad: Term, input: Term, dim: Any, index: Any) -> Gradients:
-    if not isinstance(dim, int) or (isinstance(index, int) and index < 0):
-        raise NoGradient("counted from the end")
     dim %= input.rank
-    return {"input": widened(grad.unsqueeze(dim), dim, index, input.shape[dim])}
+    start = place_of(grad.records, index, input.shape[dim])
+    return {"input": widened(grad.unsqueeze(dim), dim, start, input.shape[dim])}
 
 
 @gradient("narrow")
 def gradient_narrow(grad: Term, input: Term, dim: Any, start: Any) -> Gradients:
-    if (
-        not isinstance(dim, int)
-        or isinstance(start, Term)
-        or (isinstance(start, int) and start < 0)
-    ):
-        raise NoGradient("counted from the end")
     dim %= input.rank
+    start = place_of(grad.records, start, input.shape[dim])
     return {"input": widened(grad, dim, start, input.shape[dim])}
 
 
