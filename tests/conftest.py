@@ -39,7 +39,7 @@ ONE_IN: Final = {
     "data_dependent/test_unbacked.py": 20,
     "events/trace/test_tlparse.py": 7,
     "export": 5,
-    "export/test_fuzz.py": 10,
+    "export/test_fuzz.py": 20,
     "graph": 10,
     "graph_breaks": 4,
     "graph_breaks/test_fuzz.py": 12,

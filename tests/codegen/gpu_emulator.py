@@ -222,8 +222,10 @@ def _run(address: int, grid: int, block: tuple[int, int], arguments: Any, togeth
 class Emulated:
     """A kernel, called with arrays, sizes and numbers; gives the number of a check that failed."""
 
-    def __init__(self, kernel: Kernel, counts: Counts, shared: int = _SHARED) -> None:
-        self.gpu = Gpu([(kernel, counts)], shared)
+    def __init__(
+        self, kernel: Kernel, counts: Counts, shared: int = _SHARED, runs: bool = True
+    ) -> None:
+        self.gpu = Gpu([(kernel, counts)], shared, runs=runs)
         text = launch_function("start", self.gpu.rules[0], counts, 0, 0)
         self._host = self.gpu.host(join_module([DECLARATIONS, text]))
         start = self._host.address("start")

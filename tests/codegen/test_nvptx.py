@@ -139,7 +139,7 @@ def started(runner: Emulated, rows: int, length: int, first: int = 0) -> Started
 
 
 def test_odd_sizes_and_addresses_take_the_narrow_code() -> None:
-    runner = Emulated(*SAMPLES["softmax"])
+    runner = Emulated(*SAMPLES["softmax"], runs=False)
     names = [rule.name for rule in runner.gpu.rules[0]]
     wide, narrow = names
     for rows, length, first, name in ((3, 64, 0, wide), (3, 63, 0, narrow), (3, 64, 1, narrow)):
@@ -149,7 +149,7 @@ def test_odd_sizes_and_addresses_take_the_narrow_code() -> None:
 
 
 def test_geometry() -> None:
-    runner = Emulated(*SAMPLES["softmax"])
+    runner = Emulated(*SAMPLES["softmax"], runs=False)
     assert started(runner, 0, 64) is None, "nothing to do"
     for rows, length, block in ((1, 4, (32, 1)), (300, 16, (32, 2)), (2, 4096, (256, 1))):
         found = started(runner, rows, length)

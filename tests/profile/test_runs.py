@@ -61,6 +61,7 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     return run
 
 
+@pytest.mark.slow
 def test_two_processes(tmp_path: Path):
     script = tmp_path / "program.py"
     script.write_text(PROGRAM)

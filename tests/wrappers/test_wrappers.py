@@ -159,6 +159,7 @@ for name in sys.argv[2:]:
 """
 
 
+@pytest.mark.slow
 def test_beside_torch_compile(tmp_path: Path):
     script = tmp_path / "script.py"
     script.write_text(BESIDE_TORCH_COMPILE)
