@@ -49,8 +49,9 @@ class AutogradStep:
 
     def __call__(self, grads: Sequence[torch.Tensor], *given: Any) -> tuple[torch.Tensor, ...]:
         inputs, made = self._gradients(grads, given)
+        # Torch has zeros without memory, too.
         return tuple(
-            torch.zeros_like(each) if grad is None else grad.contiguous()
+            torch.zeros_like(each) if grad is None or grad._is_zerotensor() else grad.contiguous()
             for each, grad in zip(inputs, made, strict=True)
         )
 

@@ -233,23 +233,25 @@ class _Backward(TermGraph):
         elif not isinstance(grad, dict):
             raise NoGradient("several results")
         metas = {"result": result, "results": node.meta[RESULT], "function": entry.op.name}
+        found: list[tuple[torch.fx.Node, Term]] = []
         for name, each in row(grad, **taken_by(row, {**metas, **arguments})).items():
-            self._hand_on(arguments[name], each)
+            found += self._fitted(arguments[name], each)
+        # All of them, or none: nothing is left of a row that gives up.
+        for owner, each in found:
+            self._add(owner, each)
 
-    def _hand_on(self, argument: Any, grad: Any) -> None:
+    def _fitted(self, argument: Any, grad: Any) -> list[tuple[torch.fx.Node, Term]]:
+        """The gradients of the tensors of an argument, with their sizes and dtypes."""
         if isinstance(argument, tuple | list):
-            for one, own in zip(argument, grad, strict=True):
-                self._hand_on(one, own)
-            return
+            pairs = zip(argument, grad, strict=True)
+            return [each for one, own in pairs for each in self._fitted(one, own)]
         if not isinstance(argument, Term) or grad is None:
-            return
+            return []
         outer = next(node for node, own in self._placeholders.items() if own is argument.node)
         if not _has_grad(outer):
-            return
+            return []
         grad = sum_to(grad, argument.shape)
-        if grad.dtype is not argument.dtype:
-            grad = grad.to(argument.dtype)
-        self._add(outer, grad)
+        return [(outer, grad if grad.dtype is argument.dtype else grad.to(argument.dtype))]
 
     def _by_autograd(self, node: torch.fx.Node, call: RecordedCall, grad: Any, why: str) -> None:
         entry = lookup(call.function)

@@ -126,8 +126,9 @@ def _check_versions(inputs: Sequence[Any], versions: Sequence[int | None]) -> No
 
 
 def _is_plain(grad: torch.Tensor) -> bool:
-    """Not one that stands for many, as under `vmap`."""
-    return type(grad) is torch.Tensor and torch._C._has_storage(grad)
+    """Not one that stands for many, as under `vmap`, nor zeros without memory."""
+    has_memory = torch._C._has_storage(grad) and not grad._is_zerotensor()
+    return type(grad) is torch.Tensor and has_memory
 
 
 def _again(
