@@ -55,13 +55,15 @@ ONE_IN: Final = {
 ONE_IN_OF_SLOW: Final = {
     "api/test_escapes_ints.py": 2,
     "api/test_escapes_native.py": 2,
+    "codegen/test_nvptx.py": 2,
     "data_dependent": 2,
-    "ops/test_effects.py": 3,
+    "ops/test_effects.py": 4,
     "slow/test_autograd_state.py": 2,
     "slow/test_boundary.py": 2,
     "slow/test_emitted_facts.py": 2,
     "slow/test_escapes.py": 2,
     "slow/test_gradients.py": 2,
+    "slow/test_graph_breaks.py": 2,
     "slow/test_mutation_of_state.py": 2,
     "slow/test_z3.py": 2,
 }
