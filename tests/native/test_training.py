@@ -138,6 +138,23 @@ def test_program(name: str) -> None:
     assert "forward: native code" in str(compiled.explain())
 
 
+@pytest.mark.filterwarnings("ignore:std")  # torch warns of nothing, in eager code too
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("name", ["norm", "product", "deviation", "by index"])
+def test_captured_at_nothing_and_at_one(name: str, first: int) -> None:
+    """Whether a gradient reaches an argument is not asked of nothing."""
+    functions: dict[str, Callable[[Tensor], Tensor]] = {
+        "norm": lambda x: torch.linalg.norm(x * V, dim=-1),
+        "product": lambda x: (x * V).prod(-1),
+        "deviation": lambda x: (x * V).std(-1),
+        "by index": lambda x: torch.zeros(9, WIDTH).index_add(0, _positions(x), x * V),
+    }
+    compiled = anyshape.compile(functions[name], dynamic=True)
+    for size in (first, 4, 1, 0, 9):
+        x = torch.randn(size, WIDTH)
+        compare(outcome(functions[name], x), outcome(compiled, x))
+
+
 def net() -> Callable[[Tensor], Tensor]:
     return anyshape.compile(lambda x: F.gelu(F.linear(x, W, B)) * V, dynamic=True)
 

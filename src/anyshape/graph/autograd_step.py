@@ -43,7 +43,7 @@ class AutogradStep:
             ]
             try:
                 return [each is not None for each in self._gradients(None, tensors)[1]]
-            except (RuntimeError, NotImplementedError, IndexError, ValueError):
+            except (RuntimeError, IndexError, ValueError):
                 continue
         raise Unlowerable(f"a result requires grad, and {self.__name__} is not known")
 

@@ -80,7 +80,9 @@ class _Backward(TermGraph):
         self._module = graph
         self._only, self._whole = used, whole
         self._nodes = list(with_noise(graph).nodes)
+        #: nodes of the forward graph as placeholders of the backward one, and the way back
         self._placeholders: dict[torch.fx.Node, torch.fx.Node] = {}
+        self._outer_of: dict[torch.fx.Node, torch.fx.Node] = {}
         #: gradients by node; of nodes with several results, by their place
         self._grads: dict[torch.fx.Node, Term] = {}
         self._parts: dict[torch.fx.Node, dict[int, Term]] = {}
@@ -94,19 +96,24 @@ class _Backward(TermGraph):
         symbol = node.meta.get(SYMBOL)
         if symbol is not None:
             return of_atom(symbol)
+        found = self._placeholder(node)
+        if RESULT not in node.meta:
+            return Number(found, meta)
+        if isinstance(found.meta[RESULT], Meta):
+            return Term(self, found, found.meta[RESULT])
+        raise NoGradient("several tensors as one argument")
+
+    def _placeholder(self, node: torch.fx.Node) -> torch.fx.Node:
+        """What stands for a node of the forward graph."""
+        if SYMBOL in node.meta:
+            return self._symbol(node.meta[SYMBOL])
         found = self._placeholders.get(node)
         if found is None:
             found = self._placeholders[node] = self._graph.placeholder(node.name)
+            self._outer_of[found] = node
             if RESULT in node.meta:
                 found.meta[RESULT] = self.without_grad(node.meta[RESULT])
-        if RESULT not in node.meta:
-            return Number(found, meta)
-        return self._values_of(found, found.meta[RESULT])
-
-    def _values_of(self, node: torch.fx.Node, meta: Any) -> Any:
-        if isinstance(meta, Meta):
-            return Term(self, node, meta)
-        raise NoGradient("several tensors as one argument")
+        return found
 
     def _arguments(self, nodes: Any, metas: Any) -> Any:
         return paired_tree(
@@ -202,15 +209,21 @@ class _Backward(TermGraph):
             argument: Any = node.args[node.meta[ARGUMENT]]
             self._add(argument, grad)
             return
-        mark = len(list(self._graph.nodes))
+        last = next(reversed(self._graph.nodes))
         try:
             self._by_row(node, call, grad)
         except NoGradient as why:
-            for made in reversed(list(self._graph.nodes)[mark:]):
-                if made.op != "placeholder":
-                    self._graph.erase_node(made)
-            self._forget_sizes()
+            self._erase_behind(last)
             self._by_autograd(node, call, grad, str(why))
+
+    def _erase_behind(self, last: torch.fx.Node) -> None:
+        """Take back what a row has recorded. What stands for the forward graph stays."""
+        for made in list(reversed(self._graph.nodes)):
+            if made is last:
+                break
+            if made.op != "placeholder":
+                self._graph.erase_node(made)
+        self._forget_sizes()
 
     def _by_row(self, node: torch.fx.Node, call: RecordedCall, grad: Any) -> None:
         entry = lookup(call.function)
@@ -247,7 +260,7 @@ class _Backward(TermGraph):
             return [each for one, own in pairs for each in self._fitted(one, own)]
         if not isinstance(argument, Term) or grad is None:
             return []
-        outer = next(node for node, own in self._placeholders.items() if own is argument.node)
+        outer = self._outer_of[argument.node]
         if not _has_grad(outer):
             return []
         grad = sum_to(grad, argument.shape)
@@ -274,13 +287,16 @@ class _Backward(TermGraph):
         elif callable(node.target):
             function = node.target
         like = [self._example(values[each]) for each in given]
-        reached = iter(AutogradStep(function, spec, wanted, results).reaches(like))
+        found = AutogradStep(function, spec, wanted, results).reaches(like)
+        if not all(found) and any(isinstance(e, torch.Tensor) and not e.numel() for e in like):
+            # Of nothing there may be no gradient where there is one of something.
+            raise Unlowerable("a result requires grad, and nothing was seen of a tensor")
+        reached = iter(found)
         wanted = [each and next(reached) for each in wanted]
         if not any(wanted):
             return
         step = AutogradStep(function, spec, wanted, results)
-        outers = [self._operand_of(each) for each in given]
-        made = self._graph.call_function(step, (grads, *outers))
+        made = self._graph.call_function(step, (grads, *map(self._placeholder, given)))
         metas = tuple(
             _contiguous(self.without_grad(each.meta[RESULT]))
             for each, own in zip(given, wanted, strict=True)
@@ -301,16 +317,6 @@ class _Backward(TermGraph):
             )
             return torch.empty_strided(shape, strides, dtype=value.dtype, device="meta")
         return hint(value) if isinstance(value, Expr) else value
-
-    def _operand_of(self, node: torch.fx.Node) -> Any:
-        if SYMBOL in node.meta:
-            return self._symbol(node.meta[SYMBOL])
-        found = self._placeholders.get(node)
-        if found is None:
-            found = self._placeholders[node] = self._graph.placeholder(node.name)
-            if RESULT in node.meta:
-                found.meta[RESULT] = self.without_grad(node.meta[RESULT])
-        return found
 
     # -- what is kept ------------------------------------------------------------------------------
 
@@ -351,6 +357,7 @@ class _Backward(TermGraph):
             if node in own and node.op != "placeholder":
                 mapped[node] = self._copied(final, node, mapped)
         final.output(tuple(mapped[node] for node in results))
+        numbers_of = {node: number for number, node in enumerate(self._nodes)}
         return TrainingGraphs(
             self._module_of(self._forward(outputs, kept))
             if self._whole is None
@@ -362,7 +369,7 @@ class _Backward(TermGraph):
             tuple(dict.fromkeys(symbols)),
             tuple(wanted),
             self._by_torch,
-            tuple(self._nodes.index(node) for node in kept),
+            tuple(numbers_of[node] for node in kept),
             self._in_kept(outputs, kept),
             any(CALL in node.meta and _draws(node, node.meta[CALL]) for node in self._nodes),
         )
@@ -390,8 +397,7 @@ class _Backward(TermGraph):
             if node not in own:
                 own.add(node)
                 stack += node.all_input_nodes
-        inner = {self._placeholders[node]: node for node in self._placeholders}
-        outer = {inner[node] for node in own if node in inner}
+        outer = {self._outer_of[node] for node in own if node in self._outer_of}
         return own, [node for node in self._nodes if node in outer]
 
     def _forward(self, outputs: Sequence[Any], kept: Sequence[torch.fx.Node]) -> torch.fx.Graph:

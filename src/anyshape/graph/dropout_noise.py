@@ -54,8 +54,11 @@ def _is_dropout(node: torch.fx.Node) -> bool:
     entry = lookup(call.function)
     if entry is None or entry.op.name not in _DROPOUTS or entry.in_place:
         return False
+    if call.kwargs.get("inplace"):
+        return False
     meta = node.meta.get(RESULT)
-    return isinstance(meta, Meta) and meta.requires_grad and not call.kwargs.get("inplace")
+    # On other devices kernels draw in their own way, by generators that nobody has looked at.
+    return isinstance(meta, Meta) and meta.requires_grad and meta.device.type == "cpu"
 
 
 def part_of(node: torch.fx.Node) -> tuple[torch.fx.Node, int]:

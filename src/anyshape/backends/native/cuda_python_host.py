@@ -35,6 +35,22 @@ class KernelModule(NamedTuple):
     counts: Counts
 
 
+def check_memory(codes: Sequence[KernelModule]) -> torch.Tensor | None:
+    """Where checks of these kernels leave their numbers: the GPU writes to it, and it is read
+    without waiting. None if there are no checks."""
+    if not any(rule.checks for code in codes for rule in code.rules):
+        return None
+    return torch.zeros(len(codes), dtype=torch.int32).pin_memory()
+
+
+def raise_failed_check(failures: torch.Tensor, codes: Sequence[KernelModule]) -> None:
+    """What an earlier call has found."""
+    for number, code in zip(failures.tolist(), codes, strict=True):
+        if number:
+            failures.zero_()
+            raise OutOfRange(f"{code.rules[0].checks[number - 1]} (in an earlier call)")
+
+
 class _Ready(NamedTuple):
     """A launch at given sizes."""
 
@@ -79,14 +95,11 @@ class CudaSegment:
         self._inputs, self._given = len(segment.inputs), len(segment.given)
         self._reads = tuple((each.tensor, each.dim) for each in segment.read)
         self._runs: dict[tuple[int, ...], _Run] = {}
-        self._failures: torch.Tensor | None = None
-        if any(rule.checks for code in codes for rule in code.rules):
-            # The GPU writes to it, and it is read without waiting.
-            self._failures = torch.zeros(len(codes), dtype=torch.int32).pin_memory()
+        self._failures = check_memory(codes)
 
     def __call__(self, *arguments: Any) -> Any:
         if self._failures is not None:
-            self._raise_failure()
+            raise_failed_check(self._failures, self._codes)
         # torch.cuda's own functions of these take longer than a launch.
         if torch._C._cuda_getDevice() != self._device.index:
             with torch.cuda.device(self._device):
@@ -184,14 +197,6 @@ class CudaSegment:
             self._runs.clear()
         run = self._runs[key] = _Run(tuple(ready), made)
         return run
-
-    def _raise_failure(self) -> None:
-        failures = self._failures
-        assert failures is not None
-        for number, code in zip(failures.tolist(), self._codes, strict=True):
-            if number:
-                failures.zero_()
-                raise OutOfRange(f"{code.rules[0].checks[number - 1]} (in an earlier call)")
 
 
 def _made(

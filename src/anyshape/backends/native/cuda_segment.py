@@ -10,7 +10,12 @@ from typing import Any, Final, NamedTuple
 import torch
 
 from anyshape.backends.native.build import host_helpers, names_of, source_text
-from anyshape.backends.native.cuda_python_host import CudaSegment, KernelModule
+from anyshape.backends.native.cuda_python_host import (
+    CudaSegment,
+    KernelModule,
+    check_memory,
+    raise_failed_check,
+)
 from anyshape.codegen.nvptx.launch import TABLE, TABLE_NAME
 from anyshape.codegen.nvptx.module import Counts, NoSuchFunction, module_text, nvptx_target
 from anyshape.config import config
@@ -21,7 +26,6 @@ from anyshape.loops.text import kernel_text
 from anyshape.runtime.cuda.code import GpuTarget, gpu_target, module_of, most_dynamic
 from anyshape.runtime.cuda.driver import driver
 from anyshape.runtime.loader.build import Loaded, disk_cache, found_or_begun
-from anyshape.runtime.loader.errors import OutOfRange
 from anyshape.runtime.loader.host_target import host_target
 from anyshape.runtime.loader.image import Built
 from anyshape.runtime.loader.load import python_function, torch_said
@@ -99,11 +103,8 @@ class _Table:
     """What the host function has to know of this process: `codegen/nvptx/launch.py`."""
 
     def __init__(self, codes: Sequence[KernelModule], device: int, target: GpuTarget) -> None:
-        self._codes = codes
-        self.checks: torch.Tensor | None = None
-        if any(rule.checks for code in codes for rule in code.rules):
-            # The GPU writes to it, and it is read without waiting.
-            self.checks = torch.zeros(len(codes), dtype=torch.int32).pin_memory()
+        self.codes = codes
+        self.checks = check_memory(codes)
         functions = [
             code.module.function(device, rule.name, most_dynamic(target))
             for code in codes
@@ -127,14 +128,6 @@ class _Table:
             return driver().message(self._words[TABLE.index("error")])
         return torch_said(reason)
 
-    def raise_failed_check(self) -> None:
-        """What an earlier call has found."""
-        assert self.checks is not None
-        for number, code in zip(self.checks.tolist(), self._codes, strict=True):
-            if number:
-                self.checks.zero_()
-                raise OutOfRange(f"{code.rules[0].checks[number - 1]} (in an earlier call)")
-
 
 class _Beside(NamedTuple):
     #: kept as long as there is code that has its address
@@ -156,7 +149,7 @@ class _Watched:
 
     def __call__(self, *arguments: Any) -> Any:
         if self._table.checks is not None:
-            self._table.raise_failed_check()
+            raise_failed_check(self._table.checks, self._table.codes)
         # torch.cuda's own function of this takes longer than a launch.
         if torch._C._cuda_getDevice() == self._device:
             return self._function(*arguments)
