@@ -99,7 +99,7 @@ class Config(_Started):
     #: native code for graphs with gradients, forward and backward
     native_training: bool = False
     #: what starts kernels on GPUs: Python, or machine code that calls torch's products itself
-    cuda_host: CudaHost = "python"
+    cuda_host: CudaHost = "native"
     #: so many threads make machine code at most; never more than there are cores
     compile_threads: int = 8
 

@@ -15,6 +15,8 @@ from typing import Any, Final, NamedTuple
 
 import llvmlite.binding as llvm
 import numpy as np
+import torch
+import torch.nn.functional as F
 
 from anyshape.backends.native.source import host_abi
 from anyshape.codegen.host import HostAbi, helpers_module
@@ -30,6 +32,7 @@ from anyshape.codegen.nvptx.module import Counts, LaunchRule, module_text, nvptx
 from anyshape.loops.kernels import Kernel
 from anyshape.runtime.loader.build import Loaded, Source, build, disk_cache, load
 from anyshape.runtime.loader.host_target import host_target
+from anyshape.runtime.loader.symbols import find_symbol
 from anyshape.runtime.loader.torch_abi import torch_abi
 from anyshape.support.lazy_dataclass import replace
 from tests.codegen.jit import host_machine, optimized
@@ -42,6 +45,85 @@ _LAUNCH: Final = ctypes.CFUNCTYPE(
 )
 _STREAM: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32, ctypes.c_void_p)
 _HOST_FUNCTION: Final = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)
+
+
+_capsule: Any = ctypes.pythonapi.PyCapsule_New
+_capsule.restype, _capsule.argtypes = ctypes.py_object, [ctypes.c_void_p] * 3
+_pointer: Any = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_void_p]
+_aoti: Any = torch._C._aoti  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _tensor(handle: int) -> torch.Tensor:
+    """The tensor of a handle, which stays its owner's."""
+    copy = ctypes.c_void_p()
+    duplicate = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
+    address = find_symbol("aoti_torch_new_tensor_handle")
+    assert address is not None
+    assert duplicate(address)(handle, ctypes.addressof(copy)) == 0
+    return _aoti.alloc_tensor_by_stealing_from_void_ptr(_capsule(copy, None, None))
+
+
+def _handle(tensor: torch.Tensor) -> int:
+    return _pointer(_aoti.unsafe_alloc_void_ptr_from_tensor(tensor), None)
+
+
+def _attention(values: Sequence[Any], bias: int | None, causal: int, scale: int | None) -> int:
+    """A handle to what torch's kernels for GPUs give: heads of a position side by side. Rows have
+    to begin at multiples of 16 bytes."""
+    query, key, value = map(_tensor, values)
+    mask = _tensor((ctypes.c_void_p * 1).from_address(bias)[0] or 0) if bias else None
+    for each in (query, key, value, *([] if mask is None else [mask])):
+        assert each.stride(-1) == 1
+        assert each.data_ptr() % 16 == 0
+        assert all(stride * each.element_size() % 16 == 0 for stride in each.stride()[:-1])
+    if mask is not None:
+        assert tuple(mask.shape) == (*query.shape[:3], key.shape[2])
+    factor = None if not scale else ctypes.c_double.from_address(scale).value
+    made = F.scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, is_causal=bool(causal), scale=factor
+    )
+    made = made.transpose(1, 2).contiguous().transpose(1, 2)
+    return _handle(made)
+
+
+def _give(slots: Sequence[int], first: int) -> int:
+    """Handles by address: the first is the result, and the others are tensors of nothing."""
+    for number, slot in enumerate(slots):
+        made = _handle(torch.empty(0)) if number else first
+        ctypes.c_void_p.from_address(slot).value = made
+    return 0
+
+
+@ctypes.CFUNCTYPE(
+    ctypes.c_int32,
+    *[ctypes.c_void_p] * 4,
+    *(ctypes.c_int32, ctypes.c_double, ctypes.c_int32, ctypes.c_void_p),
+    *[ctypes.c_void_p] * 4,
+)
+def _efficient(*given: Any) -> int:
+    (*values, bias, _, _, causal, scale), slots = given[:8], given[8:]
+    return _give(slots, _attention(values, bias, causal, scale))
+
+
+@ctypes.CFUNCTYPE(
+    ctypes.c_int32,
+    *[ctypes.c_void_p] * 3,
+    *(ctypes.c_double, ctypes.c_int32, ctypes.c_int32, ctypes.c_void_p),
+    *[ctypes.c_void_p] * 9,
+)
+def _flash(*given: Any) -> int:
+    (*values, _, causal, _, scale), slots = given[:7], given[7:]
+    for number in (slots[4], slots[5]):
+        ctypes.c_int64.from_address(number).value = 1
+    return _give((*slots[:4], *slots[6:]), _attention(values, None, causal, scale))
+
+
+#: C functions that torch has for GPUs alone.
+ATTENTION: Final = {
+    "aoti_torch_cpu__scaled_dot_product_efficient_attention": _efficient,
+    "aoti_torch_cpu__scaled_dot_product_flash_attention": _flash,
+}
 
 
 def _for_host(text: str) -> str:
@@ -143,6 +225,7 @@ class Gpu:
         known = {
             "cuLaunchKernel": self._launch,
             "aoti_torch_get_current_cuda_stream": self._stream,
+            **ATTENTION,
         }
         function = known.get(name)
         return None if function is None else ctypes.cast(function, ctypes.c_void_p).value

@@ -14,9 +14,11 @@ from torch import Tensor
 
 import anyshape
 from anyshape.backends.eager import run_graph
+from anyshape.backends.native import source
 from anyshape.backends.native.backend import lowered
 from anyshape.backends.native.python_host import python_host
 from anyshape.backends.native.source import gpu_source_of
+from anyshape.capture.record import result_metas
 from anyshape.graph.materialize import Materialize
 from anyshape.loops import expr
 from anyshape.loops.canonical import own_names
@@ -125,6 +127,45 @@ def test_products_are_called_in_the_same_foreign_call() -> None:
         anyshape.compile(_stack, dynamic=True, backend=backend)(torch.randn(3, 12))
     assert len(backend.gpus) == 1
     assert not backend.called
+
+
+WIDE = torch.linspace(-1, 1, 8 * 48).reshape(48, 8)
+
+
+def _attention(x: Tensor, kind: str) -> Tensor:
+    """Three layers, with one mask for all. In groups, two heads of the query share the others'."""
+    rows = x.shape[0]
+    mask = torch.arange(rows)[:, None] >= torch.arange(rows) if "masked" in kind else None
+    for _ in range(3):
+        parts = F.linear(x, WIDE.to(x.dtype)).split(16, -1)
+        q, k, v = (each.reshape(1, rows, 2, 8).transpose(1, 2) for each in parts)
+        if "groups" in kind:
+            k, v = k[:, :1], v[:, :1]
+        named = {"is_causal": kind == "causal", "enable_gqa": "groups" in kind}
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=0.3, **named)
+        x = x + y.transpose(1, 2).reshape(rows, 16)[:, :8]
+    return x
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("kind", ["plain", "masked", "causal", "groups", "masked groups"])
+def test_attention(kind: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the same foreign call as all the rest."""
+    monkeypatch.setattr(source, "_check_externs", lambda segment, device: None)
+    monkeypatch.setattr(result_metas, "WITH_MANY_KERNELS", {"cpu"})
+    backend = Backend()
+
+    def function(x: Tensor) -> Tensor:
+        return _attention(x, kind)
+
+    compiled = anyshape.compile(function, dynamic=True, backend=backend)
+    with torch.no_grad():
+        for rows in (5, 8, 2, 9):
+            x = torch.randn(rows, 8).to(dtype)
+            torch.testing.assert_close(compiled(x), function(x))
+    assert compiled.stats().graphs == 1
+    assert not backend.called
+    assert len(backend.gpus) == 1
 
 
 def test_a_launch_that_fails() -> None:

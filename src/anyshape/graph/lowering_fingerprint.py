@@ -28,7 +28,12 @@ class LiveState:
         self.buffers: dict[str, int] = {}
         flat = Flat()
         flat.add(lowering.facts)
-        flat.add([len(each) for each in (lowering.assumed, lowering.changed, lowering.required)])
+        flat.add(
+            [
+                len(each)
+                for each in (lowering.assumed, lowering.changed, lowering.required, lowering.once)
+            ]
+        )
         flat.add([(key, self._of(held)) for key, held in live])
         self.form = flat.kinds, flat.leaves
 

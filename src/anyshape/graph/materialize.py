@@ -30,12 +30,26 @@ from anyshape.symbolic import (
     Facts,
     Size,
     holds,
+    modulo,
     substitute,
 )
 from anyshape.symbolic.expr import of_atom
 
 #: Functions of the tensor library that segments on GPUs call, too.
-ON_GPUS: Final = frozenset({"mm_out", "bmm_out", "addmm_out", "convolution"})
+ON_GPUS: Final = frozenset(
+    {
+        *("mm_out", "bmm_out", "addmm_out", "baddbmm_out", "addbmm", "addmv", "convolution"),
+        "_scaled_dot_product_efficient_attention",
+        "_scaled_dot_product_flash_attention",
+        *("avg_pool2d", "avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d"),
+        *("max_pool2d_with_indices", "max_pool3d_with_indices"),
+        *("adaptive_max_pool2d", "adaptive_max_pool3d"),
+        *("sort_stable", "topk", "kthvalue", "cummax", "cummin"),
+        *("cumsum", "cumprod", "logcumsumexp", "bucketize_Tensor"),
+        *("scatter_src_out", "scatter_reduce_two_out", "_embedding_bag_forward_only"),
+        *("_cdist_forward", "_pdist_forward", "grid_sampler_3d"),
+    }
+)
 
 
 class Materialize:
@@ -60,6 +74,8 @@ class Materialize:
         #: values that are stored part by part: those, and the dimension they follow each other in
         self._parts: WeakKeyDictionary[Value, tuple[Sequence[Value], int]] = WeakKeyDictionary()
         self.required: set[tuple[Value, object]] = set()
+        #: what several nodes need
+        self.once: dict[object, Value] = {}
         self._sharing: Sharing | None = None
         self._count = 0
         self._node: torch.fx.Node | None = None
@@ -88,6 +104,13 @@ class Materialize:
             self.materialize(root.value, root.meta)
         assert root.value.memory is not None
         return root.value.memory
+
+    def made_once(self, key: object, make: Callable[[], Value]) -> Value:
+        """What several nodes need, made by the first of them."""
+        found = self.once.get(key)
+        if found is None:
+            found = self.once[key] = make()
+        return found
 
     def materialize(self, value: Value, meta: Meta | None = None) -> Memory:
         """Store a value in a buffer of its own."""
@@ -214,6 +237,12 @@ class Materialize:
         these if none is named."""
         if self.on_gpu and not (self.calls_on_gpu and functions and ON_GPUS.issuperset(functions)):
             raise NotLowered("a function of torch's own")
+
+    def is_aligned(self, memory: Memory, by: int) -> bool:
+        """Whether rows of this memory begin at multiples of so many elements: so if it is the
+        plan's own, and steps from row to row are such multiples."""
+        steps = (*memory.strides[:-1], memory.offset)
+        return not self.held[memory.buffer].given and all(modulo(step, by) == 0 for step in steps)
 
     def extern(self, extern: Extern, reads: Sequence[str], writes: Sequence[str]) -> None:
         self.needs_library(extern.function)

@@ -83,6 +83,9 @@ class Op:
     #: then gets those by name that it takes
     signature: str | None = None
     effects: Effects = PURE
+    #: whether the layout of its result on GPUs depends on more than the rule can say: capture takes
+    #: it as it sees it, and later calls bring theirs into that form
+    layout_varies: bool = False
 
 
 def names_of(name: str, also: tuple[str, ...] = ()) -> tuple[str, ...]:

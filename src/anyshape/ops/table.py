@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Callable, Set
 from functools import lru_cache
@@ -38,6 +39,8 @@ def resolve(name: str) -> Callable[..., Any] | None:
     """The callable of that dotted name in this torch; None if it has none (names come and go
     between versions). What a library has put in its place is a function like any other."""
     place, _, last = name.rpartition(".")
+    if place.startswith(families.__name__):
+        return getattr(sys.modules[place], last)  # a function of our own, which graphs have
     home, names = _namespace(place)
     found = getattr(home, last, None) if names is None or last in names else None
     if found is None or is_of_torch(found):

@@ -43,10 +43,12 @@ from anyshape.capture.record.op_kinds import (
 from anyshape.capture.record.packed_weights import check_results, is_quantized, with_sizes
 from anyshape.capture.record.result_metas import (
     as_it_is,
+    as_laid_out,
     as_they_are,
     has_opaque,
     is_negated,
     is_tensors,
+    layout_varies,
     real_metas,
 )
 from anyshape.capture.record.segment_state import Forget, TracedTensor
@@ -63,6 +65,7 @@ from anyshape.config import config
 from anyshape.errors import AnyshapeError, InternalError, NeedsDecision, UnknownOperator
 from anyshape.guards.path import Path
 from anyshape.ops.effects import is_mutable, writes_untold
+from anyshape.ops.families.pinned_layout import dense_in_order
 from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.node_meta import ARGUMENT, CALL, NUMBER, RESULT, UNRECORDED, VERSION, RecordedCall
 from anyshape.ops.shape_query import NeedKind as NeedKind
@@ -215,6 +218,11 @@ class Recorder(Inputs):
                 stage = f"recording `{name_of(function)}`"
                 raise InternalError(stage=stage, detail=repr(error)) from error
             tracer.abort(f"recording `{name_of(function)}` failed: {error!r}")
+        if tracer.active and layout_varies(result, function):
+            layout = self.known(result).meta.layout
+            if isinstance(layout, Dense):
+                pinned = self._run(dense_in_order, (result, layout.order), {}, None, native)
+                return result if pinned is _NOT_RUN else pinned
         return result
 
     def _converted(
@@ -382,6 +390,10 @@ class Recorder(Inputs):
         for need in found.needs:
             tracer.note_assumed(need.fact, f"{name_of(function)}: {need.reason}")
         wrong = self._disagreement(found.value, result)
+        if wrong and layout_varies(result, function):
+            pinned = as_laid_out(found.value, result)
+            if not self._disagreement(pinned, result):
+                return pinned, ()
         if wrong:
             if found.unbacked and not call.packed:
                 raise AbortCapture(

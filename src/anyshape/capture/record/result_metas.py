@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final, TypeGuard
 
 import torch
 
 from anyshape.capture.record.data_dependent_shapes import is_opaque
-from anyshape.ops.meta import Meta, of_tensor
+from anyshape.ops.actual_strides import dense_order
+from anyshape.ops.meta import Dense, Meta, of_tensor
+from anyshape.ops.table import lookup
 from anyshape.support.lazy_dataclass import replace
 
 
@@ -61,3 +64,24 @@ def as_they_are(value: Any, result: Any) -> object:
         None if item is None else as_they_are(meta, item)
         for meta, item in zip(value, result, strict=True)
     )
+
+
+def layout_varies(result: object, function: Callable[..., object]) -> TypeGuard[torch.Tensor]:
+    """Whether torch may give another layout to this result at other sizes; it is without gaps."""
+    if not isinstance(result, torch.Tensor) or result.device.type not in WITH_MANY_KERNELS:
+        return False
+    entry = lookup(function)
+    if entry is None or not entry.op.layout_varies or is_opaque(result):
+        return False
+    return dense_order(tuple(result.shape), result.stride()) is not None
+
+
+def as_laid_out(meta: Meta, tensor: torch.Tensor) -> Meta:
+    """The meta with the layout of the real tensor."""
+    order = dense_order(tuple(tensor.shape), tensor.stride())
+    assert order is not None
+    return replace(meta, layout=Dense(order))
+
+
+#: Devices on which torch takes one of several kernels by the sizes of a call.
+WITH_MANY_KERNELS: Final = {"cuda"}

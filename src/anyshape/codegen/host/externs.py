@@ -1,6 +1,7 @@
 """torch's C functions that segments may call, and what they take.
 
-A row: the C symbol, how many tensors it gives by handles, and a letter for each parameter:
+A row: the C symbol, what it gives by address (`T` a tensor, `i` an integer, which nobody wants),
+and a letter for each parameter:
 
     T  tensor      i  int64      f  double      b  bool (int32)     s  string     I  list of int64
     t  T or None   j  i or None  g  f or None   c  b or None        d  dtype or None
@@ -29,19 +30,20 @@ TYPES: Final = {"T": "ptr", "i": "i64", "f": "double", "b": "i32", "dtype": "i32
 class ExternFunction:
     name: str
     parameters: str
-    results: int
+    results: str
 
     def symbol(self, device: str) -> str:
         return f"aoti_torch_{device}_{self.name}"
 
     @property
-    def signature(self) -> tuple[str, int]:
+    def signature(self) -> tuple[str, str]:
         """As C has it, where a dtype and a bool are one type."""
         return self.parameters.replace("d", "c"), self.results
 
 
-def _rows(results: int, **rows: str) -> dict[str, ExternFunction]:
-    return {name: ExternFunction(name, parameters, results) for name, parameters in rows.items()}
+def _rows(results: int | str, **rows: str) -> dict[str, ExternFunction]:
+    given = results if isinstance(results, str) else "T" * results
+    return {name: ExternFunction(name, parameters, given) for name, parameters in rows.items()}
 
 
 EXTERNS: Final[dict[str, ExternFunction]] = {
@@ -54,6 +56,8 @@ EXTERNS: Final[dict[str, ExternFunction]] = {
     **_rows(1, addbmm="TTTff", addmv="TTTff", _addmm_activation="TTTffb"),
     **_rows(1, convolution="TTtIIIbIi"),
     **_rows(2, _scaled_dot_product_flash_attention_for_cpu="TTTfbtg"),
+    **_rows(4, _scaled_dot_product_efficient_attention="TTTtbfbg"),
+    **_rows("TTTTiiTTT", _scaled_dot_product_flash_attention="TTTfbbg"),
     # Pools.
     **_rows(1, avg_pool2d="TIIIbbj", avg_pool3d="TIIIbbj"),
     **_rows(1, _adaptive_avg_pool2d="TI", _adaptive_avg_pool3d="TI"),
@@ -84,7 +88,7 @@ def declaration(row: ExternFunction, device: str) -> str:
             types += ["ptr", "i64"]
         else:
             types.append("ptr" if letter in OPTIONAL else TYPES[letter])
-    types += ["ptr"] * row.results
+    types += ["ptr"] * len(row.results)
     return f"declare i32 @{row.symbol(device)}({', '.join(types)})"
 
 
@@ -115,5 +119,5 @@ def results_of(step: Step) -> list[Area]:
     """The areas that a C function gives tensors for."""
     if not isinstance(step, Extern):
         return []
-    results = step.arguments[: row_of(step).results]
+    results = step.arguments[: len(row_of(step).results)]
     return [area for area in results if isinstance(area, Area)]

@@ -137,8 +137,8 @@ class Steps:
 
     def call(self, step: Extern) -> None:
         row = row_of(step)
-        results = step.arguments[: row.results]
-        parameters = step.arguments[row.results :]
+        results = step.arguments[: len(row.results)]
+        parameters = step.arguments[len(row.results) :]
         if len(parameters) != len(row.parameters):
             raise HostUnsupported(f"{row.name} takes {len(row.parameters)} parameters")
         reason = self._known.why.number(f"torch's {row.name} failed")
@@ -146,14 +146,18 @@ class Steps:
         inputs: list[str] = []
         for letter, value in zip(row.parameters, parameters, strict=True):
             texts += self._argument(letter, value, reason, inputs)
-        given = [self._result_slot(area) for area in results]
+        given = [
+            self._result_slot(area) if letter == "T" else self._lines.stack("i64", hint="number")
+            for letter, area in zip(row.results, results, strict=True)
+        ]
         texts += [f"ptr {slot}" for slot in given]
         symbol = row.symbol(self._known.abi.device)
         self._check(self._lines.let(f"call i32 @{symbol}({', '.join(texts)})"), reason)
         for slot in inputs:
             self._delete(slot)
-        for area, slot in zip(results, given, strict=True):
-            self._take(area, slot, reason)
+        for letter, area, slot in zip(row.results, results, given, strict=True):
+            if letter == "T":
+                self._take(area, slot, reason)
 
     def _argument(self, letter: str, value: Any, reason: int, inputs: list[str]) -> list[str]:
         if letter == "I":

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import torch
 
 from anyshape.errors import UnknownOperator
-from anyshape.loops.expr import FLOATS
+from anyshape.loops.expr import FLOATS, WIDTH, Dtype, Scalar
 from anyshape.loops.program import Area, Extern
 from anyshape.ops.broadcast import broadcast, pointwise_layout, require_expands
 from anyshape.ops.families.activations import onnx_gelu
 from anyshape.ops.families.matmul import onnx_linear, require_one_dtype, require_rank, require_same
 from anyshape.ops.families.normalization import onnx_layer_norm
+from anyshape.ops.families.padding import lower_constant_pad
 from anyshape.ops.lowering.pointwise_builder import chosen, elementwise
-from anyshape.ops.lowering.values import Lowering, Memory, NotLowered, Value
-from anyshape.ops.meta import Dense, Layout, Meta
+from anyshape.ops.lowering.values import Index, Lowering, Memory, NotLowered, Value
+from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import END, Named, Node, NotMapped, Writer
 from anyshape.ops.op import DRAWS, FUNCTIONAL, Op, OpKind, lower, onnx
 from anyshape.ops.shape_query import ShapeQuery
-from anyshape.symbolic import Size, eq, ge, gt, or_, product
+from anyshape.symbolic import Size, eq, floordiv, ge, gt, modulo, or_, product
 
 
 def _scaled_dot_product(
@@ -39,9 +40,9 @@ def _scaled_dot_product(
     dtype = require_one_dtype(q, query, key, value)
     if not dtype.is_floating_point:
         raise q.fail(f"there is no attention of {dtype}")
-    on_gpu = query.device.type == "cuda" and attn_mask is None
+    on_gpu = query.device.type == "cuda"
     if query.device.type != "cpu" and not on_gpu:
-        raise UnknownOperator(op=q.op)  # the layout depends on which of several kernels is taken
+        raise UnknownOperator(op=q.op)
     require_same(q, query.shape[-1], key.shape[-1], "the features of query and key")
     require_same(q, key.shape[-2], value.shape[-2], "the lengths of key and value")
     batches = [query.shape[:-2], *_batches(q, query, (key, value), enable_gqa)]
@@ -56,7 +57,8 @@ def _scaled_dot_product(
     if attn_mask is not None:
         _require_mask(q, attn_mask, dtype, scores)
     if on_gpu:
-        return query.like(shape, layout=_gpu_layout(q, query, enable_gqa))
+        # Which kernel is taken, and so the layout, depends on sizes: it is as it is seen.
+        return query.like(shape, layout=pointwise_layout(q, query.shape, [query]))
     both = is_causal and attn_mask is not None
     if query.is_contiguous and not both:
         return query.like(shape)  # whichever kernel is taken
@@ -64,19 +66,6 @@ def _scaled_dot_product(
     if both and not fused:
         raise q.fail("a mask does not go with is_causal=True")
     return query.like(shape, layout=pointwise_layout(q, query.shape, [query]) if fused else None)
-
-
-def _gpu_layout(q: ShapeQuery, query: Meta, enable_gqa: bool) -> Layout | None:
-    """Without a mask, as seen on torch 2.11 and an H200: results are laid out as the query is, or
-    with the heads of a position side by side, or densely (None). Where that is not so, sizes are
-    fixed."""
-    if query.rank != 4:
-        raise UnknownOperator(op=q.op)
-    if query.dtype is torch.float64 or (enable_gqa and query.dtype is torch.float32):
-        return None
-    if enable_gqa and query.is_contiguous:
-        return Dense((0, 2, 1, 3))
-    return pointwise_layout(q, query.shape, [query])
 
 
 def _batches(
@@ -285,6 +274,7 @@ ROWS: tuple[Op, ...] = (
         _scaled_dot_product,
         OpKind.CALL_OUT,
         effects=DRAWS,
+        layout_varies=True,
     ),
     Op(
         "multi_head_attention",
@@ -319,8 +309,9 @@ def lower_attention(
     scale: Any,
     enable_gqa: Any,
 ) -> Value:
-    c.needs_library()
-    if dropout_p != 0 or enable_gqa or not isinstance(is_causal, bool):
+    if c.on_gpu:
+        c.needs_library(_EFFICIENT, _FLASH)
+    if dropout_p != 0 or (enable_gqa and not c.on_gpu) or not isinstance(is_causal, bool):
         raise NotLowered("dropout, or heads in groups")
     if not (scale is None or type(scale) is float):
         raise NotLowered("a scale that is computed")
@@ -331,16 +322,20 @@ def lower_attention(
         raise NotLowered("attention of integers")
     batch, heads, rows, width = query.sizes
     columns = key.sizes[2]
-    wanted = (batch, heads, columns, width)
+    group = _group(query, key, value) if enable_gqa else 1
+    wanted = (batch, heads if group == 1 else key.sizes[1], columns, width)
     for other in (key, value):
         for own, size in zip(other.sizes, wanted, strict=True):
             c.assume(eq(own, size), "heads or widths that differ")
     for size in (batch, heads, rows, columns, width):
         # Over no keys it is 0, which the library's function does not say.
         c.assume(ge(size, 1), "attention over nothing")
-    mask = None if attn_mask is None else _mask(c, attn_mask, query, (batch, heads, rows, columns))
-    if mask is not None and is_causal:
+    if attn_mask is not None and is_causal:
         raise NotLowered("a mask beside the causal one")
+    scores = (batch, heads, rows, columns)
+    if c.on_gpu:
+        return _on_gpu(c, tensors, group, attn_mask, scores, is_causal, scale)
+    mask = None if attn_mask is None else _mask(c, attn_mask, query, scores)
     made, kept = c.fresh_as(query.sizes, query.dtype, c.result)
     areas = [_area(c, each) for each in tensors]
     whole = Area(kept.buffer, query.sizes, kept.strides)
@@ -348,6 +343,127 @@ def lower_attention(
     reads = [area.buffer for area in areas] + ([] if mask is None else [mask.buffer])
     c.extern(Extern("_scaled_dot_product_flash_attention_for_cpu", arguments), reads, [kept.buffer])
     return made
+
+
+_EFFICIENT: Final = "_scaled_dot_product_efficient_attention"
+_FLASH: Final = "_scaled_dot_product_flash_attention"
+
+
+def _on_gpu(
+    c: Lowering,
+    tensors: tuple[Value, Value, Value],
+    group: int,
+    mask: Value | None,
+    scores: tuple[Size, Size, Size, Size],
+    is_causal: bool,
+    scale: float | None,
+) -> Value:
+    """By one of the two kernels that take all lengths; both want rows of whole vectors."""
+    query = tensors[0]
+    dtype, width = query.dtype, query.sizes[-1]
+    is_half = dtype in ("f16", "bf16")
+    if not (is_half or dtype == "f32"):
+        raise NotLowered(f"attention of {dtype}")
+    lanes = 16 // WIDTH[dtype]
+    if not isinstance(width, int) or width % lanes:
+        raise NotLowered("heads of a width that is no multiple of 16 bytes")
+    if torch.cuda.is_available() and torch.cuda.get_device_capability() < _OLDEST:
+        raise NotLowered("a GPU without these kernels")
+    flash, efficient = _enabled()
+    flash = flash and is_half and mask is None and width <= _WIDEST
+    if not (flash or efficient):
+        raise NotLowered("a kernel that is not enabled")
+    if flash and is_causal:
+        # Of rows and columns that differ, its mask begins at the other end.
+        c.assume(eq(scores[2], scores[3]), "a causal mask that is no square")
+    made, kept = c.fresh_as(query.sizes, dtype, c.result)
+    whole = Area(kept.buffer, query.sizes, kept.strides)
+    shared = list(tensors)
+    if group > 1 and not flash:
+        shared = [query, *(_by_groups(c, each, group) for each in tensors[1:])]
+    areas = [_aligned_area(c, each, lanes) for each in shared]
+    reads = [area.buffer for area in areas]
+    if flash:
+        nothing = (None,) * 8
+        extern = Extern(_FLASH, (whole, *nothing, *areas, 0.0, is_causal, False, scale))
+    else:
+        bias = None if mask is None else _bias(c, mask, dtype, scores)
+        reads += [] if bias is None else [bias.buffer]
+        given = (*areas, bias, False, 0.0, is_causal, scale)
+        extern = Extern(_EFFICIENT, (whole, None, None, None, *given))
+    c.extern(extern, reads, [kept.buffer])
+    return made
+
+
+def _group(query: Value, key: Value, value: Value) -> int:
+    """How many heads of the query share one of key and value."""
+    heads, others = query.sizes[1], key.sizes[1]
+    if not (isinstance(heads, int) and isinstance(others, int)) or value.sizes[1] != others:
+        raise NotLowered("groups of heads whose number is not known")
+    if others == 0 or heads % others:
+        raise NotLowered("groups of heads that are not equal")
+    return heads // others
+
+
+def _by_groups(c: Lowering, value: Value, group: int) -> Value:
+    """Each head as often as it is shared."""
+    batch, heads, rows, width = value.sizes
+
+    def at(index: Index) -> Scalar:
+        return value.at((index[0], floordiv(index[1], group), *index[2:]))
+
+    return c.values.new((batch, heads * group, rows, width), value.dtype, at, (value,))
+
+
+#: The widest heads that the flash kernel takes.
+_WIDEST: Final = 256
+#: The first compute capability that has both, for all dtypes.
+_OLDEST: Final = (8, 0)
+
+
+def _enabled() -> tuple[bool, bool]:
+    """The kernels that the program has not switched off, of those two."""
+    return torch._C._get_flash_sdp_enabled(), torch._C._get_mem_efficient_sdp_enabled()
+
+
+def _aligned_area(c: Lowering, value: Value, lanes: int) -> Area:
+    """Where a tensor is, with rows that begin at multiples of 16 bytes."""
+    memory = value.memory
+    if memory is None or memory.strides[-1] != 1 or not c.is_aligned(memory, lanes):
+        memory = c.materialize(elementwise(c, lambda x: x, value, takes=value.dtype))
+    return Area(memory.buffer, value.sizes, memory.strides, memory.offset)
+
+
+def _bias(c: Lowering, mask: Value, dtype: Dtype, scores: tuple[Size, ...]) -> Area:
+    """What is added to the scores, stretched to their sizes."""
+    for own, wanted in zip(reversed(mask.sizes), reversed(scores), strict=False):
+        if own != 1:
+            c.assume(eq(own, wanted), "a mask of other sizes")
+    bias = c.made_once(("bias", mask, dtype), lambda: _padded_bias(c, mask, dtype))
+    assert bias.memory is not None
+    strides = [
+        0 if size == 1 else stride
+        for size, stride in zip(mask.sizes, bias.memory.strides, strict=True)
+    ]
+    strides = [0] * (len(scores) - len(strides)) + strides
+    return Area(bias.memory.buffer, scores, tuple(strides), bias.memory.offset)
+
+
+def _padded_bias(c: Lowering, mask: Value, dtype: Dtype) -> Value:
+    """With rows of whole vectors, of which the end is not looked at."""
+    if mask.dtype == "b1":
+        mask = chosen(c, mask, 0.0, float("-inf"), dtype)
+    elif mask.dtype != dtype:
+        raise NotLowered("a mask of another dtype")
+    lanes, columns = 16 // WIDTH[dtype], mask.sizes[-1]
+    if columns == 1:
+        raise NotLowered("a mask of one column")
+    missing = modulo(-columns, lanes)
+    bias = elementwise(c, lambda x: x, mask, takes=dtype)
+    if missing != 0:
+        bias = lower_constant_pad(c, bias, (0, missing), 0.0)
+    c.materialize(bias)
+    return bias
 
 
 def _area(c: Lowering, value: Value) -> Area:

@@ -118,18 +118,18 @@ _LETTERS: Final = {
 }
 
 
-def c_signature(symbol: str) -> tuple[str, int] | None:
-    """A letter for each parameter (`?` for kinds that we do not know), and how many tensors it
-    gives; None if the header does not have it."""
+def c_signature(symbol: str) -> tuple[str, str] | None:
+    """A letter for each parameter and for each thing that it gives by address (`?` for kinds that
+    we do not know); None if the header does not have it."""
     device = symbol.removeprefix("aoti_torch_").partition("_")[0]
     found = re.search(rf"\b{re.escape(symbol)}\((.*?)\);", _header(device))
     if found is None:
         return None
-    letters, results = "", 0
+    letters, results = "", ""
     for parameter in found[1].split(", "):
         kind, name = parameter.rsplit(" ", 1)
-        if name.startswith("ret"):
-            results += 1
+        if re.fullmatch(r"ret\d+", name):
+            results += _LETTERS.get(kind.removesuffix("*"), "?")
         elif not name.endswith("_len_"):
             letters += _LETTERS.get(kind, "?")
     return letters, results
