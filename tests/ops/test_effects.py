@@ -172,7 +172,8 @@ SHARING = (OpKind.VIEW, OpKind.NOTHING)
 
 
 def _is_watched(value: Any) -> bool:
-    return not isinstance(value, type) and not (value.__module__ or "").startswith("anyshape.")
+    home = getattr(value, "__module__", None) or ""
+    return not isinstance(value, type) and not home.startswith("anyshape.")
 
 
 @pytest.mark.slow
