@@ -32,6 +32,7 @@ from anyshape.runtime.loader.build import Loaded, Source, build, disk_cache, loa
 from anyshape.runtime.loader.host_target import host_target
 from anyshape.runtime.loader.torch_abi import torch_abi
 from anyshape.support.lazy_dataclass import replace
+from tests.codegen.gpu_instructions import for_host
 from tests.codegen.jit import host_machine, optimized
 
 _REGISTERS = ("tid.x", "tid.y", "ntid.x", "ntid.y", "ctaid.x", "nctaid.x")
@@ -45,6 +46,7 @@ _HOST_FUNCTION: Final = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)
 
 
 def _for_host(text: str) -> str:
+    text = for_host(text)
     text = re.sub(r"^target .*\n", "", text, flags=re.M)
     text = re.sub(r"^declare .*@llvm\.nvvm\..*\n", "", text, flags=re.M)
     text = re.sub(

@@ -87,7 +87,8 @@ def module_text(
     if missing:
         raise NoSuchFunction(", ".join(missing))
     shared = f"{SHARED} = external addrspace(3) global [0 x i8], align 64"
-    parts = [_HEAD, partial_array(states), shared, *texts, definitions(sorted(functions))]
+    made_of = definitions(sorted(functions), on_gpu=True)
+    parts = [_HEAD, partial_array(states), shared, *texts, made_of]
     return join_module([*parts, "!0 = !{}"]), rules
 
 
