@@ -8,7 +8,7 @@ warp share them.
 from __future__ import annotations
 
 from anyshape.codegen.vector_math.builder import FORMATS, VectorValue
-from anyshape.codegen.vector_math.coefficients import NORMAL_TAIL_END, POLYNOMIALS, SIN_ON_GPU
+from anyshape.codegen.vector_math.coefficients import POLYNOMIALS, SIN_ON_GPU
 from anyshape.codegen.vector_math.constants import SPLIT
 from anyshape.codegen.vector_math.operations import (
     absolute,
@@ -21,6 +21,7 @@ from anyshape.codegen.vector_math.operations import (
     fma,
     from_bits,
     horner,
+    lesser,
     nearest_integer,
     quotient,
     select,
@@ -86,11 +87,13 @@ def gelu_tanh(x: VectorValue) -> VectorValue:
 
 
 def gelu(x: VectorValue) -> VectorValue:
-    """max(x, 0) - |x| 2^(|x| P(|x|) - 1), as the function of all machines has it."""
+    """max(x, 0) - |x| 2^(|x| P(|x|) - 1), as the function of all machines has it. Behind the end of
+    the tail P goes on to fall, until the power is 0."""
     a = absolute(x)
-    tail = power(fma(a, even_and_odd(a, POLYNOMIALS["normal_tail", x.kind]), -1.0))
-    limit = a * either(bits(x) < 0, -0.0, 1.0, x)
-    return select(a < NORMAL_TAIL_END, fma(-a, tail, limit), limit)
+    b = lesser(a, 10.0)
+    tail = power(fma(b, even_and_odd(b, POLYNOMIALS["normal_tail", x.kind]), -1.0))
+    # Minus infinity gives NaN, as in eager.
+    return fma(-b, tail, a * either(bits(x) < 0, -0.0, 1.0, x))
 
 
 def erf(x: VectorValue) -> VectorValue:

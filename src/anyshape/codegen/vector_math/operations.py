@@ -34,6 +34,8 @@ truncate = partial(_intrinsic, "trunc")
 round_even = partial(_intrinsic, "roundeven")
 #: (magnitude, sign)
 copysign = partial(_intrinsic, "copysign")
+#: The other one, of NaN.
+lesser = partial(_intrinsic, "minnum")
 
 
 def select(condition: VectorValue, yes: Operand, no: Operand) -> VectorValue:
