@@ -42,9 +42,12 @@ test-slow: $(ALL) browser
 test-all: $(ALL) browser
 	$(PYTEST) --slow --all tests
 
-# For machines with an NVIDIA GPU, and a torch that knows it.
+# For machines with an NVIDIA GPU, and a torch that knows it: what is about GPUs, and what is about
+# native code, with a GPU as the default device.
 test-gpu: $(READY)
-	$(PYTEST) tests/gpu
+	PYTHONPATH=. $(PYTEST) -p tests.gpu.parts tests/gpu
+	PYTHONPATH=. $(PYTEST) -p tests.gpu.parts -p tests.gpu.on_gpu \
+	    tests/api tests/native tests/data_dependent
 
 # The report is tested in a real browser. Where it cannot be brought, those tests are skipped.
 browser:

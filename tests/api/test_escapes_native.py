@@ -45,6 +45,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests import devices
 from tests.api.twins import World, check
 
 NUMBER = 2
@@ -617,7 +618,7 @@ def changing_thing(case: Case) -> World:
     state = {"thing": Thing(torch.ones(3), 2), "step": 0}
 
     def before(step: int) -> None:
-        generator = torch.Generator().manual_seed(step)
+        generator = devices.generator(step)
         tensor = torch.randn(3 + step // 4, generator=generator)
         if step % 3 == 2:
             state["thing"] = Thing(tensor, numbers[step])

@@ -191,7 +191,7 @@ def test_gradients_of_a_parameter_made_inside() -> None:
 
 # -- random numbers --------------------------------------------------------------------------------
 
-outside = torch.Generator()
+outside = torch.Generator(torch.get_default_device())
 RANDOM: dict[str, Callable[..., Any]] = {}
 
 
@@ -225,7 +225,7 @@ def forked(x):
 
 @draws
 def generators(x):
-    made = torch.Generator().manual_seed(3)
+    made = torch.Generator(x.device).manual_seed(3)
     other = torch.Generator(device=x.device)
     other.manual_seed(x.shape[0])
     outside.manual_seed(5)

@@ -503,13 +503,21 @@ def test_batch_norm_statistics() -> None:
 # -- modes of torch ------------------------------------------------------------------------------
 
 
+def _device() -> str:
+    return torch.get_default_device().type
+
+
 MODES: dict[str, Callable[[], Any]] = {
     "grad": lambda: torch.enable_grad(),
     "no_grad": lambda: torch.no_grad(),
     "inference_mode": lambda: torch.inference_mode(),
-    "autocast bfloat16": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
-    "autocast float16": lambda: torch.autocast("cpu", dtype=torch.float16),
-    "autocast off": lambda: torch.autocast("cpu", enabled=False),
+    "autocast bfloat16": lambda: torch.autocast(
+        torch.get_default_device().type, dtype=torch.bfloat16
+    ),
+    "autocast float16": lambda: torch.autocast(
+        torch.get_default_device().type, dtype=torch.float16
+    ),
+    "autocast off": lambda: torch.autocast(_device(), enabled=False),
 }
 
 

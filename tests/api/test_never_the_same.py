@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import anyshape
+from tests import devices
 
 HISTORY: list[float] = []
 CACHE: dict[int, torch.Tensor] = {}
@@ -65,7 +66,7 @@ def values(x: torch.Tensor, i: int) -> torch.Tensor:
 def run(function: Callable[..., Any], called: Callable[..., Any]) -> list[torch.Tensor]:
     for each in (HISTORY, CACHE, SEEN):
         each.clear()
-    made = torch.Generator().manual_seed(0)
+    made = devices.generator(0)
     return [called(torch.randn(3 + i % 4, 2, generator=made), i) for i in range(60)]
 
 

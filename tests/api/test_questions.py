@@ -121,7 +121,7 @@ def contexts_in_a_stack(x):
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.no_grad())
         stack.enter_context(torch.profiler.record_function("name"))
-        stack.enter_context(torch.autocast("cpu", dtype=torch.bfloat16))
+        stack.enter_context(torch.autocast(x.device.type, dtype=torch.bfloat16))
         y = (x @ x.T).float()
         z = x * w
     return y, z, (x * w).requires_grad, torch.is_grad_enabled()

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 import anyshape
+from tests import devices
 from tests.zoo.compare import aliasing, difference
 
 #: First the size that is compiled at, again, unseen ones, 1 and 0, and the first again.
@@ -103,7 +104,7 @@ def outcome(
 ) -> Outcome:
     """Call with seeded generators, and keep everything that can be seen afterwards."""
     kwargs = kwargs or {}
-    torch.default_generator.manual_seed(seed)  # torch.manual_seed itself formats a stack
+    devices.seed(seed)
     random.seed(seed)
     result, raised, lines = None, None, []
     with contextlib.redirect_stdout(io.StringIO()) as printed:
@@ -146,7 +147,7 @@ def _step(
     names.update(kept)
     try:
         world.before(step)
-        torch.default_generator.manual_seed(step)
+        devices.seed(step)
         x = torch.randn(size, COLUMNS)
         return outcome(function, world.arguments(x), world.keywords(x), world.watch, step)
     finally:
@@ -162,10 +163,10 @@ def _namespace(function: Any) -> dict[str, Any]:
 def _modes() -> dict[str, Any]:
     """Global state that a call may change and must leave as eager leaves it."""
     return {
-        "torch generator": torch.get_rng_state(),
+        "torch generator": devices.random_state(),
         "python generator": hash(random.getstate()),
         "grad": torch.is_grad_enabled(),
         "inference": torch.is_inference_mode_enabled(),
         "default dtype": torch.get_default_dtype(),
-        "autocast": torch.is_autocast_enabled("cpu"),
+        "autocast": torch.is_autocast_enabled(torch.get_default_device().type),
     }

@@ -35,6 +35,7 @@ from anyshape.runtime.loader.host_target import host_target
 from anyshape.runtime.loader.symbols import find_symbol
 from anyshape.runtime.loader.torch_abi import torch_abi
 from anyshape.support.lazy_dataclass import replace
+from tests.codegen.gpu_instructions import for_host
 from tests.codegen.jit import host_machine, optimized
 
 _REGISTERS = ("tid.x", "tid.y", "ntid.x", "ntid.y", "ctaid.x", "nctaid.x")
@@ -127,6 +128,7 @@ ATTENTION: Final = {
 
 
 def _for_host(text: str) -> str:
+    text = for_host(text)
     text = re.sub(r"^target .*\n", "", text, flags=re.M)
     text = re.sub(r"^declare .*@llvm\.nvvm\..*\n", "", text, flags=re.M)
     text = re.sub(

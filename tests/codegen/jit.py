@@ -14,6 +14,7 @@ import numpy as np
 from anyshape.codegen.ir_builder import REGISTER, vector
 from anyshape.codegen.vector_math import FUNCTIONS, definitions
 from anyshape.codegen.vector_math.builder import function_name
+from tests.codegen.gpu_instructions import for_host
 
 NUMPY = {"f32": np.float32, "f64": np.float64}
 
@@ -38,8 +39,9 @@ def other_machine(triple: str, cpu: str) -> Any:
     return llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, opt=2)
 
 
-def loop_text(name: str, kind: str, lanes: int) -> str:
-    """A module with `void k(ptr out, ptr x, ptr y, i64 vectors)`."""
+def loop_text(name: str, kind: str, lanes: int, off: float | None = None) -> str:
+    """A module with `void k(ptr out, ptr x, ptr y, i64 vectors)`. With `off`, it is the function of
+    GPUs, whose instructions are off by so much."""
     type_, arity = vector(REGISTER[kind], lanes), FUNCTIONS[name]
     align = 4 if kind == "f32" else 8
     loads = "\n".join(
@@ -64,7 +66,12 @@ loop:
 exit:
   ret void
 }}
-{definitions([(name, kind, lanes)])}"""
+{_definitions(name, kind, lanes, off)}"""
+
+
+def _definitions(name: str, kind: str, lanes: int, off: float | None) -> str:
+    text = definitions([(name, kind, lanes)], on_gpu=off is not None)
+    return text if off is None else for_host(text, off)
 
 
 def optimized(text: str, machine: Any) -> Any:
@@ -95,10 +102,12 @@ class Compiled:
 
 
 @cache
-def compiled(name: str, kind: str = "f32", lanes: int = 16, cpu: str = "") -> Compiled:
+def compiled(
+    name: str, kind: str = "f32", lanes: int = 16, cpu: str = "", off: float | None = None
+) -> Compiled:
     machine = host_machine(cpu)
     start = time.perf_counter()
-    module = optimized(loop_text(name, kind, lanes), machine)
+    module = optimized(loop_text(name, kind, lanes, off), machine)
     engine = llvm.create_mcjit_compiler(module, machine)
     engine.finalize_object()
     spent = (time.perf_counter() - start) * 1e3

@@ -178,6 +178,52 @@ def test_python_starts_kernels_as_machine_code_does(name: str) -> None:
         assert gpu.started == expected
 
 
+def test_rows_in_registers() -> None:
+    """From a part of a warp to many, at lengths that leave vectors, lanes and rows over."""
+    rng = np.random.default_rng(0)
+    runner = Emulated(*SAMPLES["layer_norm"])
+    assert [rule.name for rule in runner.gpu.rules[0]][:2] == ["kernel_w4x4", "kernel_w1x8"]
+    sizes = (
+        (5, 4),
+        (33, 100),
+        (3, 128),
+        (2, 516),
+        (2, 4096),
+        (1, 4100),
+        (3, 1),
+        (5, 63),
+        (2, 1001),
+    )
+    for rows, length in sizes:
+        x = rng.standard_normal((rows, length)).astype(np.float32)
+        scale = rng.standard_normal(length).astype(np.float32)
+        result = np.zeros_like(x)
+        runner([x, result, scale], (rows, length))
+        off = x - x.mean(1, keepdims=True)
+        want = off / np.sqrt((off * off).mean(1, keepdims=True) + 1e-5) * scale
+        np.testing.assert_allclose(result, want, rtol=2e-4, atol=2e-5)
+    assert any("x" in each.name for each in runner.gpu.started)
+
+
+def test_geometry_of_rows_in_registers() -> None:
+    runner = Emulated(*SAMPLES["layer_norm"], runs=False)
+    rules = runner.gpu.rules[0]
+    for rows, length, name, block in (
+        (1, 4, "kernel_w4x4", (8, 4)),
+        (100000, 256, "kernel_w4x4", (16, 16)),
+        (100000, 4096, "kernel_w4x4", (256, 1)),
+        (10, 16384, "kernel_w4x4", (1024, 1)),
+        (10, 16388, "kernel_w4", (1024, 1)),
+        (10, 4095, "kernel_w1x8", (512, 1)),
+        (10, 8193, "kernel_w1", (1024, 1)),
+        (10, 0, "kernel_w4", (32, 1)),
+    ):
+        rule = chosen(rules, (rows, length), (0, 0, 0))
+        shape = geometry(rule, (rows, length), 1 << 16)
+        assert shape is not None
+        assert (rule.name, shape.block) == (name, block)
+
+
 def test_rows_that_are_too_long_for_shared_memory() -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((5, 300)).astype(np.float32)

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from anyshape.codegen.vector_math import FUNCTIONS, definitions, supports
+from anyshape.codegen.vector_math.table import ON_GPUS
 from tests.codegen.accuracy import (
+    AS_GOOD_AS_EAGER,
     BOUND,
     allowed_error,
     bit_patterns,
@@ -57,6 +59,26 @@ def test_a_coarser_estimate_of_reciprocals_is_as_good(name: str):
     assert (error <= allowed_error(name, x)).all(), (
         f"{name}({x[worst]!r}) is {error[worst]} ulp off"
     )
+
+
+@pytest.mark.parametrize("name", ON_GPUS)
+@pytest.mark.parametrize("off", [0.0, 2.0**-24, -(2.0**-24)])
+def test_by_the_instructions_of_gpus(name: str, off: float):
+    """Whose errors are one unit in the last place or so. A sum and a quotient beside come to what
+    eager loses on a GPU."""
+    x = np.concatenate([bit_patterns("f32", 2**16), ordinary(2**14), special_values("f32")])
+    error = ulp_error(compiled(name, off=off)(x), reference(name, x))
+    bound = np.maximum(allowed_error(name, x), 3.5 if name in AS_GOOD_AS_EAGER else BOUND)
+    worst = (error / bound).argmax()
+    assert (error <= bound).all(), f"{name}({x[worst]!r}) is {error[worst]} ulp off"
+
+
+def test_sines_of_gpus_are_not_beyond_one():
+    near = np.arange(np.float32(1.5).view(np.uint32), np.float32(1.6).view(np.uint32))
+    x = near.astype(np.uint32).view(np.float32)
+    for start in (0.0, np.pi, 2 * np.pi, 20 * np.pi):
+        given = (x + np.float32(start)).astype(np.float32)
+        assert np.abs(compiled("sin", off=0.0)(given)).max() == 1.0
 
 
 def remainders(name: str, x: np.ndarray, y: np.ndarray) -> np.ndarray:

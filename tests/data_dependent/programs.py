@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import anyshape
+from tests import devices
 from tests.zoo.compare import difference, tensors
 
 
@@ -86,14 +87,13 @@ def _observe(
     inputs: Callable[[random.Random], tuple[Any, ...]],
     seed: int,
 ) -> Seen:
-    # `torch.manual_seed` would look at its callers.
-    torch.default_generator.manual_seed(seed)
+    devices.seed(seed)
     result, raised = None, None
     with contextlib.redirect_stdout(io.StringIO()) as printed, warnings.catch_warnings():
         # Growth without end is said in a warning; torch says what is new in it once per process.
         warnings.filterwarnings("ignore", "anyshape:|Sparse ")
         arguments = inputs(random.Random(seed))
-        torch.default_generator.manual_seed(seed)
+        devices.seed(seed)
         random.seed(seed)
         np.random.seed(seed)
         try:
@@ -102,7 +102,7 @@ def _observe(
             raised = error
     numbers = np.random.get_state(legacy=False)["state"]
     generators = (
-        torch.get_rng_state(),
+        devices.random_state(),
         hash(random.getstate()),
         (numbers["key"].tobytes(), numbers["pos"]),
     )
@@ -165,7 +165,7 @@ def matrix(rng: random.Random, least: int = 1, most: int = 6, columns: int = 4) 
 def seeded(seed: int = 0) -> Iterator[None]:
     """Twins get the same weights."""
     with torch.random.fork_rng([]):
-        torch.default_generator.manual_seed(seed)
+        devices.seed(seed)
         yield
 
 
@@ -507,11 +507,11 @@ def own_generator(x: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def generator_and_rows(rng: random.Random) -> tuple[Any, ...]:
-    return matrix(rng), torch.Generator().manual_seed(rng.randint(0, 9))
+    return matrix(rng), devices.generator(rng.randint(0, 9))
 
 
 def build_kept_generator() -> Built:
-    generator = torch.Generator().manual_seed(0)
+    generator = devices.generator(0)
 
     def f(x: Tensor) -> Tensor:
         y = torch.rand(2, generator=generator)

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import anyshape
+from tests import devices
 from tests.data_dependent.programs import Built, Program, matrix, must_be_positive, run_twins
 
 CALLS = 20
@@ -375,7 +376,7 @@ def callees(board: Board, effect: Effect) -> Callable[[Tensor], Any]:
 
 def hooks(board: Board, effect: Effect) -> Callable[[Tensor], Any]:
     with torch.random.fork_rng([]):
-        torch.default_generator.manual_seed(0)
+        devices.seed(0)
         module = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
     module.requires_grad_(False)
 

@@ -16,6 +16,7 @@ import torch
 
 import anyshape
 from anyshape.errors import DataDependentError
+from tests import devices
 from tests.data_dependent.unbacked_programs import PROGRAMS, Expected, Program
 
 pytestmark = [
@@ -32,7 +33,7 @@ AMONG = 10
 
 
 def inputs_of(program: Program, first: int, *, vary: bool = False) -> Iterator[tuple[Any, ...]]:
-    rng = torch.Generator().manual_seed(first)
+    rng = devices.generator(first)
     for index, count in enumerate((first, *COUNTS)):
         if count not in program.never:
             yield program.inputs(count, AMONG + (index if vary else 0), rng)

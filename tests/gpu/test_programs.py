@@ -12,9 +12,10 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 import anyshape
+from tests.gpu.device import DEVICE, needs_device
 from tests.zoo.models import ROWS, Row
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+pytestmark = needs_device
 
 SHAPES = ((16, 64), (3, 50), (1, 1024), (128, 4096), (7, 1), (513, 33), (0, 8))
 
@@ -69,7 +70,7 @@ def test_program(name: str, dtype: torch.dtype) -> None:
         for shape in SHAPES:
             if 0 in shape and name in ("set", "product"):
                 continue
-            x = torch.randn(shape, device="cuda").to(dtype)
+            x = torch.randn(shape, device=DEVICE).to(dtype)
             check(function(x), compiled(x), 2e-4 if dtype is torch.float32 else 3e-2)
 
 
@@ -87,12 +88,12 @@ def _leaves(value: Any) -> list[Tensor]:
 
 
 def _moved(value: Any) -> Any:
-    return tree_map(lambda leaf: leaf.cuda() if isinstance(leaf, Tensor) else leaf, value)
+    return tree_map(lambda leaf: leaf.to(DEVICE) if isinstance(leaf, Tensor) else leaf, value)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_model(row: Row) -> None:
-    module, twin = row.module().cuda(), row.module().cuda()
+    module, twin = row.module().to(DEVICE), row.module().to(DEVICE)
     compiled = anyshape.compile(module, dynamic=True)
     with torch.no_grad():
         for pair in row.pairs:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 import anyshape
+from tests import devices
 from tests.native.opdb import same
 from tests.native.plans import Plans, watched
 
@@ -46,5 +47,5 @@ def _copies(call: Sequence[Any]) -> list[Any]:
 
 def floats(*shapes: tuple[int, ...], dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
     """One tensor a shape."""
-    maker = torch.Generator().manual_seed(0)
+    maker = devices.generator(0)
     return [(torch.randn(shape, generator=maker) * 3).to(dtype) for shape in shapes]

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import anyshape
+from tests import devices
 
 WIDTH = 6
 SIZES = (4, 1, 7, 0, 3)
@@ -24,7 +25,7 @@ def native_training(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _matrix(seed: int, *shape: int) -> nn.Parameter:
-    return nn.Parameter(torch.randn(*shape, generator=torch.Generator().manual_seed(seed)))
+    return nn.Parameter(torch.randn(*shape, generator=devices.generator(seed)))
 
 
 W, V, B = _matrix(0, WIDTH, WIDTH), _matrix(1, WIDTH), _matrix(2, WIDTH)
@@ -133,7 +134,7 @@ def test_program(name: str) -> None:
     for size in SIZES:
         if size == 0 and name.startswith(NOT_OF_NOTHING):
             continue
-        x = torch.randn(size, WIDTH, generator=torch.Generator().manual_seed(size))
+        x = torch.randn(size, WIDTH, generator=devices.generator(size))
         compare(outcome(function, x), outcome(compiled, x))
     assert "forward: native code" in str(compiled.explain())
 
@@ -232,9 +233,9 @@ def test_gradients_of_gradients_have_the_same_noise() -> None:
     compiled = warm(lambda x: F.dropout(x * x, 0.5))
     x = torch.randn(5, WIDTH, requires_grad=True)
     result = compiled(x)
-    state = torch.get_rng_state()
+    state = devices.random_state()
     (grad,) = torch.autograd.grad(result.sum(), x, create_graph=True)
-    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(devices.random_state(), state)
     assert torch.equal(grad == 0, result == 0)
 
 

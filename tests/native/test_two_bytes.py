@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import anyshape
+from tests import devices
 
 Tensor = torch.Tensor
 
@@ -37,7 +38,7 @@ TENSORS = (
 
 def values(dtype: torch.dtype) -> Tensor:
     """Numbers at random, and those that the others are rounded to."""
-    maker = torch.Generator().manual_seed(0)
+    maker = devices.generator(0)
     edges = torch.tensor([0.7, 0.3, 257.0, -1.3, 1000.3])
     return torch.cat([torch.randn(35, generator=maker) * 3, edges]).to(dtype)
 

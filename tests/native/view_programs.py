@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
+from tests import devices
 from tests.native.plans import watched
 
 SHAPES = ((3, 4, 2), (2, 3, 5), (1, 1, 1), (5, 1, 3), (0, 2, 3), (4, 6, 17))
@@ -119,7 +120,7 @@ def function(source: str, name: str) -> Callable[..., Any]:
 def inputs(
     kind: str, shape: tuple[int, ...], seed: int, words: Vocabulary = VIEWS
 ) -> tuple[torch.Tensor, ...]:
-    generator = torch.Generator().manual_seed(seed)
+    generator = devices.generator(seed)
     x, y = (words.inputs[kind](shape, generator) for _ in range(2))
     return x, y, torch.tensor([1, 0, 2])
 

@@ -46,12 +46,14 @@ class Machine:
     saturates: bool = False
     #: whether a branch costs little beside memory: there is no place to access for no reason
     branches: bool = False
+    #: whether one instruction gives the larger of two floats, and NaN if one is
+    has_extremes: bool = False
 
     @staticmethod
     def of(target: Target) -> Machine:
         if target.triple.startswith("nvptx64"):
             every = frozenset({1, 2, 4, 8})
-            return Machine(every, every, saturates=True, branches=True)
+            return Machine(every, every, saturates=True, branches=True, has_extremes=True)
         features = target.features.split(",")
         if not target.triple.startswith("x86_64"):
             return Machine(frozenset(), frozenset(), saturates=True)

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tests import devices
 from tests.api.features.registry import feature
 from tests.api.twins import World
 
@@ -59,9 +60,9 @@ def gradient_mode_left_changed() -> World:
 @feature
 def autocast() -> World:
     def f(x: Tensor) -> Any:
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.autocast(x.device.type, dtype=torch.bfloat16):
             y = x @ x.T
-            with torch.autocast("cpu", enabled=False):
+            with torch.autocast(x.device.type, enabled=False):
                 z = x @ x.T
         return y, z, y.dtype
 
@@ -100,7 +101,7 @@ def random_numbers() -> World:
 
 @feature
 def random_generator_given() -> World:
-    generator = torch.Generator().manual_seed(3)
+    generator = devices.generator(3)
     return World(
         lambda x: x + torch.rand(x.shape, generator=generator),
         watch=lambda: generator.get_state(),
@@ -166,7 +167,7 @@ def module_containers() -> World:
             x = x * self.t["w"] + len(self.a) + self.a[-1](x)
             return self.s(x) + next(self.parameters()).sum() + len(list(self.modules()))
 
-    torch.default_generator.manual_seed(0)
+    devices.seed(0)
     return World(Many())
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch.autograd import forward_ad
+from torch.utils._device import DeviceContext
 
 from anyshape.guards.replaced_functions import replaced
 
@@ -37,7 +38,7 @@ def read_state() -> tuple[object, ...]:
     """Everything of it in one value: cheap, because every call compares it."""
     return (
         _is_grad_enabled(),
-        _function_modes(),
+        _modes() if _function_modes() else 0,
         _dispatch_modes(),
         _default_dtype(),
         _autocast() if _is_any_autocast() else None,
@@ -52,6 +53,21 @@ def read_state() -> tuple[object, ...]:
         # Nor does a method that is not torch's own any more.
         _replaced_now(),
     )
+
+
+def _modes() -> object:
+    """How many function modes there are, or the devices of those that say where tensors are made
+    (`torch.set_default_device`, `with torch.device`)."""
+    devices = _default_devices()
+    return _function_modes() if devices is None else devices
+
+
+def _default_devices() -> tuple[torch.device, ...] | None:
+    """None where other modes are active too."""
+    modes = [_C._get_function_stack_at(place) for place in range(_function_modes())]
+    if any(type(mode) is not DeviceContext for mode in modes):
+        return None
+    return tuple(mode.device for mode in modes)
 
 
 def _saved_tensors_hooks() -> object:
@@ -69,7 +85,7 @@ def _autocast() -> tuple[object, ...]:
 
 def can_capture() -> str | None:
     """Why no capture is possible now, if so."""
-    if _C._len_torch_function_stack() or _C._len_torch_dispatch_stack():
+    if _default_devices() is None or _C._len_torch_dispatch_stack():
         return "a torch function mode or dispatch mode is active"
     if _C._functorch.peek_interpreter_stack() is not None:
         return "called inside a function transform (vmap, grad)"

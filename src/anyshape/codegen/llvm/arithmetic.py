@@ -85,6 +85,8 @@ def _extreme(sign: str) -> Row:
 
     def row(c: OperationCall) -> str:
         a, b = c.args
+        if c.is_float and c.e.machine.has_extremes:
+            return c.intrinsic("maximum" if sign == "gt" else "minimum")
         chosen = c.choose(c.compare(sign, a, b), a, b)
         return c.choose(c.is_nan(a), a, chosen) if c.is_float else chosen
 

@@ -50,6 +50,8 @@ class Loop:
     level: int
     variable: str
     extent: Size
+    #: of each vector of a round, where they are not one behind the other
+    places: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -100,6 +102,12 @@ class Emitter(FunctionBody):
         #: scalars that are in registers already, by the vector
         self.at_hand: dict[tuple[Scalar, int], IrValue] = {}
         self.rows: dict[tuple[str, int], IrValue] = {}
+        #: where the results of stages are at hand, if not at the level of the stage
+        self.row_levels: dict[str, int] = {}
+        #: private buffers that are in registers: at which level, and each vector of a round
+        self.held: dict[str, tuple[int, list[IrValue]]] = {}
+        #: where stages have read what later ones need as well
+        self.load_levels: dict[Scalar, int] = {}
         self.stage = StageScope(0, 0, frozenset())
         #: where loads of stages without axes of their own may stand
         self.loads_from = 0
@@ -188,11 +196,16 @@ class Emitter(FunctionBody):
             case "index":
                 return self.traits_of_size(scalar.data)
             case "row":
-                return self.stage.level, self.plan.column is not None
+                level = self.row_levels.get(scalar.data, self.stage.level)
+                return level, self.plan.column is not None
             case "load":
                 buffer, address = scalar.data
+                if buffer in self.held:
+                    return self.held[buffer][0], True
                 own, differs = self.traits_of_size(address)
                 own = max(own, self.stage.loads_from)
+                if self.vector_axis is not None and self.loops[self.vector_axis].places:
+                    own = self.load_levels.setdefault(scalar, own)
                 if buffer in self.stage.written:
                     own = len(self.levels) - 1
                 elif buffer in self.plan.written:
@@ -217,6 +230,8 @@ class Emitter(FunctionBody):
         """Its value in the first lane."""
         loop = self.loops.get(symbol)
         if loop is not None:
+            if loop.places:
+                return loop.places[self.copy]
             if symbol is not self.vector_axis or self.copy == 0:
                 return loop.variable
             key = ("copy", symbol, self.copy)

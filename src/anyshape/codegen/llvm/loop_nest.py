@@ -292,7 +292,7 @@ class StageCode:
                 text = cast(e, text, value.dtype, folding.dtype, bool(self.lanes))
                 position = ""
                 if folding.has_position:
-                    size = _position(self.stage.axes)
+                    size = row_position(self.stage.axes)
                     position = wide_size(e, size) if self.lanes else narrow_size(e, size)
                 results += folding.update(e, own, text, position, self.lanes)
         e.copy = 0
@@ -307,7 +307,7 @@ class StageCode:
         inputs = [e.value(scan.value) for scan in stage.scans]
         first = sum(len(other.checks) for other in e.kernel.stages[: self.number])
         for number, condition in enumerate(conditions):
-            _check(e, first + number, condition)
+            check_vector(e, first + number, condition)
         after: States = []
         for scanning, carry, value in zip(self.scannings, carries, inputs, strict=True):
             carry, result = scanning.step(e, carry, value)
@@ -345,7 +345,7 @@ def set_masks(e: Emitter, variable: str, end: str, copies: int) -> None:
     e.masks, e.counts = tuple(masks), tuple(counts)
 
 
-def _check(e: Emitter, number: int, condition: IrValue) -> None:
+def check_vector(e: Emitter, number: int, condition: IrValue) -> None:
     """Remember that a condition failed in some lane that exists."""
     if condition.wide:
         truth = f"<{e.lanes} x i1>"
@@ -372,7 +372,7 @@ def check_slot(e: Emitter, number: int) -> str:
     return e.once(0, ("check", number), make)
 
 
-def _position(axes: tuple[Axis, ...]) -> Size:
+def row_position(axes: tuple[Axis, ...]) -> Size:
     """Counted over all axes."""
     total: Size = 0
     for axis in axes:

@@ -36,7 +36,8 @@ def pointer(e: Emitter, buffer: str, address: Size, dtype: Dtype) -> str:
     """To the element at an address; where lanes differ, to that of the first one."""
     element = MEMORY[dtype]
     steady = e.steady_parts(address)
-    if e.copy and steady is not None and steady[0] == 1:
+    apart = e.vector_axis is not None and e.loops[e.vector_axis].places
+    if e.copy and steady is not None and steady[0] == 1 and not apart:
         # The other vectors of a round are at fixed distances from the first.
         copy, e.copy = e.copy, 0
         first = pointer(e, buffer, address, dtype)
@@ -90,6 +91,8 @@ def _nowhere(e: Emitter) -> str:
 def load(e: Emitter, scalar: Scalar) -> IrValue:
     buffer, address = scalar.data
     dtype = scalar.dtype
+    if buffer in e.held:
+        return e.held[buffer][1][e.copy]
     mask, other = (e.value(arg) for arg in scalar.args) if scalar.args else (None, None)
     _, wide = e.traits(scalar)
     if not wide:

@@ -56,6 +56,8 @@ class Folding:
     dtype: Dtype
     #: of the result
     result: Dtype
+    #: whether so few values are folded one after the other that one accumulator is enough
+    in_one: bool = False
 
     @property
     def has_position(self) -> bool:
@@ -63,7 +65,8 @@ class Folding:
 
     @property
     def cascades(self) -> bool:
-        return self.fold == "sum" and self.dtype in FLOATS and self.dtype != "f64"
+        sums = self.fold == "sum" and self.dtype in FLOATS and self.dtype != "f64"
+        return sums and not self.in_one
 
     @property
     def first_dtypes(self) -> list[Dtype]:

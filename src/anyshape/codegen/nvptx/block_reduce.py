@@ -32,6 +32,9 @@ def partial_array(states: int) -> str:
 class BlockTeam(ThreadTeam):
     """`%tid.x` of `%ntid.x` threads; `%active` says whether there is a point for them."""
 
+    #: where in shared memory the states of the reduction at hand begin
+    first_state = 0
+
     def thread_slice(self, e: Emitter, stage: int, axis: Axis, is_split: bool) -> tuple[str, str]:
         # They share the last axis, vector by vector: see `BlockStage`.
         return "0", narrow_size(e, axis.extent)
@@ -59,31 +62,36 @@ class BlockTeam(ThreadTeam):
 
         def across_warp(own: States) -> States:
             for distance in (16, 8, 4, 2, 1):
-                pairs = zip(types, own, strict=True)
-                others = [_shuffled(e, type_, text, distance) for type_, text in pairs]
+                others = self.shuffled(e, types, own, distance)
                 own = merged_states(e, foldings, own, others, 0)
             return own
 
         def across_block() -> States:
             self.barrier(e)
-            e.run_if("%first.lane", lambda: self._put(e, types, merged, "%warp"))
+            e.run_if("%first.lane", lambda: self.put(e, types, merged, "%warp"))
             self.barrier(e)
             place = e.let("add i32 %first.warp, %lane")
             start = [text for folding in foldings for text in folding.start(0)]
-            own = e.when("%is.warp", start, types, lambda: self._get(e, types, place))
+            own = e.when("%is.warp", start, types, lambda: self.get(e, types, place))
             return across_warp(own)
 
         merged = across_warp(states)
         return e.when("%has.warps", merged, types, across_block)
 
-    def _put(self, e: Emitter, types: list[str], states: States, place: str) -> None:
-        for number, (type_, text) in enumerate(zip(types, states, strict=True)):
+    def shuffled(self, e: Emitter, types: list[str], states: States, distance: int) -> States:
+        """What the thread at this distance has."""
+        pairs = zip(types, states, strict=True)
+        return [_shuffled(e, type_, text, distance) for type_, text in pairs]
+
+    def put(self, e: Emitter, types: list[str], states: States, place: str) -> None:
+        pairs = zip(types, states, strict=True)
+        for number, (type_, text) in enumerate(pairs, start=self.first_state):
             e.do(f"store {type_} {text}, ptr addrspace(3) {_partial(e, number, place)}, align 8")
 
-    def _get(self, e: Emitter, types: list[str], place: str) -> States:
+    def get(self, e: Emitter, types: list[str], place: str) -> States:
         return [
             e.let(f"load {type_}, ptr addrspace(3) {_partial(e, number, place)}, align 8")
-            for number, type_ in enumerate(types)
+            for number, type_ in enumerate(types, start=self.first_state)
         ]
 
 

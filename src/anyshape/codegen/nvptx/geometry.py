@@ -13,8 +13,9 @@ from anyshape.symbolic.expr import symbols_of
 _WARP: Final = 32
 #: Threads of a block, where nothing speaks for another number.
 _BLOCK: Final = 256
-#: Threads that share a row, at most.
+#: Threads that share a row, at most; and at least where each has some of it in registers.
 _MOST: Final = 1024
+_FEWEST: Final = 8
 #: Vectors of a row that each thread takes, if the row is long enough.
 _EACH: Final = 4
 #: Blocks of a grid, at most. Each takes several points where there are more.
@@ -50,11 +51,17 @@ def chosen(
 ) -> LaunchRule:
     """The first function that is for these sizes and addresses; the last one is for all."""
     for rule in rules[:-1]:
-        if all(addresses[number] % by == 0 for number, by in rule.aligned) and all(
-            _value(size, sizes) % rule.lanes == 0 for size in rule.multiples
+        if (
+            all(addresses[number] % by == 0 for number, by in rule.aligned)
+            and all(_value(size, sizes) % rule.lanes == 0 for size in rule.multiples)
+            and (not rule.each or 0 < _value(rule.length, sizes) <= _longest(rule))
         ):
             return rule
     return rules[-1]
+
+
+def _longest(rule: LaunchRule) -> int:
+    return rule.each * rule.lanes * _MOST
 
 
 def geometry(rule: LaunchRule, sizes: Sequence[int], most_shared: int) -> Geometry | None:
@@ -85,11 +92,11 @@ def _rows(
     if points <= 0:
         return None
     vectors = -(-length // rule.lanes)
-    threads = _WARP
-    while threads < _MOST and threads * _EACH < vectors:
+    threads, each = (_FEWEST, rule.each) if rule.each else (_WARP, _EACH)
+    while threads < _MOST and threads * each < vectors:
         threads *= 2
     rows = max(1, _BLOCK // threads)
-    while rows > 1 and (rows * private > most_shared or points < rows * 128):
+    while rows > max(1, _WARP // threads) and (rows * private > most_shared or points < rows * 128):
         rows //= 2
     grid = min(-(-points // rows), _GRID)
     if private > most_shared:

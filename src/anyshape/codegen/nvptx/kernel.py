@@ -13,6 +13,7 @@ from anyshape.codegen.llvm.emitter import Emitter, Loop
 from anyshape.codegen.llvm.loop_nest import StageCode, check_slot, set_masks
 from anyshape.codegen.llvm.sizes import narrow_size
 from anyshape.codegen.nvptx.block_reduce import BlockStage
+from anyshape.codegen.nvptx.held_rows import write_held_rows
 from anyshape.codegen.nvptx.plan import GpuPlan
 from anyshape.loops.expr import Axis
 
@@ -36,7 +37,7 @@ def kernel_function(e: Emitter, gpu: GpuPlan, name: str, counts: tuple[int, int,
         )
     e.enter()
     if gpu.form == "rows":
-        _rows(e)
+        _rows(e, gpu.each)
     else:
         _points(e)
     _leave_failures(e)
@@ -156,7 +157,7 @@ def _stages(e: Emitter) -> None:
 # -- threads of a block for each row ---------------------------------------------------------------
 
 
-def _rows(e: Emitter) -> None:
+def _rows(e: Emitter, vectors: int) -> None:
     axes = e.kernel.axes
     extents = [narrow_size(e, axis.extent) for axis in axes]
     total = "1"
@@ -164,16 +165,16 @@ def _rows(e: Emitter) -> None:
         total = e.let(f"mul i64 {total}, {extent}")
     first = e.let("mul i64 %ctaid.64, %ntid.y.64")
     step = e.let("mul i64 %nctaid.64, %ntid.y.64")
-    warps = e.let("lshr i32 %ntid, 5")
+    e.do("%warps = lshr i32 %ntid, 5")
     e.do("%has.warps = icmp ugt i32 %ntid, 32")
     e.do("%lane = and i32 %tid, 31")
     e.do("%first.lane = icmp eq i32 %lane, 0")
-    e.do(f"%first.warp = mul i32 %tid.y, {warps}")
+    e.do("%first.warp = mul i32 %tid.y, %warps")
     e.do(f"%warp = add i32 %first.warp, {e.let('lshr i32 %tid, 5')}")
-    e.do(f"%is.warp = icmp ult i32 %lane, {warps}")
+    e.do("%is.warp = icmp ult i32 %lane, %warps")
     e.do(f"%stride = mul i64 %ntid.64, {e.lanes}")
     mine = e.let(f"mul i64 %tid.64, {e.lanes}")
-    if e.kernel.private:
+    if e.kernel.private and not vectors:
         _private_rows(e, first)
 
     def body(base: str, _: list[str]) -> list[str]:
@@ -186,6 +187,12 @@ def _rows(e: Emitter) -> None:
         is_first = e.let("icmp eq i32 %tid, 0")
         e.do(f"%leads = and i1 %active, {is_first}")
         _set_digits(e, axes, extents, row)
+        if vectors:
+            e.do(f"%stride.32 = mul i32 %ntid, {e.lanes}")
+            near = e.let(f"mul i32 %tid, {e.lanes}")
+            e.do(f"%begin.32 = select i1 %active, i32 {near}, i32 {1 << 30}")
+            write_held_rows(e, vectors)
+            return []
         count = len(e.kernel.stages)
         for position in range(count):
             BlockStage(e, position).write(position == count - 1)

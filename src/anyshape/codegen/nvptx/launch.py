@@ -16,6 +16,7 @@ from typing import Final
 
 from anyshape.codegen.host.sizes import Sizes
 from anyshape.codegen.ir_builder import FunctionBody
+from anyshape.codegen.nvptx.held_rows import MOST_THREADS
 from anyshape.codegen.nvptx.module import Counts, LaunchRule
 from anyshape.symbolic import Size, Symbol, ceildiv
 from anyshape.symbolic.expr import symbols_of
@@ -28,7 +29,7 @@ TABLE_NAME: Final = "anyshape_gpu"
 DECLARATIONS: Final = f"""
 @{TABLE_NAME} = external global i64
 declare i32 @anyshape_gpu_points(ptr, i64, ptr, ptr, i64, i64, i1)
-declare i32 @anyshape_gpu_rows(ptr, i64, ptr, ptr, i64, i64, i64)
+declare i32 @anyshape_gpu_rows(ptr, i64, ptr, ptr, i64, i64, i64, i64, i64)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 """
 
@@ -95,7 +96,7 @@ def _points(rule: LaunchRule) -> Size:
 
 def _sizes(rule: LaunchRule) -> list[Size]:
     vectors = ceildiv(rule.length, rule.lanes)
-    return [_points(rule), vectors, rule.private, *rule.multiples]
+    return [_points(rule), vectors, rule.private, rule.length, *rule.multiples]
 
 
 def _fits(lines: FunctionBody, rule: LaunchRule, sizes: Sizes) -> str:
@@ -105,6 +106,12 @@ def _fits(lines: FunctionBody, rule: LaunchRule, sizes: Sizes) -> str:
         address = lines.let(f"load i64, ptr {lines.element('%buffers', buffer)}")
         rests.append(lines.let(f"and i64 {address}, {by - 1}"))
     rests += [lines.let(f"srem i64 {sizes.of(size)}, {rule.lanes}") for size in rule.multiples]
+    if rule.each:
+        # Of a length of 0, one less is more than any.
+        last = lines.let(f"sub i64 {sizes.of(rule.length)}, 1")
+        longest = rule.each * rule.lanes * MOST_THREADS
+        long = lines.let(f"icmp uge i64 {last}, {longest}")
+        rests.append(lines.let(f"zext i1 {long} to i64"))
     if not rests:
         return "true"
     every = reduce(lambda a, b: lines.let(f"or i64 {a}, {b}"), rests)
@@ -114,7 +121,11 @@ def _fits(lines: FunctionBody, rule: LaunchRule, sizes: Sizes) -> str:
 def _call(rule: LaunchRule, sizes: Sizes, given: str) -> str:
     points, vectors, private = (f"i64 {sizes.of(size)}" for size in _sizes(rule)[:3])
     if rule.form == "rows":
-        return f"call i32 @anyshape_gpu_rows({given}, {points}, {vectors}, {private})"
+        each, least = (rule.each, 8) if rule.each else (4, 32)
+        return (
+            f"call i32 @anyshape_gpu_rows({given}, {points}, {vectors}, {private},"
+            f" i64 {each}, i64 {least})"
+        )
     serial = str(rule.serial).lower()
     return f"call i32 @anyshape_gpu_points({given}, {points}, {private}, i1 {serial})"
 
@@ -125,6 +136,7 @@ _DECLARED: Final = """
 declare i32 @aoti_torch_get_current_cuda_stream(i32, ptr)
 declare i32 @cuLaunchKernel(ptr, i32, i32, i32, i32, i32, i32, i32, ptr, ptr, ptr)
 declare i64 @llvm.umin.i64(i64, i64)
+declare i64 @llvm.umax.i64(i64, i64)
 """
 
 #: A thread for each point, 256 a block. Few points with much to do each are spread over as many
@@ -174,16 +186,17 @@ start:
 #: device's where it is too long for that.
 _ROWS: Final = """
 define i32 @anyshape_gpu_rows(ptr %table, i64 %handle, ptr %arguments, ptr %own, i64 %points,
-                              i64 %vectors, i64 %private) nounwind {
+                              i64 %vectors, i64 %private, i64 %each,
+                              i64 %fewest) nounwind {
 entry:
   %some = icmp sgt i64 %points, 0
   br i1 %some, label %widen, label %none
 none:
   ret i32 0
 widen:
-  %threads = phi i64 [32, %entry], [%double, %widen]
+  %threads = phi i64 [%fewest, %entry], [%double, %widen]
   %double = shl i64 %threads, 1
-  %taken = shl i64 %threads, 2
+  %taken = mul i64 %threads, %each
   %long = icmp slt i64 %taken, %vectors
   %narrow = icmp ult i64 %threads, 1024
   %wider = and i1 %long, %narrow
@@ -193,6 +206,8 @@ widened:
   %beside = udiv i64 256, %threads
   %least = icmp eq i64 %beside, 0
   %first = select i1 %least, i64 1, i64 %beside
+  %of.warp = udiv i64 32, %threads
+  %several.least = call i64 @llvm.umax.i64(i64 %of.warp, i64 1)
   br label %shrink
 shrink:
   %rows = phi i64 [%first, %widened], [%half, %shrink]
@@ -202,7 +217,7 @@ shrink:
   %enough = shl i64 %rows, 7
   %few = icmp slt i64 %points, %enough
   %less = or i1 %large, %few
-  %several = icmp ugt i64 %rows, 1
+  %several = icmp ugt i64 %rows, %several.least
   %again = and i1 %less, %several
   br i1 %again, label %shrink, label %count
 count:

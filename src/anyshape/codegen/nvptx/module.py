@@ -9,6 +9,7 @@ from anyshape.codegen.ir_builder import join_module
 from anyshape.codegen.llvm.emitter import Emitter
 from anyshape.codegen.llvm.values import compute
 from anyshape.codegen.nvptx.block_reduce import partial_array
+from anyshape.codegen.nvptx.held_rows import MOST_THREADS
 from anyshape.codegen.nvptx.kernel import SHARED, kernel_function
 from anyshape.codegen.nvptx.plan import Form, GpuPlan, gpu_plans
 from anyshape.codegen.target import Machine, Target
@@ -46,6 +47,9 @@ class LaunchRule:
     points: Size
     #: elements of the column, or of a row
     length: Size
+    #: vectors of a row that each thread has in registers, for rows that are not longer than what
+    #: as many threads as there may be have; 0: for all
+    each: int
     #: bytes of private memory of a row, or of a thread
     private: Size
     multiples: tuple[Size, ...]
@@ -72,14 +76,14 @@ def module_text(
     for name, (kernel, counts) in kernels.items():
         made: list[LaunchRule] = []
         for gpu in gpu_plans(kernel):
-            own = f"{name}_w{gpu.lanes}"
+            own = f"{name}_w{gpu.lanes}" + (f"x{gpu.each}" if gpu.each else "")
             e = Emitter(gpu.plan, Machine.of(target), compute)
             e.is_aligned = gpu.lanes > 1
             e.is_atomic = gpu.atomic
             texts.append(kernel_function(e, gpu, own, counts))
             functions |= e.functions
             made.append(_rule(own, gpu))
-            states = max(states, *(2 * len(stage.folds) for stage in kernel.stages))
+            states = max(states, sum(2 * len(stage.folds) for stage in kernel.stages))
         rules[name] = tuple(made)
     missing = sorted(
         f"{name} of {dtype}" for name, dtype, _ in functions if _is_missing(name, dtype)
@@ -87,8 +91,23 @@ def module_text(
     if missing:
         raise NoSuchFunction(", ".join(missing))
     shared = f"{SHARED} = external addrspace(3) global [0 x i8], align 64"
-    parts = [_HEAD, partial_array(states), shared, *texts, definitions(sorted(functions))]
-    return join_module([*parts, "!0 = !{}"]), rules
+    made_of = definitions(sorted(functions), on_gpu=True)
+    parts = [_HEAD, partial_array(states), shared, *texts, made_of]
+    return join_module([*parts, _metadata(rules)]), rules
+
+
+def _metadata(rules: Mapping[str, tuple[LaunchRule, ...]]) -> str:
+    """Also how many threads a block may have, or the assembler would take more registers than there
+    are for them."""
+    names = [rule.name for own in rules.values() for rule in own if rule.form == "rows"]
+    if not names:
+        return "!0 = !{}"
+    lines = [
+        f'!{number} = !{{ptr @{name}, !"maxntidx", i32 {MOST_THREADS}}}'
+        for number, name in enumerate(names, start=1)
+    ]
+    every = ", ".join(f"!{number}" for number in range(1, len(names) + 1))
+    return "\n".join(["!0 = !{}", *lines, f"!nvvm.annotations = !{{{every}}}"])
 
 
 class NoSuchFunction(Exception):
@@ -109,7 +128,8 @@ def _rule(name: str, gpu: GpuPlan) -> LaunchRule:
         lanes=gpu.lanes,
         points=product([axis.extent for axis in outer]),
         length=maximum(*lengths) if column is None else column.extent,
-        private=gpu.plan.bytes_for_a_thread() if kernel.private else 0,
+        each=gpu.each,
+        private=gpu.plan.bytes_for_a_thread() if kernel.private and not gpu.each else 0,
         multiples=gpu.multiples,
         aligned=tuple((int(buffer.removeprefix("k")), by) for buffer, by in gpu.aligned),
         serial=gpu.serial,

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from anyshape.codegen.llvm.plan import KernelPlan, element_costs, unordered
+from anyshape.codegen.nvptx.held_rows import vectors_held
 from anyshape.loops.expr import WIDTH, Axis, reached
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.stages import all_roots
@@ -44,6 +45,8 @@ class GpuPlan:
     multiples: tuple[Size, ...] = ()
     #: buffers that have to begin at a multiple of so many bytes
     aligned: tuple[tuple[str, int], ...] = ()
+    #: vectors of a row that each thread has in registers; 0: it loops over the row
+    each: int = 0
 
     @property
     def lanes(self) -> int:
@@ -51,7 +54,7 @@ class GpuPlan:
 
 
 def gpu_plans(kernel: Kernel) -> tuple[GpuPlan, ...]:
-    """The wide one if there is one, and the one for all sizes."""
+    """The wide ones if there are some, and those for all sizes; of rows, first for short ones."""
     if not (kernel.ordered and _can_be_atomic(kernel)):
         kernel = unordered(kernel)
     form, column = _form(kernel)
@@ -63,7 +66,11 @@ def gpu_plans(kernel: Kernel) -> tuple[GpuPlan, ...]:
         atomic = kernel.ordered and _can_be_atomic(kernel)
         return (replace(narrow, atomic=atomic, serial=kernel.ordered and not atomic),)
     wide = _wide(kernel, form, column)
-    return (narrow,) if wide is None else (wide, narrow)
+    plans = (narrow,) if wide is None else (wide, narrow)
+    if form == "columns":
+        return plans
+    held = [replace(plan, each=vectors_held(kernel, plan.lanes)) for plan in plans]
+    return (*(plan for plan in held if plan.each), *plans)
 
 
 def _form(kernel: Kernel) -> tuple[Form, Axis | None]:

@@ -102,11 +102,14 @@ class Body(FunctionBody):
 
     separator = ""
 
-    def __init__(self, lanes: int) -> None:
+    def __init__(self, lanes: int, on_gpu: bool = False) -> None:
         super().__init__()
         self.lanes = lanes
+        #: whether there are the instructions that `by_lanes` names
+        self.on_gpu = on_gpu
         self.declares: set[str] = set()
         self.calls: set[tuple[str, str, int]] = set()
+        self.instructions: set[str] = set()
         self.emitted: dict[str, VectorValue] = {}
         self.here = "%entry"
 
@@ -164,6 +167,18 @@ class Body(FunctionBody):
         arguments = ", ".join(self.typed(operand) for operand in operands)
         callee = function_name(name, kind, self.lanes)
         return self.line(kind, f"call {self.type(kind)} {callee}({arguments})")
+
+    def by_lanes(self, instruction: str, x: VectorValue) -> VectorValue:
+        """An instruction of a GPU, of float32: it has but one lane."""
+        assert self.on_gpu, f"{instruction} on the processor"
+        name = f"as.gpu.{instruction}"
+        text, wide = "poison", self.type(x.kind)
+        for lane in range(self.lanes):
+            one = self.line(x.kind, f"extractelement {self.typed(x)}, i64 {lane}").text
+            made = self.line(x.kind, f"call float @{name}(float {one})").text
+            text = self.line(x.kind, f"insertelement {wide} {text}, float {made}, i64 {lane}").text
+        self.instructions.add(instruction)
+        return VectorValue(self, x.kind, text)
 
     def any_lane(self, condition: VectorValue) -> VectorValue:
         """One `i1`: whether the condition holds in some lane."""

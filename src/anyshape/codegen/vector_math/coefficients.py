@@ -478,3 +478,6 @@ POLYNOMIALS = {
 ERFCX_POLE = 1.5
 GELU_POLE = 2.125
 NORMAL_TAIL_END = 5.625
+
+# A little less than `sin_of_half_turn`, by its last coefficient: see hardware.py.
+SIN_ON_GPU = (*POLYNOMIALS["sin_of_half_turn", "f32"][:-1], 2.600965805e-06)

@@ -34,6 +34,8 @@ truncate = partial(_intrinsic, "trunc")
 round_even = partial(_intrinsic, "roundeven")
 #: (magnitude, sign)
 copysign = partial(_intrinsic, "copysign")
+#: The other one, of NaN.
+lesser = partial(_intrinsic, "minnum")
 
 
 def select(condition: VectorValue, yes: Operand, no: Operand) -> VectorValue:
@@ -174,6 +176,8 @@ def estimated_inverse(x: VectorValue) -> VectorValue:
     The estimate may have but 11 bits, so one more step is up to the caller. x may be NaN, but not
     infinite, and neither x nor the result 0 or denormal.
     """
+    if x.body.on_gpu and x.kind == "f32":
+        return x.body.by_lanes("rcp.approx.ftz.f32", x)
     one = x.body.number(x.kind, 1.0)
     return x.body.line(x.kind, f"fdiv arcp ninf contract {x.body.typed(one)}, {x.text}")
 

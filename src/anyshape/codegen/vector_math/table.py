@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from anyshape.codegen.vector_math import error_function, exponential, logarithm, power, trigonometry
+from anyshape.codegen.vector_math import (
+    error_function,
+    exponential,
+    hardware,
+    logarithm,
+    power,
+    trigonometry,
+)
 from anyshape.codegen.vector_math.builder import Body, VectorValue, function_name
 from anyshape.support.lazy_dataclass import dataclass
 
@@ -73,6 +80,12 @@ ROWS: dict[str, Row] = {
     "hypot": Row(2, power.hypot, F32),
 }
 
+#: Of float32, where there is a GPU's hardware.
+ON_GPUS: dict[str, Row] = {
+    name: Row(1, getattr(hardware, name), F32)
+    for name in ("exp", "exp2", "sigmoid", "silu", "gelu_tanh", "gelu", "erf", "rsqrt", "sin")
+}
+
 FUNCTIONS = {name: row.arity for name, row in ROWS.items() if not row.is_rare}
 
 
@@ -86,27 +99,37 @@ INLINED = "alwaysinline nounwind willreturn memory(none)"
 RARE = "noinline cold nounwind willreturn memory(none)"
 
 
-def definitions(names: Iterable[tuple[str, str, int]]) -> str:
+def definitions(names: Iterable[tuple[str, str, int]], on_gpu: bool = False) -> str:
     """Definitions of the functions (name, kind, lanes), and declarations of the intrinsics."""
+    instructions: set[str] = set()
     declares: set[str] = set()
     texts: list[str] = []
     known = set(names)
     waiting = sorted(known)
     while waiting:
         name, kind, lanes = waiting.pop(0)
-        body, text = definition(name, kind, lanes)
+        body, text = definition(name, kind, lanes, on_gpu)
         texts.append(text)
         declares |= body.declares
+        instructions |= body.instructions
         called = sorted(body.calls - known)
         known.update(called)
         waiting += called
-    return "\n".join([*sorted(declares), *texts])
+    return "\n".join([*sorted(declares), *map(_instruction, sorted(instructions)), *texts])
 
 
-def definition(name: str, kind: str, lanes: int) -> tuple[Body, str]:
-    row = ROWS[name]
+def _instruction(name: str) -> str:
+    """A GPU's instruction as a function of one float32."""
+    return (
+        f"define internal float @as.gpu.{name}(float %x) {INLINED} {{\n"
+        f'  %y = call float asm "{name} $0, $1;", "=f,f"(float %x)\n  ret float %y\n}}\n'
+    )
+
+
+def definition(name: str, kind: str, lanes: int, on_gpu: bool = False) -> tuple[Body, str]:
+    row = (ON_GPUS.get(name) if on_gpu and kind == "f32" else None) or ROWS[name]
     assert kind in row.kinds, f"{name} of {kind} is not written"
-    body = Body(lanes)
+    body = Body(lanes, on_gpu)
     type_ = body.type(kind)
     parameters = [VectorValue(body, kind, f"%{letter}") for letter in "xy"[: row.arity]]
     result = row.write(*parameters)

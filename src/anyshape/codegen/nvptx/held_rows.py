@@ -1,0 +1,324 @@
+"""Rows that are short enough for the registers of the threads that share them.
+
+Each thread takes the same few vectors of the row in every stage. What one stage has read or
+computed, the next ones find where it is: memory is read once, nothing goes through shared memory
+but what is folded. The number of vectors is fixed when the code is made; a thread whose vector
+would lie behind the end of the row takes the row's first one, and neither folds nor stores it.
+
+Stages are levels one in another (see `Emitter`), so that what an earlier one has is at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from anyshape.codegen.llvm.casts import cast
+from anyshape.codegen.llvm.cooperative_reduce import merged_states
+from anyshape.codegen.llvm.emitter import Emitter, IrValue, Loop, StageScope, States
+from anyshape.codegen.llvm.loop_nest import StageCode, check_vector, row_position
+from anyshape.codegen.llvm.memory import store
+from anyshape.codegen.llvm.reductions import Folding
+from anyshape.codegen.llvm.sizes import narrow_size, wide_size
+from anyshape.codegen.nvptx.block_reduce import BlockTeam
+from anyshape.loops.expr import WIDTH, Scalar
+from anyshape.loops.kernels import Kernel, Stage
+from anyshape.loops.stages import roots_of
+from anyshape.loops.vector_axis import accesses, scalars_of
+from anyshape.support.lazy_dataclass import replace
+from anyshape.symbolic import Size
+from anyshape.symbolic.expr import of_atom
+
+#: Elements of a row that a thread has.
+_ELEMENTS: Final = 16
+#: Threads that share a row, at most.
+MOST_THREADS: Final = 1024
+#: Registers for what is handed from stage to stage. A thread has 64, if there are as many threads.
+_REGISTERS: Final = 32
+
+
+# -- whether -------------------------------------------------------------------------------------
+
+
+def vectors_held(kernel: Kernel, lanes: int) -> int:
+    """How many vectors of a row each thread has; 0 if rows are not for registers."""
+    if not _can_be_held(kernel):
+        return 0
+    most = max(1, _across_stages(kernel))
+    elements = min(_ELEMENTS if lanes > 1 else _ELEMENTS // 2, _REGISTERS // most)
+    return max(0, elements // lanes)
+
+
+def row_length(kernel: Kernel) -> Size:
+    """Of a kernel whose rows may be held."""
+    return next(stage.axes[0].extent for stage in kernel.stages if stage.axes)
+
+
+def _can_be_held(kernel: Kernel) -> bool:
+    axes = {axis.symbol: axis.extent for stage in kernel.stages for axis in stage.axes}
+    written = {part.buffer for stage in kernel.stages for part in stage.stores}
+    if kernel.ordered or len(axes) != 1 or any(len(stage.axes) > 1 for stage in kernel.stages):
+        return False
+    (symbol, extent), *_ = axes.items()
+    whole = of_atom(symbol)
+    filled: set[str] = set()
+    for stage in kernel.stages:
+        if stage.scans or (stage.folds and not stage.axes):
+            return False
+        if stage.axes and stage.axes[0].extent != extent:
+            return False
+        loads = [scalar for scalar in scalars_of(kernel, stage) if scalar.op == "load"]
+        for scalar in loads:
+            if scalar.data[0] in kernel.private:
+                if scalar.data[0] not in filled or scalar.args:
+                    return False
+            elif scalar.data[0] in written:
+                return False
+        own = [part for part in stage.stores if part.buffer in kernel.private]
+        if any(part.mode != "set" or part.mask is not None for part in own):
+            return False
+        filled |= {part.buffer for part in own}
+        private = [place for buffer, place in accesses(kernel, stage) if buffer in kernel.private]
+        if any(place != whole for place in private):
+            return False
+    return True
+
+
+def _across_stages(kernel: Kernel) -> int:
+    """Registers for each element that stages hand on, where they are most."""
+    axis = next(stage.axes[0].symbol for stage in kernel.stages if stage.axes)
+    filled = {
+        part.buffer: part.value
+        for stage in kernel.stages
+        for part in stage.stores
+        if part.buffer in kernel.private
+    }
+    needed = [list(_needed(kernel, stage, filled)) for stage in kernel.stages]
+    most = 0
+    for number in range(1, len(needed)):
+        before = {scalar for own in needed[:number] for scalar in own if axis in scalar.free}
+        roots = [root for stage in kernel.stages[number:] for root in roots_of(stage)]
+        held = _frontier(roots, before, filled)
+        most = max(most, sum(max(1, WIDTH[scalar.dtype] // 4) for scalar in held))
+    return most
+
+
+def _needed(kernel: Kernel, stage: Stage, filled: dict[str, Scalar]) -> list[Scalar]:
+    return [_source(scalar, filled) for scalar in scalars_of(kernel, stage)]
+
+
+def _source(scalar: Scalar, filled: dict[str, Scalar]) -> Scalar:
+    """What was stored, of a load from what only this row has."""
+    while scalar.op == "load" and scalar.data[0] in filled:
+        scalar = filled[scalar.data[0]]
+    return scalar
+
+
+def _frontier(roots: list[Scalar], before: set[Scalar], filled: dict[str, Scalar]) -> set[Scalar]:
+    """What is needed of that which is there already."""
+    found: set[Scalar] = set()
+    seen: set[Scalar] = set()
+    waiting = list(roots)
+    while waiting:
+        scalar = _source(waiting.pop(), filled)
+        if scalar in seen:
+            continue
+        seen.add(scalar)
+        if scalar in before and scalar.op not in ("constant", "index"):
+            found.add(scalar)
+        else:
+            waiting += scalar.args
+    return found
+
+
+# -- code ----------------------------------------------------------------------------------------
+
+
+class HeldTeam(BlockTeam):
+    """A row may have less than a warp, and each reduction has its own shared memory: threads wait
+    for each other but once."""
+
+    def merged(
+        self, e: Emitter, foldings: list[Folding], own: States, distances: Sequence[int]
+    ) -> States:
+        """With what threads at these distances have."""
+        types = [type_ for folding in foldings for type_ in folding.types(0)]
+        for distance in distances:
+            own = merged_states(e, foldings, own, self.shuffled(e, types, own, distance), 0)
+        return own
+
+    def reduce(
+        self,
+        e: Emitter,
+        foldings: list[Folding],
+        states: States,
+        lanes: int,
+        copies: int,
+        is_last: bool,
+    ) -> States:
+        if not states:
+            return states
+        types = [type_ for folding in foldings for type_ in folding.types(0)]
+
+        def across_block() -> States:
+            e.run_if("%first.lane", lambda: self.put(e, types, merged, "%warp"))
+            self.barrier(e)
+            # Of eight warps or fewer, every eight lanes have all that there is.
+            many = e.let("icmp ugt i32 %warps, 8")
+            near = e.let("and i32 %lane, 7")
+            slot = e.let(f"select i1 {many}, i32 %lane, i32 {near}")
+            place = e.let(f"add i32 %first.warp, {slot}")
+            is_warp = e.let(f"icmp ult i32 {slot}, %warps")
+            start = [text for folding in foldings for text in folding.start(0)]
+            own = e.when(is_warp, start, types, lambda: self.get(e, types, place))
+            own = e.when(many, own, types, lambda o=own: self.merged(e, foldings, o, (16, 8)))
+            return self.merged(e, foldings, own, (4, 2, 1))
+
+        def across_part() -> States:
+            own = merged
+            for distance in (8, 4, 2, 1):
+                some = e.let(f"icmp ugt i32 %ntid, {distance}")
+                own = e.when(
+                    some,
+                    own,
+                    types,
+                    lambda o=own, d=distance: self.merged(e, foldings, o, (d,)),
+                )
+            return own
+
+        whole = e.let("icmp ugt i32 %ntid, 31")
+        merged = e.when(
+            whole, states, types, lambda: self.merged(e, foldings, states, (16, 8, 4, 2, 1))
+        )
+        part = e.let("icmp ult i32 %ntid, 32")
+        merged = e.when(part, merged, types, across_part)
+        results = e.when("%has.warps", merged, types, across_block)
+        self.first_state += len(types)
+        return results
+
+
+class HeldStage(StageCode):
+    """A stage whose rounds are all in registers."""
+
+    def __init__(self, e: Emitter, number: int, team: HeldTeam, exist: list[str]) -> None:
+        super().__init__(e, number, len(exist))
+        self.team = team
+        #: of each vector, whether there is one
+        self.exist = exist
+        self.ahead = {}
+        self.foldings = [replace(folding, in_one=True) for folding in self.foldings]
+        self.types = [t for f in self.foldings for t in f.types(self.lanes)]
+
+    def write(self, is_last: bool) -> None:
+        e, stage = self.e, self.stage
+        if not stage.axes:
+            super().write(is_last)
+            return
+        level = e.enter()
+        e.stage = StageScope(level, level, frozenset(part.buffer for part in stage.stores))
+        e.vector_axis = stage.axes[0].symbol
+        states = self._folded()
+        self._effects()
+        e.vector_axis = None
+        states = self.team.reduce(e, self.foldings, self._across(states), 0, 1, is_last)
+        self._finish(states)
+        for fold in stage.folds:
+            e.row_levels[fold.name] = level + 1
+        # The results of control flow are not above it: they are at a level of their own.
+        e.enter()
+
+    def _folded(self) -> States:
+        """Of the vectors that exist."""
+        e = self.e
+        given: list[list[tuple[str, str]]] = []
+        for copy in range(self.copies):
+            e.copy = copy
+            given.append([self._given(number) for number in range(len(self.foldings))])
+        e.copy = 0
+        states = [text for folding in self.foldings for text in folding.start(self.lanes)]
+        if not states:
+            return states
+        for values, exists in zip(given, self.exist, strict=True):
+            states = e.when(
+                exists, states, self.types, lambda v=values, s=states: self._updated(v, s)
+            )
+        return states
+
+    def _given(self, number: int) -> tuple[str, str]:
+        """The value of a fold, and its position."""
+        e, folding = self.e, self.foldings[number]
+        value = e.value(self.stage.folds[number].value)
+        text = cast(e, e.widen(value), value.dtype, folding.dtype, True)
+        return text, wide_size(e, row_position(self.stage.axes)) if folding.has_position else ""
+
+    def _updated(self, values: list[tuple[str, str]], states: States) -> States:
+        results: States = []
+        for folding, own, (text, position) in zip(
+            self.foldings, self._by_fold(states), values, strict=True
+        ):
+            results += folding.update(self.e, own, text, position, self.lanes)
+        return results
+
+    def _effects(self) -> None:
+        """Checks and stores; what only this row needs stays where it is."""
+        e, stage = self.e, self.stage
+        first = sum(len(other.checks) for other in e.kernel.stages[: self.number])
+        values: list[list[IrValue]] = []
+        masks: list[list[IrValue | None]] = []
+        for copy in range(self.copies):
+            e.copy = copy
+            for number, check in enumerate(stage.checks):
+                check_vector(e, first + number, e.value(check.condition))
+            values.append([e.value(part.value) for part in stage.stores])
+            masks.append([None if p.mask is None else e.value(p.mask) for p in stage.stores])
+        for number, part in enumerate(stage.stores):
+            if part.buffer in e.kernel.private:
+                level = len(e.levels) - 1
+                held = [
+                    self._wide(own[number], level, (part.buffer, copy))
+                    for copy, own in enumerate(values)
+                ]
+                e.held[part.buffer] = (level, held)
+        for copy, exists in enumerate(self.exist):
+            e.copy = copy
+            if any(part.buffer not in e.kernel.private for part in stage.stores):
+                e.run_if(exists, lambda c=copy: self._store(values[c], masks[c]))
+        e.copy = 0
+
+    def _wide(self, value: IrValue, level: int, key: tuple[str, int]) -> IrValue:
+        text = self.e.once(level, ("held", *key), lambda: self.e.widen(value))
+        return IrValue(text, value.dtype, True)
+
+    def _store(self, values: list[IrValue], masks: list[IrValue | None]) -> None:
+        for part, value, mask in zip(self.stage.stores, values, masks, strict=True):
+            if part.buffer not in self.e.kernel.private:
+                store(self.e, part.buffer, part.address, value, part.mode, mask)
+
+
+def write_held_rows(e: Emitter, vectors: int) -> None:
+    """The stages of one row. `%begin` is the first element of this thread, `%stride` how far it is
+    to the next; both are far behind the end where there is no row."""
+    team = HeldTeam()
+    level = e.enter()
+    axis = next(stage.axes[0] for stage in e.kernel.stages if stage.axes)
+    end = e.let(f"trunc i64 {narrow_size(e, axis.extent)} to i32")
+    exist: list[str] = []
+    places: list[str] = []
+    at = "%begin.32"
+    for number in range(vectors):
+        if number:
+            at = e.let(f"add nuw nsw i32 {at}, %stride.32")
+        exist.append(e.let(f"icmp ult i32 {at}, {end}"))
+        inside = e.let(f"select i1 {exist[-1]}, i32 {at}, i32 0")
+        places.append(e.let(f"zext i32 {inside} to i64"))
+    e.loops[axis.symbol] = Loop(level, places[0], axis.extent, tuple(places))
+    count = len(e.kernel.stages)
+    for position in range(count):
+        HeldStage(e, position, team, exist).write(position == count - 1)
+    if sum(bool(stage.folds) for stage in e.kernel.stages) < 2:
+        # Or the next row would be folded where this one is still read.
+        team.barrier(e)
+    while len(e.levels) > level:
+        e.leave()
+    e.row_levels.clear()
+    e.held.clear()

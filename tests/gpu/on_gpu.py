@@ -1,0 +1,51 @@
+"""A plugin for pytest: the tests of other folders with a GPU as torch's default device.
+
+    pytest -p tests.gpu.on_gpu tests/api tests/native tests/data_dependent
+
+What they make is made there (`torch.set_default_device`), from the import of their modules on. What
+says something about the processor is left out, with a reason: see `left_out.py`.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import Any
+
+import pytest
+import torch
+
+from tests import forks
+from tests.gpu.device import DEVICE, IS_GPU
+from tests.gpu.left_out import LEFT_OUT
+
+
+def pytest_configure() -> None:
+    if IS_GPU and not torch.cuda.is_available():
+        pytest.exit("there is no GPU", 0)
+    torch.set_default_device(DEVICE)
+    forks.run = _no_fork
+
+
+def pytest_unconfigure() -> None:
+    torch.set_default_device(None)
+
+
+def _no_fork(*_: Any, **__: Any) -> Any:
+    pytest.skip("a process of its own, which has its own default device")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        why = reason(item.nodeid)
+        if why:
+            item.add_marker(pytest.mark.skip(reason=why))
+
+
+def reason(name: str) -> str:
+    """Why a test is not run on a GPU; nothing if it is."""
+    return next((why for pattern, why in LEFT_OUT.items() if fnmatchcase(name, pattern)), "")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    torch.set_default_device(DEVICE)
