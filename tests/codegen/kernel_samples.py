@@ -25,6 +25,14 @@ def pointwise(value: Scalar) -> Kernel:
     return kernel((POINTS,), Stage((), (Store("k1", AT, value),)))
 
 
+def scaled_columns() -> Kernel:
+    """k1[i0, r0] = k0[i0, r0] * k2[r0] + k3[i0]."""
+    place = AT * COLUMNS + ALONG
+    product = op("mul", load("k0", place, "f32"), load("k2", ALONG, "f32"))
+    value = op("add", product, load("k3", AT, "f32"))
+    return kernel((POINTS, LINE), Stage((), (Store("k1", place, value),)))
+
+
 def softmax() -> Kernel:
     place = AT * COLUMNS + ALONG
     x = load("k0", place, "f32")

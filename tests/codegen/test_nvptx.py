@@ -35,6 +35,7 @@ SAMPLES: dict[str, tuple[Kernel, tuple[int, int, int]]] = {
         samples.pointwise(samples.op("exp", load("k0", samples.AT, "bf16"))),
         (2, 1, 0),
     ),
+    "scaled columns": (samples.scaled_columns(), (4, 2, 0)),
     "softmax": (samples.softmax(), (2, 2, 0)),
     "layer_norm": (samples.layer_norm(), (3, 2, 0)),
     "sum of rows": (samples.sum_of_rows(), (2, 2, 0)),
@@ -176,6 +177,23 @@ def test_python_starts_kernels_as_machine_code_does(name: str) -> None:
         assert start(buffers, (ctypes.c_int64 * counts[1])(*sizes), None, None) == 0
         expected = [] if shape is None else [(rule.name, shape.grid, shape.block, shape.shared)]
         assert gpu.started == expected
+
+
+def test_odd_rows_one_behind_the_other() -> None:
+    """Vectors begin in one row and end in the next."""
+    rng = np.random.default_rng(0)
+    runner = Emulated(*SAMPLES["scaled columns"])
+    for rows, length in ((1, 3), (7, 3), (5, 4), (3, 5), (9, 7), (40, 33), (2, 1), (6, 2)):
+        memory = [rng.standard_normal(rows * length + 4).astype(np.float32) for _ in range(2)]
+        x, result = (each[-(each.ctypes.data // 4) % 4 :][: rows * length] for each in memory)
+        scale, more = (rng.standard_normal(n).astype(np.float32) for n in (length, rows))
+        runner.gpu.started.clear()
+        runner([x, result, scale, more], (rows, length))
+        want = x.reshape(rows, length) * scale + more[:, None]
+        np.testing.assert_allclose(result.reshape(rows, length), want, rtol=1e-5, atol=1e-6)
+        (launch,) = runner.gpu.started
+        assert launch.name == ("kernel_w1" if length < 3 else launch.name)
+        assert length % 4 == 0 or length < 3 or launch.name == "kernel_w4_flat"
 
 
 def test_rows_in_registers() -> None:

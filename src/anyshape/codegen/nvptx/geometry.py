@@ -54,6 +54,7 @@ def chosen(
         if (
             all(addresses[number] % by == 0 for number, by in rule.aligned)
             and all(_value(size, sizes) % rule.lanes == 0 for size in rule.multiples)
+            and all(_value(size, sizes) >= rule.lanes - 1 for size in rule.at_least)
             and (not rule.each or 0 < _value(rule.length, sizes) <= _longest(rule))
         ):
             return rule

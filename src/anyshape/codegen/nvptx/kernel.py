@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from anyshape.codegen.llvm.emitter import Emitter, Loop
 from anyshape.codegen.llvm.loop_nest import StageCode, check_slot, set_masks
-from anyshape.codegen.llvm.sizes import narrow_size
+from anyshape.codegen.llvm.sizes import lane_numbers, narrow_size
 from anyshape.codegen.nvptx.block_reduce import BlockStage
 from anyshape.codegen.nvptx.held_rows import write_held_rows
 from anyshape.codegen.nvptx.plan import GpuPlan
+from anyshape.loops.collapsed_axes import Flattened
 from anyshape.loops.expr import Axis
 
 SHARED = "@as_shared"
@@ -133,6 +134,8 @@ def _vector(e: Emitter, column: Axis, unit: str) -> None:
         e.loops[column.symbol] = Loop(len(e.levels) - 1, start, column.extent)
         if masked:
             set_masks(e, start, narrow_size(e, column.extent), 1)
+        if e.plan.flat is not None:
+            _show_points(e, e.plan.flat, start)
         _stages(e)
         e.masks = ()
         e.lane_atoms.clear()
@@ -146,6 +149,24 @@ def _vector(e: Emitter, column: Axis, unit: str) -> None:
         e.run_if(full, lambda: stages(False))
         e.run_if(e.let(f"xor i1 {full}, true"), lambda: stages(True))
     e.vector_axis = None
+
+
+def _show_points(e: Emitter, flat: Flattened, start: str) -> None:
+    """Where each lane is on the two axes that vectors run along. The last one is not shorter than
+    a vector but for one lane: at most one row ends in it, and the next one does not."""
+    width = narrow_size(e, flat.width)
+    wide, truth = f"<{e.lanes} x i64>", f"<{e.lanes} x i1>"
+    above = e.let(f"udiv i64 {start}, {width}")
+    beside = e.let(f"sub i64 {start}, {e.let(f'mul i64 {above}, {width}')}")
+    rests = e.let(f"add {wide} {e.splat('i64', beside)}, {lane_numbers(e.lanes)}")
+    widths = e.splat("i64", width)
+    over = e.let(f"icmp uge {wide} {rests}, {widths}")
+    less = e.let(f"sub {wide} {rests}, {widths}")
+    rests = e.let(f"select {truth} {over}, {wide} {less}, {wide} {rests}")
+    more = e.let(f"zext {truth} {over} to {wide}")
+    quotients = e.let(f"add {wide} {e.splat('i64', above)}, {more}")
+    e.lane_atoms[flat.quotient.index, 0] = quotients
+    e.lane_atoms[flat.rest.index, 0] = rests
 
 
 def _stages(e: Emitter) -> None:

@@ -96,7 +96,7 @@ def _points(rule: LaunchRule) -> Size:
 
 def _sizes(rule: LaunchRule) -> list[Size]:
     vectors = ceildiv(rule.length, rule.lanes)
-    return [_points(rule), vectors, rule.private, rule.length, *rule.multiples]
+    return [_points(rule), vectors, rule.private, rule.length, *rule.multiples, *rule.at_least]
 
 
 def _fits(lines: FunctionBody, rule: LaunchRule, sizes: Sizes) -> str:
@@ -106,6 +106,9 @@ def _fits(lines: FunctionBody, rule: LaunchRule, sizes: Sizes) -> str:
         address = lines.let(f"load i64, ptr {lines.element('%buffers', buffer)}")
         rests.append(lines.let(f"and i64 {address}, {by - 1}"))
     rests += [lines.let(f"srem i64 {sizes.of(size)}, {rule.lanes}") for size in rule.multiples]
+    for size in rule.at_least:
+        less = lines.let(f"icmp slt i64 {sizes.of(size)}, {rule.lanes - 1}")
+        rests.append(lines.let(f"zext i1 {less} to i64"))
     if rule.each:
         # Of a length of 0, one less is more than any.
         last = lines.let(f"sub i64 {sizes.of(rule.length)}, 1")

@@ -53,6 +53,8 @@ class LaunchRule:
     #: bytes of private memory of a row, or of a thread
     private: Size
     multiples: tuple[Size, ...]
+    #: what must not be less than the lanes but one
+    at_least: tuple[Size, ...]
     #: by the number of the buffer
     aligned: tuple[tuple[int, int], ...]
     serial: bool
@@ -77,6 +79,7 @@ def module_text(
         made: list[LaunchRule] = []
         for gpu in gpu_plans(kernel):
             own = f"{name}_w{gpu.lanes}" + (f"x{gpu.each}" if gpu.each else "")
+            own += "_flat" if gpu.plan.flat is not None else ""
             e = Emitter(gpu.plan, Machine.of(target), compute)
             e.is_aligned = gpu.lanes > 1
             e.is_atomic = gpu.atomic
@@ -131,6 +134,7 @@ def _rule(name: str, gpu: GpuPlan) -> LaunchRule:
         each=gpu.each,
         private=gpu.plan.bytes_for_a_thread() if kernel.private and not gpu.each else 0,
         multiples=gpu.multiples,
+        at_least=gpu.at_least,
         aligned=tuple((int(buffer.removeprefix("k")), by) for buffer, by in gpu.aligned),
         serial=gpu.serial,
         checks=tuple(check.message for stage in kernel.stages for check in stage.checks),

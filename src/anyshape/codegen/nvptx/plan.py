@@ -17,6 +17,7 @@ from typing import Final, Literal
 
 from anyshape.codegen.llvm.plan import KernelPlan, element_costs, unordered
 from anyshape.codegen.nvptx.held_rows import vectors_held
+from anyshape.loops.collapsed_axes import Flattened, flattened
 from anyshape.loops.expr import WIDTH, Axis, reached
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.stages import all_roots
@@ -43,6 +44,8 @@ class GpuPlan:
     serial: bool = False
     #: what has to be a multiple of the lanes, for the wide code
     multiples: tuple[Size, ...] = ()
+    #: what must not be less than the lanes but one
+    at_least: tuple[Size, ...] = ()
     #: buffers that have to begin at a multiple of so many bytes
     aligned: tuple[tuple[str, int], ...] = ()
     #: vectors of a row that each thread has in registers; 0: it loops over the row
@@ -68,7 +71,8 @@ def gpu_plans(kernel: Kernel) -> tuple[GpuPlan, ...]:
     wide = _wide(kernel, form, column)
     plans = (narrow,) if wide is None else (wide, narrow)
     if form == "columns":
-        return plans
+        flat = _flat(kernel) if wide is not None and wide.multiples else None
+        return plans if flat is None else (plans[0], flat, narrow)
     held = [replace(plan, each=vectors_held(kernel, plan.lanes)) for plan in plans]
     return (*(plan for plan in held if plan.each), *plans)
 
@@ -84,7 +88,9 @@ def _has_axes(kernel: Kernel) -> bool:
     return bool(kernel.axes) or any(stage.axes for stage in kernel.stages)
 
 
-def _kernel_plan(kernel: Kernel, column: Axis | None, lanes: int) -> KernelPlan:
+def _kernel_plan(
+    kernel: Kernel, column: Axis | None, lanes: int, flat: Flattened | None = None
+) -> KernelPlan:
     written = frozenset(
         part.buffer for stage in kernel.stages for part in (*stage.stores, *stage.scans)
     )
@@ -96,7 +102,7 @@ def _kernel_plan(kernel: Kernel, column: Axis | None, lanes: int) -> KernelPlan:
         unroll=tuple(1 for _ in kernel.stages),
         written=written,
         together=frozenset(),
-        flat=None,
+        flat=flat,
         splits=False,
     )
 
@@ -151,6 +157,23 @@ def _wide(kernel: Kernel, form: Form, column: Axis | None) -> GpuPlan | None:
         multiples=tuple(size for size in multiples if not isinstance(size, int)),
         aligned=tuple(sorted({(buffer, width * lanes) for (buffer, _), width in found.items()})),
     )
+
+
+def _flat(kernel: Kernel) -> GpuPlan | None:
+    """Vectors along the last two axes at once: rows of any length are one after the other in most
+    of the memory that is touched, and what is not is touched lane by lane."""
+    flat = flattened(kernel)
+    if flat is None:
+        return None
+    wide = _wide(flat.kernel, "columns", flat.axis)
+    dense = [
+        stride_along(flat.kernel, address, flat.axis.symbol) in (0, 1)
+        for _, address in accesses(flat.kernel, flat.kernel.stages[0])
+    ]
+    if wide is None or sum(dense) * 2 < len(dense):
+        return None
+    plan = _kernel_plan(flat.kernel, flat.axis, wide.lanes, flat)
+    return replace(wide, plan=plan, at_least=(flat.width,))
 
 
 def _widths(kernel: Kernel) -> dict[str, int]:
