@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch.autograd import forward_ad
-from torch.utils._device import DeviceContext
+from torch.utils._device import DeviceContext, _device_constructors
 
 from anyshape.guards.replaced_functions import replaced
 
@@ -68,6 +68,21 @@ def _default_devices() -> tuple[torch.device, ...] | None:
     if any(type(mode) is not DeviceContext for mode in modes):
         return None
     return tuple(mode.device for mode in modes)
+
+
+def on_default_device(
+    function: Callable[..., object], kwargs: dict[str, object]
+) -> dict[str, object]:
+    """The arguments as the innermost default device completes them (see `DeviceContext`)."""
+    for place in reversed(range(_function_modes())):
+        mode = _C._get_function_stack_at(place)
+        if (
+            type(mode) is DeviceContext
+            and kwargs.get("device") is None
+            and function in _device_constructors()
+        ):
+            return {**kwargs, "device": mode.device}
+    return kwargs
 
 
 def _saved_tensors_hooks() -> object:
