@@ -69,6 +69,18 @@ def test_native_code() -> None:
     assert "native code: 3 operators" in str(compiled.explain())
 
 
+def test_it_is_asked_for() -> None:
+    def function(x: Tensor) -> tuple[torch.device, Tensor]:
+        return torch.get_default_device(), x + 1
+
+    compiled = anyshape.compile(function, dynamic=True)
+    for device in ("meta", "cpu", "meta"):
+        with torch.device(device):
+            for n in (3, 4):
+                assert compiled(torch.ones(n, device="cpu"))[0] == torch.device(device)
+    assert compiled.stats().eager_calls == 0
+
+
 def test_other_modes_run_eagerly() -> None:
     compiled = anyshape.compile(made, dynamic=True)
     with torch.device("cpu"), BaseTorchFunctionMode():
