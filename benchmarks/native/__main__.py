@@ -38,7 +38,7 @@ from benchmarks.native.registry import WORKLOADS
 from benchmarks.native.run import Plan, measured
 from benchmarks.native.steady import Effort
 from benchmarks.native.store import Record
-from benchmarks.native.systems import OURS, STATIC
+from benchmarks.native.systems import OURS, PEERS, STATIC
 from benchmarks.native.tables import show
 from benchmarks.native.workload import Workload
 
@@ -63,8 +63,8 @@ def main(arguments: list[str]) -> int:
     plan = Plan(
         Effort(budget, rounds, options.threads),
         starts,
-        ours=not options.peers_only,
-        peers=not options.no_torch_compile,
+        ours=() if options.peers_only else (OURS, STATIC),
+        peers=() if options.no_torch_compile else PEERS,
         known_cold=stored,
     )
     earlier = store.read(options.record).get("workloads", {}) if options.add else {}
@@ -73,7 +73,7 @@ def main(arguments: list[str]) -> int:
         measured = {**earlier, **found}
         return {
             "machine": store.described_machine(options.threads),
-            "settings": {"quick": options.quick, "peers": plan.peers, "only": options.only},
+            "settings": {"quick": options.quick, "peers": bool(plan.peers), "only": options.only},
             "workloads": {name: measured[name] for name in WORKLOADS if name in measured},
             "peers": {} if plan.peers else {name: stored[name] for name in found if name in stored},
         }

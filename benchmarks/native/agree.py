@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from benchmarks.native.workload import CLOSE
 from tests.zoo.compare import tensors
 
-#: Sums in another order differ by this much in float32, through the layers of a small model.
-RELATIVE: Final = 1e-4
-#: ... of the largest value in the tensor, for what cancelled out.
-OF_LARGEST: Final = 2e-6
 
-
-def disagreement(found: Any, expected: Any, *, strides: bool) -> str:
+def disagreement(
+    found: Any, expected: Any, *, strides: bool, close: tuple[float, float] = CLOSE
+) -> str:
     """The first difference, in words; empty if there is none."""
     if type(found) is not type(expected):
         return f"a {type(found).__name__}, not a {type(expected).__name__}"
@@ -23,14 +21,14 @@ def disagreement(found: Any, expected: Any, *, strides: bool) -> str:
     if len(ours) != len(theirs):
         return f"{len(ours)} tensors, not {len(theirs)}"
     for number, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
-        difference = _of_tensors(mine, other, strides)
+        difference = _of_tensors(mine, other, strides, close)
         if difference:
             return f"tensor {number}: {difference}"
     return ""
 
 
-def _of_tensors(found: Tensor, expected: Tensor, strides: bool) -> str:
-    for name in ("dtype", "shape"):
+def _of_tensors(found: Tensor, expected: Tensor, strides: bool, close: tuple[float, float]) -> str:
+    for name in ("dtype", "shape", "device"):
         if getattr(found, name) != getattr(expected, name):
             return f"{name} is {getattr(found, name)}, not {getattr(expected, name)}"
     if strides and found.numel() and found.stride() != expected.stride():
@@ -39,7 +37,8 @@ def _of_tensors(found: Tensor, expected: Tensor, strides: bool) -> str:
         return "" if torch.equal(found, expected) else "values differ"
     finite = expected[expected.isfinite()]
     largest = finite.abs().max().item() if finite.numel() else 0.0
-    if torch.allclose(found, expected, RELATIVE, OF_LARGEST * largest, equal_nan=True):
+    relative, of_largest = close
+    if torch.allclose(found, expected, relative, of_largest * largest, equal_nan=True):
         return ""
     worst = (found - expected).abs().nan_to_num().max().item()
     return f"values differ by up to {worst:.3g}, where the largest is {largest:.3g}"

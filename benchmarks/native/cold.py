@@ -11,7 +11,7 @@ import gc
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import torch
 
@@ -20,11 +20,14 @@ from benchmarks.native.child import in_child
 from benchmarks.native.systems import EAGER, OURS, SYSTEMS
 from benchmarks.native.workload import Workload
 
-_SIZE: Final = "medium"
-
 
 def first_call(
-    workload: Workload, system: str, caches: Path, threads: int, layers: int | None = None
+    workload: Workload,
+    system: str,
+    caches: Path,
+    threads: int,
+    layers: int | None = None,
+    limit: float = 600,
 ) -> dict[str, float]:
     """Seconds of the first call and of the third, in a child of its own."""
     environment = {
@@ -32,7 +35,8 @@ def first_call(
         "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
         "TRITON_CACHE_DIR": str(caches / "triton"),
     }
-    return in_child(_first_call, workload, system, threads, layers, environment=environment)
+    given = (workload, system, threads, layers)
+    return in_child(_first_call, *given, environment=environment, limit=limit)
 
 
 def _first_call(
@@ -41,23 +45,34 @@ def _first_call(
     torch.set_num_threads(threads)
     with torch.no_grad():
         function = workload.built() if layers is None else _deep(workload, layers)
-        args = workload.arguments(_SIZE)
+        args = workload.arguments(workload.order[0])
+        settle = workload.settle or _settled
+        settle()
         gc.collect()
         start = time.perf_counter()
         compiled = SYSTEMS[system].compile(function)
         result = compiled(*args)
+        settle()
         first = time.perf_counter() - start
-        second, third = _seconds(compiled, args), _seconds(compiled, args)
-        difference = disagreement(result, function(*args), strides=system == OURS)
+        second, third = _seconds(compiled, args, settle), _seconds(compiled, args, settle)
+        strides, close = system == OURS, workload.close
+        difference = disagreement(result, function(*args), strides=strides, close=close)
         if difference and system != EAGER:
             raise AssertionError(f"WRONG in the first call: {difference}")
     return {"first": first + max(0.0, second - third), "third": third}
 
 
-def _seconds(function: Callable[..., Any], args: Sequence[Any]) -> float:
+def _seconds(
+    function: Callable[..., Any], args: Sequence[Any], settle: Callable[[], None]
+) -> float:
     start = time.perf_counter()
     function(*args)
+    settle()
     return time.perf_counter() - start
+
+
+def _settled() -> None:
+    """Results of the processor are there when a call returns."""
 
 
 def _deep(workload: Workload, layers: int) -> Callable[..., Any]:

@@ -12,7 +12,8 @@ from benchmarks.native.figures import Figures
 from benchmarks.native.plot import picture
 from benchmarks.native.store import HERE, RECORD, Record, read
 from benchmarks.native.systems import CAPTURE, EAGER, OURS, STATIC, TORCH_NONE, TORCH_TRUE
-from benchmarks.native.tables import STARTS, duration, ratio
+from benchmarks.native.tables import STARTS
+from benchmarks.native.wording import duration, ratio
 
 DOCS: Final = HERE.parent / "docs" / "benchmarks.md"
 PICTURE: Final = DOCS.with_suffix(".svg")

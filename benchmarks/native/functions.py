@@ -74,7 +74,7 @@ def message_passing(x: Tensor, edges: Tensor, weight: Tensor) -> Tensor:
 def segment_mean(values: Tensor, offsets: Tensor) -> Tensor:
     """Means of the rows between neighbouring offsets; an empty segment has mean 0."""
     lengths = offsets.diff()
-    numbers = torch.arange(lengths.shape[0])
+    numbers = torch.arange(lengths.shape[0], device=lengths.device)
     segment = torch.repeat_interleave(numbers, lengths, output_size=values.shape[0])
     total = values.new_zeros(lengths.shape[0], values.shape[1]).index_add(0, segment, values)
     return total / lengths.clamp(min=1)[:, None]

@@ -26,20 +26,21 @@ class Plan:
     """What to measure, and how thoroughly."""
 
     effort: Effort
-    #: how many processes start cold, warm and with capture alone
+    #: how many processes start cold, warm and with capture alone; 0 for no starts of any system
     starts: int
-    ours: bool = True
-    peers: bool = True
+    ours: tuple[str, ...] = (OURS, STATIC)
+    peers: tuple[str, ...] = PEERS
+    #: whether peak memory and deeper models are measured too
+    more: bool = True
     #: peers' cold starts that are known, by workload: they take most of the time
     known_cold: Record | None = None
-    #: seconds for one steady measurement
+    #: seconds for one steady measurement, and for one start
     limit: float = 1200
+    start_limit: float = 600
 
 
 def measured(workload: Workload, plan: Plan, tell: Tell) -> Record:
     """Everything about one workload; `problems` names the systems that failed, and how."""
-    peers = PEERS if plan.peers else ()
-    ours = (OURS, STATIC) if plan.ours else ()
     record: Record = {"kind": workload.kind, "memory_bound": workload.memory_bound, "problems": {}}
     with tempfile.TemporaryDirectory(prefix="anyshape-bench-") as folder:
         caches = Path(folder)
@@ -49,12 +50,13 @@ def measured(workload: Workload, plan: Plan, tell: Tell) -> Record:
         environment = {
             "ANYSHAPE_CACHE_DIR": str(_folder(caches, OURS) / "anyshape"),
             "TORCHINDUCTOR_CACHE_DIR": str(_folder(caches, PEERS[0]) / "inductor"),
+            "TRITON_CACHE_DIR": str(_folder(caches, PEERS[0]) / "triton"),
         }
         try:
             found = in_child(
                 steady,
                 workload,
-                (EAGER, *ours, *peers),
+                (EAGER, *plan.ours, *plan.peers),
                 plan.effort,
                 environment=environment,
                 limit=plan.limit,
@@ -63,9 +65,9 @@ def measured(workload: Workload, plan: Plan, tell: Tell) -> Record:
             record.update(found)
         except ChildFailed as error:
             record["problems"]["steady"] = str(error)
-        if plan.ours:
+        if plan.ours and plan.more:
             record["memory"] = _memory(workload, plan, record["problems"], environment, tell)
-        if plan.ours and workload.with_layers:
+        if plan.ours and plan.more and workload.with_layers:
             record["growth"] = _growth(workload, plan, caches, record["problems"], tell)
     return record
 
@@ -73,12 +75,15 @@ def measured(workload: Workload, plan: Plan, tell: Tell) -> Record:
 def _starts(workload: Workload, plan: Plan, caches: Path, problems: Record, tell: Tell) -> Record:
     """First calls of each system: lists of {first, third}."""
     found: Record = {}
+    if not plan.starts:
+        return found
 
     def take(key: str, system: str, folders: Sequence[Path]) -> None:
         tell(f"{workload.name}: first call, {SYSTEMS[system].title} ({key})")
         try:
             found[key] = [
-                first_call(workload, system, folder, plan.effort.threads) for folder in folders
+                first_call(workload, system, folder, plan.effort.threads, limit=plan.start_limit)
+                for folder in folders
             ]
         except ChildFailed as error:
             problems[key] = str(error)
@@ -89,7 +94,7 @@ def _starts(workload: Workload, plan: Plan, caches: Path, problems: Record, tell
         take("anyshape warm", OURS, [used] * plan.starts)
         take("capture", CAPTURE, _folders(caches, CAPTURE, plan.starts))
     known = (plan.known_cold or {}).get(workload.name, {}).get("cold", {})
-    for peer in PEERS if plan.peers else ():
+    for peer in plan.peers:
         if f"{peer} cold" in known:
             found[f"{peer} cold"] = known[f"{peer} cold"]
         else:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,7 +14,7 @@ from torch import nn
 from benchmarks.native.agree import disagreement
 from benchmarks.native.rounds import take_turns
 from benchmarks.native.systems import EAGER, OURS, STATIC, SYSTEMS
-from benchmarks.native.workload import SIZES, Workload
+from benchmarks.native.workload import Workload
 from tests.zoo.compare import tensors
 
 #: A copy of as many bytes as a memory-bound workload must read and write: into memory that is
@@ -28,6 +30,8 @@ class Effort:
     budget: float
     rounds: int
     threads: int
+    #: seconds that one system has for compiling and two calls at each size; 0 for any number
+    limit: float = 0
 
 
 @dataclass
@@ -41,11 +45,11 @@ def steady(workload: Workload, systems: Sequence[str], effort: Effort) -> dict[s
     torch.set_num_threads(effort.threads)
     with torch.no_grad():
         function = workload.built()
-        inputs = {size: workload.arguments(size) for size in SIZES}
-        compiled = _compiled(workload, function, inputs, systems)
+        inputs = {size: workload.arguments(size) for size in workload.order}
+        compiled = _compiled(workload, function, inputs, systems, effort.limit)
         found = {
             size: _at_size(workload, size, function, inputs[size], compiled, systems, effort)
-            for size in SIZES
+            for size in workload.order
         }
     return {"sizes": found, "problems": compiled.problems, "ours": _ours(compiled.calls)}
 
@@ -55,6 +59,7 @@ def _compiled(
     function: Callable[..., Any],
     inputs: dict[str, tuple[Any, ...]],
     systems: Sequence[str],
+    limit: float,
 ) -> _Compiled:
     """One compiled function for all sizes, of each system that gets all of them right, twice."""
     made = _Compiled({}, {})
@@ -62,7 +67,8 @@ def _compiled(
         if name == STATIC:
             continue
         call = SYSTEMS[name].compile(function)
-        problem = _problem(name, call, function, [*inputs.items()] * 2)
+        with _at_most(limit):
+            problem = _problem(workload, name, call, function, [*inputs.items()] * 2)
         if problem:
             made.problems[name] = problem
         else:
@@ -70,7 +76,24 @@ def _compiled(
     return made
 
 
+@contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    """Raise a TimeoutError in what takes longer; 0 for no limit."""
+
+    def stop(*_: Any) -> None:
+        raise TimeoutError(f"it takes more than {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def _problem(
+    workload: Workload,
     name: str,
     call: Callable[..., Any],
     function: Callable[..., Any],
@@ -84,7 +107,8 @@ def _problem(
         except Exception as error:
             return f"raised at {size}: {type(error).__name__}: {error}"[:300]
         # Peers may choose other strides; we promise eager's.
-        difference = disagreement(found, function(*args), strides=name in (OURS, STATIC))
+        strides, close = name in (OURS, STATIC), workload.close
+        difference = disagreement(found, function(*args), strides=strides, close=close)
         if difference:
             return f"WRONG at {size}: {difference}"
     return ""
@@ -99,20 +123,22 @@ def _at_size(
     systems: Sequence[str],
     effort: Effort,
 ) -> dict[str, Any]:
-    calls = {name: _bound(call, args) for name, call in compiled.calls.items()}
+    settle = workload.settle
+    calls = {name: _bound(call, args, settle) for name, call in compiled.calls.items()}
     if STATIC in systems:
         # By size: the code for one size alone, without a choice between several.
         static = SYSTEMS[STATIC].compile(function)
-        problem = _problem(STATIC, static, function, [(size, args)] * 2)
+        problem = _problem(workload, STATIC, static, function, [(size, args)] * 2)
         if problem:
             compiled.problems[STATIC] = problem
         else:
-            calls[STATIC] = _bound(static, args)
+            calls[STATIC] = _bound(static, args, settle)
     traffic = _traffic(function, args)
     if workload.memory_bound and size == _MEASURED_FOR_COPY:
-        source, target = torch.rand(2, traffic // 8).unbind(0)
-        calls[COPY] = lambda: target.copy_(source)
-        calls[CLONE] = source.clone
+        device = next(each.device for each in tensors(args))
+        source, target = torch.rand(2, traffic // 8, device=device).unbind(0)
+        calls[COPY] = _bound(target.copy_, (source,), settle)
+        calls[CLONE] = _bound(source.clone, (), settle)
     rounds = take_turns(calls, budget=effort.budget, most=effort.rounds)
     return {
         "dims": list(workload.sizes[size]),
@@ -122,8 +148,17 @@ def _at_size(
     }
 
 
-def _bound(call: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[], Any]:
-    return lambda: call(*args)
+def _bound(
+    call: Callable[..., Any], args: tuple[Any, ...], settle: Callable[[], None] | None
+) -> Callable[[], Any]:
+    if settle is None:
+        return lambda: call(*args)
+
+    def settled() -> Any:
+        call(*args)
+        settle()
+
+    return settled
 
 
 def _traffic(function: Callable[..., Any], args: tuple[Any, ...]) -> int:

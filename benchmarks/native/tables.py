@@ -10,6 +10,7 @@ from rich.table import Table
 from benchmarks.native.aims import outcomes
 from benchmarks.native.figures import Figures
 from benchmarks.native.systems import EAGER, OURS, SYSTEMS, TORCH_NONE, TORCH_TRUE
+from benchmarks.native.wording import duration, ratio
 from benchmarks.native.workload import SIZES
 
 _MARKS = {True: "[green]met[/]", False: "[red]missed[/]", None: "[dim]not measured[/]"}
@@ -28,19 +29,6 @@ def show(figures: Figures, console: Console) -> None:
         )
     for where, problem in figures.problems().items():
         console.print(f"{where}: {problem}", style="bold red")
-
-
-def duration(seconds: float) -> str:
-    if math.isnan(seconds):
-        return "-"
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= scale or unit == "us":
-            return f"{seconds / scale:.3g} {unit}"
-    raise AssertionError("the last unit takes all")
-
-
-def ratio(value: float) -> str:
-    return "-" if math.isnan(value) else f"{value:.2f}"
 
 
 def _coloured(value: float) -> str:

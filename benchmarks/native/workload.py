@@ -14,6 +14,10 @@ from torch import nn
 #: maps fresh pages for every result, and the kernel's page faults hide everything else.
 SIZES: Final = ("medium", "odd", "large", "tiny")
 
+#: Sums in another order differ by this much in float32, through the layers of a small model; and by
+#: this much of the largest value in the tensor, for what cancelled out.
+CLOSE: Final = (1e-4, 2e-6)
+
 Kind = Literal["function", "model"]
 Dims = tuple[int, ...]
 
@@ -27,15 +31,25 @@ class Workload:
     build: Callable[[], Callable[..., Any]]
     #: positional arguments for the numbers of a size
     inputs: Callable[..., tuple[Any, ...]]
+    #: these, or others in the order in which a compiler sees them
     sizes: Mapping[str, Dims]
     kind: Kind = "function"
     #: a fused chain does so little for each byte that memory should be the limit
     memory_bound: bool = False
     #: the same model with so many layers
     with_layers: Callable[[int], nn.Module] | None = None
+    #: waits until results are there, where a call does not
+    settle: Callable[[], None] | None = None
+    #: how far values may be from eager's: of each, and of the largest
+    close: tuple[float, float] = CLOSE
 
     def __post_init__(self) -> None:
-        assert set(self.sizes) == set(SIZES), f"{self.name}: sizes are {', '.join(SIZES)}"
+        assert self.sizes, f"{self.name} has no sizes"
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        own = [size for size in self.sizes if size not in SIZES]
+        return (*(size for size in SIZES if size in self.sizes), *own)
 
     def built(self) -> Callable[..., Any]:
         torch.manual_seed(0)

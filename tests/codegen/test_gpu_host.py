@@ -160,12 +160,24 @@ def test_attention(kind: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatc
 
     compiled = anyshape.compile(function, dynamic=True, backend=backend)
     with torch.no_grad():
-        for rows in (5, 8, 2, 9):
+        for rows in (5, 8, 2, 9, 1):
             x = torch.randn(rows, 8).to(dtype)
             torch.testing.assert_close(compiled(x), function(x))
     assert compiled.stats().graphs == 1
     assert not backend.called
     assert len(backend.gpus) == 1
+
+
+def test_attention_of_one_position(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Captured there, too, where a mask has one column."""
+    monkeypatch.setattr(source, "_check_externs", lambda segment, device: None)
+    backend = Backend()
+    compiled = anyshape.compile(lambda x: _attention(x, "masked"), backend=backend)
+    with torch.no_grad():
+        x = torch.randn(1, 8)
+        for _ in range(2):
+            torch.testing.assert_close(compiled(x), _attention(x, "masked"))
+    assert not backend.called
 
 
 def test_a_launch_that_fails() -> None:

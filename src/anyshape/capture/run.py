@@ -34,6 +34,7 @@ from anyshape.guards.guard import Guard, Kind
 from anyshape.guards.path import Path
 from anyshape.ops.node_meta import EXPECTED, FACTS
 from anyshape.support.lazy_dataclass import dataclass, replace
+from anyshape.support.random_state import State, default_generators
 from anyshape.symbolic import Expr, Symbol, is_data_dependent
 from anyshape.symbolic.expr import of_atom
 
@@ -83,7 +84,7 @@ def capture(
     recorder.contents_of = outside.contents
     hooks = Hooks(tracer, recorder, outside)
     state = read_state()
-    random = torch.default_generator.get_state()
+    random = default_generators.get_state()
     call = hooks.callables
     if contract is not None:
         contract.assume(tracer)
@@ -181,7 +182,7 @@ def _trace(
     outside: Externals,
     state: tuple[object, ...],
     result: object,
-    random: torch.Tensor,
+    random: State,
 ) -> Trace:
     if tracer.shared.is_changed():
         raise AbortCapture("a container that a cached function holds is changed")
@@ -210,7 +211,7 @@ def _trace(
         tracer.facts,
         recorder.changes.repeatable(),
         recorder.changes_state,
-        not torch.equal(random, torch.default_generator.get_state()),
+        default_generators.drawn_since(random),
         recorder.defects,
         _written(outside),
         recorder.may_draw,

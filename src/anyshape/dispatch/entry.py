@@ -9,6 +9,7 @@ import torch.fx
 
 from anyshape.capture.dynamism_policy import CompileDecisions
 from anyshape.capture.outline.sites import Site
+from anyshape.capture.record.torch_state import no_default_device
 from anyshape.capture.symbol_namespace import Roots
 from anyshape.capture.trace import Store, Trace
 from anyshape.dispatch.call_log import watched
@@ -171,8 +172,10 @@ class Entry:
 
     def _plan_flat(self, trace: Trace, backend: Backend, name: str) -> None:
         (segment,) = trace.segments
+        with no_default_device():
+            compiled = backend(named(segment.graph, self.id), list(segment.examples))
         run = assemble(
-            backend(named(segment.graph, self.id), list(segment.examples)),
+            compiled,
             inputs=len(segment.inputs),
             extra=len(trace.extra),
             outputs=segment.outputs,

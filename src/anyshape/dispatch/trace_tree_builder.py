@@ -9,6 +9,7 @@ from typing import Any, Final
 import torch.fx
 
 from anyshape.capture.record.segments import RuntimeAssert, SegmentOutput
+from anyshape.capture.record.torch_state import no_default_device
 from anyshape.capture.symbol_namespace import Roots
 from anyshape.capture.trace import Trace, TracedSegment
 from anyshape.guards.guard import Frame, Guard, SymbolSource
@@ -122,7 +123,8 @@ class TraceTreeBuilder:
     def _node(self, trace: Trace, index: int) -> TreeNode:
         segment = trace.segments[index]
         graph = segment.graph
-        compiled = self._backend(named(graph, self._id), list(segment.examples))
+        with no_default_device():
+            compiled = self._backend(named(graph, self._id), list(segment.examples))
         self.graphs.append(graph)
         decision = segment.decision
         asked = [each.symbols for each in segment.expectations]

@@ -38,6 +38,7 @@ from anyshape.guards.path import Parameters, Path
 from anyshape.policy.observations import Observations
 from anyshape.support.collection import no_collection
 from anyshape.support.lazy_dataclass import dataclass, replace
+from anyshape.support.random_state import default_generators
 from anyshape.symbolic import Expr
 
 
@@ -209,14 +210,14 @@ def _copied_tensor(value: torch.Tensor) -> torch.Tensor:
 @contextmanager
 def undisturbed(module: torch.nn.Module | None) -> Iterator[None]:
     """Buffers and random numbers are the same afterwards."""
-    random = torch.default_generator.get_state()
+    random = default_generators.get_state()
     buffers = [] if module is None else list(module.buffers())
     # Only strided tensors can be compared and filled; others are hardly ever buffers.
     before = [(each, each.detach().clone()) for each in buffers if each.layout is torch.strided]
     try:
         yield
     finally:
-        torch.default_generator.set_state(random)
+        default_generators.set_state(random)
         with torch.no_grad():
             for buffer, value in before:
                 if buffer.shape == value.shape and not torch.equal(buffer, value):

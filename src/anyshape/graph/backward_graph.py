@@ -209,7 +209,7 @@ class _Backward(TermGraph):
             argument: Any = node.args[node.meta[ARGUMENT]]
             self._add(argument, grad)
             return
-        last = next(reversed(self._graph.nodes))
+        last = next(iter(reversed(self._graph.nodes)))
         try:
             self._by_row(node, call, grad)
         except NoGradient as why:

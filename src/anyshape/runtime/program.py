@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-
 from anyshape.ops.modes import back_to, modes_now
+from anyshape.support.random_state import default_generators
 
 
 class GraphFailed(Exception):
@@ -62,7 +61,7 @@ def assemble(
         "GraphFailed": GraphFailed,
         "before": modes_now,
         "restore": back_to,
-        "generator": torch.default_generator,
+        "generator": default_generators,
     }
     exec(compile("\n".join(source), f"<anyshape: {name}>", "exec"), values)
     return values["run"]

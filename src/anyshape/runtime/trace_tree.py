@@ -18,6 +18,7 @@ from anyshape.errors import InternalError
 from anyshape.ops.modes import back_to, modes_now
 from anyshape.runtime.program import GraphFailed
 from anyshape.support.lazy_dataclass import dataclass, field
+from anyshape.support.random_state import default_generators
 
 
 class SideExit(Exception):
@@ -131,7 +132,7 @@ class Tree:
     def run(self, *inputs: Any) -> Any:
         """Make the call. `SideExit` if that cannot be done, and then nothing has been done."""
         state = modes_now() if self.changes_state else None
-        random = torch.default_generator.get_state() if self.draws_random else None
+        random = default_generators.get_state() if self.draws_random else None
         last = len(self.roots) - 1
         for number, root in enumerate(self.roots):
             undo = Rollback() if self._changes else None
@@ -149,7 +150,7 @@ class Tree:
                     error.repeatable = False
                     raise
                 if random is not None:
-                    torch.default_generator.set_state(random)
+                    default_generators.set_state(random)
                 if failed and isinstance(error.error, InternalError):
                     raise  # of the compiler, and wanted as an error
                 if number == last:

@@ -40,7 +40,7 @@ def check_memory(codes: Sequence[KernelModule]) -> torch.Tensor | None:
     without waiting. None if there are no checks."""
     if not any(rule.checks for code in codes for rule in code.rules):
         return None
-    return torch.zeros(len(codes), dtype=torch.int32).pin_memory()
+    return torch.zeros(len(codes), dtype=torch.int32, device="cpu").pin_memory()
 
 
 def raise_failed_check(failures: torch.Tensor, codes: Sequence[KernelModule]) -> None:

@@ -43,7 +43,8 @@ def cuda_function(
     target = gpu_target(index)
     texts: list[str] = []
     launches = [step for step in segment.steps if isinstance(step, Launch)]
-    codes = {step.kernel: _code(step, target, texts) for step in launches}
+    with torch.cuda.device(index):
+        codes = {step.kernel: _code(step, target, texts) for step in launches}
     if config.cuda_host == "python":
         if keep is not None and texts:
             keep("\n\n".join(texts))

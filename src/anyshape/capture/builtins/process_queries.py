@@ -22,6 +22,7 @@ from torch.torch_version import TorchVersion
 from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.model import Hooks, Models
 from anyshape.capture.builtins.pure import pure
+from anyshape.capture.record.torch_state import default_device
 from anyshape.capture.value_kinds import ATOMS
 from anyshape.guards.guard import Kind
 
@@ -57,8 +58,11 @@ def ask(hooks: Hooks, function: Any, args: tuple[object, ...], kwargs: dict[str,
         raise AbortCapture(f"`{name}` of an object")
     given = tuple(values[: len(args)])
     named = tuple(zip(kwargs, values[len(args) :], strict=True))
-    with torch._C.DisableTorchFunction():
-        answer = function(*given, **dict(named))
+    if function is torch.get_default_device:
+        answer: object = default_device()
+    else:
+        with torch._C.DisableTorchFunction():
+            answer = function(*given, **dict(named))
     if not _is_plain(answer):
         raise AbortCapture(f"`{name}` returns a {type(answer).__name__}")
     check = _answers(function, given, named, answer)

@@ -58,6 +58,7 @@ from anyshape.capture.record.tensor_metadata_reads import (
     NOT_RECORDED,
     SIZE_READS,
 )
+from anyshape.capture.record.torch_state import on_default_device
 from anyshape.capture.record.unbacked import is_of_data, observed, places, sizes_in
 from anyshape.capture.replay.events import ARGUMENTS, operation
 from anyshape.capture.tracer import Tracer
@@ -146,8 +147,10 @@ class Recorder(Inputs):
         """Run a torch operation for real and record it. `native`: for code that is not watched,
         which needs plain numbers."""
         if self.tracer.active:
+            # No function modes from here on; that of the default device is one.
+            given = on_default_device(function, kwargs)
             with torch._C.DisableTorchFunction():
-                result = self._run(function, args, kwargs, target, native)
+                result = self._run(function, args, given, target, native)
             if result is not _NOT_RUN:
                 return result
         return function(*args, **kwargs)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch.autograd import forward_ad
 from torch.utils._device import DeviceContext
+from torch.utils._device import _device_constructors as _constructors
 
 from anyshape.guards.replaced_functions import replaced
 
@@ -68,6 +70,46 @@ def _default_devices() -> tuple[torch.device, ...] | None:
     if any(type(mode) is not DeviceContext for mode in modes):
         return None
     return tuple(mode.device for mode in modes)
+
+
+def on_default_device(
+    function: Callable[..., object], kwargs: dict[str, object]
+) -> dict[str, object]:
+    """The arguments as the innermost default device completes them (see `DeviceContext`)."""
+    device = _innermost_device()
+    if device is None or kwargs.get("device") is not None or function not in _constructors():
+        return kwargs
+    return {**kwargs, "device": device}
+
+
+def default_device() -> torch.device:
+    """As `torch.get_default_device`, which makes a tensor to know it."""
+    device = _innermost_device()
+    if device is None:
+        return torch.device("cpu")
+    with _C.DisableTorchFunction():
+        return torch.empty(0, device=device).device
+
+
+def _innermost_device() -> torch.device | None:
+    for place in reversed(range(_function_modes())):
+        mode = _C._get_function_stack_at(place)
+        if type(mode) is DeviceContext:
+            return mode.device
+    return None
+
+
+@contextmanager
+def no_default_device() -> Iterator[None]:
+    """For code of ours that makes tensors. The modes of the default device are put back."""
+    modes: list[Any] = []
+    try:
+        while _function_modes():
+            modes.append(_C._pop_torch_function_stack())
+        yield
+    finally:
+        for mode in reversed(modes):
+            _C._push_on_torch_function_stack(mode)
 
 
 def _saved_tensors_hooks() -> object:

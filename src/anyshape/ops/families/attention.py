@@ -17,7 +17,7 @@ from anyshape.ops.families.normalization import onnx_layer_norm
 from anyshape.ops.families.padding import lower_constant_pad
 from anyshape.ops.lowering.pointwise_builder import chosen, elementwise
 from anyshape.ops.lowering.values import Index, Lowering, Memory, NotLowered, Value
-from anyshape.ops.meta import Meta
+from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.onnx import END, Named, Node, NotMapped, Writer
 from anyshape.ops.op import DRAWS, FUNCTIONAL, Op, OpKind, lower, onnx
 from anyshape.ops.shape_query import ShapeQuery
@@ -347,6 +347,8 @@ def lower_attention(
 
 _EFFICIENT: Final = "_scaled_dot_product_efficient_attention"
 _FLASH: Final = "_scaled_dot_product_flash_attention"
+#: How both lay out their results: the heads of a position side by side.
+_SIDE_BY_SIDE: Final = Dense((0, 2, 1, 3))
 
 
 def _on_gpu(
@@ -376,7 +378,7 @@ def _on_gpu(
     if flash and is_causal:
         # Of rows and columns that differ, its mask begins at the other end.
         c.assume(eq(scores[2], scores[3]), "a causal mask that is no square")
-    made, kept = c.fresh_as(query.sizes, dtype, c.result)
+    made, kept = c.fresh(query.sizes, dtype, c.result.like(layout=_SIDE_BY_SIDE).strides)
     whole = Area(kept.buffer, query.sizes, kept.strides)
     shared = list(tensors)
     if group > 1 and not flash:
@@ -436,16 +438,14 @@ def _aligned_area(c: Lowering, value: Value, lanes: int) -> Area:
 
 def _bias(c: Lowering, mask: Value, dtype: Dtype, scores: tuple[Size, ...]) -> Area:
     """What is added to the scores, stretched to their sizes."""
-    for own, wanted in zip(reversed(mask.sizes), reversed(scores), strict=False):
-        if own != 1:
+    for place, (own, wanted) in enumerate(zip(mask.sizes[::-1], scores[::-1], strict=False)):
+        if own != 1 or place == 0:  # columns are not stretched
             c.assume(eq(own, wanted), "a mask of other sizes")
     bias = c.made_once(("bias", mask, dtype), lambda: _padded_bias(c, mask, dtype))
     assert bias.memory is not None
-    strides = [
-        0 if size == 1 else stride
-        for size, stride in zip(mask.sizes, bias.memory.strides, strict=True)
-    ]
-    strides = [0] * (len(scores) - len(strides)) + strides
+    rows = zip(mask.sizes[:-1], bias.memory.strides[:-1], strict=True)
+    strides = [0 if size == 1 else stride for size, stride in rows]
+    strides = [0] * (len(scores) - 1 - len(strides)) + [*strides, 1]
     return Area(bias.memory.buffer, scores, tuple(strides), bias.memory.offset)
 
 
@@ -456,8 +456,6 @@ def _padded_bias(c: Lowering, mask: Value, dtype: Dtype) -> Value:
     elif mask.dtype != dtype:
         raise NotLowered("a mask of another dtype")
     lanes, columns = 16 // WIDTH[dtype], mask.sizes[-1]
-    if columns == 1:
-        raise NotLowered("a mask of one column")
     missing = modulo(-columns, lanes)
     bias = elementwise(c, lambda x: x, mask, takes=dtype)
     if missing != 0:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
 from typing import Final, NamedTuple
 
 import torch
 
+from anyshape.config import config
 from anyshape.runtime.cuda.driver import driver
-from anyshape.runtime.loader.build import disk_cache
+from anyshape.runtime.loader.build import available_cores, disk_cache
 from anyshape.runtime.loader.code_bundle import source_hash
 from anyshape.runtime.loader.disk_cache import key_of
 from anyshape.runtime.loader.engine import assembly
 from anyshape.runtime.loader.errors import NativeUnavailable
+from anyshape.runtime.loader.workers import Task, workers
 
 #: By compute capability: the version of PTX that knows it. A newer GPU runs code for the last one.
 _PTX: Final = {
@@ -64,7 +68,7 @@ def most_dynamic(target: GpuTarget) -> int:
 class Module:
     """The code of a module on every GPU that has asked for it."""
 
-    def __init__(self, cubin: bytes) -> None:
+    def __init__(self, cubin: Future[bytes]) -> None:
         self._cubin = cubin
         self._loaded: dict[int, int] = {}
         self._functions: dict[tuple[int, str], int] = {}
@@ -77,7 +81,7 @@ class Module:
             found = self._functions.get((device, name))
             if found is None:
                 if device not in self._loaded:
-                    self._loaded[device] = driver().load(self._cubin)
+                    self._loaded[device] = driver().load(self._cubin.result())
                 module = self._loaded[device]
                 found = driver().function(module, name, shared)
                 self._functions[device, name] = found
@@ -86,15 +90,25 @@ class Module:
 
 def module_of(key: str, text: Callable[[], str], target: GpuTarget) -> Module:
     """The code of a module by all that its text depends on; the text is asked for if it has to be
-    made."""
+    made, which threads do. To be called with a device's context."""
     cache = disk_cache()
     version = str(driver().version())
     name = key_of("cuda", key, repr(target), version, source_hash(*_SOURCES))
-    cubin = None if cache is None else cache.read(name)
-    if cubin is None:
+    cubin = cache.read(name)
+    if cubin is not None:
+        found: Future[bytes] = Future()
+        found.set_result(cubin)
+        return Module(found)
+    made, context = text(), driver().context()
+
+    def make() -> bytes:
         major, minor = target.capability
-        ptx = assembly(text(), "nvptx64-nvidia-cuda", f"sm_{major}{minor}", f"+ptx{target.ptx}")
+        ptx = assembly(made, "nvptx64-nvidia-cuda", f"sm_{major}{minor}", f"+ptx{target.ptx}")
+        driver().enter(context)
         cubin = driver().machine_code(ptx.encode() + b"\0")
-        if cache is not None:
-            cache.write(name, cubin)
-    return Module(cubin)
+        workers.do_last(partial(cache.write, name, cubin))
+        return cubin
+
+    task = Task(make)
+    workers.do([task], min(config.compile_threads, available_cores()))
+    return Module(task.future)

@@ -64,6 +64,16 @@ class Driver:
         self._check(code, "cuDeviceGetAttribute")
         return found.value
 
+    def context(self) -> ctypes.c_void_p:
+        """Of this thread, at present."""
+        found = ctypes.c_void_p()
+        self._check(self._library.cuCtxGetCurrent(ctypes.byref(found)), "cuCtxGetCurrent")
+        return found
+
+    def enter(self, context: ctypes.c_void_p) -> None:
+        """Make it this thread's, too."""
+        self._check(self._library.cuCtxSetCurrent(context), "cuCtxSetCurrent")
+
     def machine_code(self, ptx: bytes) -> bytes:
         """The cubin of a PTX module. Threads may do so side by side."""
         log = ctypes.create_string_buffer(8192)

@@ -44,17 +44,17 @@ def begun_object(
 
     def emit() -> bytes:
         with _machine(triple, cpu, features, effort) as machine:
-            return _emitted(module, machine)
+            return _emitted(module, machine, _OBJECT)
 
     return emit
 
 
 def assembly(text: str, triple: str, cpu: str, features: str) -> str:
-    """The text of a module's machine code: PTX is nothing else."""
+    """The text of a module's machine code: PTX is nothing else. Several threads may do so."""
     with _machine(triple, cpu, features, 2) as machine:
         module = _parsed(text, machine)
         _optimise(module, machine)
-        return machine.emit_assembly(module)
+        return _emitted(module, machine, _ASSEMBLY).decode()
 
 
 def _optimise(module: Any, machine: Any) -> None:
@@ -86,7 +86,11 @@ def _parsed(text: str, machine: Any) -> Any:
 _PASSES: Final = ("always_inliner", "sroa", "simplify_cfg", "global_dead_code_eliminate")
 
 
-def _emitted(module: Any, machine: Any) -> bytes:
+#: What LLVM is asked for.
+_ASSEMBLY, _OBJECT = 0, 1
+
+
+def _emitted(module: Any, machine: Any, kind: int) -> bytes:
     """Machine code, by several threads at once: LLVM asks for a context and a machine that no other
     thread has. llvmlite asks for its one lock around everything, for the sake of programs that
     share a context."""
@@ -95,9 +99,11 @@ def _emitted(module: Any, machine: Any) -> bytes:
     try:
         emit = emit._cfn
     except AttributeError:
+        if kind == _ASSEMBLY:
+            return machine.emit_assembly(module).encode()
         return machine.emit_object(module)
     with llvm().ffi.OutputString() as error:
-        memory = emit(machine, module, 1, error)
+        memory = emit(machine, module, kind, error)
         if not memory:
             raise NativeUnavailable(f"LLVM cannot make code: {error}")
     try:

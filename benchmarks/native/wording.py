@@ -1,0 +1,18 @@
+"""Figures in words, for terminals and pages."""
+
+from __future__ import annotations
+
+import math
+
+
+def duration(seconds: float) -> str:
+    if math.isnan(seconds):
+        return "-"
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= scale or unit == "us":
+            return f"{seconds / scale:.3g} {unit}"
+    raise AssertionError("the last unit takes all")
+
+
+def ratio(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.2f}"
