@@ -20,7 +20,7 @@ _HELD_BLOCK: Final = 128
 _MOST: Final = 1024
 _FEWEST: Final = 8
 #: Vectors of a row that each thread takes, if the row is long enough.
-_EACH: Final = 4
+_EACH: Final = 8
 #: Blocks of a grid, at most. Each takes several points where there are more.
 _GRID: Final = 1 << 30
 #: Threads that have private memory each: there is not so much of it.

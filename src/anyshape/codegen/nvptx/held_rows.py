@@ -335,6 +335,7 @@ def write_held_rows(e: Emitter, vectors: int) -> None:
     """The stages of one row. `%begin` is the first element of this thread, `%stride` how far it is
     to the next; both are far behind the end where there is no row."""
     team = HeldTeam()
+    e.holds_rows = True
     level = e.enter()
     axis = next(stage.axes[0] for stage in e.kernel.stages if stage.axes)
     own = _vectors(e, narrow_size(e, axis.extent), vectors)

@@ -124,7 +124,7 @@ def _fits(lines: FunctionBody, rule: LaunchRule, sizes: Sizes) -> str:
 def _call(rule: LaunchRule, sizes: Sizes, given: str) -> str:
     points, vectors, private = (f"i64 {sizes.of(size)}" for size in _sizes(rule)[:3])
     if rule.form == "rows":
-        each, least, block = (rule.each, 8, 128) if rule.each else (4, 32, 256)
+        each, least, block = (rule.each, 8, 128) if rule.each else (8, 32, 256)
         return (
             f"call i32 @anyshape_gpu_rows({given}, {points}, {vectors}, {private},"
             f" i64 {each}, i64 {least}, i64 {block})"
