@@ -19,9 +19,11 @@ from tests.gpu.device import DEVICE, IS_GPU
 from tests.gpu.left_out import LEFT_OUT
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     if IS_GPU and not torch.cuda.is_available():
         pytest.exit("there is no GPU", 0)
+    # Threads of autograd come without a context; torch sets one, and says so.
+    config.addinivalue_line("filterwarnings", "ignore:Attempting to run cuBLAS")
     torch.set_default_device(DEVICE)
     forks.run = _no_fork
 
