@@ -152,7 +152,7 @@ def test_odd_sizes_and_addresses_take_the_narrow_code() -> None:
 def test_geometry() -> None:
     runner = Emulated(*SAMPLES["softmax"], runs=False)
     assert started(runner, 0, 64) is None, "nothing to do"
-    for rows, length, block in ((1, 4, (32, 1)), (300, 16, (32, 2)), (2, 4096, (256, 1))):
+    for rows, length, block in ((1, 4, (32, 1)), (300, 16, (32, 2)), (2, 4096, (128, 1))):
         found = started(runner, rows, length)
         assert found is not None
         assert found.block == block
@@ -200,18 +200,9 @@ def test_rows_in_registers() -> None:
     """From a part of a warp to many, at lengths that leave vectors, lanes and rows over."""
     rng = np.random.default_rng(0)
     runner = Emulated(*SAMPLES["layer_norm"])
-    assert [rule.name for rule in runner.gpu.rules[0]][:2] == ["kernel_w4x4", "kernel_w1x8"]
-    sizes = (
-        (5, 4),
-        (33, 100),
-        (3, 128),
-        (2, 516),
-        (2, 4096),
-        (1, 4100),
-        (3, 1),
-        (5, 63),
-        (2, 1001),
-    )
+    assert [rule.name for rule in runner.gpu.rules[0]][:2] == ["kernel_w4x8", "kernel_u4x8"]
+    sizes = ((5, 4), (33, 100), (3, 128), (2, 516), (2, 4096), (1, 8192), (3, 1), (5, 63))
+    sizes += ((9, 5), (2, 4095), (1, 130), (2, 1001))
     for rows, length in sizes:
         x = rng.standard_normal((rows, length)).astype(np.float32)
         scale = rng.standard_normal(length).astype(np.float32)
@@ -227,12 +218,14 @@ def test_geometry_of_rows_in_registers() -> None:
     runner = Emulated(*SAMPLES["layer_norm"], runs=False)
     rules = runner.gpu.rules[0]
     for rows, length, name, block in (
-        (1, 4, "kernel_w4x4", (8, 4)),
-        (100000, 256, "kernel_w4x4", (16, 16)),
-        (100000, 4096, "kernel_w4x4", (256, 1)),
-        (10, 16384, "kernel_w4x4", (1024, 1)),
-        (10, 16388, "kernel_w4", (1024, 1)),
-        (10, 4095, "kernel_w1x8", (512, 1)),
+        (1, 4, "kernel_w4x8", (8, 4)),
+        (100000, 512, "kernel_w4x8", (16, 8)),
+        (100000, 4096, "kernel_w4x8", (128, 1)),
+        (10, 8192, "kernel_w4x8", (256, 1)),
+        (10, 8196, "kernel_w4", (512, 1)),
+        (10, 4095, "kernel_u4x8", (128, 1)),
+        (10, 5, "kernel_u4x8", (8, 4)),
+        (10, 3, "kernel_w1", (32, 1)),
         (10, 8193, "kernel_w1", (1024, 1)),
         (10, 0, "kernel_w4", (32, 1)),
     ):
@@ -240,6 +233,17 @@ def test_geometry_of_rows_in_registers() -> None:
         shape = geometry(rule, (rows, length), 1 << 16)
         assert shape is not None
         assert (rule.name, shape.block) == (name, block)
+
+
+def test_long_rows_take_several_vectors_a_round() -> None:
+    rng = np.random.default_rng(0)
+    runner = Emulated(*SAMPLES["softmax"])
+    for rows, length in ((2, 1000), (3, 516), (1, 4100), (2, 1001), (1, 127), (1, 129)):
+        x = rng.standard_normal((rows, length)).astype(np.float32)
+        result = np.zeros_like(x)
+        runner([x, result], (rows, length))
+        e = np.exp(x - x.max(1, keepdims=True))
+        np.testing.assert_allclose(result, e / e.sum(1, keepdims=True), rtol=1e-5)
 
 
 def test_rows_that_are_too_long_for_shared_memory() -> None:

@@ -46,6 +46,8 @@ class Machine:
     saturates: bool = False
     #: whether a branch costs little beside memory: there is no place to access for no reason
     branches: bool = False
+    #: whether there is an instruction that rounds to bf16 and keeps denormals
+    rounds_bf16: bool = False
     #: whether one instruction gives the larger of two floats, and NaN if one is
     has_extremes: bool = False
 
@@ -53,7 +55,14 @@ class Machine:
     def of(target: Target) -> Machine:
         if target.triple.startswith("nvptx64"):
             every = frozenset({1, 2, 4, 8})
-            return Machine(every, every, saturates=True, branches=True, has_extremes=True)
+            return Machine(
+                every,
+                every,
+                saturates=True,
+                branches=True,
+                rounds_bf16=int(target.cpu.removeprefix("sm_")) >= 80,
+                has_extremes=True,
+            )
         features = target.features.split(",")
         if not target.triple.startswith("x86_64"):
             return Machine(frozenset(), frozenset(), saturates=True)

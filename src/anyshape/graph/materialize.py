@@ -242,7 +242,9 @@ class Materialize:
         """Whether rows of this memory begin at multiples of so many elements: so if it is the
         plan's own, and steps from row to row are such multiples."""
         steps = (*memory.strides[:-1], memory.offset)
-        return not self.held[memory.buffer].given and all(modulo(step, by) == 0 for step in steps)
+        return not self.held[memory.buffer].given and all(
+            self.same(modulo(step, by), 0) for step in steps
+        )
 
     def extern(self, extern: Extern, reads: Sequence[str], writes: Sequence[str]) -> None:
         self.needs_library(extern.function)

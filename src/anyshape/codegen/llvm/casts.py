@@ -53,6 +53,8 @@ def round_half(e: Emitter, text: str, dtype: Dtype, lanes: int) -> str:
     if dtype == "f16":
         halves = vector("half", lanes)
         return e.let(f"fpext {halves} {e.let(f'fptrunc {floats} {text} to {halves}')} to {floats}")
+    if e.machine.rounds_bf16:
+        return _from_pairs(e, _bf16_pairs(e, text, lanes), lanes)
     # By integers: the instructions for bf16 flush denormals.
     ints, truth = vector("i32", lanes), vector("i1", lanes)
     bits = e.let(f"bitcast {floats} {text} to {ints}")
@@ -63,6 +65,49 @@ def round_half(e: Emitter, text: str, dtype: Dtype, lanes: int) -> str:
     kept = e.let(f"select {truth} {nan}, {ints} {_all(0x7FC00000, lanes)}, {ints} {half}")
     cut = e.let(f"and {ints} {kept}, {_all(-65536, lanes)}")
     return e.let(f"bitcast {ints} {cut} to {floats}")
+
+
+# -- two at a time, by an instruction of GPUs ------------------------------------------------------
+
+#: The function that `_bf16_pairs` calls: two floats as bf16, the first one in the low bits.
+BF16_PAIR = "as.gpu.bf16x2"
+
+
+def _bf16_pairs(e: Emitter, text: str, lanes: int) -> list[str]:
+    floats = vector("float", lanes)
+    each = [text]
+    if lanes:
+        each = [e.let(f"extractelement {floats} {text}, i64 {lane}") for lane in range(lanes)]
+    each += ["0.0"] * (len(each) % 2)
+    return [
+        e.let(f"call i32 @{BF16_PAIR}(float {low}, float {high})")
+        for low, high in zip(each[::2], each[1::2], strict=True)
+    ]
+
+
+def _from_pairs(e: Emitter, pairs: list[str], lanes: int) -> str:
+    """In f32."""
+    each: list[str] = []
+    for pair in pairs:
+        each += [e.let(f"shl i32 {pair}, 16"), e.let(f"and i32 {pair}, -65536")]
+    floats = [e.let(f"bitcast i32 {one} to float") for one in each[: max(lanes, 1)]]
+    if not lanes:
+        return floats[0]
+    text = "poison"
+    for lane, one in enumerate(floats):
+        text = e.let(f"insertelement <{lanes} x float> {text}, float {one}, i64 {lane}")
+    return text
+
+
+def _packed(e: Emitter, pairs: list[str], lanes: int) -> str:
+    """As i16."""
+    if lanes < 2:
+        one = e.let(f"trunc i32 {pairs[0]} to i16")
+        return e.let(f"insertelement <1 x i16> poison, i16 {one}, i64 0") if lanes else one
+    text, wide = "poison", f"<{len(pairs)} x i32>"
+    for number, pair in enumerate(pairs):
+        text = e.let(f"insertelement {wide} {text}, i32 {pair}, i64 {number}")
+    return e.let(f"bitcast {wide} {text} to <{lanes} x i16>")
 
 
 def from_memory(e: Emitter, text: str, dtype: Dtype, lanes: int) -> str:
@@ -87,6 +132,8 @@ def to_memory(e: Emitter, text: str, dtype: Dtype, lanes: int) -> str:
     floats = vector("float", lanes)
     if dtype == "f16":
         return e.let(f"fptrunc {floats} {text} to {vector('half', lanes)}")
+    if dtype == "bf16" and e.machine.rounds_bf16:
+        return _packed(e, _bf16_pairs(e, text, lanes), lanes)
     if dtype == "bf16":
         ints = vector("i32", lanes)
         bits = e.let(f"bitcast {floats} {text} to {ints}")

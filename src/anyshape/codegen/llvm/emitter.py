@@ -106,6 +106,8 @@ class Emitter(FunctionBody):
         self.row_levels: dict[str, int] = {}
         #: private buffers that are in registers: at which level, and each vector of a round
         self.held: dict[str, tuple[int, list[IrValue]]] = {}
+        #: whether stages find what earlier ones have read
+        self.holds_rows = False
         #: where stages have read what later ones need as well
         self.load_levels: dict[Scalar, int] = {}
         self.stage = StageScope(0, 0, frozenset())
@@ -204,7 +206,7 @@ class Emitter(FunctionBody):
                     return self.held[buffer][0], True
                 own, differs = self.traits_of_size(address)
                 own = max(own, self.stage.loads_from)
-                if self.vector_axis is not None and self.loops[self.vector_axis].places:
+                if self.vector_axis is not None and self.holds_rows:
                     own = self.load_levels.setdefault(scalar, own)
                 if buffer in self.stage.written:
                     own = len(self.levels) - 1

@@ -13,6 +13,7 @@ from typing import Final
 from anyshape.codegen.llvm.cooperative_reduce import ThreadTeam, merged_states
 from anyshape.codegen.llvm.emitter import Emitter, States
 from anyshape.codegen.llvm.loop_nest import StageCode
+from anyshape.codegen.llvm.plan import LIGHT, LONG
 from anyshape.codegen.llvm.reductions import Folding
 from anyshape.codegen.llvm.sizes import narrow_size
 from anyshape.loops.expr import Axis
@@ -132,18 +133,52 @@ class BlockStage(StageCode):
 
     def __init__(self, e: Emitter, number: int) -> None:
         super().__init__(e, number, 1)
-        # Other blocks hide the time that memory takes.
         self.ahead = {}
+        cost = e.plan.costs[number]
+        #: vectors of a round of the innermost loop: they are on their way at the same time
+        self.together = 1 if self.stage.scans else 4 if cost < LIGHT else 2 if cost < LONG else 1
 
     def _rows(self, axis: Axis, bounds: tuple[str, str], states: States) -> States:
         e, (_, end) = self.e, bounds
         e.vector_axis = axis.symbol
-        some = e.let(f"icmp slt i64 %begin, {end}")
+        begin, step = "%begin", "%stride"
+        if self.together > 1:
+            # Whole rounds of several vectors, then those that are left.
+            last = e.let(f"mul i64 %stride, {self.together - 1}")
+            whole = e.let(f"sub i64 {end}, {last}")
+            step = e.let(f"mul i64 %stride, {self.together}")
+            some = e.let(f"icmp slt i64 %begin, {whole}")
+            states = e.when(
+                some, states, self.types, lambda s=states: self._several(axis, whole, step, s)
+            )
+            room = e.let(f"sub i64 {whole}, %begin")
+            above = e.let(f"add i64 {room}, {e.let(f'sub i64 {step}, 1')}")
+            rounds = e.let(f"udiv i64 {above}, {step}")
+            taken = e.let(f"mul i64 {rounds}, {step}")
+            taken = e.let(f"select i1 {some}, i64 {taken}, i64 0")
+            begin, step = e.let(f"add i64 %begin, {taken}"), "%stride"
+        some = e.let(f"icmp slt i64 {begin}, {end}")
         states = e.when(
             some,
             states,
             self.types,
-            lambda: self._inner(axis, ("%begin", end), "%stride", states, False),
+            lambda s=states: self._inner(axis, (begin, end), step, s, False),
         )
         e.vector_axis = None
         return states
+
+    def _several(self, axis: Axis, end: str, step: str, states: States) -> States:
+        self.copies = self.together
+        states = self._inner(axis, ("%begin", end), step, states, False)
+        self.copies = 1
+        return states
+
+    def _open(self, axis: Axis, variable: str) -> None:
+        super()._open(axis, variable)
+        e = self.e
+        if axis is not self.stage.axes[-1] or self.copies == 1:
+            return
+        places = [variable]
+        for _ in range(1, self.copies):
+            places.append(e.let(f"add i64 {places[-1]}, %stride"))
+        e.loops[axis.symbol].places = tuple(places)

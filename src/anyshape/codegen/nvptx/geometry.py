@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from anyshape.codegen.nvptx.held_rows import MOST_THREADS
 from anyshape.codegen.nvptx.module import LaunchRule
 from anyshape.symbolic import Size, evaluate
 from anyshape.symbolic.expr import symbols_of
@@ -13,11 +14,13 @@ from anyshape.symbolic.expr import symbols_of
 _WARP: Final = 32
 #: Threads of a block, where nothing speaks for another number.
 _BLOCK: Final = 256
+#: The same where rows are in registers: they are few, and wait for each other.
+_HELD_BLOCK: Final = 128
 #: Threads that share a row, at most; and at least where each has some of it in registers.
 _MOST: Final = 1024
 _FEWEST: Final = 8
 #: Vectors of a row that each thread takes, if the row is long enough.
-_EACH: Final = 4
+_EACH: Final = 8
 #: Blocks of a grid, at most. Each takes several points where there are more.
 _GRID: Final = 1 << 30
 #: Threads that have private memory each: there is not so much of it.
@@ -55,14 +58,14 @@ def chosen(
             all(addresses[number] % by == 0 for number, by in rule.aligned)
             and all(_value(size, sizes) % rule.lanes == 0 for size in rule.multiples)
             and all(_value(size, sizes) >= rule.lanes - 1 for size in rule.at_least)
-            and (not rule.each or 0 < _value(rule.length, sizes) <= _longest(rule))
+            and (not rule.each or rule.lanes <= _value(rule.length, sizes) <= _longest(rule))
         ):
             return rule
     return rules[-1]
 
 
 def _longest(rule: LaunchRule) -> int:
-    return rule.each * rule.lanes * _MOST
+    return rule.each * rule.lanes * MOST_THREADS
 
 
 def geometry(rule: LaunchRule, sizes: Sequence[int], most_shared: int) -> Geometry | None:
@@ -94,9 +97,10 @@ def _rows(
         return None
     vectors = -(-length // rule.lanes)
     threads, each = (_FEWEST, rule.each) if rule.each else (_WARP, _EACH)
-    while threads < _MOST and threads * each < vectors:
+    most = MOST_THREADS if rule.each else _MOST
+    while threads < most and threads * each < vectors:
         threads *= 2
-    rows = max(1, _BLOCK // threads)
+    rows = max(1, (_HELD_BLOCK if rule.each else _BLOCK) // threads)
     while rows > max(1, _WARP // threads) and (rows * private > most_shared or points < rows * 128):
         rows //= 2
     grid = min(-(-points // rows), _GRID)

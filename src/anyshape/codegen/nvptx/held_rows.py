@@ -2,8 +2,9 @@
 
 Each thread takes the same few vectors of the row in every stage. What one stage has read or
 computed, the next ones find where it is: memory is read once, nothing goes through shared memory
-but what is folded. The number of vectors is fixed when the code is made; a thread whose vector
-would lie behind the end of the row takes the row's first one, and neither folds nor stores it.
+but what is folded. The number of vectors is fixed when the code is made. A thread whose vector
+would reach beyond the end of the row takes the row's last one instead: it folds those lanes that
+nobody else has, and stores them all, as others do, or none if nothing is left.
 
 Stages are levels one in another (see `Emitter`), so that what an earlier one has is at hand.
 """
@@ -11,7 +12,7 @@ Stages are levels one in another (see `Emitter`), so that what an earlier one ha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from anyshape.codegen.llvm.casts import cast
 from anyshape.codegen.llvm.cooperative_reduce import merged_states
@@ -29,12 +30,14 @@ from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Size
 from anyshape.symbolic.expr import of_atom
 
-#: Elements of a row that a thread has.
-_ELEMENTS: Final = 16
-#: Threads that share a row, at most.
-MOST_THREADS: Final = 1024
-#: Registers for what is handed from stage to stage. A thread has 64, if there are as many threads.
-_REGISTERS: Final = 32
+#: Elements of a row that a thread has. With more of them fewer threads wait for each other, and
+#: more rows are on their way at a time.
+_ELEMENTS: Final = 32
+#: Threads that share a row, at most. Longer rows would leave a processor to one or two of them,
+#: with nothing to do while these wait.
+MOST_THREADS: Final = 256
+#: Registers for what is handed from stage to stage.
+_REGISTERS: Final = 64
 
 
 # -- whether -------------------------------------------------------------------------------------
@@ -45,8 +48,7 @@ def vectors_held(kernel: Kernel, lanes: int) -> int:
     if not _can_be_held(kernel):
         return 0
     most = max(1, _across_stages(kernel))
-    elements = min(_ELEMENTS if lanes > 1 else _ELEMENTS // 2, _REGISTERS // most)
-    return max(0, elements // lanes)
+    return min(_ELEMENTS, _REGISTERS // most) // lanes
 
 
 def row_length(kernel: Kernel) -> Size:
@@ -163,15 +165,12 @@ class HeldTeam(BlockTeam):
         def across_block() -> States:
             e.run_if("%first.lane", lambda: self.put(e, types, merged, "%warp"))
             self.barrier(e)
-            # Of eight warps or fewer, every eight lanes have all that there is.
-            many = e.let("icmp ugt i32 %warps, 8")
-            near = e.let("and i32 %lane, 7")
-            slot = e.let(f"select i1 {many}, i32 %lane, i32 {near}")
+            # There are eight warps or fewer: every eight lanes have all that there is.
+            slot = e.let("and i32 %lane, 7")
             place = e.let(f"add i32 %first.warp, {slot}")
             is_warp = e.let(f"icmp ult i32 {slot}, %warps")
             start = [text for folding in foldings for text in folding.start(0)]
             own = e.when(is_warp, start, types, lambda: self.get(e, types, place))
-            own = e.when(many, own, types, lambda o=own: self.merged(e, foldings, o, (16, 8)))
             return self.merged(e, foldings, own, (4, 2, 1))
 
         def across_part() -> States:
@@ -197,14 +196,24 @@ class HeldTeam(BlockTeam):
         return results
 
 
+class Vectors(NamedTuple):
+    """Those that a thread has of a row."""
+
+    #: of each, whether there is one
+    exist: list[str]
+    #: of each, which lanes no other vector has; None: all
+    masks: list[str | None]
+    #: where each begins
+    places: tuple[str, ...]
+
+
 class HeldStage(StageCode):
     """A stage whose rounds are all in registers."""
 
-    def __init__(self, e: Emitter, number: int, team: HeldTeam, exist: list[str]) -> None:
-        super().__init__(e, number, len(exist))
+    def __init__(self, e: Emitter, number: int, team: HeldTeam, vectors: Vectors) -> None:
+        super().__init__(e, number, len(vectors.exist))
         self.team = team
-        #: of each vector, whether there is one
-        self.exist = exist
+        self.exist, self.masks = vectors.exist, vectors.masks
         self.ahead = {}
         self.foldings = [replace(folding, in_one=True) for folding in self.foldings]
         self.types = [t for f in self.foldings for t in f.types(self.lanes)]
@@ -238,9 +247,12 @@ class HeldStage(StageCode):
         states = [text for folding in self.foldings for text in folding.start(self.lanes)]
         if not states:
             return states
-        for values, exists in zip(given, self.exist, strict=True):
+        for values, exists, mask in zip(given, self.exist, self.masks, strict=True):
             states = e.when(
-                exists, states, self.types, lambda v=values, s=states: self._updated(v, s)
+                exists,
+                states,
+                self.types,
+                lambda v=values, s=states, m=mask: self._updated(v, s, m),
             )
         return states
 
@@ -251,12 +263,14 @@ class HeldStage(StageCode):
         text = cast(e, e.widen(value), value.dtype, folding.dtype, True)
         return text, wide_size(e, row_position(self.stage.axes)) if folding.has_position else ""
 
-    def _updated(self, values: list[tuple[str, str]], states: States) -> States:
+    def _updated(self, values: list[tuple[str, str]], states: States, mask: str | None) -> States:
         results: States = []
+        self.e.masks = () if mask is None else (mask,)
         for folding, own, (text, position) in zip(
             self.foldings, self._by_fold(states), values, strict=True
         ):
             results += folding.update(self.e, own, text, position, self.lanes)
+        self.e.masks = ()
         return results
 
     def _effects(self) -> None:
@@ -295,26 +309,40 @@ class HeldStage(StageCode):
                 store(self.e, part.buffer, part.address, value, part.mode, mask)
 
 
+def _vectors(e: Emitter, length: str, count: int) -> Vectors:
+    end = e.let(f"trunc i64 {length} to i32")
+    last = e.let(f"sub i32 {end}, {e.lanes}")
+    exist: list[str] = []
+    masks: list[str | None] = []
+    places: list[str] = []
+    at = "%begin.32"
+    numbers = ", ".join(f"i32 {lane}" for lane in range(e.lanes))
+    for number in range(count):
+        if number:
+            at = e.let(f"add nuw nsw i32 {at}, %stride.32")
+        exist.append(e.let(f"icmp ult i32 {at}, {end}"))
+        inside = e.let(f"call i32 @llvm.umin.i32(i32 {at}, i32 {last})")
+        places.append(e.let(f"zext i32 {inside} to i64"))
+        if e.is_aligned:
+            masks.append(None)
+            continue
+        before = e.splat("i32", e.let(f"sub i32 {at}, {inside}"))
+        masks.append(e.let(f"icmp uge <{e.lanes} x i32> <{numbers}>, {before}"))
+    return Vectors(exist, masks, tuple(places))
+
+
 def write_held_rows(e: Emitter, vectors: int) -> None:
     """The stages of one row. `%begin` is the first element of this thread, `%stride` how far it is
     to the next; both are far behind the end where there is no row."""
     team = HeldTeam()
+    e.holds_rows = True
     level = e.enter()
     axis = next(stage.axes[0] for stage in e.kernel.stages if stage.axes)
-    end = e.let(f"trunc i64 {narrow_size(e, axis.extent)} to i32")
-    exist: list[str] = []
-    places: list[str] = []
-    at = "%begin.32"
-    for number in range(vectors):
-        if number:
-            at = e.let(f"add nuw nsw i32 {at}, %stride.32")
-        exist.append(e.let(f"icmp ult i32 {at}, {end}"))
-        inside = e.let(f"select i1 {exist[-1]}, i32 {at}, i32 0")
-        places.append(e.let(f"zext i32 {inside} to i64"))
-    e.loops[axis.symbol] = Loop(level, places[0], axis.extent, tuple(places))
+    own = _vectors(e, narrow_size(e, axis.extent), vectors)
+    e.loops[axis.symbol] = Loop(level, own.places[0], axis.extent, own.places)
     count = len(e.kernel.stages)
     for position in range(count):
-        HeldStage(e, position, team, exist).write(position == count - 1)
+        HeldStage(e, position, team, own).write(position == count - 1)
     if sum(bool(stage.folds) for stage in e.kernel.stages) < 2:
         # Or the next row would be folded where this one is still read.
         team.barrier(e)

@@ -29,7 +29,7 @@ TABLE_NAME: Final = "anyshape_gpu"
 DECLARATIONS: Final = f"""
 @{TABLE_NAME} = external global i64
 declare i32 @anyshape_gpu_points(ptr, i64, ptr, ptr, i64, i64, i1)
-declare i32 @anyshape_gpu_rows(ptr, i64, ptr, ptr, i64, i64, i64, i64, i64)
+declare i32 @anyshape_gpu_rows(ptr, i64, ptr, ptr, i64, i64, i64, i64, i64, i64)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 """
 
@@ -110,9 +110,9 @@ def _fits(lines: FunctionBody, rule: LaunchRule, sizes: Sizes) -> str:
         less = lines.let(f"icmp slt i64 {sizes.of(size)}, {rule.lanes - 1}")
         rests.append(lines.let(f"zext i1 {less} to i64"))
     if rule.each:
-        # Of a length of 0, one less is more than any.
-        last = lines.let(f"sub i64 {sizes.of(rule.length)}, 1")
-        longest = rule.each * rule.lanes * MOST_THREADS
+        # Of a length that is less than a vector, what is left is more than any.
+        last = lines.let(f"sub i64 {sizes.of(rule.length)}, {rule.lanes}")
+        longest = rule.each * rule.lanes * MOST_THREADS - rule.lanes + 1
         long = lines.let(f"icmp uge i64 {last}, {longest}")
         rests.append(lines.let(f"zext i1 {long} to i64"))
     if not rests:
@@ -124,10 +124,10 @@ def _fits(lines: FunctionBody, rule: LaunchRule, sizes: Sizes) -> str:
 def _call(rule: LaunchRule, sizes: Sizes, given: str) -> str:
     points, vectors, private = (f"i64 {sizes.of(size)}" for size in _sizes(rule)[:3])
     if rule.form == "rows":
-        each, least = (rule.each, 8) if rule.each else (4, 32)
+        each, least, block = (rule.each, 8, 128) if rule.each else (8, 32, 256)
         return (
             f"call i32 @anyshape_gpu_rows({given}, {points}, {vectors}, {private},"
-            f" i64 {each}, i64 {least})"
+            f" i64 {each}, i64 {least}, i64 {block})"
         )
     serial = str(rule.serial).lower()
     return f"call i32 @anyshape_gpu_points({given}, {points}, {private}, i1 {serial})"
@@ -190,7 +190,7 @@ start:
 _ROWS: Final = """
 define i32 @anyshape_gpu_rows(ptr %table, i64 %handle, ptr %arguments, ptr %own, i64 %points,
                               i64 %vectors, i64 %private, i64 %each,
-                              i64 %fewest) nounwind {
+                              i64 %fewest, i64 %block) nounwind {
 entry:
   %some = icmp sgt i64 %points, 0
   br i1 %some, label %widen, label %none
@@ -206,7 +206,7 @@ widen:
   br i1 %wider, label %widen, label %widened
 widened:
   %most = load i64, ptr %table
-  %beside = udiv i64 256, %threads
+  %beside = udiv i64 %block, %threads
   %least = icmp eq i64 %beside, 0
   %first = select i1 %least, i64 1, i64 %beside
   %of.warp = udiv i64 32, %threads

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from anyshape.codegen.ir_builder import join_module
+from anyshape.codegen.llvm.casts import BF16_PAIR
 from anyshape.codegen.llvm.emitter import Emitter
 from anyshape.codegen.llvm.values import compute
 from anyshape.codegen.nvptx.block_reduce import partial_array
@@ -22,6 +23,14 @@ from anyshape.symbolic import Size, maximum, product
 #: How many buffers, sizes and numbers a kernel has.
 Counts = tuple[int, int, int]
 
+_BF16_PAIR: Final = f"""
+define internal i32 @{BF16_PAIR}(float %low, float %high) alwaysinline nounwind memory(none) {{
+  %y = call i32 asm "cvt.rn.bf16x2.f32 $0, $1, $2;", "=r,f,f"(float %high, float %low)
+  ret i32 %y
+}}
+"""
+#: Of a block.
+_MOST_THREADS: Final = 1024
 _HEAD: Final = """\
 target triple = "nvptx64-nvidia-cuda"
 target datalayout = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
@@ -78,10 +87,9 @@ def module_text(
     for name, (kernel, counts) in kernels.items():
         made: list[LaunchRule] = []
         for gpu in gpu_plans(kernel):
-            own = f"{name}_w{gpu.lanes}" + (f"x{gpu.each}" if gpu.each else "")
-            own += "_flat" if gpu.plan.flat is not None else ""
+            own = f"{name}_{_kind(gpu)}"
             e = Emitter(gpu.plan, Machine.of(target), compute)
-            e.is_aligned = gpu.lanes > 1
+            e.is_aligned = gpu.is_aligned
             e.is_atomic = gpu.atomic
             texts.append(kernel_function(e, gpu, own, counts))
             functions |= e.functions
@@ -95,19 +103,33 @@ def module_text(
         raise NoSuchFunction(", ".join(missing))
     shared = f"{SHARED} = external addrspace(3) global [0 x i8], align 64"
     made_of = definitions(sorted(functions), on_gpu=True)
+    if Machine.of(target).rounds_bf16:
+        made_of += _BF16_PAIR
     parts = [_HEAD, partial_array(states), shared, *texts, made_of]
     return join_module([*parts, _metadata(rules)]), rules
+
+
+def _kind(gpu: GpuPlan) -> str:
+    """What a function is called behind the kernel's name."""
+    access = "w" if gpu.is_aligned or gpu.lanes == 1 else "u"
+    held = f"x{gpu.each}" if gpu.each else ""
+    return f"{access}{gpu.lanes}{held}{'_flat' if gpu.plan.flat is not None else ''}"
 
 
 def _metadata(rules: Mapping[str, tuple[LaunchRule, ...]]) -> str:
     """Also how many threads a block may have, or the assembler would take more registers than there
     are for them."""
-    names = [rule.name for own in rules.values() for rule in own if rule.form == "rows"]
+    names = [
+        (rule.name, MOST_THREADS if rule.each else _MOST_THREADS)
+        for own in rules.values()
+        for rule in own
+        if rule.form == "rows"
+    ]
     if not names:
         return "!0 = !{}"
     lines = [
-        f'!{number} = !{{ptr @{name}, !"maxntidx", i32 {MOST_THREADS}}}'
-        for number, name in enumerate(names, start=1)
+        f'!{number} = !{{ptr @{name}, !"maxntidx", i32 {most}}}'
+        for number, (name, most) in enumerate(names, start=1)
     ]
     every = ", ".join(f"!{number}" for number in range(1, len(names) + 1))
     return "\n".join(["!0 = !{}", *lines, f"!nvvm.annotations = !{{{every}}}"])

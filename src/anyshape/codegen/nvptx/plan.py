@@ -55,6 +55,11 @@ class GpuPlan:
     def lanes(self) -> int:
         return self.plan.lanes
 
+    @property
+    def is_aligned(self) -> bool:
+        """Whether vectors begin at multiples of their size."""
+        return self.lanes > 1 and bool(self.aligned)
+
 
 def gpu_plans(kernel: Kernel) -> tuple[GpuPlan, ...]:
     """The wide ones if there are some, and those for all sizes; of rows, first for short ones."""
@@ -73,8 +78,16 @@ def gpu_plans(kernel: Kernel) -> tuple[GpuPlan, ...]:
     if form == "columns":
         flat = _flat(kernel) if wide is not None and wide.multiples else None
         return plans if flat is None else (plans[0], flat, narrow)
-    held = [replace(plan, each=vectors_held(kernel, plan.lanes)) for plan in plans]
-    return (*(plan for plan in held if plan.each), *plans)
+    widths = [width for buffer, width in _widths(kernel).items() if buffer not in kernel.private]
+    lanes = ACCESS // max(widths, default=ACCESS) if wide is None else wide.lanes
+    each = vectors_held(kernel, lanes)
+    if not each:
+        return plans
+    # The same for rows that begin anywhere: single elements are moved, but little else is done for
+    # each of them alone.
+    anywhere = GpuPlan(form, _kernel_plan(kernel, column, lanes), each=each)
+    held = (anywhere,) if wide is None else (replace(wide, each=each), anywhere)
+    return (*held, *plans)
 
 
 def _form(kernel: Kernel) -> tuple[Form, Axis | None]:

@@ -21,7 +21,7 @@ from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.onnx import END, Named, Node, NotMapped, Writer
 from anyshape.ops.op import DRAWS, FUNCTIONAL, Op, OpKind, lower, onnx
 from anyshape.ops.shape_query import ShapeQuery
-from anyshape.symbolic import Size, eq, floordiv, ge, gt, modulo, or_, product
+from anyshape.symbolic import Size, eq, floordiv, ge, gt, le, modulo, or_, product
 
 
 def _scaled_dot_product(
@@ -367,12 +367,13 @@ def _on_gpu(
     if not (is_half or dtype == "f32"):
         raise NotLowered(f"attention of {dtype}")
     lanes = 16 // WIDTH[dtype]
-    if not isinstance(width, int) or width % lanes:
-        raise NotLowered("heads of a width that is no multiple of 16 bytes")
+    c.assume(eq(modulo(width, lanes), 0), "heads of a width that is no multiple of 16 bytes")
     if torch.cuda.is_available() and torch.cuda.get_device_capability() < _OLDEST:
         raise NotLowered("a GPU without these kernels")
     flash, efficient = _enabled()
-    flash = flash and is_half and mask is None and width <= _WIDEST
+    flash = flash and is_half and mask is None
+    if flash:
+        c.assume(le(width, _WIDEST), "heads that are wider than the kernel takes")
     if not (flash or efficient):
         raise NotLowered("a kernel that is not enabled")
     if flash and is_causal:

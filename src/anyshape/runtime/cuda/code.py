@@ -14,7 +14,7 @@ import torch
 from anyshape.config import config
 from anyshape.runtime.cuda.driver import driver
 from anyshape.runtime.loader.build import available_cores, disk_cache
-from anyshape.runtime.loader.code_bundle import source_hash
+from anyshape.runtime.loader.code_bundle import contents_hash, open_bundle, source_hash
 from anyshape.runtime.loader.disk_cache import key_of
 from anyshape.runtime.loader.engine import assembly
 from anyshape.runtime.loader.errors import NativeUnavailable
@@ -91,24 +91,36 @@ class Module:
 def module_of(key: str, text: Callable[[], str], target: GpuTarget) -> Module:
     """The code of a module by all that its text depends on; the text is asked for if it has to be
     made, which threads do. To be called with a device's context."""
-    cache = disk_cache()
-    version = str(driver().version())
-    name = key_of("cuda", key, repr(target), version, source_hash(*_SOURCES))
+    cache, shelf = disk_cache(), open_bundle()
+    parts = ("cuda", key, repr(target), str(driver().version()))
+    name = key_of(*parts, source_hash(*_SOURCES))
     cubin = cache.read(name)
-    if cubin is not None:
-        found: Future[bytes] = Future()
-        found.set_result(cubin)
-        return Module(found)
-    made, context = text(), driver().context()
+    if shelf is None:
+        return Module(_begun(text(), target, name) if cubin is None else _done(cubin))
+    on_shelf = key_of(*parts, contents_hash(*_SOURCES))
+    cubin = cubin or shelf.given.get(on_shelf) or _begun(text(), target, name).result()
+    shelf.used[on_shelf] = cubin
+    return Module(_done(cubin))
+
+
+def _done(cubin: bytes) -> Future[bytes]:
+    found: Future[bytes] = Future()
+    found.set_result(cubin)
+    return found
+
+
+def _begun(text: str, target: GpuTarget, name: str) -> Future[bytes]:
+    """Machine code that a thread makes, and keeps on disk."""
+    context = driver().context()
 
     def make() -> bytes:
         major, minor = target.capability
-        ptx = assembly(made, "nvptx64-nvidia-cuda", f"sm_{major}{minor}", f"+ptx{target.ptx}")
+        ptx = assembly(text, "nvptx64-nvidia-cuda", f"sm_{major}{minor}", f"+ptx{target.ptx}")
         driver().enter(context)
         cubin = driver().machine_code(ptx.encode() + b"\0")
-        workers.do_last(partial(cache.write, name, cubin))
+        workers.do_last(partial(disk_cache().write, name, cubin))
         return cubin
 
     task = Task(make)
     workers.do([task], min(config.compile_threads, available_cores()))
-    return Module(task.future)
+    return task.future
