@@ -43,7 +43,6 @@ DEFAULTS: dict[str, object] = {
     "cache_size_mb": 512,
     "background_compile": False,
     "native_training": False,
-    "cuda_host": "native",
     "compile_threads": 8,
     "progress": True,
     "report_eager": True,

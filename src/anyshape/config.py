@@ -28,7 +28,6 @@ from anyshape.errors import BadSetting, UnknownSetting
 from anyshape.support.lazy_dataclass import MISSING, dataclass, fields
 
 OnCompileError = Literal["warn", "raise"]
-CudaHost = Literal["python", "native"]
 OnVerify = Literal["raise", "event"]
 AutomaticDynamic = Literal[True, False, "all"]
 ShareOrCount = float
@@ -98,8 +97,6 @@ class Config(_Started):
     background_compile: bool = False
     #: native code for graphs with gradients, forward and backward
     native_training: bool = False
-    #: what starts kernels on GPUs: Python, or machine code that calls torch's products itself
-    cuda_host: CudaHost = "native"
     #: so many threads make machine code at most; never more than there are cores
     compile_threads: int = 8
 
@@ -348,7 +345,6 @@ _KINDS: Final = {
     "float": Kind("a number of seconds above 0", _is_duration, float),
     "str": Kind("a text", _is_text, str),
     "str | None": Kind("a text or None", _is_text_or_none, _optional_text),
-    "CudaHost": Kind("'python' or 'native'", _one_of("python", "native"), str.strip),
     "OnCompileError": Kind("'warn' or 'raise'", _one_of("warn", "raise"), str.strip),
     "OnVerify": Kind("'raise' or 'event'", _one_of("raise", "event"), str.strip),
     "ShareOrCount": Kind(

@@ -28,7 +28,13 @@ from anyshape.codegen.nvptx.launch import (
     launch_function,
     launch_helpers,
 )
-from anyshape.codegen.nvptx.module import Counts, LaunchRule, module_text, nvptx_target
+from anyshape.codegen.nvptx.module import (
+    Counts,
+    LaunchRule,
+    functions_of,
+    module_text,
+    nvptx_target,
+)
 from anyshape.loops.kernels import Kernel
 from anyshape.runtime.loader.build import Loaded, Source, build, disk_cache, load
 from anyshape.runtime.loader.host_target import host_target
@@ -210,14 +216,15 @@ class Gpu:
         self._stream = _STREAM(lambda device, where: 0)
 
     def _add(self, kernel: Kernel, counts: Counts) -> None:
-        text, rules = module_text({"kernel": (kernel, counts)}, nvptx_target((9, 0), 80))
-        machine = host_machine()
-        engine = llvm.create_mcjit_compiler(optimized(_for_host(text), machine), machine)
-        engine.finalize_object()
-        self._engines.append(engine)
-        self.texts.append(text)
-        self.rules.append(rules["kernel"])
-        for rule in rules["kernel"]:
+        functions = functions_of("kernel", kernel)
+        self.rules.append(tuple(each.rule for each in functions))
+        for each in functions:
+            text, rule = module_text(each, counts, nvptx_target((9, 0), 80)), each.rule
+            machine = host_machine()
+            engine = llvm.create_mcjit_compiler(optimized(_for_host(text), machine), machine)
+            engine.finalize_object()
+            self._engines.append(engine)
+            self.texts.append(text)
             address = engine.get_function_address(rule.name)
             self._functions.append((rule.name, address, rule.form == "rows"))
 

@@ -72,7 +72,6 @@ class Backend:
 @pytest.fixture(autouse=True)
 def on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Materialize, "on_gpu", property(lambda self: True))
-    monkeypatch.setattr(anyshape.config, "cuda_host", "native")
 
 
 W = torch.linspace(-1, 1, 12 * 12).reshape(12, 12)

@@ -8,20 +8,22 @@ import importlib.util
 import random
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from anyshape.codegen.ir_builder import join_module
-from anyshape.codegen.nvptx.geometry import chosen, geometry
 from anyshape.codegen.nvptx.launch import DECLARATIONS, TABLE, failures, launch_function
-from anyshape.codegen.nvptx.module import module_text, nvptx_target
+from anyshape.codegen.nvptx.module import functions_of, module_text, nvptx_target
 from anyshape.codegen.nvptx.plan import gpu_plans
+from anyshape.codegen.target import Target
 from anyshape.loops.expr import FLOATS, fresh_scope, load, reached
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.stages import all_roots
 from anyshape.runtime.loader.engine import assembly
 from tests.codegen import kernel_samples as samples
+from tests.codegen.geometry import chosen, geometry
 from tests.codegen.gpu_emulator import Emulated, Gpu, Started
 from tests.codegen.random_kernels import MAKERS
 from tests.codegen.test_llvm_kernels import choose_sizes, compare, has_empty_extreme
@@ -75,21 +77,32 @@ def test_more_at_random(kind: str, seed: int) -> None:
     test_random(kind, seed)
 
 
+def ptx_of(sample: Any, gpu: tuple[int, int, int] = (9, 0, 78)) -> dict[str, str]:
+    """By the name of the function."""
+    (kernel, counts), (major, minor, version) = sample, gpu
+    target = nvptx_target((major, minor), version)
+    return {
+        each.rule.name: assembly(module_text(each, counts, target), *_machine(target))
+        for each in functions_of("kernel", kernel)
+    }
+
+
+def _machine(target: Target) -> tuple[str, str, str]:
+    return target.triple, target.cpu, target.features
+
+
 @pytest.mark.parametrize("name", SAMPLES)
 def test_ptx(name: str) -> None:
-    text, rules = module_text({"kernel": SAMPLES[name]}, nvptx_target((9, 0), 78))
-    ptx = assembly(text, "nvptx64-nvidia-cuda", "sm_90", "+ptx78")
-    for rule in rules["kernel"]:
-        assert f".visible .entry {rule.name}(" in ptx
-    assert ".local" not in ptx, "a thread's own variables are in registers"
-    assert "ld.global" in ptx
-    assert "\tld.b" not in ptx, "every load knows which memory it is from"
+    for entry, ptx in ptx_of(SAMPLES[name]).items():
+        assert f".visible .entry {entry}(" in ptx
+        assert ".local" not in ptx, "a thread's own variables are in registers"
+        assert "ld.global" in ptx
+        assert "\tld.b" not in ptx, "every load knows which memory it is from"
 
 
 @pytest.mark.parametrize("name", ["sin", "softmax", "layer_norm"])
 def test_wide_code_moves_16_bytes(name: str) -> None:
-    text, _ = module_text({"kernel": SAMPLES[name]}, nvptx_target((9, 0), 78))
-    ptx = assembly(text, "nvptx64-nvidia-cuda", "sm_90", "+ptx78")
+    ptx = next(iter(ptx_of(SAMPLES[name]).values()))
     assert "ld.global.v4.b32" in ptx
     assert "st.global.v4.b32" in ptx
 
@@ -112,19 +125,18 @@ def test_assembled(gpu: tuple[int, int, int], tmp_path: Path) -> None:
     if ptxas is None:
         pytest.skip("ptxas is not installed (the package nvidia-cuda-nvcc-cu12 has it)")
     ptxas.chmod(0o755)
-    major, minor, version = gpu
+    major, minor, _ = gpu
     for name, sample in SAMPLES.items():
-        text, _ = module_text({"kernel": sample}, nvptx_target((major, minor), version))
-        cpu = f"sm_{major}{minor}"
-        source = tmp_path / f"{name}.ptx"
-        source.write_text(assembly(text, "nvptx64-nvidia-cuda", cpu, f"+ptx{version}"))
-        done = subprocess.run(
-            [ptxas, f"-arch={cpu}", "-o", tmp_path / "cubin", source],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, f"{name}: {done.stderr}"
+        for entry, ptx in ptx_of(sample, gpu).items():
+            source = tmp_path / f"{entry}.ptx"
+            source.write_text(ptx)
+            done = subprocess.run(
+                [ptxas, f"-arch=sm_{major}{minor}", "-o", tmp_path / "cubin", source],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, f"{name} {entry}: {done.stderr}"
 
 
 def started(runner: Emulated, rows: int, length: int, first: int = 0) -> Started | None:

@@ -90,6 +90,9 @@ class Library:
         where._obj.value = 100 + module.value
         return 0 if name == b"kernel" else 500
 
+    def _cuFuncGetAttribute(self, where: Any, *_: Any) -> None:
+        where._obj.value = 2048
+
     def _cuFuncSetAttribute(self, *_: Any) -> None: ...
 
 

@@ -59,8 +59,6 @@ class Materialize:
         self.facts = facts
         #: where the tensors are that native code works on
         self.device = torch.device("cpu")
-        #: whether what starts kernels on GPUs can call functions of the tensor library
-        self.calls_on_gpu = False
         self.values = Values()
         self.held: dict[str, BufferDecl] = {}
         self.steps: list[Step] = []
@@ -235,7 +233,7 @@ class Materialize:
     def needs_library(self, *functions: str) -> None:
         """To be asked before anything is stored for functions of the tensor library; of others than
         these if none is named."""
-        if self.on_gpu and not (self.calls_on_gpu and functions and ON_GPUS.issuperset(functions)):
+        if self.on_gpu and not (functions and ON_GPUS.issuperset(functions)):
             raise NotLowered("a function of torch's own")
 
     def is_aligned(self, memory: Memory, by: int) -> bool:

@@ -160,7 +160,6 @@ def _output_code(
 def lowered(graph: torch.fx.GraphModule) -> tuple[Plan, Schedule]:
     for whole in (False, True):
         lowering = Lowering(graph.meta[FACTS])
-        lowering.calls_on_gpu = config.cuda_host == "native"
         plan = lowering.run(graph.graph, whole=whole)
         try:
             return plan, schedule(plan, lowering.same, lowering.facts.hint)

@@ -1,31 +1,35 @@
-"""A segment on a GPU: its kernels there, and what starts them one after the other in torch's
-current stream: a host function in machine code, or Python (`config.cuda_host`)."""
+"""A segment on a GPU: its kernels there, and a host function that starts them one after the other
+in torch's current stream."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import torch
 
 from anyshape.backends.native.build import host_helpers, names_of, source_text
-from anyshape.backends.native.cuda_python_host import (
-    CudaSegment,
-    KernelModule,
-    check_memory,
-    raise_failed_check,
-)
+from anyshape.codegen.nvptx.block_reduce import LEFT_FOR_KERNELS
 from anyshape.codegen.nvptx.launch import TABLE, TABLE_NAME
-from anyshape.codegen.nvptx.module import Counts, NoSuchFunction, module_text, nvptx_target
-from anyshape.config import config
+from anyshape.codegen.nvptx.module import (
+    Counts,
+    KernelFunction,
+    LaunchRule,
+    NoSuchFunction,
+    functions_of,
+    module_text,
+    nvptx_target,
+)
 from anyshape.graph.plan import Unlowerable
 from anyshape.loops.generalized import range_of
 from anyshape.loops.program import Launch, Segment
 from anyshape.loops.text import kernel_text
-from anyshape.runtime.cuda.code import GpuTarget, gpu_target, module_of, most_dynamic
+from anyshape.runtime.cuda.code import GpuTarget, Module, gpu_target, module_of
 from anyshape.runtime.cuda.driver import driver
 from anyshape.runtime.loader.build import Loaded, disk_cache, found_or_begun
+from anyshape.runtime.loader.errors import OutOfRange
 from anyshape.runtime.loader.host_target import host_target
 from anyshape.runtime.loader.image import Built
 from anyshape.runtime.loader.load import python_function, torch_said
@@ -45,13 +49,6 @@ def cuda_function(
     launches = [step for step in segment.steps if isinstance(step, Launch)]
     with torch.cuda.device(index):
         codes = {step.kernel: _code(step, target, texts) for step in launches}
-    if config.cuda_host == "python":
-        if keep is not None and texts:
-            keep("\n\n".join(texts))
-        own = [codes[step.kernel] for step in launches]
-        return CudaSegment(segment, torch.device("cuda", index), target, own)
-    with torch.cuda.device(index):
-        table = _Table(list(codes.values()), index, target)
     cache, abi = disk_cache(), torch_abi()
     host = host_target(cache)
 
@@ -67,6 +64,8 @@ def cuda_function(
     if keep is not None and texts:
         keep("\n\n".join(texts))
     helpers = host_helpers(host, abi, index, driver()).code
+    with torch.cuda.device(index):
+        table = _Table(list(codes.values()), index, target)
     function = python_function(
         built if isinstance(built, Built) else built.result(),
         segment,
@@ -79,40 +78,59 @@ def cuda_function(
     return _Watched(function, table, index)
 
 
-_codes: Final[dict[tuple[str, Counts, GpuTarget], KernelModule]] = {}
+class _KernelCode(NamedTuple):
+    """The functions of a kernel, and how they are launched."""
+
+    modules: tuple[Module, ...]
+    rules: tuple[LaunchRule, ...]
+    counts: Counts
 
 
-def _code(launch: Launch, target: GpuTarget, texts: list[str]) -> KernelModule:
+_codes: Final[dict[tuple[str, Counts, GpuTarget], _KernelCode]] = {}
+
+
+def _code(launch: Launch, target: GpuTarget, texts: list[str]) -> _KernelCode:
     """The code of a kernel. Equal ones, as equal layers have them, are made once."""
     counts = (len(launch.buffers), len(launch.sizes), len(launch.numbers))
     ranges = ", ".join(str(range_of(size)) for size in launch.sizes)
     key = f"{kernel_text(launch.kernel)}\n{ranges}"
     known = _codes.get((key, counts, target))
-    if known is None:
-        given = nvptx_target(target.capability, target.ptx)
-        try:
-            text, rules = module_text({_NAME: (launch.kernel, counts)}, given)
-        except NoSuchFunction as error:
-            raise Unlowerable(f"no code for GPUs: {error}") from None
-        texts.append(text)
-        module = module_of(f"{key} {counts}", lambda: text, target)
-        known = _codes[key, counts, target] = KernelModule(module, rules[_NAME], counts)
-    return known
+    if known is not None:
+        return known
+    given = nvptx_target(target.capability, target.ptx)
+
+    def text(function: KernelFunction) -> str:
+        texts.append(module_text(function, counts, given))
+        return texts[-1]
+
+    functions = functions_of(_NAME, launch.kernel)
+    try:
+        modules = tuple(
+            module_of(f"{each.rule.name} {key} {counts}", partial(text, each), target)
+            for each in functions
+        )
+    except NoSuchFunction as error:
+        raise Unlowerable(f"no code for GPUs: {error}") from None
+    found = _KernelCode(modules, tuple(each.rule for each in functions), counts)
+    return _codes.setdefault((key, counts, target), found)
 
 
 class _Table:
     """What the host function has to know of this process: `codegen/nvptx/launch.py`."""
 
-    def __init__(self, codes: Sequence[KernelModule], device: int, target: GpuTarget) -> None:
-        self.codes = codes
-        self.checks = check_memory(codes)
+    def __init__(self, codes: Sequence[_KernelCode], device: int, target: GpuTarget) -> None:
+        self._codes = codes
+        #: where checks leave their numbers: the GPU writes to it, and it is read without waiting
+        self.checks: torch.Tensor | None = None
+        if any(rule.checks for code in codes for rule in code.rules):
+            self.checks = torch.zeros(len(codes), dtype=torch.int32, device="cpu").pin_memory()
         functions = [
-            code.module.function(device, rule.name, most_dynamic(target))
+            module.function(device, rule.name, target.most_shared)
             for code in codes
-            for rule in code.rules
+            for module, rule in zip(code.modules, code.rules, strict=True)
         ]
         first = {
-            "shared": most_dynamic(target),
+            "shared": max(0, target.most_shared - LEFT_FOR_KERNELS),
             "error": 0,
             "checks": 0 if self.checks is None else self.checks.data_ptr(),
         }
@@ -128,6 +146,15 @@ class _Table:
         if reason.startswith("cuda"):
             return driver().message(self._words[TABLE.index("error")])
         return torch_said(reason)
+
+    def raise_failed_check(self) -> None:
+        """What an earlier call has found."""
+        if self.checks is None:
+            return
+        for number, code in zip(self.checks.tolist(), self._codes, strict=True):
+            if number:
+                self.checks.zero_()
+                raise OutOfRange(f"{code.rules[0].checks[number - 1]} (in an earlier call)")
 
 
 class _Beside(NamedTuple):
@@ -149,8 +176,7 @@ class _Watched:
         self._device = device
 
     def __call__(self, *arguments: Any) -> Any:
-        if self._table.checks is not None:
-            raise_failed_check(self._table.checks, self._table.codes)
+        self._table.raise_failed_check()
         # torch.cuda's own function of this takes longer than a launch.
         if torch._C._cuda_getDevice() == self._device:
             return self._function(*arguments)

@@ -30,6 +30,14 @@ def partial_array(states: int) -> str:
     return f"{PARTIAL} = internal addrspace(3) global [{_WARPS * states} x i64] undef, align 8"
 
 
+#: Bytes of shared memory that no launch asks for: a function has its own there.
+LEFT_FOR_KERNELS: Final = 4096
+
+
+def partial_bytes(states: int) -> int:
+    return 8 * _WARPS * states
+
+
 class BlockTeam(ThreadTeam):
     """`%tid.x` of `%ntid.x` threads; `%active` says whether there is a point for them."""
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from anyshape.codegen.ir_builder import join_module
 from anyshape.codegen.llvm.casts import BF16_PAIR
 from anyshape.codegen.llvm.emitter import Emitter
 from anyshape.codegen.llvm.values import compute
-from anyshape.codegen.nvptx.block_reduce import partial_array
+from anyshape.codegen.nvptx.block_reduce import LEFT_FOR_KERNELS, partial_array, partial_bytes
 from anyshape.codegen.nvptx.held_rows import MOST_THREADS
 from anyshape.codegen.nvptx.kernel import SHARED, kernel_function
 from anyshape.codegen.nvptx.plan import Form, GpuPlan, gpu_plans
@@ -76,37 +75,41 @@ def nvptx_target(capability: tuple[int, int], ptx: int) -> Target:
     return Target("nvptx64-nvidia-cuda", f"sm_{major}{minor}", f"+ptx{ptx}", lanes=4)
 
 
-def module_text(
-    kernels: Mapping[str, tuple[Kernel, Counts]], target: Target
-) -> tuple[str, dict[str, tuple[LaunchRule, ...]]]:
-    """The text of a module, and for each kernel its functions: the first one that fits is run."""
-    texts: list[str] = []
-    functions: set[tuple[str, str, int]] = set()
-    rules: dict[str, tuple[LaunchRule, ...]] = {}
-    states = 1
-    for name, (kernel, counts) in kernels.items():
-        made: list[LaunchRule] = []
-        for gpu in gpu_plans(kernel):
-            own = f"{name}_{_kind(gpu)}"
-            e = Emitter(gpu.plan, Machine.of(target), compute)
-            e.is_aligned = gpu.is_aligned
-            e.is_atomic = gpu.atomic
-            texts.append(kernel_function(e, gpu, own, counts))
-            functions |= e.functions
-            made.append(_rule(own, gpu))
-            states = max(states, sum(2 * len(stage.folds) for stage in kernel.stages))
-        rules[name] = tuple(made)
-    missing = sorted(
-        f"{name} of {dtype}" for name, dtype, _ in functions if _is_missing(name, dtype)
+class KernelFunction(NamedTuple):
+    """One of the functions of a kernel."""
+
+    plan: GpuPlan
+    rule: LaunchRule
+
+
+def functions_of(name: str, kernel: Kernel) -> tuple[KernelFunction, ...]:
+    """The functions of a kernel: the first one that fits is run."""
+    return tuple(
+        KernelFunction(gpu, _rule(f"{name}_{_kind(gpu)}", gpu)) for gpu in gpu_plans(kernel)
     )
+
+
+def module_text(function: KernelFunction, counts: Counts, target: Target) -> str:
+    """Each function is a module of its own: threads make them side by side."""
+    gpu, rule = function
+    e = Emitter(gpu.plan, Machine.of(target), compute)
+    e.is_aligned = gpu.is_aligned
+    e.is_atomic = gpu.atomic
+    text = kernel_function(e, gpu, rule.name, counts)
+    missing = sorted(f"{name} of {of}" for name, of, _ in e.functions if _is_missing(name, of))
     if missing:
         raise NoSuchFunction(", ".join(missing))
     shared = f"{SHARED} = external addrspace(3) global [0 x i8], align 64"
-    made_of = definitions(sorted(functions), on_gpu=True)
+    made_of = definitions(sorted(e.functions), on_gpu=True)
     if Machine.of(target).rounds_bf16:
         made_of += _BF16_PAIR
-    parts = [_HEAD, partial_array(states), shared, *texts, made_of]
-    return join_module([*parts, _metadata(rules)]), rules
+    parts = [_HEAD, partial_array(_states(gpu)), shared, text, made_of]
+    return join_module([*parts, _metadata(rule)])
+
+
+def _states(gpu: GpuPlan) -> int:
+    """Words of shared memory that a warp has for what it folds."""
+    return max(1, sum(2 * len(stage.folds) for stage in gpu.plan.kernel.stages))
 
 
 def _kind(gpu: GpuPlan) -> str:
@@ -116,23 +119,14 @@ def _kind(gpu: GpuPlan) -> str:
     return f"{access}{gpu.lanes}{held}{'_flat' if gpu.plan.flat is not None else ''}"
 
 
-def _metadata(rules: Mapping[str, tuple[LaunchRule, ...]]) -> str:
+def _metadata(rule: LaunchRule) -> str:
     """Also how many threads a block may have, or the assembler would take more registers than there
     are for them."""
-    names = [
-        (rule.name, MOST_THREADS if rule.each else _MOST_THREADS)
-        for own in rules.values()
-        for rule in own
-        if rule.form == "rows"
-    ]
-    if not names:
+    if rule.form != "rows":
         return "!0 = !{}"
-    lines = [
-        f'!{number} = !{{ptr @{name}, !"maxntidx", i32 {most}}}'
-        for number, (name, most) in enumerate(names, start=1)
-    ]
-    every = ", ".join(f"!{number}" for number in range(1, len(names) + 1))
-    return "\n".join(["!0 = !{}", *lines, f"!nvvm.annotations = !{{{every}}}"])
+    most = MOST_THREADS if rule.each else _MOST_THREADS
+    threads = f'!1 = !{{ptr @{rule.name}, !"maxntidx", i32 {most}}}'
+    return "\n".join(["!0 = !{}", threads, "!nvvm.annotations = !{!1}"])
 
 
 class NoSuchFunction(Exception):
@@ -141,6 +135,12 @@ class NoSuchFunction(Exception):
 
 def _is_missing(name: str, dtype: str) -> bool:
     return dtype == "f64" and name in OF_THE_C_LIBRARY
+
+
+def _private(gpu: GpuPlan) -> Size:
+    """Bytes, with what the function takes of shared memory beyond what is always left for it."""
+    more = max(0, partial_bytes(_states(gpu)) - LEFT_FOR_KERNELS) if gpu.form == "rows" else 0
+    return gpu.plan.bytes_for_a_thread() + more
 
 
 def _rule(name: str, gpu: GpuPlan) -> LaunchRule:
@@ -154,7 +154,7 @@ def _rule(name: str, gpu: GpuPlan) -> LaunchRule:
         points=product([axis.extent for axis in outer]),
         length=maximum(*lengths) if column is None else column.extent,
         each=gpu.each,
-        private=gpu.plan.bytes_for_a_thread() if kernel.private and not gpu.each else 0,
+        private=_private(gpu) if kernel.private and not gpu.each else 0,
         multiples=gpu.multiples,
         at_least=gpu.at_least,
         aligned=tuple((int(buffer.removeprefix("k")), by) for buffer, by in gpu.aligned),

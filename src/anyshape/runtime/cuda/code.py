@@ -60,11 +60,6 @@ def gpu_target(device: int) -> GpuTarget:
     return GpuTarget(best, _PTX[best], driver().most_shared(device))
 
 
-def most_dynamic(target: GpuTarget) -> int:
-    """Bytes of shared memory that a launch may ask for. Some is taken by the kernel itself."""
-    return max(0, target.most_shared - 4096)
-
-
 class Module:
     """The code of a module on every GPU that has asked for it."""
 
@@ -75,8 +70,8 @@ class Module:
         self._lock = threading.Lock()
 
     def function(self, device: int, name: str, shared: int) -> int:
-        """A function that may ask for so many bytes of shared memory. To be called with that
-        device's context."""
+        """A function that may have so many bytes of shared memory. To be called with that device's
+        context."""
         with self._lock:
             found = self._functions.get((device, name))
             if found is None:

@@ -15,6 +15,8 @@ _LIBRARIES: Final = ("libcuda.so.1", "nvcuda.dll")
 _PTX: Final = 1
 #: CU_JIT_ERROR_LOG_BUFFER and the bytes that it has
 _LOG, _LOG_BYTES = 5, 6
+#: CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
+_SHARED: Final = 1
 #: CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _DYNAMIC_SHARED: Final = 8
 #: CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
@@ -105,13 +107,16 @@ class Driver:
         return module.value
 
     def function(self, module: int, name: str, shared: int) -> int:
-        """A kernel of a module, which may ask for so many bytes of shared memory."""
+        """A kernel of a module, which may have so many bytes of shared memory in all."""
         found = ctypes.c_void_p()
         code = self._library.cuModuleGetFunction(
             ctypes.byref(found), ctypes.c_void_p(module), name.encode()
         )
         self._check(code, f"kernel {name}")
-        code = self._library.cuFuncSetAttribute(found, _DYNAMIC_SHARED, shared)
+        own = ctypes.c_int()
+        code = self._library.cuFuncGetAttribute(ctypes.byref(own), _SHARED, found)
+        self._check(code, f"kernel {name}")
+        code = self._library.cuFuncSetAttribute(found, _DYNAMIC_SHARED, shared - own.value)
         self._check(code, f"kernel {name}")
         assert found.value is not None
         return found.value

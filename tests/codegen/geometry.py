@@ -1,5 +1,5 @@
-"""How many threads and blocks run a kernel at given sizes, and which of its functions: for a host
-in Python. `launch.py` has the same for one in machine code."""
+"""How many threads and blocks run a kernel at given sizes, and which of its functions: what
+`codegen/nvptx/launch.py` says in machine code."""
 
 from __future__ import annotations
 
