@@ -102,6 +102,8 @@ PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
     "written": _written,
     "halves": lambda x: (x.bfloat16() * 2).float().sum(-1),
     "integers": lambda x: ((x * 10).int() % 3).float(),
+    "everything": lambda x: (x.sum(), F.mse_loss(x, x * 2), x / x.norm(), x.mean() + x),
+    "a loss": lambda x: F.cross_entropy(x, torch.arange(x.shape[0]) % 12),
     "indexed": lambda x: x[torch.arange(x.shape[0]) % 2],
 }
 
@@ -177,6 +179,26 @@ def test_attention_of_one_position(monkeypatch: pytest.MonkeyPatch) -> None:
         for _ in range(2):
             torch.testing.assert_close(compiled(x), _attention(x, "masked"))
     assert not backend.called
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        (lambda x: x.sum(), (400, 400)),
+        (lambda x: x.sum(-1), (4, 150000)),
+        (lambda x: x.argmax(-1), (2, 150000)),
+        (lambda x: x.sum(0), (4, 12)),
+    ],
+)
+def test_folds_that_are_left_to_torch(function: Callable[..., Any], shape: tuple[int, ...]) -> None:
+    """One block would take too long for them, or a thread for a column."""
+    backend = Backend()
+    x = torch.randn(shape)
+    compiled = anyshape.compile(
+        lambda x: function(x) + (x * 2)[0, 0], dynamic=True, backend=backend
+    )
+    torch.testing.assert_close(compiled(x), function(x) + x[0, 0] * 2)
+    assert backend.called
 
 
 def test_a_launch_that_fails() -> None:

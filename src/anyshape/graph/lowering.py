@@ -55,6 +55,7 @@ class Lowering(Settling):
         refuse_recorded(nodes)
         self.device = _device_of(nodes)
         self.values.rows_only = self.on_gpu
+        self.values.hints = self.facts.hints
         self._uses = {node: len(node.users) for node in nodes}
         self._sharing = Sharing(graph, may_write)
         self.pixels = ChannelsLast(nodes, self.facts.hints)

@@ -274,6 +274,7 @@ def folded(
     source = as_dtype(c, input, dtype)
     if not dims:
         return from_zero(c, source) if fold == "sum" else source
+    c.values.check_many_rows(source, dims)
     return c.values.reduction(fold, source, dims, dtype, keep=keep)
 
 
@@ -382,6 +383,7 @@ lower("amin")(partial(lower_extremum_along, "min"))
 
 def position_of(c: Lowering, fold: str, input: Value, dims: list[int], keep: bool) -> Value:
     source = as_dtype(c, input, wide(input.dtype))
+    c.values.check_many_rows(source, dims)
     return c.values.reduction(fold, source, dims, "i64", keep=keep)
 
 

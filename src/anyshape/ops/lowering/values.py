@@ -9,7 +9,7 @@ that they are a part of is a protocol, at the end.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import torch
@@ -19,8 +19,18 @@ from anyshape.loops.expr import Axis, Dtype, Scalar
 from anyshape.loops.program import Extern
 from anyshape.ops.meta import Meta
 from anyshape.support.lazy_dataclass import dataclass
-from anyshape.symbolic import Fact, Facts, Size, Symbol, as_symbol, symbol, total
-from anyshape.symbolic.expr import of_atom
+from anyshape.symbolic import (
+    Fact,
+    Facts,
+    Size,
+    Symbol,
+    as_symbol,
+    evaluate,
+    product,
+    symbol,
+    total,
+)
+from anyshape.symbolic.expr import of_atom, symbols_of
 
 Index = tuple[Size, ...]
 At = Callable[[Index], Scalar]
@@ -172,6 +182,12 @@ class Rearranged:
         return self.index_map(index)
 
 
+#: Elements that one block of a GPU's threads folds as fast as several would.
+_FOR_ONE_BLOCK: Final = 1 << 17
+_FEW_ROWS: Final = 64
+_MANY: Final = 1 << 62
+
+
 class Values:
     """The values of one lowering, and the axes of their loops."""
 
@@ -179,8 +195,10 @@ class Values:
         #: changes when a value is stored
         self._now: list[object] = [object()]
         self._axes = 0
-        #: whether reductions are over the last dimensions only
+        #: whether reductions are over the last dimensions only, as GPUs do them
         self.rows_only = False
+        #: sizes of the run at hand
+        self.hints: Mapping[Symbol, int] = {}
         #: reductions by their first axis
         self.reductions: dict[Symbol, weakref.ref[Value]] = {}
         self.extents: dict[Symbol, Size] = {}
@@ -217,8 +235,25 @@ class Values:
         if not dims:
             raise NotLowered("a reduction over no dimension")
         rest = [dim for dim in range(len(source.sizes)) if dim not in dims]
-        if self.rows_only and (not rest or rest[-1] > min(dims)):
+        if self.rows_only and rest and rest[-1] > min(dims):
             raise NotLowered("a reduction over other dimensions than the last ones")
+        if self.rows_only and not rest and self._now_at_most(source.sizes) > _FOR_ONE_BLOCK:
+            raise NotLowered("a reduction of much over everything")
+
+    def check_many_rows(self, source: Value, dims: Sequence[int]) -> None:
+        """To be asked before what is folded but once, and not used again in its row: of few long
+        rows, a GPU's blocks share each."""
+        rest = [size for dim, size in enumerate(source.sizes) if dim not in dims]
+        length = self._now_at_most([source.sizes[dim] for dim in dims])
+        if self.rows_only and length > _FOR_ONE_BLOCK and self._now_at_most(rest) < _FEW_ROWS:
+            raise NotLowered("a reduction of few long rows")
+
+    def _now_at_most(self, sizes: Sequence[Size]) -> int:
+        """How many elements they are in the run at hand; many where that depends on data."""
+        whole = product(list(sizes))
+        if not symbols_of(whole) <= self.hints.keys():
+            return _MANY
+        return evaluate(whole, self.hints)
 
     def reduction(
         self, fold: str, source: Value, dims: Sequence[int], dtype: Dtype, *, keep: bool
