@@ -129,6 +129,20 @@ def test_products_are_called_in_the_same_foreign_call() -> None:
     assert not backend.called
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.uint8])
+def test_transposes(dtype: torch.dtype) -> None:
+    """By tiles, of which some are not full, and rows that are no multiple of a vector."""
+    backend = Backend()
+    compiled = anyshape.compile(lambda x, y: x * 2 + y.mT, dynamic=True, backend=backend)
+    for shape in ((2, 64, 100), (1, 65, 67), (3, 130, 68), (2, 1, 9), (1, 64, 64)):
+        x, y = (torch.randn(shape) * 9, torch.randn(shape).mT.contiguous() * 9)
+        x, y = x.abs().to(dtype), y.abs().to(dtype)
+        torch.testing.assert_close(compiled(x, y), x * 2 + y.mT)
+    names = {each.name for gpu in backend.gpus for each in gpu.started}
+    assert any(each.block == (256, 1) for gpu in backend.gpus for each in gpu.started)
+    assert len(names) == 2, "whole vectors, and single elements"
+
+
 @pytest.mark.parametrize(
     ("function", "shape"),
     [
