@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from anyshape.codegen.nvptx.held_rows import MOST_THREADS
 from anyshape.codegen.nvptx.module import LaunchRule
+from anyshape.codegen.nvptx.tiles import THREADS
 from anyshape.symbolic import Size, evaluate
 from anyshape.symbolic.expr import symbols_of
 
@@ -97,6 +98,8 @@ def _rows(
         return None
     vectors = -(-length // rule.lanes)
     threads, each = (_FEWEST, rule.each) if rule.each else (_WARP, _EACH)
+    if rule.tiled:
+        threads = THREADS
     most = MOST_THREADS if rule.each else _MOST
     while threads < most and threads * each < vectors:
         threads *= 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from anyshape.loops.expr import Axis, Dtype, Scalar, constant, index, load, operation, row
 from anyshape.loops.kernels import Fold, Kernel, Scan, Stage, Store
+from anyshape.loops.tiled import tiled
 from anyshape.symbolic import as_symbol, symbol
 
 AT, ALONG, ROWS, COLUMNS = (symbol(name) for name in ("i0", "r0", "n0", "n1"))
@@ -31,6 +32,13 @@ def scaled_columns() -> Kernel:
     product = op("mul", load("k0", place, "f32"), load("k2", ALONG, "f32"))
     value = op("add", product, load("k3", AT, "f32"))
     return kernel((POINTS, LINE), Stage((), (Store("k1", place, value),)))
+
+
+def transposed() -> Kernel:
+    """k1[i0, r0] = k0[r0, i0] * 2, in tiles."""
+    value = op("mul", load("k0", ALONG * ROWS + AT, "f32"), constant(2.0, "f32"))
+    store = Store("k1", AT * COLUMNS + ALONG, value)
+    return tiled(kernel((POINTS, LINE), Stage((), (store,))), lambda size: 100)
 
 
 def softmax() -> Kernel:

@@ -130,6 +130,53 @@ def test_products_are_called_in_the_same_foreign_call() -> None:
     assert not backend.called
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.uint8])
+def test_transposes(dtype: torch.dtype) -> None:
+    """By tiles, of which some are not full, and rows that are no multiple of a vector."""
+    backend = Backend()
+    compiled = anyshape.compile(lambda x, y: x * 2 + y.mT, dynamic=True, backend=backend)
+    for shape in ((2, 64, 100), (1, 65, 67), (3, 130, 68), (2, 1, 9), (1, 64, 64)):
+        x, y = (torch.randn(shape) * 9, torch.randn(shape).mT.contiguous() * 9)
+        x, y = x.abs().to(dtype), y.abs().to(dtype)
+        torch.testing.assert_close(compiled(x, y), x * 2 + y.mT)
+    names = {each.name for gpu in backend.gpus for each in gpu.started}
+    assert any(each.block == (256, 1) for gpu in backend.gpus for each in gpu.started)
+    assert len(names) == 2, "whole vectors, and single elements"
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        (lambda x: x.sum(), (400, 400)),
+        (lambda x: x.sum(-1), (4, 150000)),
+        (lambda x: x.argmax(-1), (2, 150000)),
+        (lambda x: x.sum(0), (4, 12)),
+    ],
+)
+def test_folds_that_are_left_to_torch(function: Callable[..., Any], shape: tuple[int, ...]) -> None:
+    """One block would take too long for them, or a thread for a column."""
+    backend = Backend()
+    x = torch.randn(shape)
+    compiled = anyshape.compile(
+        lambda x: function(x) + (x * 2)[0, 0], dynamic=True, backend=backend
+    )
+    torch.testing.assert_close(compiled(x), function(x) + x[0, 0] * 2)
+    assert backend.called
+
+
+def test_a_launch_that_fails() -> None:
+    """The call runs eagerly, which gives the answer or the error of torch."""
+    backend = Backend(fails=719)
+    compiled = anyshape.compile(lambda x: x.sin() + 1, dynamic=True, backend=backend)
+    for size in (8, 9):
+        x = torch.ones(size)
+        torch.testing.assert_close(compiled(x), x.sin() + 1)
+    assert compiled.stats().eager_calls == 1
+    (function,) = backend.functions
+    with pytest.raises(NativeFailed, match="kernel kernel_w4 could not be started"):
+        function(torch.ones(8))
+
+
 WIDE = torch.linspace(-1, 1, 8 * 48).reshape(48, 8)
 
 
@@ -179,36 +226,3 @@ def test_attention_of_one_position(monkeypatch: pytest.MonkeyPatch) -> None:
         for _ in range(2):
             torch.testing.assert_close(compiled(x), _attention(x, "masked"))
     assert not backend.called
-
-
-@pytest.mark.parametrize(
-    ("function", "shape"),
-    [
-        (lambda x: x.sum(), (400, 400)),
-        (lambda x: x.sum(-1), (4, 150000)),
-        (lambda x: x.argmax(-1), (2, 150000)),
-        (lambda x: x.sum(0), (4, 12)),
-    ],
-)
-def test_folds_that_are_left_to_torch(function: Callable[..., Any], shape: tuple[int, ...]) -> None:
-    """One block would take too long for them, or a thread for a column."""
-    backend = Backend()
-    x = torch.randn(shape)
-    compiled = anyshape.compile(
-        lambda x: function(x) + (x * 2)[0, 0], dynamic=True, backend=backend
-    )
-    torch.testing.assert_close(compiled(x), function(x) + x[0, 0] * 2)
-    assert backend.called
-
-
-def test_a_launch_that_fails() -> None:
-    """The call runs eagerly, which gives the answer or the error of torch."""
-    backend = Backend(fails=719)
-    compiled = anyshape.compile(lambda x: x.sin() + 1, dynamic=True, backend=backend)
-    for size in (8, 9):
-        x = torch.ones(size)
-        torch.testing.assert_close(compiled(x), x.sin() + 1)
-    assert compiled.stats().eager_calls == 1
-    (function,) = backend.functions
-    with pytest.raises(NativeFailed, match="kernel kernel_w4 could not be started"):
-        function(torch.ones(8))

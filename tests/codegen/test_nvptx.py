@@ -38,6 +38,7 @@ SAMPLES: dict[str, tuple[Kernel, tuple[int, int, int]]] = {
         (2, 1, 0),
     ),
     "scaled columns": (samples.scaled_columns(), (4, 2, 0)),
+    "transposed": (samples.transposed(), (2, 2, 0)),
     "softmax": (samples.softmax(), (2, 2, 0)),
     "layer_norm": (samples.layer_norm(), (3, 2, 0)),
     "sum of rows": (samples.sum_of_rows(), (2, 2, 0)),

@@ -77,6 +77,8 @@ def flattened(kernel: Kernel) -> Flattened | None:
     if not can_be_flattened(kernel):
         return None
     *others, first, second = kernel.axes
+    if second.extent == 0:
+        return None  # nothing to do, in parts of nothing
     (stage,) = kernel.stages
     both = of_atom(second.symbol)
     above, beside = floordiv(both, second.extent), modulo(both, second.extent)

@@ -121,6 +121,8 @@ class Emitter(FunctionBody):
         self.name = ""
         #: whether vectors in memory begin at multiples of their size
         self.is_aligned = False
+        #: the same of private memory, where the others do
+        self.aligns_private = True
         #: whether the memory itself adds what several rounds add to one element
         self.is_atomic = False
 

@@ -89,10 +89,19 @@ def _nowhere(e: Emitter) -> str:
 
 
 def load(e: Emitter, scalar: Scalar) -> IrValue:
-    buffer, address = scalar.data
-    dtype = scalar.dtype
+    buffer, _ = scalar.data
     if buffer in e.held:
         return e.held[buffer][1][e.copy]
+    aligned = e.is_aligned
+    e.is_aligned = aligned and (e.aligns_private or buffer not in e.kernel.private)
+    found = _loaded(e, scalar)
+    e.is_aligned = aligned
+    return found
+
+
+def _loaded(e: Emitter, scalar: Scalar) -> IrValue:
+    buffer, address = scalar.data
+    dtype = scalar.dtype
     mask, other = (e.value(arg) for arg in scalar.args) if scalar.args else (None, None)
     _, wide = e.traits(scalar)
     if not wide:
@@ -227,11 +236,12 @@ def store(
         e.masks = exist
     elif steady is not None and steady[0] == 1:
         place = pointer(e, buffer, address, dtype)
-        exist = e.masks
+        exist, aligned = e.masks, e.is_aligned
         if _is_whole_row(e, buffer, address):
             e.masks = ()
+        e.is_aligned = aligned and (e.aligns_private or buffer not in e.kernel.private)
         _store_vector(e, place, value, mode, mask)
-        e.masks = exist
+        e.masks, e.is_aligned = exist, aligned
     else:
         _store_lanes(e, buffer, address, value, mode, mask)
 

@@ -77,7 +77,8 @@ def _can_be_held(kernel: Kernel) -> bool:
             elif scalar.data[0] in written:
                 return False
         own = [part for part in stage.stores if part.buffer in kernel.private]
-        if any(part.mode != "set" or part.mask is not None for part in own):
+        # What two vectors have in common is stored twice.
+        if any(part.mode != "set" for part in stage.stores) or any(part.mask for part in own):
             return False
         filled |= {part.buffer for part in own}
         private = [place for buffer, place in accesses(kernel, stage) if buffer in kernel.private]

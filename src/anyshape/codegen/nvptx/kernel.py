@@ -15,6 +15,7 @@ from anyshape.codegen.llvm.sizes import lane_numbers, narrow_size
 from anyshape.codegen.nvptx.block_reduce import BlockStage
 from anyshape.codegen.nvptx.held_rows import write_held_rows
 from anyshape.codegen.nvptx.plan import GpuPlan
+from anyshape.codegen.nvptx.tiles import THREADS, TileStage, tile_side
 from anyshape.loops.collapsed_axes import Flattened
 from anyshape.loops.expr import Axis
 
@@ -38,7 +39,7 @@ def kernel_function(e: Emitter, gpu: GpuPlan, name: str, counts: tuple[int, int,
         )
     e.enter()
     if gpu.form == "rows":
-        _rows(e, gpu.each)
+        _rows(e, gpu)
     else:
         _points(e)
     _leave_failures(e)
@@ -178,7 +179,8 @@ def _stages(e: Emitter) -> None:
 # -- threads of a block for each row ---------------------------------------------------------------
 
 
-def _rows(e: Emitter, vectors: int) -> None:
+def _rows(e: Emitter, gpu: GpuPlan) -> None:
+    vectors = gpu.each
     axes = e.kernel.axes
     extents = [narrow_size(e, axis.extent) for axis in axes]
     total = "1"
@@ -193,10 +195,10 @@ def _rows(e: Emitter, vectors: int) -> None:
     e.do("%first.warp = mul i32 %tid.y, %warps")
     e.do(f"%warp = add i32 %first.warp, {e.let('lshr i32 %tid, 5')}")
     e.do("%is.warp = icmp ult i32 %lane, %warps")
-    e.do(f"%stride = mul i64 %ntid.64, {e.lanes}")
-    mine = e.let(f"mul i64 %tid.64, {e.lanes}")
+    mine = _tile_places(e) if gpu.tiled else e.let(f"mul i64 %tid.64, {e.lanes}")
+    e.do(f"%stride = mul i64 {'%tile.width' if gpu.tiled else '%ntid.64'}, {e.lanes}")
     if e.kernel.private and not vectors:
-        _private_rows(e, first)
+        _private_rows(e, first, gpu.tiled)
 
     def body(base: str, _: list[str]) -> list[str]:
         number = e.let(f"add i64 {base}, %tid.y.64")
@@ -215,18 +217,34 @@ def _rows(e: Emitter, vectors: int) -> None:
             write_held_rows(e, vectors)
             return []
         count = len(e.kernel.stages)
+        stage = TileStage if gpu.tiled else BlockStage
         for position in range(count):
-            BlockStage(e, position).write(position == count - 1)
+            stage(e, position).write(position == count - 1)
         BlockStage.team.barrier(e)
         return []
 
     e.loop((first, total, step), [], [], body)
 
 
-def _private_rows(e: Emitter, first: str) -> None:
+def _tile_places(e: Emitter) -> str:
+    """Which rows of a tile a thread takes; where in them it begins."""
+    width = max(1, tile_side(e.kernel) // e.lanes)
+    across = e.let(f"urem i64 %tid.64, {width}")
+    e.do(f"%tile.y = udiv i64 %tid.64, {width}")
+    e.do(f"%tile.width = add i64 0, {width}")
+    e.do(f"%tile.step = add i64 0, {THREADS // width}")
+    e.aligns_private = False
+    return e.let(f"mul i64 {across}, {e.lanes}")
+
+
+def _private_rows(e: Emitter, first: str, always_near: bool) -> None:
     size = narrow_size(e, e.plan.bytes_for_a_thread())
     near = e.let(f"mul i64 %tid.y.64, {size}")
     shared = e.let(f"addrspacecast ptr addrspace(3) {SHARED} to ptr")
+    if always_near:
+        # A tile is small enough for every GPU.
+        e.do(f"%scratch = getelementptr i8, ptr {shared}, i64 {near}")
+        return
     near = e.let(f"getelementptr i8, ptr {shared}, i64 {near}")
     slot = e.let(f"add i64 {first}, %tid.y.64")
     far = e.let(f"getelementptr i8, ptr %own.0, i64 {e.let(f'mul i64 {slot}, %own.1')}")

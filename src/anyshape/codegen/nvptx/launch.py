@@ -18,6 +18,7 @@ from anyshape.codegen.host.sizes import Sizes
 from anyshape.codegen.ir_builder import FunctionBody
 from anyshape.codegen.nvptx.held_rows import MOST_THREADS
 from anyshape.codegen.nvptx.module import Counts, LaunchRule
+from anyshape.codegen.nvptx.tiles import THREADS
 from anyshape.symbolic import Size, Symbol, ceildiv
 from anyshape.symbolic.expr import symbols_of
 
@@ -125,6 +126,8 @@ def _call(rule: LaunchRule, sizes: Sizes, given: str) -> str:
     points, vectors, private = (f"i64 {sizes.of(size)}" for size in _sizes(rule)[:3])
     if rule.form == "rows":
         each, least, block = (rule.each, 8, 128) if rule.each else (8, 32, 256)
+        if rule.tiled:
+            each, least, block = 1, THREADS, THREADS
         return (
             f"call i32 @anyshape_gpu_rows({given}, {points}, {vectors}, {private},"
             f" i64 {each}, i64 {least}, i64 {block})"

@@ -58,6 +58,8 @@ class LaunchRule:
     #: vectors of a row that each thread has in registers, for rows that are not longer than what
     #: as many threads as there may be have; 0: for all
     each: int
+    #: whether a row is a tile
+    tiled: bool
     #: bytes of private memory of a row, or of a thread
     private: Size
     multiples: tuple[Size, ...]
@@ -152,7 +154,8 @@ def _rule(name: str, gpu: GpuPlan) -> LaunchRule:
         form=gpu.form,
         lanes=gpu.lanes,
         points=product([axis.extent for axis in outer]),
-        length=maximum(*lengths) if column is None else column.extent,
+        length=0 if gpu.tiled else maximum(*lengths) if column is None else column.extent,
+        tiled=gpu.tiled,
         each=gpu.each,
         private=_private(gpu) if kernel.private and not gpu.each else 0,
         multiples=gpu.multiples,

@@ -17,6 +17,7 @@ from typing import Final, Literal
 
 from anyshape.codegen.llvm.plan import KernelPlan, element_costs, unordered
 from anyshape.codegen.nvptx.held_rows import vectors_held
+from anyshape.codegen.nvptx.tiles import cut_extent, is_tiled, padded
 from anyshape.loops.collapsed_axes import Flattened, flattened
 from anyshape.loops.expr import WIDTH, Axis, reached
 from anyshape.loops.kernels import Kernel
@@ -24,7 +25,7 @@ from anyshape.loops.stages import all_roots
 from anyshape.loops.vector_axis import accesses, best_column, scalars_of, stride_along
 from anyshape.support.lazy_dataclass import dataclass, replace
 from anyshape.symbolic import Size
-from anyshape.symbolic.expr import Symbol, atom_at, of_atom, polynomial, terms_of
+from anyshape.symbolic.expr import Symbol, atom_at, of_atom, polynomial, symbols_of, terms_of
 
 Form = Literal["columns", "rows", "points"]
 
@@ -48,6 +49,8 @@ class GpuPlan:
     at_least: tuple[Size, ...] = ()
     #: buffers that have to begin at a multiple of so many bytes
     aligned: tuple[tuple[str, int], ...] = ()
+    #: points are tiles whose rows and columns the threads of a block share
+    tiled: bool = False
     #: vectors of a row that each thread has in registers; 0: it loops over the row
     each: int = 0
 
@@ -65,6 +68,11 @@ def gpu_plans(kernel: Kernel) -> tuple[GpuPlan, ...]:
     """The wide ones if there are some, and those for all sizes; of rows, first for short ones."""
     if not (kernel.ordered and _can_be_atomic(kernel)):
         kernel = unordered(kernel)
+    if is_tiled(kernel):
+        kernel = padded(kernel)
+        narrow = GpuPlan("rows", _kernel_plan(kernel, None, 1), tiled=True)
+        wide = _wide(kernel, "rows", None)
+        return (narrow,) if wide is None else (replace(wide, tiled=True), narrow)
     form, column = _form(kernel)
     if column is not None:
         others = tuple(axis for axis in kernel.axes if axis is not column)
@@ -147,7 +155,12 @@ def _wide(kernel: Kernel, form: Form, column: Axis | None) -> GpuPlan | None:
             continue
         if form == "rows" or len(kernel.axes) > 1:
             # Else a thread at the end has fewer elements.
-            multiples[axis.extent] = None
+            extent = axis.extent
+            if symbols_of(extent) & {each.symbol for each in kernel.axes}:
+                extent = cut_extent(extent, kernel)
+            if extent is None:
+                return None
+            multiples[extent] = None
         for buffer, address in accesses(kernel, stage):
             if buffer in kernel.private:
                 continue

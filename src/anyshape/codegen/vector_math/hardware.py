@@ -17,7 +17,6 @@ from anyshape.codegen.vector_math.operations import (
     copysign,
     either,
     even_and_odd,
-    flip_sign,
     fma,
     from_bits,
     horner,
@@ -113,4 +112,5 @@ def sin(x: VectorValue) -> VectorValue:
     r = fma(k, -third, fma(k, -second, fma(k, -first, x)))
     z, a = r * r, absolute(r)
     size = fma(a * z, horner(z, SIN_ON_GPU), a)
-    return unless_huge("sin", x, copysign(size, flip_sign(r, integer << 31)))
+    # To add to the sign is to flip it, and shifts and adds at once.
+    return unless_huge("sin", x, copysign(size, from_bits(bits(r) + (integer << 31))))

@@ -243,9 +243,11 @@ class Values:
     def check_many_rows(self, source: Value, dims: Sequence[int]) -> None:
         """To be asked before what is folded but once, and not used again in its row: of few long
         rows, a GPU's blocks share each."""
+        if not self.rows_only:
+            return
         rest = [size for dim, size in enumerate(source.sizes) if dim not in dims]
         length = self._now_at_most([source.sizes[dim] for dim in dims])
-        if self.rows_only and length > _FOR_ONE_BLOCK and self._now_at_most(rest) < _FEW_ROWS:
+        if length > _FOR_ONE_BLOCK and self._now_at_most(rest) < _FEW_ROWS:
             raise NotLowered("a reduction of few long rows")
 
     def _now_at_most(self, sizes: Sequence[Size]) -> int:
