@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 import pytest
@@ -67,6 +68,20 @@ def test_native_code() -> None:
             x = torch.randn(n)
             torch.testing.assert_close(compiled(x), (torch.arange(n) + x).sin())
     assert "native code: 3 operators" in str(compiled.explain())
+
+
+@functools.cache
+def table(n: int) -> Tensor:
+    return torch.arange(float(n))
+
+
+def test_cached_functions() -> None:
+    compiled = anyshape.compile(lambda n: (table(n).device, torch.ones(n) + table(n)), dynamic=True)
+    with torch.device("meta"):
+        for n in (3, 4, 3):
+            where, result = compiled(n)
+            assert where.type == result.device.type == "meta"
+    table.cache_clear()
 
 
 def test_it_is_asked_for() -> None:

@@ -14,7 +14,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import anyshape
-from anyshape.runtime.loader.disk_cache import DiskCache
 from tests.gpu.device import DEVICE, IS_GPU, needs_device, needs_gpu, synchronize
 from tests.gpu.scripts import output
 from tests.gpu.test_programs import check
@@ -65,9 +64,6 @@ def test_no_visible_gpu() -> None:
     assert said.split()[:3] == ["True", "1", "False"]
 
 
-#: In the header of an ELF file.
-_OF_CUDA = 190
-
 CACHED = """
     warnings.simplefilter("error")
     compiled = anyshape.compile(lambda x: (x.sin() + 1).softmax(-1), dynamic=True)
@@ -94,18 +90,6 @@ def test_a_truncated_cache(cache: Path) -> None:
     for path in _files(cache):
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     assert output(CACHED, {"ANYSHAPE_CACHE_DIR": str(cache)}).split() == ["True", "0"]
-
-
-def test_a_cache_of_something_else(cache: Path) -> None:
-    """Whole files, whose contents no GPU can run: eager's answer."""
-    folder = next(path.parent for path in _files(cache) if len(path.name) == 64)
-    kept = DiskCache(folder, 1 << 30)
-    for path in folder.iterdir():
-        found = kept.read(path.name)
-        if found is not None and found[:4] == b"\x7fELF" and found[18] == _OF_CUDA:
-            assert kept.write(path.name, found[: len(found) // 2])
-    program = CACHED.replace('("error")', '("ignore")')
-    assert len(output(program, {"ANYSHAPE_CACHE_DIR": str(cache)}).split()) == 2
 
 
 @needs_gpu
@@ -259,7 +243,8 @@ def test_the_current_stream() -> None:
     compiled = anyshape.compile(norm, dynamic=True)
     x = randn(64, 100)
     for _ in range(2):
-        compiled(x)
+        # All kernels are there: to load one would wait for the GPU.
+        assert torch.isfinite(compiled(x)).all()
     synchronize()
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):

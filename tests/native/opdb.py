@@ -57,6 +57,8 @@ UNDETERMINED = frozenset(
             "resize_as_",
             "nn.functional.dropout1d",
             "torch.ops.aten._safe_softmax.default",
+            "torch.ops.aten._efficient_attention_forward",
+            "torch.ops.aten._flash_attention_forward",
         ),
     }
 )
@@ -161,6 +163,8 @@ def _sizes(info: OpInfo, made: Template) -> list[Any]:
     sizes = [own, own, {k: v * 2 + 1 for k, v in own.items()}]
     if _on_gpu() and info.full_name in FATAL_WHERE_SMALL:
         return sizes
+    if _on_gpu() and info.full_name in ("index_copy", "scatter"):
+        return sizes[:2]  # where all go to one place, anyone may be the last
     if _on_gpu() and made.has_integers:
         # Of nothing even the first element is out of range, which no later call would survive.
         return [*sizes, dict.fromkeys(own, 1)] if own else sizes

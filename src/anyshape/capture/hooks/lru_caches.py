@@ -26,6 +26,7 @@ from anyshape.capture.externals.side_effects import Change, Effect
 from anyshape.capture.externals.untrace import concretized
 from anyshape.capture.numbers.concolic import TracedInt
 from anyshape.capture.numbers.traced_text import TRACED_VALUES, bare
+from anyshape.capture.record.torch_state import unseen
 from anyshape.capture.rewrite.source import all_code
 from anyshape.capture.value_kinds import ATOMS, CODE
 from anyshape.guards.guard import Kind
@@ -98,7 +99,7 @@ class Caches:
     def _answer(self, function: Any, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         try:
             # It runs once for all runs: what it does is no part of the graph.
-            with torch._C.DisableTorchFunction():
+            with unseen():
                 return function(*args, **kwargs)
         except Exception as error:
             self._tracer.abort(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
 from torch.autograd import forward_ad
+from torch.overrides import _pop_mode_temporarily
 from torch.utils._device import DeviceContext
 from torch.utils._device import _device_constructors as _constructors
 
@@ -97,6 +98,13 @@ def _innermost_device() -> torch.device | None:
         if type(mode) is DeviceContext:
             return mode.device
     return None
+
+
+def unseen() -> AbstractContextManager[Any]:
+    """For code of the program that a capture does not see; it has its default device."""
+    if _innermost_device() is None:
+        return _C.DisableTorchFunction()
+    return _pop_mode_temporarily()
 
 
 @contextmanager
