@@ -15,8 +15,6 @@ from anyshape.symbolic.expr import symbols_of
 _WARP: Final = 32
 #: Threads of a block, where nothing speaks for another number.
 _BLOCK: Final = 256
-#: The same where rows are in registers: they are few, and wait for each other.
-_HELD_BLOCK: Final = 128
 #: Threads that share a row, at most; and at least where each has some of it in registers.
 _MOST: Final = 1024
 _FEWEST: Final = 8
@@ -103,7 +101,7 @@ def _rows(
     most = MOST_THREADS if rule.each else _MOST
     while threads < most and threads * each < vectors:
         threads *= 2
-    rows = max(1, (_HELD_BLOCK if rule.each else _BLOCK) // threads)
+    rows = max(1, _BLOCK // threads)
     while rows > max(1, _WARP // threads) and (rows * private > most_shared or points < rows * 128):
         rows //= 2
     grid = min(-(-points // rows), _GRID)

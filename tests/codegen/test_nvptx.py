@@ -213,8 +213,8 @@ def test_rows_in_registers() -> None:
     """From a part of a warp to many, at lengths that leave vectors, lanes and rows over."""
     rng = np.random.default_rng(0)
     runner = Emulated(*SAMPLES["layer_norm"])
-    assert [rule.name for rule in runner.gpu.rules[0]][:2] == ["kernel_w4x8", "kernel_u4x8"]
-    sizes = ((5, 4), (33, 100), (3, 128), (2, 516), (2, 4096), (1, 8192), (3, 1), (5, 63))
+    assert [rule.name for rule in runner.gpu.rules[0]][:2] == ["kernel_w4x4", "kernel_u4x4"]
+    sizes = ((5, 4), (33, 100), (3, 128), (2, 516), (2, 4096), (1, 4100), (3, 1), (5, 63))
     sizes += ((9, 5), (2, 4095), (1, 130), (2, 1001))
     for rows, length in sizes:
         x = rng.standard_normal((rows, length)).astype(np.float32)
@@ -231,15 +231,15 @@ def test_geometry_of_rows_in_registers() -> None:
     runner = Emulated(*SAMPLES["layer_norm"], runs=False)
     rules = runner.gpu.rules[0]
     for rows, length, name, block in (
-        (1, 4, "kernel_w4x8", (8, 4)),
-        (100000, 512, "kernel_w4x8", (16, 8)),
-        (100000, 4096, "kernel_w4x8", (128, 1)),
-        (10, 8192, "kernel_w4x8", (256, 1)),
-        (10, 8196, "kernel_w4", (512, 1)),
-        (10, 4095, "kernel_u4x8", (128, 1)),
-        (10, 5, "kernel_u4x8", (8, 4)),
+        (1, 4, "kernel_w4x4", (8, 4)),
+        (100000, 256, "kernel_w4x4", (16, 16)),
+        (100000, 4096, "kernel_w4x4", (256, 1)),
+        (10, 16384, "kernel_w4x4", (1024, 1)),
+        (10, 16388, "kernel_w4", (1024, 1)),
+        (10, 4095, "kernel_u4x4", (256, 1)),
+        (10, 5, "kernel_u4x4", (8, 4)),
         (10, 3, "kernel_w1", (32, 1)),
-        (10, 8193, "kernel_w1", (1024, 1)),
+        (10, 16385, "kernel_w1", (1024, 1)),
         (10, 0, "kernel_w4", (32, 1)),
     ):
         rule = chosen(rules, (rows, length), (0, 0, 0))

@@ -30,14 +30,13 @@ from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Size
 from anyshape.symbolic.expr import of_atom
 
-#: Elements of a row that a thread has. With more of them fewer threads wait for each other, and
-#: more rows are on their way at a time.
-_ELEMENTS: Final = 32
-#: Threads that share a row, at most. Longer rows would leave a processor to one or two of them,
-#: with nothing to do while these wait.
-MOST_THREADS: Final = 256
-#: Registers for what is handed from stage to stage.
-_REGISTERS: Final = 64
+#: Elements of a row that a thread has. On an H200, more of them take so many registers that too few
+#: threads are there to wait for memory.
+_ELEMENTS: Final = 16
+#: Threads that share a row, at most.
+MOST_THREADS: Final = 1024
+#: Registers for what is handed from stage to stage. A thread has 64, if there are as many threads.
+_REGISTERS: Final = 32
 
 
 # -- whether -------------------------------------------------------------------------------------
@@ -166,12 +165,15 @@ class HeldTeam(BlockTeam):
         def across_block() -> States:
             e.run_if("%first.lane", lambda: self.put(e, types, merged, "%warp"))
             self.barrier(e)
-            # There are eight warps or fewer: every eight lanes have all that there is.
-            slot = e.let("and i32 %lane, 7")
+            # Of eight warps or fewer, every eight lanes have all that there is.
+            many = e.let("icmp ugt i32 %warps, 8")
+            near = e.let("and i32 %lane, 7")
+            slot = e.let(f"select i1 {many}, i32 %lane, i32 {near}")
             place = e.let(f"add i32 %first.warp, {slot}")
             is_warp = e.let(f"icmp ult i32 {slot}, %warps")
             start = [text for folding in foldings for text in folding.start(0)]
             own = e.when(is_warp, start, types, lambda: self.get(e, types, place))
+            own = e.when(many, own, types, lambda o=own: self.merged(e, foldings, o, (16, 8)))
             return self.merged(e, foldings, own, (4, 2, 1))
 
         def across_part() -> States:

@@ -30,7 +30,7 @@ TABLE_NAME: Final = "anyshape_gpu"
 DECLARATIONS: Final = f"""
 @{TABLE_NAME} = external global i64
 declare i32 @anyshape_gpu_points(ptr, i64, ptr, ptr, i64, i64, i1)
-declare i32 @anyshape_gpu_rows(ptr, i64, ptr, ptr, i64, i64, i64, i64, i64, i64)
+declare i32 @anyshape_gpu_rows(ptr, i64, ptr, ptr, i64, i64, i64, i64, i64)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 """
 
@@ -125,12 +125,12 @@ def _fits(lines: FunctionBody, rule: LaunchRule, sizes: Sizes) -> str:
 def _call(rule: LaunchRule, sizes: Sizes, given: str) -> str:
     points, vectors, private = (f"i64 {sizes.of(size)}" for size in _sizes(rule)[:3])
     if rule.form == "rows":
-        each, least, block = (rule.each, 8, 128) if rule.each else (8, 32, 256)
+        each, least = (rule.each, 8) if rule.each else (8, 32)
         if rule.tiled:
-            each, least, block = 1, THREADS, THREADS
+            each, least = 1, THREADS
         return (
             f"call i32 @anyshape_gpu_rows({given}, {points}, {vectors}, {private},"
-            f" i64 {each}, i64 {least}, i64 {block})"
+            f" i64 {each}, i64 {least})"
         )
     serial = str(rule.serial).lower()
     return f"call i32 @anyshape_gpu_points({given}, {points}, {private}, i1 {serial})"
@@ -193,7 +193,7 @@ start:
 _ROWS: Final = """
 define i32 @anyshape_gpu_rows(ptr %table, i64 %handle, ptr %arguments, ptr %own, i64 %points,
                               i64 %vectors, i64 %private, i64 %each,
-                              i64 %fewest, i64 %block) nounwind {
+                              i64 %fewest) nounwind {
 entry:
   %some = icmp sgt i64 %points, 0
   br i1 %some, label %widen, label %none
@@ -209,7 +209,7 @@ widen:
   br i1 %wider, label %widen, label %widened
 widened:
   %most = load i64, ptr %table
-  %beside = udiv i64 %block, %threads
+  %beside = udiv i64 256, %threads
   %least = icmp eq i64 %beside, 0
   %first = select i1 %least, i64 1, i64 %beside
   %of.warp = udiv i64 32, %threads
