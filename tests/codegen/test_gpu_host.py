@@ -226,3 +226,16 @@ def test_attention_of_one_position(monkeypatch: pytest.MonkeyPatch) -> None:
         for _ in range(2):
             torch.testing.assert_close(compiled(x), _attention(x, "masked"))
     assert not backend.called
+
+
+def test_numbers_are_not_rounded_first() -> None:
+    """As torch does on GPUs with operands of two bytes; on the processor it rounds them."""
+    backend = Backend()
+    compiled = anyshape.compile(lambda x: (x - 257, x + 0.7, x * 0.7), backend=backend)
+    x = torch.arange(-40, 40).to(torch.bfloat16)
+    for _ in range(2):
+        found = compiled(x)
+    wide = x.float()
+    for got, want in zip(found, (wide - 257, wide + 0.7, wide * 0.7), strict=True):
+        torch.testing.assert_close(got, want.to(torch.bfloat16), rtol=0, atol=0)
+    assert backend.launches

@@ -83,6 +83,8 @@ class _Asked:
     def assume(self, fact: Fact, why: str) -> None:
         raise NotMapped(why)
 
+    on_gpu = False
+
     def needs_library(self) -> None:
         """The model's runtime is one."""
 

@@ -24,7 +24,13 @@ from anyshape.ops.elementwise import (
 )
 from anyshape.ops.families.casts import lower_itself, onnx_same
 from anyshape.ops.gradient import Gradients, NoGradient, Term
-from anyshape.ops.lowering.pointwise_builder import Operand, as_dtype, common_dtype, elementwise
+from anyshape.ops.lowering.pointwise_builder import (
+    Operand,
+    as_dtype,
+    common_dtype,
+    elementwise,
+    in_full_on_gpus,
+)
 from anyshape.ops.lowering.scalar_range_check import INTEGERS
 from anyshape.ops.lowering.scalars import (
     TORCH_DTYPES,
@@ -358,7 +364,7 @@ def additive_row(name: str, swapped: bool = False) -> None:
         def compute(a: Scalar, b: Scalar) -> Scalar:
             return op(kind, b, _scaled(alpha, a)) if swapped else op(kind, a, _scaled(alpha, b))
 
-        return elementwise(c, compute, input, other, wraps=True)
+        return elementwise(c, compute, input, other, wraps=True, exact=in_full_on_gpus(c))
 
 
 additive_row("add")

@@ -111,7 +111,7 @@ def elementwise(
             must_fit(lowering, each, takes)
 
     rounded = [
-        _is_rounded(each, takes) and not (place in exact and _is_number(each))
+        _is_rounded(each, takes) and not (place in exact and _is_number(lowering, each))
         for place, each in enumerate(operands)
     ]
 
@@ -127,8 +127,14 @@ def elementwise(
     return lowering.values.new(sizes, gives, at, parents, cost=cost, factors=factors)
 
 
-def _is_number(operand: Operand) -> bool:
-    return not isinstance(operand, Value) or not operand.sizes
+def in_full_on_gpus(c: Lowering) -> Sequence[int]:
+    """For `exact`: there, torch rounds no number that is the operand of an operator of two."""
+    return (0, 1) if c.on_gpu else ()
+
+
+def _is_number(lowering: Lowering, operand: Operand) -> bool:
+    """A tensor of one element is one on the processor, and an operand like all others on a GPU."""
+    return not isinstance(operand, Value) or (not operand.sizes and not lowering.on_gpu)
 
 
 def _is_rounded(operand: Operand, dtype: Dtype) -> bool:
