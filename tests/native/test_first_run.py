@@ -32,11 +32,11 @@ class Emission:
         self.go = threading.Event()
         self.error: Exception | None = None
 
-    def __call__(self, module: Any, machine: Any) -> bytes:
+    def __call__(self, module: Any, machine: Any, kind: int) -> bytes:
         assert self.go.wait(60)
         if self.error is not None:
             raise self.error
-        return self.usual(module, machine)
+        return self.usual(module, machine, kind)
 
 
 @pytest.fixture

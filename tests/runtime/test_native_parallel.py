@@ -75,9 +75,9 @@ def test_as_many_threads_as_are_allowed(
     interval = sys.getswitchinterval()
     usual = engine._emitted
 
-    def emitted(module: object, machine: object) -> bytes:
+    def emitted(module: object, machine: object, kind: int) -> bytes:
         seen.add(threading.get_ident())
-        return usual(module, machine)
+        return usual(module, machine, kind)
 
     monkeypatch.setattr(engine, "_emitted", emitted)
     built_by(1, target, monkeypatch)
