@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from importlib import import_module
 
 import pytest
 import torch
@@ -46,8 +47,9 @@ def test_operators_of_one_operand_leave_it_alone(function: object):
 
 
 def _walked(name: str) -> object:
-    found: object = torch
-    for part in name.split(".")[1:]:
+    package, *parts = name.split(".")
+    found: object = import_module(package)
+    for part in parts:
         found = getattr(found, part, None)
         if found is None:
             return None
