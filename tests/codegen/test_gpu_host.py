@@ -238,3 +238,21 @@ def test_numbers_are_not_rounded_first() -> None:
     for got, want in zip(found, (wide - 257, wide + 0.7, wide * 0.7), strict=True):
         torch.testing.assert_close(got, want.to(torch.bfloat16), rtol=0, atol=0)
     assert backend.launches
+
+
+def test_a_sum_that_is_a_result_and_normalized_beside() -> None:
+    """It stays in registers, and is not read back from memory."""
+
+    def function(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        total = x + y
+        return total, F.rms_norm(total, (x.shape[-1],))
+
+    for dtype in (torch.float32, torch.bfloat16):
+        backend = Backend()
+        compiled = anyshape.compile(function, dynamic=True, backend=backend)
+        for shape in ((5, 64), (3, 100), (0, 8), (7, 3), (2, 1000), (4, 0)):
+            x, y = (torch.randn(shape).to(dtype) for _ in range(2))
+            for got, want in zip(compiled(x, y), function(x, y), strict=True):
+                torch.testing.assert_close(got, want, equal_nan=True)
+        names = {each.name for gpu in backend.gpus for each in gpu.started}
+        assert any("x" in name for name in names)

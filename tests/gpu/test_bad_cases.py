@@ -250,6 +250,8 @@ def test_the_current_stream() -> None:
     with torch.cuda.stream(stream):
         # Memory is there: to get it would wait for the GPU.
         warm = [compiled(x * 0 + 1) for _ in range(3)]
+        # Nor is eager's own kernel to be loaded.
+        warm[0][0] = 5
         del warm
         synchronize()
         torch.cuda._sleep(2_000_000_000)

@@ -11,6 +11,7 @@ Stages are levels one in another (see `Emitter`), so that what an earlier one ha
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -24,7 +25,8 @@ from anyshape.codegen.llvm.sizes import narrow_size, wide_size
 from anyshape.codegen.nvptx.block_reduce import BlockTeam
 from anyshape.loops.expr import WIDTH, Scalar
 from anyshape.loops.kernels import Kernel, Stage
-from anyshape.loops.stages import roots_of
+from anyshape.loops.stages import mapped, roots_of
+from anyshape.loops.substitute import Rewriting
 from anyshape.loops.vector_axis import accesses, scalars_of
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Size
@@ -48,6 +50,25 @@ def vectors_held(kernel: Kernel, lanes: int) -> int:
         return 0
     most = max(1, _across_stages(kernel))
     return min(_ELEMENTS, _REGISTERS // most) // lanes
+
+
+def forwarded(kernel: Kernel) -> Kernel:
+    """The kernel with what an earlier stage has stored in place of loads of it: a sum that is a
+    result, and normalized beside."""
+    counts = Counter(part.buffer for stage in kernel.stages for part in stage.stores)
+    stored: dict[tuple[str, Size], Scalar] = {}
+    stages: list[Stage] = []
+    for stage in kernel.stages:
+        made = mapped(stage, Rewriting(lambda s: _forwarded(s, stored)))
+        stages.append(made)
+        for part in made.stores:
+            if counts[part.buffer] == 1 and part.mode == "set" and part.mask is None:
+                stored[part.buffer, part.address] = part.value
+    return replace(kernel, stages=tuple(stages))
+
+
+def _forwarded(scalar: Scalar, stored: dict[tuple[str, Size], Scalar]) -> Scalar | None:
+    return stored.get(scalar.data) if scalar.op == "load" and not scalar.args else None
 
 
 def row_length(kernel: Kernel) -> Size:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from anyshape.codegen.llvm.plan import KernelPlan, element_costs, unordered
-from anyshape.codegen.nvptx.held_rows import vectors_held
+from anyshape.codegen.nvptx.held_rows import forwarded, vectors_held
 from anyshape.codegen.nvptx.tiles import cut_extent, is_tiled, padded
 from anyshape.loops.collapsed_axes import Flattened, flattened
 from anyshape.loops.expr import WIDTH, Axis, reached
@@ -88,13 +88,16 @@ def gpu_plans(kernel: Kernel) -> tuple[GpuPlan, ...]:
         return plans if flat is None else (plans[0], flat, narrow)
     widths = [width for buffer, width in _widths(kernel).items() if buffer not in kernel.private]
     lanes = ACCESS // max(widths, default=ACCESS) if wide is None else wide.lanes
-    each = vectors_held(kernel, lanes)
+    held_kernel = forwarded(kernel)
+    each = vectors_held(held_kernel, lanes)
     if not each:
         return plans
     # The same for rows that begin anywhere: single elements are moved, but little else is done for
     # each of them alone.
-    anywhere = GpuPlan(form, _kernel_plan(kernel, column, lanes), each=each)
-    held = (anywhere,) if wide is None else (replace(wide, each=each), anywhere)
+    anywhere = GpuPlan(form, _kernel_plan(held_kernel, column, lanes), each=each)
+    held = (anywhere,)
+    if wide is not None:
+        held = (replace(wide, plan=anywhere.plan, each=each), anywhere)
     return (*held, *plans)
 
 
