@@ -110,6 +110,13 @@ def _packed(e: Emitter, pairs: list[str], lanes: int) -> str:
     return e.let(f"bitcast {wide} {text} to <{lanes} x i16>")
 
 
+def _unpacked(e: Emitter, text: str, lanes: int) -> list[str]:
+    """Pairs of i16: each half of a word is a float but for 16 bits that are 0."""
+    wide = f"<{lanes // 2} x i32>"
+    words = e.let(f"bitcast <{lanes} x i16> {text} to {wide}")
+    return [e.let(f"extractelement {wide} {words}, i64 {n}") for n in range(lanes // 2)]
+
+
 def from_memory(e: Emitter, text: str, dtype: Dtype, lanes: int) -> str:
     """What a load gave, as the registers have it."""
     if dtype == "b1":
@@ -118,6 +125,8 @@ def from_memory(e: Emitter, text: str, dtype: Dtype, lanes: int) -> str:
     floats = vector("float", lanes)
     if dtype == "f16":
         return e.let(f"fpext {vector('half', lanes)} {text} to {floats}")
+    if dtype == "bf16" and e.machine.rounds_bf16 and lanes > 1:
+        return _from_pairs(e, _unpacked(e, text, lanes), lanes)
     if dtype == "bf16":
         ints = vector("i32", lanes)
         wide = e.let(f"zext {vector('i16', lanes)} {text} to {ints}")
