@@ -256,3 +256,26 @@ def test_a_sum_that_is_a_result_and_normalized_beside() -> None:
                 torch.testing.assert_close(got, want, equal_nan=True)
         names = {each.name for gpu in backend.gpus for each in gpu.started}
         assert any("x" in name for name in names)
+
+
+SHORT_COLUMNS: dict[str, Callable[[Tensor], Tensor]] = {
+    "sum": lambda x: torch.stack([x, x * 2, x * 3]).sum(0) * 2,
+    "logsumexp": lambda x: torch.stack([x, x * 2, x + 1]).logsumexp(0),
+    "softmax": lambda x: torch.stack([x, x * 2, x + 1], 1).softmax(1),
+    "largest": lambda x: x.reshape(-1, 4, 3).amax(1),
+    "variance": lambda x: x.reshape(-1, 4, 3).var(1),
+    "and a norm": lambda x: F.layer_norm(torch.stack([x, x * 2]).sum(0), (12,)),
+}
+
+
+@pytest.mark.parametrize("name", SHORT_COLUMNS)
+def test_folds_of_short_columns(name: str) -> None:
+    """A thread has a column, where its length is known and small."""
+    function, backend = SHORT_COLUMNS[name], Backend()
+    compiled = anyshape.compile(function, backend=backend)
+    with torch.no_grad():
+        for rows in (3, 4, 5, 0, 1, 7):
+            x = torch.randn(rows, 12)
+            torch.testing.assert_close(compiled(x), function(x))
+    assert not backend.called
+    assert backend.launches

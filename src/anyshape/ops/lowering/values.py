@@ -185,6 +185,8 @@ class Rearranged:
 #: Elements that one block of a GPU's threads folds as fast as several would.
 _FOR_ONE_BLOCK: Final = 1 << 17
 _FEW_ROWS: Final = 64
+#: Elements of a column that one of its threads folds without the others' help.
+_FOR_ONE_THREAD: Final = 32
 _MANY: Final = 1 << 62
 
 
@@ -236,7 +238,9 @@ class Values:
             raise NotLowered("a reduction over no dimension")
         rest = [dim for dim in range(len(source.sizes)) if dim not in dims]
         if self.rows_only and rest and rest[-1] > min(dims):
-            raise NotLowered("a reduction over other dimensions than the last ones")
+            depth = product([source.sizes[dim] for dim in dims])
+            if not isinstance(depth, int) or depth > _FOR_ONE_THREAD:
+                raise NotLowered("a reduction over other dimensions than the last ones")
         if self.rows_only and not rest and self._now_at_most(source.sizes) > _FOR_ONE_BLOCK:
             raise NotLowered("a reduction of much over everything")
 
