@@ -268,6 +268,7 @@ SHORT_COLUMNS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:var")
 @pytest.mark.parametrize("name", SHORT_COLUMNS)
 def test_folds_of_short_columns(name: str) -> None:
     """A thread has a column, where its length is known and small."""
