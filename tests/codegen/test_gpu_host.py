@@ -3,7 +3,11 @@ thread by thread, and the driver is a function of Python."""
 
 from __future__ import annotations
 
+import ctypes
+import os
 from collections.abc import Callable
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,16 +18,19 @@ from torch import Tensor
 
 import anyshape
 from anyshape.backends.eager import run_graph
-from anyshape.backends.native import source
+from anyshape.backends.native import cuda_segment, source
 from anyshape.backends.native.backend import lowered
 from anyshape.backends.native.python_host import python_host
 from anyshape.backends.native.source import gpu_source_of
 from anyshape.capture.record import result_metas
+from anyshape.codegen.nvptx.launch import TABLE_NAME
 from anyshape.graph.materialize import Materialize
 from anyshape.loops import expr
 from anyshape.loops.canonical import own_names
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Launch, Segment
+from anyshape.loops.text import segment_text
+from anyshape.runtime.cuda.code import GpuTarget
 from anyshape.runtime.loader.build import build, disk_cache
 from anyshape.runtime.loader.errors import NativeFailed
 from anyshape.runtime.loader.host_target import host_target
@@ -280,3 +287,78 @@ def test_folds_of_short_columns(name: str) -> None:
             torch.testing.assert_close(compiled(x), function(x))
     assert not backend.called
     assert backend.launches
+
+
+def test_the_text_that_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PTX of all functions, and the host function."""
+    monkeypatch.setattr(cuda_segment, "gpu_target", lambda index: GpuTarget((9, 0), 78, 200_000))
+    monkeypatch.setattr(source, "_check_externs", lambda segment, device: None)
+    texts: list[str] = []
+
+    def backend(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
+        with expr.fresh_scope():
+            for part in lowered(graph)[1].parts:
+                assert isinstance(part, Segment)
+                texts.append(cuda_segment.cuda_source(own_names(part), torch.device("cuda", 0)))
+        return run_graph(graph, examples)
+
+    with torch.no_grad():
+        anyshape.compile(lambda x: (x.softmax(-1) @ W) + 1, backend=backend)(torch.randn(3, 12))
+    (text,) = texts
+    assert ".target sm_90" in text
+    assert text.count(".visible .entry kernel_") >= 2
+    assert "@aoti_torch_cuda_mm_out" in text
+
+
+class _Module:
+    """Stands for code on a GPU."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name, self.text = name, text
+
+    def function(self, device: int, name: str, shared: int) -> int:
+        assert (device, name, shared) == (0, self.name, 200_000)
+        assert f"@{name}(" in self.text
+        return 7
+
+
+def test_what_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All functions of all kernels, in the order of the table, and a host function."""
+    given: list[Any] = []
+    modules: list[_Module] = []
+
+    def module_of(key: str, text: Callable[[], str], target: GpuTarget) -> _Module:
+        modules.append(_Module(key.split()[0], text()))
+        return modules[-1]
+
+    replaced: dict[str, Any] = {
+        "gpu_target": lambda index: GpuTarget((9, 0), 78, 200_000),
+        "module_of": module_of,
+        "driver": lambda: None,
+        "host_helpers": lambda *_: SimpleNamespace(code=SimpleNamespace(address=lambda name: 9)),
+        "python_function": lambda *arguments: given.append(arguments),
+    }
+    for name, function in replaced.items():
+        monkeypatch.setattr(cuda_segment, name, function)
+    monkeypatch.setattr(source, "_check_externs", lambda segment, device: None)
+    monkeypatch.setattr(torch.cuda, "device", lambda index: nullcontext())
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+
+    def backend(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
+        with expr.fresh_scope():
+            (part,) = lowered(graph)[1].parts
+            assert isinstance(part, Segment)
+            key = f"{segment_text(part)} {os.urandom(8).hex()}"
+            cuda_segment.cuda_function(own_names(part), key, torch.device("cuda", 0))
+        return run_graph(graph, examples)
+
+    with torch.no_grad():
+        program = lambda x: (x.softmax(-1).sin() @ W).cos() + 1  # noqa: E731
+        anyshape.compile(program, backend=backend)(torch.randn(5, 12))
+    ((built, segment, table, device, _),) = given
+    assert modules
+    assert built.image
+    assert (len(segment.outputs), device) == (1, torch.device("cuda", 0))
+    assert table.address("cuLaunchKernel") == 9
+    words = (ctypes.c_int64 * (3 + len(modules))).from_address(table.address(TABLE_NAME))
+    assert list(words) == [200_000 - 4096, 0, 0, *[7] * len(modules)]

@@ -106,7 +106,7 @@ def _built(graph: torch.fx.GraphModule, examples: list[Any], now: bool) -> Calla
     host = python_host(made, functions, run_graph_later(graph), expected, failed)
     if stream.listening(kinds.OutputCode):
         scope = scope or expr.copied_scope()
-        make = partial(_output_code, host.source, segments, id, scope, texts)
+        make = partial(_output_code, host.source, segments, id, scope, texts, plan.device)
         stream.emit_made(kinds.OutputCode, make)
     return host.run
 
@@ -144,7 +144,12 @@ def _schedule(made: Schedule, plan: Plan, compile_id: str, scope: Scope) -> kind
 
 
 def _output_code(
-    host: str, segments: list[Segment], compile_id: str, scope: Scope, texts: dict[str, str]
+    host: str,
+    segments: list[Segment],
+    compile_id: str,
+    scope: Scope,
+    texts: dict[str, str],
+    device: torch.device,
 ) -> kinds.OutputCode:
     """`texts` has those of segments that had to be built; others were found as machine code."""
     codes = [host]
@@ -152,9 +157,17 @@ def _output_code(
         for segment in map(own_names, segments):
             key = _key(segment)
             if key not in texts:
-                texts[key] = segment_source(segment)
+                texts[key] = _source(segment, device)
             codes.append(texts[key])
     return kinds.OutputCode("\n\n".join(codes), compile_id=compile_id)
+
+
+def _source(segment: Segment, device: torch.device) -> str:
+    if device.type != "cuda":
+        return segment_source(segment)
+    from anyshape.backends.native.cuda_segment import cuda_source
+
+    return cuda_source(segment, device)
 
 
 def lowered(graph: torch.fx.GraphModule) -> tuple[Plan, Schedule]:
@@ -180,13 +193,13 @@ def _functions(
         key = _key(segment)
         if key not in made:
             progress.kernel()
-            keep = partial(setitem, texts, key)
             if device.type == "cuda":
                 from anyshape.backends.native.cuda_segment import cuda_function
 
-                made[key] = cuda_function(segment, key, device, keep)
+                made[key] = cuda_function(segment, key, device)
             else:
                 make = native_function if now else native_function_later
+                keep = partial(setitem, texts, key)
                 made[key] = make(segment, key=key, keep=keep)
         return made[key]
 

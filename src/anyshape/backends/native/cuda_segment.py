@@ -4,7 +4,7 @@ in torch's current stream."""
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -15,7 +15,6 @@ from anyshape.codegen.nvptx.block_reduce import LEFT_FOR_KERNELS
 from anyshape.codegen.nvptx.launch import TABLE, TABLE_NAME
 from anyshape.codegen.nvptx.module import (
     Counts,
-    KernelFunction,
     LaunchRule,
     NoSuchFunction,
     functions_of,
@@ -24,11 +23,13 @@ from anyshape.codegen.nvptx.module import (
 )
 from anyshape.graph.plan import Unlowerable
 from anyshape.loops.generalized import range_of
+from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Launch, Segment
 from anyshape.loops.text import kernel_text
 from anyshape.runtime.cuda.code import GpuTarget, Module, gpu_target, module_of
 from anyshape.runtime.cuda.driver import driver
-from anyshape.runtime.loader.build import Loaded, disk_cache, found_or_begun
+from anyshape.runtime.loader.build import Loaded, Source, disk_cache, found_or_begun
+from anyshape.runtime.loader.engine import assembly
 from anyshape.runtime.loader.errors import OutOfRange
 from anyshape.runtime.loader.host_target import host_target
 from anyshape.runtime.loader.image import Built
@@ -38,31 +39,20 @@ from anyshape.runtime.loader.torch_abi import torch_abi
 _NAME: Final = "kernel"
 
 
-def cuda_function(
-    segment: Segment, key: str, device: torch.device, keep: Callable[[str], None] | None = None
-) -> Callable[..., Any]:
+def cuda_function(segment: Segment, key: str, device: torch.device) -> Callable[..., Any]:
     """What runs the segment: called with its tensors, integers and floats, gives its outputs.
-    `key`: all that the segment's text depends on. `keep` is given the text of what was made."""
-    index = torch.cuda.current_device() if device.index is None else device.index
+    `key`: all that the segment's text depends on."""
+    index = _index(device)
     target = gpu_target(index)
-    texts: list[str] = []
     launches = [step for step in segment.steps if isinstance(step, Launch)]
     with torch.cuda.device(index):
-        codes = {step.kernel: _code(step, target, texts) for step in launches}
+        codes = {step.kernel: _code(step, target) for step in launches}
     cache, abi = disk_cache(), torch_abi()
     host = host_target(cache)
-
-    def source() -> Any:
-        rules = {kernel: (code.rules, code.counts) for kernel, code in codes.items()}
-        text = source_text()
-        made = text.gpu_source_of(segment, rules, text.host_abi(abi, index))
-        texts.append(made.text)
-        return made
-
+    rules = {kernel: (code.rules, code.counts) for kernel, code in codes.items()}
     here, in_bundle = names_of("cuda", repr(abi), str(index), key)
+    source = partial(_host_source, segment, rules, index)
     built = found_or_begun(here, source, host, cache, in_bundle)
-    if keep is not None and texts:
-        keep("\n\n".join(texts))
     helpers = host_helpers(host, abi, index, driver()).code
     with torch.cuda.device(index):
         table = _Table(list(codes.values()), index, target)
@@ -78,6 +68,37 @@ def cuda_function(
     return _Watched(function, table, index)
 
 
+def _index(device: torch.device) -> int:
+    return torch.cuda.current_device() if device.index is None else device.index
+
+
+def _host_source(
+    segment: Segment, rules: Mapping[Kernel, tuple[tuple[LaunchRule, ...], Counts]], index: int
+) -> Source:
+    text = source_text()
+    return text.gpu_source_of(segment, rules, text.host_abi(torch_abi(), index))
+
+
+def cuda_source(segment: Segment, device: torch.device) -> str:
+    """The PTX of a segment's kernels and the text of its host function, to be looked at."""
+    index = _index(device)
+    target = gpu_target(index)
+    given = nvptx_target(target.capability, target.ptx)
+    texts: list[str] = []
+    rules: dict[Kernel, tuple[tuple[LaunchRule, ...], Counts]] = {}
+    for step in segment.steps:
+        if isinstance(step, Launch) and step.kernel not in rules:
+            functions, counts = functions_of(_NAME, step.kernel), _counts(step)
+            rules[step.kernel] = tuple(each.rule for each in functions), counts
+            made = [module_text(each, counts, given) for each in functions]
+            texts += [assembly(each, given.triple, given.cpu, given.features) for each in made]
+    return "\n\n".join([*texts, _host_source(segment, rules, index).text])
+
+
+def _counts(launch: Launch) -> Counts:
+    return len(launch.buffers), len(launch.sizes), len(launch.numbers)
+
+
 class _KernelCode(NamedTuple):
     """The functions of a kernel, and how they are launched."""
 
@@ -89,24 +110,23 @@ class _KernelCode(NamedTuple):
 _codes: Final[dict[tuple[str, Counts, GpuTarget], _KernelCode]] = {}
 
 
-def _code(launch: Launch, target: GpuTarget, texts: list[str]) -> _KernelCode:
+def _code(launch: Launch, target: GpuTarget) -> _KernelCode:
     """The code of a kernel. Equal ones, as equal layers have them, are made once."""
-    counts = (len(launch.buffers), len(launch.sizes), len(launch.numbers))
+    counts = _counts(launch)
     ranges = ", ".join(str(range_of(size)) for size in launch.sizes)
     key = f"{kernel_text(launch.kernel)}\n{ranges}"
     known = _codes.get((key, counts, target))
     if known is not None:
         return known
     given = nvptx_target(target.capability, target.ptx)
-
-    def text(function: KernelFunction) -> str:
-        texts.append(module_text(function, counts, given))
-        return texts[-1]
-
     functions = functions_of(_NAME, launch.kernel)
     try:
         modules = tuple(
-            module_of(f"{each.rule.name} {key} {counts}", partial(text, each), target)
+            module_of(
+                f"{each.rule.name} {key} {counts}",
+                partial(module_text, each, counts, given),
+                target,
+            )
             for each in functions
         )
     except NoSuchFunction as error:
