@@ -245,13 +245,23 @@ class _Backward(TermGraph):
             result = self._outer(node)
         elif not isinstance(grad, dict):
             raise NoGradient("several results")
-        metas = {"result": result, "results": node.meta[RESULT], "function": entry.op.name}
+        metas = {
+            "result": result,
+            "results": node.meta[RESULT],
+            "parts": self._parts_of(node),
+            "function": entry.op.name,
+        }
         found: list[tuple[torch.fx.Node, Term]] = []
         for name, each in row(grad, **taken_by(row, {**metas, **arguments})).items():
             found += self._fitted(arguments[name], each)
         # All of them, or none: nothing is left of a row that gives up.
         for owner, each in found:
             self._add(owner, each)
+
+    def _parts_of(self, node: torch.fx.Node) -> dict[int, Term]:
+        """Of a node with several results, those that have nodes of their own."""
+        parts = [each for each in node.users if each.target is operator.getitem]
+        return {part_of(each)[1]: self._outer(each) for each in parts if CALL not in each.meta}
 
     def _fitted(self, argument: Any, grad: Any) -> list[tuple[torch.fx.Node, Term]]:
         """The gradients of the tensors of an argument, with their sizes and dtypes."""

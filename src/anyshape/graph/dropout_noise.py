@@ -8,6 +8,7 @@ from typing import Any, Final
 import torch
 import torch.fx
 
+from anyshape.graph.attention_sums import is_attention, with_sums
 from anyshape.graph.term_graph import TermGraph
 from anyshape.ops.gradient import Term
 from anyshape.ops.meta import Meta
@@ -28,6 +29,9 @@ def with_noise(graph: torch.fx.GraphModule) -> torch.fx.Graph:
     for node in nodes:
         if node.target is torch._C._set_grad_enabled:
             continue  # Nodes say whether they are recorded, and autograd is off where this runs.
+        if is_attention(node, terms):
+            mapped[node] = with_sums(node, terms, mapped)
+            continue
         if not _is_dropout(node):
             own = mapped[node] = made.node_copy(node, mapped.__getitem__)
             if node.target is operator.getitem and CALL not in node.meta:

@@ -56,6 +56,7 @@ EXTERNS: Final[dict[str, ExternFunction]] = {
     **_rows(1, addbmm="TTTff", addmv="TTTff", _addmm_activation="TTTffb"),
     **_rows(1, convolution="TTtIIIbIi"),
     **_rows(2, _scaled_dot_product_flash_attention_for_cpu="TTTfbtg"),
+    **_rows(3, _scaled_dot_product_flash_attention_for_cpu_backward="TTTTTTfbtg"),
     **_rows(4, _scaled_dot_product_efficient_attention="TTTtbfbg"),
     **_rows("TTTTiiTTT", _scaled_dot_product_flash_attention="TTTfbbg"),
     # Pools.

@@ -15,11 +15,12 @@ from anyshape.ops.families.activations import onnx_gelu
 from anyshape.ops.families.matmul import onnx_linear, require_one_dtype, require_rank, require_same
 from anyshape.ops.families.normalization import onnx_layer_norm
 from anyshape.ops.families.padding import lower_constant_pad
+from anyshape.ops.gradient import Gradients, NoGradient, Term
 from anyshape.ops.lowering.pointwise_builder import chosen, elementwise
-from anyshape.ops.lowering.values import Index, Lowering, Memory, NotLowered, Value
+from anyshape.ops.lowering.values import DTYPES, Index, Lowering, Memory, NotLowered, Value
 from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.onnx import END, Named, Node, NotMapped, Writer
-from anyshape.ops.op import DRAWS, FUNCTIONAL, Op, OpKind, lower, onnx
+from anyshape.ops.op import DRAWS, FUNCTIONAL, Op, OpKind, gradient, lower, onnx
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, eq, floordiv, ge, gt, le, modulo, or_, product
 
@@ -256,6 +257,96 @@ def _encoder_layer(
     return src.like(src.shape)
 
 
+# -- with what its gradient needs ------------------------------------------------------------------
+
+
+def attention_with_sums(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None,
+    is_causal: bool,
+    scale: float | None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attention, and the logarithms of the sums that its rows are divided by."""
+    if not (query.numel() and key.numel()):
+        made = torch.nn.functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=attn_mask, is_causal=is_causal, scale=scale
+        )
+        return made, torch.zeros_like(query[..., 0], dtype=_sums_dtype(query.dtype))
+    return _FLASH_FOR_CPU(
+        *map(_in_rows, (query, key, value)),
+        is_causal=is_causal,
+        attn_mask=_added(attn_mask, query.dtype),
+        scale=scale,
+    )
+
+
+def attention_backward(
+    grad: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    result: torch.Tensor,
+    sums: torch.Tensor,
+    attn_mask: torch.Tensor | None,
+    is_causal: bool,
+    scale: float | None,
+) -> tuple[torch.Tensor, ...]:
+    """The gradients of query, key and value."""
+    if not (query.numel() and key.numel()):
+        return tuple(map(torch.zeros_like, (query, key, value)))
+    tensors = map(_in_rows, (grad, query, key, value, result))
+    mask = _added(attn_mask, query.dtype)
+    return _FLASH_FOR_CPU_BACKWARD(*tensors, sums, 0.0, is_causal, attn_mask=mask, scale=scale)
+
+
+_FLASH_FOR_CPU: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+_FLASH_FOR_CPU_BACKWARD: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+
+
+def _in_rows(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
+
+
+def _added(mask: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor | None:
+    if mask is None or mask.dtype is not torch.bool:
+        return mask
+    return torch.zeros_like(mask, dtype=dtype).masked_fill_(~mask, float("-inf"))
+
+
+def _sums_dtype(dtype: torch.dtype) -> torch.dtype:
+    return dtype if dtype is torch.float64 else torch.float32
+
+
+def _attention_with_sums(
+    q: ShapeQuery,
+    query: Meta,
+    key: Meta,
+    value: Meta,
+    attn_mask: Meta | None,
+    is_causal: bool,
+    scale: float | None,
+) -> tuple[Meta, Meta]:
+    sums = query.like(query.shape[:-1], dtype=_sums_dtype(query.dtype), layout=Dense((0, 2, 1)))
+    return query.like(layout=pointwise_layout(q, query.shape, [query])), sums
+
+
+def _attention_backward(
+    q: ShapeQuery,
+    grad: Meta,
+    query: Meta,
+    key: Meta,
+    value: Meta,
+    result: Meta,
+    sums: Meta,
+    attn_mask: Meta | None,
+    is_causal: bool,
+    scale: float | None,
+) -> tuple[Meta, ...]:
+    return tuple(each.like(layout=_SIDE_BY_SIDE) for each in (query, key, value))
+
+
 _ENCODER_LAYER = (
     "src, embed_dim, num_heads, qkv_weight, qkv_bias, proj_weight, proj_bias, use_gelu, norm_first,"
     " eps, norm_weight_1, norm_bias_1, norm_weight_2, norm_bias_2, ffn_weight_1, ffn_bias_1,"
@@ -275,6 +366,18 @@ ROWS: tuple[Op, ...] = (
         OpKind.CALL_OUT,
         effects=DRAWS,
         layout_varies=True,
+    ),
+    Op(
+        "attention_with_sums",
+        (f"{__name__}.attention_with_sums",),
+        _attention_with_sums,
+        OpKind.CALL_OUT,
+    ),
+    Op(
+        "attention_backward",
+        (f"{__name__}.attention_backward",),
+        _attention_backward,
+        OpKind.CALL_OUT,
     ),
     Op(
         "multi_head_attention",
@@ -313,16 +416,68 @@ def lower_attention(
         c.needs_library(_EFFICIENT, _FLASH)
     if dropout_p != 0 or (enable_gqa and not c.on_gpu) or not isinstance(is_causal, bool):
         raise NotLowered("dropout, or heads in groups")
+    tensors = (query, key, value)
+    group = _group(query, key, value) if enable_gqa else 1
+    scores = _scores(c, tensors, group, scale)
+    if attn_mask is not None and is_causal:
+        raise NotLowered("a mask beside the causal one")
+    if c.on_gpu:
+        return _on_gpu(c, tensors, group, attn_mask, scores, is_causal, scale)
+    mask = None if attn_mask is None else _mask(c, attn_mask, query, scores)
+    (made,) = _flash_for_cpu(c, "", tensors, (c.result, None), (is_causal, mask, scale))
+    return made
+
+
+@lower("attention_with_sums")
+def lower_attention_with_sums(
+    c: Lowering,
+    query: Value,
+    key: Value,
+    value: Value,
+    attn_mask: Value | None,
+    is_causal: Any,
+    scale: Any,
+) -> tuple[Value, ...]:
+    c.needs_library()
+    tensors = (query, key, value)
+    scores = _scores(c, tensors, 1, scale)
+    mask = None if attn_mask is None else _mask(c, attn_mask, query, scores)
+    return _flash_for_cpu(c, "", tensors, c.result, (is_causal, mask, scale))
+
+
+@lower("attention_backward")
+def lower_attention_backward(
+    c: Lowering,
+    grad: Value,
+    query: Value,
+    key: Value,
+    value: Value,
+    result: Value,
+    sums: Value,
+    attn_mask: Value | None,
+    is_causal: Any,
+    scale: Any,
+) -> tuple[Value, ...]:
+    c.needs_library()
+    scores = _scores(c, (query, key, value), 1, scale)
+    mask = None if attn_mask is None else _mask(c, attn_mask, query, scores)
+    tensors = (grad, query, key, value, result, sums)
+    return _flash_for_cpu(c, "_backward", tensors, c.result, (is_causal, mask, scale))
+
+
+def _scores(
+    c: Lowering, tensors: tuple[Value, Value, Value], group: int, scale: Any
+) -> tuple[Size, Size, Size, Size]:
+    """The sizes of the scores, if the tensors are what the library's kernels take."""
+    query, key, value = tensors
     if not (scale is None or type(scale) is float):
         raise NotLowered("a scale that is computed")
-    tensors = (query, key, value)
     if any(len(each.sizes) != 4 or each.dtype != query.dtype for each in tensors):
         raise NotLowered("not a batch of heads")
     if query.dtype not in FLOATS:
         raise NotLowered("attention of integers")
     batch, heads, rows, width = query.sizes
     columns = key.sizes[2]
-    group = _group(query, key, value) if enable_gqa else 1
     wanted = (batch, heads if group == 1 else key.sizes[1], columns, width)
     for other in (key, value):
         for own, size in zip(other.sizes, wanted, strict=True):
@@ -330,19 +485,35 @@ def lower_attention(
     for size in (batch, heads, rows, columns, width):
         # Over no keys it is 0, which the library's function does not say.
         c.assume(ge(size, 1), "attention over nothing")
-    if attn_mask is not None and is_causal:
-        raise NotLowered("a mask beside the causal one")
-    scores = (batch, heads, rows, columns)
-    if c.on_gpu:
-        return _on_gpu(c, tensors, group, attn_mask, scores, is_causal, scale)
-    mask = None if attn_mask is None else _mask(c, attn_mask, query, scores)
-    made, kept = c.fresh_as(query.sizes, query.dtype, c.result)
+    return batch, heads, rows, columns
+
+
+def _flash_for_cpu(
+    c: Lowering,
+    name: str,
+    tensors: Sequence[Value],
+    results: Sequence[Meta | None],
+    rest: tuple[bool, Area | None, float | None],
+) -> tuple[Value, ...]:
+    """A call of the library's kernel, or of its gradient's: values of those results that are
+    wanted."""
+    made: list[Value] = []
+    wholes: list[Area | None] = []
+    for meta in results:
+        if meta is None:
+            wholes.append(None)
+            continue
+        value, kept = c.fresh_as(meta.shape, DTYPES[meta.dtype], meta)
+        made.append(value)
+        wholes.append(Area(kept.buffer, meta.shape, kept.strides))
     areas = [_area(c, each) for each in tensors]
-    whole = Area(kept.buffer, query.sizes, kept.strides)
-    arguments = (whole, None, *areas, 0.0, is_causal, mask, scale)
+    is_causal, mask, scale = rest
+    arguments = (*wholes, *areas, 0.0, is_causal, mask, scale)
     reads = [area.buffer for area in areas] + ([] if mask is None else [mask.buffer])
-    c.extern(Extern("_scaled_dot_product_flash_attention_for_cpu", arguments), reads, [kept.buffer])
-    return made
+    writes = [whole.buffer for whole in wholes if whole is not None]
+    function = f"_scaled_dot_product_flash_attention_for_cpu{name}"
+    c.extern(Extern(function, arguments), reads, writes)
+    return tuple(made)
 
 
 _EFFICIENT: Final = "_scaled_dot_product_efficient_attention"
@@ -466,9 +637,9 @@ def _padded_bias(c: Lowering, mask: Value, dtype: Dtype) -> Value:
 
 
 def _area(c: Lowering, value: Value) -> Area:
-    """Where a tensor is, with its last dimension contiguous as the library wants it."""
+    """Where a tensor is, with its last dimension contiguous as the library wants it of heads."""
     memory = value.memory
-    if memory is None or memory.strides[-1] != 1:
+    if memory is None or (memory.strides[-1] != 1 and len(value.sizes) == 4):
         copy = elementwise(c, lambda x: x, value, takes=value.dtype)
         memory = c.materialize(copy)
     return Area(memory.buffer, value.sizes, memory.strides, memory.offset)
@@ -487,6 +658,27 @@ def _mask(c: Lowering, mask: Value, query: Value, sizes: tuple[Size, ...]) -> Ar
         raise NotLowered("a mask of another dtype")
     memory: Memory = c.materialize(mask) if mask.memory is None else mask.memory
     return Area(memory.buffer, mask.sizes, memory.strides, memory.offset)
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+@gradient("attention_with_sums")
+def gradient_attention(
+    grad: dict[int, Term],
+    parts: dict[int, Term],
+    query: Term,
+    key: Term,
+    value: Term,
+    attn_mask: Term | None,
+    is_causal: bool,
+    scale: Any,
+) -> Gradients:
+    if set(grad) != {0}:
+        raise NoGradient("sums have a gradient")
+    given = (query, key, value, parts[0], parts[1], attn_mask, is_causal, scale)
+    made = grad[0].call(attention_backward, *given)
+    return dict(zip(("query", "key", "value"), made, strict=True))
 
 
 # -- ONNX -----------------------------------------------------------------------------------------
