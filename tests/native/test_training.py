@@ -94,14 +94,39 @@ PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
     "padding from the end": lambda x: F.embedding(_positions(x), TABLE, padding_idx=-1) * x,
     "one tensor twice": lambda x: (lambda a, b: a * b.sin())(x, x),
     "attention": lambda x: _attention(x.view(1, 1, -1, WIDTH)),
+    "attention, causal": lambda x: _attention(x.view(1, 1, -1, WIDTH), is_causal=True),
+    "attention, scaled": lambda x: _attention(x.view(-1, 1, 2, 3), scale=0.3),
+    "attention, masked": lambda x: _attention(
+        x.view(1, 1, -1, WIDTH), attn_mask=_positions(x)[:, None] >= _positions(x)
+    ),
+    "attention, with a bias": lambda x: _attention(
+        x.view(-1, 1, 2, 3), attn_mask=torch.linspace(-1, 1, 4).view(2, 2)
+    ),
+    "attention, with a gradient of the bias": lambda x: _attention(
+        x.view(-1, 1, 2, 3), attn_mask=W[:2, :2]
+    ),
+    "attention, heads in groups": lambda x: F.scaled_dot_product_attention(
+        x.view(-1, 2, 1, 3), x.view(-1, 1, 2, 3), x.view(-1, 1, 2, 3), enable_gqa=True
+    ),
+    "convolution": lambda x: F.conv1d(x.view(-1, 2, 3), W.view(6, 2, 3), B, padding=1).relu(),
+    "convolution of images": lambda x: F.conv2d(
+        x.view(-1, 2, 3, 1), W[:, :4].reshape(6, 2, 2, 1), stride=(2, 1), padding=(1, 0)
+    ).sin(),
+    "convolution by groups": lambda x: F.conv1d(
+        x.view(-1, 2, 3), W[:4, :2].reshape(4, 1, 2), B[:4], groups=2, dilation=2
+    ),
+    "convolution of one image": lambda x: F.conv1d(x.t(), W[:, :, None], B),
     "without gradients inside": lambda x: _without(x) * x,
 }
 #: Nothing has no mean, and sums over nothing have no greatest element.
-NOT_OF_NOTHING = ("classes", "attention", "greatest", "by index", "stretched", "more stretched")
+NOT_OF_NOTHING = (
+    *("classes", "attention", "greatest", "by index", "stretched", "more stretched"),
+    "convolution of one",
+)
 
 
-def _attention(x: Tensor) -> Tensor:
-    return F.scaled_dot_product_attention(x, x * 2, x * 3)
+def _attention(x: Tensor, **named: Any) -> Tensor:
+    return F.scaled_dot_product_attention(x, x * 2, x * 3, **named)
 
 
 def _without(x: Tensor) -> Tensor:

@@ -13,12 +13,13 @@ from anyshape.errors import UnknownOperator
 from anyshape.loops.expr import FLOATS
 from anyshape.loops.program import Area, Extern
 from anyshape.ops.families.matmul import materialized, require_one_dtype, require_rank, require_same
+from anyshape.ops.gradient import Gradients, NoGradient, Term
 from anyshape.ops.lowering.pointwise_builder import elementwise
 from anyshape.ops.lowering.values import Lowering, NotLowered, Value
 from anyshape.ops.memory_format import is_channels_last, unsqueezed
 from anyshape.ops.meta import Meta, channels_last, contiguous
 from anyshape.ops.onnx import Node, NotMapped, Writer, is_node
-from anyshape.ops.op import Op, OpKind, Rule, lower, onnx_rows
+from anyshape.ops.op import Op, OpKind, Rule, gradient, lower, onnx_rows
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, eq, ge, gt, ne, or_, product
 
@@ -280,6 +281,36 @@ def _conv_tbc(q: ShapeQuery, input: Meta, weight: Meta, bias: Meta, pad: Size = 
     return input.like((length, input.shape[1], weight.shape[2]))
 
 
+def convolution_gradient(
+    grad: torch.Tensor,
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    steps: tuple[tuple[int, ...], ...],
+    groups: int,
+    of_weight: bool,
+) -> torch.Tensor:
+    """Of the input or of the weight. `steps`: stride, padding and dilation."""
+    stride, padding, dilation = steps
+    none = (0,) * len(stride)
+    wanted = (not of_weight, of_weight, False)
+    made = torch.ops.aten.convolution_backward(
+        grad, input, weight, None, stride, padding, dilation, False, none, groups, wanted
+    )
+    return made[int(of_weight)].contiguous()
+
+
+def _convolution_gradient(
+    q: ShapeQuery,
+    grad: Meta,
+    input: Meta,
+    weight: Meta,
+    steps: tuple[tuple[int, ...], ...],
+    groups: int,
+    of_weight: bool,
+) -> Meta:
+    return (weight if of_weight else input).like()
+
+
 def _row(name: str, rule: Rule) -> Op:
     return Op(name, (f"torch.{name}", f"torch.nn.functional.{name}"), rule, OpKind.CALL_OUT)
 
@@ -287,6 +318,12 @@ def _row(name: str, rule: Rule) -> Op:
 ROWS: tuple[Op, ...] = (
     *(_row(f"conv{dims}d", _convolve(dims)) for dims in (1, 2, 3)),
     *(_row(f"conv_transpose{dims}d", _transpose(dims)) for dims in (1, 2, 3)),
+    Op(
+        "convolution_gradient",
+        (f"{__name__}.convolution_gradient",),
+        _convolution_gradient,
+        OpKind.CALL_OUT,
+    ),
     Op("convolution", ("torch.convolution", "torch._convolution"), _convolution, OpKind.CALL_OUT),
     _row("conv_tbc", _conv_tbc),
 )
@@ -356,6 +393,35 @@ def lower_convolution(
 
 for _name, _rank in (("conv1d", 1), ("conv2d", 2), ("conv3d", 3)):
     lower(_name)(partial(lower_convolution, _rank))
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+@gradient("conv1d", "conv2d", "conv3d")
+def gradient_convolution(
+    grad: Term,
+    input: Term,
+    weight: Term,
+    bias: Term | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: Any,
+) -> Gradients:
+    dims = weight.rank - 2
+    if input.rank != weight.rank or isinstance(padding, str) or type(groups) is not int:
+        raise NoGradient("a single image, or padding by name")
+    try:
+        steps = tuple(_numbers(each, dims) for each in (stride, padding, dilation))
+    except NotLowered as why:
+        raise NoGradient(str(why)) from None
+    given = (input, weight, steps, groups)
+    return {
+        "input": grad.call(convolution_gradient, *given, False),
+        "weight": grad.call(convolution_gradient, *given, True),
+        "bias": None if bias is None else grad.sum((0, *range(2, dims + 2))),
+    }
 
 
 # -- ONNX -----------------------------------------------------------------------------------------
