@@ -46,6 +46,10 @@ PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
     "in place": lambda x: x.clone().add_(1).mul_(2),
     "set": lambda x: x.clone().index_fill_(1, torch.tensor([0], device=x.device), 3.0),
     "product": lambda x: F.linear(F.relu(x), x[:1]) + 1,
+    "attention, a row without keys": lambda x: F.scaled_dot_product_attention(
+        *(x.float().new_ones(1, 2, x.shape[0], 16) * (n + 1) for n in range(3)),
+        attn_mask=(_positions(x) != 1)[:, None].expand(-1, x.shape[0]),
+    ),
     "to the processor": lambda x: (x * 2).cpu() + 1,
     "from the processor": lambda x: x * torch.ones(x.shape[-1]).to(x.device) + 1,
 }

@@ -99,6 +99,12 @@ PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
     "attention, masked": lambda x: _attention(
         x.view(1, 1, -1, WIDTH), attn_mask=_positions(x)[:, None] >= _positions(x)
     ),
+    "attention, a row without keys": lambda x: _attention(
+        x.view(1, 1, -1, WIDTH), attn_mask=(_positions(x) != 1)[:, None].expand(-1, x.shape[0])
+    ),
+    "attention, no keys at all": lambda x: _attention(
+        x.view(-1, 1, 2, 3), attn_mask=torch.zeros(2, 2, dtype=torch.bool)
+    ),
     "attention, with a bias": lambda x: _attention(
         x.view(-1, 1, 2, 3), attn_mask=torch.linspace(-1, 1, 4).view(2, 2)
     ),

@@ -9,14 +9,14 @@ import torch.fx
 
 from anyshape.graph.term_graph import TermGraph
 from anyshape.ops.bind import Unbound, bind_match
-from anyshape.ops.families.attention import attention_with_sums
+from anyshape.ops.families.attention import attention_with_logsumexp
 from anyshape.ops.gradient import Term
 from anyshape.ops.meta import Meta
 from anyshape.ops.node_meta import ARGUMENT, CALL, RESULT, UNRECORDED
 from anyshape.ops.table import lookup
 
 
-def is_attention(node: torch.fx.Node, terms: TermGraph) -> bool:
+def _is_attention(node: torch.fx.Node, terms: TermGraph) -> bool:
     """Whether it is attention that the fused kernel does, with gradients of query, key, value."""
     meta, call = node.meta.get(RESULT), node.meta.get(CALL)
     if call is None or ARGUMENT in node.meta or UNRECORDED in node.meta:
@@ -54,10 +54,12 @@ def _is_fused(given: dict[str, Any], terms: TermGraph) -> bool:
     return all(terms.is_same(a, b) for a, b in [*pairs, (key.shape[2], value.shape[2])])
 
 
-def with_sums(
+def with_logsumexp(
     node: torch.fx.Node, terms: TermGraph, mapped: dict[torch.fx.Node, torch.fx.Node]
-) -> torch.fx.Node:
-    """The result, of a call that gives sums beside it."""
+) -> torch.fx.Node | None:
+    """The result, of a call that gives the logsumexp beside it."""
+    if not _is_attention(node, terms):
+        return None
     call = node.meta[CALL]
     metas = _arguments(call.function, call.args, call.kwargs)
     nodes = _arguments(call.function, node.args, node.kwargs)
@@ -69,7 +71,7 @@ def with_sums(
         return None if meta is None else Term(terms, mapped[nodes[name]], meta)
 
     tensors = [term(name) for name in ("query", "key", "value", "attn_mask")]
-    result, _ = terms.record(attention_with_sums, *tensors, metas["is_causal"], metas["scale"])
+    result, _ = terms.record(attention_with_logsumexp, *tensors, metas["is_causal"], metas["scale"])
     whole = result.node.args[0]
     whole.meta[RESULT] = node.meta[RESULT], whole.meta[RESULT][1]
     result.node.meta[RESULT] = node.meta[RESULT]

@@ -17,9 +17,9 @@ import torch.fx
 
 from anyshape.graph.autograd_step import AutogradStep, Place
 from anyshape.graph.backward_cut import kept_and_again
-from anyshape.graph.dropout_noise import part_of, with_noise
 from anyshape.graph.plan import Unlowerable, leaves, paired_tree
 from anyshape.graph.term_graph import Number, TermGraph, mapped_tree
+from anyshape.graph.training_decompositions import decomposed, part_of
 from anyshape.ops.bind import Unbound, bind_match, works_in_place
 from anyshape.ops.effects import is_mutable, may_draw, written_by
 from anyshape.ops.gradient import NoGradient, Term, sum_to
@@ -79,7 +79,7 @@ class _Backward(TermGraph):
         super().__init__(torch.fx.Graph(), graph.meta[FACTS])
         self._module = graph
         self._only, self._whole = used, whole
-        self._nodes = list(with_noise(graph).nodes)
+        self._nodes = list(decomposed(graph).nodes)
         #: nodes of the forward graph as placeholders of the backward one, and the way back
         self._placeholders: dict[torch.fx.Node, torch.fx.Node] = {}
         self._outer_of: dict[torch.fx.Node, torch.fx.Node] = {}

@@ -38,16 +38,9 @@ from anyshape.symbolic.expr import of_atom
 #: Functions of the tensor library that segments on GPUs call, too.
 ON_GPUS: Final = frozenset(
     {
-        *("mm_out", "bmm_out", "addmm_out", "baddbmm_out", "addbmm", "addmv", "convolution"),
+        *("mm_out", "bmm_out", "addmm_out", "convolution"),
         "_scaled_dot_product_efficient_attention",
         "_scaled_dot_product_flash_attention",
-        *("avg_pool2d", "avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d"),
-        *("max_pool2d_with_indices", "max_pool3d_with_indices"),
-        *("adaptive_max_pool2d", "adaptive_max_pool3d"),
-        *("sort_stable", "topk", "kthvalue", "cummax", "cummin"),
-        *("cumsum", "cumprod", "logcumsumexp", "bucketize_Tensor"),
-        *("scatter_src_out", "scatter_reduce_two_out", "_embedding_bag_forward_only"),
-        *("_cdist_forward", "_pdist_forward", "grid_sampler_3d"),
     }
 )
 

@@ -22,6 +22,7 @@ from anyshape.capture.replay.replayer import Replayer, ReplayMismatch
 from anyshape.config import config
 from anyshape.guards.guard import Frame
 from anyshape.guards.path import Path
+from anyshape.support.random_state import default_generators
 
 
 class Switch:
@@ -218,7 +219,7 @@ class Layers:
         kwargs: dict[str, object],
     ) -> object:
         given = dict(zip(call.arguments, forms.tensors.values(), strict=True))
-        random = _Generators(forms.tensors.values()) if player.recording.draws else None
+        random = default_generators.get_state() if player.recording.draws else None
         try:
             with torch._C.DisableTorchFunction():
                 player.play(given)
@@ -235,27 +236,10 @@ class Layers:
                 raise
         # Nothing has been changed so far, and the program may know what to do.
         if random is not None:
-            random.restore()
+            default_generators.set_state(random)
         return untraced(module)(
             *map(untraced, args), **{name: untraced(each) for name, each in kwargs.items()}
         )
-
-
-class _Generators:
-    """The state of the generators that operations on some tensors draw from."""
-
-    def __init__(self, tensors: Any) -> None:
-        self._states: list[tuple[torch.Generator, torch.Tensor]] = []
-        places = {(each.device.type, each.device.index) for each in tensors}
-        with torch._C.DisableTorchFunction():
-            found = [torch.default_generator]
-            found += [torch.cuda.default_generators[at] for kind, at in places if kind == "cuda"]
-            self._states = [(each, each.get_state()) for each in found]
-
-    def restore(self) -> None:
-        with torch._C.DisableTorchFunction():
-            for generator, state in self._states:
-                generator.set_state(state)
 
 
 def _is_like(one: _Call, other: _Call) -> bool:

@@ -260,7 +260,7 @@ def _encoder_layer(
 # -- with what its gradient needs ------------------------------------------------------------------
 
 
-def attention_with_sums(
+def attention_with_logsumexp(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
@@ -268,12 +268,12 @@ def attention_with_sums(
     is_causal: bool,
     scale: float | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Attention, and the logarithms of the sums that its rows are divided by."""
+    """Attention, and the logsumexp of its scores."""
     if not (query.numel() and key.numel()):
         made = torch.nn.functional.scaled_dot_product_attention(
             query, key, value, attn_mask=attn_mask, is_causal=is_causal, scale=scale
         )
-        return made, torch.zeros_like(query[..., 0], dtype=_sums_dtype(query.dtype))
+        return made, torch.zeros_like(query[..., 0], dtype=_logsumexp_dtype(query.dtype))
     return _FLASH_FOR_CPU(
         *map(_in_rows, (query, key, value)),
         is_causal=is_causal,
@@ -288,7 +288,7 @@ def attention_backward(
     key: torch.Tensor,
     value: torch.Tensor,
     result: torch.Tensor,
-    sums: torch.Tensor,
+    logsumexp: torch.Tensor,
     attn_mask: torch.Tensor | None,
     is_causal: bool,
     scale: float | None,
@@ -298,7 +298,7 @@ def attention_backward(
         return tuple(map(torch.zeros_like, (query, key, value)))
     tensors = map(_in_rows, (grad, query, key, value, result))
     mask = _added(attn_mask, query.dtype)
-    return _FLASH_FOR_CPU_BACKWARD(*tensors, sums, 0.0, is_causal, attn_mask=mask, scale=scale)
+    return _FLASH_FOR_CPU_BACKWARD(*tensors, logsumexp, 0.0, is_causal, attn_mask=mask, scale=scale)
 
 
 _FLASH_FOR_CPU: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
@@ -315,11 +315,11 @@ def _added(mask: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor | None
     return torch.zeros_like(mask, dtype=dtype).masked_fill_(~mask, float("-inf"))
 
 
-def _sums_dtype(dtype: torch.dtype) -> torch.dtype:
+def _logsumexp_dtype(dtype: torch.dtype) -> torch.dtype:
     return dtype if dtype is torch.float64 else torch.float32
 
 
-def _attention_with_sums(
+def _attention_with_logsumexp(
     q: ShapeQuery,
     query: Meta,
     key: Meta,
@@ -328,8 +328,10 @@ def _attention_with_sums(
     is_causal: bool,
     scale: float | None,
 ) -> tuple[Meta, Meta]:
-    sums = query.like(query.shape[:-1], dtype=_sums_dtype(query.dtype), layout=Dense((0, 2, 1)))
-    return query.like(layout=pointwise_layout(q, query.shape, [query])), sums
+    logsumexp = query.like(
+        query.shape[:-1], dtype=_logsumexp_dtype(query.dtype), layout=Dense((0, 2, 1))
+    )
+    return query.like(layout=pointwise_layout(q, query.shape, [query])), logsumexp
 
 
 def _attention_backward(
@@ -339,7 +341,7 @@ def _attention_backward(
     key: Meta,
     value: Meta,
     result: Meta,
-    sums: Meta,
+    logsumexp: Meta,
     attn_mask: Meta | None,
     is_causal: bool,
     scale: float | None,
@@ -368,9 +370,9 @@ ROWS: tuple[Op, ...] = (
         layout_varies=True,
     ),
     Op(
-        "attention_with_sums",
-        (f"{__name__}.attention_with_sums",),
-        _attention_with_sums,
+        "attention_with_logsumexp",
+        (f"{__name__}.attention_with_logsumexp",),
+        _attention_with_logsumexp,
         OpKind.CALL_OUT,
     ),
     Op(
@@ -428,8 +430,8 @@ def lower_attention(
     return made
 
 
-@lower("attention_with_sums")
-def lower_attention_with_sums(
+@lower("attention_with_logsumexp")
+def lower_attention_with_logsumexp(
     c: Lowering,
     query: Value,
     key: Value,
@@ -453,7 +455,7 @@ def lower_attention_backward(
     key: Value,
     value: Value,
     result: Value,
-    sums: Value,
+    logsumexp: Value,
     attn_mask: Value | None,
     is_causal: Any,
     scale: Any,
@@ -461,7 +463,7 @@ def lower_attention_backward(
     c.needs_library()
     scores = _scores(c, (query, key, value), 1, scale)
     mask = None if attn_mask is None else _mask(c, attn_mask, query, scores)
-    tensors = (grad, query, key, value, result, sums)
+    tensors = (grad, query, key, value, result, logsumexp)
     return _flash_for_cpu(c, "_backward", tensors, c.result, (is_causal, mask, scale))
 
 
@@ -663,7 +665,7 @@ def _mask(c: Lowering, mask: Value, query: Value, sizes: tuple[Size, ...]) -> Ar
 # -- gradients ------------------------------------------------------------------------------------
 
 
-@gradient("attention_with_sums")
+@gradient("attention_with_logsumexp")
 def gradient_attention(
     grad: dict[int, Term],
     parts: dict[int, Term],
@@ -675,7 +677,7 @@ def gradient_attention(
     scale: Any,
 ) -> Gradients:
     if set(grad) != {0}:
-        raise NoGradient("sums have a gradient")
+        raise NoGradient("a gradient of the logsumexp")
     given = (query, key, value, parts[0], parts[1], attn_mask, is_causal, scale)
     made = grad[0].call(attention_backward, *given)
     return dict(zip(("query", "key", "value"), made, strict=True))

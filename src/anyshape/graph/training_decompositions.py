@@ -1,0 +1,52 @@
+"""A graph with gradients, made ready: parts of results have metas, and operators whose gradient
+needs more than their arguments and results are written as others that give it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Final
+
+import torch
+import torch.fx
+
+from anyshape.graph.attention_logsumexp import with_logsumexp
+from anyshape.graph.dropout_noise import as_noise
+from anyshape.graph.term_graph import TermGraph
+from anyshape.ops.node_meta import CALL, FACTS, RESULT
+
+Mapped = dict[torch.fx.Node, torch.fx.Node]
+Decomposition = Callable[[torch.fx.Node, TermGraph, Mapped], torch.fx.Node | None]
+
+#: Each gives what stands for a node, in the graph that is being made; None if it is not for it.
+DECOMPOSITIONS: Final[tuple[Decomposition, ...]] = (as_noise, with_logsumexp)
+
+
+def decomposed(graph: torch.fx.GraphModule) -> torch.fx.Graph:
+    made = torch.fx.Graph()
+    terms = TermGraph(made, graph.meta[FACTS])
+    mapped: Mapped = {}
+    for node in list(graph.graph.nodes):
+        if node.target is torch._C._set_grad_enabled:
+            continue  # Nodes say whether they are recorded, and autograd is off where this runs.
+        found = (each(node, terms, mapped) for each in DECOMPOSITIONS)
+        own = next((each for each in found if each is not None), None)
+        mapped[node] = _copied(made, node, mapped) if own is None else own
+    return made
+
+
+def _copied(made: torch.fx.Graph, node: torch.fx.Node, mapped: Mapped) -> torch.fx.Node:
+    own = made.node_copy(node, mapped.__getitem__)
+    if node.target is operator.getitem and CALL not in node.meta:
+        whole, place = part_of(own)
+        if RESULT in whole.meta:
+            own.meta[RESULT] = whole.meta[RESULT][place]
+    return own
+
+
+def part_of(node: torch.fx.Node) -> tuple[torch.fx.Node, int]:
+    """Of which node with several results this is one, and which."""
+    whole, place = node.args
+    assert isinstance(whole, torch.fx.Node)
+    assert isinstance(place, int)
+    return whole, place
