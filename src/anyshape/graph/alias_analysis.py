@@ -9,13 +9,15 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch.fx
 
 from anyshape.ops.bind import works_in_place
 from anyshape.ops.higher_order_ops import region_of
-from anyshape.ops.node_meta import CALL
-from anyshape.ops.op import OpKind
+from anyshape.ops.meta import Meta
+from anyshape.ops.node_meta import ARGUMENT, CALL, RESULT
+from anyshape.ops.op import VIEWS, OpKind
 from anyshape.ops.table import OpMatch, lookup
 
 #: Operators beside views that may give what they were given.
@@ -81,3 +83,65 @@ def _leads_back(node: torch.fx.Node) -> bool:
     if _is_in_place(node) or entry.op.lowering in (OpKind.VIEW, OpKind.NOTHING):
         return True
     return entry.op.name in _MAY_BE_ITSELF or entry.op.name == "getitem"
+
+
+class Source(NamedTuple):
+    """The tensor whose memory a result is in."""
+
+    node: torch.fx.Node
+    #: whether it is that tensor, and no view of it
+    is_itself: bool = False
+    #: whether it is so for all sizes
+    is_certain: bool = True
+    #: whether the operator does nothing but give it
+    is_replayable: bool = True
+
+
+#: Views of one operand; of several they are results of their own.
+_OF_ONE = frozenset(["einsum"])
+
+
+def source_of(node: torch.fx.Node) -> Source | None:
+    """Whose memory a result is in, or may be; None if it has its own."""
+    given = [each for each in node.all_input_nodes if RESULT in each.meta]
+    if node.op in ("placeholder", "output") or not given:
+        return None
+    if ARGUMENT in node.meta:
+        argument = node.args[node.meta[ARGUMENT]]
+        assert isinstance(argument, torch.fx.Node)
+        return Source(argument, is_itself=True)
+    if _is_in_place(node):
+        return Source(given[0], is_itself=True)
+    entry = match_of(node)
+    if entry is None:
+        if CALL in node.meta:
+            return Source(given[0], is_certain=False, is_replayable=False)
+        is_part = node.target is operator.getitem and source_of(given[0]) is not None
+        return Source(given[0]) if is_part else None
+    name, kind = entry.op.name, entry.op.lowering
+    if name in _OF_ONE and len(given) > 1:
+        return None
+    result, base = node.meta.get(RESULT), given[0].meta[RESULT]
+    if name in _MAY_BE_ITSELF:
+        shares = isinstance(result, Meta) and result.shares_if is not None
+        return Source(given[0], is_certain=False) if shares else None
+    if name == "getitem" and (len(given) > 1 or _is_advanced(node.args[1:])):
+        return None
+    if name in VIEWS and kind in (OpKind.VIEW, OpKind.INDEX_MAP):
+        whole = isinstance(base, Meta) and base.is_contiguous
+        certain = name not in _MAY_COPY or whole
+        return Source(given[0], is_certain=certain)
+    if kind in (OpKind.VIEW, OpKind.NOTHING):
+        return Source(given[0], is_certain=False, is_replayable=kind is OpKind.VIEW)
+    return None
+
+
+def _is_advanced(index: Any) -> bool:
+    """Whether a subscript picks elements, and is no view."""
+    if type(index) is tuple:
+        return any(map(_is_advanced, index))
+    return isinstance(index, list | bool | range)
+
+
+#: Views where strides allow it.
+_MAY_COPY = frozenset(["reshape", "reshape_as", "flatten", "ravel", "unflatten", "dense_in_order"])

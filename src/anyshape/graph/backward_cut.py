@@ -7,7 +7,7 @@ from typing import Final
 
 import torch.fx
 
-from anyshape.ops.node_meta import CALL, RESULT
+from anyshape.ops.node_meta import CALL, RESULT, WRITTEN
 from anyshape.ops.op import OpKind
 from anyshape.ops.table import lookup
 
@@ -55,7 +55,8 @@ def _sources(
     call = node.meta.get(CALL)
     entry = None if call is None else lookup(call.function)
     is_number = RESULT not in node.meta
-    if not is_number and (entry is None or entry.op.lowering not in _CHEAP):
+    is_cheap = entry is not None and entry.op.lowering in _CHEAP and WRITTEN not in node.meta
+    if not is_number and not is_cheap:
         return frozenset({node})
     found: frozenset[torch.fx.Node] = frozenset()
     for each in node.all_input_nodes:

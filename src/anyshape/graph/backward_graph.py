@@ -17,11 +17,12 @@ import torch.fx
 
 from anyshape.graph.autograd_step import AutogradStep, Place
 from anyshape.graph.backward_cut import kept_and_again
+from anyshape.graph.functionalize import FunctionalGraph, functionalized
 from anyshape.graph.plan import Unlowerable, leaves, paired_tree
 from anyshape.graph.term_graph import Number, TermGraph, mapped_tree
 from anyshape.graph.training_decompositions import decomposed, part_of
-from anyshape.ops.bind import Unbound, bind_match, works_in_place
-from anyshape.ops.effects import is_mutable, may_draw, written_by
+from anyshape.ops.bind import Unbound, bind_match
+from anyshape.ops.effects import may_draw
 from anyshape.ops.gradient import NoGradient, Term, sum_to
 from anyshape.ops.meta import Meta, contiguous
 from anyshape.ops.modes import enter_mode, leave_mode
@@ -38,9 +39,9 @@ class TrainingGraphs(NamedTuple):
     forward: torch.fx.GraphModule
     #: takes what is kept, inputs, symbols and gradients; gives gradients of inputs
     backward: torch.fx.GraphModule
-    #: how many outputs the program has
+    #: how many outputs there are, before those of the program are made of them
     outputs: int
-    #: of the program's outputs, those that have gradients
+    #: those of them that have gradients
     differentiable: tuple[int, ...]
     #: numbers of the inputs that the backward graph takes as they are
     inputs: tuple[int, ...]
@@ -55,6 +56,10 @@ class TrainingGraphs(NamedTuple):
     in_kept: frozenset[int]
     #: whether random numbers are drawn
     draws: bool
+    #: the same without writes to what it makes, and what makes the program's outputs of its own
+    program: FunctionalGraph
+    #: symbols that the forward graph takes behind the program's inputs
+    more: tuple[Symbol, ...]
 
 
 def training_graphs(
@@ -79,7 +84,10 @@ class _Backward(TermGraph):
         super().__init__(torch.fx.Graph(), graph.meta[FACTS])
         self._module = graph
         self._only, self._whole = used, whole
-        self._nodes = list(decomposed(graph).nodes)
+        self._program = functionalized(graph)
+        made = self._decomposed = decomposed(self._program.graph, graph.meta[FACTS])
+        self._nodes = list(made.graph.nodes)
+        self._unstable = {made.mapped[each] for each in self._program.unstable}
         #: nodes of the forward graph as placeholders of the backward one, and the way back
         self._placeholders: dict[torch.fx.Node, torch.fx.Node] = {}
         self._outer_of: dict[torch.fx.Node, torch.fx.Node] = {}
@@ -128,7 +136,7 @@ class _Backward(TermGraph):
         inputs = [node for node in self._nodes if node.op == "placeholder"]
         (output,) = [node for node in self._nodes if node.op == "output"]
         outputs: list[Any] = list(output.args[0])
-        self._refuse(outputs)
+        self._refuse()
         given: list[torch.fx.Node] = []
         differentiable: list[int] = []
         for number, node in enumerate(outputs):
@@ -148,16 +156,10 @@ class _Backward(TermGraph):
         results = [self._grads[inputs[number]].node for number in wanted]
         return self._cut(inputs, outputs, given, differentiable, wanted, results)
 
-    def _refuse(self, outputs: Sequence[Any]) -> None:
+    def _refuse(self) -> None:
         """What is not done yet."""
         if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
             raise Unlowerable("a result requires grad, and autocast is on")
-        roots: list[torch.fx.Node] = []
-        for node in outputs:
-            if isinstance(node, torch.fx.Node) and isinstance(node.meta.get(RESULT), Meta):
-                roots.append(_root(node))
-        if len(set(roots)) < len(roots) or any(root.op == "placeholder" for root in roots):
-            raise Unlowerable("a result requires grad, and shares memory with another tensor")
         for node in self._nodes:
             if node.op in ("placeholder", "output") or SYMBOL in node.meta:
                 continue
@@ -174,14 +176,6 @@ class _Backward(TermGraph):
             has_grad = any(map(_has_grad, node.all_input_nodes)) and UNRECORDED not in node.meta
             if has_grad and not _is_known(result):
                 raise Unlowerable("a result requires grad, and a tensor is only Python's to handle")
-            entry = lookup(call.function)
-            if entry is not None and written_by(entry, call.args, call.kwargs):
-                raise Unlowerable(
-                    f"a result requires grad, and `{entry.op.name}` writes statistics"
-                )
-            if works_in_place(call.function, call.args, call.kwargs) or is_mutable(call.function):
-                name = getattr(call.function, "__name__", call.function)
-                raise Unlowerable(f"a result requires grad, and `{name}` writes in place")
             if _draws(node, call) and _has_grad(node):
                 raise Unlowerable("a result requires grad, and numbers are drawn")
 
@@ -345,17 +339,19 @@ class _Backward(TermGraph):
         final = torch.fx.Graph()
         mapped: dict[torch.fx.Node, torch.fx.Node] = {}
         read = {*outer, *(each for node in again for each in node.all_input_nodes)}
+        if not self._unstable.isdisjoint(read):
+            raise Unlowerable("a result requires grad, and its gradient needs what is written to")
         taken = [n for n, node in enumerate(inputs) if node in read and SYMBOL not in node.meta]
         for node in (*kept, *(inputs[n] for n in taken), *given):
             new = mapped[node] = final.placeholder(node.name)
             if RESULT in node.meta:
                 new.meta[RESULT] = self.without_grad(node.meta[RESULT])
         numbers = {node.meta[SYMBOL]: node for node in inputs if SYMBOL in node.meta}
-        symbols = [*self._symbols, *(each for each, node in numbers.items() if node in read)]
+        symbols = [*self.symbols, *(each for each, node in numbers.items() if node in read)]
         for symbol in dict.fromkeys(symbols):
             new = final.placeholder(symbol.name)
             new.meta[SYMBOL] = symbol
-            for each in (self._symbols.get(symbol), numbers.get(symbol)):
+            for each in (self.symbols.get(symbol), numbers.get(symbol)):
                 if each is not None:
                     mapped[each] = new
         for node in again:
@@ -382,6 +378,8 @@ class _Backward(TermGraph):
             tuple(numbers_of[node] for node in kept),
             self._in_kept(outputs, kept),
             any(CALL in node.meta and _draws(node, node.meta[CALL]) for node in self._nodes),
+            self._program,
+            (*self._program.symbols, *self._decomposed.symbols),
         )
 
     def _in_kept(self, outputs: Sequence[Any], kept: Sequence[torch.fx.Node]) -> frozenset[int]:

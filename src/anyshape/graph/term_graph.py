@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any, NamedTuple
 
 import torch.fx
@@ -31,7 +31,8 @@ class TermGraph:
     def __init__(self, graph: torch.fx.Graph, facts: Facts) -> None:
         self._graph = graph
         self.facts = facts
-        self._symbols: dict[Symbol, torch.fx.Node] = {}
+        #: their nodes
+        self.symbols: dict[Symbol, torch.fx.Node] = {}
         self._sizes = SizeNodes(graph, self._symbol)
         self._plain: dict[int, tuple[Meta, Meta]] = {}
 
@@ -95,11 +96,19 @@ class TermGraph:
         )
 
     def _symbol(self, symbol: Symbol) -> torch.fx.Node:
-        found = self._symbols.get(symbol)
+        found = self.symbols.get(symbol)
         if found is None:
-            found = self._symbols[symbol] = self._graph.placeholder(symbol.name)
+            found = self.symbols[symbol] = self._graph.placeholder(symbol.name)
             found.meta[SYMBOL] = symbol
         return found
+
+    def symbols_as_inputs(self, known: Set[torch.fx.Node]) -> tuple[Symbol, ...]:
+        """Have symbols whose nodes are not known yet as further inputs of the graph."""
+        inputs = [node for node in self._graph.nodes if node.op == "placeholder" and node in known]
+        more = {symbol: node for symbol, node in self.symbols.items() if node not in known}
+        for before, node in zip([inputs[-1], *more.values()], more.values(), strict=False):
+            before.append(node)
+        return tuple(more)
 
     def _forget_sizes(self) -> None:
         """Nodes of sizes that were made may be gone."""

@@ -5,34 +5,46 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 import torch
 import torch.fx
 
 from anyshape.graph.attention_logsumexp import with_logsumexp
+from anyshape.graph.batch_norm_statistics import with_statistics
 from anyshape.graph.dropout_noise import as_noise
 from anyshape.graph.term_graph import TermGraph
-from anyshape.ops.node_meta import CALL, FACTS, RESULT
+from anyshape.ops.node_meta import CALL, RESULT, SYMBOL
+from anyshape.symbolic import Facts, Symbol
 
 Mapped = dict[torch.fx.Node, torch.fx.Node]
 Decomposition = Callable[[torch.fx.Node, TermGraph, Mapped], torch.fx.Node | None]
 
 #: Each gives what stands for a node, in the graph that is being made; None if it is not for it.
-DECOMPOSITIONS: Final[tuple[Decomposition, ...]] = (as_noise, with_logsumexp)
+DECOMPOSITIONS: Final[tuple[Decomposition, ...]] = (as_noise, with_logsumexp, with_statistics)
 
 
-def decomposed(graph: torch.fx.GraphModule) -> torch.fx.Graph:
+class Decomposed(NamedTuple):
+    graph: torch.fx.Graph
+    #: its nodes for those of the given one
+    mapped: Mapped
+    #: symbols that it takes behind the inputs of that
+    symbols: tuple[Symbol, ...]
+
+
+def decomposed(graph: torch.fx.Graph, facts: Facts) -> Decomposed:
     made = torch.fx.Graph()
-    terms = TermGraph(made, graph.meta[FACTS])
+    terms = TermGraph(made, facts)
     mapped: Mapped = {}
-    for node in list(graph.graph.nodes):
+    for node in graph.nodes:
         if node.target is torch._C._set_grad_enabled:
             continue  # Nodes say whether they are recorded, and autograd is off where this runs.
         found = (each(node, terms, mapped) for each in DECOMPOSITIONS)
         own = next((each for each in found if each is not None), None)
         mapped[node] = _copied(made, node, mapped) if own is None else own
-    return made
+        if SYMBOL in node.meta:
+            terms.symbols[node.meta[SYMBOL]] = mapped[node]
+    return Decomposed(made, mapped, terms.symbols_as_inputs(frozenset(mapped.values())))
 
 
 def _copied(made: torch.fx.Graph, node: torch.fx.Node, mapped: Mapped) -> torch.fx.Node:

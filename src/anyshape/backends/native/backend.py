@@ -132,7 +132,11 @@ def _built_with_gradients(
         report.backward[used] = own.backward.meta[REPORT]
         return made
 
-    return trained(graphs, forward, backward, run_graph_later(graph))
+    program = graphs.program
+    eager = torch.fx.GraphModule(torch.nn.Module(), program.graph)
+    behind = program.epilogue
+    epilogue = None if behind is None else torch.fx.GraphModule(torch.nn.Module(), behind)
+    return trained(graphs, forward, backward, run_graph_later(eager), epilogue)
 
 
 Scope = Callable[[], AbstractContextManager[None]]

@@ -29,11 +29,14 @@ def trained(
     forward: Callable[..., Any],
     backward: Callable[[tuple[int, ...]], Backward | None],
     eager: Callable[..., Any],
+    epilogue: Callable[..., Any] | None,
 ) -> Callable[..., Any]:
-    """A function of the graph's inputs. `backward`: what to call where gradients come back for
-    these outputs; None if there is nothing. `eager`: the graph, operator by operator."""
+    """A function of the program's inputs. `backward`: what to call where gradients come back for
+    these outputs; None if there is nothing. `eager`: the graph, operator by operator. `epilogue`:
+    makes the program's outputs of its inputs and of those of the graph."""
     count, differentiable = graphs.outputs, set(graphs.differentiable)
     places = _places(graphs)
+    taken = sum(node.op == "placeholder" for node in graphs.program.graph.nodes)
     made: dict[tuple[int, ...], Backward | None] = {}
 
     class Compiled(torch.autograd.Function):
@@ -78,7 +81,10 @@ def trained(
             own = made[used]
             if own is None or torch.is_grad_enabled() or not all(map(_is_plain, given)):
                 _check_versions(ctx.given, ctx.versions)
-                return _again(eager, used, inputs, given, wanted, ctx.random)
+                for number in graphs.program.written:
+                    inputs[number] = inputs[number].clone()
+                found = _again(eager, used, inputs[:taken], given, wanted, ctx.random)
+                return (*found, *(None for _ in inputs[taken:]))
             symbols = [_value(inputs, places[symbol]) for symbol in own.graphs.symbols]
             ready = [grad.contiguous() for grad in given]
             found = own.function(*kept, *(inputs[n] for n in own.graphs.inputs), *ready, *symbols)
@@ -89,7 +95,16 @@ def trained(
                     result[number] = _own(grad, memory)
             return tuple(result)
 
-    return Compiled.apply
+    symbols = graphs.more
+    apply: Any = Compiled.apply
+    if not symbols and epilogue is None:
+        return apply
+
+    def run(*inputs: Any) -> Any:
+        outputs = apply(*inputs, *(_value(inputs, places[symbol]) for symbol in symbols))
+        return outputs if epilogue is None else epilogue(*inputs, *outputs)
+
+    return run
 
 
 def _apart(output: Any, in_kept: bool) -> Any:
@@ -166,6 +181,7 @@ def _again(
 def _places(graphs: TrainingGraphs) -> dict[Symbol, tuple[int, int | None]]:
     """Where each symbol is to be read: a dimension of an input, or one that is a number."""
     inputs = [node for node in graphs.forward.graph.nodes if node.op == "placeholder"]
+    inputs = inputs[: len(inputs) - len(graphs.more)]
     known: dict[Symbol, tuple[int, int | None]] = {}
     for number, node in enumerate(inputs):
         symbol = node.meta.get(SYMBOL)
@@ -177,7 +193,8 @@ def _places(graphs: TrainingGraphs) -> dict[Symbol, tuple[int, int | None]]:
                 (symbol,) = size.symbols
                 if size == of_atom(symbol):
                     known.setdefault(symbol, (number, dim))
-    missing = [symbol.name for symbol in graphs.symbols if symbol not in known]
+    needed = (*graphs.symbols, *graphs.more)
+    missing = [symbol.name for symbol in needed if symbol not in known]
     if missing:
         raise Unlowerable(f"a result requires grad, and no input has {missing[0]} as a size")
     return known

@@ -418,14 +418,16 @@ def must_be_float(input: Value) -> None:
 def moments(c: Lowering, input: Value, dims: list[int], eps: float) -> tuple[Value, Value]:
     """The mean, and 1 over the root of the variance and `eps`; dimensions are kept."""
     middle, squares = deviations(c, input, dims)
-    dtype = squares.dtype
     variance = divided_by(c, squares, count(input.sizes, dims))
+    return middle, inverse_deviation(c, variance, eps)
 
+
+def inverse_deviation(c: Lowering, variance: Value, eps: float) -> Value:
     def inverse(x: Scalar) -> Scalar:
         root = op("sqrt", op("add", x, constant_like(eps, x)))
         return op("div", constant_like(1, x), root)
 
-    return middle, elementwise(c, inverse, variance, takes=dtype, cost=4)
+    return elementwise(c, inverse, variance, takes=variance.dtype, cost=4)
 
 
 def scaled(

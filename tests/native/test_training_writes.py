@@ -1,0 +1,313 @@
+"""Writes in place and shared memory in graphs with gradients: what eager gives, natively."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import anyshape
+from tests import devices
+from tests.native.test_training import SIZES, WIDTH, B, V, W, compare, outcome
+
+
+@pytest.fixture(autouse=True)
+def native_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(anyshape.config, "native_training", True)
+    monkeypatch.setattr(anyshape.config, "on_compile_error", "raise")
+
+
+def _written(made: Callable[[Tensor], Tensor], *writes: Callable[[Tensor], Any]) -> Any:
+    """A program that makes a tensor, writes to it, and gives it."""
+
+    def program(x: Tensor) -> Tensor:
+        y = made(x)
+        for write in writes:
+            write(y)
+        return y
+
+    return program
+
+
+def _product(x: Tensor) -> Tensor:
+    return x * V
+
+
+def _iadd(y: Tensor) -> None:
+    y += B
+
+
+def _imul(y: Tensor) -> None:
+    y *= 2
+
+
+def _set(index: Any, value: Callable[[Tensor], Any]) -> Callable[[Tensor], None]:
+    def write(y: Tensor) -> None:
+        y[index] = value(y)
+
+    return write
+
+
+def _view_before(x: Tensor) -> Tensor:
+    y = x * V
+    flat = y.view(-1)
+    part = y[:, 1:3]
+    y.add_(B)
+    part.mul_(3)
+    return flat.sin().sum() + y.cos().sum() + part.sum()
+
+
+def _view_of_view(x: Tensor) -> Tensor:
+    y = x * V
+    part = y.view(-1, 2, 3).transpose(1, 2)[:, 1:]
+    part.add_(1)
+    part[..., 0] = 0.5
+    return y * 2
+
+
+def _read_between(x: Tensor) -> Tensor:
+    y = x * V
+    before = y * 2
+    y.mul_(3)
+    after = y + B
+    y[:, 0] = x[:, 1]
+    return before + after.sin() + y
+
+
+def _mask(x: Tensor) -> Tensor:
+    mask = torch.zeros(x.shape[0], WIDTH)
+    mask[:, 2:] = 1
+    mask[:, 3] += 0.5
+    return x * mask * V
+
+
+def _buffer(x: Tensor) -> Tensor:
+    y = torch.zeros(x.shape[0] + 1, WIDTH)
+    y[1:] = x * V
+    y[0] = B
+    return y
+
+
+def _parts(x: Tensor) -> Tensor:
+    y = torch.empty(2, x.shape[0], WIDTH)
+    y[0].copy_(x * V)
+    y[1].copy_(x).mul_(B)
+    return y
+
+
+def _accumulate(x: Tensor) -> Tensor:
+    total = torch.zeros_like(x)
+    for n in range(3):
+        total += x * V * n
+    return total
+
+
+def _detached(x: Tensor) -> Tensor:
+    y = x * V
+    seen = y.detach()
+    y.add_(1)
+    return y * seen
+
+
+def _without(x: Tensor) -> Tensor:
+    y = x * V
+    with torch.no_grad():
+        scale = torch.ones_like(y)
+        scale.mul_(y.abs() + 1)
+    return y * scale
+
+
+def _diagonal(x: Tensor) -> Tensor:
+    y = x.t() @ x
+    y.diagonal().add_(1)
+    return y * W
+
+
+def _indexed(x: Tensor) -> Tensor:
+    y = x * V
+    rows = torch.arange(x.shape[0])
+    y[rows, rows % WIDTH] = 0.5
+    return y * 2
+
+
+def _indexed_by_values(x: Tensor) -> Tensor:
+    y = x * V
+    rows = torch.arange(x.shape[0])
+    y[rows] = x.sin()
+    return y * 2
+
+
+def _strided(x: Tensor) -> Tensor:
+    y = x * V
+    y[:, ::2] = B[:3]
+    return y
+
+
+def _noise(x: Tensor) -> Tensor:
+    keep = x.new_empty(x.shape[0], 1).bernoulli_(0.7)
+    keep.div_(0.7)
+    return x * keep * V
+
+
+def _into_channels(x: Tensor) -> Tensor:
+    y = (x.view(-1, 2, 3, 1) * W[0, 0]).contiguous(memory_format=torch.channels_last)
+    y += 1
+    return F.relu(y, inplace=True) * 2
+
+
+PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
+    "relu_": _written(_product, lambda y: y.relu_()),
+    "relu, asked for": _written(_product, lambda y: F.relu(y, inplace=True)),
+    "leaky": _written(_product, lambda y: F.leaky_relu_(y, 0.2)),
+    "elu": _written(_product, lambda y: F.elu(y, 0.5, True)),
+    "hardtanh": _written(_product, lambda y: F.relu6(y, inplace=True), lambda y: F.hardtanh_(y)),
+    "sum": _written(_product, _iadd, _imul, lambda y: y.sub_(1, alpha=2)),
+    "chain": lambda x: (x * V).mul_(2).add_(B).clamp_(0.2, 0.7),
+    "quotient": _written(_product, lambda y: y.div_(V.abs() + 1)),
+    "masked": _written(_product, lambda y: y.masked_fill_(torch.arange(WIDTH) > 3, 0.5)),
+    "zeros": _written(_product, lambda y: y[:, :2].zero_(), lambda y: y[:, 3].fill_(2.0)),
+    "number into a part": _written(_product, _set((slice(None), 1), lambda y: 3.0)),
+    "row": _written(_product, _set((Ellipsis, slice(2, 4)), lambda y: B[2:4])),
+    "part of itself": _written(_product, _set((slice(None), slice(3)), lambda y: y[:, 3:] * 2)),
+    "mask, number": lambda x: _written(_product, lambda y: y.__setitem__(y > 0.5, 0.25))(x),
+    "all of it": lambda x: _written(_product, _set(slice(None), lambda y: x.sin()))(x),
+    "copied": _written(_product, lambda y: y.copy_(B)),
+    "double": _written(lambda x: (x * V).double(), lambda y: y.add_(B)),
+    "views taken before": _view_before,
+    "view of a view": _view_of_view,
+    "read between": _read_between,
+    "mask made in place": _mask,
+    "buffer": _buffer,
+    "parts of a buffer": _parts,
+    "accumulated": _accumulate,
+    "seen through detach": _detached,
+    "without gradients": _without,
+    "diagonal": _diagonal,
+    "by index": _indexed,
+    "by index, values": _indexed_by_values,
+    "with gaps": _strided,
+    "noise": _noise,
+    "channels last": _into_channels,
+    "transposed": _written(_product, lambda y: y.t().mul_(2), lambda y: y.unsqueeze(0).add_(1)),
+    "part of several": _written(_product, lambda y: y.view(-1, 2, 3).select(1, 0).mul_(2)),
+    "addcmul": _written(_product, lambda y: y.addcmul_(V, B, value=2), lambda y: y.lerp_(B, 0.3)),
+    # -- results that share memory
+    "view of an input": lambda x: (x.view(-1, 3), x * V),
+    "input": lambda x: (x, x * V),
+    "part of an input": lambda x: (x * 1)[:2] + x[0:1].sum() + V,
+    "result and a view of it": lambda x: (lambda y: (y, y.view(-1, 3), y[:, 1]))(x * V),
+    "views of what is not given": lambda x: (lambda y: (y[:, :2], y.t()))(x * V),
+    "one result twice": lambda x: (lambda y: (y, y))(x * V),
+    "parameter": lambda x: (x * V, V.view(2, 3), B),
+    "reshaped": lambda x: (lambda y: (y, y.t().reshape(-1), y.t().contiguous()))(x * V),
+    "written, and views": lambda x: (lambda y: (y.mul_(2), y.view(-1), y.detach() + 1))(x * V),
+    "parts": lambda x: (x * V).split(2, 1),
+    "greatest and where": lambda x: (x * V).max(1),
+}
+#: Eager's own writes do not do with nothing, or no part of the program is left.
+NOT_OF_NOTHING = ("by index",)
+
+
+#: Parts whose adjoint has no row.
+NOT_NATIVE = ("diagonal", "with gaps")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name: str) -> None:
+    function = PROGRAMS[name]
+    compiled = anyshape.compile(function, dynamic=True)
+    for size in SIZES:
+        if size == 0 and name.startswith(NOT_OF_NOTHING):
+            continue
+        x = torch.randn(size, WIDTH, generator=devices.generator(size))
+        torch.manual_seed(3)
+        want = differentiable(function, x)
+        torch.manual_seed(3)
+        compare(want, differentiable(compiled, x))
+    is_native = "forward: native code" in str(compiled.explain())
+    assert is_native == (name not in NOT_NATIVE)
+
+
+def differentiable(function: Callable[..., Any], x: Tensor) -> list[Tensor | None]:
+    """Results, and gradients by those that have one."""
+    rest: list[Tensor] = []
+
+    def with_gradients(x: Tensor) -> tuple[Tensor, ...]:
+        given = function(x)
+        results = list(given) if isinstance(given, tuple | list) else [given]
+        rest.extend(each for each in results if not each.requires_grad)
+        return tuple(each for each in results if each.requires_grad)
+
+    return [*outcome(with_gradients, x), *rest]
+
+
+@pytest.mark.parametrize("name", ["result and a view of it", "views of what is not given"])
+def test_results_share_memory_as_in_eager_code(name: str) -> None:
+    compiled = anyshape.compile(PROGRAMS[name], dynamic=True)
+    for size in (4, 3):
+        first, second, *_ = compiled(torch.randn(size, WIDTH))
+        assert first.untyped_storage().data_ptr() == second.untyped_storage().data_ptr()
+        with torch.no_grad():
+            first.fill_(7.0)
+        assert (second == 7.0).any()
+
+
+def test_an_input_is_given_back_itself() -> None:
+    compiled = anyshape.compile(lambda x: (x, x * V), dynamic=True)
+    for size in (4, 3):
+        x = torch.randn(size, WIDTH)
+        assert compiled(x)[0] is x
+
+
+class Norm(nn.Module):
+    """Batch norm in training, as networks of images have it."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(4, **options)
+        self.more = nn.BatchNorm2d(4, **options)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.relu(self.norm(self.conv(x)), inplace=True)
+        z = self.more(y)
+        z += y
+        return z
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"affine": False}, {"track_running_stats": False}, {"momentum": None}, {"momentum": 0.3}],
+)
+def test_batch_norm(options: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    ours, eager = Norm(**options), Norm(**options)
+    eager.load_state_dict(ours.state_dict())
+    compiled = anyshape.compile(ours, dynamic=True)
+    for shape in (
+        (2, 3, 5, 4),
+        (1, 3, 7, 3),
+        (4, 3, 2, 2),
+        (0, 3, 4, 4),
+        (3, 3, 1, 1),
+        (2, 3, 6, 6),
+    ):
+        x = torch.randn(shape)
+        own = x.clone().requires_grad_()
+        x.requires_grad_()
+        a, b = eager(x), compiled(own)
+        torch.testing.assert_close(b, a, rtol=1e-4, atol=1e-5)
+        for each, result in ((eager, a), (ours, b)):
+            each.zero_grad()
+            (result * torch.linspace(0, 1, result.numel()).view(result.shape)).sum().backward()
+        for given, made in zip(eager.parameters(), ours.parameters(), strict=True):
+            torch.testing.assert_close(made.grad, given.grad, rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(own.grad, x.grad, rtol=1e-3, atol=1e-4)
+        for given, made in zip(eager.buffers(), ours.buffers(), strict=True):
+            torch.testing.assert_close(made, given, rtol=1e-5, atol=1e-6)
+    if options.get("momentum", 0.1) is not None:
+        assert "forward: native code" in str(compiled.explain())
