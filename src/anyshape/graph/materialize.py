@@ -38,7 +38,7 @@ from anyshape.symbolic.expr import of_atom
 #: Functions of the tensor library that segments on GPUs call, too.
 ON_GPUS: Final = frozenset(
     {
-        *("mm_out", "bmm_out", "addmm_out", "convolution"),
+        *("mm_out", "bmm_out", "addmm_out", "convolution", "convolution_backward"),
         "_scaled_dot_product_efficient_attention",
         "_scaled_dot_product_flash_attention",
     }

@@ -5,6 +5,7 @@ and a letter for each parameter:
 
     T  tensor      i  int64      f  double      b  bool (int32)     s  string     I  list of int64
     t  T or None   j  i or None  g  f or None   c  b or None        d  dtype or None
+    J  I or None   B  list of bool
 
 `Extern.arguments` has the areas of the given tensors first (None for one that nobody wants), then
 the parameters. What `_out` functions write to is a parameter, the first. A test compares the rows
@@ -22,6 +23,8 @@ from anyshape.support.lazy_dataclass import dataclass
 
 #: letter -> the letter of what it is when it is given by address
 OPTIONAL: Final = {"t": "T", "j": "i", "g": "f", "c": "b", "d": "dtype"}
+#: letters of lists: what they take is an address and a length
+LISTS: Final = "IJB"
 #: letter -> the type in C
 TYPES: Final = {"T": "ptr", "i": "i64", "f": "double", "b": "i32", "dtype": "i32", "s": "ptr"}
 
@@ -55,6 +58,7 @@ EXTERNS: Final[dict[str, ExternFunction]] = {
     # Products, convolutions, attention.
     **_rows(1, addbmm="TTTff", addmv="TTTff", _addmm_activation="TTTffb"),
     **_rows(1, convolution="TTtIIIbIi"),
+    **_rows(3, convolution_backward="TTTJIIIbIiB"),
     **_rows(2, _scaled_dot_product_flash_attention_for_cpu="TTTfbtg"),
     **_rows(3, _scaled_dot_product_flash_attention_for_cpu_backward="TTTTTTfbtg"),
     **_rows(4, _scaled_dot_product_efficient_attention="TTTtbfbg"),
@@ -85,7 +89,7 @@ def row_of(step: Extern) -> ExternFunction:
 def declaration(row: ExternFunction, device: str) -> str:
     types: list[str] = []
     for letter in row.parameters:
-        if letter == "I":
+        if letter in LISTS:
             types += ["ptr", "i64"]
         else:
             types.append("ptr" if letter in OPTIONAL else TYPES[letter])

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from anyshape.codegen.host.abi import HostAbi, HostUnsupported, Reasons
-from anyshape.codegen.host.externs import OPTIONAL, TYPES, is_whole, row_of
+from anyshape.codegen.host.externs import LISTS, OPTIONAL, TYPES, is_whole, row_of
 from anyshape.codegen.ir_builder import FunctionBody, float_literal
 from anyshape.loops.expr import WIDTH
 from anyshape.loops.kernels import Kernel
@@ -160,8 +160,8 @@ class Steps:
                 self._take(area, slot, reason)
 
     def _argument(self, letter: str, value: Any, reason: int, inputs: list[str]) -> list[str]:
-        if letter == "I":
-            return [f"ptr {self._list(value)}", f"i64 {len(value)}"]
+        if letter in LISTS:
+            return self._given_list(letter, value or ())
         plain = OPTIONAL.get(letter)
         if plain is None:
             return [f"{TYPES[letter]} {self._operand(letter, value, reason, inputs)}"]
@@ -171,6 +171,12 @@ class Steps:
         operand = self._operand(plain, value, reason, inputs)
         self._lines.do(f"store {TYPES[plain]} {operand}, ptr {place}")
         return [f"ptr {place}"]
+
+    def _given_list(self, letter: str, values: Sequence[Any]) -> list[str]:
+        if letter == "J" and values:
+            raise HostUnsupported("a list by its address")
+        array = self._list(values) if letter != "B" else self._list([*map(int, values)], "i32")
+        return [f"ptr {array}", f"i64 {len(values)}"]
 
     def _operand(self, kind: str, value: Any, reason: int, inputs: list[str]) -> str:
         match kind:
@@ -198,11 +204,11 @@ class Steps:
         self.globals.append(f'{name} = private constant [{len(data)} x i8] c"{body}"')
         return name
 
-    def _list(self, values: Sequence[Size]) -> str:
+    def _list(self, values: Sequence[Size], kind: str = "i64") -> str:
         if not values:
             return "null"
-        array = self._lines.stack(f"[{len(values)} x i64]", hint="list")
-        self._lines.fill(array, [self._sizes.of(size) for size in values], "i64")
+        array = self._lines.stack(f"[{len(values)} x {kind}]", hint="list")
+        self._lines.fill(array, [self._sizes.of(size) for size in values], kind)
         return array
 
     # -- tensors ---------------------------------------------------------------------------------

@@ -395,6 +395,28 @@ for _name, _rank in (("conv1d", 1), ("conv2d", 2), ("conv3d", 3)):
     lower(_name)(partial(lower_convolution, _rank))
 
 
+@lower("convolution_gradient")
+def lower_convolution_gradient(
+    c: Lowering, grad: Value, input: Value, weight: Value, steps: Any, groups: Any, of_weight: bool
+) -> Value:
+    c.needs_library("convolution_backward")
+    tensors = (grad, input, weight)
+    if {value.dtype for value in tensors} != {input.dtype} or input.dtype not in FLOATS:
+        raise NotLowered("a convolution of several dtypes, or of integers")
+    for size in (*grad.sizes, *input.sizes):
+        c.assume(ge(size, 1), "a convolution of nothing")
+    made, kept = c.fresh_as(c.result.shape, input.dtype, c.stored_as(c.result))
+    areas = [_area(c, value) for value in tensors]
+    whole = Area(kept.buffer, c.result.shape, kept.strides)
+    results = (None, whole, None) if of_weight else (whole, None, None)
+    none = (0,) * len(steps[0])
+    wanted = (not of_weight, of_weight, False)
+    arguments = (*results, *areas, None, *steps, False, none, groups, wanted)
+    call = Extern("convolution_backward", arguments)
+    c.extern(call, [area.buffer for area in areas], [kept.buffer])
+    return made
+
+
 # -- gradients ------------------------------------------------------------------------------------
 
 

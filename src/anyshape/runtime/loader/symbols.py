@@ -115,6 +115,8 @@ _LETTERS: Final = {
     "int32_t*": "c",
     "const char*": "s",
     "const int64_t*": "I",
+    "const int64_t**": "J",
+    "const int32_t*": "B",
 }
 
 
