@@ -382,6 +382,39 @@ def test_what_is_not_needed_may_change() -> None:
     V.grad = None
 
 
+DROPOUTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "dropout": lambda x: F.dropout(x * V, 0.3) + F.dropout(x, 0.6),
+    "in place": lambda x: F.dropout(x * V, 0.3, inplace=True),
+    "by feature": lambda x: F.dropout2d((x * V).view(-1, 2, 3, 1), 0.4),
+    "by row": lambda x: F.dropout1d((x * V).view(-1, 2, 3), 0.4),
+    "attention": lambda x: _attention(x.view(-1, 1, 2, 3) * 1, dropout_p=0.3),
+    "attention, causal": lambda x: _attention(
+        x.view(-1, 2, 3, 1), dropout_p=0.2, is_causal=True, scale=-0.7
+    ),
+    "attention, masked": lambda x: _attention(
+        x.view(1, 1, x.shape[0], 6),
+        dropout_p=0.2,
+        attn_mask=(_positions(x) != 1)[:, None].expand(-1, x.shape[0]),
+    ),
+    "attention, biased": lambda x: _attention(
+        x.view(-1, 1, 2, 3), dropout_p=0.5, attn_mask=W[:2, :2]
+    ),
+    "none": lambda x: F.dropout(x * V, 0.0) + F.dropout(x, 0.5, training=False),
+}
+
+
+@pytest.mark.parametrize("name", DROPOUTS)
+def test_dropout_of_all_kinds(name: str) -> None:
+    compiled = anyshape.compile(DROPOUTS[name], dynamic=True)
+    for size in (4, 1, 7, 3):
+        x = torch.randn(size, WIDTH, generator=devices.generator(size))
+        torch.manual_seed(size)
+        want = outcome(DROPOUTS[name], x)
+        torch.manual_seed(size)
+        compare(want, outcome(compiled, x))
+    assert "forward: native code" in str(compiled.explain())
+
+
 def test_dropout_draws_what_eager_draws() -> None:
     def function(x: Tensor) -> Tensor:
         return F.dropout(x * V, 0.4).sin() + F.dropout(x, 0.2)

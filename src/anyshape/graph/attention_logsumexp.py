@@ -1,7 +1,9 @@
-"""Attention in a graph with gradients: by the fused kernel, which gives what its gradient needs."""
+"""Attention in a graph with gradients: by the fused kernel, which gives what its gradient needs;
+with dropout, which that kernel does not have, by products and a softmax, as torch does it."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -10,21 +12,21 @@ import torch.fx
 from anyshape.graph.term_graph import TermGraph
 from anyshape.ops.bind import Unbound, bind_match
 from anyshape.ops.families.attention import attention_with_logsumexp
-from anyshape.ops.gradient import Term
+from anyshape.ops.gradient import NoGradient, Term
 from anyshape.ops.meta import Meta
 from anyshape.ops.node_meta import ARGUMENT, CALL, RESULT, UNRECORDED
 from anyshape.ops.table import lookup
+from anyshape.support.lazy_dataclass import replace
 
 
-def _is_attention(node: torch.fx.Node, terms: TermGraph) -> bool:
-    """Whether it is attention that the fused kernel does, with gradients of query, key, value."""
+def _attention_on_cpu(node: torch.fx.Node) -> dict[str, Any] | None:
+    """What attention with gradients is given."""
     meta, call = node.meta.get(RESULT), node.meta.get(CALL)
     if call is None or ARGUMENT in node.meta or UNRECORDED in node.meta:
-        return False
+        return None
     if not (isinstance(meta, Meta) and meta.requires_grad and meta.device.type == "cpu"):
-        return False
-    given = _arguments(call.function, call.args, call.kwargs)
-    return given is not None and _is_fused(given, terms) and torch._C._get_flash_sdp_enabled()
+        return None
+    return _arguments(call.function, call.args, call.kwargs)
 
 
 def _arguments(function: Any, args: Any, kwargs: Any) -> dict[str, Any] | None:
@@ -58,21 +60,67 @@ def with_logsumexp(
     node: torch.fx.Node, terms: TermGraph, mapped: dict[torch.fx.Node, torch.fx.Node]
 ) -> torch.fx.Node | None:
     """The result, of a call that gives the logsumexp beside it."""
-    if not _is_attention(node, terms):
+    metas = _attention_on_cpu(node)
+    if metas is None or not _is_fused(metas, terms) or not torch._C._get_flash_sdp_enabled():
         return None
-    call = node.meta[CALL]
-    metas = _arguments(call.function, call.args, call.kwargs)
-    nodes = _arguments(call.function, node.args, node.kwargs)
-    assert metas is not None
-    assert nodes is not None
-
-    def term(name: str) -> Term | None:
-        meta = metas[name]
-        return None if meta is None else Term(terms, mapped[nodes[name]], meta)
-
-    tensors = [term(name) for name in ("query", "key", "value", "attn_mask")]
+    tensors = _tensors(node, metas, terms, mapped)
     result, _ = terms.record(attention_with_logsumexp, *tensors, metas["is_causal"], metas["scale"])
     whole = result.node.args[0]
-    whole.meta[RESULT] = node.meta[RESULT], whole.meta[RESULT][1]
+    logsumexp = replace(whole.meta[RESULT][1], requires_grad=False)
+    whole.meta[RESULT] = node.meta[RESULT], logsumexp
     result.node.meta[RESULT] = node.meta[RESULT]
     return result.node
+
+
+def with_dropout(
+    node: torch.fx.Node, terms: TermGraph, mapped: dict[torch.fx.Node, torch.fx.Node]
+) -> torch.fx.Node | None:
+    """The scores, their softmax, noise, and the product with the values."""
+    metas = _attention_on_cpu(node)
+    if metas is None or type(metas["dropout_p"]) is not float or not metas["dropout_p"]:
+        return None
+    if metas["enable_gqa"] or not isinstance(metas["scale"], float | None):
+        return None
+    query, key, value, mask = _tensors(node, metas, terms, mapped)
+    size = query.shape[-1]
+    if not isinstance(size, int) or type(metas["is_causal"]) is not bool:
+        return None
+    scale = size**-0.5 if metas["scale"] is None else metas["scale"]
+    root = abs(scale) ** 0.5
+    try:
+        scores = (query * root) @ (key * math.copysign(root, scale)).transpose(-2, -1)
+        if metas["is_causal"]:
+            ones = scores.call(torch.ones_like, dtype=torch.bool)
+            scores = scores.masked_fill(ones.call(torch.tril).logical_not(), -math.inf)
+        shares = scores.softmax(-1) if mask is None else _masked_shares(scores, mask)
+        noise = terms.record(torch.ones_like, shares).call(torch.dropout, metas["dropout_p"], True)
+        result = (shares * noise) @ value
+    except NoGradient:
+        return None
+    result.node.meta[RESULT] = node.meta[RESULT]
+    return result.node
+
+
+def _masked_shares(scores: Term, mask: Term) -> Term:
+    """Rows without keys are zeros."""
+    if mask.dtype is torch.bool:
+        scores = scores.masked_fill(mask.logical_not(), -math.inf)
+    else:
+        scores = scores + mask
+    empty = scores.eq(-math.inf).all(-1, True)
+    return scores.masked_fill(empty, 0.0).softmax(-1).masked_fill(empty, 0.0)
+
+
+def _tensors(
+    node: torch.fx.Node,
+    metas: dict[str, Any],
+    terms: TermGraph,
+    mapped: dict[torch.fx.Node, torch.fx.Node],
+) -> list[Any]:
+    nodes = _arguments(node.meta[CALL].function, node.args, node.kwargs)
+    assert nodes is not None
+    names = ("query", "key", "value", "attn_mask")
+    return [
+        None if metas[name] is None else Term(terms, mapped[nodes[name]], metas[name])
+        for name in names
+    ]

@@ -481,9 +481,12 @@ def _draws(node: torch.fx.Node, call: RecordedCall) -> bool:
         bound = bind_match(entry, call.args, call.kwargs)
     except Unbound:
         return True
-    return bound.arguments.get("dropout_p", 1) != 0
+    given = bound.arguments
+    return not any(name in given and given[name] == never for name, never in _DRAW_NOTHING)
 
 
+#: With these arguments nothing is drawn.
+_DRAW_NOTHING: Final = (("dropout_p", 0), ("dropout", 0), ("p", 0), ("train", False))
 #: They change what tensors are.
 _MODES: Final = (enter_mode, leave_mode)
 

@@ -51,7 +51,7 @@ def with_statistics(
         for name, each in now.items():
             running = term(name)
             if running is not None:
-                _update(terms, running, each, metas)
+                _update(terms, running, each.detach(), metas)
     except NoGradient:
         return None
     whole = result.node.args[0]

@@ -14,8 +14,8 @@ from anyshape.ops.meta import Meta
 from anyshape.ops.node_meta import ARGUMENT, CALL, RESULT
 from anyshape.ops.table import lookup
 
-#: Each draws a number for each element, and multiplies by it.
-_DROPOUTS: Final = frozenset({"dropout"})
+#: Each draws numbers, and multiplies by them.
+_DROPOUTS: Final = frozenset({"dropout", "dropout1d", "dropout2d", "dropout3d", "feature_dropout"})
 
 
 def as_noise(
@@ -27,7 +27,6 @@ def as_noise(
     input = Term(terms, mapped[given], given.meta[RESULT])
     call = node.meta[CALL]
     ones = input.call(torch.ones_like)
-    ones.node.meta[RESULT] = ones.meta = terms.without_grad(ones.meta)
     noise = ones.call(call.function, *call.args[1:], **call.kwargs)
     product = input * noise
     product.node.meta[RESULT] = node.meta[RESULT]
@@ -39,9 +38,7 @@ def _is_dropout(node: torch.fx.Node) -> bool:
     if call is None or ARGUMENT in node.meta:
         return False
     entry = lookup(call.function)
-    if entry is None or entry.op.name not in _DROPOUTS or entry.in_place:
-        return False
-    if call.kwargs.get("inplace"):
+    if entry is None or entry.op.name not in _DROPOUTS:
         return False
     meta = node.meta.get(RESULT)
     # On other devices kernels draw in their own way, by generators that nobody has looked at.

@@ -20,7 +20,7 @@ import torch.fx
 
 from anyshape.graph.alias_analysis import Source, source_of
 from anyshape.graph.plan import Unlowerable, paired_tree
-from anyshape.graph.term_graph import Number, TermGraph
+from anyshape.graph.term_graph import Number, RecordedTerms
 from anyshape.graph.training_decompositions import part_of
 from anyshape.ops.bind import Unbound, bind_match, works_in_place
 from anyshape.ops.effects import is_mutable, may_draw, written_by
@@ -54,18 +54,11 @@ def functionalized(graph: torch.fx.GraphModule) -> FunctionalGraph:
     return _Functionalize(graph).run()
 
 
-class _WithGrad(TermGraph):
-    """Terms that autograd would record."""
-
-    def without_grad(self, value: Any) -> Any:
-        return value
-
-
 class _Functionalize:
     def __init__(self, graph: torch.fx.GraphModule) -> None:
         self._old = graph.graph
         self._graph = torch.fx.Graph()
-        self._terms = _WithGrad(self._graph, graph.meta[FACTS])
+        self._terms = RecordedTerms(self._graph, graph.meta[FACTS])
         self._sources: dict[Node, Source | None] = {}
         self._roots: dict[Node, Node] = {}
         #: tensors that are written to, and those of them that the graph makes
@@ -227,7 +220,8 @@ class _Functionalize:
                 value = row(target, **taken_by(row, given))
             elif function is not None and not (may_draw(call.function) and entry.in_place):
                 if not entry.in_place:  # asked to, perhaps by position
-                    args, kwargs = (), given
+                    first, *rest = given
+                    args, kwargs = (given[first],), {name: given[name] for name in rest}
                 value = self._terms.record(function, *args, **kwargs)
             else:
                 raise NoGradient(f"`{entry.op.name}` is only known in place")

@@ -115,6 +115,13 @@ class TermGraph:
         self._sizes = SizeNodes(self._graph, self._symbol)
 
 
+class RecordedTerms(TermGraph):
+    """Those of a forward graph: metas say of autograd what it would do."""
+
+    def without_grad(self, value: Any) -> Any:
+        return value
+
+
 def mapped_tree(tree: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(tree, dict):
         return {key: mapped_tree(item, change) for key, item in tree.items()}

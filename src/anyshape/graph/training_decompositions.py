@@ -10,18 +10,23 @@ from typing import Final, NamedTuple
 import torch
 import torch.fx
 
-from anyshape.graph.attention_logsumexp import with_logsumexp
+from anyshape.graph.attention_logsumexp import with_dropout, with_logsumexp
 from anyshape.graph.batch_norm_statistics import with_statistics
 from anyshape.graph.dropout_noise import as_noise
-from anyshape.graph.term_graph import TermGraph
-from anyshape.ops.node_meta import CALL, RESULT, SYMBOL
+from anyshape.graph.term_graph import RecordedTerms, TermGraph
+from anyshape.ops.node_meta import CALL, RESULT, SYMBOL, UNRECORDED
 from anyshape.symbolic import Facts, Symbol
 
 Mapped = dict[torch.fx.Node, torch.fx.Node]
 Decomposition = Callable[[torch.fx.Node, TermGraph, Mapped], torch.fx.Node | None]
 
 #: Each gives what stands for a node, in the graph that is being made; None if it is not for it.
-DECOMPOSITIONS: Final[tuple[Decomposition, ...]] = (as_noise, with_logsumexp, with_statistics)
+DECOMPOSITIONS: Final[tuple[Decomposition, ...]] = (
+    as_noise,
+    with_logsumexp,
+    with_dropout,
+    with_statistics,
+)
 
 
 class Decomposed(NamedTuple):
@@ -34,13 +39,14 @@ class Decomposed(NamedTuple):
 
 def decomposed(graph: torch.fx.Graph, facts: Facts) -> Decomposed:
     made = torch.fx.Graph()
-    terms = TermGraph(made, facts)
+    terms = RecordedTerms(made, facts)
     mapped: Mapped = {}
     for node in graph.nodes:
         if node.target is torch._C._set_grad_enabled:
             continue  # Nodes say whether they are recorded, and autograd is off where this runs.
-        found = (each(node, terms, mapped) for each in DECOMPOSITIONS)
-        own = next((each for each in found if each is not None), None)
+        with torch.set_grad_enabled(UNRECORDED not in node.meta):
+            found = (each(node, terms, mapped) for each in DECOMPOSITIONS)
+            own = next((each for each in found if each is not None), None)
         mapped[node] = _copied(made, node, mapped) if own is None else own
         if SYMBOL in node.meta:
             terms.symbols[node.meta[SYMBOL]] = mapped[node]
