@@ -44,6 +44,7 @@ from anyshape.events import (
     Specialised,
     Stream,
     SymbolShared,
+    TrainingGraphs,
     VerificationFailed,
 )
 from anyshape.events import kinds as module
@@ -243,6 +244,19 @@ LINES: list[tuple[Event, list[str]]] = [
         ["V~ [__output_code] Output code: /cache/k.ll", "V~ [__output_code] define void @k()"],
     ),
     (Schedule("for i in 0..s0"), ["V~ [__schedule] for i in 0..s0"]),
+    (
+        TrainingGraphs("program", "with what is kept", "gradient"),
+        [
+            "V~ [__aot_joint_graph] Joint graph",
+            "V~ [__aot_joint_graph] program",
+            "V~ [__aot_joint_graph] # gradients",
+            "V~ [__aot_joint_graph] gradient",
+            "V~ [__aot_graphs] Forward graph",
+            "V~ [__aot_graphs] with what is kept",
+            "V~ [__aot_graphs] Backward graph",
+            "V~ [__aot_graphs] gradient",
+        ],
+    ),
     (
         NotVerified("f", "it calls print"),
         ["W~ calls of f are not verified: it calls print"],

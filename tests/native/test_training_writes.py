@@ -121,6 +121,15 @@ def _without(x: Tensor) -> Tensor:
     return y * scale
 
 
+def _part_of_part(x: Tensor) -> Tensor:
+    y = torch.zeros(x.shape[0], WIDTH)
+    for n in range(2):
+        part = y.view(-1, 2, 3)[:, n]
+        part[:, 1:].copy_(x[:, :2] * V[:2])
+        part.t()[0] = 2.0
+    return y * B
+
+
 def _diagonal(x: Tensor) -> Tensor:
     y = x.t() @ x
     y.diagonal().add_(1)
@@ -195,6 +204,7 @@ PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
     "transposed": _written(_product, lambda y: y.t().mul_(2), lambda y: y.unsqueeze(0).add_(1)),
     "part of several": _written(_product, lambda y: y.view(-1, 2, 3).select(1, 0).mul_(2)),
     "addcmul": _written(_product, lambda y: y.addcmul_(V, B, value=2), lambda y: y.lerp_(B, 0.3)),
+    "part of a part": lambda x: _part_of_part(x),
     # -- results that share memory
     "view of an input": lambda x: (x.view(-1, 3), x * V),
     "input": lambda x: (x, x * V),
@@ -311,3 +321,20 @@ def test_batch_norm(options: dict[str, Any]) -> None:
             torch.testing.assert_close(made, given, rtol=1e-5, atol=1e-6)
     if options.get("momentum", 0.1) is not None:
         assert "forward: native code" in str(compiled.explain())
+
+
+def test_parts_share_memory_and_the_rest_of_a_tensor() -> None:
+    def program(x: Tensor) -> tuple[Tensor, ...]:
+        y = x * V
+        return y, *y.split(2, 1), *(x * B).unbind(1)[:2]
+
+    compiled = anyshape.compile(program, dynamic=True)
+    for size in (4, 3):
+        whole, *parts = compiled(torch.randn(size, WIDTH))
+        for place, part in enumerate(parts[:3]):
+            with torch.no_grad():
+                part.fill_(float(place))
+            assert (whole[:, 2 * place : 2 * place + 2] == place).all()
+        assert parts[3]._base is not None
+        assert parts[3]._base is parts[4]._base
+    assert "forward: native code" in str(compiled.explain())

@@ -29,6 +29,8 @@ LOGS: Final = {
     "kernel_code": "output_code",
     "schedule": "schedule",
     "fusion": "schedule",
+    "aot_graphs": "aot_graphs",
+    "aot_joint_graph": "aot_joint_graph",
 }
 ALL_LOGS: Final = tuple(dict.fromkeys(LOGS.values()))
 

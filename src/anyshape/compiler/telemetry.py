@@ -22,7 +22,7 @@ from anyshape.events import kinds
 from anyshape.events.progress import progress
 from anyshape.events.stream import stream
 from anyshape.explain.blame import expr_of, fixed_by
-from anyshape.explain.graph_text import graph_text, inputs_of, operators_of, sizes_of
+from anyshape.graph.graph_text import graph_text, inputs_of, operators_of, sizes_of
 from anyshape.guards.guard import EntryPlan, Frame, Guard, Kind
 from anyshape.guards.text import declared_ranges
 from anyshape.guards.tree import tree_text

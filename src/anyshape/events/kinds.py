@@ -265,6 +265,20 @@ class Schedule(Event):
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class TrainingGraphs(Event):
+    """What a graph with gradients became: the texts of a graph without writes, of one that gives
+    what the gradients need as well, and of the gradients."""
+
+    program: str
+    forward: str
+    backward: str
+
+    @property
+    def joint(self) -> str:
+        return f"{self.program}\n# gradients\n{self.backward}"
+
+
 class Decided(NamedTuple):
     """What a size or an integer was in a compile, and why."""
 

@@ -229,6 +229,13 @@ ROWS: Final = (
     _row(kinds.GraphCompiled, _DEBUG, _graph_sizes, "graph_sizes"),
     _row(kinds.OutputCode, _DEBUG, "Output code: {0.filename}\n{0.code}", "output_code"),
     _row(kinds.Schedule, _DEBUG, "{0.text}", "schedule"),
+    _row(kinds.TrainingGraphs, _DEBUG, "Joint graph\n{0.joint}", "aot_joint_graph"),
+    _row(
+        kinds.TrainingGraphs,
+        _DEBUG,
+        "Forward graph\n{0.forward}\nBackward graph\n{0.backward}",
+        "aot_graphs",
+    ),
     _row(kinds.NotVerified, _WARNING, "calls of {0.function} are not verified: {0.reason}"),
     _row(kinds.VerificationFailed, _ERROR, _verification_failed, DEFECTS),
     _row(kinds.Defect, _WARNING, "defect in {0.stage}: {0.text}", DEFECTS),

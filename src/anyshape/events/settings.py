@@ -108,6 +108,8 @@ def set_logs(
     graph_sizes: bool | int | None = None,
     output_code: bool | int | None = None,
     schedule: bool | int | None = None,
+    aot_graphs: bool | int | None = None,
+    aot_joint_graph: bool | int | None = None,
 ) -> None:
     """Show these logs beside those of ANYSHAPE_LOGS, no others: True, or a level of `logging`."""
     given = {
@@ -119,6 +121,8 @@ def set_logs(
         "graph_sizes": graph_sizes,
         "output_code": output_code,
         "schedule": schedule,
+        "aot_graphs": aot_graphs,
+        "aot_joint_graph": aot_joint_graph,
     }
     _STATE.choose(levels_of(given))
 

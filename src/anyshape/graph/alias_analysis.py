@@ -85,6 +85,22 @@ def _leads_back(node: torch.fx.Node) -> bool:
     return entry.op.name in _MAY_BE_ITSELF or entry.op.name == "getitem"
 
 
+def is_part(node: torch.fx.Node) -> bool:
+    """Whether it is one of several results."""
+    return node.target is operator.getitem and CALL not in node.meta
+
+
+def result_of(node: torch.fx.Node) -> Any:
+    """What is known of a result; a part of several has no meta of its own."""
+    if RESULT in node.meta or not is_part(node):
+        return node.meta.get(RESULT)
+    whole, place = node.args
+    assert isinstance(whole, torch.fx.Node)
+    assert isinstance(place, int)
+    found = result_of(whole)
+    return found[place] if isinstance(found, tuple | list) else None
+
+
 class Source(NamedTuple):
     """The tensor whose memory a result is in."""
 
@@ -103,7 +119,7 @@ _OF_ONE = frozenset(["einsum"])
 
 def source_of(node: torch.fx.Node) -> Source | None:
     """Whose memory a result is in, or may be; None if it has its own."""
-    given = [each for each in node.all_input_nodes if RESULT in each.meta]
+    given = [each for each in node.all_input_nodes if result_of(each) is not None]
     if node.op in ("placeholder", "output") or not given:
         return None
     if ARGUMENT in node.meta:
@@ -116,12 +132,12 @@ def source_of(node: torch.fx.Node) -> Source | None:
     if entry is None:
         if CALL in node.meta:
             return Source(given[0], is_certain=False, is_replayable=False)
-        is_part = node.target is operator.getitem and source_of(given[0]) is not None
-        return Source(given[0]) if is_part else None
+        of_view = is_part(node) and source_of(given[0]) is not None
+        return Source(given[0]) if of_view else None
     name, kind = entry.op.name, entry.op.lowering
     if name in _OF_ONE and len(given) > 1:
         return None
-    result, base = node.meta.get(RESULT), given[0].meta[RESULT]
+    result, base = node.meta.get(RESULT), result_of(given[0])
     if name in _MAY_BE_ITSELF:
         shares = isinstance(result, Meta) and result.shares_if is not None
         return Source(given[0], is_certain=False) if shares else None

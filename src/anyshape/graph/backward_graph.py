@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import torch
 import torch.fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from anyshape.graph.autograd_step import AutogradStep, Place
 from anyshape.graph.backward_cut import kept_and_again
@@ -52,6 +53,8 @@ class TrainingGraphs(NamedTuple):
     by_torch: Mapping[str, str]
     #: nodes that are kept, by their numbers
     kept: tuple[int, ...]
+    #: how many operators are computed again
+    again: int
     #: outputs that lie in the memory of something that is kept
     in_kept: frozenset[int]
     #: whether random numbers are drawn
@@ -376,6 +379,7 @@ class _Backward(TermGraph):
             tuple(wanted),
             self._by_torch,
             tuple(numbers_of[node] for node in kept),
+            len(again),
             self._in_kept(outputs, kept),
             any(CALL in node.meta and _draws(node, node.meta[CALL]) for node in self._nodes),
             self._program,
@@ -435,7 +439,7 @@ class _Backward(TermGraph):
         return made
 
     def _module_of(self, graph: torch.fx.Graph) -> torch.fx.GraphModule:
-        made = torch.fx.GraphModule(torch.nn.Module(), graph)
+        made = _LazyGraphModule(torch.nn.Module(), graph)
         made.meta |= {**self._module.meta, FACTS: self.facts}
         return made
 

@@ -11,14 +11,13 @@ autograd has to see that they do.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import torch
 import torch.fx
 
-from anyshape.graph.alias_analysis import Source, source_of
+from anyshape.graph.alias_analysis import Source, is_part, result_of, source_of
 from anyshape.graph.plan import Unlowerable, paired_tree
 from anyshape.graph.term_graph import Number, RecordedTerms
 from anyshape.graph.training_decompositions import part_of
@@ -74,6 +73,8 @@ class _Functionalize:
     def run(self) -> FunctionalGraph:
         for node in self._old.nodes:
             self._analyse(node)
+        if not self._written and not self._shared():
+            return FunctionalGraph(self._old)
         for node in self._old.nodes:
             if node.op != "output":
                 self._node(node)
@@ -153,7 +154,10 @@ class _Functionalize:
             self._version[root] = 0
 
     def _copied(self, node: Node, mapped: Callable[[Node], Node]) -> Node:
-        return self._graph.node_copy(node, mapped)
+        made = self._graph.node_copy(node, mapped)
+        if is_part(node):
+            made.meta[RESULT] = result_of(node)
+        return made
 
     def _now(self, node: Node) -> Node:
         """What stands for a node where the graph is at."""
@@ -172,7 +176,7 @@ class _Functionalize:
     def _view(self, node: Node, of: Node) -> Node:
         made = self._copied(node, self._now)
         has_grad = _has_grad(self._now(of)) and not _detaches(node)
-        made.meta[RESULT] = _with_grad(node.meta[RESULT], has_grad) if RESULT in node.meta else None
+        made.meta[RESULT] = _with_grad(result_of(node), has_grad)
         return made
 
     # -- writes ------------------------------------------------------------------------------------
@@ -194,7 +198,7 @@ class _Functionalize:
                 for step in steps[:-1]:
                     source = self._sources[step]
                     assert source is not None
-                    if not source.is_itself and not _is_part(source.node):
+                    if not source.is_itself and not is_part(source.node):
                         value = self._embedded(step, value)
         except NoGradient as why:
             raise Unlowerable(f"a result requires grad, and a write in place: {why}") from None
@@ -252,7 +256,7 @@ class _Functionalize:
 
     def _embedded(self, step: Node, value: Term) -> Term:
         """The tensor that a view is of, with this in the place of the view."""
-        view, place = part_of(step) if _is_part(step) else (step, None)
+        view, place = part_of(step) if is_part(step) else (step, None)
         source = self._sources[view]
         assert source is not None
         base = self._term(source.node)
@@ -295,18 +299,15 @@ class _Functionalize:
         symbol = node.meta.get(SYMBOL)
         if symbol is not None:
             return of_atom(symbol)
-        if isinstance(node.meta.get(RESULT), Meta):
+        if isinstance(result_of(node), Meta):
             return self._term(node)
         return Number(self._now(node), meta)
 
     # -- outputs -----------------------------------------------------------------------------------
 
     def _output(self, inputs: list[Node]) -> torch.fx.Graph | None:
-        (output,) = [node for node in self._old.nodes if node.op == "output"]
-        outputs: list[Any] = list(output.args[0])
-        tensors = [each for each in outputs if isinstance(each, Node) and RESULT in each.meta]
-        roots = [self._roots[each] for each in tensors]
-        shared = {root for root in roots if root.op == "placeholder" or roots.count(root) > 1}
+        output, outputs = self._outputs()
+        shared = self._shared()
         if not shared:
             made = [self._now(each) if isinstance(each, Node) else each for each in outputs]
             self._finish(output, made)
@@ -329,13 +330,29 @@ class _Functionalize:
         self._finish(output, results)
         return behind
 
+    def _outputs(self) -> tuple[Node, list[Any]]:
+        (output,) = [node for node in self._old.nodes if node.op == "output"]
+        results: Any = output.args[0]
+        return output, list(results)
+
+    def _shared(self) -> set[Node]:
+        """Whose memory outputs share with inputs or with each other."""
+        _, outputs = self._outputs()
+        tensors = [
+            each for each in outputs if isinstance(each, Node) and result_of(each) is not None
+        ]
+        roots = [self._roots[each] for each in tensors]
+        return {root for root in roots if root.op == "placeholder" or roots.count(root) > 1}
+
     def _behind(self, graph: torch.fx.Graph, node: Node, mapped: dict[Node, Node]) -> Node:
         if node not in mapped:
             source = self._sources[node]
             if source is not None and source.is_itself:
                 mapped[node] = self._behind(graph, source.node, mapped)
             else:
-                if UNRECORDED in node.meta or source is None or not source.is_replayable:
+                is_number = result_of(node) is None and CALL not in node.meta
+                is_view = source is not None and source.is_replayable
+                if UNRECORDED in node.meta or not (is_number or is_view):
                     raise Unlowerable("a result requires grad, and shares memory with another one")
                 for each in node.all_input_nodes:
                     self._behind(graph, each, mapped)
@@ -357,10 +374,6 @@ def _writes(node: Node) -> bool:
     return works_in_place(call.function, call.args, call.kwargs) or is_mutable(call.function)
 
 
-def _is_part(node: Node) -> bool:
-    return node.target is operator.getitem and CALL not in node.meta
-
-
 def _detaches(node: Node) -> bool:
     call = node.meta.get(CALL)
     entry = None if call is None else lookup(call.function)
@@ -368,7 +381,7 @@ def _detaches(node: Node) -> bool:
 
 
 def _has_grad(node: Node) -> bool:
-    found = node.meta.get(RESULT)
+    found = result_of(node)
     metas = found if isinstance(found, tuple | list) else (found,)
     return any(isinstance(each, Meta) and each.requires_grad for each in metas)
 

@@ -47,6 +47,7 @@ from anyshape.events.kinds import (
     Specialised,
     Stage,
     SymbolShared,
+    TrainingGraphs,
     VerificationFailed,
 )
 from anyshape.events.stream import Stream
@@ -91,6 +92,7 @@ def every_event(text: str) -> list[Event]:
         ProfileState("put", True, text, **at),
         CompilerCollective(text, 1, [0, 1], [2], 0.5, {text: text}, **at),
         Schedule(text, **at),
+        TrainingGraphs(text, text, text, **at),
         OutputCode(text, text, **at),
         OutputCode(text, **at),
         GraphBreak(text, here, [text], **at),

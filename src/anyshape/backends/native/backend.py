@@ -16,6 +16,7 @@ from operator import setitem
 from typing import Any, Final
 
 import torch.fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from anyshape.backends.eager import run_graph, run_graph_later
 from anyshape.backends.native.build import (
@@ -33,8 +34,9 @@ from anyshape.events import kinds
 from anyshape.events.progress import progress
 from anyshape.events.stream import stream
 from anyshape.graph.autograd import is_recorded
-from anyshape.graph.backward_graph import training_graphs
+from anyshape.graph.backward_graph import TrainingGraphs, training_graphs
 from anyshape.graph.expand_repeats import NotRepeated
+from anyshape.graph.graph_text import graph_text
 from anyshape.graph.lowering import Lowering
 from anyshape.graph.plan import Plan, PythonCall, Unlowerable
 from anyshape.graph.schedule import Schedule, schedule
@@ -116,7 +118,7 @@ def _built_with_gradients(
 ) -> Callable[..., Any]:
     graphs = training_graphs(graph)
     forward = _built(graphs.forward, [], now)
-    report = TrainingReport(graphs.forward.meta[REPORT], {}, graphs.by_torch)
+    report = TrainingReport(graphs.forward.meta[REPORT], {}, graphs.by_torch, _kept(graphs))
     graph.meta[REPORT] = report
 
     def backward(used: tuple[int, ...]) -> Backward | None:
@@ -133,10 +135,20 @@ def _built_with_gradients(
         return made
 
     program = graphs.program
-    eager = torch.fx.GraphModule(torch.nn.Module(), program.graph)
+    eager = _LazyGraphModule(torch.nn.Module(), program.graph)
+    if stream.listening(kinds.TrainingGraphs):
+        texts = [graph_text(each) for each in (eager, graphs.forward, graphs.backward)]
+        stream.emit(kinds.TrainingGraphs(*texts, compile_id=graph.meta.get(COMPILE_ID, "")))
     behind = program.epilogue
-    epilogue = None if behind is None else torch.fx.GraphModule(torch.nn.Module(), behind)
+    epilogue = None if behind is None else torch.fx.GraphModule(torch.nn.Module(), behind).forward
     return trained(graphs, forward, backward, run_graph_later(eager), epilogue)
+
+
+def _kept(graphs: TrainingGraphs) -> str:
+    return (
+        f"{len(graphs.kept)} results are kept and {len(graphs.inputs)} inputs, "
+        f"{graphs.again} operators are computed again"
+    )
 
 
 Scope = Callable[[], AbstractContextManager[None]]
@@ -274,9 +286,12 @@ class TrainingReport:
     backward: dict[tuple[int, ...], NativeReport]
     #: operators whose gradients torch's autograd computes, and why
     by_torch: Mapping[str, str]
+    #: what the backward graph needs of the forward one
+    kept: str
 
     def lines(self) -> Sequence[str]:
         lines = [f"forward: {line}" for line in self.forward.lines()]
+        lines.append(f"backward: {self.kept}")
         lines += [f"backward: {line}" for each in self.backward.values() for line in each.lines()]
         return lines + [f"autograd does `{name}`: {why}" for name, why in self.by_torch.items()]
 

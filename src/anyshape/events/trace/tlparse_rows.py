@@ -124,6 +124,12 @@ def _output_code(event: kinds.OutputCode, to: Writing) -> None:
     to.write(event, "inductor_output_code", held, event.code)
 
 
+def _training_graphs(event: kinds.TrainingGraphs, to: Writing) -> None:
+    to.write(event, "aot_joint_graph", {}, event.joint)
+    to.write(event, "aot_forward_graph", {}, event.forward)
+    to.write(event, "aot_backward_graph", {}, event.backward)
+
+
 def _file_name(path: str) -> str:
     """`tlparse` makes a file of this name."""
     return re.sub(r"[^\w.-]", "_", path[-80:].rpartition("/")[2], flags=re.ASCII)
@@ -272,6 +278,7 @@ ROWS: Final[dict[type[Event], Row]] = dict(
             kinds.Schedule,
             lambda event, to: to.write(event, "graph_dump", {"name": "schedule"}, event.text),
         ),
+        _row(kinds.TrainingGraphs, _training_graphs),
         _row(kinds.ProfileState, _profile_state),
         _row(kinds.CompilerCollective, _collective),
         _row(kinds.Compiled, _compiled),
