@@ -306,7 +306,7 @@ def test_what_is_not_mapped_is_named_once(tmp_path: Path):
 torch._dynamo.config.accumulated_recompile_limit = 5
 torch._dynamo.config.accumulated_recompile_limit = 6
 torch._inductor.config.max_autotune = True
-torch._logging.set_logs(aot_graphs=True, graph_breaks=True)
+torch._logging.set_logs(perf_hints=True, graph_breaks=True)
 f = torch.compile(lambda x: x, mode="reduce-overhead", options={"trace.enabled": True})
 f(torch.rand(2))
 """
@@ -315,7 +315,7 @@ f(torch.rand(2))
     (line,) = [line for line in ran.log.splitlines() if "not mapped" in line]
     assert line.endswith(
         "TORCH_LOGS=inductor, torch._dynamo.config.accumulated_recompile_limit,"
-        " torch._inductor.config.max_autotune, torch._logging.set_logs(aot_graphs=...),"
+        " torch._inductor.config.max_autotune, torch._logging.set_logs(perf_hints=...),"
         " torch.compile(mode=...), torch.compile(options=...)"
     )
 
