@@ -68,7 +68,9 @@ def as_parts(node: torch.fx.Node, terms: TermGraph, mapped: Mapped) -> torch.fx.
         if bound.in_place or bound.out is not None:
             return None
         with torch.enable_grad():
-            made = formula(parts, **taken_by(formula, {"function": entry.op.name, **bound.arguments}))
+            made = formula(
+                parts, **taken_by(formula, {"function": entry.op.name, **bound.arguments})
+            )
     except (NoGradient, Unbound):
         parts.erase_behind(last)
         return None

@@ -451,9 +451,7 @@ def gradient_mish(grad: Term, input: Term) -> Gradients:
 
 
 @gradient("rrelu")
-def gradient_rrelu(
-    grad: Term, input: Term, lower: Any, upper: Any, training: Any
-) -> Gradients:
+def gradient_rrelu(grad: Term, input: Term, lower: Any, upper: Any, training: Any) -> Gradients:
     if training is not False:
         raise NoGradient("slopes that are drawn")
     return {"input": grad.where(input > 0, grad * ((lower + upper) / 2))}

@@ -692,9 +692,7 @@ def gradient_reflected_sub(grad: Term) -> Gradients:
 
 
 @gradient("div", "true_divide")
-def gradient_div(
-    grad: Term, result: Term, other: Any, rounding_mode: Any = None
-) -> Gradients:
+def gradient_div(grad: Term, result: Term, other: Any, rounding_mode: Any = None) -> Gradients:
     if rounding_mode is not None:
         return {"input": zeros_like(grad), "other": zeros_like(grad)}
     own = grad / other
@@ -740,9 +738,7 @@ def _of_power(grad: Term, result: Term, input: Any, exponent: Term) -> Gradients
 
 @made_of("float_power")
 def parts_of_float_power(records: Records, input: Any, exponent: Any) -> Term:
-    base, power = (
-        each.double() if isinstance(each, Term) else each for each in (input, exponent)
-    )
+    base, power = (each.double() if isinstance(each, Term) else each for each in (input, exponent))
     return records.record(torch.pow, base, power)
 
 

@@ -330,9 +330,7 @@ _SLOPES: Final[dict[str, Callable[[Term, Term, Term], Term]]] = {
     "erfcx": lambda grad, result, x: grad * (x * result * 2 - 2 / math.sqrt(math.pi)),
     "erfinv": lambda grad, result, x: grad * (result * result).exp() * (math.sqrt(math.pi) / 2),
     "ndtr": lambda grad, result, x: grad * (x * x * -0.5).exp() * (1 / math.sqrt(2 * math.pi)),
-    "ndtri": lambda grad, result, x: (
-        grad * (result * result * 0.5).exp() * math.sqrt(2 * math.pi)
-    ),
+    "ndtri": lambda grad, result, x: grad * (result * result * 0.5).exp() * math.sqrt(2 * math.pi),
     "i0": lambda grad, result, x: grad * x.call(torch.special.i1),
     "i0e": lambda grad, result, x: grad * (x.call(torch.special.i1e) - x.sign() * result),
     "sinc": lambda grad, result, x: _slope_of_sinc(grad, x),

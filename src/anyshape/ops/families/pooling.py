@@ -33,7 +33,21 @@ from anyshape.ops.op import DRAWS, FUNCTIONAL, Op, OpKind, Rule, gradient, lower
 from anyshape.ops.promotion import category, floating
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
-from anyshape.symbolic import Answer, Size, and_, ceildiv, eq, ge, gt, le, lt, maximum, minimum, or_, product
+from anyshape.symbolic import (
+    Answer,
+    Size,
+    and_,
+    ceildiv,
+    eq,
+    ge,
+    gt,
+    le,
+    lt,
+    maximum,
+    minimum,
+    or_,
+    product,
+)
 
 
 def _require_rank(q: ShapeQuery, input: Meta, dims: int) -> None:

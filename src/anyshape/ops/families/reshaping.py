@@ -295,7 +295,7 @@ def raise_if_copied(c: Lowering, shares_if: Fact | None) -> None:
 # -- gradients ------------------------------------------------------------------------------------
 
 
-@gradient("view", "reshape", "flatten", "unflatten", "view_as", "reshape_as")
+@gradient("ravel", "view", "reshape", "flatten", "unflatten", "view_as", "reshape_as")
 def gradient_reshape(grad: Term, input: Term) -> Gradients:
     return {"input": grad.reshape(input.shape)}
 

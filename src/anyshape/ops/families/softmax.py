@@ -150,9 +150,7 @@ def gradient_log_softmax(grad: Term, result: Term, dim: Any) -> Gradients:
 
 
 @made_of("functional_softmax", "functional_log_softmax", "functional_softmin")
-def parts_of_softmax(
-    records: Records, input: Term, dim: Any, dtype: Any, function: str
-) -> Term:
+def parts_of_softmax(records: Records, input: Term, dim: Any, dtype: Any, function: str) -> Term:
     if dim is None:
         raise NoGradient("a dimension that torch guesses")
     if function == "functional_softmin":

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 
 from anyshape.ops.broadcast import pointwise_layout
+from anyshape.ops.gradient import Gradients, NoGradient, Records, Term, zeros_like
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, Writer, known
-from anyshape.ops.op import Op, OpKind, onnx, row_of
+from anyshape.ops.op import Op, OpKind, gradient, made_of, onnx, row_of
 from anyshape.ops.promotion import Number
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, and_, eq, ge, le
@@ -114,6 +115,50 @@ ROWS: tuple[Op, ...] = (
     _row("searchsorted", searchsorted),
     _row("bucketize", bucketize),
 )
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+def _back_to(places: Term, grad: Any, input: Term, dim: Any) -> Gradients:
+    """Each goes back to its place."""
+    if input.rank == 0:
+        return {"input": grad[0]}
+    return {"input": zeros_like(input).scatter(dim, places, grad[0])}
+
+
+@gradient("sort")
+def gradient_sort(
+    grad: dict[int, Term],
+    parts: dict[int, Term],
+    input: Term,
+    dim: Any,
+    descending: Any,
+    stable: Any,
+) -> Gradients:
+    if type(dim) is not int:
+        raise NoGradient("a dimension that is not known")
+    again = parts if 1 in parts else input.sort(stable=stable, dim=dim, descending=descending)
+    return _back_to(again[1], grad, input, dim)
+
+
+@gradient("topk")
+def gradient_topk(
+    grad: dict[int, Term],
+    parts: dict[int, Term],
+    input: Term,
+    k: Any,
+    dim: Any,
+    largest: Any,
+    sorted: Any,
+) -> Gradients:
+    again = parts if 1 in parts else input.topk(k, dim, largest, sorted)
+    return _back_to(again[1], grad, input, dim)
+
+
+@made_of("msort")
+def parts_of_msort(records: Records, input: Term) -> Term:
+    return input.sort(0)[0]
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

@@ -7,9 +7,17 @@ from typing import Any
 
 import torch
 
-from anyshape.ops.families.reductions import along, reduced, require_elements, require_float
+from anyshape.ops.families.reductions import (
+    along,
+    reduced,
+    require_elements,
+    require_float,
+    shared,
+    to_place,
+)
+from anyshape.ops.gradient import Gradients, Term
 from anyshape.ops.meta import Dense, Meta
-from anyshape.ops.op import Op, OpKind, Rule, names_of
+from anyshape.ops.op import Op, OpKind, Rule, gradient, names_of
 from anyshape.ops.promotion import floating, join
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, and_, eq, ge, gt, le, ne
@@ -168,3 +176,38 @@ ROWS: tuple[Op, ...] = (
     _row("cov", covariance),
     _row("corrcoef", covariance),
 )
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+@gradient("median", "nanmedian")
+def gradient_median(
+    grad: Any,
+    result: Any,
+    parts: dict[int, Term],
+    input: Term,
+    dim: Any,
+    keepdim: bool,
+    function: str,
+) -> Gradients:
+    if dim is None:
+        return {"input": shared(grad, input, result)}
+    again = parts if 1 in parts else input.call(getattr(torch, function), dim, keepdim)
+    return {"input": to_place(grad[0], again[1], input, dim, keepdim)}
+
+
+@gradient("mode")
+def gradient_mode(
+    grad: dict[int, Term], parts: dict[int, Term], input: Term, dim: Any, keepdim: bool
+) -> Gradients:
+    again = parts if 1 in parts else input.mode(dim, keepdim)
+    return {"input": to_place(grad[0], again[1], input, dim, keepdim)}
+
+
+@gradient("kthvalue")
+def gradient_kthvalue(
+    grad: dict[int, Term], parts: dict[int, Term], input: Term, k: Any, dim: Any, keepdim: bool
+) -> Gradients:
+    again = parts if 1 in parts else input.kthvalue(k, dim, keepdim)
+    return {"input": to_place(grad[0], again[1], input, dim, keepdim)}
