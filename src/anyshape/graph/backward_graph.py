@@ -9,7 +9,7 @@ nothing else to be kept.
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -30,7 +30,7 @@ from anyshape.ops.op import GRADIENT, OpKind
 from anyshape.ops.signature import taken_by
 from anyshape.ops.table import lookup
 from anyshape.symbolic import Expr, Symbol
-from anyshape.symbolic.expr import of_atom
+from anyshape.symbolic.expr import of_atom, symbols_of
 
 
 class TrainingGraphs(NamedTuple):
@@ -346,12 +346,17 @@ class _Backward(TermGraph):
         mapped: dict[torch.fx.Node, torch.fx.Node] = {}
         read = {*outer, *(each for node in again for each in node.all_input_nodes)}
         taken = [n for n, node in enumerate(inputs) if node in read and SYMBOL not in node.meta]
-        for node in (*kept, *(inputs[n] for n in taken), *given):
+        tensors = (*kept, *(inputs[n] for n in taken), *given)
+        for node in tensors:
             new = mapped[node] = final.placeholder(node.name)
             if RESULT in node.meta:
                 new.meta[RESULT] = self.without_grad(node.meta[RESULT])
         numbers = {node.meta[SYMBOL]: node for node in inputs if SYMBOL in node.meta}
         symbols = [*self._symbols, *(each for each, node in numbers.items() if node in read)]
+        # A size may be known by a product with others alone.
+        hidden = {each for node in (*own, *again) for each in _symbols_in(node)}
+        hidden = hidden & _shown_by(inputs) - _shown_by(tensors)
+        symbols += sorted(hidden, key=lambda symbol: symbol.name)
         for symbol in dict.fromkeys(symbols):
             new = final.placeholder(symbol.name)
             new.meta[SYMBOL] = symbol
@@ -448,6 +453,20 @@ def _has_grad(node: torch.fx.Node) -> bool:
     return any(
         isinstance(each, Meta) and each.requires_grad for each in leaves(node.meta.get(RESULT))
     )
+
+
+def _symbols_in(node: torch.fx.Node) -> set[Symbol]:
+    """Those in the sizes of what a node gives."""
+    metas = [each for each in leaves(node.meta.get(RESULT)) if isinstance(each, Meta)]
+    return {symbol for meta in metas for size in meta.shape for symbol in symbols_of(size)}
+
+
+def _shown_by(nodes: Iterable[torch.fx.Node]) -> set[Symbol]:
+    """Symbols that are sizes of tensors, by themselves."""
+    metas = [node.meta.get(RESULT) for node in nodes]
+    sizes = {size for meta in metas if isinstance(meta, Meta) for size in meta.shape}
+    found = {symbol for size in sizes for symbol in symbols_of(size)}
+    return {symbol for symbol in found if of_atom(symbol) in sizes}
 
 
 def _root(node: torch.fx.Node) -> torch.fx.Node:

@@ -1,4 +1,4 @@
-"""Operators in a graph with gradients that torch has made of others: these, with their gradients."""
+"""Operators in a graph with gradients that torch has made of others: written by those."""
 
 from __future__ import annotations
 

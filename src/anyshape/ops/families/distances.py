@@ -422,10 +422,9 @@ def gradient_vector_norm(
         greatest = input.abs().eq(length).logical_or(input.isnan().logical_and(length.isnan()))
         number = greatest.sum(dims, True) if input.rank else greatest
         return {"input": input.sign() * (grad / number * greatest)}
-    if ord < 2:
-        slope = input.sign() * input.abs().pow(ord - 1)
-    else:
-        slope = input * input.abs().pow(ord - 2)
+    # Where it is infinite at 0, the sign is taken first.
+    first, power = (input.sign(), ord - 1) if ord < 2 else (input, ord - 2)
+    slope = first * input.abs().pow(power)
     scale = (grad / length.pow(ord - 1)).masked_fill(length.eq(0), 0.0)
     return {"input": slope * scale}
 
