@@ -143,6 +143,11 @@ def sum_to(grad: Term, shape: Sequence[Size]) -> Term:
     return grad
 
 
+def rearranged(grad: Term, shape: Sequence[Size]) -> Term:
+    """A gradient in other sizes. Whether it could be seen so in its memory is not asked."""
+    return (grad if grad.meta.is_contiguous else grad.contiguous()).reshape(shape)
+
+
 def back_in(grad: Term, dim: Any, keepdim: bool, rank: int) -> Term:
     """The gradient of a result of a reduction, with the dimensions that it has reduced."""
     if keepdim or rank == 0:

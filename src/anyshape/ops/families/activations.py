@@ -450,13 +450,6 @@ def gradient_mish(grad: Term, input: Term) -> Gradients:
     return {"input": grad * (bent + x * x.sigmoid() * (1 - bent * bent))}
 
 
-@gradient("rrelu")
-def gradient_rrelu(grad: Term, input: Term, lower: Any, upper: Any, training: Any) -> Gradients:
-    if training is not False:
-        raise NoGradient("slopes that are drawn")
-    return {"input": grad.where(input > 0, grad * ((lower + upper) / 2))}
-
-
 @gradient("prelu")
 def gradient_prelu(grad: Term, input: Term, weight: Term) -> Gradients:
     same = grad.records.is_same

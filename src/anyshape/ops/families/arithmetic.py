@@ -747,11 +747,6 @@ def parts_of_reflected_power(records: Records, input: Any, other: Any) -> Term:
     return records.record(torch.pow, other, input)
 
 
-@made_of("__rmod__")
-def parts_of_reflected_remainder(records: Records, input: Any, other: Any) -> Term:
-    return records.record(torch.remainder, other, input)
-
-
 @made_of("__rtruediv__")
 def parts_of_reflected_quotient(records: Records, input: Term, other: Any) -> Term:
     return input.reciprocal() * other
@@ -759,6 +754,8 @@ def parts_of_reflected_quotient(records: Records, input: Term, other: Any) -> Te
 
 @gradient("fmod", "remainder")
 def gradient_remainder(grad: Term, input: Any, other: Any, function: str) -> Gradients:
+    if not isinstance(input, Term):
+        raise NoGradient("what is left of a number, which torch has no gradient of")
     found: Gradients = {"input": grad}
     if isinstance(other, Term):
         mode = "trunc" if function == "fmod" else "floor"

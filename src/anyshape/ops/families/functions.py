@@ -376,7 +376,8 @@ def gradient_polygamma(grad: Term, n: Any, input: Any) -> Gradients:
 
 @gradient("atan2")
 def gradient_atan2(grad: Term, input: Term, other: Term) -> Gradients:
-    scale = (input * input + other * other).reciprocal()
+    square = input * input + other * other
+    scale = square.reciprocal().masked_fill(square.eq(0), 0.0)
     return {"input": grad * other * scale, "other": grad * -input * scale}
 
 

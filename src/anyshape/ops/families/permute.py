@@ -15,7 +15,7 @@ from anyshape.loops.reshape_indexing import split
 from anyshape.ops.families.index_operators import cloned
 from anyshape.ops.families.reshaping import sizes_of
 from anyshape.ops.families.views import transposed
-from anyshape.ops.gradient import Gradients, Term
+from anyshape.ops.gradient import Gradients, Term, rearranged
 from anyshape.ops.lowering.pointwise_builder import in_shape, mapped, shifted
 from anyshape.ops.lowering.scalars import constant_like, test, where
 from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value, place
@@ -444,13 +444,21 @@ def gradient_tril(grad: Term, diagonal: Any, function: str) -> Gradients:
 
 
 @gradient("pixel_shuffle")
-def gradient_pixel_shuffle(grad: Term, upscale_factor: Any) -> Gradients:
-    return {"input": grad.call(torch.nn.functional.pixel_unshuffle, upscale_factor)}
+def gradient_pixel_shuffle(grad: Term, input: Term, upscale_factor: Any) -> Gradients:
+    *batch, _, high, wide = input.shape
+    factor, first = upscale_factor, len(batch)
+    outer = [*batch, grad.shape[-3], high, factor, wide, factor]
+    order = [*range(first + 1), first + 2, first + 4, first + 1, first + 3]
+    return {"input": rearranged(grad.reshape(outer).permute(order), input.shape)}
 
 
 @gradient("pixel_unshuffle")
-def gradient_pixel_unshuffle(grad: Term, downscale_factor: Any) -> Gradients:
-    return {"input": grad.call(torch.nn.functional.pixel_shuffle, downscale_factor)}
+def gradient_pixel_unshuffle(grad: Term, input: Term, downscale_factor: Any) -> Gradients:
+    *batch, channels, _, _ = input.shape
+    factor, first = downscale_factor, len(batch)
+    outer = [*batch, channels, factor, factor, *grad.shape[-2:]]
+    order = [*range(first + 1), first + 3, first + 1, first + 4, first + 2]
+    return {"input": rearranged(grad.reshape(outer).permute(order), input.shape)}
 
 
 @gradient("channel_shuffle")

@@ -6,7 +6,7 @@ with a zero in their place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import product as points
 from typing import Any, Final
@@ -648,6 +648,11 @@ def gradient_adaptive_avg_pool(grad: Term, input: Term, function: str) -> Gradie
     return {"input": _by_kernel("_adaptive_avg_pool{}d_backward", dims, grad, input)}
 
 
+def _giving(function: str) -> Callable[..., Any]:
+    """The operator that gives places, too."""
+    return getattr(torch.nn.functional, f"{function.removesuffix('_with_indices')}_with_indices")
+
+
 @made_of("max_pool1d", "max_pool2d", "max_pool3d")
 def parts_of_max_pool(
     records: Records,
@@ -660,15 +665,14 @@ def parts_of_max_pool(
     function: str,
 ) -> Term:
     """With the places of what is greatest, which its gradient needs."""
-    with_indices = getattr(torch.nn.functional, f"{function}_with_indices")
-    return input.call(with_indices, kernel_size, stride, padding, dilation, ceil_mode)[0]
+    return input.call(_giving(function), kernel_size, stride, padding, dilation, ceil_mode)[0]
 
 
 @made_of("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
 def parts_of_adaptive_max_pool(
     records: Records, input: Term, output_size: Any, function: str
 ) -> Term:
-    return input.call(getattr(torch.nn.functional, f"{function}_with_indices"), output_size)[0]
+    return input.call(_giving(function), output_size)[0]
 
 
 def _with_and_without(name: str) -> Iterator[str]:
@@ -677,10 +681,14 @@ def _with_and_without(name: str) -> Iterator[str]:
         yield from (f"{name}{dims}d", f"{name}{dims}d_with_indices")
 
 
-def _with_places(grad: Any, parts: dict[int, Term], dims: int) -> tuple[Term, Term]:
-    if not isinstance(grad, dict) or 0 not in grad or 1 not in parts:
+def _with_places(
+    grad: Any, parts: dict[int, Term], dims: int, again: Callable[[], Any]
+) -> tuple[Term, Term]:
+    """The gradient of the greatest, and their places: kept, or found again."""
+    if not isinstance(grad, dict):
         raise NoGradient("places that the graph does not have")
-    return grad[0], _as_image(dims, parts[1])[0]
+    places = parts[1] if 1 in parts else again()[1]
+    return grad[0], _as_image(dims, places)[0]
 
 
 @gradient(*_with_and_without("max_pool"))
@@ -696,7 +704,8 @@ def gradient_max_pool(
     function: str,
 ) -> Gradients:
     dims = _dims_of(function)
-    own, places = _with_places(grad, parts, dims)
+    given = (kernel_size, stride, padding, dilation, ceil_mode)
+    own, places = _with_places(grad, parts, dims, lambda: input.call(_giving(function), *given))
     kernel = _all(kernel_size, dims)
     step = kernel if stride is None or stride in ((), []) else _all(stride, dims)
     sizes = [kernel, step, _all(padding, dims), _all(dilation, dims)]
@@ -708,10 +717,11 @@ def gradient_max_pool(
 
 @gradient(*_with_and_without("adaptive_max_pool"))
 def gradient_adaptive_max_pool(
-    grad: dict[int, Term], parts: dict[int, Term], input: Term, function: str
+    grad: dict[int, Term], parts: dict[int, Term], input: Term, output_size: Any, function: str
 ) -> Gradients:
     dims = _dims_of(function)
-    own, places = _with_places(grad, parts, dims)
+    again = lambda: input.call(_giving(function), output_size)  # noqa: E731
+    own, places = _with_places(grad, parts, dims, again)
     return {"input": _by_kernel("adaptive_max_pool{}d_backward", dims, own, input, places)}
 
 
