@@ -160,9 +160,11 @@ PROGRAMS: dict[str, Function] = {
     "likeness": lambda x: F.cosine_similarity(x, V[None], -1) + F.cosine_similarity(x, x * x, 1),
     "distances": lambda x: F.pairwise_distance(x, V[None]),
     "greatest": lambda x: x.max(1).values + x.min(-1)[0],
-    "greatest, with its place": lambda x: (lambda a, b: a * b)(*x.max(1, keepdim=True)),
+    "greatest, with its place": lambda x: (lambda found: found[0] * found[1])(
+        x.max(1, keepdim=True)
+    ),
     "greatest of all": lambda x: x.max() + x.min(),
-    "both ends": lambda x: (lambda a, b: a + b * 2)(*torch.aminmax(x, dim=-1)),
+    "both ends": lambda x: (lambda found: found[0] + found[1] * 2)(torch.aminmax(x, dim=-1)),
     "numbers only": lambda x: (lambda y: y.nansum(-1) + y.nanmean(1))(x.where(x > 0, math.nan)),
     "running": lambda x: x.cumsum(1) + x.cumsum(0) + x.cumprod(1),
     "running extremes": lambda x: x.cummax(1).values + x.cummin(0)[0],
@@ -356,7 +358,7 @@ def test_function_of_two(name: str) -> None:
             weights = torch.linspace(0.5, 1.5, result.numel()).view(result.shape)
             grads = torch.autograd.grad(result, given, weights)
             found.append([result.detach(), *grads])
-        compare(*found)
+        compare(found[0], found[1])
     is_by_rows(compiled)
 
 

@@ -747,6 +747,8 @@ def gradient_batch_norm(
     eps: Any,
 ) -> Gradients:
     rank = input.rank
+    if rank < 2:
+        raise NoGradient("an input without channels")
     x, grad = _whole(input), _whole(grad)
     own = grad if weight is None else grad * _by_channel(weight, rank)
     if training is True:
@@ -774,6 +776,8 @@ def gradient_instance_norm(
     if use_input_stats is not True:
         given = (running_mean, running_var, weight, bias, False, eps)
         return gradient_batch_norm(grad, input, *given)
+    if input.rank < 3:
+        raise NoGradient("statistics of single numbers")
     x, grad = _whole(input), _whole(grad)
     own = grad if weight is None else grad * _by_channel(weight, input.rank)
     normed, slope = _of_moments(own, x, list(range(2, input.rank)), eps)

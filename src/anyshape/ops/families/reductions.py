@@ -632,6 +632,8 @@ def gradient_nansum(grad: Term, input: Term, dim: Any, keepdim: bool) -> Gradien
 
 @made_of("nanmean")
 def parts_of_nanmean(records: Records, input: Term, dim: Any, keepdim: bool, dtype: Any) -> Term:
+    if dim in ((), []):
+        raise NoGradient("no dimensions, or all of them")
     dims = list(range(input.rank)) if dim is None else dim
     there = input.isnan().logical_not().sum(dims, keepdim)
     return input.nansum(dims, keepdim, dtype=dtype) / there
