@@ -12,6 +12,7 @@ import torch.fx
 
 from anyshape.graph.attention_logsumexp import with_logsumexp
 from anyshape.graph.dropout_noise import as_noise
+from anyshape.graph.kept_places import with_places
 from anyshape.graph.operator_parts import as_parts
 from anyshape.graph.term_graph import TermGraph
 from anyshape.ops.node_meta import CALL, FACTS, RESULT
@@ -20,7 +21,12 @@ Mapped = dict[torch.fx.Node, torch.fx.Node]
 Decomposition = Callable[[torch.fx.Node, TermGraph, Mapped], torch.fx.Node | None]
 
 #: Each gives what stands for a node, in the graph that is being made; None if it is not for it.
-DECOMPOSITIONS: Final[tuple[Decomposition, ...]] = (as_noise, with_logsumexp, as_parts)
+DECOMPOSITIONS: Final[tuple[Decomposition, ...]] = (
+    as_noise,
+    with_logsumexp,
+    as_parts,
+    with_places,
+)
 
 
 def decomposed(graph: torch.fx.GraphModule) -> torch.fx.Graph:

@@ -302,12 +302,11 @@ def gradient_cumprod(grad: Term, result: Term, input: Term, dim: Any, dtype: Any
 
 @gradient_row("cummax", "cummin")
 def gradient_cummax(
-    grad: dict[int, Term], parts: dict[int, Term], input: Term, dim: Any, function: str
+    grad: dict[int, Term], parts: dict[int, Term], input: Term, dim: Any
 ) -> Gradients:
     if input.rank == 0:
         return {"input": grad[0]}
-    places = parts[1] if 1 in parts else input.call(getattr(torch, function), dim)[1]
-    return {"input": zeros_like(input).scatter_add(dim, places, grad[0])}
+    return {"input": zeros_like(input).scatter_add(dim, parts[1], grad[0])}
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

@@ -120,40 +120,16 @@ ROWS: tuple[Op, ...] = (
 # -- gradients ------------------------------------------------------------------------------------
 
 
-def _back_to(places: Term, grad: Any, input: Term, dim: Any) -> Gradients:
-    """Each goes back to its place."""
-    if input.rank == 0:
-        return {"input": grad[0]}
-    return {"input": zeros_like(input).scatter(dim, places, grad[0])}
-
-
-@gradient("sort")
+@gradient("sort", "topk")
 def gradient_sort(
-    grad: dict[int, Term],
-    parts: dict[int, Term],
-    input: Term,
-    dim: Any,
-    descending: Any,
-    stable: Any,
+    grad: dict[int, Term], parts: dict[int, Term], input: Term, dim: Any
 ) -> Gradients:
+    """Each goes back to its place."""
     if type(dim) is not int:
         raise NoGradient("a dimension that is not known")
-    again = parts if 1 in parts else input.sort(stable=stable, dim=dim, descending=descending)
-    return _back_to(again[1], grad, input, dim)
-
-
-@gradient("topk")
-def gradient_topk(
-    grad: dict[int, Term],
-    parts: dict[int, Term],
-    input: Term,
-    k: Any,
-    dim: Any,
-    largest: Any,
-    sorted: Any,
-) -> Gradients:
-    again = parts if 1 in parts else input.topk(k, dim, largest, sorted)
-    return _back_to(again[1], grad, input, dim)
+    if input.rank == 0:
+        return {"input": grad[0]}
+    return {"input": zeros_like(input).scatter(dim, parts[1], grad[0])}
 
 
 @made_of("msort")

@@ -181,33 +181,10 @@ ROWS: tuple[Op, ...] = (
 # -- gradients ------------------------------------------------------------------------------------
 
 
-@gradient("median", "nanmedian")
+@gradient("median", "nanmedian", "mode", "kthvalue")
 def gradient_median(
-    grad: Any,
-    result: Any,
-    parts: dict[int, Term],
-    input: Term,
-    dim: Any,
-    keepdim: bool,
-    function: str,
+    grad: Any, result: Any, parts: dict[int, Term], input: Term, dim: Any, keepdim: bool
 ) -> Gradients:
     if dim is None:
         return {"input": shared(grad, input, result)}
-    again = parts if 1 in parts else input.call(getattr(torch, function), dim, keepdim)
-    return {"input": to_place(grad[0], again[1], input, dim, keepdim)}
-
-
-@gradient("mode")
-def gradient_mode(
-    grad: dict[int, Term], parts: dict[int, Term], input: Term, dim: Any, keepdim: bool
-) -> Gradients:
-    again = parts if 1 in parts else input.mode(dim, keepdim)
-    return {"input": to_place(grad[0], again[1], input, dim, keepdim)}
-
-
-@gradient("kthvalue")
-def gradient_kthvalue(
-    grad: dict[int, Term], parts: dict[int, Term], input: Term, k: Any, dim: Any, keepdim: bool
-) -> Gradients:
-    again = parts if 1 in parts else input.kthvalue(k, dim, keepdim)
-    return {"input": to_place(grad[0], again[1], input, dim, keepdim)}
+    return {"input": to_place(grad[0], parts[1], input, dim, keepdim)}
