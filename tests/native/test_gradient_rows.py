@@ -16,6 +16,7 @@ import anyshape
 from tests import devices
 
 WIDTH = 6
+DIM = 1
 SIZES = (4, 1, 7, 0, 3)
 
 
@@ -171,6 +172,10 @@ PROGRAMS: dict[str, Function] = {
     "sorted": lambda x: x.sort(1).values * V + x.sort(-1, descending=True)[0],
     "the largest few": lambda x: x.topk(2).values + x.topk(2, largest=False)[0],
     "in the middle": lambda x: x.median(1).values + x.kthvalue(2, -1)[0] + x.median(),
+    "along a dimension that is no constant": lambda x: (
+        x.prod(DIM) + x.max(DIM).values + F.softmax(x, DIM).sum(DIM) + x.norm(dim=DIM) + x.std(DIM)
+    ),
+    "sorted along it": lambda x: x.sort(DIM)[0] * V + x.gather(DIM, x.argsort(DIM)),
     "a trace": lambda x: (x.t() @ x).trace(),
     "gathered": lambda x: x.gather(1, _rows(x)[:, None]) + torch.gather(x, 1, _rows(x)[:, None]),
     "chosen columns": lambda x: x.index_select(1, torch.tensor([0, 3, 3])) * 2,

@@ -119,7 +119,9 @@ class _Backward(TermGraph):
         return paired_tree(
             nodes,
             metas,
-            lambda node, meta: meta if isinstance(meta, Expr) else self._outer(node, meta),
+            lambda node, meta: (
+                self.settled(meta) if isinstance(meta, Expr) else self._outer(node, meta)
+            ),
         )
 
     # -- gradients ---------------------------------------------------------------------------------

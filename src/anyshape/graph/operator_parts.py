@@ -57,7 +57,7 @@ def as_parts(node: torch.fx.Node, terms: TermGraph, mapped: Mapped) -> torch.fx.
 
     def given(each: torch.fx.Node, known: Any) -> Any:
         if isinstance(known, Expr):
-            return known
+            return parts.settled(known)
         own = mapped[each]
         return Term(parts, own, known) if isinstance(known, Meta) else Number(own, known)
 

@@ -54,6 +54,11 @@ class TermGraph:
     def is_same(self, a: Size, b: Size) -> bool:
         return a is b or a == b or self.facts.equal(a, b)
 
+    def settled(self, size: Expr) -> Size:
+        """A number where there is but one: dimensions may have been given by sizes."""
+        value = self.facts.value(size)
+        return size if value is None else value
+
     def _terms(self, node: torch.fx.Node, value: Any) -> Any:
         if isinstance(value, Meta):
             return Term(self, node, value)

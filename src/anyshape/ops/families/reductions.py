@@ -650,8 +650,8 @@ def gradient_prod(
     grad: Term, result: Term, input: Term, dim: Any, keepdim: bool, dtype: Any
 ) -> Gradients:
     """The product of all others: a quotient, unless there are zeros."""
-    if dtype is not None:
-        raise NoGradient("a product of another dtype")
+    if dtype is not None or not (dim is None or type(dim) is int):
+        raise NoGradient("a product of another dtype, or along a dimension that is not known")
     if input.rank == 0:
         return {"input": grad}
     is_zero = input.eq(0)

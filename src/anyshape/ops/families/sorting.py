@@ -25,7 +25,7 @@ def sort(
     *,
     stable: bool | None = None,
 ) -> tuple[Meta, Meta]:
-    q.dim(int(dim), input.rank)
+    q.dim(int(dim) if isinstance(dim, bool) else dim, input.rank)
     layout = pointwise_layout(q, input.shape, (input,))
     return input.like(layout=layout), input.like(dtype=torch.int64, layout=layout)
 
